@@ -59,10 +59,10 @@ names; these differ, and stay so for the reason given.
 | `cholesky_solve`, `cholesky_inverse` | different | the gradient is that of the triangle that is read; PyTorch fills the other one too |
 | `ctc_loss` | different, spread | the gradient is that of the loss by its argument; PyTorch's presumes that `log_softmax` comes before |
 | `fft.`, `linalg.householder_product`, `linalg.lstsq`, `linalg.lu`, `linalg.norm`, `linalg.det`, `ldexp`, `linspace`, `lu` | different, spread | how far infinities and NaN spread |
-| `polar`, `triangular_solve`, `special.ndtr`, `special.zeta`, `special.erfcx`, `linalg.pinv`, `linalg.cond`, `linalg.matrix_norm`, `linalg.ldl_`, `special.i0e`, `logsigmoid`, `prod`, `cosine_similarity`, `normalize`, `logcumsumexp`, `multilabel_soft_margin_loss`, `binary_cross_entropy_with_logits` | different, spread | digits that PyTorch loses in float32 or float16, or that we lose at poles and in badly conditioned matrices; a multiple of 2 pi |
+| `linalg.eigvals`, `polar`, `triangular_solve`, `special.ndtr`, `special.zeta`, `special.erfcx`, `linalg.pinv`, `linalg.cond`, `linalg.matrix_norm`, `linalg.ldl_`, `special.i0e`, `logsigmoid`, `prod`, `cosine_similarity`, `normalize`, `logcumsumexp`, `multilabel_soft_margin_loss`, `binary_cross_entropy_with_logits` | different, spread | digits that PyTorch loses in float32 or float16, or that we lose at poles and in badly conditioned matrices; a multiple of 2 pi |
 | `resize_`, `resize_as_` | different, spread | new elements are not initialised |
 | `sign`, `sgn` | different, spread | NaN stays NaN; PyTorch gives 0 |
-| `elu`, `selu`, `celu`, `ELU`, `SELU`, `CELU`, `hardshrink`, `abs`, `special.i1` | different, spread | the gradient at NaN, which is NaN |
+| `elu`, `selu`, `celu`, `ELU`, `SELU`, `CELU`, `hardshrink`, `Hardshrink`, `softshrink`, `Softshrink`, `abs`, `special.i1`, `special.i1e` | different, spread | the gradient at NaN, which is NaN |
 | `Conv`, `ConvTranspose` | different, spread | weights that are drawn differ in the last bit, which huge inputs show |
 | `std`, `std_mean`, `var_mean`, `var` | different, spread | the mean of infinities is infinite, where PyTorch's running sums give NaN; squares that overflow float32 |
 | `layer_norm`, `group_norm`, `native_layer_norm`, `native_group_norm`, `LayerNorm`, `GroupNorm` | different, spread | a variance that overflows gives NaN, never zeros; PyTorch's gives either, by how many of the processor's vectors a row fills |
@@ -89,6 +89,9 @@ names; these differ, and stay so for the reason given.
 | `upsample` | different | bytes are weighted in float32, where PyTorch rounds the weights |
 | `linalg.qr` | different, spread | the sign of a column that all but vanishes, and infinities |
 | `cholesky` | accepted | a matrix with an infinity, of which there is no telling whether it is positive |
+| `softmin`, `softmax`, `log_softmax` | different | of no integers, which become the default float |
+| `pow`, `float_power` | spread | a complex zero to the power of -0, which is 1; NaN in PyTorch |
+| `scatter_reduce`, `index_reduce` | different, spread | gradients of products with a zero among them, which are those of the others; PyTorch divides by it. An element that is not included takes no part of a tie's gradient |
 | `index_reduce` | accepted | a vector of one element as the source of a number |
 | `svd`, `linalg.svd`, `linalg.svdvals`, `linalg.solve`, `linalg.eig`, `linalg.eigh`, `linalg.cholesky`, `lu_solve` | different, spread | matrices with an inf or NaN are refused, where PyTorch answers NaN for some of them |
 | `lu`, `linalg.lu` | accepted | LU without pivoting, which PyTorch has on GPUs alone |

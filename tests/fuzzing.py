@@ -10,7 +10,9 @@ makes the call in both libraries and says how they compare:
 * accepted: PyTorch refuses what we answer. "wider": it refuses because it has no kernel for a dtype, or will not mix two.
 * refused: we refuse, in our own words, what PyTorch answers.
 * words: the error is not one of the library's own statements, but NumPy's or Python's from somewhere inside.
-* hang, crash: of the process, which only `python -m tests.fuzzing` outlives; it prints how many there are of each kind.
+* hang, crash: of the process, which only `python -m tests.fuzzing` outlives; it prints how many there are of each kind. A crash is
+  noted with its signal, and where it was in the library with the stack, in a file beside the others. Memory that PyTorch spoils is
+  noticed later, by whoever asks for some: `MALLOC_CHECK_=3` with glibc's libc_malloc_debug preloaded tells whose call it was.
 
 What is known to differ, with the reason, is the table of docs/compatibility.md.
 """
@@ -18,6 +20,7 @@ What is known to differ, with the reason, is the table of docs/compatibility.md.
 import argparse
 import contextlib
 import copy
+import faulthandler
 import itertools
 import json
 import linecache
@@ -396,7 +399,7 @@ def own_words(error):
     while trace.tb_next is not None:
         trace = trace.tb_next
     file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-    if file == __file__ or file.endswith(("test_opinfo.py", "test_layers.py", "contextlib.py")):
+    if file in (__file__, "<string>") or file.endswith(("test_opinfo.py", "test_layers.py", "contextlib.py")):
         return isinstance(error, (*LOUD, AttributeError))
     if not isinstance(error, LOUD):
         return False
@@ -482,6 +485,8 @@ def outcome(case, started=lambda theirs: None):
         got, inputs = _call(case.mine, mine_args, mine_kwargs, case.grad, mytorch.Tensor)
     except Exception as raised:
         error = raised
+    if error is not None and case.name == "lu_unpack":  # PyTorch writes outside of memory for pivots that do not fit,
+        return ("ok" if own_words(error) else "words"), "PyTorch is not asked"  # of which a later call may die
     started(True)
     try:
         want, theirs = _call(case.theirs, theirs_args, theirs_kwargs, case.grad, torch.Tensor)
@@ -554,6 +559,7 @@ def _place(error):
 def _work(seed, first, count, only, out, state):
     """Cases one after the other, each noted in shared memory before it runs."""
     torch.set_num_threads(1)
+    faulthandler.enable(open(f"{out}.stacks", "a"))
     for number in range(first, count):
         state[:12] = struct.pack("<qi", number, 2)
         found = case(seed, number, only)
@@ -580,10 +586,10 @@ def run(seed, count, only, out, patience=15, first=0):
             sys.stderr = open(os.devnull, "w")
             _work(seed, first, count, only, out, state)
             os._exit(0)
-        seen, since, ended = None, time.monotonic(), 0
+        seen, since, ended, status = None, time.monotonic(), 0, 0
         while not ended:
             time.sleep(0.2)
-            ended, _ = os.waitpid(child, os.WNOHANG)
+            ended, status = os.waitpid(child, os.WNOHANG)
             now = bytes(state[:12])
             if now != seen:
                 seen, since = now, time.monotonic()
@@ -598,7 +604,8 @@ def run(seed, count, only, out, patience=15, first=0):
         with open(out, "a") as file:
             found = case(seed, number, only)
             if found is not None:
-                file.write(json.dumps([number, found.name.split("(")[0], kind, "", repr(found)[:400]]) + "\n")
+                told = f"signal {status & 127}" if status & 127 else f"exit code {status >> 8}" if ended else ""
+                file.write(json.dumps([number, found.name.split("(")[0], kind, told, repr(found)[:400]]) + "\n")
         first = number + 1
 
 

@@ -4,8 +4,10 @@
 day; `python -m tests.fuzzing` outlives hangs and PyTorch's crashes, and writes down what it found. What is known to differ, with the reason, is listed in docs/compatibility.md.
 """
 
+import json
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,21 @@ def test_random_calls_are_right_or_refused(family):
         if not any(is_of(name, start) and kind in kinds for start, kinds in allowed):
             failed.append(f"{number}: {kind}: {case}: {told}")
     assert not failed, f"{len(failed)} of {COUNT or count}\n" + "\n".join(failed[:20])
+
+
+def test_a_case_that_ends_its_process_is_noted_with_the_signal(tmp_path, monkeypatch):
+    """And the next one is made by another process."""
+
+    def dies(found, started):
+        started(False)
+        if found.name == "1":
+            os.kill(os.getpid(), signal.SIGABRT)
+        return "ok", ""
+
+    monkeypatch.setattr(fuzzing, "case", lambda seed, number, only: fuzzing.Case(str(number), None, None, [], {}))
+    monkeypatch.setattr(fuzzing, "outcome", dies)
+    fuzzing.run(0, 3, None, tmp_path / "found.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
+    assert [(number, kind, told) for number, _, kind, told, _ in found] == [
+        (0, "ok", ""), (1, "crash", "signal 6"), (2, "ok", "")
+    ]  # fmt: skip

@@ -601,6 +601,12 @@ def test_logaddexp_of_infinity_has_a_gradient(torch):
         assert_same(torch, lambda lib, n=name: call(lib, n))
 
 
+def test_lu_of_whole_numbers_is_that_of_floats():
+    A = mytorch.tensor([[1, 7, 3], [2, 2, 9], [3, 5, 4]])
+    for mine, wanted in zip(mytorch.linalg.lu(A), mytorch.linalg.lu(A.float()), strict=True):
+        assert mine.tolist() == wanted.tolist()
+
+
 def test_feature_dropout_drops_whole_channels(torch):
     def call(lib):
         lib.manual_seed(3)
@@ -645,6 +651,8 @@ lib.cholesky_solve(t(5, 1), t(6, 5)); lib.linalg.ldl_solve(t(2, 2), i(2).int(), 
 lib.addmv(i(2), i(2, 2), i(2), beta=float("nan")); lib.baddbmm(i(1), i(1, 2, 2), i(1, 2, 2), alpha=INF); F.batch_norm(t(2, 3), t(3), t(3), 1)
 lib.scatter_reduce(t(2), 0, i(0), t(0), "nothing"); x[lib.zeros(0, dtype=lib.bool)]; x.index_put((lib.zeros(0, dtype=lib.bool),), t(4), True)
 lib.feature_dropout(t(3), 0.5, True); lib.histogramdd(t(5, 2), [2, 0]); F.ctc_loss(t(5, 1, 3), i(1, 1, 2), i(1) + 5, i(1) + 2); x.view(2, 2)[:, 1:].detach().add_(t(3))
+F.ctc_loss(t(9, 2, 5), i(1, 3) + 1, i(2) + 9, i(2) + 2); lib.linspace(t(1), 0, 3); lib.linspace(0, t(1), 3)
+lib.masked_fill(t(3), t(3).bool(), t() * 1j); lib.masked_scatter(t(3), t(3), t(3))
 """
 
 

@@ -623,7 +623,7 @@ class Accelerator:
         ranks = None if save_model_only else checkpoint.collect(self)
         if self.is_main_process:
             self.print(f"Saving Checkpoint to {output_dir}")
-            size = checkpoint.checkpoint_size(self)
+            size = checkpoint.least_size(self, ranks)
             checkpoint.replace_directory(path, lambda partial: checkpoint.write_state(self, partial, ranks), size)
             limit = self.total_limit if total_limit is None else total_limit
             if limit is not None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .._array import Array
 from .._tensor import Tensor
 from ..base.errors import warn
 from ..base.pytree import tree_leaves
@@ -49,7 +50,7 @@ _OURS = re.compile(
 
 
 def replace_directory(path, write, size=0):
-    """Make or replace a checkpoint by what `write(directory)` writes, about `size` bytes; see `files.writing`."""
+    """Make or replace a checkpoint by what `write(directory)` writes, at least `size` bytes; see `files.writing`."""
     replace(path, write, size, _OURS.fullmatch, lambda text: print(text, file=sys.stderr, flush=True))
 
 
@@ -428,11 +429,14 @@ def _align(accelerator, done, accumulation):
     accelerator.step_counter = done // accumulation * now
 
 
-def checkpoint_size(accelerator):
-    """About how many bytes a checkpoint takes: of the models' and optimizers' tensors."""
-    states = [thing.state_dict() for thing in (*accelerator._models, *accelerator._optimizers)]
-    leaves = tree_leaves(states)
-    return sum(x.numel() * x.element_size() for x in leaves if isinstance(x, Tensor))
+def least_size(accelerator, ranks):
+    """The bytes of every array that `write_state` writes, to which names and numbers come; hooks may take weights away."""
+    states = [] if accelerator._save_hooks else [x for m in accelerator._models for x in tree_leaves(m.state_dict())]
+    steppers = (
+        [] if ranks is None else [thing.state_dict() for thing, _ in (*_steppers(accelerator), *_custom(accelerator))]
+    )
+    once = {id(getattr(x, "_data", x)): x for x in tree_leaves([steppers, ranks])}.values()
+    return sum(x.nbytes for x in (*states, *once) if isinstance(x, (Tensor, Array, np.ndarray)))
 
 
 def _expect(directory, name):

@@ -173,9 +173,10 @@ def _write_when_there_is_room(write, partial, path, size, say):
                 os.close(handle)
             if not isinstance(error, OSError) or error.errno not in FULL:
                 raise
+            size = max(size, sum(file.stat().st_size for file in partial.rglob("*") if file.is_file()))
             shutil.rmtree(partial, ignore_errors=True)
             free = shutil.disk_usage(path.parent).free
-            full = f"The disk is full: {path} needs about {size / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free."
+            full = f"The disk is full: {path} needs at least {size:,} bytes, {free:,} are free."
             if wait is None:
                 raise OSError(error.errno, f"{full} What was saved before is as it was.") from None
             say(f"{full} Trying again in {wait} s.")
@@ -188,7 +189,7 @@ def replace_directory(
     """Make or replace the directory `path` by what `write(directory)` writes; never half of it is seen.
 
     Args:
-        size: in bytes, for the message when the disk is full, which is tried again a few times.
+        size: at least so many bytes, for the message when the disk is full, which is tried again a few times.
         say: is told that the disk is full and it is tried again; by default nobody is.
         ours: tells by its name whether a file in the old directory may go; all others stay, unless `write` makes them.
     """

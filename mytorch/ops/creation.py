@@ -357,6 +357,8 @@ def linspace(
     """
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
+    if getattr(start, "ndim", 0) or getattr(end, "ndim", 0):
+        raise RuntimeError(f"linspace only supports 0-dimensional start and end tensors, but got {start} and {end}")
     start, end = _number(start), _number(end)
     d = _default(dtype if out is None or dtype is not None else out.dtype)
     number = float

@@ -642,6 +642,7 @@ def lu_parts(A, pivot=True):
         raise RuntimeError(f"linalg.lu: Expected tensor with 2 or more dimensions. Got size: {list(A.shape)} instead")
     rows, columns = A.shape[-2:]
     k = min(rows, columns)
+    A = A if A.dtype.category >= dtypes.FLOAT else A.to(dtypes.default_dtype())
     raw = to_cpu(A)
     pivots = exchanges(raw) if pivot else np.broadcast_to(np.arange(k, dtype=np.int32), (*raw.shape[:-2], k))
     order = rows_after(pivots, rows)

@@ -8,6 +8,7 @@ from ..backend import Namespace, xp_of
 from ..base import dtypes
 from ..base.errors import warn, warn_once
 from ..graph.engine import current_walk
+from ..graph.saved import watching
 from ..kernels import kernel
 from .core import op
 from .elementwise import where
@@ -103,7 +104,8 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
-    return _embedding.caller(weight, index, padding_idx, bool(scale_grad_by_freq), fused=fused, auto=auto)
+    out = _embedding.caller(weight, index, padding_idx, bool(scale_grad_by_freq), fused=fused, auto=auto)
+    return watching(out, input)
 
 
 @on_input_device

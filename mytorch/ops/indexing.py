@@ -11,6 +11,7 @@ from ..backend import NO_DATA, MetaArray, blocks, gpu, is_raw, ndarray, numpy_ns
 from ..base import dtypes
 from ..base.errors import kind, warn
 from ..graph.mode import get_mode
+from ..graph.saved import watching
 from .bind import METHODS, public
 from .core import name_node, op
 from .elementwise import where
@@ -271,14 +272,15 @@ def getitem(self, index):
     if isinstance(index, Tensor) and type(raw_of(self)) is ndarray:
         raw = index._data._array
         if type(raw) is ndarray and raw.ndim and raw.size and raw.dtype.kind in "ib":
-            return _index.caller(self, (raw,))
+            return watching(_index.caller(self, (raw,)), index)
     elif _is_plain(items):
         return _index.caller(self, items)
     found, basic = raw_index(self, index)
     parts = None if basic else _split_index(found, self.ndim)
     if parts is not None:
-        return _index.caller(_index.caller(self, parts[0]), parts[1])
-    return _index.caller(self, found)
+        return watching(_index.caller(_index.caller(self, parts[0]), parts[1]), *items)
+    out = _index.caller(self, found)
+    return out if basic else watching(out, *items)
 
 
 @op(dtype="same", name="index_write")
@@ -335,6 +337,8 @@ def setitem(self, index, value):
         mode.interpreter.set_item(self, found, value if isinstance(value, (Tensor, Array)) else written)
     if isinstance(self, Tensor) and mode.grad:
         _record_assignment(self, array, found, value)
+        if not basic:
+            watching(self, *(index if type(index) is tuple else (index,)))
 
 
 def _written(self, array, found, basic, source):
@@ -462,7 +466,7 @@ def gather(input, dim, index, *, sparse_grad=False):
     if outside(raw, size):
         wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < size)
         raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {size}")
-    return _gather.caller(input, raw, d)
+    return watching(_gather.caller(input, raw, d), index)
 
 
 @public(inplace=False)
@@ -482,7 +486,7 @@ def index_select(input, dim, index):
         return index_select(input.reshape(1), 0, index).reshape(())
     if outside(raw, input.shape[d]):
         raise IndexError(f"index_select: index out of range in self: values must lie in [0, {input.shape[d]}).")
-    return _index(input, index=(slice(None),) * d + (raw,))
+    return watching(_index(input, index=(slice(None),) * d + (raw,)), index)
 
 
 # -- masks -----------------------------------------------------------------------------------------------------
@@ -511,9 +515,10 @@ def masked_fill(input, mask, value):
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     if isinstance(value, (Tensor, Array)):
+        if value.dtype.is_complex and not input.dtype.is_complex:
+            raise RuntimeError(f"masked_fill_: a complex value can't be written into a tensor of {input.dtype}")
         value = value.to(input.dtype)
-        return name_node(where(mask, value, input), "MaskedFill")
-    if isinstance(value, (float, int)) and input.dtype.category < dtypes.FLOAT:
+    elif isinstance(value, (float, int)) and input.dtype.category < dtypes.FLOAT:
         value = bool(value) if input.dtype is dtypes.bool_ else int(value)
     return name_node(where(mask, value, input), "MaskedFill")
 

@@ -12,6 +12,7 @@ from ..base import config, dtypes
 from ..base.arguments import described
 from ..base.errors import warn
 from ..graph.mode import get_mode
+from ..graph.saved import watching
 from .activation import _sigmoid_of, log_softmax, logsigmoid
 from .bind import spelled
 from .core import name_node, op
@@ -175,6 +176,7 @@ def cross_entropy(
         rows, target=index, weight=raw_of(weight), ignore_index=ignore_index, label_smoothing=float(label_smoothing),
         reduction=reduction, fused=fused, auto=auto,
     )  # fmt: skip
+    watching(out, target)
     return out.reshape(out_shape) if reduction == "none" else out
 
 
@@ -974,8 +976,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     for name, given, most in (("input_lengths", lengths_in, steps), ("target_lengths", lengths_out, labels.shape[-1])):
         if min(given, default=0) < 0 or max(given, default=0) > most:
             raise RuntimeError(f"ctc_loss: Expected {name} to have values from 0 to {most}, got {given}")
-    if labels.ndim not in (1, 2):
-        raise RuntimeError(f"ctc_loss: Expected 1 to 2 dimensions of targets, but got {labels.ndim}")
+    if labels.ndim not in (1, 2) or (labels.ndim == 2 and len(labels) != batch):
+        raise RuntimeError(f"ctc_loss: Expected targets of 1 or 2 dimensions, ({batch}, S), but got {labels.shape}")
     if labels.ndim == 1 and not single:
         starts = np.cumsum([0, *lengths_out])
         rows = [labels[a:b] for a, b in pairwise(starts)]

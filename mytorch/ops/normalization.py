@@ -540,7 +540,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0, *, auto=False
     if input.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
     if not input.numel():
-        return input * 1
+        return input
     squares = (input * input).movedim(1, -1)
     flat = pad(squares.reshape(-1, 1, squares.shape[-1]), (size // 2, (size - 1) // 2))
     means = avg_pool1d(flat, size, 1, auto=auto).reshape(squares.shape).movedim(-1, 1)

@@ -12,7 +12,7 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import xp_of
-from ..graph.node import Port
+from ..graph.saved import watching
 from .conv import check_window, several, tap_slices, taps
 from .core import op
 from .elementwise import named
@@ -153,15 +153,6 @@ def _windows(kernel_size, stride, padding, d, name):
     return kernel, stride, padding
 
 
-def _saved_by(edge, indices):
-    """indices, counted among what a node saved: if they are changed in place, backward refuses."""
-    if edge is not None:
-        node = edge.node if type(edge) is Port else edge
-        cell = indices._data._shared_cell()
-        node.cells = [*node.cells, (cell, cell[0])]
-    return indices
-
-
 def _max_pooling(d):
     name = f"max_pool{d}d"
 
@@ -190,13 +181,14 @@ def _max_pooling(d):
                 f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}; the output size {out_size} is too small."
             )
         geometry = _geometry(kernel, stride, padding, dilation)
-        out, chosen = _max_pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
-        edge = out._edge if return_indices and isinstance(out, Tensor) else None
-        out = out.squeeze(0) if single else laid_out_as(input, out)
+        pooled, chosen = _max_pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
+        out = pooled.squeeze(0) if single else laid_out_as(input, pooled)
         if not return_indices:
             return out
         indices = Tensor._wrap(_flat_positions(chosen._data._array, tuple(x.shape), **geometry))
-        return out, _saved_by(edge, indices.squeeze(0) if single else laid_out_as(input, indices))
+        indices = indices.squeeze(0) if single else laid_out_as(input, indices)
+        watching(pooled, indices)
+        return out, indices
 
     return max_pool
 

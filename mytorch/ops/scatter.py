@@ -9,6 +9,7 @@ from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import numpy_ns, xp_of
 from ..base import dtypes
+from ..graph.saved import watching
 from .bind import METHODS, public
 from .core import op
 from .elementwise import cast, where
@@ -138,7 +139,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
         src = _source(input, src, _checked(input, dim, index, "scatter")[1], "scatter")
         return scatter_reduce(input, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
     d, raw = _checked(input, dim, index, "scatter")
-    return _scatter(input, _source(input, src, raw, "scatter"), index=raw, dim=d)
+    return watching(_scatter(input, _source(input, src, raw, "scatter"), index=raw, dim=d), index)
 
 
 @public()
@@ -158,7 +159,7 @@ def scatter_add(input, dim, index, src):
     src = _source(input, src, raw, "scatter_add")
     if tuple(src.shape) != raw.shape:
         src = src[tuple(slice(n) for n in raw.shape)]
-    return input + _scatter_zeros(src, index=raw, dim=d, shape=tuple(input.shape))
+    return watching(input + _scatter_zeros(src, index=raw, dim=d, shape=tuple(input.shape)), index)
 
 
 @public()
@@ -176,37 +177,53 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
         return input.clone()
     src = _source(input, src, raw, "scatter_reduce")
     src = src[tuple(slice(n) for n in raw.shape)] if tuple(src.shape) != raw.shape else src
+    return watching(_reduced(input, src, raw, d, reduce, include_self), index)
+
+
+def _reduced(input, src, raw, dim, reduce, include_self):
+    """What arrives at each element along `dim`, reduced into it; src has the shape of the raw index."""
+    if reduce in ("amax", "amin"):
+        return _extremes(input, src, raw, dim, reduce, include_self)
+    neutral = 1 if reduce == "prod" else 0
+    first = input if include_self else where(_reached(raw, dim, input.shape), neutral, input).to(input.dtype)
+    if reduce == "prod":
+        return _products(first, src, raw, dim)
     shape = tuple(input.shape)
-    hits = _scatter_zeros(Tensor._wrap(xp_of(raw).ones(raw.shape, raw_of(input).dtype)), index=raw, dim=d, shape=shape)
-    touched = hits > 0
-    if reduce in ("sum", "mean"):
-        base = input if include_self else where(touched, 0, input).to(input.dtype)
-        total = base + _scatter_zeros(src, index=raw, dim=d, shape=shape)
-        if reduce == "sum":
-            return total
-        count = where(touched, hits + (1 if include_self else 0), 1).to(input.dtype)
+    total = first + _scatter_zeros(src, index=raw, dim=dim, shape=shape)
+    if reduce == "mean":
+        ones = Tensor._wrap(xp_of(raw).ones(raw.shape, raw_of(input).dtype))
+        count = _scatter_zeros(ones, index=raw, dim=dim, shape=shape) + int(include_self)
+        count = where(count == 0, 1, count).to(input.dtype)
         if input.dtype.is_floating_point:
             return total / count
         return total.div(count, rounding_mode="floor").to(input.dtype)
-    if reduce == "prod":
-        return _products(input, src, raw, d, touched, include_self)
-    return _extremes(input, src, raw, d, reduce, include_self)
+    return total
 
 
-def _products(input, src, index, dim, touched, include_self):
-    """Each element times what arrives there: the arrivals in a row, filled up with ones, and `prod` over rows."""
-    index = to_cpu(index)
+def _reached(index, dim, shape):
+    """Where an index along `dim` points to, as a mask of `shape`; not by counting, which overflows in bytes."""
+    xp = xp_of(index)
+    mask = xp.zeros(tuple(shape), bool)
+    mask[xp.grid(index, dim)] = True
+    return Tensor._wrap(mask)
+
+
+def _products(input, src, index, dim):
+    """Each element times what arrives there: neighbours on the way to one element are multiplied until one is left for each."""
+    index, count = to_cpu(index), input.numel()
     grid = np.broadcast_arrays(*numpy_ns.grid(index, dim), index)[:-1]
-    target = np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1) if index.size else np.zeros(0, np.int64)
+    target = np.concatenate([np.arange(count), np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1)])
     order = np.argsort(target, kind="stable")
-    counts = np.bincount(target, minlength=max(input.numel(), 1))
-    column = np.arange(len(target)) - np.repeat(np.cumsum(counts) - counts, counts)
-    table = np.full((input.numel(), int(counts.max(initial=0))), src.numel())
-    if len(target):
-        table[target[order], column] = order
-    row = cat([src.reshape(src.numel()), src.new_ones(1)], 0)[on_device_of(table, src)]
-    first = input if include_self else where(touched, 1, input).to(input.dtype)
-    return cat([first.reshape(input.numel(), 1), row], 1).prod(1).reshape(input.shape).to(input.dtype)
+    target, wide = target[order], dtypes.float32 if input.dtype.itemsize == 2 else input.dtype
+    values = cat([input.reshape(count), src.reshape(src.numel())], 0)[on_device_of(order, src)].to(wide)
+    while len(target) > count:
+        place = np.arange(len(target)) - np.searchsorted(target, target)
+        left = np.flatnonzero(place % 2 == 0)
+        right = np.where(np.append(place, 0)[left + 1] % 2, left + 1, len(target))  # behind the last one lies a 1
+        padded = cat([values, values.new_ones(1)], 0)
+        values = padded[on_device_of(left, src)] * padded[on_device_of(right, src)]
+        target = target[left]
+    return values.reshape(input.shape).to(input.dtype)
 
 
 def _extremes(input, src, index, dim, reduce, include_self):
@@ -237,9 +254,7 @@ def _extremes(input, src, index, dim, reduce, include_self):
     share_in = mine / ties
     share_src = theirs / _gather(ties, index=index, dim=dim)
     if not include_self:
-        kept = xp.ones(x.shape, bool)
-        kept[grid] = False
-        share_in = share_in * Tensor._wrap(kept.astype(x.dtype))
+        share_in = share_in * (~_reached(index, dim, x.shape)).to(input.dtype)
     linear = input * share_in + _scatter_zeros(src * share_src, index=index, dim=dim, shape=x.shape)
     raw_of(linear)[...] = out  # the gradients of the linear form, the values themselves: infinities stay
     return linear
@@ -289,7 +304,7 @@ def index_add(input, dim, index, source, *, alpha=1):
     """
     _, _, where_ = _at(input, dim, index, "index_add", source)
     source = source if alpha == 1 else source * alpha
-    return input + _put_index(cast(source, input.dtype), index=where_, shape=tuple(input.shape))
+    return watching(input + _put_index(cast(source, input.dtype), index=where_, shape=tuple(input.shape)), index)
 
 
 @public()
@@ -349,7 +364,8 @@ def index_put_(self, indices, values, accumulate=False):
     except IndexError as error:
         raise IndexError(f"index_put_: {error} (tensor of shape {tuple(self.shape)}).") from None
     values = values.expand(region) if tuple(values.shape) != region else values
-    return adopt(self, self + _put_index(values, index=raws, shape=tuple(self.shape)), "index_put_")
+    total = self + _put_index(values, index=raws, shape=tuple(self.shape))
+    return adopt(self, watching(total, *where_), "index_put_")
 
 
 METHODS["index_put_"] = index_put_
@@ -453,6 +469,8 @@ def masked_scatter(input, mask, source):
         mask: bool, which broadcasts to input.
         source: at least as many elements as are True.
     """
+    if mask.dtype is not dtypes.bool_:
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype}")
     shape = broadcast(input.shape, mask.shape)
     input, mask = input.expand(*shape), mask.expand(*shape)
     raw = raw_of(mask)

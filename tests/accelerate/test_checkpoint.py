@@ -2,6 +2,7 @@ import errno
 import json
 import pickle
 import random
+import re
 import subprocess
 import sys
 
@@ -282,7 +283,9 @@ def test_a_full_disk_is_tried_again_and_named_and_keeps_what_was_there(tmp_path,
 
     monkeypatch.setattr(checkpoint, "save_state_dict", full)
     run.train(1)
-    sentence = r"The disk is full: .*c needs about 0\.0 MB, [\d,.]+ MB are free\. What was saved before is as it was\."
+    sentence = (
+        r"The disk is full: .*c needs at least [\d,]+ bytes, [\d,]+ are free\. What was saved before is as it was\."
+    )
     with pytest.raises(OSError, match=sentence):
         run.accelerator.save_state(tmp_path / "c")
     assert {path.name: path.read_bytes() for path in (tmp_path / "c").iterdir()} == before
@@ -292,6 +295,36 @@ def test_a_full_disk_is_tried_again_and_named_and_keeps_what_was_there(tmp_path,
     assert len(tried) == 5
     assert is_complete(tmp_path / "c")
     assert (tmp_path / "c" / "model.safetensors").read_bytes() != before["model.safetensors"]
+
+
+class _Table:
+    """An object that keeps an array, twice."""
+
+    def __init__(self):
+        self.rows = np.zeros(50_000)
+
+    def state_dict(self):
+        return {"rows": self.rows, "again": self.rows, "moments": [mytorch.ones(2500)]}
+
+    def load_state_dict(self, state):
+        self.rows = state["rows"]
+
+
+@pytest.mark.parametrize("model_only", [False, True])
+def test_a_full_disk_is_told_how_much_a_checkpoint_takes(model_only, tmp_path, monkeypatch):
+    """All that is written: also what registered objects keep, and nothing but the weights where those are saved alone."""
+    run = Run().train(1)
+    run.accelerator.register_for_checkpointing(_Table())
+    run.accelerator.save_state(tmp_path / "c", model_only)
+    written = sum(path.stat().st_size for path in (tmp_path / "c").iterdir())
+    monkeypatch.setattr(writing, "WAITS", ())
+    monkeypatch.setattr(checkpoint, "save_state_dict", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    with pytest.raises(OSError, match="at least") as raised:
+        run.accelerator.save_state(tmp_path / "d", model_only)
+    told = int(re.search(r"at least ([\d,]+) bytes", str(raised.value))[1].replace(",", ""))
+    assert (
+        (0 if model_only else 410_000) < told < written < told + 40_000
+    )  # of names, headers and states of generators as text
 
 
 def test_accumulation_is_aligned_anew_in_loading(tmp_path, capsys):

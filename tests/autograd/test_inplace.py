@@ -108,6 +108,48 @@ def test_changed_after_saving_raises():
         z.sum().backward()
 
 
+INDEXED = {
+    "gather": lambda lib, x, i: x.gather(1, i),
+    "index": lambda lib, x, i: x[i[0]],
+    "two_indices": lambda lib, x, i: x[0, :, None][i[0], i[1] * 0],
+    "index_select": lambda lib, x, i: x.index_select(1, i[0]),
+    "take": lambda lib, x, i: x.take(i),
+    "scatter": lambda lib, x, i: lib.zeros(3, 3).scatter(1, i, x),
+    "scatter_add": lambda lib, x, i: lib.zeros(3, 3).scatter_add(1, i, x),
+    "scatter_reduce": lambda lib, x, i: lib.zeros(3, 3).scatter_reduce(1, i, x, "amax"),
+    "scatter_products": lambda lib, x, i: lib.ones(3, 3).scatter_reduce(1, i, x, "prod"),
+    "index_add": lambda lib, x, i: lib.zeros(3, 3).index_add(1, i[0], x),
+    "index_put": lambda lib, x, i: lib.zeros(3, 3).index_put((i[0],), x, accumulate=True),
+    "setitem": lambda lib, x, i: lib.zeros(3, 3).index_put((i[0],), x),
+    "embedding": lambda lib, x, i: lib.nn.functional.embedding(i, x),
+    "cross_entropy": lambda lib, x, i: lib.nn.functional.cross_entropy(x, i[0]),
+    "unpool": lambda lib, x, i: lib.nn.functional.max_unpool1d(x[None], i[None], 2),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_index_that_backward_reads_is_not_to_be_changed(name, torch):
+    for lib in (torch, mytorch):
+        for change in (lambda i: None, lambda i: i.add_(1)):
+            x = lib.tensor([[3.0, 1, 2], [4, 6, 5], [7, 8, 9]], requires_grad=True)
+            index = lib.tensor([[0, 2, 1], [1, 0, 0], [2, 2, 0]])
+            out = INDEXED[name](lib, x, index).sum()
+            if change(index) is None:
+                out.backward()
+            else:
+                with pytest.raises(RuntimeError, match="modified by an inplace"):
+                    out.backward()
+
+
+def test_hooks_that_keep_a_copy_of_an_index_let_it_be_changed():
+    x, index = mytorch.ones(3, requires_grad=True), mytorch.tensor([2, 2, 0])
+    with mytorch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+        out = x.gather(0, index)
+    index.fill_(1)
+    out.sum().backward()
+    assert x.grad.tolist() == [1, 0, 2]
+
+
 def test_changing_what_nobody_saved_is_fine():
     x = mytorch.ones(3, requires_grad=True)
     y = x + 1

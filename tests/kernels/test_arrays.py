@@ -1,5 +1,7 @@
 """What NumPy's namespace computes for large arrays, by compiled loops and without them, beside plain NumPy."""
 
+import contextlib
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -202,6 +204,46 @@ def test_scatter_and_its_extremes(torch, rng, layout, dtype):
     for reduce in ("amax", "amin"):
         found = [L.tensor(x).scatter_reduce(dim, L.tensor(index), L.tensor(src), reduce) for L in (mytorch, torch)]
         np.testing.assert_array_equal(*(f.numpy() for f in found))
+
+
+@pytest.mark.parametrize("read", ["gather", "scatter_add", "index", "cross_entropy"])
+@pytest.mark.parametrize("far", [2**40, -1])
+def test_indices_changed_behind_the_graph_lead_nowhere_outside_of_memory(read, far):
+    x = mytorch.ones(40000, 1, requires_grad=True) if read == "index" else mytorch.ones(64, 1024, requires_grad=True)
+    index = mytorch.zeros(*((40000,) if read == "index" else (64, 1024)[: 1 if read == "cross_entropy" else 2])).long()
+    out = {
+        "gather": lambda: x.gather(1, index), "index": lambda: x[index],
+        "scatter_add": lambda: mytorch.zeros(64, 1024).scatter_add(1, index, x),
+        "cross_entropy": lambda: mytorch.nn.functional.cross_entropy(x, index),
+    }[read]()  # fmt: skip
+    index.numpy()[...] = far
+    with contextlib.suppress(IndexError):  # some paths read -1 as the last element
+        out.sum().backward()
+        assert np.isfinite(x.grad.numpy()).all()
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float16", "float64"])
+def test_many_arrive_at_one_element(torch, rng, dtype, reduce, include_self):
+    x, src = (rng.integers(1, 3, n).astype(dtype) for n in (7000, 6400))
+    src[-6300:] = 1
+    index = np.where(
+        np.arange(6400) < 6144, 3, rng.integers(0, 7000, 6400)
+    )  # 6144 is a multiple of 256: to count in bytes gives 0
+    found = [
+        L.tensor(x).scatter_reduce(0, L.tensor(index), L.tensor(src), reduce, include_self=include_self)
+        for L in (mytorch, torch)
+    ]
+    np.testing.assert_allclose(*(f.numpy() for f in found), rtol=1e-3 if dtype == "float16" else 1e-12)
+
+
+def test_products_of_what_is_scattered_have_gradients_beside_zeros(rng):
+    x, src = (rng.integers(-2, 3, n).astype(np.float64) for n in (5, 40))
+    index = mytorch.tensor(rng.integers(0, 5, 40))
+    inputs = [mytorch.tensor(a, requires_grad=True) for a in (x, src)]
+    assert mytorch.autograd.gradcheck(lambda a, b: a.scatter_reduce(0, index, b, "prod"), inputs)
+    assert mytorch.autograd.gradgradcheck(lambda a, b: a.scatter_reduce(0, index, b, "prod"), inputs)
 
 
 def test_columns_are_picked_and_their_gradients_added(torch, rng):

@@ -76,6 +76,14 @@ def magnitude(x):
     return _bits_of_float(x) & np.int32(0x7FFFFFFF)
 
 
+@inlined
+def within(place, size):
+    """place, unless it is no index into `size` elements: read without a sign, what is negative is large."""
+    if np.uint64(place) >= np.uint64(size):
+        raise IndexError("an index is out of bounds: it was changed after the forward pass had looked at it")
+    return place
+
+
 @intrinsic
 def larger(typing_context, a, b):
     """The larger of two float32, in a form of which the compiler makes vectors in a loop, as it does not of `max`."""

@@ -7,7 +7,7 @@ gradient, so the logits are read once each way.
 import numpy as np
 
 from ..threads import split
-from .common import exact, exp, is_float32, kernel
+from .common import exact, exp, is_float32, kernel, within
 from .softmax import peak_of
 
 
@@ -24,7 +24,7 @@ def _fwd(x, target, losses, peaks, logs, ignore_index):
         peaks[r] = peak  # apart from the logarithm, which their sum would swallow where logits are large
         counts = target[r] != ignore_index
         logs[r] = np.log(total) if counts else np.float32(0.0)
-        losses[r] = peak - x[r, target[r]] if counts else np.float32(0.0)
+        losses[r] = peak - x[r, within(target[r], width)] if counts else np.float32(0.0)
     for r in range(rows):  # apart: in one sum the compiler would add up the large numbers with the logarithm first
         losses[r] += logs[r]
     return odd
@@ -54,7 +54,7 @@ def _bwd(x, target, peaks, logs, scale, gx, ignore_index):
             part = s * exp(-logs[r])  # a total between 1 and the number of classes
             for j in range(width):
                 gx[r, j] = exp(x[r, j] - peak) * part
-            gx[r, target[r]] -= s
+            gx[r, within(target[r], width)] -= s
 
 
 residuals = ("total", "peaks", "logs")

@@ -2,6 +2,7 @@
 
 Arrays are seen as (outer, along, inner). Elements are only moved by `gather`, so it works on their bits. Where several threads
 add, each owns some of the target's rows and passes over the indices of others: the order of additions is always the same.
+Each index is looked at once more where it is followed: backward may find that somebody has written into it since (`within`).
 """
 
 import math
@@ -11,7 +12,7 @@ import numpy as np
 from ...backend.blocks import as_bits
 from ..kernel import Kernel
 from ..threads import chunks_for, split
-from .common import kernel
+from .common import kernel, within
 
 _ADDED = (np.float32, np.float64, np.int64)
 
@@ -21,7 +22,7 @@ def _gather_rows(x, index, out):
     outer, count = index.shape
     for o in range(outer):
         for j in range(count):
-            out[o, j] = x[o, index[o, j]]
+            out[o, j] = x[o, within(index[o, j], x.shape[1])]
 
 
 @kernel
@@ -30,7 +31,7 @@ def _gather(x, index, out):
     for o in range(outer):
         for j in range(count):
             for i in range(inner):
-                out[o, j, i] = x[o, index[o, j, i], i]
+                out[o, j, i] = x[o, within(index[o, j, i], x.shape[1]), i]
 
 
 @kernel
@@ -38,7 +39,7 @@ def _add_in_rows(out, index, src):
     outer, count = index.shape
     for o in range(outer):
         for j in range(count):
-            out[o, index[o, j]] += src[o, j]
+            out[o, within(index[o, j], out.shape[1])] += src[o, j]
 
 
 @kernel
@@ -47,7 +48,7 @@ def _add_along(out, index, src):
     for o in range(outer):
         for j in range(count):
             for i in range(inner):
-                out[o, index[o, j, i], i] += src[o, j, i]
+                out[o, within(index[o, j, i], out.shape[1]), i] += src[o, j, i]
 
 
 @kernel
@@ -56,7 +57,7 @@ def _put_along(out, index, src):
     for o in range(outer):
         for j in range(count):
             for i in range(inner):
-                out[o, index[o, j, i], i] = src[o, j, i]
+                out[o, within(index[o, j, i], out.shape[1]), i] = src[o, j, i]
 
 
 @kernel
@@ -65,9 +66,9 @@ def _max_along(out, index, src):
     for o in range(outer):
         for j in range(count):
             for i in range(inner):
-                old, new = out[o, index[o, j, i], i], src[o, j, i]
-                if new > old:
-                    out[o, index[o, j, i], i] = new
+                at, new = within(index[o, j, i], out.shape[1]), src[o, j, i]
+                if new > out[o, at, i]:
+                    out[o, at, i] = new
 
 
 @kernel
@@ -76,9 +77,9 @@ def _min_along(out, index, src):
     for o in range(outer):
         for j in range(count):
             for i in range(inner):
-                old, new = out[o, index[o, j, i], i], src[o, j, i]
-                if new < old:
-                    out[o, index[o, j, i], i] = new
+                at, new = within(index[o, j, i], out.shape[1]), src[o, j, i]
+                if new < out[o, at, i]:
+                    out[o, at, i] = new
 
 
 @kernel
