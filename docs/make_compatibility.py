@@ -76,8 +76,8 @@ names; these differ, and stay so for the reason given.
 | `trapezoid`, `trapz`, `cumulative_trapezoid` | different, spread, accepted | shapes that broadcast; sums of bytes that overflow in PyTorch |
 | `addbmm`, `bmm`, `mm`, `dot`, `tensordot`, `rsub`, `conv1d`, `conv3d`, `polygamma`, `linalg.solve`, `linalg.solve_triangular`, `linalg.inv_ex`, `linalg.vander`, `linalg.matrix_power`, `angle`, `cumprod`, `prod`, `fmod`, `prelu`, `nanquantile`, `instance_norm`, `index_reduce`, `scatter_reduce`, `logit`, `logsumexp`, `grid_sampler`, `grid_sample`, `rsqrt`, `logaddexp`, `remainder`, `logdet`, `group_norm`, `linalg.inv`, `sinh`, `istft`, `gelu`, `lp_pool`, `LPPool`, `cholesky_solve`, `cholesky_inverse`, `acosh`, `mvlgamma`, `cov` | spread | infinities in products and quotients, and how far NaN spreads from there |
 | `cdist`, `linalg.slogdet`, `slogdet`, `linalg.solve_ex` | different, spread | NaN is unlike any number; what is said of a matrix with a NaN in it |
-| `avg_pool1d`, `avg_pool3d`, `unfold`, `max_pool1d`, `ConvTranspose`, `conv_transpose`, `ReplicationPad` | accepted | no channels; padding makes up for an input smaller than the window; lists of one number |
-| `pixel_unshuffle`, `sum_to_size`, `einsum`, `matmul`, `conv3d`, `cholesky`, `linalg.eigvalsh`, `linalg.solve_triangular` | different | nothing to shuffle; sums of bytes and integers keep their dtype; a bias of another dtype; matrices without elements, and mixed dtypes, are promoted |
+| `avg_pool1d`, `avg_pool3d`, `unfold`, `max_pool1d`, `max_pool3d`, `ConvTranspose`, `conv_transpose`, `ReplicationPad`, `CircularPad` | accepted | no channels or no batch; more axes before those that are padded; padding makes up for an input smaller than the window; lists of one number |
+| `pixel_unshuffle`, `PixelUnshuffle`, `sum_to_size`, `einsum`, `matmul`, `conv3d`, `cholesky`, `linalg.eigvalsh`, `linalg.solve_triangular` | different | nothing to shuffle; sums of bytes and integers keep their dtype; a bias of another dtype; matrices without elements, and mixed dtypes, are promoted |
 | `logsumexp`, `linalg.solve`, `linalg.pinv`, `linalg.cholesky` | accepted | complex numbers over no axes, or a matrix without elements, where PyTorch fails |
 | `scaled_dot_product_attention` | accepted | keys of fewer heads are shared among the queries', with `enable_gqa` or without |
 | `getitem` | accepted | `loss[0]` of a number is the number |
@@ -89,6 +89,7 @@ names; these differ, and stay so for the reason given.
 | `upsample` | different | bytes are weighted in float32, where PyTorch rounds the weights |
 | `linalg.qr` | different, spread | the sign of a column that all but vanishes, and infinities |
 | `cholesky` | accepted | a matrix with an infinity, of which there is no telling whether it is positive |
+| `cross_entropy` | different | probabilities of another dtype than the logits, whose dtype the result has |
 | `softmin`, `softmax`, `log_softmax` | different | of no integers, which become the default float |
 | `pow`, `float_power` | spread | a complex zero to the power of -0, which is 1; NaN in PyTorch |
 | `scatter_reduce`, `index_reduce` | different, spread | gradients of products with a zero among them, which are those of the others; PyTorch divides by it. An element that is not included takes no part of a tie's gradient |

@@ -323,7 +323,7 @@ def arange(
         start, end = 0, start
     if dtype is not None and dtypes.as_dtype(dtype).category == dtypes.INT:
         start, end, step = int(start), int(end), int(step)  # as PyTorch
-    if step == 0:
+    if step == 0 or step != step:
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")

@@ -243,6 +243,7 @@ def embedding_bag(
         flat = flat[kept]
         factors = None if factors is None else factors[Tensor._wrap(kept)]
     rows = embedding(Tensor._wrap(flat), weight, None, max_norm, norm_type, scale_grad_by_freq, fused=fused)  # (n, C)
+    watching(rows, input)
     if index.ndim == 2 and padding_idx is None and mode != "max":  # bags of one size: no need to sort them out
         rows = rows.reshape(count, size, weight.shape[1])
         rows = rows if factors is None else rows * factors.to(rows.dtype).reshape(count, size, 1)

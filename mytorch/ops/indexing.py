@@ -19,7 +19,7 @@ from .inplace import check_shared, check_writable, set_edge
 from .mismatch import broadcast
 from .operands import NUMBERS
 from .out import write_out
-from .overlap import refuse_overlap
+from .overlap import overlaps_itself, refuse_overlap
 from .raw import index_raw, index_vector, outside, raw_of, shape_of
 from .reduction import normalize_dim, put_along
 
@@ -391,6 +391,9 @@ def _record_assignment(self, array, found, source):
         src = src.to(self.dtype)
     else:
         src = Tensor._wrap(xp_of(raw).zeros(region, raw.dtype))
+    if self._view is not None and not any(map(is_raw, found)) and overlaps_itself(raw):
+        set_edge(_index.caller(self, found), src._edge)  # what shares a place with the region is written, too
+        return
     before = Tensor._of(array, self._edge)
     set_edge(self, _write_index(before, src, index=found)._edge)
 

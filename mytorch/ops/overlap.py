@@ -68,15 +68,19 @@ def outside(shape, steps):
     return mask
 
 
+def overlaps_itself(raw):
+    """Whether several elements of an array lie in one place, as those of windows do."""
+    reach = 0
+    for stride, n in sorted((abs(s), n) for s, n in zip(raw.strides, raw.shape, strict=True) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
 def where_written(xp, g, shape, steps):
     """The gradient g of a region of `shape`, where several elements lie in one place that of the last alone: it was written last."""
-    region = _region(np.empty(shape, bool), steps)
-    reach = 0
-    for stride, n in sorted((abs(s), n) for s, n in zip(region.strides, region.shape, strict=True) if n > 1):
-        if stride <= reach:
-            break
-        reach += stride * (n - 1)
-    else:
+    if not overlaps_itself(_region(np.empty(shape, bool), steps)):
         return g
     places = _region(np.arange(np.prod(shape)).reshape(shape), steps)
     last = np.empty(shape, np.int64).reshape(-1)

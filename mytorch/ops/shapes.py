@@ -11,6 +11,7 @@ from ..backend import address, storage_bytes, xp_of
 from ..base import dtypes
 from ..base.errors import warn
 from ..graph.mode import get_mode
+from ..graph.node import Leaf
 from .bind import METHODS, public
 from .core import op
 from .creation import arange, empty
@@ -630,7 +631,10 @@ def _reshaping(name, view):
         if out._data._array is not before._data._array:
             # `_view` is that of `before`: views that know self as their base are refused by refresh
             self._data, self._view = out._data, out._view
-            self._edge = self._edge if out._edge is None else out._edge
+            if out._edge is not None:
+                self._edge = out._edge
+            elif type(self._edge) is Leaf:
+                self._edge.shape = self._data._array.shape
             self._data._bump()
         return self
 

@@ -784,7 +784,8 @@ def renorm(input, p, dim, maxnorm):
             f"renorm: expected p > 0, maxnorm >= 0 and an input of 2 axes at least, got {p}, {maxnorm} and {input.ndim} axes"
         )
     norms = input.norm(p, others, keepdim=True)
-    return input * where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+    above = norms > maxnorm
+    return input * where(above, maxnorm / where(above, norms + 1e-7, 1.0), 1.0)
 
 
 @public(inplace=False)

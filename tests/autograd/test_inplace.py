@@ -122,6 +122,7 @@ INDEXED = {
     "index_put": lambda lib, x, i: lib.zeros(3, 3).index_put((i[0],), x, accumulate=True),
     "setitem": lambda lib, x, i: lib.zeros(3, 3).index_put((i[0],), x),
     "embedding": lambda lib, x, i: lib.nn.functional.embedding(i, x),
+    "embedding_bag": lambda lib, x, i: lib.nn.functional.embedding_bag(i, x),
     "cross_entropy": lambda lib, x, i: lib.nn.functional.cross_entropy(x, i[0]),
     "unpool": lambda lib, x, i: lib.nn.functional.max_unpool1d(x[None], i[None], 2),
 }
@@ -139,6 +140,31 @@ def test_an_index_that_backward_reads_is_not_to_be_changed(name, torch):
             else:
                 with pytest.raises(RuntimeError, match="modified by an inplace"):
                     out.backward()
+
+
+@pytest.mark.parametrize("value", [1.0, [5.0, 6.0]], ids=["number", "tensor"])
+def test_writing_into_one_of_several_windows_writes_into_all_that_share_its_places(value, torch):
+    found = []
+    for lib in (mytorch, torch):
+        x = lib.tensor([[-1.0, 2, 3, 4]], requires_grad=True)
+        given = lib.tensor(value, requires_grad=True)
+        base = x * 1.5
+        row = base[-1]
+        windows = row.unfold(0, 2, 1)
+        windows[1] = given if isinstance(value, list) else value
+        total = sum((t * lib.arange(1.0, t.numel() + 1).reshape(t.shape)).sum() for t in (base, row, windows))
+        grads = lib.autograd.grad(total, [x, given] if isinstance(value, list) else [x])
+        found.append([windows.tolist(), *(g.tolist() for g in grads)])
+    assert found[0] == found[1]
+
+
+def test_a_leaf_turned_round_under_no_grad_gets_a_gradient_of_its_new_shape(torch):
+    for lib in (mytorch, torch):
+        x = lib.ones(3, 2).requires_grad_()
+        with lib.no_grad():
+            x.t_()
+        (x * lib.arange(6.0).reshape(2, 3)).sum().backward()
+        assert x.grad.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_hooks_that_keep_a_copy_of_an_index_let_it_be_changed():
