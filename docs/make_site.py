@@ -17,13 +17,11 @@ DOCUMENTS = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md
 
 
 def on_config(config):
-    """Complete the navigation: a page of the reference for each module, and the gallery where it has been made."""
+    """Complete the navigation: the reference's pages, and the gallery where it has been made."""
     sys.path[:0] = [str(ROOT), str(ROOT / "docs")]  # the library itself, and make_reference.py
     import make_reference
 
-    modules = [
-        {f"mytorch.{m}".replace("mytorch.mytorch", "mytorch"): f"reference/{m}.md"} for m in make_reference.MODULES
-    ]
+    modules = [{title: f"reference/{path}.md"} for path, title in make_reference.titles().items()]
     next(part for part in config.nav if "Reference" in part)["Reference"] = ["reference/index.md", *modules]
     if (ROOT / "docs" / "gallery.md").exists():
         config.nav.insert(2, {"Gallery": "gallery.md"})

@@ -55,6 +55,8 @@ def save_curves(path, curves, xlabel="step", ylabel="loss", log=False, smooth=1)
     axis.set(
         xlabel=xlabel, ylabel=ylabel, xscale="log" if log == "both" else "linear", yscale="log" if log else "linear"
     )
+    if log != "both":
+        axis.xaxis.get_major_locator().set_params(integer=True)  # no half epochs
     axis.legend()
     save_figure(figure, path)
 

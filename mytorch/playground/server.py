@@ -1,7 +1,7 @@
 """The playground's server: one page, and a session that it steers; for this machine's own browsers alone.
 
     GET  /              the page
-    GET  /state         the session's state, with its points
+    GET  /state         the session's state, with its points and what may be chosen
     GET  /graph.svg     the graph of the loss
     POST /new           {settings…}: another network or other data
     POST /train         {"steps": 10}
@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 from ..cli.local_server import LocalHandler, LocalServer, Refused
-from .session import Session
+from .session import CHOICES, Session
 
 PAGE = Path(__file__).with_name("page.html")
 
@@ -51,7 +51,8 @@ class Handler(LocalHandler):
         return "text/html", PAGE.read_text(encoding="utf-8")
 
     def _state(self):
-        return self._json({**self.server.session.state(), "points": self.server.session.all_points()})
+        session = self.server.session
+        return self._json({**session.state(), "points": session.all_points(), "choices": CHOICES})
 
     def _graph(self):
         return "image/svg+xml", self.server.session.graph()

@@ -16,7 +16,11 @@ from ..vision.datasets import Toy2D
 
 ACTIVATIONS: dict[str, Any] = {"tanh": Tanh, "relu": ReLU, "sigmoid": Sigmoid}
 OPTIMIZERS: dict[str, Any] = {"adam": Adam, "sgd": SGD}
-MOST_LAYERS, MOST_UNITS, MOST_STEPS = 5, 12, 200
+# what a page may ask for: names, and how many layers and units at most
+CHOICES: dict[str, Any] = {
+    "data": list(Toy2D.KINDS), "activation": list(ACTIVATIONS), "optimizer": list(OPTIMIZERS), "layers": 5, "units": 12,
+}  # fmt: skip
+MOST_STEPS = 200
 SIDE, SMALL = 48, 16  # pixels of the decision boundary, and of what one unit answers
 
 DEFAULTS: dict[str, Any] = {
@@ -35,14 +39,14 @@ def checked(given: Any) -> dict[str, Any]:
     if unknown := sorted(set(given) - set(DEFAULTS)):
         raise ValueError(f"unknown settings: {', '.join(unknown)}; known are {', '.join(DEFAULTS)}")
     settings = {**DEFAULTS, **given}
-    for name, allowed in (("data", Toy2D.KINDS), ("activation", ACTIVATIONS), ("optimizer", OPTIMIZERS)):
-        if settings[name] not in tuple(allowed):
-            raise ValueError(f"{name} is {settings[name]!r}; expected one of {', '.join(allowed)}")
+    for name in ("data", "activation", "optimizer"):
+        if settings[name] not in CHOICES[name]:
+            raise ValueError(f"{name} is {settings[name]!r}; expected one of {', '.join(CHOICES[name])}")
     hidden = settings["hidden"]
-    if not isinstance(hidden, list) or len(hidden) > MOST_LAYERS:
-        raise ValueError(f"hidden is {hidden!r}; expected a list of at most {MOST_LAYERS} layers")
+    if not isinstance(hidden, list) or len(hidden) > CHOICES["layers"]:
+        raise ValueError(f"hidden is {hidden!r}; expected a list of at most {CHOICES['layers']} layers")
     for units in hidden:
-        _whole("units of a layer", units, 1, MOST_UNITS)
+        _whole("units of a layer", units, 1, CHOICES["units"])
     settings["points"] = _whole("points", settings["points"], 10, 500) // 2 * 2
     _whole("seed", settings["seed"], 0, 2**32 - 1)
     lr = settings["lr"]

@@ -1,6 +1,7 @@
 """The playground's server: it trains what it is told, says what is wrong, and answers this machine's pages alone."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -42,12 +43,16 @@ def test_a_network_is_made_and_trained_until_it_separates_the_classes(server):
     assert (status, kind) == (200, "text/html; charset=utf-8")
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in page
+    used = set(re.findall(r'\$\("(\w+)"\)', page))
+    assert used <= set(re.findall(r' id="(\w+)"', page))  # what the script asks for is on the page
     state = json.loads(ask(server, "POST", "/new", {"data": "xor", "points": 60, "hidden": [8], "lr": 0.1})[2])
     assert (state["step"], state["loss"], len(state["points"])) == (0, None, 60)
     assert [len(layer) for layer in state["units"]] == [8]
     assert len(state["answers"]) == state["side"] ** 2
     assert len(state["units"][0][0]) == state["small"] ** 2
     assert state["gradients"] == [None, None]
+    assert all(state["settings"][name] in state["choices"][name] for name in ("data", "activation", "optimizer"))
+    assert (state["choices"]["layers"], state["choices"]["units"]) == (5, 12)  # where the page's + ends
     for _ in range(2):
         state = json.loads(ask(server, "POST", "/train", {"steps": 100})[2])
     assert (state["step"], state["accuracy"]) == (200, 1.0)

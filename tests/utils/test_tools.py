@@ -305,8 +305,15 @@ def test_the_reference_is_made_of_the_docstrings(monkeypatch):
     assert count > 100
     assert "## `relu`\n\n```python\nrelu(\n    input: Tensor,\n" in text
     assert make_reference.escaped(mytorch.nn.functional.gelu.__doc__.splitlines()[0]) in text
+    top = {path: re.findall(r"^##+ `(.+)`$", text, re.M) for path, (text, _) in make_reference.top().items()}
+    assert max(map(len, top.values()), default=0) < 300  # a page that a browser opens at once
+    assert {"Tensor", "Tensor.view"} <= set(top["mytorch.Tensor"])
+    names = [name for found in top.values() for name in found if "." not in name]
+    assert sorted(names) == sorted(make_reference.offered("mytorch")[1])
+    assert min(map(len, top.values())) > 20
     text, _ = make_reference.page("optim")
     assert "## `Tensor`" not in make_reference.page("utils.graph")[0]
+    assert make_reference.escaped("x_i < 2~3, `a_<b>`") == r"x\_i &lt; 2~3, `a_<b>`"
     given = "Sum of x_i * y_i, `a_b` as it is.\n\n    x * y\n\nArgs:\n    x, y: a\n        pair.\n    *more: others.\n\nExample:\n    >>> 1 < 2\n    True"
     wanted = r"""Sum of x\_i \* y\_i, `a_b` as it is.
 
