@@ -134,7 +134,7 @@ class _Level:
         return [zeros_like(t) if g is None else g for g, t in zip(found, self.inputs, strict=True)]
 
 
-def _argnums(argnums, args, name):
+def _argnums(argnums, args):
     """argnums as a tuple of places within the arguments, and whether it was one number."""
     one = isinstance(argnums, int)
     numbers = (argnums,) if one else argnums
@@ -164,7 +164,7 @@ def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: 
     """
 
     def run(*args, **kwargs):
-        places, one = _argnums(argnums, args, "grad")
+        places, one = _argnums(argnums, args)
         level = _Level(lambda *a: func(*a, **kwargs), args, places, has_aux)
         out = level.out
         if not isinstance(out, Tensor):
@@ -291,7 +291,7 @@ def jacrev(
     """
 
     def run(*args, **kwargs):
-        places, one = _argnums(argnums, args, "jacrev")
+        places, one = _argnums(argnums, args)
         level = _Level(lambda *a: func(*a, **kwargs), args, places, has_aux, "jacrev")
         jacobians = []
         for out in level.outputs:
@@ -333,7 +333,7 @@ def jacfwd(
     """
 
     def run(*args, **kwargs):
-        places, one = _argnums(argnums, args, "jacfwd")
+        places, one = _argnums(argnums, args)
         leaves, rebuild = _tensors([args[i] for i in places], "jacfwd")
 
         def of_leaves(*leaves):

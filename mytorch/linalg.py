@@ -417,11 +417,11 @@ def lu_factor_ex(A, *, pivot=True, check_errors=False):
     return _LuFactorEx(LU, pivots, on_device_of(np.asarray(info), A))
 
 
-def _check_pivots(pivots, rows, name):
+def _check_pivots(pivots, rows):
     raw = raw_of(pivots)
     if isinstance(raw, np.ndarray) and raw.size and not (raw.min() >= 1 and raw.max() <= rows):
         raise RuntimeError(
-            f"{name}: pivots must be between 1 and LU.size(-2): greater or equal to 1 and smaller or equal to LU.size(-2), {rows}"
+            f"torch.lu_unpack: pivots must be between 1 and LU.size(-2): greater or equal to 1 and smaller or equal to LU.size(-2), {rows}"
         )
 
 
@@ -445,7 +445,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
         )
     P = L = U = _empty(LU_data)
     if unpack_pivots:
-        _check_pivots(LU_pivots, rows, "torch.lu_unpack")
+        _check_pivots(LU_pivots, rows)
         order = rows_after(to_cpu(LU_pivots).astype(np.int64) - 1, rows)
         P = _permutation(order, raw_of(LU_data).dtype, LU_data)
     if unpack_data:

@@ -63,11 +63,12 @@ def exit_dual_level(*, level: int | None = None) -> None:
     last.close()
 
 
-def _level(given, what):
+def _level(given):
     number = len(_levels) - 1 if given is None else given
     if not 0 <= number < len(_levels):
         raise RuntimeError(
-            f"Trying to {what} outside of a level: no dual level exists. Make sure to enter_dual_level() first."
+            "Trying to create a dual Tensor for forward AD outside of a level: no dual level exists. Make sure to "
+            "enter_dual_level() first."
         )
     return _levels[number]
 
@@ -83,7 +84,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         ValueError: one of them is not floating point or complex.
         RuntimeError: no level was begun, shapes or dtypes differ, or the tangent has a tangent itself.
     """
-    current = _level(level, "create a dual Tensor for forward AD")
+    current = _level(level)
     for what, t in (("primal", tensor), ("tangent", tangent)):
         if not (t.dtype.is_floating_point or t.dtype.is_complex):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {t.dtype}")

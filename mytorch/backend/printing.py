@@ -153,13 +153,7 @@ def _torch_numbers(raw, indent):
         edge = _options["edgeitems"]
         for axis, n in enumerate(values.shape):
             if n > 2 * edge:
-                shown = np.concatenate(
-                    [
-                        shown.take(range(edge), axis),
-                        shown.take(range(shown.shape[axis] - edge, shown.shape[axis]), axis),
-                    ],
-                    axis,
-                )
+                shown = shown.take([*range(edge), *range(n - edge, n)], axis)
     write = _Formatter(shown)
     if values.ndim == 0:
         return write(values.item())

@@ -69,14 +69,14 @@ def needed(name, why):
         raise ImportError(why) from None
 
 
-def require_tensor(name, input, place=1):
+def require_tensor(name, input):
     """Refuse an input that is no array of any kind.
 
     Raises:
         TypeError: in PyTorch's words.
     """
     if not hasattr(input, "ndim"):
-        raise TypeError(f"{name}(): argument 'input' (position {place}) must be Tensor, not {kind(input)}")
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind(input)}")
 
 
 def shapes(*arrays):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
@@ -121,13 +122,11 @@ class GroupMember:
 
 group = GroupMember()
 Group = Any  # an argument `group`: a ProcessGroup, `group` or None for the default one, or NON_MEMBER
-_told = set()
 
 
-def _say_once(rank, sentence):
-    if rank == 0 and sentence not in _told:
-        _told.add(sentence)
-        print(f"mytorch.distributed: {sentence}", file=sys.stderr, flush=True)
+@functools.cache
+def _say_once(sentence):
+    print(f"mytorch.distributed: {sentence}", file=sys.stderr, flush=True)
 
 
 def is_available() -> bool:
@@ -251,8 +250,8 @@ def init_process_group(
         _check_world(engine, rank, size)
         if log is None:
             log, temporary = _share_log(engine), True
-        if backend == "gloo":
-            _say_once(rank, 'backend="gloo" runs over MPI here.')
+        if backend == "gloo" and rank == 0:
+            _say_once('backend="gloo" runs over MPI here.')
     _World.group = ProcessGroup(engine, range(size), backend, seconds, log)
     engine.barrier(_World.group.enter("barrier")).wait()
     if temporary and log and rank == 0:

@@ -357,8 +357,8 @@ def _raw_for_each(batch, x):
     return np.broadcast_to(x, (batch.size, *x.shape)) if raw is None else raw
 
 
-def _index_for(batch, index, ndim):
-    """An index of a tensor of `ndim` axes, as one of its value.
+def _index_for(batch, index):
+    """An index of a tensor, as one of its value.
 
     Raises:
         Unbatched: arrays that don't come first, or masks of the batch.
@@ -384,13 +384,12 @@ def _index_for(batch, index, ndim):
 @rule("index")
 def _index(batch, call):
     value = batch.spread(call.inputs[0], call.values[0])
-    return call.run(value, index=_index_for(batch, call.attrs["index"], call.ndims[0]))
+    return call.run(value, index=_index_for(batch, call.attrs["index"]))
 
 
 @rule("index_zeros")
 def _index_zeros(batch, call):
-    shape = tuple(call.attrs["shape"])
-    index = _index_for(batch, call.attrs["index"], len(shape))
+    index, shape = _index_for(batch, call.attrs["index"]), tuple(call.attrs["shape"])
     return call.run(batch.spread(call.inputs[0], call.values[0]), index=index, shape=(batch.size, *shape))
 
 

@@ -622,7 +622,7 @@ def _matrix(input, name):
 return_types = {name: namedtuple(name, ("values", "indices")) for name in ("sort", "topk")}
 
 
-def _order(xp, x, dim, descending, stable):
+def _order(xp, x, dim, descending):
     """The positions that sort x; ties keep their order."""
     keys = blocks.sort_keys(np.moveaxis(x, dim, -1), descending) if xp is numpy_ns and x.size >= blocks.LARGE else None
     if keys is not None:
@@ -635,10 +635,10 @@ def _order(xp, x, dim, descending, stable):
 
 
 @op(dtype="same", outputs=("values", "indices"), name="sort")
-def _sort(xp, input, *, dim, descending, stable):
+def _sort(xp, input, *, dim, descending):
     if input.ndim == 0:
         return input.copy(), xp.zeros((), np.int64)
-    order = _order(xp, input, dim, descending, stable)
+    order = _order(xp, input, dim, descending)
     return xp.gather(input, order, dim), order
 
 
@@ -663,9 +663,7 @@ def sort(input, dim=-1, descending=False, stable=False):
         >>> values.tolist(), indices.tolist()
         ([1, 2, 3], [1, 2, 0])
     """
-    return return_types["sort"](
-        *_sort(input, dim=normalize_dim(dim, input.ndim), descending=bool(descending), stable=stable)
-    )
+    return return_types["sort"](*_sort(input, dim=normalize_dim(dim, input.ndim), descending=bool(descending)))
 
 
 @public(inplace=False)
@@ -690,7 +688,7 @@ def _topk(xp, input, *, k, dim, largest):
     large = xp is numpy_ns and input.size >= blocks.LARGE
     indices = xp.top(np.moveaxis(input, dim, -1), k, largest) if large else None
     if indices is None:
-        indices = _order(xp, input, dim, largest, True)[(*(slice(None),) * dim, slice(0, k))]
+        indices = _order(xp, input, dim, largest)[(*(slice(None),) * dim, slice(0, k))]
     else:
         indices = np.moveaxis(indices, -1, dim)
     return xp.take_along_axis(input, indices, axis=dim), indices

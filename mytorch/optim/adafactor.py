@@ -54,7 +54,7 @@ class Adafactor(Optimizer):
             floor = finfo(from_numpy(p.dtype)).eps
         t = count_step(state)
         fresh = t ** group["beta2_decay"]
-        step = max(scale, _rms(xp, p)) * min(lr, 1 / math.sqrt(t))
+        step = max(scale, _rms(p)) * min(lr, 1 / math.sqrt(t))
         if group["weight_decay"]:
             p *= 1 - lr * group["weight_decay"]
         squares = g * g
@@ -65,10 +65,10 @@ class Adafactor(Optimizer):
         else:
             v = _mean_into(xp, state, "variance", squares, None, fresh)
         update = g / xp.sqrt(xp.maximum(v, floor * floor))
-        p -= (update * (step / max(1.0, _rms(xp, update) / group["d"]))).astype(p.dtype)
+        p -= (update * (step / max(1.0, _rms(update) / group["d"]))).astype(p.dtype)
 
 
-def _rms(xp, x):
+def _rms(x):
     """The root mean square of a raw array, a float; 0 for an empty one, as its norm is."""
     return math.sqrt(float((x * x).sum(dtype="float64" if x.dtype == "float64" else "float32")) / max(x.size, 1))
 

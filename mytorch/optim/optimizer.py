@@ -92,7 +92,7 @@ class Optimizer:
     def check_options(self, options: dict[str, Any]) -> dict[str, Any]:
         """Refuse values that PyTorch refuses; returns the groups' defaults. Rules add checks of their own."""
         check_ranges(options)
-        check_flags(type(self).__name__, options)
+        check_flags(options)
         return options
 
     def _make_hooks(self):

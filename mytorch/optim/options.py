@@ -91,7 +91,7 @@ def check_ranges(options):
         check_range(f"betas[{i}]", beta, f"beta parameter at index {i}", high=1.0)
 
 
-def check_flags(optimizer, options):
+def check_flags(options):
     """Refuse switches that exclude each other. `foreach` chooses nothing here: every way gives equal results.
 
     Raises:
@@ -100,10 +100,8 @@ def check_flags(optimizer, options):
     """
     foreach, fused = options.get("foreach"), options.get("fused")
     if foreach and not options.get("capturable"):
-        for name, value in (
-            ("lr", options["lr"]),
-            *((f"betas[{i}]", b) for i, b in enumerate(options.get("betas", ()))),
-        ):
+        betas = {f"betas[{i}]": b for i, b in enumerate(options.get("betas", ()))}
+        for name, value in {"lr": options["lr"], **betas}.items():
             if isinstance(value, (Tensor, Array)):
                 raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
     if options.get("differentiable") and fused:

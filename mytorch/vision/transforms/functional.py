@@ -463,10 +463,10 @@ def _blend(img, other, share):
     return out.to(img.dtype)
 
 
-def _colours(img, name, allowed=(1, 3)):
+def _colours(img, name):
     channels = img.shape[-3] if img.ndim > 2 else 1
-    if channels not in allowed:
-        raise TypeError(f"{name}: the picture has {channels} channels; expected {' or '.join(map(str, allowed))}.")
+    if channels not in (1, 3):
+        raise TypeError(f"{name}: the picture has {channels} channels; expected 1 or 3.")
     return channels
 
 
