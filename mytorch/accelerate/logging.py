@@ -1,6 +1,7 @@
 """Logging from several processes."""
 
 import logging
+import sys
 from typing import Any
 
 from ..distributed import environment
@@ -15,7 +16,8 @@ class MultiProcessAdapter(logging.LoggerAdapter):
         """As logging's; `stacklevel` counts from the caller."""
         if main_process_only and environment.place().rank != 0:
             return
-        kwargs.setdefault("stacklevel", 2)
+        older = sys.version_info < (3, 11)  # they count a frame of logging's own, too
+        kwargs.setdefault("stacklevel", 3 if older else 2)
         super().log(level, msg, *args, **kwargs)
 
 
