@@ -93,16 +93,16 @@ def _add_rows(own, out, rows, values):
                 to[i] += row[i]
 
 
-def _fits(x, index, dim, least=0):
+def _fits(x, index, dim):
     """Whether only `dim` differs in size, and the index is an array of int64."""
-    return (
-        isinstance(index, np.ndarray)
-        and index.dtype == np.int64
-        and x.ndim == index.ndim > 0
-        and index.size > least
-        and x.shape[:dim] == index.shape[:dim]
-        and x.shape[dim + 1 :] == index.shape[dim + 1 :]
-    )
+    if not isinstance(index, np.ndarray) or index.dtype != np.int64 or x.ndim != index.ndim or not index.size:
+        return False
+    return x.ndim > 0 and x.shape[:dim] == index.shape[:dim] and x.shape[dim + 1 :] == index.shape[dim + 1 :]
+
+
+def _is_plain(x):
+    """Whether an array's elements can be moved as integers of their size."""
+    return x.itemsize in (1, 2, 4, 8) and x.dtype.kind != "c"
 
 
 def _folded(x, dim, drop=True):
@@ -112,7 +112,7 @@ def _folded(x, dim, drop=True):
 
 
 def _accepts_gather(x, index, dim):
-    return _fits(x, index, dim) and x.itemsize in (1, 2, 4, 8) and x.dtype.kind != "c"
+    return _fits(x, index, dim) and _is_plain(x)
 
 
 def _run_gather(xp, x, index, dim):
@@ -154,23 +154,13 @@ def _run_add(xp, out, index, dim, src):
 
 
 def _accepts_put(out, index, dim, src):
-    return (
-        _fits(out, index, dim)
-        and src.shape == index.shape
-        and src.dtype == out.dtype
-        and out.flags.c_contiguous
-        and out.itemsize in (1, 2, 4, 8)
-        and out.dtype.kind != "c"
-    )
+    same = src.shape == index.shape and src.dtype == out.dtype
+    return same and _fits(out, index, dim) and out.flags.c_contiguous and _is_plain(out)
 
 
 def _accepts_extreme(out, index, dim, src):
-    return (
-        _accepts_put(out, index, dim, src)
-        and out.dtype in _ADDED
-        and not np.isnan(src).any()
-        and not np.isnan(out).any()
-    )
+    fits = _accepts_put(out, index, dim, src) and out.dtype in _ADDED
+    return fits and not np.isnan(src).any() and not np.isnan(out).any()
 
 
 def _writing(loop, seen):
