@@ -50,10 +50,12 @@ def main():
         figure, axes = panels(len(shares), width=3, height=4.2)
         for i, (axis, share) in enumerate(zip(axes, shares, strict=True)):
             rows = [share[tokens == tokenizer.encode(letter)[0]].mean(0) for letter in letters]
-            axis.imshow(mytorch.stack(rows).cpu().numpy(), cmap="viridis", vmin=0, aspect="auto")
+            chosen = mytorch.stack(rows).cpu().numpy() * args.chosen
+            image = axis.imshow(chosen, cmap="viridis", vmin=0, vmax=1, aspect="auto")
             axis.set(title=f"layer {i}", xlabel="expert", xticks=range(args.experts), yticks=range(len(letters)))
             axis.set_yticklabels([repr(letter)[1:-1] if letter != " " else "space" for letter in letters])
             axis.grid(False)
+        figure.colorbar(image, ax=axes, label="how often it is chosen")
         save_figure(figure, args.save)
 
 
