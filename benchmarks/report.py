@@ -92,6 +92,7 @@ def ops(rows, threads):
     for row in rows:
         name, _, size = row["name"].partition(" ")
         found.setdefault(name, {})[size or "large"] = row["ratio"]
+    sizes = [size for size in sizes if any(size in ratios for ratios in found.values())]
     means = ", ".join(
         f"{size} {_mean([ratios[size] for ratios in found.values() if size in ratios]):.2f}" for size in sizes
     )
@@ -104,7 +105,7 @@ def ops(rows, threads):
         f"Geometric mean of {len(ratios)}: {_mean(ratios):.2f} ({means}); {sum(r <= 1 for r in ratios)} at most 1, {sum(r > 2.5 for r in ratios)} above 2.5.",
         "",
         f"| op | {' | '.join(sizes)} |",
-        "|---|---|---|---|---|",
+        "|---|" + "---|" * len(sizes),
         *(
             f"| `{name}` | {' | '.join(f'{ratio[size]:.2f}' if size in ratio else '' for size in sizes)} |"
             for name, ratio in found.items()

@@ -5,6 +5,7 @@ turns there is a pause, since the threads of a matrix product go on spinning for
 """
 
 import importlib
+import math
 import multiprocessing
 import os
 import resource
@@ -25,15 +26,16 @@ def sections():
 
 def timed(step, clock, turn):
     """Seconds of one step: the fastest of those that fit into a turn of so many seconds, several quick ones taken together."""
-    began = clock()
-    step()
-    count = int(LOOK / max(clock() - began, LOOK / 1000)) + 1
-    fastest, end = float("inf"), clock() + turn
-    while (began := clock()) < end:
+    count, fastest, end = 1, math.inf, clock() + turn
+    while (began := clock()) < end or fastest == math.inf:
         for _ in range(count):
             step()
-        fastest = min(fastest, clock() - began)
-    return fastest / count
+        took = clock() - began
+        if took < LOOK:
+            count *= 2
+        else:
+            fastest = min(fastest, took / count)
+    return fastest
 
 
 def peak():
@@ -118,7 +120,7 @@ def compared(section, names, threads, rounds, numpy=False, cpu_time=False, limit
                     pipe.send(turn)
                     times[library].append(pipe.recv())
                     time.sleep(PAUSE)
-            row = {library: round(min(t) * 1e3, 4) for library, t in times.items()}
+            row = {library: round(min(t) * 1e3, 5) for library, t in times.items()}
             yield {"name": name, **row, "ratio": round(row["mytorch"] / row["torch"], 3)}
     finally:
         for process, pipe in running.values():
