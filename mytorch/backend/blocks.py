@@ -73,9 +73,9 @@ def ascontiguousarray(x):
     if step == x.itemsize or not in_columns or not (few or falls_together):
         return np.ascontiguousarray(x)
     out = np.empty(x.shape, x.dtype)
-    for start in range(0, x.shape[-1], 1 if few else width):
-        strip = slice(start, start + (1 if few else width))
-        out[..., strip] = x[..., strip]
+    width = 1 if few else width
+    for start in range(0, x.shape[-1], width):
+        out[..., start : start + width] = x[..., start : start + width]
     return out
 
 

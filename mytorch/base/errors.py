@@ -63,7 +63,8 @@ def needed(name, why):
         ImportError: the package is not installed; in the words `why`.
     """
     try:
-        importlib.import_module(name.partition(".")[0])
+        package = name.partition(".")[0]
+        importlib.import_module(package)  # may be refused, though a module in it was imported before
         return importlib.import_module(name)
     except ImportError:
         raise ImportError(why) from None

@@ -10,9 +10,8 @@ def by_time(xp, like, width):
 
 
 def laid_out_as(xp, x, width):
-    """An array (…, width) whose leading axes lie in memory in the order of x's: (B, H, L, E) may lie by time or by batch first."""
-    order = [i for i in _outermost_first(x) if i != x.ndim - 1]
-    return xp.empty((*(x.shape[i] for i in order), width), x.dtype).transpose(*_undone(order), x.ndim - 1)
+    """An array (…, width) whose axes lie in memory in the order of x's: (B, H, L, E) may lie by time or by batch first."""
+    return xp.empty_like(x, shape=(*x.shape[:-1], width))
 
 
 def side_by_side(xp, q, k, v):
@@ -21,18 +20,6 @@ def side_by_side(xp, q, k, v):
     gap = address(k) - address(q)
     if not (q.shape == k.shape == v.shape and q.strides == k.strides == v.strides and address(v) - address(k) == gap):
         return None
-    order, before = _outermost_first(q), sum(stride > gap for stride in q.strides)
-    sizes = [q.shape[i] for i in order]
-    joined = xp.empty((*sizes[:before], 3, *sizes[before:]), q.dtype)
-    parts = [joined[(slice(None),) * before + (i,)].transpose(_undone(order)) for i in range(3)]
-    return parts if parts[0].strides == q.strides and joined.strides[before] == gap else None
-
-
-def _outermost_first(x):
-    """The axes of x by their strides, the longest first."""
-    return sorted(range(x.ndim), key=lambda i: -x.strides[i])
-
-
-def _undone(order):
-    """The permutation that takes axes in this order back to 0, 1, 2, …"""
-    return sorted(range(len(order)), key=order.__getitem__)
+    three = xp.lib.stride_tricks.as_strided(q, (3, *q.shape), (gap, *q.strides))
+    joined = xp.empty_like(three)
+    return list(joined) if joined.strides == three.strides else None
