@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import mytorch
-from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint, saved_at
+from mytorch.accelerate.training_state import is_complete, newest_checkpoint, saved_at
 from mytorch.cli.arguments import ArgumentParser, run_script, usable_device
 from mytorch.models import GPT2, Llama, from_pretrained, lora
+from mytorch.models.tokenizer import GPT2Tokenizer, load_tokenizer
 from mytorch.serialization import load_safetensors
-from mytorch.utils.tokenizer import GPT2Tokenizer, load_tokenizer
 
 
 def parse(argv=None):

@@ -26,7 +26,7 @@ import numpy as np
 
 import mytorch
 from mytorch.accelerate import Accelerator
-from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint
+from mytorch.accelerate.training_state import is_complete, newest_checkpoint
 from mytorch.accelerate.utils import tqdm
 from mytorch.cli.arguments import ArgumentParser, run_script
 from mytorch.models import GPT2, GPT2Config, Llama, LlamaConfig, from_pretrained, lora

@@ -24,7 +24,7 @@ import numpy as np
 
 import mytorch
 from mytorch.accelerate import Accelerator
-from mytorch.accelerate.checkpoint import newest_checkpoint
+from mytorch.accelerate.training_state import newest_checkpoint
 from mytorch.models import GPT2, GPT2Config
 from mytorch.nn import functional as F
 from mytorch.optim import AdamW

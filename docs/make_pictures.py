@@ -1,7 +1,7 @@
 """Write the pictures of the documents, which the library draws: PYTHONPATH=. python docs/make_pictures.py
 
-Those of strides.md are tensors over their storage (`mytorch.utils.views`), those of autograd.md, gradients.md and fusion.md graphs
-(`mytorch.utils.graph`), laid out without Graphviz, so that they are the same everywhere; a test compares them.
+Those of strides.md are tensors over their storage (`mytorch.tools.views`), those of autograd.md, gradients.md and fusion.md graphs
+(`mytorch.tools.drawing`), laid out without Graphviz, so that they are the same everywhere; a test compares them.
 """
 
 from pathlib import Path

@@ -469,7 +469,7 @@ def stubs():
             except ImportError:  # it needs a package that is not installed
                 continue
     IMPORTED.update(imported_names())
-    from mytorch.ops.record import RECORDS
+    from mytorch.dispatch.record import RECORDS
 
     BINARY.update(r.name for r in RECORDS.values() if r.inputs[:2] == ("input", "other"))
     BINARY.update(f"__{side}{word}__" for side in ("", "r", "i") for word in OPERATORS)

@@ -6,11 +6,9 @@ of `mytorch` and methods of Tensor.
 
 # Modules that get a stub besides the packages.
 SURFACES = "linalg fft special random nn.functional".split()  # what these import is there for users, too
-MODULES = [*SURFACES, *"_tensor _array amp graph.mode ops.random autograd.function".split()]
-HELPERS = tuple(f"mytorch.{w}" for w in "ops.out ops.bind ops.core ops.precision ops.inplace kernels _array".split())
-INTERNAL = (
-    "ops kernels base backend graph files compat cli playground utils.tensorboard".split()
-)  # no user imports these packages
+MODULES = [*SURFACES, *"_tensor _array amp engine.mode ops.random autograd.function".split()]
+HELPERS = tuple(f"mytorch.{w}" for w in "dispatch kernels _array".split())
+INTERNAL = "ops dispatch transforms engine numerics kernels base backend files compat cli playground tools utils.tensorboard".split()  # no user imports these packages
 
 
 def _table(rows):

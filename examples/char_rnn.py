@@ -14,8 +14,8 @@ from examples.data import default_device, read_text, text_batches
 from examples.pictures import save_curves
 from mytorch import nn
 from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script, usable_device
+from mytorch.models.tokenizer import CharTokenizer
 from mytorch.nn import functional as F
-from mytorch.utils.tokenizer import CharTokenizer
 
 
 class CharRNN(nn.Module):

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a scri
 
 import mytorch
 from mytorch.cli.arguments import ArgumentParser, new_file, run_script
-from mytorch.utils.graph import draw
+from mytorch.tools.drawing import draw
 
 
 def main():

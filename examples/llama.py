@@ -18,7 +18,7 @@ from examples.pictures import save_curves
 from mytorch import nn
 from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run_script, usable_device
 from mytorch.models import Llama
-from mytorch.utils.tokenizer import CharTokenizer
+from mytorch.models.tokenizer import CharTokenizer
 
 
 def flags(description):

@@ -53,7 +53,7 @@ from .ops.random import Generator, default_generator, get_rng_state, initial_see
 ops.attach(globals())
 
 from . import cuda, fft, linalg, nn, optim, special, utils
-from .backend.printing import set_printoptions
+from ._tensor_str import set_printoptions
 from .compat import install, install_as_torch, install_paths
 from .cuda.graphs import compile_step
 from .ops import foreach

@@ -7,6 +7,7 @@ import numpy as np
 
 from mytorch.backend.devices import device as _device
 from mytorch.base.dtypes import dtype as _dtype
+from mytorch import _tensor_str as _tensor_str
 from mytorch import accelerate as accelerate
 from mytorch import amp as amp
 from mytorch import autograd as autograd
@@ -14,16 +15,18 @@ from mytorch import backend as backend
 from mytorch import base as base
 from mytorch import compat as compat
 from mytorch import cuda as cuda
+from mytorch import dispatch as dispatch
 from mytorch import distributed as distributed
 from mytorch import distributions as distributions
+from mytorch import engine as engine
 from mytorch import fft as fft
 from mytorch import files as files
 from mytorch import func as func
-from mytorch import graph as graph
 from mytorch import kernels as kernels
 from mytorch import linalg as linalg
 from mytorch import models as models
 from mytorch import nn as nn
+from mytorch import numerics as numerics
 from mytorch import ops as ops
 from mytorch import optim as optim
 from mytorch import profiler as profiler
@@ -31,6 +34,8 @@ from mytorch import quasirandom as quasirandom
 from mytorch import random as random
 from mytorch import serialization as serialization
 from mytorch import special as special
+from mytorch import tools as tools
+from mytorch import transforms as transforms
 from mytorch import utils as utils
 from mytorch import version as version
 from mytorch import vision as vision
@@ -46,6 +51,8 @@ from mytorch.amp import is_autocast_enabled as is_autocast_enabled
 from mytorch.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 
 from mytorch.backend.devices import device as device
+from mytorch.backend.memory_format import layout as layout
+from mytorch.backend.memory_format import memory_format as memory_format
 from mytorch.base import config as config
 from mytorch.base import dtypes as dtypes
 from mytorch.base.dtypes import dtype as dtype
@@ -55,19 +62,17 @@ from mytorch.base.errors import OutOfMemoryError as OutOfMemoryError
 from mytorch.compat.storage import TypedStorage as TypedStorage
 from mytorch.compat.storage import UntypedStorage as UntypedStorage
 from mytorch.cuda.graphs import compile_step as compile_step
+from mytorch.engine.mode import enable_grad as enable_grad
+from mytorch.engine.mode import inference_mode as inference_mode
+from mytorch.engine.mode import no_grad as no_grad
+from mytorch.engine.mode import set_grad_enabled as set_grad_enabled
 from mytorch.func import vmap as vmap
-from mytorch.graph.mode import enable_grad as enable_grad
-from mytorch.graph.mode import inference_mode as inference_mode
-from mytorch.graph.mode import no_grad as no_grad
-from mytorch.graph.mode import set_grad_enabled as set_grad_enabled
 from mytorch.ops.composites import alpha_dropout as alpha_dropout
 from mytorch.ops.composites import bilinear as bilinear
 from mytorch.ops.composites import constant_pad_nd as constant_pad_nd
 from mytorch.ops.composites import conv_tbc as conv_tbc
 from mytorch.ops.composites import dropout as dropout
 from mytorch.ops.composites import feature_alpha_dropout as feature_alpha_dropout
-from mytorch.ops.memory_format import layout as layout
-from mytorch.ops.memory_format import memory_format as memory_format
 from mytorch.ops.random import Generator as Generator
 from mytorch.serialization import load as load
 from mytorch.serialization import save as save

@@ -12,6 +12,7 @@ import functools
 
 import numpy as np
 
+from ._tensor_str import format_array
 from .backend import (
     as_device,
     cuda_available,
@@ -26,7 +27,6 @@ from .backend import (
 )
 from .backend.dlpack import to_dlpack
 from .backend.others import BY_NAME
-from .backend.printing import format_array
 from .base import config, dtypes
 
 _new = object.__new__

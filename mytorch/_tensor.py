@@ -1,10 +1,10 @@
 """Tensor: an Array, and the edge that ties it to the graph.
 
 The class is storage and bookkeeping. Its arithmetic, reductions, indexing and all other methods that
-compute are attached by `ops/bind.py` from the definitions in `ops/`: to find `Tensor.softmax`, look for
-`softmax` there. In-place methods (`add_`, `x[i] = v`) come from `ops/inplace.py`.
+compute are attached by `dispatch/bind.py` from the definitions in `ops/`: to find `Tensor.softmax`, look for
+`softmax` there. In-place methods (`add_`, `x[i] = v`) come from `dispatch/inplace.py`.
 
-Slots: `_data`, the Array; `_edge`, a Node, Port or Leaf (graph/node.py), or None for a constant; `_view`,
+Slots: `_data`, the Array; `_edge`, a Node, Port or Leaf (engine/node.py), or None for a constant; `_view`,
 for a tensor that lies in another's memory, (base, the base's edge at that time, the ops that lead from
 the base to it). Fields that few tensors have live in `__dict__`.
 
@@ -16,13 +16,13 @@ import weakref
 from collections import OrderedDict
 
 from ._array import Array, Size, as_raw, place_for
+from ._tensor_str import format_tensor
 from .backend import ndarray
-from .backend.printing import format_tensor
 from .base import config, dtypes
 from .base.errors import InPlaceError, warn
-from .graph.backward import backward as run_backward
-from .graph.mode import enable_grad, get_mode
-from .graph.node import Leaf, Node
+from .engine.backward import backward as run_backward
+from .engine.mode import enable_grad, get_mode
+from .engine.node import Leaf, Node
 
 _new = object.__new__
 

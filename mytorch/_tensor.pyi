@@ -12,7 +12,7 @@ from mytorch._array import Array
 from mytorch._array import Size
 from mytorch.base import config as config
 from mytorch.base import dtypes as dtypes
-from mytorch.graph.node import Node
+from mytorch.engine.node import Node
 from mytorch.ops.random import Generator
 from os import PathLike
 

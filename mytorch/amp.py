@@ -18,10 +18,10 @@ from .backend import CPU, device_guard, device_of, to_device, xp_of
 from .base import capturing, dtypes
 from .base.config import temporarily
 from .base.errors import warn
-from .graph.mode import ModeSwitch, get_mode
-from .graph.node import Leaf
+from .dispatch.op import to_dtype
+from .engine.mode import ModeSwitch, get_mode
+from .engine.node import Leaf
 from .kernels.registry import multi_tensor
-from .ops.core import to_dtype
 from .ops.creation import tensor
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)

@@ -7,7 +7,7 @@ from mytorch.base.dtypes import dtype as _dtype
 from enum import Enum
 
 from mytorch._tensor import Tensor
-from mytorch.graph.mode import ModeSwitch
+from mytorch.engine.mode import ModeSwitch
 
 _DType = _dtype | type[Any] | str
 

@@ -1,7 +1,7 @@
 """Fourier transforms, with `torch.fft`'s names."""
 
+from .dispatch.out import takes_out
 from .ops import fft as _fft
-from .ops.out import takes_out
 
 _NAMES = (
     "fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft "

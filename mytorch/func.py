@@ -2,8 +2,8 @@
 
 Arguments may be nested tuples, lists and dicts of tensors. The transforms nest (`grad(grad(f))`), and a result
 stays differentiable by whatever else it depends on: an outer transform's argument, or a parameter that the
-function closes over. `jvp`, `jacfwd` and `hessian` run in forward mode (ops/forward_mode.py).
-`vmap` calls the function once, over tensors that stand for the batch (ops/batching.py); a function in which an op has no batching
+function closes over. `jvp`, `jacfwd` and `hessian` run in forward mode (transforms/forward_mode.py).
+`vmap` calls the function once, over tensors that stand for the batch (transforms/batching.py); a function in which an op has no batching
 rule, or which looks at numbers, is called for each index instead.
 """
 
@@ -16,17 +16,17 @@ import numpy as np
 
 from ._tensor import Tensor
 from .base.pytree import tree_flatten, tree_map, tree_unflatten
-from .graph.backward import grad as _autograd_grad
-from .graph.mode import enable_grad, get_mode, is_grad_enabled
-from .graph.node import Leaf
+from .engine.backward import grad as _autograd_grad
+from .engine.mode import enable_grad, get_mode, is_grad_enabled
+from .engine.node import Leaf
 from .nn.module import Module
 from .nn.normalization import _BatchNorm
 from .nn.utils.stateless import _functional_call
-from .ops.batching import Batch, Unbatched
 from .ops.creation import zeros_like
-from .ops.forward_mode import Level
 from .ops.movement import cat, stack
 from .ops.random import positions, set_positions
+from .transforms.batching import Batch, Unbatched
+from .transforms.forward_mode import Level
 
 __all__ = [
     "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
@@ -475,7 +475,7 @@ def _drawn(before):
 
 
 def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs):
-    """One call for the whole batch (ops/batching.py)."""
+    """One call for the whole batch (transforms/batching.py)."""
     batch = Batch(size)
     values = [leaf if d is None else leaf.movedim(d, 0) for leaf, d in zip(leaves, dims, strict=True)]
     stand = [v if d is None else batch.stand_for(v) for v, d in zip(values, dims, strict=True)]

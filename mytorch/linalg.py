@@ -13,18 +13,18 @@ from ._array import on_input_device
 from ._tensor import Tensor
 from .backend import xp_of
 from .base.errors import LinAlgError
-from .graph.mode import get_mode
+from .dispatch.bind import also_named
+from .dispatch.out import takes_out, write_out
+from .dispatch.precision import in_precision
+from .dispatch.unwrap import on_device_of, raw_of, to_cpu
+from .engine.mode import get_mode
 from .ops import decompositions as _d
-from .ops.bind import also_named
 from .ops.creation import eye
 from .ops.decompositions import cholesky, det, inverse, lu_parts, qr_reduced, rows_after, slogdet, solve, square
 from .ops.elementwise import where
 from .ops.linalg import cross, matmul, tensordot
 from .ops.movement import cat
-from .ops.out import takes_out, write_out
 from .ops.padding import pad
-from .ops.precision import in_precision
-from .ops.raw import on_device_of, raw_of, to_cpu
 from .ops.reduction import normalize_dim, normalize_dims
 from .ops.reduction import vector_norm as _vector_norm
 from .ops.shapes import diagonal as _diagonal

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from .base import dtypes
+from .dispatch.unwrap import raw_of
 from .ops import random
 from .ops.creation import tensor
 from .ops.movement import cat
-from .ops.raw import raw_of
 
 __all__ = ["SobolEngine"]
 

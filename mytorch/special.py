@@ -2,9 +2,9 @@
 
 import math
 
+from .dispatch.out import takes_out as _takes_out
 from .ops import PUBLIC
 from .ops import special as _ops
-from .ops.out import takes_out as _takes_out
 
 _SAME = "digamma erf erfc erfinv exp2 expm1 i0 log1p log_softmax logit logsumexp polygamma round sinc softmax xlogy"
 _FUNCTIONS = {name: PUBLIC[name] for name in _SAME.split()}

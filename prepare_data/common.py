@@ -8,8 +8,8 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import numpy as np
 
 from mytorch.cli.arguments import ArgumentParser as ArgumentParser
+from mytorch.models.tokenizer import CharTokenizer, FastTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 from mytorch.utils.data.tokens import write_tokens
-from mytorch.utils.tokenizer import CharTokenizer, FastTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 
 
 def fail(sentence):

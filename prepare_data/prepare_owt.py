@@ -56,8 +56,8 @@ def main():
     if args.num_proc < 1:
         fail(f"--num_proc is {args.num_proc}; at least one process is needed.")
 
+    from mytorch.models.tokenizer import save_tokenizer
     from mytorch.utils.data.tokens import TokenWriter
-    from mytorch.utils.tokenizer import save_tokenizer
 
     tokenizer = make_tokenizer("gpt2", "")
     documents = load_documents(args.dataset_path, args.num_proc)

@@ -23,7 +23,7 @@ from ..ops.movement import cat
 from ..optim import Optimizer
 from ..serialization import save, save_state_dict
 from ..utils.data import DataLoader
-from . import checkpoint
+from . import training_state
 from .loader import AcceleratedLoader, SkippingLoader, map_tensors
 from .optimizer import AcceleratedOptimizer, AcceleratedScheduler
 from .state import Flag, ProcessState
@@ -620,14 +620,16 @@ class Accelerator:
             The directory, as a Path.
         """
         path = Path(output_dir)
-        ranks = None if save_model_only else checkpoint.collect(self)
+        ranks = None if save_model_only else training_state.collect(self)
         if self.is_main_process:
             self.print(f"Saving Checkpoint to {output_dir}")
-            size = checkpoint.least_size(self, ranks)
-            checkpoint.replace_directory(path, lambda partial: checkpoint.write_state(self, partial, ranks), size)
+            size = training_state.least_size(self, ranks)
+            training_state.replace_directory(
+                path, lambda partial: training_state.write_state(self, partial, ranks), size
+            )
             limit = self.total_limit if total_limit is None else total_limit
             if limit is not None:
-                checkpoint.keep_newest(path, limit)
+                training_state.keep_newest(path, limit)
         self.wait_for_everyone()
         return path
 
@@ -645,7 +647,7 @@ class Accelerator:
             FileNotFoundError: the directory, or a file in it, is missing.
         """
         self.print(f"Loading Checkpoint From {input_dir}")
-        checkpoint.read_state(self, input_dir)
+        training_state.read_state(self, input_dir)
 
     def save(self, obj: Any, f: Any) -> None:
         """`mytorch.save`, on the main process only."""

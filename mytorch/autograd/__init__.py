@@ -1,7 +1,7 @@
-"""Automatic differentiation as users call it; what records and runs the graph is `mytorch.graph`."""
+"""Automatic differentiation as users call it; what records and runs the graph is `mytorch.engine`."""
 
-from ..graph.backward import backward, grad
-from ..graph.mode import (
+from ..engine.backward import backward, grad
+from ..engine.mode import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -9,7 +9,9 @@ from ..graph.mode import (
     no_grad,
     set_grad_enabled,
 )
-from . import checkpoint, forward_ad, functional, graph, profiler
+from ..transforms import tensor_ns as _tensor_ns  # installs the arithmetic of create_graph=True
+from . import forward_ad, functional, graph
+from . import recompute as checkpoint
 from .anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from .function import Function, once_differentiable
 from .gradcheck import gradcheck, gradgradcheck
@@ -20,3 +22,11 @@ __all__ = (
     "is_anomaly_enabled is_grad_enabled is_inference_mode_enabled no_grad once_differentiable set_detect_anomaly "
     "set_grad_enabled"
 ).split()
+
+
+def __getattr__(name):
+    if name not in ("profiler", "profiler_util"):
+        raise AttributeError(f"module 'mytorch.autograd' has no attribute {name!r}")
+    from importlib import import_module
+
+    return import_module(f"{__name__}.{name}")

@@ -3,11 +3,11 @@ from builtins import bool as _bool
 
 from typing import Any
 
-from mytorch.autograd import checkpoint as checkpoint
 from mytorch.autograd import forward_ad as forward_ad
 from mytorch.autograd import functional as functional
 from mytorch.autograd import graph as graph
-from mytorch.autograd import profiler as profiler
+
+from mytorch.autograd import recompute as recompute
 from mytorch.autograd.anomaly import detect_anomaly as detect_anomaly
 from mytorch.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 from mytorch.autograd.anomaly import set_detect_anomaly as set_detect_anomaly
@@ -15,10 +15,10 @@ from mytorch.autograd.function import Function as Function
 from mytorch.autograd.function import once_differentiable as once_differentiable
 from mytorch.autograd.gradcheck import gradcheck as gradcheck
 from mytorch.autograd.gradcheck import gradgradcheck as gradgradcheck
-from mytorch.graph.mode import enable_grad as enable_grad
-from mytorch.graph.mode import inference_mode as inference_mode
-from mytorch.graph.mode import no_grad as no_grad
-from mytorch.graph.mode import set_grad_enabled as set_grad_enabled
+from mytorch.engine.mode import enable_grad as enable_grad
+from mytorch.engine.mode import inference_mode as inference_mode
+from mytorch.engine.mode import no_grad as no_grad
+from mytorch.engine.mode import set_grad_enabled as set_grad_enabled
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, create_graph: _bool = False, inputs: Any = None) -> None: ...
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None, create_graph: _bool = False, only_inputs: _bool = True, allow_unused: Any = None, is_grads_batched: _bool = False, materialize_grads: _bool = False) -> Any: ...

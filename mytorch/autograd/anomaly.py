@@ -1,6 +1,6 @@
 """Anomaly mode: name the forward op that a failing or NaN gradient came from."""
 
-from ..graph.mode import get_mode, reset_mode, set_anomaly, set_mode
+from ..engine.mode import get_mode, reset_mode, set_anomaly, set_mode
 
 
 class detect_anomaly(set_anomaly):

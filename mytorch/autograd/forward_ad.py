@@ -1,4 +1,4 @@
-"""Forward mode: tensors with tangents, as PyTorch's `torch.autograd.forward_ad`; ops/forward_mode.py says how tangents follow through ops.
+"""Forward mode: tensors with tangents, as PyTorch's `torch.autograd.forward_ad`; transforms/forward_mode.py says how tangents follow through ops.
 
 with forward_ad.dual_level():
     dual = forward_ad.make_dual(x, v)
@@ -8,8 +8,8 @@ with forward_ad.dual_level():
 from typing import Any, NamedTuple
 
 from .._tensor import Tensor
-from ..graph.mode import get_mode, set_mode
-from ..ops.forward_mode import Level
+from ..engine.mode import get_mode, set_mode
+from ..transforms.forward_mode import Level
 
 _levels: list[Level] = []
 _enabled = True

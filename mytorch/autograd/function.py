@@ -11,12 +11,12 @@ from typing import Any
 from .._array import Array
 from .._tensor import Tensor
 from ..base.errors import kind, warn
-from ..graph import engine
-from ..graph.mode import enable_grad, get_mode, no_grad
-from ..graph.node import Node, Port
-from ..graph.saved import Packed, packed, unpacked
+from ..dispatch.inplace import check_writable, set_edge
+from ..engine import walk
+from ..engine.mode import enable_grad, get_mode, no_grad
+from ..engine.node import Node, Port
+from ..engine.saved import Packed, packed, unpacked
 from ..ops.creation import zeros
-from ..ops.inplace import check_writable, set_edge
 
 
 class _Saved:
@@ -296,15 +296,15 @@ class Function(metaclass=_Meta):
 
     @classmethod
     def _run_backward(cls, node, g, arithmetic):
-        """Call backward with Tensors; (parent, gradient) pairs for the engine."""
-        recorded = arithmetic is engine.recorded
+        """Call backward with Tensors; (parent, gradient) pairs for the walk."""
+        recorded = arithmetic is walk.recorded
         grads = list(g) if isinstance(g, list) else [g]
         ctx = node.ctx
         for i, value in enumerate(grads):
             if value is None:
                 if ctx._materialize and node.outputs[i][1] is not None:
                     like = next(x for x in grads if x is not None)
-                    grads[i] = Tensor._wrap(engine.raw.zeros(*node.outputs[i], engine.raw.unwrap(like)))
+                    grads[i] = Tensor._wrap(walk.raw.zeros(*node.outputs[i], walk.raw.unwrap(like)))
             elif not isinstance(value, Tensor):
                 grads[i] = Tensor._wrap(value)
         ctx._node.node = node
@@ -327,7 +327,7 @@ class Function(metaclass=_Meta):
             if value is not None and not isinstance(value, (Tensor, Array)):
                 raise TypeError(f"{node.label}: expected a Tensor or None as gradient, got {kind(value)}.")
             if value is not None and not recorded:
-                value = _borrowed(engine.raw.unwrap(value))
+                value = _borrowed(walk.raw.unwrap(value))
             elif isinstance(value, Array):
                 value = Tensor._of(value)
             pairs.append((parent, value))

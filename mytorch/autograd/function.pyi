@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mytorch._tensor import Tensor
-from mytorch.graph import engine as engine
-from mytorch.graph.node import Node
+from mytorch.engine import walk as walk
+from mytorch.engine.node import Node
 
 class Function:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...

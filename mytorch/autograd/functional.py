@@ -5,8 +5,8 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..base.arguments import describe
-from ..graph.backward import grad
-from ..graph.mode import enable_grad
+from ..engine.backward import grad
+from ..engine.mode import enable_grad
 from ..ops.creation import zeros, zeros_like
 from ..ops.movement import stack
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from .._tensor import RemovableHandle, Tensor
 from ..backend import device_guard
-from ..graph import engine
-from ..graph.mode import ModeSwitch, get_mode, no_grad
-from ..graph.node import Leaf, Node, Port
+from ..engine import walk
+from ..engine.mode import ModeSwitch, get_mode, no_grad
+from ..engine.node import Leaf, Node, Port
 
 
 class saved_tensors_hooks(ModeSwitch):
@@ -148,18 +148,18 @@ def register_multi_grad_hook(
     tensors = list(tensors)
     edges = [t.edge for t in tensors]
     lock = threading.Lock()
-    state = {"walk": None}
+    state = {"waiting": None}
 
-    def start(walk):
+    def start(waiting):
         """Reset if this is another backward than at the last call."""
-        if state["walk"] is not walk:
-            reached = [edge in walk for edge in edges]
-            state.update(walk=walk, grads=[None] * len(edges), left=sum(reached), done=False)
+        if state["waiting"] is not waiting:
+            reached = [edge in waiting for edge in edges]
+            state.update(waiting=waiting, grads=[None] * len(edges), left=sum(reached), done=False)
 
     def hook_of(i):
         def hook(grad):
             with lock:
-                start(engine.current_walk().waiting)
+                start(walk.current_walk().waiting)
                 if mode == "any":
                     if state["done"]:
                         return
@@ -212,10 +212,10 @@ def _apply(self, *grads):
     if len(grads) != max(self.plan.ports, 1):
         raise TypeError(f"{self.label} expected {max(self.plan.ports, 1)} arguments, got {len(grads)} instead")
     self.check()
-    raw = [None if g is None else engine.raw.unwrap(g) for g in grads]
+    raw = [None if g is None else walk.raw.unwrap(g) for g in grads]
     with no_grad(), device_guard(next((g for g in raw if g is not None), None)):
-        pairs = list(engine._run_node(self, raw if self.plan.ports else raw[0], engine.raw))
-    found = tuple(None if g is None else engine.raw.wrap(engine.raw.fit(g, parent)) for parent, g in pairs)
+        pairs = list(walk._run_node(self, raw if self.plan.ports else raw[0], walk.raw))
+    found = tuple(None if g is None else walk.raw.wrap(walk.raw.fit(g, parent)) for parent, g in pairs)
     return found[0] if len(found) == 1 else found
 
 

@@ -1,8 +1,8 @@
 """Variable: the old name of Tensor."""
 
 from .._tensor import Tensor
-from ..graph import engine
-from ..graph.backward import backward
+from ..engine import walk
+from ..engine.backward import backward
 
 
 class _Engine:
@@ -15,10 +15,10 @@ class _Engine:
         Raises:
             RuntimeError: none is.
         """
-        walk = engine.current_walk()
-        if walk is None:
+        running = walk.current_walk()
+        if running is None:
             raise RuntimeError("Final callbacks can only be installed during backward pass.")
-        walk.callbacks.append(callback)
+        running.callbacks.append(callback)
 
     run_backward = staticmethod(backward)
 

@@ -29,7 +29,7 @@ class MetaArray(ndarray):
     """A shape and a dtype."""
 
     flags = _FLAGS  # type: ignore[assignment]
-    # within vmap: the batch that it stands for, its elements there, their device (ops/batching.py)
+    # within vmap: the batch that it stands for, its elements there, their device (transforms/batching.py)
     batch = value = home = None
 
     @property  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """NumPy's side of the namespace `xp` that every op is written over, and the class of such namespaces.
 
 An op is written once, over a namespace `xp` with NumPy's names: `numpy_ns` for arrays in host memory, `cupy_ns` (gpu.py) for
-arrays on a GPU, and a third one over Tensors (`ops/tensor_ns.py`) when an op's formula is itself to be differentiated. What
+arrays on a GPU, and a third one over Tensors (`transforms/tensor_ns.py`) when an op's formula is itself to be differentiated. What
 the two libraries do not share is evened out here and in gpu.py, so that no op asks where it runs.
 """
 
@@ -10,8 +10,8 @@ import warnings
 
 import numpy as np
 
-from . import blocks, numeric
-from .einsum import einsum
+from ..numerics import blocks, special
+from ..numerics.einsum import einsum
 
 ndarray = np.ndarray
 
@@ -317,8 +317,8 @@ numpy_ns = Namespace(
     large_sum=_large_sum,
     swapaxes=ndarray.swapaxes,
     transpose=ndarray.transpose,
-    erf=numeric.erf,
-    erfc=numeric.erfc,
+    erf=special.erf,
+    erfc=special.erfc,
     scatter_add=_numpy_scatter_add,
     add_rows=_numpy_add_rows,
     scatter_max=np.maximum.at,

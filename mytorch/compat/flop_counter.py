@@ -4,8 +4,8 @@ import math
 import sys
 from collections import defaultdict
 
-from ..graph.mode import get_mode, reset_mode, set_mode
-from ..ops.interpreter import Interpreter
+from ..dispatch.interpreter import Interpreter
+from ..engine.mode import get_mode, reset_mode, set_mode
 
 _COUNTS = {  # of a record's inputs and its result
     "matmul": lambda inputs, out: 2 * out.numel() * inputs[0].shape[-1],

@@ -12,15 +12,15 @@ from .._array import on_input_device
 from .._tensor import Tensor
 from ..base import dtypes
 from ..base.errors import warn
+from ..dispatch.bind import PUBLIC
+from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..linalg import lu_unpack
 from ..nn.functional import pad
 from ..nn.utils.weight_norm import norm_except_dim
-from ..ops.bind import PUBLIC
 from ..ops.creation import ones
 from ..ops.loss import pdist
 from ..ops.movement import stack
 from ..ops.random import normal
-from ..ops.raw import on_device_of, raw_of, to_cpu
 
 _Geqrf, _Histogram = namedtuple("geqrf", "a tau"), namedtuple("histogramdd", "hist bin_edges")
 _Svd, _Triangular = namedtuple("svd", "U S V"), namedtuple("triangular_solve", "solution cloned_coefficient")

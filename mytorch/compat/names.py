@@ -13,17 +13,17 @@ from .. import autograd, cuda, linalg
 from .._array import Array, Size
 from .._tensor import Tensor
 from ..backend import dlpack
+from ..backend import memory_format as formats
 from ..base import config, dtypes, errors
-from ..graph.mode import get_mode
+from ..dispatch.out import takes_out
+from ..dispatch.unwrap import raw_of
+from ..engine.mode import get_mode
 from ..kernels import threads
 from ..nn import functional as F
 from ..ops import METHODS, PUBLIC
-from ..ops import memory_format as formats
 from ..ops.composites import feature_dropout
 from ..ops.creation import as_tensor, empty, finish, from_numpy, full, linspace
 from ..ops.embedding import embedding_renorm_
-from ..ops.out import takes_out
-from ..ops.raw import raw_of
 from . import functional, jit, storage
 from .deterministic import deterministic
 

@@ -8,9 +8,9 @@ import importlib
 import importlib.machinery
 import sys
 
-from ..backend.printing import set_printoptions
+from .._tensor_str import set_printoptions
 from ..base import config
-from . import absent
+from . import stubs
 
 _NORMALIZATION = "nn.sync_batch_norm: SyncBatchNorm; nn.normalization: _BatchNorm _NormBase"
 _BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
@@ -33,7 +33,7 @@ PATHS = {
     "_C._nn": "compat.core_nn",
     "__config__": "compat.build",
     "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
-    "autograd.grad_mode": "graph.mode: enable_grad inference_mode no_grad set_grad_enabled",
+    "autograd.grad_mode": "engine.mode: enable_grad inference_mode no_grad set_grad_enabled",
     "cpu.amp": "compat.cpu: GradScaler autocast",
     "distributed.algorithms": "distributed:",
     "distributed.algorithms.ddp_comm_hooks": "distributed:",
@@ -70,6 +70,11 @@ PATHS = {
     **{f"optim.{rule}": "optim.adaptive" for rule in "adadelta adagrad adamax asgd nadam radam rmsprop rprop".split()},
     "optim.adamw": "optim.adam",
     "_utils": "compat.torch_only: _element_size",
+    "accelerate.checkpoint": "accelerate.training_state",
+    "autograd.checkpoint": "autograd.recompute",
+    "autograd.profiler": "profiler.autograd_profiler",
+    "autograd.profiler_util": "profiler.events",
+    "ops.core": "dispatch.op",
     "amp.autocast_mode": "amp: autocast custom_fwd custom_bwd",
     "amp.grad_scaler": "amp: GradScaler",
     "cuda.random": "cuda: manual_seed manual_seed_all get_rng_state set_rng_state",
@@ -77,6 +82,9 @@ PATHS = {
     "utils._pytree": "base.pytree",
     "utils._traceback": "compat.captured",
     "utils.flop_counter": "compat.flop_counter",
+    **{f"utils.{name}": f"tools.{name}" for name in ("benchmark", "layout", "model_summary", "views", "watching")},
+    "utils.graph": "tools.drawing",
+    "utils.tokenizer": "models.tokenizer",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
     "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url",
     "utils.hooks": "_tensor: RemovableHandle",
@@ -116,9 +124,9 @@ def _home(name):
 
 def _absent_spec(name, loader):
     """The spec of a module that PyTorch has and mytorch has not, under PyTorch's face; else None."""
-    if not (config.torch_face and name.startswith("mytorch.") and absent.home_of(name[8:])):
+    if not (config.torch_face and name.startswith("mytorch.") and stubs.home_of(name[8:])):
         return None
-    return importlib.machinery.ModuleSpec(name, loader, is_package=True, loader_state=absent.Absent(name[8:]))
+    return importlib.machinery.ModuleSpec(name, loader, is_package=True, loader_state=stubs.Absent(name[8:]))
 
 
 class _Paths:
@@ -162,10 +170,10 @@ def _find_attributes(package):
 
     def find(name):
         path = f"{own}.{name}".strip(".")
-        if path in PATHS or (config.torch_face and path in absent.MODULES):
+        if path in PATHS or (config.torch_face and path in stubs.MODULES):
             return importlib.import_module(f"mytorch.{path}")
         if config.torch_face:
-            found = absent.attribute(own, name)
+            found = stubs.attribute(own, name)
             if found is not None:
                 setattr(package, name, found)
                 return found
@@ -193,7 +201,7 @@ class _Torch:
                         raise
                     return None
                 is_package = hasattr(module, "__path__")
-                if is_package or module.__name__.partition(".")[2] in absent.NAMES:
+                if is_package or module.__name__.partition(".")[2] in stubs.NAMES:
                     _find_attributes(module)
                 return importlib.machinery.ModuleSpec(name, self, is_package=is_package, loader_state=module)
         return None
@@ -244,7 +252,7 @@ def install_as_torch():
         vars(mine).update({k: v for k, v in only_there.items() if k not in vars(mine)})
         mine.torch, mine.__name__ = mine, "torch"
         mine.__version__ = mine.version.__version__ = VERSIONS["torch"]
-        for name in absent.NAMES:
+        for name in stubs.NAMES:
             if f"mytorch.{name}" in sys.modules:
                 _find_attributes(sys.modules[f"mytorch.{name}"])
     sys.modules["torch"] = mine

@@ -14,8 +14,8 @@ from .._array import Array
 from .._tensor import Tensor
 from ..backend import address, as_device, device_of, storage_bytes, to_device, xp_of
 from ..base import dtypes
+from ..dispatch.unwrap import raw_of, to_cpu
 from ..files import STORAGE_CLASSES
-from ..ops.raw import raw_of, to_cpu
 
 
 def _on_cpu_only(what, storage):

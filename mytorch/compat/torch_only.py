@@ -6,7 +6,7 @@ import math
 
 from .. import amp, cuda
 from ..base import dtypes
-from ..ops.raw import raw_of
+from ..dispatch.unwrap import raw_of
 from . import cpu, jit
 
 

@@ -27,10 +27,10 @@ from ..base.capturing import Capture, Stale
 from ..base.config import temporarily
 from ..base.errors import CaptureError, warn
 from ..base.pytree import tree_flatten, tree_map, tree_unflatten
-from ..graph.mode import get_mode, in_mode
+from ..dispatch.unwrap import raw_of
+from ..engine.mode import get_mode, in_mode
 from ..ops.creation import is_tensor
 from ..ops.random import generator_for
-from ..ops.raw import raw_of
 from . import streams
 from .memory import empty_cache, graphs
 

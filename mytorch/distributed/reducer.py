@@ -18,9 +18,9 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import device_of, on, to_device, xp_of
-from ..graph.mode import get_mode
-from ..graph.node import Leaf
-from ..ops.raw import raw_of
+from ..dispatch.unwrap import raw_of
+from ..engine.mode import get_mode
+from ..engine.node import Leaf
 from . import collectives
 from .engine import ReduceOp
 from .objects import all_gather_bytes, decode, encode

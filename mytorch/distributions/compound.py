@@ -5,7 +5,7 @@ from typing import Any
 
 from .._array import Size
 from .._tensor import Tensor
-from ..graph.mode import no_grad
+from ..engine.mode import no_grad
 from . import constraints
 from .discrete import Categorical
 from .distribution import Distribution

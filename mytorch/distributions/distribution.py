@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._array import Size
 from .._tensor import Tensor
-from ..graph.backward import grad
-from ..graph.mode import no_grad
+from ..engine.backward import grad
+from ..engine.mode import no_grad
 from . import constraints
 from .utils import broadcast_all, lazy_property, logits_to_probs, one_of, probs_to_logits, size, sum_rightmost
 

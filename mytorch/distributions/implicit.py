@@ -9,8 +9,8 @@ eight digits or more (PyTorch's approximations give three).
 import numpy as np
 
 from .._tensor import Tensor
-from ..backend.numeric import digamma
 from ..base import dtypes
+from ..numerics.special import digamma
 from ..ops.movement import broadcast_tensors
 from ..ops.random import standard_gamma
 from ..ops.special import lgamma

@@ -10,12 +10,12 @@ import numpy as np
 from .._array import Array, Size
 from .._tensor import Tensor
 from ..base import dtypes
-from ..graph.mode import enable_grad
+from ..dispatch.unwrap import shape_of
+from ..engine.mode import enable_grad
 from ..ops.activation import sigmoid, softmax
 from ..ops.creation import tensor, zeros
 from ..ops.movement import broadcast_tensors
 from ..ops.random import randn
-from ..ops.raw import shape_of
 
 euler_constant = 0.57721566490153286060
 

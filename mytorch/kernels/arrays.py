@@ -4,7 +4,7 @@ A kernel here has `accepts` and `forward` of the function's own arguments, and n
 """
 
 from ..backend import numpy_ns
-from ..backend.blocks import LARGE
+from ..numerics.blocks import LARGE
 from .registry import Kernels
 
 

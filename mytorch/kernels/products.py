@@ -12,8 +12,8 @@ import warnings
 
 import numpy as np
 
-from ..backend.einsum import einsum
 from ..base.errors import DeviceError
+from ..numerics.einsum import einsum
 from . import cublas
 
 CHOICES = ("cublaslt", "cupy", "triton")

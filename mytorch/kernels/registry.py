@@ -12,7 +12,7 @@ does without where it gets None. `fused` says what is wanted:
 A kernel has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it faster
 there? `better(*arrays, **options)` gives another to run instead, or None. `LEAST` says the usual reason alone: from how many elements
 of the first array on. `TAKES` says in words what it accepts, `why_not()` why a library's can't run here (Triton's ask launch.py).
-What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as in ops/core.py. A `forward`
+What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as in dispatch/op.py. A `forward`
 that meets values which it does not take returns None, and the reference runs.
 """
 

@@ -12,7 +12,7 @@ from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import on, xp_of
 from ..base.dtypes import int64
-from ..graph.mode import no_grad
+from ..engine.mode import no_grad
 from ..nn import Module
 from ..ops.creation import tensor
 from ..ops.random import Generator, multinomial, rand

@@ -11,10 +11,10 @@ import numpy as np
 
 from ..files.gguf import GGUFFile
 from ..ops.creation import from_numpy
-from ..utils.tokenizer import FastTokenizer
 from .gpt2 import GPT2, GPT2Config
 from .llama import Llama, LlamaConfig
 from .rotary import frequencies
+from .tokenizer import FastTokenizer
 
 # of a block, in GGUF's words and ours
 _LLAMA = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..files.writing import replace_directory
 from ..serialization import load_safetensors, save_safetensors, write_json
-from ..utils.tokenizer import save_tokenizer
+from .tokenizer import save_tokenizer
 
 
 def directory_of(name, who):

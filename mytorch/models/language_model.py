@@ -9,14 +9,14 @@ from typing import Any
 
 from .. import nn
 from .._tensor import Tensor
-from ..autograd.checkpoint import checkpoint
+from ..autograd.recompute import checkpoint
+from ..engine.mode import is_grad_enabled
 from ..files.writing import recover
-from ..graph.mode import is_grad_enabled
 from ..nn import functional as F
-from ..utils.tokenizer import load_tokenizer
 from . import hugging_face
 from .cache import KVCache
 from .generation import generate, stream
+from .tokenizer import load_tokenizer
 
 
 @dataclass(frozen=True)

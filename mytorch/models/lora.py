@@ -16,8 +16,8 @@ from typing import Any
 
 from .. import nn
 from .._tensor import Tensor
+from ..engine.mode import no_grad
 from ..files.writing import replace_directory
-from ..graph.mode import no_grad
 from ..nn import functional as F
 from ..nn import init
 from ..ops.creation import empty, zeros

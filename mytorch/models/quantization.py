@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from .. import nn
 from .._tensor import Tensor
 from ..base.dtypes import int8, uint8
-from ..graph.mode import no_grad
+from ..dispatch.unwrap import raw_of
+from ..engine.mode import no_grad
 from ..nn import functional as F
 from ..ops.quantized_linear import pack, quantized_linear
-from ..ops.raw import raw_of
 
 
 class QuantizedLinear(nn.Module):

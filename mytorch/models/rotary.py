@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from .._tensor import Tensor
-from ..graph.mode import no_grad
+from ..engine.mode import no_grad
 from ..ops.creation import arange
 from ..ops.movement import cat
 

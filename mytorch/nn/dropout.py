@@ -1,7 +1,7 @@
 """Dropout layers: elements, or whole channels, zeroed at random while training."""
 
 from .._tensor import Tensor
-from ..backend.printing import in_torch_layout
+from .._tensor_str import in_torch_layout
 from . import functional as F
 from .layer import Layer
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from .._tensor import Tensor
-from ..graph.backward import grad
-from ..graph.mode import enable_grad, is_grad_enabled
+from ..engine.backward import grad
+from ..engine.mode import enable_grad, is_grad_enabled
 from ..ops.creation import zeros
 from . import functional as F
 from .common_types import _size_any_t

@@ -12,7 +12,7 @@ from ..base.capturing import Capture
 from ..base.config import temporarily
 from ..base.pytree import tree_flatten, tree_unflatten
 from ..cuda.graphs import CUDAGraph, copy_all, graph, graph_pool_handle, on_capture_stream
-from ..ops.raw import raw_of
+from ..dispatch.unwrap import raw_of
 from .module import Module
 
 

@@ -14,7 +14,7 @@ from .._tensor import Tensor
 from ..backend import device_guard, to_device
 from ..base.arguments import describe
 from ..base.config import holding
-from ..graph.mode import no_grad
+from ..engine.mode import no_grad
 from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
 from ..ops.elementwise import where

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._tensor import Tensor
-from ..ops.composed import accepts
+from ..dispatch.composed import accepts
 from .module import Module
 
 _FURTHER = {"auto": False, "fused": None}  # options that a layer has if its function does

@@ -4,7 +4,7 @@ import dataclasses
 import warnings
 
 from .._tensor import Tensor
-from ..autograd.checkpoint import checkpoint
+from ..autograd.recompute import checkpoint
 from ..base import dtypes
 from ..ops.composites import linear
 from ..ops.linear_loss import by_kernel

@@ -15,7 +15,7 @@ from .._tensor import RemovableHandle, Tensor
 from ..backend import as_device, device
 from ..base import dtypes
 from ..base.errors import warn
-from ..graph.mode import no_grad
+from ..engine.mode import no_grad
 from ..ops.creation import empty_like
 from .common_types import Device
 from .hooks import BackwardBoundary

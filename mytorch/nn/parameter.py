@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from .. import _tensor_str
 from .._tensor import Tensor
-from ..backend import printing
+from ..engine.node import Leaf
 from ..files import TENSOR_CLASSES
-from ..graph.node import Leaf
 from ..ops.creation import empty
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter"]
@@ -38,7 +38,7 @@ class Parameter(Tensor):
             self.requires_grad_()
 
     def __repr__(self):
-        return ("Parameter containing:\n" if printing.in_torch_layout() else "") + super().__repr__()
+        return ("Parameter containing:\n" if _tensor_str.in_torch_layout() else "") + super().__repr__()
 
 
 class Buffer(Tensor):

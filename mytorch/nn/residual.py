@@ -1,7 +1,7 @@
 """What a transformer's block can join: its addition and the norm that follows it, the layers of its MLP."""
 
 from .._tensor import Tensor
-from ..graph.mode import get_mode
+from ..engine.mode import get_mode
 from . import functional as F
 from .activation import GELU
 from .linear import Linear

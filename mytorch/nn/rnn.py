@@ -5,9 +5,9 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..base.errors import warn
+from ..dispatch.precision import in_precision
 from ..ops.creation import empty, zeros
 from ..ops.movement import cat, stack
-from ..ops.precision import in_precision
 from ..ops.rnn import gru_layer, lstm_layer, rnn_layer
 from . import functional as F
 from . import init

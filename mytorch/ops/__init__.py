@@ -1,5 +1,6 @@
-"""All operations. Each file defines some, with their gradients; `bind` gives them their names."""
+"""Definitions of all operations with their gradients; `mytorch/dispatch/` runs, records and binds them."""
 
+from ..dispatch.bind import METHODS, PUBLIC, attach
 from . import (
     activation,
     attention,
@@ -14,7 +15,6 @@ from . import (
     fft,
     gated,
     indexing,
-    inplace,
     linalg,
     linear_activation,
     linear_loss,
@@ -34,6 +34,4 @@ from . import (
     shapes,
     sorting,
     special,
-    tensor_ns,
 )
-from .bind import METHODS, PUBLIC, attach

@@ -10,15 +10,15 @@ import numpy as np
 from ..backend import numpy_ns
 from ..base import dtypes
 from ..base.errors import warn
-from .bind import public
-from .core import op
+from ..dispatch.bind import public
+from ..dispatch.half import once_rounded
+from ..dispatch.inplace import overwrite
+from ..dispatch.op import op
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import shape_of
 from .elementwise import cast, unary, where
-from .inplace import overwrite
-from .precision import in_precision
 from .random import rrelu_slopes
-from .raw import shape_of
 from .reduction import normalize_dim
-from .sixteen_bits import once_rounded
 
 _SQRT_HALF = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)

@@ -5,13 +5,13 @@ import math
 from .._array import Array
 from .._tensor import Tensor
 from ..base.errors import shapes
-from ..graph.mode import get_mode
+from ..dispatch.bind import spelled
+from ..dispatch.op import op
+from ..dispatch.unwrap import shape_of
+from ..engine.mode import get_mode
 from ..kernels import kernel
 from ..kernels.registry import CACHE, device_type
-from .bind import spelled
-from .core import op
 from .dropout import dropout_mask, materialize
-from .raw import shape_of
 
 
 @op(

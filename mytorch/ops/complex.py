@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from ..base import dtypes
-from .bind import _attribute, public
-from .core import op
+from ..dispatch.bind import _attribute, public
+from ..dispatch.op import op
 from .elementwise import cast, where
 from .movement import broadcast_tensors, stack
 

@@ -12,16 +12,18 @@ from .._tensor import Tensor
 from ..backend import Namespace
 from ..base import dtypes
 from ..base.errors import kind, warn
+from ..dispatch.bind import public, spelled
+from ..dispatch.half import once_rounded
+from ..dispatch.inplace import overwrite
+from ..dispatch.op import op
+from ..dispatch.precision import in_precision
 from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
 from .activation import threshold as _threshold
-from .bind import public, spelled
 from .conv import conv1d
-from .core import op
 from .creation import arange, zeros
 from .dropout import dropout as _dropout
 from .dropout import dropout_mask
 from .elementwise import named, where
-from .inplace import overwrite
 from .linalg import _linear
 from .linear_activation import ACTIVATIONS, linear_activation
 from .linear_activation import gelu_mlp as _gelu_mlp
@@ -29,11 +31,9 @@ from .loss import raw_of
 from .movement import cat, stack
 from .normalization import rms_norm
 from .padding import pad as _pad
-from .precision import in_precision
 from .random import bernoulli_mask
 from .resample import interpolate
 from .rotary import rotary
-from .sixteen_bits import once_rounded
 
 
 def linear(

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..backend import Namespace, numpy_ns
 from ..base.errors import require_tensor, shapes
-from .core import op
+from ..dispatch.op import op
 from .elementwise import named
 from .padding import pad
 

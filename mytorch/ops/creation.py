@@ -25,18 +25,18 @@ from ..backend import (
     storage_bytes,
     to_device,
 )
+from ..backend.memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format
 from ..base import config, dtypes
 from ..base.errors import kind, warn
-from ..graph.mode import get_mode
-from .bind import _attribute, public
-from .core import op
+from ..dispatch.bind import _attribute, public
+from ..dispatch.inplace import adopt, check_writable, set_edge
+from ..dispatch.op import op
+from ..dispatch.operands import is_operand
+from ..dispatch.overlap import refuse_overlap
+from ..dispatch.unwrap import raw_of
+from ..engine.mode import get_mode
 from .elementwise import cast, named
-from .inplace import adopt, check_writable, set_edge
-from .memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format
 from .movement import _permute, as_shape
-from .operands import is_operand
-from .overlap import refuse_overlap
-from .raw import raw_of
 
 # -- from data -----------------------------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ import numpy as np
 from ..backend import ndarray
 from ..base import dtypes
 from ..base.errors import LinAlgError
-from .bind import public
-from .core import op
+from ..dispatch.bind import public
+from ..dispatch.op import op
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import on_device_of, to_cpu
 from .elementwise import cast, sgn, where
 from .indexing import _triangle, tril
 from .movement import cat
-from .precision import in_precision
-from .raw import on_device_of, to_cpu
 from .reduction import normalize_dims, vector_norm
 
 

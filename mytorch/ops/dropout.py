@@ -7,7 +7,7 @@ draws new numbers at each replay once the offset is raised (`Generator.advance`)
 
 import numpy as np
 
-from .core import op
+from ..dispatch.op import op
 from .random import bernoulli_mask, generator_for
 
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from .._tensor import Tensor
 from ..backend import is_raw, ndarray
-from ..backend.blocks import LARGE
 from ..base import dtypes
 from ..base.errors import kind
-from .bind import public
-from .core import op, to_dtype
-from .operands import NUMBERS
-from .sixteen_bits import once_rounded
+from ..dispatch.bind import public
+from ..dispatch.half import once_rounded
+from ..dispatch.op import op, to_dtype
+from ..dispatch.operands import NUMBERS
+from ..numerics.blocks import LARGE
 
 
 def documented(text, name, example):

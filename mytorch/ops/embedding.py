@@ -7,14 +7,14 @@ from .._tensor import Tensor
 from ..backend import Namespace, xp_of
 from ..base import dtypes
 from ..base.errors import warn, warn_once
-from ..graph.engine import current_walk
-from ..graph.saved import watching
+from ..dispatch.op import op
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import outside, raw_of, shape_of, to_cpu
+from ..engine.saved import watching
+from ..engine.walk import current_walk
 from ..kernels import kernel
-from .core import op
 from .elementwise import where
 from .indexing import add_rows
-from .precision import in_precision
-from .raw import outside, raw_of, shape_of, to_cpu
 
 
 @op(dtype="same", name="embedding")

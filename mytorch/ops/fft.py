@@ -9,7 +9,7 @@ import numpy as np
 from .._tensor import Tensor
 from ..base import dtypes
 from ..base.arguments import describe
-from .core import op
+from ..dispatch.op import op
 from .elementwise import cast, named
 from .movement import cat
 from .padding import pad

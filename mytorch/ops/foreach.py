@@ -5,9 +5,9 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..base.errors import kind
-from ..graph.mode import no_grad
-from .bind import METHODS
-from .record import RECORDS
+from ..dispatch.bind import METHODS
+from ..dispatch.record import RECORDS
+from ..engine.mode import no_grad
 from .reduction import vector_norm
 
 FUNCTIONS: dict[str, Any] = {}

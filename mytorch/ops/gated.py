@@ -1,8 +1,8 @@
 """Gated activations: one half of a linear layer's output decides how much of the other passes."""
 
 from ..base.errors import shapes
+from ..dispatch.op import op
 from .activation import _gelu, _gelu_grad, _relu, _silu, _silu_grad, gelu, relu, silu
-from .core import op
 
 GATES = {  # name -> (op, its attributes, gradient of its input)
     "silu": (_silu, {}, _silu_grad),

@@ -7,20 +7,21 @@ import numpy as np
 
 from .._array import Array, on_input_device, other_device
 from .._tensor import Tensor
-from ..backend import NO_DATA, MetaArray, blocks, gpu, is_raw, ndarray, numpy_ns, xp_of
+from ..backend import NO_DATA, MetaArray, gpu, is_raw, ndarray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import kind, warn
-from ..graph.mode import get_mode
-from ..graph.saved import watching
-from .bind import METHODS, public
-from .core import name_node, op
+from ..dispatch.bind import METHODS, public
+from ..dispatch.errors import broadcast
+from ..dispatch.inplace import check_shared, check_writable, set_edge
+from ..dispatch.op import name_node, op
+from ..dispatch.operands import NUMBERS
+from ..dispatch.out import write_out
+from ..dispatch.overlap import overlaps_itself, refuse_overlap
+from ..dispatch.unwrap import index_raw, index_vector, outside, raw_of, shape_of
+from ..engine.mode import get_mode
+from ..engine.saved import watching
+from ..numerics import blocks
 from .elementwise import where
-from .inplace import check_shared, check_writable, set_edge
-from .mismatch import broadcast
-from .operands import NUMBERS
-from .out import write_out
-from .overlap import overlaps_itself, refuse_overlap
-from .raw import index_raw, index_vector, outside, raw_of, shape_of
 from .reduction import normalize_dim, put_along
 
 # -- x[index] ------------------------------------------------------------------------------------------------

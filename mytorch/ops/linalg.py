@@ -7,13 +7,13 @@ from .._tensor import Tensor
 from ..backend import is_raw, ndarray
 from ..base import dtypes
 from ..base.errors import warn
-from ..graph.mode import get_mode
-from .bind import METHODS, public
-from .core import op
-from .mismatch import broadcast, expandable
+from ..dispatch.bind import METHODS, public
+from ..dispatch.errors import broadcast, expandable
+from ..dispatch.op import op
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import shape_of
+from ..engine.mode import get_mode
 from .movement import cat, stack
-from .precision import in_precision
-from .raw import shape_of
 from .reduction import normalize_dim
 
 

@@ -1,12 +1,12 @@
 """The last layer and its cross-entropy as one function: on a GPU the logits are never all there at once."""
 
 from ..backend import is_raw
-from ..graph.mode import get_mode
+from ..dispatch.op import op
+from ..dispatch.unwrap import raw_of
+from ..engine.mode import get_mode
 from ..kernels.registry import UNFIT
-from .core import op
 from .linalg import _linear
 from .loss import _cross_entropy, _cross_entropy_grad, class_indices
-from .raw import raw_of
 
 
 @op(name="linear_cross_entropy", dtype="same", autocast="half")

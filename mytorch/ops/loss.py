@@ -11,15 +11,15 @@ from ..backend import device_of, ndarray, xp_of
 from ..base import config, dtypes
 from ..base.arguments import described
 from ..base.errors import warn
-from ..graph.mode import get_mode
-from ..graph.saved import watching
+from ..dispatch.bind import spelled
+from ..dispatch.errors import broadcast
+from ..dispatch.op import name_node, op
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu
+from ..engine.mode import get_mode
+from ..engine.saved import watching
 from .activation import _sigmoid_of, log_softmax, logsigmoid
-from .bind import spelled
-from .core import name_node, op
 from .elementwise import cast, minimum, where
-from .mismatch import broadcast
-from .precision import in_precision
-from .raw import on_device_of, outside, raw_of, shape_of, to_cpu
 from .special import xlogy
 
 

@@ -5,13 +5,13 @@ import numpy as np
 from .._array import Array, Size, as_raw, on_input_device
 from .._tensor import Tensor
 from ..backend import address, device_of, memory_owner, row_major, to_device, xp_of
-from .bind import METHODS, _attribute, public
+from ..backend.memory_format import strided
+from ..dispatch.bind import METHODS, _attribute, public
+from ..dispatch.inplace import check_writable, overwrite
+from ..dispatch.unwrap import raw_of, to_cpu
 from .creation import elements, uninitialized
 from .elementwise import named
-from .inplace import check_writable, overwrite
-from .memory_format import strided
 from .movement import as_shape, split
-from .raw import raw_of, to_cpu
 
 
 @public(function=False, inplace=False)

@@ -7,13 +7,13 @@ import operator
 from .._array import Array, Size
 from .._tensor import Tensor
 from ..backend import MetaArray, Namespace, address, is_raw, memory_owner, ndarray
+from ..backend.memory_format import axes_in_memory, channel_axes, channels_last, channels_last_3d, follows, inverse
 from ..base import dtypes
 from ..base.errors import kind
-from .bind import public
-from .core import name_node, op
-from .memory_format import axes_in_memory, channel_axes, channels_last, channels_last_3d, follows, inverse
-from .mismatch import broadcast
-from .raw import raw_of, shape_of
+from ..dispatch.bind import public
+from ..dispatch.errors import broadcast
+from ..dispatch.op import name_node, op
+from ..dispatch.unwrap import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
 
 

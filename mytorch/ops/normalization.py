@@ -9,11 +9,11 @@ from ..backend import Namespace, numpy_ns, xp_of
 from ..base import config
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
 from ..base.errors import require_tensor
+from ..dispatch.op import op
+from ..dispatch.unwrap import shape_of
 from ..kernels.registry import device_type
-from .core import op
 from .padding import pad
 from .pool import avg_pool1d
-from .raw import shape_of
 
 
 def _check(name, input, *parameters):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..backend import Namespace
-from .core import op
+from ..dispatch.op import op
 from .indexing import _index
 from .movement import laid_out_as
 

@@ -12,14 +12,14 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import xp_of
-from ..graph.saved import watching
+from ..dispatch.op import op
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import on_device_of
+from ..engine.saved import watching
 from .conv import check_window, several, tap_slices, taps
-from .core import op
 from .elementwise import named
 from .movement import laid_out_as, stack
-from .precision import in_precision
 from .random import rand
-from .raw import on_device_of
 
 
 def _sizes(shape, kernel, stride, padding, dilation, ceil_mode):

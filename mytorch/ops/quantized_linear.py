@@ -1,6 +1,6 @@
 """A linear layer whose weight is whole numbers of 8 or 4 bits, with a scale for each output or for each group of its inputs."""
 
-from .core import op
+from ..dispatch.op import op
 
 
 def pack(codes, group_size):

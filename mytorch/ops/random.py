@@ -18,20 +18,21 @@ import numpy as np
 
 from .._array import Array, on_input_device
 from .._tensor import Tensor
-from ..backend import CPU, META, as_device, assign, device_count, hollow, on, philox, rejection
+from ..backend import CPU, META, as_device, assign, device_count, hollow, on
 from ..backend.devices import KINDS
+from ..backend.memory_format import preserve_format
 from ..base import capturing, dtypes
 from ..base.errors import warn
-from ..graph.mode import get_mode
+from ..dispatch.bind import public
+from ..dispatch.errors import broadcast
+from ..dispatch.inplace import check_writable
+from ..dispatch.out import write_out
+from ..dispatch.unwrap import raw_of, to_cpu
+from ..engine.mode import get_mode
 from ..kernels.registry import RANDOM
-from .bind import public
+from ..numerics import philox, rejection
 from .creation import empty_like, finish, like, size_and_pin
-from .inplace import check_writable
-from .memory_format import preserve_format
-from .mismatch import broadcast
 from .movement import as_shape
-from .out import write_out
-from .raw import raw_of, to_cpu
 
 _FIRST_SEED = 67280421310721  # PyTorch's, of a Generator that nobody seeded
 _TWO24 = np.float32(1 / (1 << 24))
@@ -305,7 +306,7 @@ class Generator:
         return -self.xp.log(1.0 - self.uniform(shape, np.float64))  # 1 - u is exact
 
     def rejecting(self, name, expected, *arguments):
-        """A draw of `backend/rejection.py`, which takes as many words as it happens to need (CPU).
+        """A draw of `numerics/rejection.py`, which takes as many words as it happens to need (CPU).
 
         Args:
             expected: about how many float64 uniforms it takes.
@@ -1013,7 +1014,7 @@ def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
 
 
 def _rejecting(source, name, expected, *arguments):
-    """A draw for each element by a loop of `backend/rejection.py`; see `Generator.rejecting`."""
+    """A draw for each element by a loop of `numerics/rejection.py`; see `Generator.rejecting`."""
     flat = [a.astype(np.float64).ravel() for a in arguments]
     return source.rejecting(name, float(np.sum(expected)), *flat).reshape(arguments[0].shape)
 

@@ -7,10 +7,10 @@ from mytorch.backend.devices import device as _device
 from mytorch.base.dtypes import dtype as _dtype
 
 from mytorch._tensor import Tensor
-from mytorch.backend import philox as philox
-from mytorch.backend import rejection as rejection
 from mytorch.base import capturing as capturing
 from mytorch.base import dtypes as dtypes
+from mytorch.numerics import philox as philox
+from mytorch.numerics import rejection as rejection
 
 _Number = _int | _float | _bool | _complex
 

@@ -10,8 +10,8 @@ from .._array import Array
 from .._tensor import Tensor
 from ..base import dtypes
 from ..base.errors import kind, warn
-from .bind import public
-from .core import op
+from ..dispatch.bind import public
+from ..dispatch.op import op
 from .elementwise import cast, documented, named
 from .elementwise import maximum as _maximum
 from .elementwise import minimum as _minimum

@@ -10,14 +10,14 @@ import numpy as np
 
 from .._tensor import Tensor
 from ..base import dtypes
+from ..dispatch.op import op
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import on_device_of, raw_of
 from .conv import check_window, out_size, several, tap_slices, taps, windows
-from .core import op
 from .elementwise import where
 from .movement import laid_out_as, stack
 from .padding import pad
 from .pool import along, averaging_matrix
-from .precision import in_precision
-from .raw import on_device_of, raw_of
 
 _DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 

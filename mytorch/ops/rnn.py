@@ -5,7 +5,7 @@ left inside the loop is one small product with the hidden state. `sizes[t]` rows
 a packed batch are sorted by length, so they are the first ones.
 """
 
-from .core import op
+from ..dispatch.op import op
 
 
 def _sigmoid(xp, x):

@@ -1,6 +1,6 @@
 """Rotary position embedding, and where its kernel takes over."""
 
-from .core import op
+from ..dispatch.op import op
 
 
 def _turned(xp, x):

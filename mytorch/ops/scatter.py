@@ -9,17 +9,17 @@ from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import numpy_ns, xp_of
 from ..base import dtypes
-from ..graph.saved import watching
-from .bind import METHODS, public
-from .core import op
+from ..dispatch.bind import METHODS, public
+from ..dispatch.errors import broadcast
+from ..dispatch.inplace import adopt, check_writable
+from ..dispatch.op import op
+from ..dispatch.overlap import refuse_overlap, refuse_shared
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu
+from ..engine.saved import watching
 from .elementwise import cast, where
 from .indexing import _gather, _put_index, _scatter_zeros, raw_index
-from .inplace import adopt, check_writable
-from .mismatch import broadcast
 from .movement import cat
-from .overlap import refuse_overlap, refuse_shared
-from .precision import in_precision
-from .raw import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu
 from .reduction import normalize_dim
 from .shapes import as_strided, diagonal, select
 

@@ -10,17 +10,17 @@ from .._tensor import Tensor
 from ..backend import address, storage_bytes, xp_of
 from ..base import dtypes
 from ..base.errors import warn
-from ..graph.mode import get_mode
-from ..graph.node import Leaf
-from .bind import METHODS, public
-from .core import op
+from ..dispatch.bind import METHODS, public
+from ..dispatch.inplace import check_shared
+from ..dispatch.op import op
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import raw_of, to_cpu
+from ..engine.mode import get_mode
+from ..engine.node import Leaf
 from .creation import arange, empty
 from .elementwise import named
 from .indexing import _index, _put_index
-from .inplace import check_shared
 from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
-from .precision import in_precision
-from .raw import raw_of, to_cpu
 from .reduction import normalize_dim
 
 

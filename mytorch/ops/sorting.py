@@ -8,17 +8,18 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor
-from ..backend import NO_DATA, MetaArray, blocks, numpy_ns, xp_of
+from ..backend import NO_DATA, MetaArray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import warn
-from .bind import public
+from ..dispatch.bind import public
+from ..dispatch.op import op
+from ..dispatch.out import write_out
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
+from ..numerics import blocks
 from .complex import complex as complex_of
-from .core import op
 from .elementwise import cast, isnan, where
 from .movement import cat, stack
-from .out import write_out
-from .precision import in_precision
-from .raw import on_device_of, raw_of, to_cpu
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of

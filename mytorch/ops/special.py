@@ -7,18 +7,19 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor
-from ..backend import is_raw, numeric, xp_of
+from ..backend import is_raw, xp_of
 from ..base import dtypes
 from ..base.errors import kind
-from .bind import public
-from .core import op
+from ..dispatch.bind import public
+from ..dispatch.half import once_rounded
+from ..dispatch.op import op
+from ..dispatch.out import write_out
+from ..dispatch.precision import in_precision
+from ..dispatch.unwrap import raw_of
+from ..numerics import special
 from .elementwise import cast, documented, log, where
 from .elementwise import pow as _pow
-from .out import write_out
-from .precision import in_precision
-from .raw import raw_of
 from .reduction import to_acc_type
-from .sixteen_bits import once_rounded
 
 
 def _apply(xp, function, *arrays):
@@ -72,22 +73,22 @@ rad2deg.grad(input=lambda g: g * (180 / math.pi))
 _SQRT_PI = math.sqrt(math.pi)
 erfc = _op("erfc", "erfc", "1 - erf(input), elementwise.")
 erfc.grad(input=lambda g, input, xp: g * (xp.exp(-(input * input)) * (-2 / _SQRT_PI)))
-erfinv = _op("erfinv", numeric.erfinv, "The inverse of erf, elementwise.", autocast="float32")
+erfinv = _op("erfinv", special.erfinv, "The inverse of erf, elementwise.", autocast="float32")
 erfinv.grad(input=lambda g, out, xp: g * (xp.exp(out * out) * (_SQRT_PI / 2)))
-_erfcx = _op("erfcx", numeric.erfcx, "exp(input^2) erfc(input).", bind=False)
+_erfcx = _op("erfcx", special.erfcx, "exp(input^2) erfc(input).", bind=False)
 _erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / _SQRT_PI))
 
 
 @op(dtype="float", name="polygamma", elementwise=True)
 def _polygamma(xp, input, *, n):
     """The n-th derivative of digamma, n >= 1."""
-    return _apply(xp, lambda x: numeric.polygamma(n, x), input)
+    return _apply(xp, lambda x: special.polygamma(n, x), input)
 
 
 _polygamma.grad(input=lambda g, input, n, xp: g * xp.call(_polygamma, input, n=n + 1))
-digamma = _op("digamma", numeric.digamma, "The derivative of lgamma, elementwise.")
+digamma = _op("digamma", special.digamma, "The derivative of lgamma, elementwise.")
 digamma.grad(input=lambda g, input, xp: g * xp.call(_polygamma, input, n=1))
-lgamma = _op("lgamma", numeric.lgamma, "log |gamma(input)|, elementwise.")
+lgamma = _op("lgamma", special.lgamma, "log |gamma(input)|, elementwise.")
 lgamma.grad(input=lambda g, input, xp: g * xp.call(digamma, input))
 
 
@@ -111,11 +112,11 @@ def _polygamma_method(self, n):
     return polygamma(n, self)
 
 
-i1 = _op("i1", numeric.i1, "The modified Bessel function of order one.", bind=False)
-i1e = _op("i1e", numeric.i1e, "exp(-|input|) i1(input).", bind=False)
-i0 = _op("i0", numeric.i0, "The modified Bessel function of order zero.")
+i1 = _op("i1", special.i1, "The modified Bessel function of order one.", bind=False)
+i1e = _op("i1e", special.i1e, "exp(-|input|) i1(input).", bind=False)
+i0 = _op("i0", special.i0, "The modified Bessel function of order zero.")
 i0.grad(input=lambda g, input, xp: g * xp.call(i1, input))
-i0e = _op("i0e", numeric.i0e, "exp(-|input|) i0(input).", bind=False)
+i0e = _op("i0e", special.i0e, "exp(-|input|) i0(input).", bind=False)
 i0e.grad(input=lambda g, input, out, xp: g * (xp.call(i1e, input) - xp.sign(input) * out))
 i1.grad(input=lambda g, input, out, xp: g * xp.where(input == 0, 0.5, xp.call(i0, input) - _over(xp, out, input)))
 i1e.grad(
@@ -248,11 +249,11 @@ def _gamma_density(sign):
     return lambda g, input, other, xp: g * xp.exp((input - 1) * xp.log(other) - other - xp.call(lgamma, input)) * sign
 
 
-igamma = _op("igamma", numeric.igamma, "The regularised lower incomplete gamma function P(input, other).", binary=True)
+igamma = _op("igamma", special.igamma, "The regularised lower incomplete gamma function P(input, other).", binary=True)
 igamma.grad(other=_gamma_density(1.0))
-igammac = _op("igammac", numeric.igammac, "The upper one, Q(input, other) = 1 - P(input, other).", binary=True)
+igammac = _op("igammac", special.igammac, "The upper one, Q(input, other) = 1 - P(input, other).", binary=True)
 igammac.grad(other=_gamma_density(-1.0))
-_zeta = _op("zeta", numeric.zeta, "Hurwitz's zeta: the sum of (k + other)^-input over k >= 0.", binary=True, bind=False)
+_zeta = _op("zeta", special.zeta, "Hurwitz's zeta: the sum of (k + other)^-input over k >= 0.", binary=True, bind=False)
 _zeta.grad(other=lambda g, input, other, xp: -g * input * xp.call(_zeta, input + 1, other))
 
 

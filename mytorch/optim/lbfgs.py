@@ -6,7 +6,7 @@ from collections import namedtuple
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import device_guard, xp_of
-from ..graph.mode import enable_grad, no_grad
+from ..engine.mode import enable_grad, no_grad
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import raw_grad

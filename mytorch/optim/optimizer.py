@@ -17,7 +17,7 @@ from .._tensor import RemovableHandle, Tensor
 from ..backend import gpu, restore_device, set_device_of
 from ..base import capturing
 from ..base.errors import kind, warn
-from ..graph.mode import enable_grad, no_grad
+from ..engine.mode import enable_grad, no_grad
 from ..kernels.registry import Kernels, device_type
 from .fused import FusedGroup
 from .options import Options, Params, check_flags, check_ranges

@@ -5,8 +5,8 @@ from typing import Any
 
 from .._array import Array
 from .._tensor import Tensor
-from ..graph.mode import is_grad_enabled
-from ..ops.bind import also_named
+from ..dispatch.bind import also_named
+from ..engine.mode import is_grad_enabled
 
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Number = float | Tensor  # an option that may be a 0-d tensor

@@ -7,8 +7,8 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import xp_of
-from ..graph.mode import enable_grad
-from ..ops.tensor_ns import tensor_ns
+from ..engine.mode import enable_grad
+from ..transforms.tensor_ns import tensor_ns
 from .options import number
 
 

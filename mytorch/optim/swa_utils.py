@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 from ..base.dtypes import int64
-from ..graph.mode import no_grad
+from ..engine.mode import no_grad
 from ..nn.module import Module
 from ..nn.normalization import _BatchNorm
 from ..ops.creation import tensor

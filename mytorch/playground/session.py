@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
-from ..graph.mode import no_grad
+from ..engine.mode import no_grad
 from ..nn import Linear, ReLU, Sequential, Sigmoid, Tanh
 from ..nn import functional as F
 from ..ops.creation import linspace
@@ -11,7 +11,7 @@ from ..ops.movement import stack
 from ..ops.shapes import meshgrid
 from ..optim import SGD, Adam
 from ..random import manual_seed
-from ..utils.graph import draw
+from ..tools.drawing import draw
 from ..vision.datasets import Toy2D
 
 ACTIVATIONS: dict[str, Any] = {"tanh": Tanh, "relu": ReLU, "sigmoid": Sigmoid}

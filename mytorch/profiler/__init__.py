@@ -8,7 +8,7 @@
     p.export_memory_timeline("memory.html")
 
 Times are the CPU's, measured around each op and each node of backward; work that a GPU has still to do is not in them. What is told
-to a profile, and by whom, says autograd/profiler.py.
+to a profile, and by whom, says profiler/autograd_profiler.py.
 """
 
 import json
@@ -19,12 +19,12 @@ from enum import Enum
 from typing import Any
 
 from .. import cuda
-from ..autograd.profiler import _now, _raw, record_function
-from ..autograd.profiler import profile as _profile
-from ..autograd.profiler_util import MODULE
 from ..base.errors import warn
 from ..nn import module as _modules
 from ..optim import optimizer as _optimizers
+from .autograd_profiler import _now, _raw, record_function
+from .autograd_profiler import profile as _profile
+from .events import MODULE
 from .memory import timeline, write_timeline
 
 

@@ -7,8 +7,7 @@ from typing_extensions import Self
 
 from enum import Enum
 
-from mytorch.autograd.profiler import record_function as record_function
-
+from mytorch.profiler.autograd_profiler import record_function as record_function
 from os import PathLike
 
 class ProfilerAction(Enum):

@@ -5,9 +5,9 @@ from importlib import import_module
 from typing import Any
 
 from .._tensor import Tensor
+from ..tools.model_summary import summary
+from ..tools.watching import watch
 from . import checkpoint, data, einops_hook
-from .model_summary import summary
-from .watching import watch
 
 _LATER = ("_pytree", "benchmark", "collect_env", "dlpack", "graph", "tensorboard", "tokenizer", "views")
 
@@ -19,7 +19,7 @@ def __getattr__(name):
 
 
 def render(self: Tensor, path: str | os.PathLike | None = None, **options: Any) -> Any:
-    """Draw the graph that leads to this tensor, as `mytorch.utils.graph.draw(self, path, **options)`, which says what there is."""
+    """Draw the graph that leads to this tensor, as `mytorch.tools.drawing.draw(self, path, **options)`, which says what there is."""
     return import_module(f"{__name__}.graph").draw(self, path, **options)
 
 

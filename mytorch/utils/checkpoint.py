@@ -5,7 +5,7 @@ from types import ModuleType
 
 from .. import cuda
 from .._tensor import Tensor
-from ..autograd.checkpoint import (
+from ..autograd.recompute import (
     CheckpointError,
     checkpoint,
     checkpoint_sequential,

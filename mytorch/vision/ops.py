@@ -10,12 +10,12 @@ import numpy as np
 
 from .. import nn
 from .._tensor import Tensor
+from ..dispatch.unwrap import raw_of, to_cpu
 from ..nn import functional as F
 from ..nn.module import Module
 from ..ops.creation import as_tensor, zeros
 from ..ops.elementwise import clamp, maximum, minimum
 from ..ops.movement import cat, stack
-from ..ops.raw import raw_of, to_cpu
 
 __path__: list[str] = []  # torchvision has `ops.boxes` and `ops.misc`
 _FORMS = ("xyxy", "xywh", "cxcywh")

@@ -12,7 +12,7 @@ import pytest
 import mytorch
 from mytorch import nn
 from mytorch.accelerate import Accelerator, checkpoint
-from mytorch.accelerate.checkpoint import is_complete, newest_checkpoint
+from mytorch.accelerate.training_state import is_complete, newest_checkpoint
 from mytorch.files import writing
 from mytorch.optim.lr_scheduler import CosineLRScheduler
 from mytorch.utils.data import DataLoader, TensorDataset

@@ -19,8 +19,8 @@ import pytest
 import mytorch
 from mytorch import nn
 from mytorch.accelerate import checkpoint
-from mytorch.accelerate.checkpoint import newest_checkpoint
 from mytorch.accelerate.tracking import Table
+from mytorch.accelerate.training_state import newest_checkpoint
 from mytorch.files import writing
 from mytorch.models import GPT2, GPT2Config
 from mytorch.serialization import atomic_file

@@ -1,11 +1,11 @@
-"""The callers that are written for records (ops/callers.py): what they say is Python, and they do what `Op.run` does."""
+"""The callers that are written for records (dispatch/fast_call.py): what they say is Python, and they do what `Op.run` does."""
 
 import numpy as np
 import pytest
 
 import mytorch
-from mytorch.ops.record import RECORDS
-from mytorch.ops.source import source_of
+from mytorch.dispatch.record import RECORDS
+from mytorch.dispatch.source import source_of
 
 WRITTEN = {name: record for name, record in RECORDS.items() if not record.outputs}
 LOCALS = """

@@ -7,7 +7,7 @@ import pytest
 
 import mytorch
 from mytorch import profiler
-from mytorch.graph.engine import Walk
+from mytorch.engine.walk import Walk
 from mytorch.kernels.registry import Kernels
 from mytorch.profiler import ProfilerActivity, profile, record_function
 from mytorch.profiler.memory import CATEGORIES
@@ -187,7 +187,7 @@ def test_stacks_group_and_are_written_for_flame_graphs(tmp_path):
     backward = {e.sequence_nr: e.stack for e in found.events() if e.name == "ExpBackward0"}
     assert forward == backward
     assert all(
-        "mytorch/ops" not in line and "mytorch/graph" not in line for stack in forward.values() for line in stack
+        "mytorch/dispatch" not in line and "mytorch/engine" not in line for stack in forward.values() for line in stack
     )
     found.export_stacks(str(tmp_path / "stacks.txt"))
     lines = (tmp_path / "stacks.txt").read_text().splitlines()
@@ -290,7 +290,7 @@ def test_what_is_not_measured_is_refused(monkeypatch):
         profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
     with pytest.raises(NotImplementedError, match="with_flops"):
         profile(with_flops=True)
-    with mytorch.autograd.profiler.profile(enabled=False) as found:
+    with mytorch.profiler.autograd_profiler.profile(enabled=False) as found:
         mytorch.ones(2) + 1
     assert found.key_averages() == []
     assert profiler.record_function("f")(lambda: 3)() == 3

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.accelerate.checkpoint import newest_checkpoint
+from mytorch.accelerate.training_state import newest_checkpoint
+from mytorch.models.tokenizer import CharTokenizer, save_tokenizer
 from mytorch.utils.data.tokens import write_tokens
-from mytorch.utils.tokenizer import CharTokenizer, save_tokenizer
 
 from .launching import ROOT, environment, launch, needs_mpi
 

@@ -26,9 +26,9 @@ else:
 
 import mytorch
 from mytorch.backend import cupy_ns
+from mytorch.dispatch.record import RECORDS
 from mytorch.kernels import cudnn, registry
 from mytorch.nn import functional as F
-from mytorch.ops.record import RECORDS
 
 xp = cupy_ns()
 rng = np.random.default_rng(0)

@@ -25,9 +25,9 @@ else:
 
 import mytorch
 from mytorch.backend import cupy_ns
-from mytorch.backend.einsum import einsum
 from mytorch.kernels import cublas
 from mytorch.nn import functional as F
+from mytorch.numerics.einsum import einsum
 
 xp = cupy_ns()
 ALL = {**DTYPES, "fp64": np.dtype(np.float64)}

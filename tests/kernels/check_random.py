@@ -1,4 +1,4 @@
-"""Random numbers in Triton's interpreter against `mytorch/backend/philox.py`: the same, bit for bit but for logarithm and sine."""
+"""Random numbers in Triton's interpreter against `mytorch/numerics/philox.py`: the same, bit for bit but for logarithm and sine."""
 
 import numpy as np
 import pytest

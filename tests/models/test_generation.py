@@ -7,7 +7,7 @@ import pytest
 import mytorch
 from mytorch.models import GPT2, GPT2Config, KVCache, Llama, LlamaConfig
 from mytorch.models.generation import beam_search, distribution, pick
-from mytorch.utils.tokenizer import CharTokenizer
+from mytorch.models.tokenizer import CharTokenizer
 
 
 @pytest.fixture

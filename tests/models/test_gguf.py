@@ -298,7 +298,7 @@ def test_sentence_pieces_are_joined_by_their_scores(tmp_path):
 @pytest.mark.parametrize("cut", ["gpt-2", "llama-bpe", "qwen2"])
 def test_byte_pairs_are_those_of_the_tokenizer_that_was_written(tmp_path, cut):
     tokenizers = pytest.importorskip("tokenizers")
-    from mytorch.utils.tokenizer import FastTokenizer
+    from mytorch.models.tokenizer import FastTokenizer
 
     trained = FastTokenizer.train(["the cat sat on the mat; the cat's hat 1999"] * 9, 300, special_tokens=["<|end|>"])
     described = trained.to_dict()["model"]

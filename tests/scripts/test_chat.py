@@ -11,7 +11,7 @@ import mytorch
 from mytorch import cli
 from mytorch.models import Llama, from_pretrained
 from mytorch.models.chat import BEGIN, MARKS, SPECIAL, check, render, reply
-from mytorch.utils.tokenizer import FastTokenizer
+from mytorch.models.tokenizer import FastTokenizer
 
 pytest.importorskip("tokenizers")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mytorch.models.tokenizer import RARE, CharTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 from mytorch.utils.data.tokens import (
     HEADER_BYTES,
     TokenBlocks,
@@ -18,7 +19,6 @@ from mytorch.utils.data.tokens import (
     read_tokens,
     write_tokens,
 )
-from mytorch.utils.tokenizer import RARE, CharTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40

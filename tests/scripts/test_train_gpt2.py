@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.accelerate.checkpoint import is_complete
+from mytorch.accelerate.training_state import is_complete
 from mytorch.models import GPT2, GPT2Config, Llama, from_pretrained, lora
+from mytorch.models.tokenizer import CharTokenizer, load_tokenizer, save_tokenizer
 from mytorch.utils.data.tokens import write_tokens
-from mytorch.utils.tokenizer import CharTokenizer, load_tokenizer, save_tokenizer
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -11,7 +11,7 @@ import mytorch.nn.functional as F
 from mytorch import nn
 from mytorch.backend import others, register_device
 from mytorch.backend.devices import KINDS
-from mytorch.ops.core import op
+from mytorch.dispatch.op import op
 from mytorch.ops.random import _gpu_generators
 from tests import toy_device
 from tests.samples import ROWS

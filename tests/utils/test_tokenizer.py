@@ -7,7 +7,7 @@ import pytest
 
 import mytorch
 from mytorch.models import Llama, from_pretrained
-from mytorch.utils.tokenizer import FastTokenizer, load_tokenizer, save_tokenizer
+from mytorch.models.tokenizer import FastTokenizer, load_tokenizer, save_tokenizer
 
 TEXT = "It was the best of times, it was the worst of times; naïve 🐳 whales.\n\n  Twice. " * 20
 

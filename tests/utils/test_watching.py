@@ -8,8 +8,8 @@ import pytest
 import mytorch
 from mytorch import nn
 from mytorch.accelerate.tracking import JSONLinesTracker
+from mytorch.tools.watching import histogram
 from mytorch.utils import summary, watch
-from mytorch.utils.watching import histogram
 
 
 def test_a_summary_counts_what_pytorch_counts(torch):

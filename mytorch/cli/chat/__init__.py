@@ -22,7 +22,7 @@ def _load(args):
     """
     from mytorch.models import from_pretrained
     from mytorch.models.chat import SPECIAL
-    from mytorch.utils.tokenizer import load_tokenizer
+    from mytorch.models.tokenizer import load_tokenizer
 
     folder = Path(args.folder)
     if not (folder / "config.json").is_file():

@@ -9,8 +9,8 @@ import mytorch
 from mytorch.models import Llama, LlamaConfig
 from mytorch.models.chat import BEGIN, SPECIAL, render, reply
 from mytorch.models.llama import NANOCHAT
+from mytorch.models.tokenizer import FastTokenizer
 from mytorch.nn.utils import clip_grad_norm_
-from mytorch.utils.tokenizer import FastTokenizer
 
 from . import data
 

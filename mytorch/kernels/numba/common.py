@@ -118,7 +118,7 @@ def exp(x):
 
 @inlined
 def erf(x):
-    """The error function for float32 x, by the rational approximation of mytorch/backend/numeric.py."""
+    """The error function for float32 x, by the rational approximation of mytorch/numerics/special.py."""
     x = min(max(x, np.float32(-4.0)), np.float32(4.0))
     s = x * x
     p = np.float32(-2.72614225801306e-10)

@@ -1,8 +1,8 @@
-"""The loops of `backend/rejection.py`, and of a permutation, compiled; results and order of draws are the same."""
+"""The loops of `numerics/rejection.py`, and of a permutation, compiled; results and order of draws are the same."""
 
 import numpy as np
 
-from ...backend import rejection
+from ...numerics import rejection
 from .common import exact
 
 gamma, poisson, binomial = (exact(draw) for draw in (rejection.gamma, rejection.poisson, rejection.binomial))

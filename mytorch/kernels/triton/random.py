@@ -1,4 +1,4 @@
-"""Random numbers in one launch: the functions of `mytorch/backend/philox.py`, number for number.
+"""Random numbers in one launch: the functions of `mytorch/numerics/philox.py`, number for number.
 
 Each counter of Philox gives four words of 32 bits; a program makes BLOCK counters' numbers and writes them side by side: four
 numbers for each counter, or two of 64 bits. Uniform numbers and integers equal the reference's bit for bit, normal ones to
@@ -15,7 +15,7 @@ import struct
 import triton
 import triton.language as tl
 
-from ...backend.philox import bits_of
+from ...numerics.philox import bits_of
 from ..launch import cdiv, launch
 
 BLOCK = 256

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..._tensor import Tensor
 from ...base.dtypes import finfo
-from ...graph.mode import no_grad
+from ...engine.mode import no_grad
 from ...linalg import householder_product, matrix_exp, qr, solve
 from ...ops.creation import eye, zeros_like
 from ...ops.movement import cat

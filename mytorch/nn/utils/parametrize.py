@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..._tensor import Tensor
-from ...graph.mode import no_grad
+from ...engine.mode import no_grad
 from ..containers import ModuleDict, ModuleList
 from ..module import Module
 from ..parameter import Parameter

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..._tensor import Tensor
+from ...dispatch.unwrap import on_device_of, to_cpu
 from ...ops.creation import tensor
 from ...ops.movement import cat, stack
-from ...ops.raw import on_device_of, to_cpu
 
 _Packed = namedtuple("_Packed", ("data", "batch_sizes", "sorted_indices", "unsorted_indices"))
 

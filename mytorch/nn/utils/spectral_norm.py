@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..._tensor import Tensor
-from ...graph.mode import no_grad
+from ...engine.mode import no_grad
 from ...linalg import pinv
 from .. import functional as F
 from ..conv import _ConvTranspose

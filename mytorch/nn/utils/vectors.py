@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ..._tensor import Tensor
-from ...graph.mode import no_grad
+from ...engine.mode import no_grad
 from ...ops.movement import cat
 
 

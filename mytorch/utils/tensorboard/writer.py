@@ -5,7 +5,7 @@ from typing import Any
 from ..._array import Array
 from ..._tensor import Tensor
 from ...base.pytree import tree_map
-from ...ops.raw import to_cpu
+from ...dispatch.unwrap import to_cpu
 
 try:
     from tensorboardX import SummaryWriter as _Writer

@@ -13,7 +13,7 @@ import numpy as np
 import mytorch
 from mytorch import nn
 from mytorch.accelerate import Accelerator
-from mytorch.accelerate.checkpoint import newest_checkpoint
+from mytorch.accelerate.training_state import newest_checkpoint
 from mytorch.utils.data import DataLoader, TensorDataset
 
 folder, steps = Path(sys.argv[1]), int(sys.argv[2])

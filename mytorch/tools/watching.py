@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..graph.mode import no_grad
+from ..engine.mode import no_grad
 
 BINS = 32
 
@@ -44,7 +44,7 @@ def histogram(values: Any, bins: int = BINS) -> dict[str, Any]:
     """{"low", "high", "counts", "mean", "std", "not_finite"} of a tensor's numbers, as JSON can hold them.
 
     Example:
-        >>> mytorch.utils.watching.histogram(tensor([0.0, 1.0, 1.0, float("nan")]), bins=2)["counts"]
+        >>> mytorch.tools.watching.histogram(tensor([0.0, 1.0, 1.0, float("nan")]), bins=2)["counts"]
         [1, 2]
     """
     values = values.reshape(-1).float()

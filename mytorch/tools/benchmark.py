@@ -37,7 +37,7 @@ class Measurement:
         )
         spread = f"  IQR:    {self.iqr / scale:.2f} {unit}\n" if len(self.times) > 1 else ""
         blocks = f"{len(self.times)} measurement{'s' if len(self.times) > 1 else ''}, {self.number_per_run} runs per measurement"
-        return f"<mytorch.utils.benchmark.Measurement>\n{self.description}\n  Median: {self.median / scale:.2f} {unit}\n{spread}  {blocks}"
+        return f"<mytorch.tools.benchmark.Measurement>\n{self.description}\n  Median: {self.median / scale:.2f} {unit}\n{spread}  {blocks}"
 
 
 class Timer:

@@ -21,7 +21,7 @@ class Mode:
         autocast: None, or the object of `mytorch.amp` that casts the inputs of each op.
         anomaly: keep the Python stack of each forward op, to name it when its backward fails.
         profile: None, or what measures each op (profiler.py).
-        interpreter: None, or what runs each op in its own way (ops/interpreter.py).
+        interpreter: None, or what runs each op in its own way (dispatch/interpreter.py).
         saved_hooks: None, or (pack, unpack) for what ops save; hooks_refused: None, or why there may be none.
         plain: there is nothing but `grad` to look at.
     """

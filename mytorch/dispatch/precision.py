@@ -9,7 +9,7 @@ begins, its inputs are cast, and what it is made of runs as if there were no aut
 
 import functools
 
-from ..graph.mode import get_mode
+from ..engine.mode import get_mode
 from .composed import composed
 from .out import Further
 
@@ -20,7 +20,7 @@ def in_precision(wanted, inside=False, composes=False):
     Args:
         wanted: "half" or "float32", to which inputs are cast; "widest", float32 if one of them is; None for no cast.
         inside: leave autocast on for the ops that the function is made of.
-        composes: give it an argument `auto`, which composes these (ops/composed.py).
+        composes: give it an argument `auto`, which composes these (dispatch/composed.py).
     """
 
     def decorate(function):

@@ -4,7 +4,7 @@ from math import prod
 from typing import Any
 
 from .._tensor import Tensor
-from ..graph.mode import no_grad
+from ..engine.mode import no_grad
 from ..ops.random import randn
 
 

@@ -14,10 +14,10 @@ from .._array import Array
 from .._tensor import Tensor
 from ..backend import ndarray
 from ..base.arguments import described
-from ..graph.mode import get_mode
-from .callers import caller_of
-from .core import SPELLINGS, Op
+from ..engine.mode import get_mode
+from .fast_call import caller_of
 from .inplace import in_place
+from .op import SPELLINGS, Op
 from .operands import is_operand
 from .out import takes_out
 from .precision import in_precision

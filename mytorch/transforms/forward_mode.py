@@ -21,11 +21,11 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import MetaArray, memory_owner, xp_of
-from ..graph.backward import grad
-from ..graph.mode import enable_grad, get_mode
-from ..graph.node import Port
-from .creation import zeros_like
-from .interpreter import Interpreter, interpreting
+from ..dispatch.interpreter import Interpreter, interpreting
+from ..engine.backward import grad
+from ..engine.mode import enable_grad, get_mode
+from ..engine.node import Port
+from ..ops.creation import zeros_like
 from .tensor_ns import RecordedArithmetic, tensor_ns, without_residuals
 
 

@@ -13,11 +13,11 @@ import weakref
 from typing import Any
 
 from ..backend import memory_owner, ndarray
-from ..graph.engine import Walk, raw
-from ..graph.mode import ModeSwitch, get_mode, reset_mode, set_mode
-from ..graph.node import Leaf, Port
+from ..engine.mode import ModeSwitch, get_mode, reset_mode, set_mode
+from ..engine.node import Leaf, Port
+from ..engine.walk import Walk, raw
 from ..kernels.registry import Kernels
-from .profiler_util import BACKWARD, FORWARD, USER, EventList, FunctionEvent
+from .events import BACKWARD, FORWARD, USER, EventList, FunctionEvent
 
 _open = threading.local()  # .events: those that run in this thread, the innermost last
 
@@ -330,7 +330,7 @@ def _now():
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSIDE = tuple(
     os.path.join(_PACKAGE, x)
-    for x in "_array.py _tensor.py autograd backend base graph kernels nn/module.py ops optim/optimizer.py profiler".split()
+    for x in "_array.py _tensor.py autograd backend base dispatch engine kernels nn/module.py ops optim/optimizer.py profiler transforms".split()
 )
 
 

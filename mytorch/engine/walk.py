@@ -15,7 +15,7 @@ too (`x + y`), or a view of it. The second makes a fresh sum, which the edge own
 added into that in place.
 
 The walk is written over raw arrays. For `create_graph` the same walk runs over Tensors, with the
-arithmetic of `recorded` (ops/tensor_ns.py installs it here; this file imports no Tensor).
+arithmetic of `recorded` (transforms/tensor_ns.py installs it here; this file imports no Tensor).
 """
 
 import math
@@ -80,7 +80,7 @@ class RawArithmetic:
 
 
 raw = RawArithmetic()
-recorded: Any = None  # installed by ops/tensor_ns.py
+recorded: Any = None  # installed by transforms/tensor_ns.py
 
 
 def repeated_axes(shape, own):

@@ -16,17 +16,17 @@ from inspect import Parameter
 from .._array import Array, other_device
 from .._tensor import Tensor
 from ..backend import gpu, is_raw, memory_owner, meta_ns
-from ..graph.mode import get_mode
-from ..graph.node import Node, Port
-from ..graph.saved import pack_node
-from .callers import caller_of
+from ..engine.mode import get_mode
+from ..engine.node import Node, Port
+from ..engine.saved import pack_node
 from .composed import composed_by
+from .errors import explained
+from .fast_call import caller_of
+from .half import back_to_bfloat16, in_float32
 from .meta import on_meta
-from .mismatch import explained
 from .operands import prepare
 from .out import check_out, write_out
 from .record import Record
-from .sixteen_bits import back_to_bfloat16, in_float32
 
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
 wrap_array = Array._wrap

@@ -7,7 +7,7 @@ from .._tensor import Tensor, refresh
 from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
 from ..base import config, dtypes
 from ..base.errors import DeviceError, kind
-from .sixteen_bits import kind_of_half, stays_wide
+from .half import kind_of_half, stays_wide
 
 _ONE_DTYPE = frozenset(("matmul", "linear", "convolution", "einsum"))  # where PyTorch does not promote
 NUMBERS = (float, int, bool, complex)

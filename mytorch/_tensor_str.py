@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from ..base import dtypes
-from . import CPU, to_device
+from .backend import CPU, to_device
+from .base import dtypes
 
 _DEFAULTS = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
 _options = {"layout": "mytorch", **_DEFAULTS}

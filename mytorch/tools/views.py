@@ -27,7 +27,7 @@ def draw(tensor: Tensor, path: str | os.PathLike | None = None, title: str = "")
         ValueError: more axes.
 
     Example:
-        >>> mytorch.utils.views.draw(mytorch.arange(6).reshape(2, 3).T).count("<rect")
+        >>> mytorch.tools.views.draw(mytorch.arange(6).reshape(2, 3).T).count("<rect")
         13
     """
     if tensor.ndim not in (1, 2):

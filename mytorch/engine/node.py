@@ -28,7 +28,7 @@ node_hooks = WeakKeyDictionary()  # node or leaf -> its "pre" and "post" hooks a
 
 
 class _HookedNode:
-    """What users see of a node: its name, its parents, metadata, and hooks (graph.py defines those)."""
+    """What users see of a node: its name, its parents, metadata, and hooks (engine.py defines those)."""
 
     __slots__ = ()
 
@@ -108,7 +108,7 @@ class Node(_HookedNode, Edge):
 
     Attributes:
         op: its record.
-        plan: which formulas to run, and what `saved` holds; see ops/core.py.
+        plan: which formulas to run, and what `saved` holds; see dispatch/op.py.
         parents: the edges of its inputs, None for a constant.
         saved: the values that the formulas name; None once they were given up.
         cells: (version cell, version at saving) of each array in `saved` that a user can reach.

@@ -6,7 +6,7 @@
     loss.render().show()                            # in the browser; a notebook shows it by itself
 
 A box is an operation: its name, the shape and dtype of its result, what it saved for backward and how large that is, and the
-norm of its gradient, where backward has left one. `dot`, if it is installed, places the boxes; otherwise utils/layout.py does.
+norm of its gradient, where backward has left one. `dot`, if it is installed, places the boxes; otherwise tools/layout.py does.
 
 The language: https://graphviz.org/doc/info/lang.html
 """
@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from .._tensor import Tensor
-from ..graph.node import Leaf
-from ..graph.saved import unpacked
+from ..engine.node import Leaf
+from ..engine.saved import unpacked
 from .layout import svg_of
 
 COLOURS = {"leaf": "#a8cdf0", "op": "#e4e4e4", "module": "#f6d8a8", "output": "#b5e2b5", "more": "#ffffff"}
@@ -75,7 +75,7 @@ class Drawing:
             for fold, place in zip(self.folds, places, strict=True)
         ]
         data = json.dumps({"folds": content, "shown": self.folds.index(self)}).replace("<", "\\u003c")
-        return Path(__file__).with_name("graph.html").read_text(encoding="utf-8").replace("/*DATA*/", data)
+        return Path(__file__).with_name("drawing.html").read_text(encoding="utf-8").replace("/*DATA*/", data)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write it to a file: .svg, .html, .dot or .gv; other formats (.png, .pdf) need Graphviz.
@@ -137,7 +137,7 @@ def draw(
 
     Example:
         >>> x = tensor(1.0, requires_grad=True)
-        >>> print(mytorch.utils.graph.draw(x.exp(), params={"x": x}, show_shapes=False).dot().splitlines()[4])
+        >>> print(mytorch.tools.drawing.draw(x.exp(), params={"x": x}, show_shapes=False).dot().splitlines()[4])
           n1 [label="Exp", fillcolor="#e4e4e4"]
     """
     if direction not in ("TB", "BT", "LR", "RL"):

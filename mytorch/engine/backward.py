@@ -1,6 +1,6 @@
 """`autograd.backward` and `autograd.grad`: from Tensors to the engine and back."""
 
-from . import engine
+from . import walk
 from .mode import get_mode, reset_mode, set_mode
 from .node import Leaf, Port
 
@@ -27,13 +27,13 @@ def _roots(tensors, gradients, create_graph, what):
                 raise RuntimeError(
                     "grad can be implicitly created only for scalar outputs: a GradientEdge needs its gradient."
                 )
-            start = engine.raw.unwrap(g)
+            start = walk.raw.unwrap(g)
         else:
-            start = engine.gradient_of_root(tensor._data._array, g, what, i)
+            start = walk.gradient_of_root(tensor._data._array, g, what, i)
         interpreted = get_mode().interpreter is not None  # which may know more of g than its edge
         if create_graph or interpreted:
             itself = hasattr(g, "_edge") and (interpreted or g._edge is not None)
-            start = g if itself else engine.recorded.start(start)
+            start = g if itself else walk.recorded.start(start)
         roots.append((edge, start))
     return roots
 
@@ -59,7 +59,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     )
     for edge, g in found.items():
         if not isinstance(edge, Leaf) and not edge.keeps_grad:  # given by name, so it is accumulated like a leaf's
-            g = (engine.recorded if hasattr(g, "_edge") else engine.raw).wrap(g)
+            g = (walk.recorded if hasattr(g, "_edge") else walk.raw).wrap(g)
             edge.grad = g if edge.grad is None else edge.grad + g
 
 
@@ -99,14 +99,14 @@ def grad(
         g = found.get(edge)
         if g is None:
             if materialize_grads:
-                g = engine.recorded.constant(engine.raw.zeros(edge.shape, edge.dtype, t._data._array)).requires_grad_()
+                g = walk.recorded.constant(walk.raw.zeros(edge.shape, edge.dtype, t._data._array)).requires_grad_()
             elif not allow_unused:
                 raise RuntimeError(
                     f"One of the differentiated Tensors (input {i}) appears to not have been used in the graph. Set "
                     "allow_unused=True if this is the desired behavior."
                 )
         elif not hasattr(g, "_edge"):
-            g = engine.recorded.constant(g)
+            g = walk.recorded.constant(g)
         results.append(g)
     return tuple(results)
 
@@ -122,7 +122,7 @@ def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_un
         upstream = [None if g is None else g[i] for g in given]
         keep = True if i + 1 < count else retain_graph
         rows.append(grad(outputs, inputs, upstream, keep, create_graph, True, allow_unused, False, materialize_grads))
-    return tuple(None if column[0] is None else engine.recorded.stack(column) for column in zip(*rows, strict=True))
+    return tuple(None if column[0] is None else walk.recorded.stack(column) for column in zip(*rows, strict=True))
 
 
 def _edge(tensor):
@@ -152,6 +152,6 @@ def _run(roots, create_graph, retain_graph, **options):
     over_tensors = create_graph or get_mode().interpreter
     before = set_mode(get_mode() if create_graph else get_mode().replace(grad=False))
     try:
-        return engine.run(roots, keep_graph=keep, arithmetic=engine.recorded if over_tensors else engine.raw, **options)
+        return walk.run(roots, keep_graph=keep, arithmetic=walk.recorded if over_tensors else walk.raw, **options)
     finally:
         reset_mode(before)

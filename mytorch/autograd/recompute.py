@@ -21,8 +21,8 @@ import numpy as np
 
 from .._tensor import Tensor
 from ..base.config import holding
-from ..graph.backward import backward as run_backward
-from ..graph.mode import enable_grad, get_mode, in_mode
+from ..engine.backward import backward as run_backward
+from ..engine.mode import enable_grad, get_mode, in_mode
 from ..ops.random import positions, set_positions
 from .function import Function
 from .graph import saved_tensors_hooks

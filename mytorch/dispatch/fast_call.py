@@ -19,9 +19,9 @@ from .._array import Array
 from .._tensor import Face, Tensor, refresh
 from ..backend import is_raw, memory_owner, ndarray, numpy_ns
 from ..base import config
-from ..graph.mode import get_mode
-from ..graph.node import Node
-from .mismatch import explained
+from ..engine.mode import get_mode
+from ..engine.node import Node
+from .errors import explained
 from .operands import is_operand
 from .source import source_of
 

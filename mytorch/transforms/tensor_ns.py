@@ -11,15 +11,15 @@ from .._array import Array
 from .._tensor import Tensor
 from ..backend import MetaArray, meta_ns, numpy_ns, xp_of
 from ..base import dtypes
-from ..graph import engine
-from ..graph.mode import enable_grad, get_mode
-from ..graph.node import Port, accumulating
-from . import complex as complex_
-from . import creation, elementwise, indexing, movement, reduction
-from .composed import Composing
-from .core import op
-from .padding import pad
-from .record import RECORDS
+from ..dispatch.composed import Composing
+from ..dispatch.op import op
+from ..dispatch.record import RECORDS
+from ..engine import walk
+from ..engine.mode import enable_grad, get_mode
+from ..engine.node import Port, accumulating
+from ..ops import complex as complex_
+from ..ops import creation, elementwise, indexing, movement, reduction
+from ..ops.padding import pad
 
 
 def _tensor(x):
@@ -47,7 +47,7 @@ class TensorNamespace:
 
     def __getattr__(self, name):
         raise NotImplementedError(
-            f"a gradient formula asks for {name!r}, which ops/tensor_ns.py does not offer; second derivatives need it there."
+            f"a gradient formula asks for {name!r}, which transforms/tensor_ns.py does not offer; second derivatives need it there."
         )
 
     def __repr__(self):
@@ -228,7 +228,7 @@ class RecordedArithmetic:
     def fit(g, edge):
         shape = tuple(g.shape)
         if shape != edge.shape:
-            axes = engine.repeated_axes(shape, edge.shape)
+            axes = walk.repeated_axes(shape, edge.shape)
             g = (reduction.sum(g, axes, True) if axes else g).reshape(edge.shape)
         return elementwise.cast(g, dtypes.from_numpy(edge.dtype))
 
@@ -256,7 +256,7 @@ class RecordedArithmetic:
 
     @staticmethod
     def unwrap(g):
-        return g if isinstance(g, Tensor) else Tensor._wrap(engine.raw.unwrap(g))
+        return g if isinstance(g, Tensor) else Tensor._wrap(walk.raw.unwrap(g))
 
     @staticmethod
     def stack(rows):
@@ -359,8 +359,8 @@ def _replay(node, g):
         roots = [(o._edge, u) for o, u in zip(out, upstream, strict=False) if u is not None]
     else:
         roots = [(out._edge, g)]
-    found = engine.run(roots, keep_graph=True, targets=set(ends.values()), leaves=False, arithmetic=engine.recorded)
+    found = walk.run(roots, keep_graph=True, targets=set(ends.values()), leaves=False, arithmetic=walk.recorded)
     return [(node.parents[i], found.get(edge)) for i, edge in ends.items()]
 
 
-engine.recorded = RecordedArithmetic
+walk.recorded = RecordedArithmetic

@@ -21,11 +21,11 @@ import numpy as np
 from .._tensor import Tensor
 from ..backend import MetaArray, device_of, hollow, numpy_ns
 from ..base import dtypes
-from ..graph.mode import get_mode
-from ..graph.node import Port
+from ..dispatch.interpreter import Interpreter, interpreting
+from ..dispatch.record import RECORDS
+from ..engine.mode import get_mode
+from ..engine.node import Port
 from .forward_mode import Level
-from .interpreter import Interpreter, interpreting
-from .record import RECORDS
 
 
 class Unbatched(NotImplementedError):

@@ -10,7 +10,7 @@ import inspect
 
 from ..base.dtypes import TYPE_WORDS
 from ..base.errors import warn
-from ..graph.mode import get_mode
+from ..engine.mode import get_mode
 from .overlap import refuse_overlap, refuse_shared
 from .record import names_of
 

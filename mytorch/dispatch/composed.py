@@ -7,7 +7,7 @@ elementary one, or one that fills memory in place, such as a convolution) runs a
 
 from typing import Any
 
-from ..graph.mode import ModeSwitch
+from ..engine.mode import ModeSwitch
 from .interpreter import Interpreter
 from .record import names_of
 

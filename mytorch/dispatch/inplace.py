@@ -18,9 +18,9 @@ from .._tensor import RESHAPED, Tensor
 from ..backend import assign, device_guard, ndarray
 from ..base import dtypes
 from ..base.errors import InPlaceError, warn
-from ..graph.mode import get_mode
-from ..graph.node import Leaf, Node
-from .core import op, to_dtype
+from ..engine.mode import get_mode
+from ..engine.node import Leaf, Node
+from .op import op, to_dtype
 from .overlap import outside, refuse_overlap, refuse_shared, shares_places, where_written
 from .record import RECORDS
 

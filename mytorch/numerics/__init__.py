@@ -1,0 +1,1 @@
+"""Array algorithms that NumPy and CuPy do not have: special functions, random bits, blocked sums, einsum."""

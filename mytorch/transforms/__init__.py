@@ -1,0 +1,1 @@
+"""Runs gradient formulas over Tensors: second derivatives, forward mode and vmap."""
