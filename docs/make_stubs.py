@@ -47,6 +47,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 
+def home_of(value, default=None):
+    """Returns the name of the module that defines a value. `Tensor` presents itself as `mytorch.Tensor`."""
+    home = getattr(value, "__module__", default)
+    return "mytorch._tensor" if (home, getattr(value, "__name__", None)) == ("mytorch", "Tensor") else home
+
+
 class Stub:
     """The stub of one module, as it is written: imports, named tuples, and a body."""
 
@@ -65,10 +71,10 @@ class Stub:
 
     def names(self):
         """What the module offers: public names, and private ones that are its own or that other modules import."""
-        wanted, listed = IMPORTED.get(self.name, set()), getattr(self.module, "__all__", None)
+        wanted, listed = IMPORTED.get(self.name, set()), vars(self.module).get("__all__")
         found = {}
         for name in dir(self.module):
-            home = getattr(getattr(self.module, name), "__module__", self.name)
+            home = home_of(getattr(self.module, name), self.name)
             public = name in listed if listed else not name.startswith("_") and (self.exports or home == self.name)
             value = getattr(self.module, name)
             base = isinstance(value, type) and home == self.name and value.__name__ == name
@@ -90,9 +96,7 @@ class Stub:
         return without_unused(text)
 
     def add(self, name, value):
-        tensor = sys.modules["mytorch._tensor"]
-        value = tensor.Tensor if value is tensor.Face else value  # one class, for a type checker
-        home = getattr(value, "__module__", None)
+        home = home_of(value)
         if isinstance(value, types.ModuleType):
             self.add_module(name, value)
         elif isinstance(value, type) and home == self.name and value.__name__ == name and not made_from_table(value):
@@ -338,7 +342,7 @@ class Stub:
             return getattr(kind, "__name__", "Any") if kind is typing.Any else "Any"
         if kind.__module__ == "builtins":
             return kind.__name__
-        home = "np" if kind.__module__ == "numpy" else kind.__module__
+        home = "np" if kind.__module__ == "numpy" else home_of(kind)
         if home == "np":
             return f"np.{kind.__name__}"
         if made_from_table(kind) or "<" in kind.__qualname__:
@@ -386,7 +390,7 @@ def tree_of(module):
 
 def made_from_table(cls):
     """Whether the source of its module has no `class` statement of that name: a function made it."""
-    module = sys.modules.get(cls.__module__)
+    module = sys.modules.get(home_of(cls))
     if not getattr(module, "__file__", None) or not cls.__module__.startswith("mytorch"):
         return False
     if module not in CLASSES:
@@ -402,14 +406,14 @@ def made_constructor(cls):
 
 
 def methods_of(cls):
-    tree = tree_of(sys.modules[cls.__module__])
+    tree = tree_of(sys.modules[home_of(cls)])
     found = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == cls.__name__]
     return {n.name for n in found[0].body if isinstance(n, ast.FunctionDef)} if found else set()
 
 
 def attributes_set(cls):
     """Public names that the methods of a class store on self, as its source shows."""
-    for node in ast.walk(tree_of(sys.modules[cls.__module__])):
+    for node in ast.walk(tree_of(sys.modules[home_of(cls)])):
         if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
             return {
                 n.attr for n in ast.walk(node)
@@ -460,6 +464,8 @@ BINARY, COMPARISONS = set(), {f"__{word}__" for word in "eq ne lt le gt ge neg p
 def stubs():
     """Every stub: (path, text)."""
     mytorch = importlib.import_module("mytorch")
+    for name in " ".join(mytorch._extensions.METHODS.values()).split():  # replaces the placeholders by the methods
+        getattr(mytorch.Tensor, name), getattr(mytorch._array.Array, name)
     modules = {"mytorch": mytorch}
     for path in sorted((ROOT / "mytorch").rglob("*.py")):
         short = ".".join(path.relative_to(ROOT / "mytorch").with_suffix("").parts).removesuffix(".__init__")

@@ -7,7 +7,10 @@ of `mytorch` and methods of Tensor.
 # Modules that get a stub besides the packages.
 SURFACES = "linalg fft special random nn.functional".split()  # what these import is there for users, too
 MODULES = [*SURFACES, *"_tensor _array amp engine.mode ops.random autograd.function".split()]
-HELPERS = tuple(f"mytorch.{w}" for w in "dispatch kernels _array".split())
+HELPERS = tuple(
+    f"mytorch.{w}"
+    for w in "dispatch.out dispatch.bind dispatch.op dispatch.precision dispatch.inplace kernels _array".split()
+)
 INTERNAL = "ops dispatch transforms engine numerics kernels base backend files compat cli playground tools utils.tensorboard".split()  # no user imports these packages
 
 

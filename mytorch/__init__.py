@@ -1,6 +1,8 @@
 """mytorch: a PyTorch-compatible deep learning library over NumPy and CuPy.
 
-Importing it needs NumPy and ml_dtypes, nothing else. Where things are: docs/architecture.md.
+`import mytorch` loads the core: tensors, dtypes, devices, operations on tensors, and backward. All other names are
+imported when a program first uses them: the packages of `_MODULES`, the names of `_NAMES`, and the names of the
+extension packages, which are listed in `_extensions.py`. Overview: docs/architecture.md.
 """
 
 import sys
@@ -9,11 +11,22 @@ from .base import config
 
 config.share_cores()  # before NumPy is loaded
 
-from . import autograd, backend, ops, random
+from math import e, inf, nan, pi
+
+from . import _extensions, backend, ops, random
 from ._array import Array, Size
-from ._tensor import Face as Tensor
-from .autograd import enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled
+from ._tensor import Tensor
+from ._tensor_str import set_printoptions
 from .backend import device, get_default_device, set_default_device
+from .backend.memory_format import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    strided,
+)
 from .base import dtypes
 from .base.config import fused
 from .base.dtypes import (
@@ -21,6 +34,7 @@ from .base.dtypes import (
     can_cast,
     cdouble,
     cfloat,
+    complex32,
     complex64,
     complex128,
     double,
@@ -48,58 +62,39 @@ from .base.dtypes import bool_ as bool
 from .base.dtypes import default_dtype as get_default_dtype
 from .base.dtypes import float32 as float
 from .base.dtypes import int32 as int
+from .base.errors import OutOfMemoryError
+from .engine.mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .kernels.threads import get_num_threads, set_num_threads
 from .ops.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-
-ops.attach(globals())
-
-from . import cuda, fft, linalg, nn, optim, special, utils
-from ._tensor_str import set_printoptions
-from .compat import install, install_as_torch, install_paths
-from .cuda.graphs import compile_step
-from .ops import foreach
+from .transforms import tensor_ns as _tensor_ns  # enables backward(create_graph=True)
 from .version import __version__, banner
 
-install(globals())
-globals().update(foreach.FUNCTIONS)
-del install, foreach
+newaxis = None
+ops.attach(globals())  # functions such as `mytorch.exp`, methods such as `Tensor.exp`
+_extensions.install(Tensor, Array)
 
-# What few programs use is imported at first access: name -> its module.
-_LAZY = {
-    "accelerate": "accelerate",
-    "amp": "amp",
-    "distributions": "distributions",
-    "func": "func",
-    "distributed": "distributed",
-    "models": "models",
-    "profiler": "profiler",
-    "quasirandom": "quasirandom",
-    "serialization": "serialization",
-    "vision": "vision",
-    "Accelerator": "accelerate",
-    "GradScaler": "amp",
-    "autocast": "amp",
-    "get_autocast_dtype": "amp",
-    "is_autocast_enabled": "amp",
-    "load": "serialization",
-    "save": "serialization",
-    "vmap": "func",
+_MODULES = "accelerate amp autograd cuda distributed fft files func linalg nn optim serialization special storage utils"
+_NAMES = {
+    "accelerate": "Accelerator",
+    "amp": "GradScaler autocast get_autocast_dtype is_autocast_enabled",
+    "cuda.graphs": "compile_step",
+    "func": "vmap",
+    "nn.functional": """
+        adaptive_avg_pool1d adaptive_max_pool1d affine_grid alpha_dropout avg_pool1d batch_norm bilinear
+        binary_cross_entropy_with_logits celu celu_ channel_shuffle constant_pad_nd conv1d conv2d conv3d conv_tbc
+        conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout
+        embedding feature_alpha_dropout group_norm hinge_embedding_loss instance_norm kl_div layer_norm logsigmoid
+        margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool2d max_pool3d pairwise_distance pixel_shuffle
+        pixel_unshuffle poisson_nll_loss prelu relu_ rms_norm rrelu rrelu_ selu selu_ softplus threshold_
+        triplet_margin_loss""",
+    "serialization": "load save",
+    "storage": "TypedStorage UntypedStorage _storage_classes",
 }
-
-
-def __getattr__(name):
-    if name not in _LAZY:
-        raise AttributeError(f"module 'mytorch' has no attribute '{name}'")
-    from importlib import import_module
-
-    module = import_module(f"mytorch.{_LAZY[name]}")
-    value = module if name == _LAZY[name] else getattr(module, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *_LAZY})
-
-
-install_paths()
-del install_paths
+__getattr__, __dir__ = _extensions.lazy(__name__, _MODULES, _NAMES)

@@ -7,6 +7,7 @@ import numpy as np
 
 from mytorch.backend.devices import device as _device
 from mytorch.base.dtypes import dtype as _dtype
+from mytorch import _extensions as _extensions
 from mytorch import _tensor_str as _tensor_str
 from mytorch import accelerate as accelerate
 from mytorch import amp as amp
@@ -29,11 +30,13 @@ from mytorch import nn as nn
 from mytorch import numerics as numerics
 from mytorch import ops as ops
 from mytorch import optim as optim
+from mytorch import playground as playground
 from mytorch import profiler as profiler
 from mytorch import quasirandom as quasirandom
 from mytorch import random as random
 from mytorch import serialization as serialization
 from mytorch import special as special
+from mytorch import storage as storage
 from mytorch import tools as tools
 from mytorch import transforms as transforms
 from mytorch import utils as utils
@@ -59,8 +62,6 @@ from mytorch.base.dtypes import dtype as dtype
 from mytorch.base.dtypes import finfo as finfo
 from mytorch.base.dtypes import iinfo as iinfo
 from mytorch.base.errors import OutOfMemoryError as OutOfMemoryError
-from mytorch.compat.storage import TypedStorage as TypedStorage
-from mytorch.compat.storage import UntypedStorage as UntypedStorage
 from mytorch.cuda.graphs import compile_step as compile_step
 from mytorch.engine.mode import enable_grad as enable_grad
 from mytorch.engine.mode import inference_mode as inference_mode
@@ -76,6 +77,8 @@ from mytorch.ops.composites import feature_alpha_dropout as feature_alpha_dropou
 from mytorch.ops.random import Generator as Generator
 from mytorch.serialization import load as load
 from mytorch.serialization import save as save
+from mytorch.storage import TypedStorage as TypedStorage
+from mytorch.storage import UntypedStorage as UntypedStorage
 
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]

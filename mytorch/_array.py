@@ -83,7 +83,7 @@ class Array:
     __slots__ = ("__weakref__", "_array", "_cell")
     __array_priority__ = 1000
     retains_grad = False
-    grad = _grad = grad_fn = _base = None
+    grad = _grad = grad_fn = edge = _base = _edge = _view = None
     is_leaf = True
     output_nr = 0
     is_sparse = is_quantized = is_mkldnn = is_nested = False
@@ -103,12 +103,10 @@ class Array:
 
     @property
     def data(self):
-        """Itself: programs write `p.grad.data`."""
+        """Returns the array itself: programs write `p.grad.data`."""
         return self
 
-    def detach(self):
-        """Itself: an Array is in no graph."""
-        return self
+    _data = data  # so that `x._data._array` is the raw array of a Tensor and of an Array
 
     @property
     def dtype(self):
@@ -141,13 +139,6 @@ class Array:
     def detach_(self):
         """Itself: it is in no graph."""
         return self
-
-    def requires_grad_(self, requires_grad=True):
-        """A Tensor leaf over this memory, for programs that write `p.data.clone().requires_grad_()`.
-
-        An Array records nothing itself: go on with what is returned. With False, itself.
-        """
-        return self.detach().requires_grad_() if requires_grad else self
 
     @property
     def requires_grad(self):

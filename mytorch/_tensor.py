@@ -7,9 +7,6 @@ compute are attached by `dispatch/bind.py` from the definitions in `ops/`: to fi
 Slots: `_data`, the Array; `_edge`, a Node, Port or Leaf (engine/node.py), or None for a constant; `_view`,
 for a tensor that lies in another's memory, (base, the base's edge at that time, the ops that lead from
 the base to it). Fields that few tensors have live in `__dict__`.
-
-`Tensor` is what the library's own code asks for. Every tensor is a `Face` of it, at the end of this file: that is the class
-users know as `mytorch.Tensor`, for which an Array counts as a tensor too.
 """
 
 import weakref
@@ -20,7 +17,6 @@ from ._tensor_str import format_tensor
 from .backend import ndarray
 from .base import config, dtypes
 from .base.errors import InPlaceError, warn
-from .engine.backward import backward as run_backward
 from .engine.mode import enable_grad, get_mode
 from .engine.node import Leaf, Node
 
@@ -48,12 +44,10 @@ class Tensor:
     """
 
     __slots__ = ("__dict__", "__weakref__", "_data", "_edge", "_view")
+    __module__ = "mytorch"  # the name that repr and pickle show
     __array_priority__ = 1000
     is_sparse = is_quantized = is_mkldnn = is_nested = False
     is_meta = property(lambda self: self.device.type == "meta")
-
-    def __new__(cls, *args, **kwargs):
-        return _new(Face if cls is Tensor else cls)
 
     def __init__(
         self, data=(), requires_grad=False, device=None, dtype=None, *sizes, grad_fn=None, grad_fn_name=None
@@ -89,7 +83,7 @@ class Tensor:
     @staticmethod
     def _wrap(raw):
         """A constant Tensor over a raw array, without checks; results of ops are made here."""
-        self = _new(Face)
+        self = _new(Tensor)
         data = _new(Array)
         data._array = raw
         data._cell = None
@@ -101,7 +95,7 @@ class Tensor:
     @staticmethod
     def _of(array, edge=None, cls=None):
         """A Tensor over an existing Array (so that versions are shared), with an edge."""
-        self = _new(cls or Face)
+        self = _new(cls or Tensor)
         self._data = array
         self._edge = edge
         self._view = None
@@ -117,7 +111,7 @@ class Tensor:
 
     @data.setter
     def data(self, value):
-        value = getattr(value, "_data", value)
+        value = value._data if isinstance(value, (Tensor, Array)) else value
         if self._edge is not None and hasattr(value, "dtype") and dtypes.as_dtype(value.dtype).category < dtypes.FLOAT:
             raise RuntimeError(
                 f"data set to a tensor that requires gradients must be floating point, not {value.dtype}"
@@ -306,17 +300,6 @@ class Tensor:
     def retains_grad(self):
         return self._edge is not None and self._edge.keeps_grad and not self.is_leaf
 
-    def retain_grad(self):
-        """Keep the gradient of a tensor that is not a leaf in its `.grad`.
-
-        Raises:
-            RuntimeError: the tensor does not require grad.
-        """
-        edge = self.edge
-        if edge is None:
-            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-        edge.keeps_grad = True
-
     @staticmethod
     def build_graph_enabled():
         """Whether operations are being recorded; the same as `mytorch.is_grad_enabled()`."""
@@ -333,45 +316,6 @@ class Tensor:
         self._edge = None
         self.__dict__.pop("_tangents", None)
         return self
-
-    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-        """Add the gradient of this tensor with respect to each leaf to the leaf's `.grad`.
-
-        Args:
-            gradient: upstream gradient of this tensor's shape; may be left out for a single number.
-            retain_graph: keep what the graph saved for another backward. Given as True, the gradients
-                of all intermediate tensors are kept in their `.grad` too (PyTorch keeps none).
-            create_graph: record the backward pass itself, for higher derivatives. Then `.grad` is a
-                Tensor.
-            inputs: accumulate into these tensors only.
-
-        Raises:
-            RuntimeError: nothing requires grad; not a scalar and no gradient given; the graph was freed;
-                something saved was changed in place.
-        """
-        run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
-
-    def register_hook(self, hook):
-        """Call `hook(grad)` when this tensor's gradient is complete; a result that is not None replaces it.
-
-        Returns:
-            A handle; `handle.remove()` takes the hook away.
-        """
-        edge = self.edge
-        if edge is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-        if edge.hooks is None:
-            edge.hooks = OrderedDict()
-        return RemovableHandle(edge.hooks, hook)
-
-    def register_post_accumulate_grad_hook(self, hook):
-        """Call `hook(tensor)` after a gradient was accumulated into this leaf; the optimizer-in-backward hook."""
-        edge = self.edge
-        if not isinstance(edge, Leaf):
-            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-        if edge.post_hooks is None:
-            edge.post_hooks = OrderedDict()
-        return RemovableHandle(edge.post_hooks, (weakref.ref(self), hook))
 
     # -- Python's and NumPy's protocols -----------------------------------------------------------
 
@@ -426,6 +370,7 @@ class _OwnPlan:
     vjp = None
     names = ()
     ports = 0
+    passes_float32 = False
 
     @staticmethod
     def run(node, g, arithmetic):
@@ -474,7 +419,7 @@ class _OwnNode(Node):
 
 def _restore(cls, array, requires_grad, extra):
     """Rebuild a pickled or copied tensor without running its constructor."""
-    tensor = Tensor._of(array, None, Face if cls is Tensor else cls)
+    tensor = Tensor._of(array, None, cls)
     if requires_grad:
         tensor._edge = Leaf(array._array)
         tensor._edge.owner = weakref.ref(tensor)
@@ -503,50 +448,6 @@ def refresh(tensor):
             fresh = op(fresh, **attrs)
     tensor._edge = fresh._edge
     tensor._view = (base, base._edge, steps)
-
-
-def _detached(self):
-    """A Tensor over this Array's memory."""
-    return Tensor._of(self)
-
-
-def _of_detached(name):
-    def method(self, *args, **kwargs):
-        return getattr(Tensor, name)(self.detach(), *args, **kwargs)
-
-    method.__name__, method.__doc__ = name, getattr(Tensor, name).__doc__
-    return method
-
-
-Array.detach = _detached  # Array is a floor below, and does not know Tensor
-Array.build_graph_enabled = staticmethod(Tensor.build_graph_enabled)
-for _name in ("backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"):
-    setattr(Array, _name, _of_detached(_name))  # they refuse, as they do for a Tensor that is in no graph
-
-
-class _Face(type):
-    """What the class of users' tensors adds to classes: Arrays are its instances, and what is set on it is set on Tensor."""
-
-    def __instancecheck__(cls, obj):
-        return isinstance(obj, (Tensor, Array)) if cls is Face else type.__instancecheck__(cls, obj)
-
-    def __subclasscheck__(cls, other):
-        return issubclass(other, (Tensor, Array)) if cls is Face else type.__subclasscheck__(cls, other)
-
-    def __setattr__(cls, name, value):
-        type.__setattr__(Tensor if cls is Face else cls, name, value)
-
-    def __delattr__(cls, name):
-        type.__delattr__(Tensor if cls is Face else cls, name)
-
-
-def _face():
-    """`mytorch.Tensor`. Code of the library asks for Tensor, whose `isinstance` is decided without a call of Python's."""
-    body = {"__slots__": (), "__module__": "mytorch", "__doc__": Tensor.__doc__}
-    return _Face("Tensor", (Tensor,), body)
-
-
-Face = _face()
 
 
 class RemovableHandle:

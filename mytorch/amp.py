@@ -12,6 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from . import _extensions
 from ._array import Array
 from ._tensor import Tensor
 from .backend import CPU, device_guard, device_of, to_device, xp_of
@@ -55,6 +56,11 @@ class Policy:
                 attrs = {**attrs, "dtype": dtypes.float32}
             return inputs, attrs
         return [self._single(x) for x in inputs], attrs
+
+    def run_op(self, op, inputs, fused, attrs):
+        """Runs an op on its inputs in the precision that its record asks for."""
+        inputs, attrs = self.cast(op, inputs, attrs)
+        return op.run(inputs, fused, attrs, get_mode())
 
     def run(self, function, wanted, inside, args, kwargs):
         """Call a function that PyTorch's lists name; see `ops.precision.in_precision`. A CPU's autocast knows none of them."""
@@ -530,3 +536,4 @@ __all__ = [
     "GradScaler", "autocast", "custom_bwd", "custom_fwd", "get_autocast_dtype", "is_autocast_available", "is_autocast_enabled",
     "set_autocast_dtype",
 ]  # fmt: skip
+__getattr__, __dir__ = _extensions.lazy(__name__)

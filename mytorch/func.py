@@ -16,7 +16,7 @@ import numpy as np
 
 from ._tensor import Tensor
 from .base.pytree import tree_flatten, tree_map, tree_unflatten
-from .engine.backward import grad as _autograd_grad
+from .dispatch.backward import grad as _autograd_grad
 from .engine.mode import enable_grad, get_mode, is_grad_enabled
 from .engine.node import Leaf
 from .nn.module import Module

@@ -632,8 +632,8 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
             f"dimensions and {A.shape[-1]} {'rows' if left else 'columns'}"
         )
     if left:
-        return _d.triangular_solution.caller(A, B, upper=upper, unit=unitriangular)
-    return _d.triangular_solution.caller(A.mT, B.mT, upper=not upper, unit=unitriangular).mT
+        return _d.triangular_solution.fast_call(A, B, upper=upper, unit=unitriangular)
+    return _d.triangular_solution.fast_call(A.mT, B.mT, upper=not upper, unit=unitriangular).mT
 
 
 def solve_ex(A, B, *, left=True, check_errors=False):

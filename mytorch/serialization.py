@@ -22,12 +22,13 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
+from . import files
 from ._array import Array, Size
 from ._tensor import Tensor
 from .backend import CPU, DeviceLike, as_device, to_device
 from .backend import device as device_class
 from .base import dtypes
-from .files import TENSOR_CLASSES, archive, kind_of, legacy
+from .files import TENSOR_CLASSES, archive, kind_of
 from .files.archive import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .files.limits import set_load_limit
 from .files.writing import atomic_file, atomic_write
@@ -415,7 +416,7 @@ def save(
         raise ValueError(f"save: pickle_protocol must be 2, which PyTorch writes, got {pickle_protocol}.")
     if not _use_new_zipfile_serialization:
         with nullcontext(f) if hasattr(f, "write") else atomic_file(f) as file:
-            legacy.write(obj, file)
+            files.legacy.write(obj, file)
     elif hasattr(f, "write"):
         archive.write(obj, f)
     elif str(f).endswith(".safetensors"):
@@ -491,8 +492,10 @@ def load_content(
     first = bytes(content[:9])
     if first[:4] == b"PK\x03\x04":
         return archive.read(content, name, map_location, copy, encoding)
-    if legacy.is_legacy(first):
-        return legacy.read(content, name, map_location, encoding)
+    if (
+        first[:1] == b"\x80" and first[2:5] == b"\x8a\nl"
+    ):  # PyTorch before 1.6 begins with a pickled integer of ten bytes
+        return files.legacy.read(content, name, map_location, encoding)
     if first[:1] == b"\x80" and first[8:] != b"{":
         raise ValueError(
             f"load: {name} is a bare pickle, which is not read because it can run code; PyTorch 1.6 and later "

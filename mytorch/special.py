@@ -13,13 +13,13 @@ _RECORDS = {
     "gammaln": _ops.lgamma, "psi": _ops.digamma, "zeta": _ops._zeta,
 }  # fmt: skip
 _FUNCTIONS.update(
-    {name: record.caller for name, record in _RECORDS.items()},
+    {name: record.fast_call for name, record in _RECORDS.items()},
     entr=_ops._entr,
     expit=PUBLIC["sigmoid"],
     log_ndtr=_ops._log_ndtr,
     multigammaln=_ops.mvlgamma,
-    ndtr=lambda input: _ops.erfc.caller(input * -math.sqrt(0.5)) * 0.5,
+    ndtr=lambda input: _ops.erfc.fast_call(input * -math.sqrt(0.5)) * 0.5,
     ndtri=_ops._ndtri,
-    xlog1py=_ops._xlog1py.caller,
+    xlog1py=_ops._xlog1py.fast_call,
 )
 globals().update({name: _takes_out(function) for name, function in _FUNCTIONS.items()})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.compat import absent
+from mytorch.compat import stubs
 
 
 def run(program):
@@ -56,8 +56,8 @@ def test_parts_that_are_absent_can_be_mentioned_and_not_used():
 
 
 def test_absent_parts_are_not_in_the_librarys_own_face():
-    assert absent.home_of("fx.passes.tools") == "fx"
-    assert absent.home_of("optim") is None
+    assert stubs.home_of("fx.passes.tools") == "fx"
+    assert stubs.home_of("optim") is None
     assert not hasattr(mytorch, "fx")
     with pytest.raises(ModuleNotFoundError):
         __import__("mytorch.fx")

@@ -1,6 +1,7 @@
 """Automatic differentiation as users call it; what records and runs the graph is `mytorch.engine`."""
 
-from ..engine.backward import backward, grad
+from .. import _extensions
+from ..dispatch.backward import backward, grad
 from ..engine.mode import (
     enable_grad,
     inference_mode,
@@ -23,10 +24,4 @@ __all__ = (
     "set_grad_enabled"
 ).split()
 
-
-def __getattr__(name):
-    if name not in ("profiler", "profiler_util"):
-        raise AttributeError(f"module 'mytorch.autograd' has no attribute {name!r}")
-    from importlib import import_module
-
-    return import_module(f"{__name__}.{name}")
+__getattr__, __dir__ = _extensions.lazy(__name__)

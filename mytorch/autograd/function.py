@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from .. import _extensions
 from .._array import Array
 from .._tensor import Tensor
 from ..base.errors import kind, warn
@@ -144,6 +145,7 @@ class _Plan:
 
     vjp = None
     names = ()
+    passes_float32 = False
 
     def __init__(self, ports):
         self.ports = ports
@@ -299,12 +301,11 @@ class Function(metaclass=_Meta):
         """Call backward with Tensors; (parent, gradient) pairs for the walk."""
         recorded = arithmetic is walk.recorded
         grads = list(g) if isinstance(g, list) else [g]
-        ctx = node.ctx
+        ctx, like = node.ctx, arithmetic.raw(next(x for x in grads if x is not None))
         for i, value in enumerate(grads):
             if value is None:
                 if ctx._materialize and node.outputs[i][1] is not None:
-                    like = next(x for x in grads if x is not None)
-                    grads[i] = Tensor._wrap(walk.raw.zeros(*node.outputs[i], walk.raw.unwrap(like)))
+                    grads[i] = Tensor._wrap(walk.raw.zeros(*node.outputs[i], like))
             elif not isinstance(value, Tensor):
                 grads[i] = Tensor._wrap(value)
         ctx._node.node = node
@@ -327,7 +328,7 @@ class Function(metaclass=_Meta):
             if value is not None and not isinstance(value, (Tensor, Array)):
                 raise TypeError(f"{node.label}: expected a Tensor or None as gradient, got {kind(value)}.")
             if value is not None and not recorded:
-                value = _borrowed(walk.raw.unwrap(value))
+                value = _borrowed(value._data._array)
             elif isinstance(value, Array):
                 value = Tensor._of(value)
             pairs.append((parent, value))
@@ -423,3 +424,6 @@ class InplaceFunction(Function):
     def __init__(self, inplace=False):
         super().__init__()
         self.inplace = inplace
+
+
+__getattr__, __dir__ = _extensions.lazy(__name__)

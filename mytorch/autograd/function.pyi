@@ -48,6 +48,7 @@ class _Meta(type):
 class _Plan:
     def __init__(self, ports: Any) -> None: ...
     names: Any
+    passes_float32: _bool
     @staticmethod
     def run(node: Any, g: Any, arithmetic: Any) -> Any: ...
     vjp: None

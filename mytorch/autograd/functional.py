@@ -5,7 +5,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..base.arguments import describe
-from ..engine.backward import grad
+from ..dispatch.backward import grad
 from ..engine.mode import enable_grad
 from ..ops.creation import zeros, zeros_like
 from ..ops.movement import stack

@@ -8,7 +8,7 @@ import numpy as np
 from .._tensor import Tensor
 from ..backend import CPU, device_guard, to_device
 from ..base.dtypes import FLOAT
-from ..engine.backward import grad
+from ..dispatch.backward import grad
 from ..engine.mode import enable_grad, no_grad
 from . import forward_ad
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from .._tensor import Tensor
 from ..base.config import holding
-from ..engine.backward import backward as run_backward
+from ..dispatch.backward import backward as run_backward
 from ..engine.mode import enable_grad, get_mode, in_mode
 from ..ops.random import positions, set_positions
 from .function import Function

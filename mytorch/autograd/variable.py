@@ -1,8 +1,8 @@
 """Variable: the old name of Tensor."""
 
 from .._tensor import Tensor
+from ..dispatch.backward import backward
 from ..engine import walk
-from ..engine.backward import backward
 
 
 class _Engine:

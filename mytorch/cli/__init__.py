@@ -12,8 +12,8 @@
 
 import os
 import sys
-from importlib import import_module
 
+from .._extensions import load
 from ..version import __version__
 
 # Each command is a module here with `main(argv)`, which returns the exit code.
@@ -33,7 +33,7 @@ def main(argv=None):
         print(f"mytorchrun: {argv[0]!r} is no command; expected one of {', '.join(COMMANDS)}.", file=sys.stderr)
         return 2
     try:
-        code = import_module(f".{COMMANDS[argv[0]]}", __name__).main(argv[1:])
+        code = load(f"cli.{COMMANDS[argv[0]]}").main(argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # of `mytorchrun env | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

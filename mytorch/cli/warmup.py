@@ -9,9 +9,13 @@ import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
+import numpy as np
+
 import mytorch
 from mytorch import nn
 from mytorch.nn import functional as F
+from mytorch.ops.quantized_linear import pack, quantized_linear
+from mytorch.ops.random import standard_gamma
 
 from .arguments import ArgumentParser, count
 
@@ -68,7 +72,7 @@ def _draws():
     mytorch.randperm(len(x))
     mytorch.poisson(x)
     mytorch.binomial(x * 10, x / 40)
-    mytorch.distributions.Gamma(x, x).sample()
+    standard_gamma(x)
     return ()
 
 
@@ -78,10 +82,11 @@ def _attention():
 
 
 def _quantized():
-    quantize_ = importlib.import_module("mytorch.models").quantize_
-    for kind in ("int8", "int4"):
-        layer = quantize_(nn.Sequential(nn.Linear(64, 64)), kind)
-        layer(_numbers(1, 64).detach()), layer(_numbers(16, 64).detach())
+    codes, scale = np.ones((64, 64), np.int8), np.ones(64, np.float32)
+    for rows in (1, 16):
+        x = _numbers(rows, 64).detach()
+        quantized_linear(x, weight=codes, scale=scale, offset=None, group_size=None)
+        quantized_linear(x, weight=pack(codes, 64), scale=scale[:, None], offset=None, group_size=64)
     return ()
 
 

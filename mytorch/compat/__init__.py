@@ -1,4 +1,6 @@
-"""The rest of PyTorch's surface: settings, aliases and older spellings, import paths, `import torch`."""
+"""PyTorch's other names and import paths, older file formats, `import torch`, and einops for tensors of mytorch.
 
-from .names import install
-from .paths import install_as_torch, install_paths
+`mytorch/_extensions.py` imports this package when a program first uses a name that the core does not have.
+"""
+
+from .paths import install_as_torch

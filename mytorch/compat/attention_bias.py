@@ -2,7 +2,7 @@
 
 import enum
 
-from .._tensor import Face
+from .._tensor import Tensor
 from ..base.errors import warn
 from ..ops.creation import ones
 
@@ -14,7 +14,7 @@ class CausalVariant(enum.IntEnum):
     LOWER_RIGHT = 2
 
 
-class CausalBias(Face):
+class CausalBias(Tensor):
     """A causal mask of (seq_len_q, seq_len_kv), as `attn_mask` of `scaled_dot_product_attention`; use the two functions below.
 
     Args:

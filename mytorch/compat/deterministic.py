@@ -3,7 +3,6 @@
 import sys
 from types import ModuleType
 
-from .. import utils
 from ..base import config
 
 
@@ -32,6 +31,4 @@ class _Deterministic(ModuleType):
         config.fill_uninitialized = self.mode and mode
 
 
-deterministic = _Deterministic("mytorch.utils.deterministic", "Settings of deterministic mode.")
-sys.modules[deterministic.__name__] = deterministic
-vars(utils)["deterministic"] = deterministic
+sys.modules[__name__].__class__ = _Deterministic

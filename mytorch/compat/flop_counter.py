@@ -23,7 +23,7 @@ class _Counter(Interpreter):
 
     def __call__(self, record, inputs, fused, attrs):
         with self.outside():
-            out = record.run(*inputs, fused=fused, **attrs)
+            out = record.dispatch(*inputs, fused=fused, **attrs)
         count = _COUNTS.get(record.name.strip("_"))
         if count is not None:
             self.counts[record.name] += count(inputs, out)

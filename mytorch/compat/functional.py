@@ -425,13 +425,14 @@ def batch_norm_update_stats(input, running_mean, running_var, momentum):
     return mean, var
 
 
-METHODS = {
-    "geqrf": geqrf, "ormqr": ormqr, "orgqr": linalg.householder_product, "svd": svd, "qr": qr, "pinverse": pinverse, "lu": lu, "lu_solve": lu_solve, "triangular_solve": triangular_solve,
-    "matrix_power": linalg.matrix_power, "matrix_exp": linalg.matrix_exp, "stft": stft, "istft": istft,
-}  # fmt: skip
+orgqr = linalg.householder_product
 FUNCTIONS = {
-    **METHODS, **{f"{name}_copy": _copied(name) for name in _VIEWS}, "slice_copy": slice_copy, "alias_copy": Tensor.clone, "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank, "pdist": pdist,
-    "histogramdd": histogramdd, "batch_norm_update_stats": batch_norm_update_stats, "segment_reduce": segment_reduce, "lu_unpack": lu_unpack,
+    "alias_copy": Tensor.clone, "batch_norm_update_stats": batch_norm_update_stats, "geqrf": geqrf, "histogramdd": histogramdd,
+    "istft": istft, "lu": lu, "lu_solve": lu_solve, "lu_unpack": lu_unpack, "matrix_exp": linalg.matrix_exp,
+    "matrix_power": linalg.matrix_power, "norm_except_dim": norm_except_dim, "orgqr": orgqr, "ormqr": ormqr,
+    "pca_lowrank": pca_lowrank, "pdist": pdist, "pinverse": pinverse, "qr": qr, "segment_reduce": segment_reduce,
+    "slice_copy": slice_copy, "stft": stft, "svd": svd, "svd_lowrank": svd_lowrank, "triangular_solve": triangular_solve,
+    **{f"{name}_copy": _copied(name) for name in _VIEWS},
 }  # fmt: skip
 
 _ELSEWHERE = frozenset(

@@ -1,7 +1,4 @@
-"""Names of `torch` that are neither ops nor layers: settings, windows, typed constructors, aliases.
-
-`install(namespace)` puts them into the `mytorch` module.
-"""
+"""Names of `torch` that the core lacks: settings, windows, typed constructors, aliases. `NAMES` lists them."""
 
 import builtins
 import math
@@ -9,23 +6,20 @@ import sys
 
 import numpy as np
 
-from .. import autograd, cuda, linalg
-from .._array import Array, Size
+from .. import autograd, linalg, storage
+from .._array import Size
 from .._tensor import Tensor
 from ..backend import dlpack
-from ..backend import memory_format as formats
 from ..base import config, dtypes, errors
 from ..dispatch.out import takes_out
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
-from ..kernels import threads
 from ..nn import functional as F
-from ..ops import METHODS, PUBLIC
+from ..ops import METHODS, PUBLIC, foreach
 from ..ops.composites import feature_dropout
 from ..ops.creation import as_tensor, empty, finish, from_numpy, full, linspace
 from ..ops.embedding import embedding_renorm_
-from . import functional, jit, storage
-from .deterministic import deterministic
+from . import deterministic, functional, jit
 
 _warn_always = [False]
 
@@ -437,48 +431,31 @@ class _Typed(type):
 
 _TYPES = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items() if not name.startswith("complex")}
 
-_FROM_FUNCTIONAL = (
-    "adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout avg_pool1d batch_norm bilinear binary_cross_entropy_with_logits celu "
-    "channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity "
-    "ctc_loss dropout embedding group_norm hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss max_pool1d "
-    "max_pool2d max_pool3d pairwise_distance pixel_shuffle pixel_unshuffle poisson_nll_loss prelu rms_norm rrelu selu "
-    "triplet_margin_loss hardshrink threshold affine_grid softplus logsigmoid feature_alpha_dropout celu_ constant_pad_nd conv_tbc "
-    "max_pool1d_with_indices relu_ rrelu_ selu_ threshold_"
-).split()
 
-
-def install(namespace):
-    """Put the names of this module, and aliases of ops and functions, into `namespace`."""
+def _names():
+    """Returns {name: value} of what this file adds to the `mytorch` module."""
     own = {k: v for k, v in globals().items() if getattr(v, "__module__", None) == __name__}
-    names = {k: v for k, v in own.items() if callable(v) and not k.startswith("_") and k != "install"}
-    words = "memory_format contiguous_format preserve_format channels_last channels_last_3d layout strided"
-    for word in words.split():
-        names[word] = getattr(formats, word)
+    names = {k: v for k, v in own.items() if callable(v) and not k.startswith("_")}
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
-    names.update({k: getattr(F, k) for k in _FROM_FUNCTIONAL})
     names.update({k: takes_out(v) for k, v in functional.FUNCTIONS.items()})
     names.update({d.name: d for d in dtypes.FLOAT8}, **storage.CLASSES, Storage=storage.CLASSES["FloatStorage"])
-    names.update({k: getattr(storage, k) for k in ("UntypedStorage", "TypedStorage", "_storage_classes")})
-    vars(cuda).update(storage.CUDA_CLASSES)
-    for k, v in {**functional.METHODS, **storage.METHODS, "hardshrink": F.hardshrink, "prelu": F.prelu}.items():
-        setattr(Tensor, k, v)
-        setattr(Array, k, v)
     names.update(
-        compile=jit.compile, detach=lambda input: input.detach(), get_num_threads=threads.get_num_threads,
-        set_num_threads=threads.set_num_threads, get_device=METHODS["get_device"], fill=lambda input, value: input.clone().fill_(value),
-        detach_=lambda input: input.detach_(), zero_=METHODS["zero_"], fill_=METHODS["fill_"], resize_as_=METHODS["resize_as_"],
-        affine_grid_generator=F.affine_grid, OutOfMemoryError=errors.OutOfMemoryError, set_anomaly_enabled=autograd.set_detect_anomaly,
-        is_anomaly_enabled=autograd.is_anomaly_enabled,
+        compile=jit.compile, detach=lambda input: input.detach(), get_device=METHODS["get_device"],
+        fill=lambda input, value: input.clone().fill_(value), detach_=lambda input: input.detach_(), zero_=METHODS["zero_"],
+        fill_=METHODS["fill_"], resize_as_=METHODS["resize_as_"], affine_grid_generator=F.affine_grid,
+        set_anomaly_enabled=autograd.set_detect_anomaly, is_anomaly_enabled=autograd.is_anomaly_enabled,
         dropout_=lambda input, p, train: F.dropout(input, p, train, inplace=True),
         feature_dropout=lambda input, p, train: feature_dropout(input, p, train),
         feature_dropout_=lambda input, p, train: feature_dropout(input, p, train, inplace=True),
         alpha_dropout_=lambda input, p, train: F.alpha_dropout(input, p, train, inplace=True),
         feature_alpha_dropout_=lambda input, p, train: F.feature_alpha_dropout(input, p, train, inplace=True),
         embedding_renorm_=embedding_renorm_, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
+        chalf=dtypes.complex32, **foreach.FUNCTIONS,
     )  # fmt: skip
-    for k in PUBLIC:  # torch.exp_(x) and the like
+    for k in PUBLIC:  # torch.exp_(x) and similar functions
         if k in METHODS and k + "_" in METHODS:
             names.setdefault(k + "_", METHODS[k + "_"])
-    names.update(complex32=dtypes.complex32, chalf=dtypes.complex32, newaxis=None)
-    names.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e)
-    namespace.update({k: v for k, v in names.items() if k not in namespace})
+    return names
+
+
+NAMES = _names()

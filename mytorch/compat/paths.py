@@ -1,9 +1,10 @@
-"""PyTorch's import paths that have no file of their own here, and `import torch` as `import mytorch`.
+"""PyTorch's import paths that have no file in mytorch, and `import torch` as `import mytorch`.
 
-`PATHS` says what stands behind each path. The import system asks the finder at its end for what it found nowhere else, so
-none of it costs anything before a program asks for it.
+`PATHS` lists the module or the names behind each path. `mytorch/_extensions.py` calls `find_spec` for an import path below
+`mytorch` that no file has, and `attribute` for a name that a package of the core does not define.
 """
 
+import functools
 import importlib
 import importlib.machinery
 import sys
@@ -18,7 +19,7 @@ _INSTANCE = " ".join(f"InstanceNorm{d}d" for d in (1, 2, 3))
 _LAZY_CONV = " ".join(f"LazyConv{d}d LazyConvTranspose{d}d" for d in (1, 2, 3))
 
 
-_COMPAT = "accelerator backends compiler cpu functional hub jit library multiprocessing storage testing types".split()
+_COMPAT = "accelerator backends compiler cpu functional hub jit library multiprocessing testing types".split()
 
 
 def _lazy(names):
@@ -85,6 +86,11 @@ PATHS = {
     **{f"utils.{name}": f"tools.{name}" for name in ("benchmark", "layout", "model_summary", "views", "watching")},
     "utils.graph": "tools.drawing",
     "utils.tokenizer": "models.tokenizer",
+    "files.gguf": "models.gguf",
+    "files.legacy": "compat.legacy_files",
+    "utils.deterministic": "compat.deterministic",
+    "utils.einops": "compat.einops_backend",
+    "utils.einops_hook": "compat.einops_hook",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
     "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url",
     "utils.hooks": "_tensor: RemovableHandle",
@@ -149,40 +155,91 @@ class _Paths:
         return module
 
     def exec_module(self, module):
-        home = _home(module.__spec__.name)
+        name = module.__spec__.name
+        home = _home(name)
         if home is None:
             return
-        if ":" not in home:
+        if ":" in home:
+            module.__doc__ = f"The names of PyTorch's module `{name.removeprefix('mytorch.')}`."
+            module.__dict__.update(_contents(home))
+        else:
             module.__spec__ = self._own  # which the import system has just replaced
-            return
-        module.__doc__ = f"What PyTorch has in `{module.__name__.removeprefix('mytorch.')}`."
-        module.__dict__.update(_contents(home))
-        _find_attributes(module)
+        if ":" in home or name[8:] in stubs.NAMES:
+            _find_attributes(module, name)
 
 
-def _find_attributes(package):
-    """Let a package's attributes be looked for among its paths too, so that `nn.modules.conv` needs no import."""
-    before = vars(package).get("__getattr__")
-    if getattr(before, "finds_paths", False):
+_paths = _Paths()
+
+
+def find_spec(name, path=None):
+    """Returns the import system's description of a path of `PATHS`; None for other paths."""
+    return _paths.find_spec(name)
+
+
+@functools.cache
+def _contents_of(package, torch_face):
+    """Returns {name: value} of PyTorch's other names in a package of the core."""
+    if package == "mytorch":
+        from . import names, torch_only  # which import much of the library
+
+        more = torch_only.NAMES if torch_face else {}
+        return {**more, "install_as_torch": install_as_torch, **names.NAMES}
+    if package == "mytorch.cuda":
+        from ..storage import CUDA_CLASSES
+
+        return CUDA_CLASSES
+    return {}
+
+
+def names_of(package):
+    """Returns PyTorch's other names in a package of the core, such as "mytorch"."""
+    return _contents_of(package, config.torch_face).keys()
+
+
+def attribute(package, name):
+    """Returns the attribute that PyTorch has in a module, for a name that the module does not define.
+
+    Args:
+        package: name of the module, such as "mytorch.nn".
+        name: name of the attribute, such as "modules".
+
+    Raises:
+        AttributeError: PyTorch has no such attribute, or mytorch does not support it.
+    """
+    path = f"{package}.{name}".removeprefix("mytorch.")
+    if path in PATHS or (config.torch_face and path in stubs.MODULES):
+        return importlib.import_module(f"mytorch.{path}")
+    contents = _contents_of(package, config.torch_face)
+    if name in contents:
+        return contents[name]
+    found = stubs.attribute(package.partition(".")[2], name) if config.torch_face else None
+    if found is None:
+        raise AttributeError(f"module {sys.modules[package].__name__!r} has no attribute {name!r}")
+    return found
+
+
+def _find_attributes(module, package):
+    """Lets a module look for missing attributes by `attribute`. Packages of the core do so already (`_extensions.lazy`).
+
+    Args:
+        module: the module.
+        package: its name below `mytorch` by PyTorch's path, such as "mytorch.autograd.profiler".
+    """
+    before = vars(module).get("__getattr__")
+    if getattr(before, "__module__", None) in (__name__, "mytorch._extensions"):
         return
 
-    own = package.__name__.partition(".")[2]
-
     def find(name):
-        path = f"{own}.{name}".strip(".")
-        if path in PATHS or (config.torch_face and path in stubs.MODULES):
-            return importlib.import_module(f"mytorch.{path}")
-        if config.torch_face:
-            found = stubs.attribute(own, name)
-            if found is not None:
-                setattr(package, name, found)
-                return found
         if before is not None:
-            return before(name)
-        raise AttributeError(f"module '{package.__name__}' has no attribute '{name}'")
+            try:
+                return before(name)
+            except AttributeError:
+                pass
+        value = attribute(package, name)
+        setattr(module, name, value)
+        return value
 
-    find.finds_paths = True
-    package.__getattr__ = find
+    module.__getattr__ = find
 
 
 class _Torch:
@@ -201,8 +258,9 @@ class _Torch:
                         raise
                     return None
                 is_package = hasattr(module, "__path__")
-                if is_package or module.__name__.partition(".")[2] in stubs.NAMES:
-                    _find_attributes(module)
+                package = home + name[len(alias) :]
+                if is_package or package.partition(".")[2] in stubs.NAMES:
+                    _find_attributes(module, package)
                 return importlib.machinery.ModuleSpec(name, self, is_package=is_package, loader_state=module)
         return None
 
@@ -225,14 +283,6 @@ class _Distributions:
         return [make(name, VERSIONS[name]) for name in VERSIONS if context is None or context.name in (None, name)]
 
 
-def install_paths():
-    """Let the import system, and attributes of the packages that are imported already, find the paths of `PATHS`."""
-    sys.meta_path.append(_Paths())
-    for name in {f"mytorch.{path}".rpartition(".")[0] for path in PATHS}:
-        if name in sys.modules:
-            _find_attributes(sys.modules[name])
-
-
 def install_as_torch():
     """Let `import torch`, and its submodules, find mytorch in this process, for programs that are not to be changed.
 
@@ -248,13 +298,8 @@ def install_as_torch():
     if not any(isinstance(finder, _Torch) for finder in sys.meta_path):
         missing = [pair for pair in _OPTIONAL if importlib.machinery.PathFinder.find_spec(pair[0]) is None]
         sys.meta_path[:0] = [_Torch((*_TORCH, *missing)), _Distributions()]
-        only_there = importlib.import_module("mytorch.compat.torch_only").NAMES
-        vars(mine).update({k: v for k, v in only_there.items() if k not in vars(mine)})
         mine.torch, mine.__name__ = mine, "torch"
         mine.__version__ = mine.version.__version__ = VERSIONS["torch"]
-        for name in stubs.NAMES:
-            if f"mytorch.{name}" in sys.modules:
-                _find_attributes(sys.modules[f"mytorch.{name}"])
     sys.modules["torch"] = mine
     config.torch_face = True
     set_printoptions(layout="torch")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from os import PathLike
 
 from .._array import Size
-from .._tensor import Face as Tensor
+from .._tensor import Tensor
 from ..backend import device as _device
 
 Number = _int | _float | _bool

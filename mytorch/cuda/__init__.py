@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 
-from .. import backend
+from .. import _extensions, backend
 from .._tensor import Tensor
 from ..backend import DeviceLike
 from ..base.errors import OutOfMemoryError
@@ -176,9 +176,4 @@ def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
     return bool(backend.cupy_ns().cuda.runtime.deviceCanAccessPeer(*numbers))
 
 
-def __getattr__(name):
-    if name not in ("amp", "nvtx"):
-        raise AttributeError(f"module 'mytorch.cuda' has no attribute {name!r}")
-    from importlib import import_module
-
-    return import_module(f"mytorch.cuda.{name}")
+__getattr__, __dir__ = _extensions.lazy(__name__, "amp nvtx")

@@ -15,7 +15,7 @@ from .._tensor import Tensor
 from ..backend import ndarray
 from ..base.arguments import described
 from ..engine.mode import get_mode
-from .fast_call import caller_of
+from .fast_call import fast_call
 from .inplace import in_place
 from .op import SPELLINGS, Op
 from .operands import is_operand
@@ -66,34 +66,36 @@ def public(
     """
 
     def register(definition):
-        caller = definition.caller if isinstance(definition, Op) else described(definition)
+        call = definition.fast_call if isinstance(definition, Op) else described(definition)
         words = {**({} if isinstance(definition, Op) else _numpy_names(definition)), **(spellings or {})}
         if words:
-            caller = also_named(caller, words)
+            call = also_named(call, words)
         all_names = (name or definition.__name__, *names)
         for n in all_names:
             if function:
-                PUBLIC[n] = caller
+                PUBLIC[n] = call
             if method:
-                METHODS[n] = caller
+                METHODS[n] = call
                 if inplace and not n.endswith("_"):
-                    METHODS[n + "_"] = in_place(caller, n + "_")
+                    METHODS[n + "_"] = in_place(call, n + "_")
         if dunder:
             METHODS[dunder] = (
-                caller_of(definition, True) if getattr(definition, "inputs", ()) == ("input", "other") else caller
+                fast_call(definition, operator=True)
+                if getattr(definition, "inputs", ()) == ("input", "other")
+                else call
             )
             if reflected:
-                METHODS["__r" + dunder[2:]] = _reflected(caller)
+                METHODS["__r" + dunder[2:]] = _reflected(call)
             elif dunder == "__truediv__":
-                METHODS["__rtruediv__"] = _swapped(in_precision("float32")(caller))
+                METHODS["__rtruediv__"] = _swapped(in_precision("float32")(call))
             elif dunder in ("__sub__", "__pow__", "__floordiv__", "__mod__", "__lshift__", "__rshift__", "__matmul__"):
-                named = definition.named("RPow").caller if dunder == "__pow__" else caller
+                named = definition.named("RPow").fast_call if dunder == "__pow__" else call
                 METHODS["__r" + dunder[2:]] = _swapped(named)
             if dunder in _AUGMENTED:
-                twin = caller
+                written = call
                 if isinstance(definition, Op):  # x += y is IAddBackward
-                    twin = definition.named("I" + definition.grad_name.removesuffix("Backward")).caller
-                METHODS["__i" + dunder[2:]] = in_place(twin, "__i" + dunder[2:])
+                    written = definition.named("I" + definition.grad_name.removesuffix("Backward")).fast_call
+                METHODS["__i" + dunder[2:]] = in_place(written, "__i" + dunder[2:])
         return definition
 
     return register
@@ -109,14 +111,14 @@ def _numpy_names(function):
     return other if {"axis", "keepdims"} & other.keys() else {}
 
 
-def _reflected(caller):
+def _reflected(call):
     def reflected(self, other):
-        return caller(self, other) if is_operand(other) else NotImplemented
+        return call(self, other) if is_operand(other) else NotImplemented
 
     return reflected
 
 
-def _swapped(caller):
+def _swapped(call):
     def swapped(self, other):
         if (
             type(other) is float
@@ -125,9 +127,9 @@ def _swapped(caller):
             and get_mode().plain
         ):
             raw = self._data._array
-            if raw.dtype.kind == "f":  # a caller wants a tensor first; a number has its dtype anyway
-                return caller(Tensor._wrap(np.asarray(other, raw.dtype)), self)
-        return caller(other, self) if is_operand(other) else NotImplemented
+            if raw.dtype.kind == "f":  # a call wants a tensor first; a number has its dtype anyway
+                return call(Tensor._wrap(np.asarray(other, raw.dtype)), self)
+        return call(other, self) if is_operand(other) else NotImplemented
 
     return swapped
 

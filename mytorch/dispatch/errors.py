@@ -1,6 +1,7 @@
 """What is said of inputs that do not go together, in PyTorch's words where NumPy's are others."""
 
 import opcode
+from inspect import Parameter
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from ..base import dtypes
 from ..base.errors import kind
 from .operands import namespace
 
-PACKAGE = __file__.rpartition("ops")[0]
+PACKAGE = __file__.rpartition("dispatch")[0]
 RAISE = opcode.opmap["RAISE_VARARGS"]
 
 
@@ -23,11 +24,14 @@ def _is_own(error):
     return isinstance(error, np.linalg.LinAlgError) or (raises and code.co_filename.startswith(PACKAGE))
 
 
-def explained(op, raws, error):
+def translate_error(op, raws, attrs, error):
     """The error to raise where NumPy can't bring these shapes together or has no function for these dtypes.
 
     Any other error is returned as it is.
     """
+    missing = [n for n, default in op.defaults.items() if default is Parameter.empty and n not in attrs]
+    if missing:
+        return TypeError(f"{op.name}() missing required argument: '{missing[0]}'.")
     text = str(error)
     if _is_own(error):
         return error

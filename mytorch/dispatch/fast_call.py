@@ -1,86 +1,351 @@
-"""The callers: for each record a function that does what `Op.run` does, in no more steps than it takes, for tensors of one dtype
-on the CPU. Anything else (an Array first, mixed dtypes, a GPU, autocast, `fused=True`, `out=`, …) it hands to `Op.run`.
+"""The fast path of an op: a closure that does what `Op.dispatch` does for the common case.
 
-A caller is written for its record: source.py puts it together as Python's text, with the record's own arguments by name, and
-leaves out what this record never needs (a view's bookkeeping, a gradient, a search for kernels). That is why `a + b` and
-`x.sum(1)` cost a microsecond or two. `print(source_of(mytorch.ops.reduction._sum))` shows one, and so do tracebacks.
+The common case is Tensors of one dtype in NumPy arrays, with no mode switched on. Everything else (an Array, mixed dtypes, a GPU,
+autocast, `fused=True`, `out=`, ...) goes to `Op.dispatch`. `mytorch.exp` and `Tensor.exp` are such closures.
 
-Compiling takes half a millisecond, so it waits for the first call: until then the code of every caller is `_first`. It is the
-same function object before and after, since classes and modules are bound to it at import.
+There is one kind of closure for each arity: `_unary` for one input, `_binary` for two inputs without attributes, `_nary` for the
+others. The rules of the record are looked up once, when the closure is made; its kernels and formulas are given to it later.
 """
-
-import linecache
-from inspect import Parameter
-from types import FunctionType
 
 import numpy as np
 
 from .._array import Array
-from .._tensor import Face, Tensor, refresh
-from ..backend import is_raw, memory_owner, ndarray, numpy_ns
-from ..base import config
+from .._tensor import Tensor
+from ..backend import is_raw, ndarray, numpy_ns
+from ..base import config, dtypes
 from ..engine.mode import get_mode
 from ..engine.node import Node
-from .errors import explained
+from ..kernels.registry import SMALL
+from .errors import translate_error
 from .operands import is_operand
-from .source import source_of
 
-_NAMES = {
-    "Array": Array, "Face": Face, "Node": Node, "Tensor": Tensor, "__name__": __name__, "asarray": np.asarray,
-    "explained": explained, "generic": np.generic, "get_mode": get_mode, "is_raw": is_raw, "memory_owner": memory_owner,
-    "missing": Parameter.empty, "ndarray": ndarray, "new": object.__new__, "refresh": refresh, "xp": numpy_ns,
-}  # fmt: skip
+_as_array = np.asarray
+_MISSING = object()
+_new, _wrap = object.__new__, Tensor._wrap
+_fused_policy = config.fused_policy.get
+# Dtype characters: floats, everything but half precision, everything.
+_FLOATS, _NOT_HALF, _ALL = "fdFD", "fdFD?bBhHiIlLqQ", "".join({t.char for t in dtypes._BY_NUMPY})
 
 
-def caller_of(op, operator=False):
-    """The caller of a record.
+def fast_call(op, operator=False):
+    """Returns the closure that users call for a record.
 
     Args:
-        operator: for the method behind an operator such as `+`, which answers NotImplemented to what is no operand.
+        op: the record.
+        operator: make the method of a binary operator such as `+`, which returns NotImplemented if the second operand is
+            neither a tensor nor a number.
     """
-    if op.outputs and op.variadic:
-        return op.run
-    names = {**_NAMES, "op": op, "operator": operator, "write": _write}
-    caller = names["caller"] = FunctionType(_first.__code__, names, op.name)
-    caller.__qualname__, caller.__doc__, caller.__module__ = op.name, op.__doc__, op.__module__
-    caller.op = caller.__wrapped__ = op  # inspect.signature follows __wrapped__
-    return caller
+    if op.variadic:
+        call = _variadic(op)
+    elif op.inputs[0] != "input":  # the name that the closures below give it
+        call = _nary(op)
+    elif op.required == len(op.inputs) == 1:
+        call = _unary_with_attributes(op) if op.attrs or op.view or op.residuals or op.outputs else _unary(op)
+    elif len(op.inputs) == 2 and not (op.attrs or op.residuals or op.outputs or op.view):
+        call = _binary(op, operator)
+    else:
+        call = _nary(op)
+    call.__name__ = call.__qualname__ = op.name
+    call.__doc__, call.__module__ = op.__doc__, op.__module__
+    call.op = call.__wrapped__ = op  # inspect.signature follows __wrapped__
+    return call
 
 
-def _first(*args, **kwargs):
-    write(caller, op, operator)  # noqa: F821 - these are names in the caller's own namespace
-    return caller(*args, **kwargs)  # noqa: F821
+def _accepted(op):
+    """Returns the dtype characters that the fast path accepts in the first promoted input."""
+    if op.dtype == "same" or (op.promoted and 0 not in op.promoted):
+        return _ALL
+    if op.dtype == "float":
+        return _FLOATS
+    if op.attrs or len(op.inputs) > 2 or not op.xp_name:
+        return _NOT_HALF  # half precision is computed in float32, see half.py
+    return _ALL
 
 
-def _write(caller, op, operator):
-    """Give a caller its code."""
-    names = caller.__globals__
-    defaults = {**op.defaults, "fused": None, "auto": False}
-    names.update({f"default_{n}": value for n, value in defaults.items()})
-    names.update(forward=op.forward, find=op.kernels.find, cast_from_float32=op.cast_from_float32, plans={})
-    names.update(apply=op.apply, by_kernel=op.by_kernel, policy=config.fused_policy.get, record=op.record)
-    names.update(
-        plan_of=op.reference.plan,
-        plan=op.reference.plan(1),
-        reference=op.reference,
-        general=_general(op, defaults, operator),
-    )
-    source, file = source_of(op), f"<caller of {op.name}>"
-    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-    written = {}
-    exec(compile(source, file, "exec"), names, written)
-    caller.__defaults__, caller.__kwdefaults__ = written[op.name].__defaults__, written[op.name].__kwdefaults__
-    caller.__code__ = written[op.name].__code__  # at last, and at once: another thread may be calling
+def _unary(op):
+    """One input, no attributes: most elementwise functions."""
+    forward, dispatch, run, kernels = op.forward, op.dispatch, op.run, op.kernels.of
+    accepted, reference, plan = _accepted(op), op.reference, None
+
+    def call(input, *args, fused=None, auto=False, **kwargs):
+        nonlocal plan
+        mode = get_mode()
+        if args or kwargs or fused or auto or not mode.plain or not isinstance(input, Tensor):
+            return dispatch(input, *args, fused=fused, auto=auto, **kwargs)
+        array = input._data
+        x = array._array
+        if type(x) is not ndarray or x.dtype.char not in accepted:
+            return dispatch(input, fused=fused)
+        if kernels and fused is None and (x.size >= SMALL or x.itemsize == 2 or _fused_policy()):
+            return run((input,), None, {}, mode)
+        try:
+            out = forward(numpy_ns, x)
+        except Exception as error:
+            raise translate_error(op, (x,), {}, error) from None
+        if type(out) is not ndarray and not is_raw(out):
+            out = _as_array(out)
+        data = _new(Array)
+        data._array = out
+        data._cell = None
+        result = _new(Tensor)
+        result._data = data
+        result._edge = None
+        result._view = None
+        edge = input._edge if input._view is None else input.edge
+        if edge is not None and mode.grad:
+            if plan is None:  # at the first call: the formulas are given after the definition
+                plan = reference.plan(1)
+            if plan.wanted and out.dtype.kind in "fcV":
+                cells = ()
+                if plan.inputs:
+                    cell = array._cell
+                    if cell is None:
+                        cell = array._cell = [0]
+                    cells = ((cell, cell[0]),)
+                if plan.out:
+                    cell = data._cell = [0]
+                    cells = (*cells, (cell, 0))
+                if plan.pick_arrays is not None:
+                    saved = plan.pick_arrays((x, out, numpy_ns))
+                else:
+                    accum = op.cast_from_float32((edge,)) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+                    saved = plan.pick((x, out, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum))
+                result._edge = Node(op, plan, (edge,), saved, cells, out.shape, out.dtype)
+        return result
+
+    return call
 
 
-def _general(op, defaults, operator):
-    """What a caller leaves to `Op.run`, with the attributes that are not the defaults."""
+def _unary_with_attributes(op):
+    """One input and attributes: reductions, views, activations with options."""
+    forward, dispatch, run, kernels, names = op.forward, op.dispatch, op.run, op.kernels.of, op.attrs
+    accepted, allowed, defaults, reference, plan = _accepted(op), op.attr_names, op.defaults, op.reference, None
+    several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs) + 1
 
-    def general(inputs, attrs, args, kwargs):
-        if operator and not is_operand(inputs[1]):
+    def call(input, *args, fused=None, auto=False, **attrs):
+        nonlocal plan
+        mode, extra = get_mode(), ()
+        if auto or fused or (attrs and not attrs.keys() <= allowed):
+            return dispatch(input, *args, fused=fused, auto=auto, **attrs)
+        if args:
+            if attrs or len(args) >= total:
+                return dispatch(input, *args, fused=fused, **attrs)
+            attrs = {names[0]: args[0]} if len(args) == 1 else dict(zip(names, args))  # noqa: B905
+        if not mode.plain or not isinstance(input, Tensor):
+            return dispatch(input, fused=fused, **attrs)
+        array = input._data
+        x = array._array
+        if type(x) is not ndarray or x.dtype.char not in accepted:
+            return dispatch(input, fused=fused, **attrs)
+        if several or (kernels and fused is None and (x.size >= SMALL or x.itemsize == 2 or _fused_policy())):
+            return run((input,), fused, attrs, mode)
+        try:
+            out = forward(numpy_ns, x, **attrs)
+        except Exception as error:
+            raise translate_error(op, (x,), attrs, error) from None
+        if residuals:
+            out, *extra = out
+        if type(out) is not ndarray and not is_raw(out):
+            out = _as_array(out)
+        result = _wrap(out)
+        if view:
+            op.share_memory(result, out, x, input, ((op, attrs),))
+        edge = input._edge if input._view is None else input.edge
+        if edge is not None and mode.grad:
+            if plan is None:
+                plan = reference.plan(1)
+            if plan.wanted and out.dtype.kind in "fcV":
+                middle = args if len(args) == total - 1 else {**defaults, **attrs}.values()
+                accum = op.cast_from_float32((edge,)) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+                values = (x, out, *extra, *middle, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum)
+                cells = versions(plan, (array,), result._data) if plan.watches else ()
+                result._edge = Node(op, plan, (edge,), plan.pick(values), cells, out.shape, out.dtype)
+        return result
+
+    return call
+
+
+def _binary(op, operator):
+    forward, dispatch, accepted, promotes = op.forward, op.dispatch, _accepted(op), op.dtype != "same"
+    reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
+
+    def general(input, other, args=(), **options):
+        if operator and not is_operand(other):
             return NotImplemented
-        if args:  # more than there are places
-            return op.run(*inputs, *[attrs[n] for n in op.attrs], *args, **kwargs)
-        return op.run(*inputs, **{n: v for n, v in attrs.items() if v is not defaults[n]}, **kwargs)
+        return dispatch(*((input,) if other is _MISSING else (input, other)), *args, **options)
 
-    return general
+    def call(input, other=_MISSING, *args, fused=None, auto=False, **kwargs):
+        mode = get_mode()
+        if args or kwargs or fused or auto or not mode.plain or not isinstance(input, Tensor):
+            return general(input, other, args, fused=fused, auto=auto, **kwargs)
+        array0 = input._data
+        x0 = array0._array
+        if type(x0) is not ndarray or x0.dtype.char not in accepted:
+            return general(input, other, fused=fused)
+        if kernels and fused is None and (x0.size >= SMALL or x0.itemsize == 2 or _fused_policy()):
+            return general(input, other)
+        if isinstance(other, Tensor):
+            array1 = other._data
+            x1 = array1._array
+            if type(x1) is not ndarray or (promotes and x1.dtype is not x0.dtype):
+                return general(input, other, fused=fused)
+            edge1 = other._edge if other._view is None else other.edge
+        elif promotes and (type(other) is float or type(other) is int) and _keeps_dtype(other, x0.dtype):
+            x1 = other
+            array1 = edge1 = None
+        else:
+            return general(input, other, fused=fused)
+        try:
+            out = forward(numpy_ns, x0, x1)
+        except Exception as error:
+            raise translate_error(op, (x0, x1), {}, error) from None
+        if type(out) is not ndarray and not is_raw(out):
+            out = _as_array(out)
+        data = _new(Array)
+        data._array = out
+        data._cell = None
+        result = _new(Tensor)
+        result._data = data
+        result._edge = None
+        result._view = None
+        if mode.grad:
+            edge0 = input._edge if input._view is None else input.edge
+            mask = (edge0 is not None) + 2 * (edge1 is not None)
+            if mask:
+                plan = plans.get(mask) or reference.plan(mask)
+                if plan.wanted and out.dtype.kind in "fcV":
+                    edges = edge0, edge1
+                    cells = versions(plan, (array0, array1), data) if plan.watches else ()
+                    if plan.pick_arrays is not None:
+                        saved = plan.pick_arrays((x0, x1, out, numpy_ns))
+                        result._edge = Node(op, plan, edges, saved, cells, out.shape, out.dtype)
+                        return result
+                    accum = op.cast_from_float32(edges) if plan.needs_accum and x0.itemsize == 2 else plan.no_accum
+                    shapes = saved_dtypes = None
+                    if plan.needs_shapes or plan.needs_dtypes:
+                        shapes = x0.shape, getattr(x1, "shape", ())
+                        saved_dtypes = x0.dtype, getattr(x1, "dtype", None)
+                    values = (x0, x1, out, numpy_ns, x0.shape, shapes, saved_dtypes, plan.needs, accum)
+                    result._edge = Node(op, plan, edges, plan.pick(values), cells, out.shape, out.dtype)
+        return result
+
+    return call
+
+
+def _keeps_dtype(number, dtype):
+    """Whether an array of this dtype combined with a Python number keeps its dtype, by NumPy's rules and PyTorch's."""
+    return dtype.char in "fd" or (type(number) is int and dtype.kind == "i" and 0 <= number < 128)
+
+
+def _nary(op):
+    count, required, total = len(op.inputs), op.required, len(op.inputs) + len(op.attrs)
+    dispatch, run, names, allowed, defaults = op.dispatch, op.run, op.attrs, op.attr_names, op.defaults
+    forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
+    several, view, residuals = op.outputs is not None, op.view, op.residuals
+    promoted = () if op.dtype == "same" else op.promoted or range(count)
+    promotes = tuple([i in promoted for i in range(count)])  # which inputs must have one dtype
+    accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
+
+    def call(*args, fused=None, auto=False, **attrs):
+        mode = get_mode()
+        if auto or fused or (attrs and not attrs.keys() <= allowed):
+            return dispatch(*args, fused=fused, auto=auto, **attrs)
+        if len(args) > count:
+            if attrs or len(args) > total:
+                return dispatch(*args, fused=fused, **attrs)
+            attrs = dict(zip(names, args[count:]))  # noqa: B905 - the others keep their defaults
+            args = args[:count]
+        if not mode.plain or len(args) < required:
+            return dispatch(*args, fused=fused, **attrs)
+        raws, edges, arrays, mask, bit, dtype = [], [], [], 0, 1, None
+        for tensor, promote in zip(args, promotes):  # noqa: B905 - optional inputs at the end may be left out
+            array = raw = edge = None
+            if isinstance(tensor, Tensor):
+                array = tensor._data
+                raw = array._array
+                if type(raw) is not ndarray:
+                    return run(args, fused, attrs, mode)
+                if promote:
+                    if dtype is None:
+                        dtype = raw.dtype
+                        if dtype.char not in accepted:
+                            return run(args, fused, attrs, mode)
+                    elif raw.dtype is not dtype:
+                        return run(args, fused, attrs, mode)
+                edge = tensor._edge if tensor._view is None else tensor.edge
+                if edge is not None:
+                    mask |= bit
+            elif promote and dtype is not None and (type(tensor) is float or type(tensor) is int):
+                if not _keeps_dtype(tensor, dtype):
+                    return run(args, fused, attrs, mode)
+                raw = tensor
+            elif tensor is not None:
+                return run(args, fused, attrs, mode)
+            raws.append(raw)
+            edges.append(edge)
+            arrays.append(array)
+            bit += bit
+        x = raws[0]
+        if x is None:
+            return run(args, fused, attrs, mode)
+        module = None
+        if kernels.of and fused is not False and (x.size >= SMALL or _fused_policy()):
+            module = kernels.find("cpu", fused, raws, attrs)
+        if module is not None or several or len(args) < count:
+            operands = raws, edges, arrays, mask, numpy_ns
+            return op.execute(op.by_kernel(module) if module else reference, operands, attrs, mode, args)
+        try:
+            out = forward(numpy_ns, *raws, **attrs)
+        except Exception as error:
+            raise translate_error(op, raws, attrs, error) from None
+        if residuals:
+            out, *extra = out
+        if type(out) is not ndarray and not is_raw(out):
+            out = _as_array(out)
+        result = _wrap(out)
+        if view:
+            op.share_memory(result, out, x, args[0], ((op, attrs),))
+        if mask and mode.grad:
+            plan = plans.get(mask) or reference.plan(mask)
+            if plan.wanted and out.dtype.kind in "fcV":
+                middle = {**defaults, **attrs}.values() if names else ()
+                middle = (*extra, *middle) if residuals else middle
+                accum = op.cast_from_float32(edges) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+                shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None
+                saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
+                values = (*raws, out, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
+                cells = versions(plan, arrays, result._data) if plan.watches else ()
+                result._edge = Node(op, plan, tuple(edges), plan.pick(values), cells, out.shape, out.dtype)
+        return result
+
+    return call
+
+
+def _variadic(op):
+    dispatch, allowed, run = op.dispatch, op.attr_names, op.run
+
+    def call(*inputs, **attrs):
+        mode = get_mode()
+        if not mode.plain or not inputs or not attrs.keys() <= allowed:
+            return dispatch(*inputs, **attrs)
+        return run(inputs, None, attrs, mode)
+
+    return call
+
+
+def versions(plan, arrays, data):
+    """Returns (version cell, version) of each array that a plan saves: of inputs, and of the output."""
+    cells = []
+    for i in plan.inputs:
+        array = arrays[i]
+        if array is not None:
+            cell = array._cell
+            if cell is None:
+                cell = array._cell = [0]
+            cells.append((cell, cell[0]))
+    if plan.out:
+        cell = data._cell
+        if cell is None:
+            cell = data._cell = [0]
+        cells.append((cell, cell[0]))
+    return cells

@@ -33,8 +33,8 @@ def in_float32(record):
     found = record.implementations.get(FLOAT32)
     if found is None:
         reference = record.reference
-        formulas = {name: _Widened(f) for name, f in reference.formulas.items()}
-        vjp = reference.vjp and _Widened(reference.vjp)
+        formulas = {name: _widened(f) for name, f in reference.formulas.items()}
+        vjp = _widened(reference.vjp)
         found = record.implementations[FLOAT32] = Implementation(record, _forward_of(record), formulas, vjp)
     return found
 
@@ -51,15 +51,9 @@ def _forward_of(record):
     return forward
 
 
-class _Widened:
-    """A gradient formula over half precision; the names of its parameters are the formula's. Backward rounds what it gives."""
-
-    def __init__(self, formula):
-        self.formula = formula
-        self.__code__ = formula.__code__
-
-    def __call__(self, *values):
-        return self.formula(*map(_wide, values))
+def _widened(formula):
+    """A gradient formula that computes in float32; the engine rounds its result."""
+    return formula and formula._replace(function=lambda *values: formula.function(*map(_wide, values)))
 
 
 def _is_half(x):

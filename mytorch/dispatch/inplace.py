@@ -70,12 +70,12 @@ def check_shared(tensor, name):
             )
 
 
-def in_place(caller, name):
-    """The in-place twin of a function whose first argument is the tensor."""
-    into = _ufunc_of(caller)
+def in_place(function, name):
+    """Returns the in-place variant of a function whose first argument is the tensor."""
+    into = _ufunc_of(function)
     elementwise = not name.startswith(("index_", "scatter", "masked_scatter"))
 
-    def twin(self, *args, **kwargs):
+    def in_place_variant(self, *args, **kwargs):
         check_writable(self, name)
         for other in args:
             if isinstance(other, Tensor):
@@ -88,12 +88,12 @@ def in_place(caller, name):
                 into(x, *operands, out=x)
                 array._bump()
                 return self
-        return overwrite(self, caller(self, *args, **kwargs), name)
+        return overwrite(self, function(self, *args, **kwargs), name)
 
-    twin.__wrapped__ = caller  # whose parameters it has
-    twin.__name__ = twin.__qualname__ = name
-    twin.__doc__ = f"In-place version of `{name.rstrip('_')}`; returns self."
-    return twin
+    in_place_variant.__wrapped__ = function  # inspect.signature follows it
+    in_place_variant.__name__ = in_place_variant.__qualname__ = name
+    in_place_variant.__doc__ = f"In-place version of `{name.rstrip('_')}`; returns self."
+    return in_place_variant
 
 
 def overwrite(self, result, name):
@@ -119,11 +119,11 @@ def _keep_original(self, result):
         node.cells = [pair for pair in node.cells if pair[0] is not cell]
 
 
-def _ufunc_of(caller):
+def _ufunc_of(function):
     """NumPy's function that writes the result of an op into its first input itself; None if there is none."""
-    record = getattr(caller, "op", None) or RECORDS.get(caller.__name__)
-    function = getattr(np, record.xp_name, None) if record is not None and record.xp_name is not None else None
-    return function if isinstance(function, np.ufunc) and function.nout == 1 else None
+    record = getattr(function, "op", None) or RECORDS.get(function.__name__)
+    ufunc = getattr(np, record.xp_name, None) if record is not None and record.xp_name is not None else None
+    return ufunc if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 else None
 
 
 def _nothing_to_record(self, args):

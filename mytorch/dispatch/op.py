@@ -1,17 +1,19 @@
-"""How an op runs: the one place where every op does.
+"""How an op runs.
 
-Every call goes through the same steps: find raw arrays and edges and bring dtypes together where they differ
-(`operands.prepare`); choose the implementation, the reference or a kernel (`kernels/registry.py`); run it; wrap the result;
-and, if an input has an edge and recording is on, attach a Node to the result (`Op.record`): the op, a plan (which formulas to
-run, what to save; computed once for each set of inputs that want gradients), the parents' edges, and what was saved.
+`Op.dispatch` takes every call: it sorts the arguments, and passes the call to what is switched on (`Mode.wrap`: autocast, a profile,
+vmap, forward mode). `Op.run` then
 
-That is `Op.run`. What users call is an op's caller (callers.py), in which these steps are written out for tensors of one dtype on the
-CPU: there the library's overhead per op is decided. What a record holds says record.py.
+1. finds the raw arrays and edges of the inputs and brings their dtypes together (`operands.py`);
+2. chooses an implementation: the reference, or the kernel that `kernels/registry.py` finds;
+3. runs the implementation and wraps its results (`Op.execute`);
+4. attaches a Node to the results, if an input has an edge and recording is on (`Op.record`): the op, a plan (which formulas to run
+   and what to save, computed once for each set of inputs that want gradients), the edges of the inputs, and the saved values.
+
+`fast_call.py` shortens this for Tensors of one dtype on the CPU. `record.py` says what a record is.
 """
 
 import copy
 import traceback
-from inspect import Parameter
 
 from .._array import Array, other_device
 from .._tensor import Tensor
@@ -20,11 +22,11 @@ from ..engine.mode import get_mode
 from ..engine.node import Node, Port
 from ..engine.saved import pack_node
 from .composed import composed_by
-from .errors import explained
-from .fast_call import caller_of
+from .errors import translate_error
+from .fast_call import fast_call
 from .half import back_to_bfloat16, in_float32
 from .meta import on_meta
-from .operands import prepare
+from .operands import unpack_inputs
 from .out import check_out, write_out
 from .record import Record
 
@@ -38,66 +40,66 @@ class Op(Record):
 
     def __init__(self, forward, **rules):
         super().__init__(forward, **rules)
-        self.caller = caller_of(self)
+        self.fast_call = fast_call(self)
 
     def named(self, name):
-        """This op with nodes that print under another name, as `x.flatten()`, a reshape, is FlattenBackward."""
-        twins = self.__dict__.setdefault("_twins", {})
-        if name not in twins:
-            twin = twins[name] = copy.copy(self)
-            twin.grad_name = name + "Backward"
-            twin.caller = caller_of(twin)
-        return twins[name]
+        """Returns this op with nodes that print under another name, as `x.flatten()`, a reshape, has the node FlattenBackward."""
+        renamed = self.__dict__.setdefault("_renamed", {})
+        if name not in renamed:
+            op = renamed[name] = copy.copy(self)
+            op.grad_name = name + "Backward"
+            op.fast_call = fast_call(op)
+        return renamed[name]
 
     def __call__(self, *inputs, **attrs):
-        return self.caller(*inputs, **attrs)
+        return self.fast_call(*inputs, **attrs)
 
-    def run(self, *inputs, fused=None, out=None, auto=False, **attrs):
+    def dispatch(self, *inputs, fused=None, out=None, auto=False, **attrs):
+        """Runs a call with any arguments, in any mode."""
         if auto is not False:
             with composed_by(auto, self.name):
-                return self.run(*inputs, fused=fused, out=out, **attrs)
-        if gpu.several_gpus:
-            where = other_device(inputs)
-            if where is not None:
-                with where:
-                    return self.run(*inputs, fused=fused, out=out, **attrs)
+                return self.dispatch(*inputs, fused=fused, out=out, **attrs)
         if out is not None:
             check_out(out, inputs, self.name)
-            return write_out(self.run(*inputs, fused=fused, **attrs), out, self.name)
-        fit = self.required <= len(inputs) and (self.variadic or len(inputs) <= len(self.inputs))
-        if not fit or not attrs.keys() <= self.attr_names:
+            return write_out(self.dispatch(*inputs, fused=fused, **attrs), out, self.name)
+        fits = self.required <= len(inputs) and (self.variadic or len(inputs) <= len(self.inputs))
+        if not fits or not attrs.keys() <= self.attr_names:
             inputs, attrs = self._bind(inputs, attrs)
         mode = get_mode()
-        if not mode.plain:
-            if mode.interpreter is not None:
-                return mode.interpreter(self, inputs, fused, attrs)
-            if mode.profile is not None:
-                return mode.profile.run(self, inputs, fused, attrs)
-            if mode.autocast is not None:
-                inputs, attrs = mode.autocast.cast(self, inputs, attrs)
-        raws, edges, arrays, mask, as_tensor, xp, half = prepare(self, inputs)
+        if mode.wrap is not None:
+            return mode.wrap(self, inputs, fused, attrs)
+        return self.run(inputs, fused, attrs, mode)
+
+    def run(self, inputs, fused, attrs, mode):
+        """Runs the op on its inputs as they are: unpacks them, chooses an implementation and executes it."""
+        if gpu.several_gpus:
+            device = other_device(inputs)
+            if device is not None:
+                with device:
+                    return self.run(inputs, fused, attrs, mode)
+        raws, edges, arrays, mask, as_tensor, xp, half = unpack_inputs(self, inputs)
         if xp is meta_ns:
             return on_meta(self, inputs, attrs)
-        device = xp.kind
-        implementation = in_float32(self) if half and self.elementwise is True and device == "cpu" else self.reference
-        if device in self.fused_on or fused is True:
-            module = self.kernels.find(device, fused, raws, attrs)
+        implementation = self.reference
+        if half and xp.kind == "cpu" and self.elementwise is True:
+            implementation = in_float32(self)
+        if xp.kind in self.fused_on or fused is True:
+            module = self.kernels.find(xp.kind, fused, raws, attrs)
             if module is not None:
                 implementation = self.by_kernel(module)
-        return self.apply(implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, half == "V")
+        return self.execute(
+            implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, half == "V"
+        )
 
-    def apply(self, implementation, operands, attrs, mode, inputs, as_tensor=True, bfloat16=False):
-        """Run an implementation on the raw arrays, wrap what it gives, and record it."""
-        raws, _, arrays, mask, xp = operands
+    def execute(self, implementation, operands, attrs, mode, inputs, as_tensor=True, bfloat16=False):
+        """Runs an implementation on raw arrays, wraps its results and records them."""
+        raws, _, _arrays, mask, xp = operands
         try:
             result = implementation.forward(xp, *raws, **attrs)
-            if result is None:  # values that the kernel does not take
-                return self.apply(self.reference, operands, attrs, mode, inputs, as_tensor, bfloat16)
+            if result is None:  # the kernel does not support these values
+                return self.execute(self.reference, operands, attrs, mode, inputs, as_tensor, bfloat16)
         except Exception as error:
-            missing = [n for n, default in self.defaults.items() if default is Parameter.empty and n not in attrs]
-            if missing:
-                raise TypeError(f"{self.name}() missing required argument: '{missing[0]}'.") from None
-            raise explained(self, raws, error) from None
+            raise translate_error(self, raws, attrs, error) from None
         if bfloat16 and self.dtype != "same" and attrs.get("dtype") is None:
             result = back_to_bfloat16(result)
         extra = ()
@@ -110,13 +112,15 @@ class Op(Record):
         results = tuple([r if is_raw(r) else xp.asarray(r) for r in (result if self.outputs else (result,))])
         outs = tuple([wrap(r) for r in results])
         if self.view:
-            self._share_memory(outs, results, raws[0], arrays[0], inputs[0], attrs)
+            steps = ((self, attrs),) if self.outputs is None else None
+            for out, result in zip(outs, results, strict=True):
+                self.share_memory(out, result, raws[0], inputs[0], steps)
         if mask and as_tensor and mode.grad:
             self.record(outs, results, implementation, extra, operands, attrs, mode)
         return outs if self.outputs else outs[0]
 
     def record(self, outs, results, implementation, extra, operands, attrs, mode):
-        """Give the result tensors their edges: a Node, or Ports of one."""
+        """Attaches a Node to the result tensors, or Ports of one."""
         raws, edges, arrays, mask, xp = operands
         plan = implementation.plans.get(mask) or implementation.plan(mask)
         if not plan.wanted:
@@ -138,6 +142,7 @@ class Op(Record):
                 tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None,
                 plan.needs,
                 self.cast_from_float32(edges) if plan.needs_accum and first.itemsize == 2 else plan.no_accum,
+                None,  # owned_sum, which is known in backward
             )
             saved = plan.pick(values)
             for i in range(len(arrays)) if self.variadic and plan.inputs else plan.inputs:
@@ -175,20 +180,32 @@ class Op(Record):
             if kinds[i].kind in "fcV":
                 out._edge = Port(node, i, shapes[i], kinds[i])
 
-    def _share_memory(self, outs, results, raw, array, tensor, attrs):
-        """Let results in the input's memory share its version, and remember their base and the way from there (see inplace.py)."""
-        whole = memory_owner(raw)
-        steps = ((self, attrs),) if self.outputs is None else None
-        for out, result in zip(outs, results, strict=True):
-            if result is not raw and memory_owner(result) is not whole:
-                continue  # a copy
-            (out._data if isinstance(out, Tensor) else out)._cell = array._shared_cell()
-            if isinstance(tensor, Tensor):
-                above = tensor._view
-                if above is None:
-                    out._view = (tensor, tensor._edge, steps)
-                else:
-                    out._view = (above[0], above[0]._edge, steps and above[2] and (*above[2], *steps))
+    @staticmethod
+    def share_memory(out, result, raw, tensor, steps):
+        """Makes a result in the input's memory share the input's version counter and remember its base and the ops from there.
+
+        Args:
+            out, result: the result as a Tensor or Array, and its raw array. raw, tensor: the first input, likewise.
+            steps: ((op, attributes),), from which `inplace.py` makes the view again; None if that is not possible.
+        """
+        base = result.base
+        if result is not raw and base is not raw and (base is None or base is not raw.base):
+            if memory_owner(result) is not memory_owner(raw):
+                return  # a copy
+        array = tensor._data if isinstance(tensor, Tensor) else tensor
+        cell = array._cell
+        if cell is None:
+            cell = array._cell = [0]
+        if not isinstance(tensor, Tensor):
+            (out._data if isinstance(out, Tensor) else out)._cell = cell
+            return
+        out._data._cell = cell
+        view = tensor._view
+        if view is None:
+            out._view = (tensor, tensor._edge, steps)
+        else:
+            above, _, before = view
+            out._view = (above, above._edge, steps and before and (*before, *steps))
 
     def _bind(self, inputs, attrs):
         """Sort arguments into inputs and attributes, by position, name, or another spelling of a name."""
@@ -229,7 +246,7 @@ def _annotate(node, mode):
 
 def _was_float32(e):
     """Whether an edge is that of a cast to half precision from float32."""
-    return type(e) is Node and e.op is to_dtype and e.dtype.itemsize == 2 and e.parents[0].dtype == "float32"
+    return type(e) is Node and e.plan.passes_float32 and e.dtype.itemsize == 2 and e.parents[0].dtype == "float32"
 
 
 def name_node(out, name):
@@ -246,7 +263,7 @@ def op(**rules):
     return lambda forward: Op(forward, **rules)
 
 
-@op(dtype="same", name="to_dtype")
+@op(dtype="same", name="to_dtype", passes_float32=True)
 def to_dtype(xp, input, *, dtype):
     """input as another dtype, as Tensor.to(dtype); the gradient comes back in input's own."""
     return xp.cast(input, dtype.numpy)

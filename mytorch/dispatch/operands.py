@@ -19,7 +19,7 @@ def is_operand(other):
     return isinstance(other, (Tensor, Array, *NUMBERS, np.generic)) or is_raw(other) or looks_like_cupy(other)
 
 
-def prepare(op, inputs):
+def unpack_inputs(op, inputs):
     """The raw arrays, edges and Arrays of an op's inputs, with dtypes and devices brought together.
 
     Numbers stay Python numbers, so NumPy and CuPy treat them as PyTorch does; None stays None.

@@ -14,7 +14,8 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
 * A formula's first parameter is the upstream gradient. **The names of its other parameters are what is
   saved for backward**: inputs, `out`, residuals, attributes, and `xp`, `shape` (of the first input),
   `shapes` and `dtypes` (of all), `needs` (which inputs want a gradient), `float32_accum` (which
-  of them autocast cast down from float32: their gradient may stay in the float32 that it was summed in). A name that is none of these is refused at import. An input that
+  of them autocast cast down from float32: their gradient may stay in the float32 that it was summed in), `owned_sum` (the gradient
+  that the first input has so far, if no other object holds it: a formula may add to it in place and return None). A name that is none of these is refused at import. An input that
   wants no gradient runs no formula, and what only that formula names is not kept.
 * A formula is pure: nothing in place, no branch on values, names of `xp` rather than array methods. So the
   same text runs over raw arrays (fast) and over Tensors (`create_graph=True`). It never hands back a
@@ -40,6 +41,7 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
 * `holomorphic=True`: formulas are those of real numbers; for complex results the engine conjugates what goes in
   and what comes out, which makes dL/dx + i dL/dy of them. Ops that are not complex-differentiable (conj, abs,
   the views as pairs) and those that take the conjugate themselves say False.
+* `passes_float32=True`: the gradient of a half-precision result may arrive in float32, as a kernel summed it (a cast).
 * `grad_name=`: how its node is printed, without "Backward", where that is not its name in capitals: "ReLU". "{d}" stands for
   the number of the result's spatial axes.
 * `.fuse(cpu="mytorch.kernels.numba.gelu", cuda=…)`: kernel modules with `accepts`, `forward` and perhaps `vjp` and
@@ -49,18 +51,36 @@ How a record runs is core.py's; under which names users find it, bind.py's.
 """
 
 import inspect
+from collections.abc import Callable
 from operator import itemgetter
+from typing import NamedTuple
 
 from ..kernels.registry import Kernels
 
-PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum")
+PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum", "owned_sum")
 RECORDS = {}  # name -> Record, for tests and documentation
 
 
 def names_of(function, skip=0):
-    """The parameter names of a function after the first `skip` (read off its code: `inspect` would slow the import)."""
+    """Returns the parameter names of a function after the first `skip`. Reads the code object, since `inspect` slows the import."""
     code = function.__code__
     return code.co_varnames[skip : code.co_argcount + code.co_kwonlyargcount]
+
+
+class Formula(NamedTuple):
+    """A gradient formula and the names of the values that it uses, which are the names of its parameters after `g`."""
+
+    function: Callable
+    names: tuple
+
+    def on(self, g, values):
+        """Computes the formula, with its arguments taken from a dict of values."""
+        return self.function(g, *[values[n] for n in self.names])
+
+
+def formula_of(function):
+    """Returns the Formula of a function; the names of its parameters are read here, once."""
+    return Formula(function, names_of(function, 1))
 
 
 class Record:
@@ -71,7 +91,7 @@ class Record:
     def __init__(
         self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, missing=False,
         summed=False, view=False, autocast="promote", autocast_cpu=None, xp_name=None, name=None, holomorphic=True,
-        grad_name=None, elementwise=False,
+        grad_name=None, elementwise=False, passes_float32=False,
     ):  # fmt: skip
         self.name = name or forward.__name__
         self.__doc__ = forward.__doc__
@@ -101,6 +121,7 @@ class Record:
         self.autocast_cpu = autocast_cpu or "promote"
         self.view = view
         self.elementwise = elementwise
+        self.passes_float32 = passes_float32
         self.holomorphic = holomorphic
         self.torch_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"
         self.grad_name = self.torch_name if grad_name is None else grad_name + "Backward"
@@ -114,17 +135,15 @@ class Record:
 
     def grad(self, **formulas):
         """Give the gradient formula of each input; an input without one gets no gradient."""
-        for name, formula in formulas.items():
+        for name, _formula in formulas.items():
             if name not in self.inputs:
                 raise TypeError(f"{self.name}: {name!r} is not an input; the inputs are {', '.join(self.inputs)}.")
-            self.reference.check_names(formula)
-        self.reference.formulas = formulas
+        self.reference.formulas = {name: self.reference.checked(formula_of(f)) for name, f in formulas.items()}
         return self
 
     def vjp(self, function):
         """Give one function for all gradients: it returns one for each input, None where none is due."""
-        self.reference.check_names(function)
-        self.reference.vjp = function
+        self.reference.vjp = self.reference.checked(formula_of(function))
         return self
 
     def fuse(self, **paths):
@@ -140,10 +159,10 @@ class Record:
         if found is None:
             vjp = getattr(module, "vjp", None)
             residuals = tuple(getattr(module, "residuals", self.residuals))
-            found = Implementation(self, module.forward, self.reference.formulas, vjp or self.reference.vjp, residuals)
+            found = Implementation(self, module.forward, self.reference.formulas, self.reference.vjp, residuals)
             found.replays = True
             if vjp is not None:
-                found.check_names(vjp)
+                found.vjp = found.checked(formula_of(vjp))
             self.implementations[module] = found
         return found
 
@@ -185,12 +204,18 @@ class Implementation:
         self.plans = {}
         self.replays = bool(residuals)  # whether a second derivative runs the reference again
 
-    def check_names(self, function):
-        for name in names_of(function, 1):
+    def checked(self, formula):
+        """Returns a formula.
+
+        Raises:
+            TypeError: the formula uses a name that is not a value of this op.
+        """
+        for name in formula.names:
             if name not in self.names:
                 raise TypeError(
                     f"{self.op.name}: a gradient formula names {name!r}, which is none of {', '.join(self.names)}."
                 )
+        return formula
 
     def wants(self, mask):
         """Whether any input that wants a gradient has a formula."""
@@ -216,6 +241,8 @@ class SavePlan:
         wanted: whether any input in the mask has a formula at all.
         inputs, out: which inputs, and which outputs, are among the saved.
         light: nothing but attributes, shapes and the like is saved.
+        watches: an input or output is among the saved, so its version is noted.
+        pick_arrays: as `pick` for a tuple of the inputs, the output and xp, if nothing else is saved; None otherwise.
         ports: number of differentiable outputs if there are several, else 0.
     """
 
@@ -226,10 +253,11 @@ class SavePlan:
         count = mask.bit_length() if op.variadic else len(op.inputs)
         self.implementation = implementation
         self.op = op
+        self.passes_float32 = op.passes_float32
         self.needs = tuple(bool(mask >> i & 1) for i in range(count))
         self.needed = tuple(i for i in range(count) if self.needs[i])
         self.ports = 0
-        self.vjp = vjp = implementation.vjp
+        vjp = implementation.vjp
         if vjp is not None:
             wanted = dict.fromkeys(self.needed, vjp)
         else:
@@ -237,7 +265,7 @@ class SavePlan:
             wanted = {i: own[op.inputs[i]] for i in self.needed if op.inputs[i] in own}
         names = []
         for f in wanted.values():
-            names += [n for n in names_of(f, 1) if n not in names]
+            names += [n for n in f.names if n not in names]
         if implementation.replays:
             names += [n for n in (*op.replayed, *op.attrs) if n not in names]
         self.names = tuple(names)
@@ -251,9 +279,18 @@ class SavePlan:
         self.out = tuple(op.outputs_names.index(n) for n in names if n in op.outputs_names)
         arrays = (*op.inputs, *op.outputs_names, *implementation.residuals)
         self.light = not any(n in arrays for n in names)
-        places = {i: tuple(names.index(n) for n in names_of(f, 1)) for i, f in wanted.items()}
-        self.formulas = () if vjp else tuple((i, f, places[i]) for i, f in wanted.items())
-        self.vjp_arguments = tuple(names.index(n) for n in names_of(vjp, 1)) if vjp else ()
+        self.watches = bool(self.inputs or self.out)
+        arrays = (*op.inputs, "out", "xp")
+        self.pick_arrays = self.picker(arrays) if op.outputs is None and set(names) <= set(arrays) else None
+        positions = {i: tuple(names.index(n) for n in f.names) for i, f in wanted.items()}
+        self.formulas = () if vjp else tuple((i, f.function, positions[i]) for i, f in wanted.items())
+        self.vjp = vjp and vjp.function
+        self.owned_sum = names.index("owned_sum") if "owned_sum" in names else None
+        self.vjp_arguments = tuple(names.index(n) for n in vjp.names) if vjp else ()
+
+    def picker(self, order):
+        """Returns a function that takes the saved values out of a tuple in which they have the given order."""
+        return _picker([order.index(n) for n in self.names])
 
     def with_ports(self, count):
         """A copy for a node with `count` differentiable outputs; the formulas then take lists."""

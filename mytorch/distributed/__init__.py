@@ -6,6 +6,7 @@
 Two engines move the bytes: NCCL between GPUs (`nccl.py`), MPI between CPUs (`mpi.py`).
 """
 
+from .. import _extensions
 from .collectives import *  # noqa: F403
 from .collectives import _all_gather_base, _reduce_scatter_base
 from .engine import ReduceOp
@@ -13,3 +14,5 @@ from .process_group import *  # noqa: F403
 from .work import DistBackendError, DistError, Future, Work
 
 reduce_op = ReduceOp
+
+__getattr__, __dir__ = _extensions.lazy(__name__)

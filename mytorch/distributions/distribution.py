@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._array import Size
 from .._tensor import Tensor
-from ..engine.backward import grad
+from ..dispatch.backward import grad
 from ..engine.mode import no_grad
 from . import constraints
 from .utils import broadcast_all, lazy_property, logits_to_probs, one_of, probs_to_logits, size, sum_rightmost

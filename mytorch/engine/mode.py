@@ -23,11 +23,14 @@ class Mode:
         profile: None, or what measures each op (profiler.py).
         interpreter: None, or what runs each op in its own way (dispatch/interpreter.py).
         saved_hooks: None, or (pack, unpack) for what ops save; hooks_refused: None, or why there may be none.
-        plain: there is nothing but `grad` to look at.
+        wrap: None, or the outermost function that runs ops while a mode is on: `wrap(op, inputs, fused, attributes)`. It calls the op
+            again without the mode that it serves.
+        plain: no mode but `grad` and `inference` is set, so that ops may take their fast path.
     """
 
     __slots__ = (
         "anomaly", "autocast", "grad", "hooks_refused", "inference", "interpreter", "plain", "profile", "saved_hooks",
+        "wrap",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +45,13 @@ class Mode:
         self.hooks_refused = hooks_refused
         self.profile = profile
         self.interpreter = interpreter
+        self.wrap = None
+        if interpreter is not None:
+            self.wrap = interpreter
+        elif profile is not None:
+            self.wrap = profile.run
+        elif autocast is not None:
+            self.wrap = autocast.run_op
         self.plain = autocast is saved_hooks is profile is interpreter is None and not anomaly
 
     def replace(self, **changes):

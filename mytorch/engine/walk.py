@@ -45,9 +45,11 @@ class RawArithmetic:
 
     @staticmethod
     def formulas(node, g):
-        """Yield (parent, gradient) for each input of the node that needs one."""
-        saved = node.saved
-        plan = node.plan
+        """Returns (parent, gradient) for each input of the node that needs one."""
+        saved, plan = node.saved, node.plan
+        if plan.owned_sum is not None:
+            saved = list(saved)
+            saved[plan.owned_sum] = _owned_sum(node)
         if plan.vjp is not None:
             results = plan.vjp(g, *[saved[k] for k in plan.vjp_arguments])
             return [(node.parents[i], results[i]) for i in plan.needed]
@@ -70,9 +72,13 @@ class RawArithmetic:
 
     @staticmethod
     def unwrap(g):
-        """What a hook, or a user, gave."""
-        g = getattr(g, "_data", g)
-        return g._array if isinstance(g, Array) else g
+        """Returns the gradient that a hook returned, a Tensor or an Array, in this arithmetic."""
+        return g._data._array
+
+    @staticmethod
+    def raw(g):
+        """Returns the raw array of a gradient."""
+        return g
 
     @staticmethod
     def into_leaf(leaf, g, owned):
@@ -150,7 +156,7 @@ class Walk:
 
     Attributes:
         waiting: for each edge that is reached, how many gradients it still waits for.
-        ready: edges that wait for none, the stack. node: the one that runs, None if it has hooks.
+        ready: edges that wait for none, the stack.
         grads: the gradients that have arrived; owned: edges whose gradient nobody else holds; found: those of the targets.
         useful: the edges that lead to a target; None: all.
     """
@@ -169,7 +175,7 @@ class Walk:
         """Visit every edge once all its gradients are there."""
         for edge, g in roots:
             if gpu.several_gpus:
-                set_device_of(raw.unwrap(g))
+                set_device_of(self.arithmetic.raw(g))
             self.add(edge, self.arithmetic.fit(g, edge), False)
         self.ready = ready = [edge for edge, count in self.waiting.items() if count == 0]
         grads = self.grads
@@ -181,7 +187,7 @@ class Walk:
             kind = type(edge)
             if g is not None:
                 if gpu.several_gpus:
-                    set_device_of(raw.unwrap(next(x for x in g if x is not None) if type(g) is list else g))
+                    set_device_of(self.arithmetic.raw(next(x for x in g if x is not None) if type(g) is list else g))
                 if (edge.hooks or edge.keeps_grad or self.keep_grads or self.targets is not None) and type(
                     g
                 ) is not list:
@@ -241,8 +247,7 @@ class Walk:
             results = [(parent, None) for parent in node.parents if parent is not None]
         else:
             node.check()
-            self.node = None if node_hooks.data and node in node_hooks else node
-            if self.node is None:
+            if node_hooks.data and node in node_hooks:
                 results = _run_hooked(node, g, self.arithmetic, lambda g: _run_node(node, g, self.arithmetic))
             else:
                 results = _run_node(node, g, self.arithmetic)
@@ -259,7 +264,7 @@ class Walk:
     def hand_on(self, node, g, parent, gp, results):
         """Add a formula's result to what a parent has. The first one is borrowed, unless nobody else can hold it."""
         if gpu.several_gpus:
-            set_device_of(raw.unwrap(gp))
+            set_device_of(self.arithmetic.raw(gp))
         grads, is_raw = self.grads, self.arithmetic is raw
         keeps_float32 = False
         if gp.shape != parent.shape or gp.dtype != parent.dtype:
@@ -285,11 +290,6 @@ class Walk:
         else:
             grads[edge] = grads[edge] + g
             self.owned.add(edge)
-
-    def sum_to_add_to(self, name, i):
-        """What the i-th parent of the running node, of the op named, has and nobody else holds: a formula may add to it and give None."""
-        edge = self.node.parents[i] if self.node and getattr(self.node.op, "name", None) == name else None
-        return self.grads.get(edge) if edge in self.owned and self.arithmetic is raw else None
 
     def done_with(self, edge):
         """One gradient less to wait for."""
@@ -330,7 +330,7 @@ def _run_node(node, g, arithmetic):
     if node.plan.run is not None:  # a user's autograd.Function
         return node.plan.run(node, g, arithmetic)
     if node.plan.ports and not node.op.missing and any(x is None for x in g):
-        like = raw.unwrap(next(x for x in g if x is not None))
+        like = arithmetic.raw(next(x for x in g if x is not None))
         g = [
             arithmetic.zeros(shape, dtype, like) if x is None else x
             for x, shape, dtype in zip(g, node.shape, node.dtype, strict=False)
@@ -352,7 +352,7 @@ def _run_traced(arithmetic, node, g):
             f"{node.label} failed in backward: {error}. The forward op ran here:\n{node.trace}"
         ) from error
     for _, gp in results:
-        values = getattr(getattr(gp, "_data", None), "_array", gp)  # an array, or NumPy's scalar for a 0-d one
+        values = None if gp is None else arithmetic.raw(gp)
         if values is not None and values.dtype.kind in "fcV" and (values != values).any():
             raise RuntimeError(
                 f"Function '{node.label}' returned nan values in its output. The forward op ran here:\n{node.trace}"
@@ -404,22 +404,39 @@ def _is_fresh(gp, g, edge, results):
     return edge.plan.run is None and not any(gp is x for x in g) and sum(gp is x for _, x in results) == 1
 
 
+def _owned_sum(node):
+    """Returns the gradient that the first input of a node has so far, if no other object holds it, and None otherwise."""
+    walk, edge = current_walk(), node.parents[0]
+    if walk is None or edge not in walk.owned or (node_hooks.data and node in node_hooks):
+        return None
+    return walk.grads.get(edge)
+
+
 def _takes_float32(edge, g):
-    """Whether a gradient may go to the node of a cast to half precision in the dtype of what was cast, where it ends up anyway:
-    a kernel that sums in float32 needs not round what will be widened again."""
-    cast = type(edge) is Node and getattr(edge.op, "name", None) == "to_dtype" and edge.dtype.itemsize == 2
-    if not cast or edge.hooks or edge.keeps_grad or edge in node_hooks:
+    """Whether a gradient may reach a node in float32 although the node's result has half precision.
+
+    That holds for a cast to half precision (`passes_float32` of its record): its formula widens the gradient to float32 anyway, so a
+    kernel that sums in float32 does not have to round.
+    """
+    if (
+        type(edge) is not Node
+        or not edge.plan.passes_float32
+        or edge.dtype.itemsize != 2
+        or edge.hooks
+        or edge.keeps_grad
+        or edge in node_hooks
+    ):
         return False
     return edge.parents[0] is not None and g.dtype == edge.parents[0].dtype and g.shape == edge.shape
 
 
-def gradient_of_root(raw_output, given, what, i):
+def gradient_of_root(raw_output, g, what, i):
     """The raw gradient to start from: ones for a scalar, else what the user gave.
 
     Raises:
         RuntimeError: the output is not a scalar and no gradient was given, or their shapes differ.
     """
-    if given is None:
+    if g is None:
         if raw_output.size != 1:
             raise RuntimeError(
                 f"grad can be implicitly created only for scalar outputs: {what} was called on a tensor of shape "
@@ -430,7 +447,6 @@ def gradient_of_root(raw_output, given, what, i):
         xp, there = on(device_of(raw_output))
         with there:
             return xp.ones(raw_output.shape, raw_output.dtype)
-    g = raw.unwrap(given)
     if tuple(g.shape) != tuple(raw_output.shape):
         raise RuntimeError(
             f"Mismatch in shape: grad_output[{i}] has a shape of {Size(g.shape)} and output[{i}] has a shape of "

@@ -1,9 +1,11 @@
-"""Reading and writing files. Knows tensors, not layers: `nn` enters its classes of tensors in `TENSOR_CLASSES`."""
+"""Reading and writing files."""
 
+from .. import _extensions
+from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
 
-TENSOR_CLASSES: dict[str, type[Tensor]] = {}  # "parameter" and "buffer"
-STORAGE_CLASSES: dict[str, type] = {}  # "typed" and "untyped", entered by compat/storage.py
+TENSOR_CLASSES: dict[str, type[Tensor]] = {"parameter": Parameter, "buffer": Buffer}
+__getattr__, __dir__ = _extensions.lazy(__name__, "archive limits writing")
 
 
 def kind_of(tensor: Tensor) -> str | None:

@@ -30,7 +30,8 @@ from .._tensor import Tensor
 from ..backend import CPU, address, as_device, cuda_available, device_of, row_major, to_device, xp_of
 from ..backend import device as device_class
 from ..base import dtypes
-from . import STORAGE_CLASSES, TENSOR_CLASSES, kind_of
+from ..storage import TypedStorage, UntypedStorage
+from . import TENSOR_CLASSES, kind_of
 from .limits import Budget
 
 _STORAGES = {f"{word}Storage": dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
@@ -143,7 +144,7 @@ class Pickler(pickle._Pickler):
         self.path.append(x)
         if type(x) is int and x.bit_length() > 2040:
             raise TypeError(f"save: an integer of {x.bit_length()} bits can't be saved.")
-        x = self._of_storage(x) if isinstance(x, tuple(STORAGE_CLASSES.values())) else _stand_in(x)
+        x = self._of_storage(x) if isinstance(x, (TypedStorage, UntypedStorage)) else _stand_in(x)
         base = next((kind for kind in (dict, list, tuple) if isinstance(x, kind)), None)
         if base is None or type(x) is base or isinstance(x, _NAMED) or _is_safe(type(x)):
             super().save(x, save_persistent_id)
@@ -223,7 +224,7 @@ class Pickler(pickle._Pickler):
 
     def _of_storage(self, x):
         """What stands for a storage object."""
-        untyped = isinstance(x, STORAGE_CLASSES["untyped"])
+        untyped = isinstance(x, UntypedStorage)
         cls = _global("torch.storage", "UntypedStorage") if untyped else _global("torch", x.pickle_storage_type())
         return _Storage("storage", cls, self._key_of(x._raw, x._raw.dtype), str(device_of(x._raw)), x._raw.size)
 
@@ -358,11 +359,11 @@ class _Entries:
 
 
 class _StorageClass:
-    """The name of a storage class in a pickle: only a mark for its dtype."""
+    """A storage class that a pickle names, with the dtype that its name implies."""
 
-    def __init__(self, dtype, kind="typed"):
+    def __init__(self, dtype, storage=TypedStorage):
         self.dtype = dtype
-        self.kind = kind
+        self.storage = storage
 
 
 _NODES = 100  # a key's tuples hold no more values, since hashing takes a step for each, however often it is shared
@@ -419,7 +420,7 @@ class _Unpickler(pickle._Unpickler):
         if module == "torch" and name in _STORAGES:
             return _StorageClass(_STORAGES[name])
         if module in ("torch", "torch.storage") and name in ("UntypedStorage", "TypedStorage"):
-            return _StorageClass(dtypes.uint8, "untyped")
+            return _StorageClass(dtypes.uint8, UntypedStorage)
         if module == "torch" and name in dtypes._BY_NAME:
             return dtypes.as_dtype(name)
         if module == "torch" and name == "Tensor":
@@ -568,7 +569,7 @@ class _Unpickler(pickle._Unpickler):
 
 def storage_like(raw, cls):
     """The storage object over a flat raw array of a class that a pickle names."""
-    return STORAGE_CLASSES[cls.kind]._over(raw)
+    return cls.storage._over(raw)
 
 
 def unpickle(content, storage_of, budget, encoding="utf-8"):

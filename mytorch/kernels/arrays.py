@@ -7,10 +7,13 @@ from ..backend import numpy_ns
 from ..numerics.blocks import LARGE
 from .registry import Kernels
 
+COMPILED = {}  # name of a function in NumPy's namespace -> its kernels, for tests
+
 
 def _compiled(name, path):
     """Let numpy_ns's function of this name ask for a kernel where its first argument is large."""
     plain, kernels = getattr(numpy_ns, name), Kernels(name, cpu="mytorch.kernels.numba." + path)
+    COMPILED[name] = kernels
 
     def function(x, *rest, **options):
         if getattr(x, "size", 0) >= LARGE:

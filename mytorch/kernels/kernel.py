@@ -9,12 +9,6 @@ class Kernel:
         self.__dict__.update(functions)
 
 
-def sum_to_add_to(name, i):
-    """The gradient that input i of the op `name`, whose backward runs, has from elsewhere, if a vjp may add its own to it and give
-    None; None if not. ops/embedding.py puts the engine's answer here."""
-    return None
-
-
 def records():
     """Whether what runs now may be asked for gradients. ops/attention.py puts the graph's answer here."""
     return True

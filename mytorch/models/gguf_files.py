@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..files.gguf import GGUFFile
 from ..ops.creation import from_numpy
+from .gguf import GGUFFile
 from .gpt2 import GPT2, GPT2Config
 from .llama import Llama, LlamaConfig
 from .rotary import frequencies

@@ -2,6 +2,7 @@
 
 # ruff: noqa: F403, F405 - names are listed once, where they are defined; `__init__.pyi` lists them for type checkers
 
+from .. import _extensions
 from . import attention, common_types, functional, grad, graphed, init, parallel, utils
 from .activation import *
 from .adaptive import *
@@ -31,10 +32,6 @@ Layernorm = LayerNorm
 
 __all__ = [name for name in globals() if not name.startswith("_")]
 
-
-def __getattr__(name):
-    if name != "SyncBatchNorm":
-        raise AttributeError(f"module 'mytorch.nn' has no attribute '{name}'")
-    from .sync_batch_norm import SyncBatchNorm  # brings in mytorch.distributed
-
-    return SyncBatchNorm
+__getattr__, __dir__ = _extensions.lazy(
+    __name__, names={"nn.sync_batch_norm": "SyncBatchNorm"}
+)  # which imports mytorch.distributed

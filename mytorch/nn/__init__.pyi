@@ -5,6 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from mytorch._parameter import Buffer as Buffer
+from mytorch._parameter import Parameter as Parameter
+from mytorch._parameter import UninitializedBuffer as UninitializedBuffer
+from mytorch._parameter import UninitializedParameter as UninitializedParameter
+
 from mytorch._tensor import Tensor
 from mytorch.nn import activation as activation
 from mytorch.nn import adaptive as adaptive
@@ -151,10 +156,6 @@ from mytorch.nn.normalization import RMSNorm as RMSNorm
 from mytorch.nn.padding import _ConstantPad
 from mytorch.nn.padding import _Pad
 from mytorch.nn.parallel.data_parallel import DataParallel as DataParallel
-from mytorch.nn.parameter import Buffer as Buffer
-from mytorch.nn.parameter import Parameter as Parameter
-from mytorch.nn.parameter import UninitializedBuffer as UninitializedBuffer
-from mytorch.nn.parameter import UninitializedParameter as UninitializedParameter
 from mytorch.nn.pool import AdaptiveAvgPool1d as _AdaptiveAvgPool1d
 from mytorch.nn.pool import AdaptiveAvgPool2d as _AdaptiveAvgPool2d
 from mytorch.nn.pool import AdaptiveAvgPool3d as _AdaptiveAvgPool3d

@@ -40,9 +40,9 @@ _NAMES = {  # module of ops -> names
 
 
 def _found(home, name):
-    """A function of a file of ops; what users call of a record is its caller."""
+    """A function of a file of ops; users call the fast path of a record."""
     found = getattr(getattr(ops, home), name)
-    return getattr(found, "caller", None) or described(found)
+    return getattr(found, "fast_call", None) or described(found)
 
 
 _FOUND = {name: _found(home, name) for home, names in _NAMES.items() for name in names.split()}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from .._tensor import Tensor
-from ..engine.backward import grad
+from ..dispatch.backward import grad
 from ..engine.mode import enable_grad, is_grad_enabled
 from ..ops.creation import zeros
 from . import functional as F

@@ -234,7 +234,23 @@ class TripletMarginWithDistanceLoss(
     _TripletLoss, function=F.triplet_margin_with_distance_loss, named="distance_function margin swap reduction",
     distance_function=None, margin=1.0, swap=False, reduction="mean",
 ):  # fmt: skip
-    """TripletMarginLoss with a distance of one's own."""
+    """TripletMarginLoss with a custom distance function.
+
+    Args:
+        distance_function: a function of two tensors, or a module; `PairwiseDistance()` by default.
+        margin: minimum difference between the distances to the negative and to the positive for a loss of 0.
+        swap: use the distance from positive to negative if it is smaller than the distance from anchor to negative.
+        reduction: "mean", "sum" or "none".
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.margin > 0:
+            raise ValueError(
+                f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {self.margin} instead"
+            )
+        if self.distance_function is None:
+            self.distance_function = PairwiseDistance()
 
 
 class MultiMarginLoss(

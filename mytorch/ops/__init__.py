@@ -1,37 +1,33 @@
-"""Definitions of all operations with their gradients; `mytorch/dispatch/` runs, records and binds them."""
+"""Definitions of all operations with their gradients; `mytorch/dispatch/` runs, records and binds them.
 
+The files imported here define functions of `mytorch` and methods of tensors. The others, which `nn.functional`, `fft` and
+`special` use, are imported on first use. `everything.py` imports all files.
+"""
+
+from .. import _extensions
+from ..dispatch import backward as _backward  # binds methods of Tensor
 from ..dispatch.bind import METHODS, PUBLIC, attach
 from . import (
     activation,
-    attention,
     complex,
-    composites,
-    conv,
     creation,
     decompositions,
-    dropout,
     elementwise,
-    embedding,
-    fft,
-    gated,
     indexing,
     linalg,
-    linear_activation,
-    linear_loss,
-    loss,
     memory,
     movement,
-    multihead,
-    normalization,
     padding,
-    pool,
     random,
     reduction,
-    resample,
-    rnn,
-    rotary,
     scatter,
     shapes,
     sorting,
     special,
+)
+
+__getattr__, __dir__ = _extensions.lazy(
+    __name__,
+    "attention composites conv dropout embedding fft gated linear_activation linear_loss loss multihead normalization pool "
+    "resample rnn rotary",
 )

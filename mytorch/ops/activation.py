@@ -64,7 +64,7 @@ _tanh = unary("tanh", "The hyperbolic tangent.", "[0.0] -> [0.0]", lambda g, out
 _sigmoid = unary(
     "sigmoid", "1 / (1 + exp(-input)).", "[0.0] -> [0.5]", lambda g, out: g * (out * (1.0 - out)), forward=_sigmoid_of
 )
-tanh, sigmoid = _tanh.caller, _sigmoid.caller
+tanh, sigmoid = _tanh.fast_call, _sigmoid.fast_call
 _sigmoid.fuse(cpu="mytorch.kernels.numba.activation:sigmoid")
 _tanh.further = _sigmoid.further = ("auto", "fused", "out")
 for _function in (tanh, sigmoid):
@@ -83,7 +83,7 @@ def relu(input, *, fused=None):
         >>> F.relu(tensor([-1.0, 2.0])).tolist()
         [0.0, 2.0]
     """
-    return _relu.caller(input) if fused is None else _relu.run(input, fused=fused)
+    return _relu.fast_call(input) if fused is None else _relu.dispatch(input, fused=fused)
 
 
 @op(name="gelu", grad_name="GELU", elementwise=True)
@@ -124,15 +124,15 @@ def gelu(input, approximate="none", *, fused=None, auto=False):
     """
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}.")
-    return _gelu.caller(input, approximate, fused=fused, auto=auto)
+    return _gelu.fast_call(input, approximate, fused=fused, auto=auto)
 
 
 def _silu_grad(g, input, xp):
-    s = _sigmoid_of(xp, input)
+    s = xp.call(_sigmoid, input)
     return g * (s * (input * (1.0 - s) + 1.0))
 
 
-_silu = _activation("silu", lambda xp, input: input * _sigmoid_of(xp, input), _silu_grad, grad_name="SiLU")
+_silu = _activation("silu", lambda xp, input: input * xp.call(_sigmoid, input), _silu_grad, grad_name="SiLU")
 _silu.fuse(cpu="mytorch.kernels.numba.activation:silu", cuda="mytorch.kernels.triton.activation:silu")
 
 
@@ -143,7 +143,7 @@ def silu(input, inplace=False, *, fused=None, auto=False):
         >>> [round(y, 4) for y in F.silu(tensor([-1.0, 0.0, 1.0])).tolist()]
         [-0.2689, 0.0, 0.7311]
     """
-    return _maybe_inplace(input, _silu.caller(input, fused=fused, auto=auto), inplace)
+    return _maybe_inplace(input, _silu.fast_call(input, fused=fused, auto=auto), inplace)
 
 
 def _relu_squared_forward(xp, input):
@@ -224,7 +224,7 @@ def _along(record, input, dim, dtype, fused, auto):
             f"Implicit dimension choice for {record.name} has been deprecated. Change the call to include dim=X as an argument."
         )
     dim = normalize_dim((0 if ndim in (0, 1, 3) else 1) if dim is None else dim, ndim)
-    return record.caller(input, dim, dtype, fused=fused, auto=auto)
+    return record.fast_call(input, dim, dtype, fused=fused, auto=auto)
 
 
 @op(dtype="float", name="log_softmax", autocast="float32")
@@ -354,7 +354,7 @@ _threshold = _activation(
     lambda g, input, level, xp: _masked(xp, ~(input <= level), g), elementwise="exact")
 _logsigmoid = _activation(
     "logsigmoid", lambda xp, input: xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input))),
-    lambda g, input, xp: g * _sigmoid_of(xp, -input))
+    lambda g, input, xp: g * xp.call(_sigmoid, -input))
 # fmt: on
 
 
@@ -374,7 +374,7 @@ def _softplus_forward(xp, input, *, beta, limit):
 
 
 def _softplus_grad(g, input, beta, limit, xp):
-    return g * xp.where(input * beta > limit, 1.0, _sigmoid_of(xp, input * beta))
+    return g * xp.where(input * beta > limit, 1.0, xp.call(_sigmoid, input * beta))
 
 
 _elu = _activation("elu", _elu_forward, _elu_grad)

@@ -169,7 +169,7 @@ def scaled_dot_product_attention(
     if isinstance(attn_mask, (Tensor, Array)) and attn_mask.ndim < 2:
         attn_mask = attn_mask.expand(q[-2], k[-2])
     scale = 1.0 / math.sqrt(q[-1]) if scale is None else float(scale)
-    return _attention.caller(
+    return _attention.fast_call(
         query, key, value, attn_mask, keep=keep, causal=bool(is_causal), window=window, scale=scale, softcap=softcap,
         fused=fused, auto=auto,
     )  # fmt: skip

@@ -9,13 +9,10 @@ import numpy as np
 
 from .._array import Array
 from .._tensor import Tensor
-from ..backend import Namespace
 from ..base import dtypes
 from ..base.errors import kind, warn
-from ..dispatch.bind import public, spelled
-from ..dispatch.half import once_rounded
+from ..dispatch.bind import spelled
 from ..dispatch.inplace import overwrite
-from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
 from .activation import threshold as _threshold
@@ -74,7 +71,7 @@ def linear(
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({sizes})")
     if act_func in ACTIVATIONS and input.device.type != "cpu":
         return linear_activation(input, weight, bias, activation=act_func, fused=fused, auto=auto)
-    out = _linear.caller(input, weight, bias, fused=fused, auto=auto)
+    out = _linear.fast_call(input, weight, bias, fused=fused, auto=auto)
     return out if act_func is None else activation_named(act_func, fused)(out, auto=auto)
 
 
@@ -185,7 +182,7 @@ def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: boo
     """max(input, 0); `inplace` writes it into the input."""
     if inplace and not auto and fused is not True:
         return input.relu_()
-    out = _relu.caller(input) if fused is None and not auto else _relu.run(input, fused=fused, auto=auto)
+    out = _relu.fast_call(input) if fused is None and not auto else _relu.dispatch(input, fused=fused, auto=auto)
     return overwrite(input, out, "inplace=True") if inplace else out
 
 
@@ -473,44 +470,3 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         out.reshape(-1)[np.arange(tensor.numel()) * num_classes + raw_of(tensor).reshape(-1)] = 1
         return Tensor._wrap(out)
     return (tensor.unsqueeze(-1) == arange(num_classes, device=tensor.device)).to(dtypes.int64)
-
-
-@op(name="lerp", dtype="float", elementwise=True)
-def _lerp(xp, input, end, *, weight):
-    """From whichever end is nearer, as PyTorch: so the ends are met."""
-    near, share = (input, weight) if abs(weight) < 0.5 else (end, weight - 1)
-    out = xp.subtract(end, input)
-    if not isinstance(xp, Namespace):
-        return near + out * share
-    out *= share  # in place: less memory to go over
-    out += near
-    return out
-
-
-_lerp.grad(input=lambda g, weight: g * (1 - weight), end=lambda g, weight: g * weight)
-
-
-@public()
-def lerp(input, end, weight):
-    """input + weight * (end - input).
-
-    Args:
-        input: where weight is 0.
-        end: where weight is 1.
-        weight: a number or a tensor.
-
-    Example:
-        >>> mytorch.lerp(tensor([0.0, 10.0]), tensor([4.0, 20.0]), 0.5).tolist()
-        [2.0, 15.0]
-    """
-    dtype = input.dtype
-    if end.dtype is not dtype or (type(weight) is not float and getattr(weight, "dtype", dtype) is not dtype):
-        word, other = ("end", end) if end.dtype is not dtype else ("weight", weight)
-        raise RuntimeError(f"expected dtype {dtype} for `{word}` but got dtype {other.dtype}")
-    return (_lerp_by_tensor if isinstance(weight, (Tensor, Array)) else _lerp.caller)(input, end, weight)
-
-
-@once_rounded
-def _lerp_by_tensor(input, end, weight):
-    near = abs(weight) < 0.5
-    return where(near, input, end) + (end - input) * where(near, weight, weight - 1)

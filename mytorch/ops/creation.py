@@ -819,7 +819,7 @@ def _of_matrices(self, name, least=2, most=math.inf):
     return self
 
 
-_attribute("T", lambda self: _permute.caller(self, tuple(range(self.ndim))[::-1]))
+_attribute("T", lambda self: _permute.fast_call(self, tuple(range(self.ndim))[::-1]))
 _attribute("mT", lambda self: _of_matrices(self, "mT").transpose(-2, -1))
 _attribute("H", lambda self: _of_matrices(self, "H", 0, 2).transpose(-2, -1).conj() if self.ndim else self)
 _attribute("is_cpu", lambda self: isinstance(raw_of(self), ndarray))

@@ -93,7 +93,7 @@ def inverse(input):
         >>> mytorch.linalg.inv(tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
         [[0.5, 0.0], [0.0, 0.25]]
     """
-    return _inv.caller(square(input, "inv"))
+    return _inv.fast_call(square(input, "inv"))
 
 
 @op(dtype="float", name="linalg_solve", autocast_cpu="float32")
@@ -169,7 +169,7 @@ def solve(A, B, *, left=True):
     if not left:
         return solve(A.mT, B.mT).mT
     try:
-        out = _solve.caller(A, B.unsqueeze(-1) if vector else B)
+        out = _solve.fast_call(A, B.unsqueeze(-1) if vector else B)
     except np.linalg.LinAlgError:
         raise LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
     return out.squeeze(-1) if vector else out
@@ -214,7 +214,7 @@ def det(input):
         >>> mytorch.linalg.det(tensor([[2.0, 0.0], [0.0, 4.0]])).item()
         8.0
     """
-    return _det.caller(square(input, "det"))
+    return _det.fast_call(square(input, "det"))
 
 
 @op(dtype="float", name="logabsdet", holomorphic=False)
@@ -230,8 +230,8 @@ return_types = {"slogdet": namedtuple("slogdet", ("sign", "logabsdet"))}
 def slogdet(input):
     """(sign, logarithm of the absolute value) of determinants."""
     square(input, "slogdet")
-    sign = sgn(_det.caller(input)) if input.dtype.is_complex else _sign_of_det.caller(input)
-    return return_types["slogdet"](sign, _logabsdet.caller(input))
+    sign = sgn(_det.fast_call(input)) if input.dtype.is_complex else _sign_of_det.fast_call(input)
+    return return_types["slogdet"](sign, _logabsdet.fast_call(input))
 
 
 @op(dtype="float", name="sign_of_det")
@@ -286,7 +286,7 @@ def cholesky(input, upper=False):
     """
     square(input, "cholesky")
     try:
-        out = _cholesky.caller(input.mH if upper else input)
+        out = _cholesky.fast_call(input.mH if upper else input)
     except np.linalg.LinAlgError:
         raise LinAlgError(
             "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
@@ -308,8 +308,8 @@ def cholesky_solve(input, L, upper=False):
     if L.shape[-1] != input.shape[-2]:
         raise RuntimeError(f"cholesky_solve: a factor of shape {list(L.shape)} does not fit {list(input.shape)}")
     lower = L.mH if upper else L
-    half = triangular_solution.caller(lower, input, upper=False)
-    return triangular_solution.caller(lower.mH, half, upper=True)
+    half = triangular_solution.fast_call(lower, input, upper=False)
+    return triangular_solution.fast_call(lower.mH, half, upper=True)
 
 
 @public(inplace=False)

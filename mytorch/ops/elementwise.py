@@ -177,7 +177,7 @@ def _with_alpha(name, record, symbol, example):
     def function(input, other, tensor=None, *, alpha=1):
         if tensor is not None:
             other, alpha = tensor, other
-        return record.caller(input, other if alpha == 1 and type(alpha) is int else _scaled(input, other, alpha))
+        return record.fast_call(input, other if alpha == 1 and type(alpha) is int else _scaled(input, other, alpha))
 
     return function
 
@@ -205,7 +205,7 @@ def _scaled(input, other, alpha):
     if isinstance(input, Tensor) and isinstance(other, Tensor) and input.dtype is not other.dtype:
         kinds = [[t.dtype for t in (input, other) if bool(t.ndim) is having] for having in (True, False)]
         other = cast(other, dtypes.result_type(*kinds, []))  # the result's dtype, for bytes times alpha may overflow
-    return mul.caller(other, alpha)
+    return mul.fast_call(other, alpha)
 
 
 @public()
@@ -217,7 +217,7 @@ def rsub(input, other, *, alpha=1):
         other: what it is subtracted from.
         alpha: factor of input.
     """
-    return _sub.caller(other, _scaled(other, input, alpha))
+    return _sub.fast_call(other, _scaled(other, input, alpha))
 
 
 @public(names=("divide", "true_divide"))
@@ -243,7 +243,7 @@ def div(input, other, *, rounding_mode=None):
         raise RuntimeError(
             f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}"
         )
-    return record.caller(input, other)
+    return record.fast_call(input, other)
 
 
 @public(names=("negative",), dunder="__neg__")
@@ -283,7 +283,7 @@ _sgn = op(name="sgn", holomorphic=False)(lambda xp, input: xp.sign(input)).grad(
 @public()
 def sgn(input):
     """The sign; for complex numbers, the number of modulus 1 in its direction (0 for 0)."""
-    return _sgn.caller(input) if input.dtype.is_complex else sign.caller(input)
+    return _sgn.fast_call(input) if input.dtype.is_complex else sign.fast_call(input)
 
 
 # -- functions of one number -----------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def round(input, *, decimals=0):
 @public()
 def frac(input):
     """The fractional part, with the sign of input."""
-    return input - trunc.caller(input)
+    return input - trunc.fast_call(input)
 
 
 # -- choice ----------------------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def where(condition, input=None, other=None):
     if type(input) in NUMBERS and type(other) in NUMBERS:  # of the default dtype, not of NumPy's
         dtype = dtypes.result_type([], [], [dtypes.of_number(x) for x in (input, other)])
         input = Tensor._wrap(np.asarray(input, dtype.numpy)).to(condition.device)
-    return _where.caller(condition, input, other)
+    return _where.fast_call(condition, input, other)
 
 
 @public(name="where", function=False)
@@ -500,7 +500,7 @@ def _with_value(name, symbol, record, example):
 
     @once_rounded
     def scaled(input, tensor1, tensor2, value):
-        change = record.caller(tensor1, tensor2)
+        change = record.fast_call(tensor1, tensor2)
         return input + (change if value == 1 else change * value)
 
     return function
@@ -596,8 +596,8 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     if input.dtype is dtypes.bool_:
         return input == other
     close = (input - other).abs() <= atol + rtol * other.abs()
-    close = close & isfinite.caller(other) | (input == other)
-    return close | (isnan.caller(input) & isnan.caller(other)) if equal_nan else close
+    close = close & isfinite.fast_call(other) | (input == other)
+    return close | (isnan.fast_call(input) & isnan.fast_call(other)) if equal_nan else close
 
 
 @public(inplace=False)

@@ -11,8 +11,6 @@ from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import outside, raw_of, shape_of, to_cpu
 from ..engine.saved import watching
-from ..engine.walk import current_walk
-from ..kernels import kernel
 from .elementwise import where
 from .indexing import add_rows
 
@@ -57,12 +55,6 @@ def _embedding_grad(g, index, padding_idx, scale_grad_by_freq, shape, xp):
     )
 
 
-def _sum_to_add_to(name, i):
-    walk = current_walk()
-    return None if walk is None else walk.sum_to_add_to(name, i)
-
-
-kernel.sum_to_add_to = _sum_to_add_to
 _embedding.grad(weight=_embedding_grad)
 _embedding.fuse(cuda="mytorch.kernels.triton.embedding")
 
@@ -104,7 +96,7 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
-    out = _embedding.caller(weight, index, padding_idx, bool(scale_grad_by_freq), fused=fused, auto=auto)
+    out = _embedding.fast_call(weight, index, padding_idx, bool(scale_grad_by_freq), fused=fused, auto=auto)
     return watching(out, input)
 
 

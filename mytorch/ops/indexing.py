@@ -273,14 +273,14 @@ def getitem(self, index):
     if isinstance(index, Tensor) and type(raw_of(self)) is ndarray:
         raw = index._data._array
         if type(raw) is ndarray and raw.ndim and raw.size and raw.dtype.kind in "ib":
-            return watching(_index.caller(self, (raw,)), index)
+            return watching(_index.fast_call(self, (raw,)), index)
     elif _is_plain(items):
-        return _index.caller(self, items)
+        return _index.fast_call(self, items)
     found, basic = raw_index(self, index)
     parts = None if basic else _split_index(found, self.ndim)
     if parts is not None:
-        return watching(_index.caller(_index.caller(self, parts[0]), parts[1]), *items)
-    out = _index.caller(self, found)
+        return watching(_index.fast_call(_index.fast_call(self, parts[0]), parts[1]), *items)
+    out = _index.fast_call(self, found)
     return out if basic else watching(out, *items)
 
 
@@ -393,7 +393,7 @@ def _record_assignment(self, array, found, source):
     else:
         src = Tensor._wrap(xp_of(raw).zeros(region, raw.dtype))
     if self._view is not None and not any(map(is_raw, found)) and overlaps_itself(raw):
-        set_edge(_index.caller(self, found), src._edge)  # what shares a place with the region is written, too
+        set_edge(_index.fast_call(self, found), src._edge)  # what shares a place with the region is written, too
         return
     before = Tensor._of(array, self._edge)
     set_edge(self, _write_index(before, src, index=found)._edge)
@@ -470,7 +470,7 @@ def gather(input, dim, index, *, sparse_grad=False):
     if outside(raw, size):
         wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < size)
         raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {size}")
-    return watching(_gather.caller(input, raw, d), index)
+    return watching(_gather.fast_call(input, raw, d), index)
 
 
 @public(inplace=False)

@@ -52,14 +52,14 @@ def matmul(input, other):
         raise RuntimeError(_mismatch(input, other))
     if n > 1 and m > 1:
         if m == 2 and n > 2:  # one large product instead of many small ones
-            out = _matmul.caller(input.reshape(math.prod(a[:-1]), a[-1]), other)
+            out = _matmul.fast_call(input.reshape(math.prod(a[:-1]), a[-1]), other)
             return out.reshape(*a[:-1], b[-1])
-        return _matmul.caller(input, other)
+        return _matmul.fast_call(input, other)
     if n == 1 and m == 1:
-        return _matmul.caller(input.reshape(1, -1), other.reshape(-1, 1)).reshape(())
+        return _matmul.fast_call(input.reshape(1, -1), other.reshape(-1, 1)).reshape(())
     if n == 1:
-        return _matmul.caller(input.reshape(1, -1), other).squeeze(-2)
-    return _matmul.caller(input, other.reshape(-1, 1)).squeeze(-1)
+        return _matmul.fast_call(input.reshape(1, -1), other).squeeze(-2)
+    return _matmul.fast_call(input, other.reshape(-1, 1)).squeeze(-1)
 
 
 def _mismatch(a, b):

@@ -1,6 +1,5 @@
 """The last layer and its cross-entropy as one function: on a GPU the logits are never all there at once."""
 
-from ..backend import is_raw
 from ..dispatch.op import op
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
@@ -27,13 +26,7 @@ def _linear_cross_entropy_vjp(
     g, input, linear_weight, linear_bias, target, weight, ignore_index, label_smoothing, reduction, needs, xp
 ):
     logits = xp.call(_linear, input, linear_weight, linear_bias)
-    options = (weight, ignore_index, label_smoothing, reduction)
-    kept = target != ignore_index
-    index = target * kept
-    dtype = "float64" if logits.dtype.itemsize == 8 else "float32"
-    rows = kept.astype(dtype) if weight is None else weight.astype(dtype)[index] * kept
-    total = rows.sum() if reduction == "mean" else 1.0
-    gl = _cross_entropy_grad(g, logits, target, *options, xp.asarray(rows) if is_raw(rows) else rows, total, xp)
+    gl = _cross_entropy_grad(g, logits, target, weight, ignore_index, label_smoothing, reduction, xp)
     gl = xp.astype(gl, input.dtype)
     return (
         xp.matmul(gl, linear_weight) if needs[0] else None,

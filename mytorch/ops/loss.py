@@ -18,56 +18,60 @@ from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu
 from ..engine.mode import get_mode
 from ..engine.saved import watching
-from .activation import _sigmoid_of, log_softmax, logsigmoid
+from .activation import _sigmoid, _softmax, log_softmax, logsigmoid
 from .elementwise import cast, minimum, where
 from .special import xlogy
 
 
-@op(name="cross_entropy", dtype="same", residuals=("weights", "total"), autocast="float32", autocast_cpu="float32")
+@op(name="cross_entropy", dtype="same", autocast="float32", autocast_cpu="float32")
 def _cross_entropy(
     xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None
 ):
     """Cross-entropy of rows of logits (N, C) with class indices (N,)."""
     logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     n, classes = logits.shape
-    kept = target != ignore_index
-    index = xp.where(kept, target, 0)
-    peak = xp.max(logits, axis=-1, keepdims=True)
-    shifted = logits - peak
+    weights, smooth_weights = _class_weights(xp, logits, target, weight, ignore_index)
+    index = xp.where(target != ignore_index, target, 0)
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
     lse = xp.log(xp.sum(xp.exp(shifted), axis=-1))  # (N,)
     picked = xp.reshape(xp.take_along_axis(shifted, index[:, None], axis=-1), (n,))
-    weights = xp.astype(kept, logits.dtype) if weight is None else xp.astype(weight, logits.dtype)[index] * kept
     losses = (lse - picked) * weights
     if label_smoothing:
         if weight is None:
             smooth = (lse * classes - xp.sum(shifted, axis=-1)) * weights
         else:
-            smooth = xp.sum((lse[:, None] - shifted) * xp.astype(weight, logits.dtype), axis=-1) * kept
+            smooth = xp.sum((lse[:, None] - shifted) * smooth_weights, axis=-1)
         losses = losses * (1 - label_smoothing) + smooth * (label_smoothing / classes)
-    total = xp.sum(weights) if reduction == "mean" else xp.asarray(1.0, logits.dtype)
-    if reduction == "none":
-        out = losses
-    else:
-        out = xp.sum(losses) / total
-    return xp.astype(out, input.dtype if dtype is None else dtype.numpy), weights, total
+    losses = xp.where(target != ignore_index, losses, 0.0)  # also where a logit is infinite
+    out = losses
+    if reduction != "none":
+        out = xp.sum(losses) / (xp.sum(weights) if reduction == "mean" else 1)
+    return xp.astype(out, input.dtype if dtype is None else dtype.numpy)
 
 
-def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing, reduction, weights, total, xp):
+def _class_weights(xp, logits, target, weight, ignore_index):
+    """The weight (N,) of each row's target, and the weights of its classes, (N, C) or (N, 1); 0 for ignored rows."""
+    kept = xp.astype(xp.asarray(target != ignore_index), logits.dtype)
+    if weight is None:
+        return kept, kept[:, None]
+    weight = xp.astype(xp.asarray(weight), logits.dtype)
+    index = xp.where(target != ignore_index, target, 0)
+    return weight[index] * kept, weight * kept[:, None]
+
+
+def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing, reduction, xp):
     logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     n, classes = logits.shape
-    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
-    p = xp.exp(shifted)
-    p = p / xp.sum(p, axis=-1, keepdims=True)
+    weights, smooth_weights = _class_weights(xp, logits, target, weight, ignore_index)
+    p = xp.call(_softmax, logits, dim=-1)
     index = xp.where(target != ignore_index, target, 0)
     one_hot = xp.astype(xp.arange(classes) == index[:, None], logits.dtype)
     grad = (p - one_hot) * (weights * (1 - label_smoothing))[:, None]
     if label_smoothing:
-        kept = xp.astype(target != ignore_index, logits.dtype)[:, None]
-        w = kept if weight is None else xp.astype(weight, logits.dtype) * kept
-        spread = p * (xp.sum(w, axis=-1, keepdims=True) if weight is not None else w * classes) - w
-        grad = grad + spread * (label_smoothing / classes)
-    scale = xp.reshape(g, (n, 1)) if reduction == "none" else g / total
-    return grad * xp.where((target != ignore_index)[:, None], scale, 0.0)  # zeros too where nothing counts
+        mass = xp.sum(smooth_weights, axis=-1, keepdims=True) * (classes if weight is None else 1)
+        grad = grad + (p * mass - smooth_weights) * (label_smoothing / classes)
+    scale = xp.reshape(g, (n, 1)) if reduction == "none" else g / xp.sum(weights) if reduction == "mean" else g
+    return grad * xp.where((target != ignore_index)[:, None], scale, 0.0)  # 0 for ignored rows, even if all are ignored
 
 
 _cross_entropy.grad(input=_cross_entropy_grad)
@@ -246,6 +250,8 @@ def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused
 
 # -- the other losses -----------------------------------------------------------------------------------------
 
+TINY = float(np.float32(1e-12))  # PyTorch rounds this constant to float32 for every dtype
+
 _BY_OP = {  # loss -> the op that it is for each element, with its kernel for a CPU; beta: of smooth_l1 and huber
     "mse": lambda x, t, beta, fused: _squared_error(x, t, fused=fused),
     "smooth_l1": lambda x, t, beta, fused: _clipped_error(x, t, delta=beta, scale=1 / beta, fused=fused),
@@ -255,7 +261,7 @@ _BY_OP = {  # loss -> the op that it is for each element, with its kernel for a 
 _TERMS = {  # those composed of ops, too
     **_BY_OP,
     "l1": lambda x, t, beta, fused: (x - t).abs(),
-    "bce": lambda x, t, beta, fused: -(t * x.log().clamp(min=-100) + (1 - t) * (-x).log1p().clamp(min=-100)),
+    "bce": lambda x, t, beta, fused: _likelihood_error(x, t),
     "kl": lambda x, t, beta, fused: xlogy(t, t) - t * x,
     "kl_log": lambda x, t, beta, fused: t.exp() * (t - x),
 }
@@ -293,7 +299,7 @@ def _of_elements(kind, input, target, reduction, weight=None, fused=None, beta=1
         check_reduction(reduction)
         options = {"kind": kind, "reduction": reduction, "beta": beta}
         if weight is None and _runs(_elementwise_loss, fused, (input, target), options):
-            return _elementwise_loss.run(input, target, fused=fused, **options)
+            return _elementwise_loss.dispatch(input, target, fused=fused, **options)
     return _reduce(_TERMS[kind](input, target, beta, fused), reduction, weight=weight)
 
 
@@ -327,12 +333,26 @@ def _loss(function):
     return in_precision("float32", composes=True)(described(function, **_SHARED))
 
 
-def _match(input, target, name):
+def _of_differences(kind, input, target, reduction, weight, fused, beta=1.0, by_weight=True):
+    """A loss of input - target, which may have different shapes.
+
+    Args:
+        by_weight: with a weight and reduction "mean", divide by the sum of the weights instead of the number of elements.
+    """
     if tuple(input.shape) != tuple(target.shape):
         warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will "
             "likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
         )
+    if weight is not None:
+        if tuple(weight.shape) != tuple(input.shape):
+            raise ValueError(
+                f"{kind}_loss: expected weight to have the shape of input, {tuple(input.shape)}, got {tuple(weight.shape)}. "
+                "Expand weight first."
+            )
+        if by_weight and reduction == "mean":
+            return _of_elements(kind, input, target, "sum", weight, fused, beta) / weight.sum()
+    return _of_elements(kind, input, target, reduction, weight, fused, beta)
 
 
 @in_precision("float32", composes=True)
@@ -368,7 +388,7 @@ def nll_loss(
     options = {"target": index, "weight": raw_of(weight), "ignore_index": ignore_index, "reduction": reduction}
     if fixed and _runs(_nll, fused, (rows,), options):
         options["target"] = index.reshape(len(index), math.prod(index.shape[1:]))
-        losses = _nll.run(rows.reshape(*rows.shape[:2], math.prod(rows.shape[2:])), fused=fused, **options)
+        losses = _nll.dispatch(rows.reshape(*rows.shape[:2], math.prod(rows.shape[2:])), fused=fused, **options)
         losses = losses.reshape(index.shape) if reduction == "none" else losses
     else:
         losses = _picked_losses(rows, index, weight, ignore_index, reduction)
@@ -405,16 +425,15 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
 
     Args:
         input: predictions.
-        target: what input should be.
-        weight: factors of the elements.
+        target: target values.
+        weight: a factor for each element, of input's shape. "mean" then divides by the sum of the weights.
 
     Example:
         >>> F.mse_loss(tensor([1.0, 2.0]), tensor([3.0, 2.0])).item()
         2.0
     """
-    _match(input, target, "mse_loss")
     reduction = _legacy(reduction, size_average, reduce)
-    return name_node(_of_elements("mse", input, target, reduction, weight, fused), "MSE")
+    return name_node(_of_differences("mse", input, target, reduction, weight, fused), "MSE")
 
 
 @_loss
@@ -423,15 +442,14 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 
     Args:
         input: predictions.
-        target: what input should be.
-        weight: factors of the elements.
+        target: target values.
+        weight: a factor for each element, of input's shape. "mean" then divides by the sum of the weights.
 
     Example:
         >>> F.l1_loss(tensor([1.0, 2.0]), tensor([3.0, 1.0]), reduction="sum").item()
         3.0
     """
-    _match(input, target, "l1_loss")
-    return _of_elements("l1", input, target, _legacy(reduction, size_average, reduce), weight, fused)
+    return _of_differences("l1", input, target, _legacy(reduction, size_average, reduce), weight, fused)
 
 
 def _clipped(xp, input, target, delta):
@@ -459,8 +477,8 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
     Args:
         input: predictions.
-        target: what input should be.
-        beta: where the square ends.
+        target: target values.
+        beta: the difference at which the loss changes from quadratic to linear.
 
     Example:
         >>> F.smooth_l1_loss(tensor([0.5, 3.0]), tensor([0.0, 0.0]), reduction="none").tolist()
@@ -470,8 +488,8 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
         raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction, fused=fused)
-    _match(input, target, "smooth_l1_loss")
-    return _of_elements("smooth_l1", input, target, _legacy(reduction, size_average, reduce), None, fused, beta)
+    reduction = _legacy(reduction, size_average, reduce)
+    return _of_differences("smooth_l1", input, target, reduction, None, fused, beta)
 
 
 @_loss
@@ -480,9 +498,9 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
 
     Args:
         input: predictions.
-        target: what input should be.
-        delta: where the square ends.
-        weight: factors of the elements.
+        target: target values.
+        delta: the difference at which the loss changes from quadratic to linear.
+        weight: a factor for each element, of input's shape. "mean" still divides by the number of elements.
 
     Example:
         >>> F.huber_loss(tensor([1.0, 4.0]), tensor([0.0, 0.0]), reduction="none", delta=2.0).tolist()
@@ -490,22 +508,51 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
     """
     if not delta > 0:  # NaN is refused, too
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
-    _match(input, target, "huber_loss")
-    loss = _of_elements("huber", input, target, reduction, weight, fused, delta)
+    loss = _of_differences("huber", input, target, reduction, weight, fused, delta, by_weight=False)
     return loss.to(input.dtype) if input.dtype.is_floating_point and loss.dtype is not input.dtype else loss
+
+
+@op(name="binary_cross_entropy", dtype="float")
+def _likelihood_error(xp, input, target):
+    """-(target * log(input) + (1 - target) * log(1 - input)), with logarithms clamped to -100."""
+    low = input.dtype.type(-100)
+    return (target - 1) * xp.maximum(xp.log1p(-input), low) - target * xp.maximum(xp.log(input), low)
+
+
+@op(name="binary_cross_entropy_backward")
+def _likelihood_slope(xp, slope, input, target):
+    """The gradient of `binary_cross_entropy` by input for the upstream gradient `slope`; finite at input = 0 and 1."""
+    return slope * (input - target) / xp.maximum(input * (1 - input), input.dtype.type(TINY))
+
+
+# The second derivatives regularize the denominator as PyTorch does: (input + eps)(1 - input + eps) for slope and input.
+_likelihood_slope.grad(
+    slope=lambda g, input, target: g * (input - target) / ((input + 1e-12) * (1 - input + 1e-12)),
+    input=lambda g, slope, input, target: (
+        g * slope * (input * input - 2 * input * target + target)
+        / ((input + 1e-12) * (1 - input + 1e-12)) / ((input + 1e-12) * (1 - input + 1e-12))
+    ),
+    target=lambda g, slope, input, xp: -g * slope / xp.maximum(input * (1 - input), input.dtype.type(1e-12)),
+)  # fmt: skip
+_likelihood_error.grad(
+    input=lambda g, input, target, xp: xp.call(_likelihood_slope, g, input, target),
+    target=lambda g, input, xp: g * (xp.log1p(-input) - xp.log(input)),
+)
 
 
 @on_input_device
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean", *, fused=None):
-    """-(target * log(input) + (1 - target) * log(1 - input)), logarithms at least -100.
+    """-(target * log(input) + (1 - target) * log(1 - input)), with logarithms clamped to -100.
+
+    The gradient of input is (input - target) / max(input (1 - input), 1e-12), which is finite for every input.
 
     Args:
         input: probabilities. target: of the same shape, in [0, 1]. weight: a factor for each element.
-        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+        reduction: "mean", "sum" or "none". size_average, reduce: deprecated; use `reduction`.
 
     Raises:
-        ValueError: shapes differ.
-        RuntimeError: probabilities outside [0, 1].
+        ValueError: input and target have different shapes.
+        RuntimeError: an element of input or target is outside [0, 1].
 
     Example:
         >>> round(F.binary_cross_entropy(tensor([0.5, 0.5]), tensor([1.0, 0.0])).item(), 4)
@@ -533,7 +580,7 @@ def _logistic_error(xp, input, target):
 
 
 _logistic_error.grad(
-    input=lambda g, input, target, xp: g * (_sigmoid_of(xp, input) - target), target=lambda g, input: -g * input
+    input=lambda g, input, target, xp: g * (xp.call(_sigmoid, input) - target), target=lambda g, input: -g * input
 )
 _logistic_error.fuse(cpu="mytorch.kernels.numba.losses:logistic_error")
 
@@ -582,7 +629,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     """
     kind, reduction = "kl_log" if log_target else "kl", _legacy(reduction, size_average, reduce)
     if reduction == "batchmean":
-        return _of_elements(kind, input, target, "sum", None, fused) / input.shape[0]
+        return _of_elements(kind, input, target, "sum", None, fused) / (input.shape[0] if input.ndim else 1)
     return _of_elements(kind, input, target, reduction, None, fused)
 
 
@@ -645,13 +692,13 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 
 @_loss
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    """log(1 + exp(-target * input)).
+    """log(1 + exp(-target * input)), without overflow.
 
     Args:
         input: scores.
         target: 1 or -1.
     """
-    return _reduce((-target * input).exp().log1p(), reduction, size_average, reduce)
+    return _reduce(-logsigmoid(target * input), reduction, size_average, reduce)
 
 
 @_loss
@@ -715,8 +762,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
         )
     dim = input1.ndim - 1
     dots = (input1 * input2).sum(dim)
-    tiny = 1e-12
-    cos = dots / ((input1.square().sum(dim) + tiny) * (input2.square().sum(dim) + tiny)).sqrt()
+    cos = dots / ((input1.square().sum(dim) + TINY) * (input2.square().sum(dim) + TINY)).sqrt()
     losses = where(target == 1, 1 - cos, 0.0) + where(target == -1, (cos - margin).clamp(min=0), 0.0)
     return _reduce(losses, reduction, size_average, reduce)
 
@@ -800,7 +846,7 @@ def triplet_margin_with_distance_loss(
     distance = distance_function or pairwise_distance
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
-        far = minimum.caller(far, distance(positive, negative))
+        far = minimum.fast_call(far, distance(positive, negative))
     return _reduce((near - far + margin).clamp(min=0), reduction)
 
 
@@ -823,7 +869,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 supported, got {p}")
     rows = _scores(input, target)
     index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(rows.shape[0], 1)
-    margins = (margin - rows.gather(1, index) + rows).clamp(min=0)
+    margins = _positive(margin - rows.gather(1, index) + rows)
     margins = margins if p == 1 else margins.square()
     if weight is not None:
         margins = margins * weight[index]
@@ -831,6 +877,11 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     losses = where(others, margins, 0.0).sum(1) / rows.shape[1]
     losses = losses.squeeze(0) if input.ndim < 2 else losses
     return _reduce(losses, reduction, size_average, reduce)
+
+
+def _positive(x):
+    """x where it is positive, otherwise 0, also for NaN. The gradient at 0 is 0."""
+    return where(x > 0, x, 0.0)
 
 
 def _scores(input, target):
@@ -884,7 +935,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     is_target[where_rows, index[where_rows, where_columns]] = True
     safe = Tensor._wrap(xp.where(listed, index, 0))
     picked = rows.gather(1, safe)  # (N, C): the logits of the listed targets
-    margins = (1 - (picked.unsqueeze(2) - rows.unsqueeze(1))).clamp(min=0)
+    margins = _positive(1 - (picked.unsqueeze(2) - rows.unsqueeze(1)))
     counted = Tensor._wrap(listed[:, :, None] & ~is_target[:, None, :])
     losses = where(counted, margins, 0.0).sum((1, 2)) / rows.shape[1]
     losses = losses.squeeze(0) if input.ndim < 2 else losses
@@ -920,7 +971,9 @@ def _alignments(xp, emissions, *, skip, steps, ends):
         alpha = _log_sum(xp, _arrivals(xp, history[-1], skip)) + emissions[t]
         history.append(xp.where(alpha > LOW, alpha, LOW))
     history = xp.stack(history)
-    last = xp.where((steps > 0)[:, None], history[xp.maximum(steps - 1, 0), row], xp.where(state == 0, 0.0, LOW))
+    # A sequence of no steps is in the first state with probability 1.
+    unread = xp.astype(xp.where(state == 0, 0.0, LOW), emissions.dtype)
+    last = xp.where((steps > 0)[:, None], history[xp.maximum(steps - 1, 0), row], unread)
     ways = xp.stack([last[row, ends], xp.where(ends > 0, last[row, xp.maximum(ends - 1, 0)], LOW)])
     return -_log_sum(xp, ways), history
 
@@ -945,6 +998,23 @@ def _alignments_grad(g, skip, steps, ends, history, out, xp):
 
 _alignments.vjp(_alignments_grad)
 _alignments.fuse(cpu="mytorch.kernels.numba.ctc:alignments")
+
+
+@op(dtype="same")
+def _ctc_normalizer(xp, log_probs, *, counted):
+    """Zeros (N,) for log_probs (T, N, C), with the gradient exp(log_probs) * counted.
+
+    This is the sum of all probabilities minus its constant value for normalized log-probabilities. PyTorch includes its
+    gradient in the gradient of `ctc_loss`, which is therefore softmax(logits) minus the posterior of each class.
+    """
+    return xp.zeros(log_probs.shape[1], log_probs.dtype)
+
+
+_ctc_normalizer.grad(
+    log_probs=lambda g, log_probs, counted, xp: (
+        xp.where(counted != 0, xp.exp(log_probs) * xp.asarray(counted), 0.0) * g[:, None]
+    )
+)
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
@@ -995,10 +1065,12 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     )
     loss = _alignments(emissions, skip=skip, steps=steps, ends=ends)
     impossible = loss > 1e29
-    if zero_infinity:
-        loss = where(impossible, 0.0, loss)
-    elif bool(impossible.any()):
-        loss = where(impossible, math.inf, loss)
+    loss = where(impossible, 0.0 if zero_infinity else math.inf, loss)
+    # The steps (T, N, 1) that have a gradient. It is NaN for an infinite loss, and 0 if zero_infinity replaces the loss.
+    xp = xp_of(skip)
+    factor = xp.where(raw_of(impossible), 0.0 if zero_infinity else math.nan, 1.0)
+    counted = xp.where(xp.arange(len(emissions))[:, None] < steps, factor, 0.0).astype(raw_of(loss).dtype)
+    loss = loss + _ctc_normalizer(logits, counted=counted[:, :, None])
     if reduction == "mean":
         return (loss / on_device_of(np.maximum(np.asarray(lengths_out), 1).astype(raw_of(loss).dtype), loss)).mean()
     loss = loss.squeeze(0) if single and reduction == "none" else loss

@@ -72,7 +72,7 @@ def reshape(input, *shape, **named):
         >>> mytorch.arange(6).reshape(2, -1).tolist()
         [[0, 1, 2], [3, 4, 5]]
     """
-    return _reshape.caller(input, infer_shape(input, as_shape(named["shape"] if named else shape), "reshape"))
+    return _reshape.fast_call(input, infer_shape(input, as_shape(named["shape"] if named else shape), "reshape"))
 
 
 @public(function=False, inplace=False)
@@ -91,7 +91,7 @@ def view(input, *shape, **named):
     if (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)) or "dtype" in named:
         return _view_dtype(input, dtype=named.get("dtype", shape[0] if shape else None))
     wanted = infer_shape(input, as_shape(named.get("size", shape)), "view")
-    out = _reshape.caller(input, wanted)
+    out = _reshape.fast_call(input, wanted)
     raw = raw_of(input)
     if raw.size and not isinstance(raw, MetaArray) and raw_of(out).base is not (raw if raw.base is None else raw.base):
         raise RuntimeError(
@@ -149,7 +149,7 @@ def permute(input, *dims, **named):
     found = tuple([normalize_dim(d, ndim) for d in order])
     if len(set(found)) != ndim:
         raise RuntimeError(f"permute(): duplicate dims are not allowed, got {order}.")
-    return _permute.caller(input, found)
+    return _permute.fast_call(input, found)
 
 
 @public(names=("swapaxes", "swapdims"), inplace=False, spellings={"axis0": "dim0", "axis1": "dim1"})
@@ -169,7 +169,7 @@ def transpose(input, dim0, dim1):
     order = list(range(ndim))
     if order:
         order[a], order[b] = order[b], order[a]
-    return _transpose.caller(input, tuple(order))
+    return _transpose.fast_call(input, tuple(order))
 
 
 @public(inplace=False)
@@ -186,7 +186,7 @@ def t(input):
     ndim = input.ndim
     if ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
-    return _transpose.caller(input, (1, 0)[2 - ndim :])
+    return _transpose.fast_call(input, (1, 0)[2 - ndim :])
 
 
 @public(names=("moveaxis",), inplace=False)
@@ -252,7 +252,7 @@ def flatten(input, start_dim=0, end_dim=-1):
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if first == last and ndim:
         return input
-    return _flatten.caller(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+    return _flatten.fast_call(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
 @public(inplace=False)
@@ -289,7 +289,7 @@ def squeeze(input, dim=None):
     """
     dims = () if isinstance(dim, (tuple, list)) and not dim else normalize_dims(dim, input.ndim, "squeeze")
     own = enumerate(shape_of(input))
-    return _squeeze.caller(input, tuple([n for i, n in own if n != 1 or (dims is not None and i not in dims)]))
+    return _squeeze.fast_call(input, tuple([n for i, n in own if n != 1 or (dims is not None and i not in dims)]))
 
 
 @public()
@@ -302,7 +302,7 @@ def unsqueeze(input, dim):
     """
     shape = shape_of(input)
     d = normalize_dim(dim, len(shape) + 1)
-    return _unsqueeze.caller(input, (*shape[:d], 1, *shape[d:]))
+    return _unsqueeze.fast_call(input, (*shape[:d], 1, *shape[d:]))
 
 
 @op(dtype="same", view=True, name="expand")
@@ -330,7 +330,7 @@ def expand(input, *sizes, **named):
     sizes, own = as_shape(named.get("size", sizes)), shape_of(input)
     if -1 not in sizes:
         try:
-            return _expand.caller(input, sizes)
+            return _expand.fast_call(input, sizes)
         except (RuntimeError, ValueError):
             pass  # what follows says what does not fit
     lead = len(sizes) - len(own)
@@ -350,7 +350,7 @@ def expand(input, *sizes, **named):
                 f"{i}.  Target sizes: {list(sizes)}.  Tensor sizes: {list(own)}"
             )
         shape.append(have if n == -1 else n)
-    return _expand.caller(input, tuple(shape))
+    return _expand.fast_call(input, tuple(shape))
 
 
 @public(function=False, inplace=False)
@@ -425,7 +425,7 @@ def clone(input, *, memory_format=None):
         [2.0]
     """
     if memory_format is None:
-        return _clone.caller(input)
+        return _clone.fast_call(input)
     return _clone_ordered(input, axes=axes_in_memory(raw_of(input), memory_format))
 
 
@@ -480,11 +480,11 @@ def cat(tensors, dim=0, *, axis=None):
     if not tensors:
         raise ValueError("cat(): expected a non-empty list of Tensors")
     try:
-        return _cat.caller(*tensors, dim=normalize_dim(dim, len(shape_of(tensors[0]))))
+        return _cat.fast_call(*tensors, dim=normalize_dim(dim, len(shape_of(tensors[0]))))
     except (IndexError, RuntimeError, ValueError):
         pass  # empty vectors to pass over, or sizes that don't agree: looked for only now
     tensors = _joinable(tensors)
-    return _cat.caller(*tensors, dim=_agreeing([shape_of(t) for t in tensors], dim))
+    return _cat.fast_call(*tensors, dim=_agreeing([shape_of(t) for t in tensors], dim))
 
 
 def _joinable(tensors):
@@ -544,7 +544,7 @@ def stack(tensors, dim=0, *, axis=None):
     first = shape_of(tensors[0])
     d = normalize_dim(dim if axis is None else axis, len(first) + 1)
     try:
-        return _stack.caller(*tensors, dim=d)
+        return _stack.fast_call(*tensors, dim=d)
     except (RuntimeError, ValueError):
         for i, other in enumerate(tensors):
             if shape_of(other) != first:

@@ -118,7 +118,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dty
     _check("layer_norm", input, weight, bias)
     width = _width(input, normalized_shape, weight, bias, "layer_norm")
     dtype = None if dtype is None else as_dtype(dtype)
-    return _layer_norm.caller(input, weight, bias, width, eps, dtype, fused=fused, auto=auto)
+    return _layer_norm.fast_call(input, weight, bias, width, eps, dtype, fused=fused, auto=auto)
 
 
 def _dtype(like):

@@ -113,7 +113,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
     elif input.dtype.category < dtypes.FLOAT:
         counted = input.dtype.category == dtypes.BOOL and dim is None and not keepdim
         input = input if counted else cast(input, dtypes.int64)
-    return _sum.caller(input, dim if dim is None else normalize_dims(dim, input.ndim, "sum"), keepdim)
+    return _sum.fast_call(input, dim if dim is None else normalize_dims(dim, input.ndim, "sum"), keepdim)
 
 
 @op(dtype="same", name="mean")
@@ -158,7 +158,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
             f"Got: {input.dtype.name}"
         )
-    return _mean.caller(input, dim if dim is None else normalize_dims(dim, input.ndim, "mean"), keepdim)
+    return _mean.fast_call(input, dim if dim is None else normalize_dims(dim, input.ndim, "mean"), keepdim)
 
 
 @op(dtype="same", name="var")
@@ -210,7 +210,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
     """
     correction, dim = _correction(unbiased, correction, dim if axis is None else axis)
     keepdim = keepdim if keepdims is None else keepdims
-    return _var.caller(input, normalize_dims(dim, input.ndim, "var"), keepdim, correction)
+    return _var.fast_call(input, normalize_dims(dim, input.ndim, "var"), keepdim, correction)
 
 
 @public(inplace=False)
@@ -327,7 +327,7 @@ def _extreme(name, of, word, example):
     def extreme(input, dim=(), keepdim=False):
         dims = normalize_dims(dim, input.ndim, name)
         _refuse_empty(input, dims, name)
-        return record.caller(input, dims, keepdim)
+        return record.fast_call(input, dims, keepdim)
 
     return record.grad(input=gradient), extreme
 
@@ -409,8 +409,8 @@ def _max_or_min(name, word, along, over_all, of_two, example):
     return extreme
 
 
-max = _max_or_min("max", "largest", _max, _amax.named("Max").caller, _maximum.caller, "[[1, 5], [7, 2]] -> 7")
-min = _max_or_min("min", "smallest", _min, _amin.named("Min").caller, _minimum.caller, "[[1, 5], [7, 2]] -> 1")
+max = _max_or_min("max", "largest", _max, _amax.named("Max").fast_call, _maximum.fast_call, "[[1, 5], [7, 2]] -> 7")
+min = _max_or_min("min", "smallest", _min, _amin.named("Min").fast_call, _minimum.fast_call, "[[1, 5], [7, 2]] -> 1")
 
 
 def _arg(name, word, example):
@@ -428,7 +428,7 @@ def _arg(name, word, example):
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
         d = None if dim is None else normalize_dim(dim, input.ndim)
         _refuse_empty(input, None if d is None else (d,), name)
-        return position.caller(input, d, keepdim)
+        return position.fast_call(input, d, keepdim)
 
     return arg
 
@@ -448,7 +448,7 @@ def _truth(name, example):
     def truth(input, dim=None, keepdim=False, *, axis=None, keepdims=None):
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
         none = isinstance(dim, (tuple, list)) and not dim  # no axis at all, where other reductions take every one
-        found = input != 0 if none else test.caller(input, normalize_dims(dim, input.ndim, name), keepdim)
+        found = input != 0 if none else test.fast_call(input, normalize_dims(dim, input.ndim, name), keepdim)
         return cast(found, dtypes.uint8) if input.dtype is dtypes.uint8 else found  # as PyTorch
 
     return truth
@@ -502,7 +502,7 @@ def logsumexp(input, dim, keepdim=False):
         >>> mytorch.logsumexp(tensor([1000.0, -1000.0]), 0).item()
         1000.0
     """
-    return _logsumexp.caller(input, normalize_dims(dim, input.ndim, "logsumexp"), keepdim)
+    return _logsumexp.fast_call(input, normalize_dims(dim, input.ndim, "logsumexp"), keepdim)
 
 
 @op(dtype="float", name="norm", autocast="float32")

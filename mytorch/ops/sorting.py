@@ -203,7 +203,7 @@ def _kth(name, input, dim, keepdim, place):
     found = blocks.kth(np.moveaxis(raw, d, -1), place) if type(raw) is np.ndarray and raw.size >= blocks.LARGE else None
     found = x.argsort(d, stable=True).narrow(d, place, 1) if found is None else Tensor._wrap(np.expand_dims(found, d))
     if name == "median" and x.dtype.is_floating_point:  # the first NaN, if there is one
-        lost = isnan.caller(x)
+        lost = isnan.fast_call(x)
         found = where(lost.any(d, keepdim=True), lost.long().argmax(d, keepdim=True), found)
     return _picked(name, input, d, keepdim, found)
 
@@ -241,7 +241,7 @@ def median(input, dim=None, keepdim=False):
         middle = ordered[(ordered.shape[0] - 1) // 2]
         if not input.dtype.is_floating_point:
             return middle
-        return _median_of_all(input, where(isnan.caller(ordered[-1]), ordered[-1], middle))
+        return _median_of_all(input, where(isnan.fast_call(ordered[-1]), ordered[-1], middle))
     return _kth("median", input, dim, keepdim, lambda n: (n - 1) // 2)
 
 
@@ -254,10 +254,10 @@ def nanmedian(input, dim=None, keepdim=False):
     """
     if dim is None:
         flat = input.reshape(-1)
-        return median(flat[~isnan.caller(flat)])
+        return median(flat[~isnan.fast_call(flat)])
     d = normalize_dim(dim, input.ndim)
     x = input.detach() if input.ndim else input.detach().reshape(1)
-    counts = (~isnan.caller(x)).sum(d, keepdim=True)
+    counts = (~isnan.fast_call(x)).sum(d, keepdim=True)
     order = x.argsort(d, stable=True)
     return _picked("nanmedian", input, d, keepdim, order.gather(d, ((counts - 1) // 2).clamp(min=0)))
 
@@ -361,7 +361,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     if n == 0:
         raise RuntimeError("quantile() input tensor must be non-empty")
     ordered = x.sort(d).values
-    bad = isnan.caller(x).any(d, keepdim=True)
+    bad = isnan.fast_call(x).any(d, keepdim=True)
     out = []
     for value in raw_q:
         at = value * (n - 1)
@@ -388,7 +388,7 @@ def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     weights, raw_q = _quantiles(q, interpolation)
     x, d = _along(input, dim)
     ordered = x.sort(d).values  # NaNs come last
-    n = (~isnan.caller(x)).sum(d, keepdim=True)
+    n = (~isnan.fast_call(x)).sum(d, keepdim=True)
     out = []
     for value in raw_q:
         at = (n - 1).to(dtypes.float64) * float(value)
@@ -422,7 +422,7 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """
     if input.dtype.is_complex:
         raise RuntimeError("nansum does not support complex inputs")
-    x = where(isnan.caller(input), 0.0, input) if input.dtype.is_floating_point else input
+    x = where(isnan.fast_call(input), 0.0, input) if input.dtype.is_floating_point else input
     return sum_of(x, dim, keepdim, dtype=dtype)
 
 
@@ -435,7 +435,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
         dim: the axes; all if None.
         dtype: cast input to it first.
     """
-    kept = ~isnan.caller(input)
+    kept = ~isnan.fast_call(input)
     return nansum(input, dim, keepdim, dtype=dtype) / sum_of(kept, dim, keepdim)
 
 

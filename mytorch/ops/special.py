@@ -5,9 +5,9 @@ from collections import namedtuple
 
 import numpy as np
 
-from .._array import on_input_device
+from .._array import Array, on_input_device
 from .._tensor import Tensor
-from ..backend import is_raw, xp_of
+from ..backend import Namespace, is_raw, xp_of
 from ..base import dtypes
 from ..base.errors import kind
 from ..dispatch.bind import public
@@ -41,7 +41,7 @@ def _op(name, function, doc, *names, binary=False, dtype="float", autocast="prom
         record = op(dtype=dtype, name=name, autocast=autocast, elementwise=True)(
             lambda xp, input: _apply(xp, function, input)
         )
-    record.__doc__ = record.caller.__doc__ = doc
+    record.__doc__ = record.fast_call.__doc__ = doc
     if bind:
         public(name=name, names=names)(record)
     return record
@@ -103,7 +103,7 @@ def polygamma(n, input):
         raise TypeError(f"polygamma(): argument 'n' (position 1) must be int, not {kind(n)}")
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
-    return digamma.caller(input) if n == 0 else _polygamma(input, n=n)
+    return digamma.fast_call(input) if n == 0 else _polygamma(input, n=n)
 
 
 @public(function=False, name="polygamma")
@@ -148,7 +148,7 @@ _logit.grad(input=_logit_grad)
 @public()
 def logit(input, eps=None):
     """log(input / (1 - input)), of input limited to [eps, 1 - eps] if eps is given."""
-    return _logit.caller(input, eps)
+    return _logit.fast_call(input, eps)
 
 
 @public()
@@ -276,7 +276,7 @@ _xlogy = _times_log(
     "xlogy", "input * log(other), and 0 where input is 0.", lambda xp, other: xp.log(other), lambda other: other,
     "[0.0, 2.0]; [0.0, 1.0] -> [0.0, 0.0]",
 )  # fmt: skip
-xlogy = public()(_xlogy).caller
+xlogy = public()(_xlogy).fast_call
 _xlog1py = _times_log(
     "special_xlog1py", "input * log(1 + other), and 0 where input is 0.", lambda xp, other: xp.log1p(other), lambda other: other + 1
 )  # fmt: skip
@@ -382,8 +382,8 @@ def _log_ndtr(input):
     input = input if input.dtype.category >= dtypes.FLOAT else cast(input, dtypes.default_dtype())
     low = input < -1
     z = input * math.sqrt(0.5)
-    tail = log.caller(_erfcx.caller(-where(low, z, 0.0)) * 0.5) - where(low, z, 0.0).square()
-    return where(low, tail, (erfc.caller(where(low, 0.0, z)) * -0.5).log1p())
+    tail = log.fast_call(_erfcx.fast_call(-where(low, z, 0.0)) * 0.5) - where(low, z, 0.0).square()
+    return where(low, tail, (erfc.fast_call(where(low, 0.0, z)) * -0.5).log1p())
 
 
 @public()
@@ -392,9 +392,9 @@ def mvlgamma(input, p):
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
     total = p * (p - 1) / 4 * math.log(math.pi)
-    out = lgamma.caller(input)
+    out = lgamma.fast_call(input)
     for j in range(1, p):
-        out = out + lgamma.caller(input - j / 2)
+        out = out + lgamma.fast_call(input - j / 2)
     return out + total
 
 
@@ -403,7 +403,7 @@ def _ndtri(p):
     """The normal distribution's quantile: erfinv's, but in the lower tail, where p is small, by Newton's method on log_ndtr."""
     p = p if p.dtype.is_floating_point else cast(p, dtypes.default_dtype())
     low = (p > 0) & (p < 0.02)
-    middle = erfinv.caller(where(low, 0.5, p) * 2 - 1) * math.sqrt(2)
+    middle = erfinv.fast_call(where(low, 0.5, p) * 2 - 1) * math.sqrt(2)
     if not low.any():
         return middle
     log_p = where(low, p, 0.01).log()
@@ -426,4 +426,45 @@ _entropy.grad(input=lambda g, input, xp: g * (-1.0 - xp.log(input)))
 
 def _entr(input):
     """-input * log(input), 0 at 0, -infinity below."""
-    return _entropy.caller(input)
+    return _entropy.fast_call(input)
+
+
+@op(name="lerp", dtype="float", elementwise=True)
+def _lerp(xp, input, end, *, weight):
+    """Starts from the nearer end, as PyTorch does, so that weights 0 and 1 give the ends exactly."""
+    near, share = (input, weight) if abs(weight) < 0.5 else (end, weight - 1)
+    out = xp.subtract(end, input)
+    if not isinstance(xp, Namespace):
+        return near + out * share
+    out *= share  # in place, to save memory traffic
+    out += near
+    return out
+
+
+_lerp.grad(input=lambda g, weight: g * (1 - weight), end=lambda g, weight: g * weight)
+
+
+@public()
+def lerp(input, end, weight):
+    """input + weight * (end - input).
+
+    Args:
+        input: where weight is 0.
+        end: where weight is 1.
+        weight: a number or a tensor.
+
+    Example:
+        >>> mytorch.lerp(tensor([0.0, 10.0]), tensor([4.0, 20.0]), 0.5).tolist()
+        [2.0, 15.0]
+    """
+    dtype = input.dtype
+    if end.dtype is not dtype or (type(weight) is not float and getattr(weight, "dtype", dtype) is not dtype):
+        word, other = ("end", end) if end.dtype is not dtype else ("weight", weight)
+        raise RuntimeError(f"expected dtype {dtype} for `{word}` but got dtype {other.dtype}")
+    return (_lerp_by_tensor if isinstance(weight, (Tensor, Array)) else _lerp.fast_call)(input, end, weight)
+
+
+@once_rounded
+def _lerp_by_tensor(input, end, weight):
+    near = abs(weight) < 0.5
+    return where(near, input, end) + (end - input) * where(near, weight, weight - 1)

@@ -1,5 +1,6 @@
 """Optimizers and learning rate schedules."""
 
+from .. import _extensions
 from . import adam, adaptive, lr_scheduler, swa_utils
 from .adafactor import Adafactor
 from .adam import Adam, AdamW
@@ -10,3 +11,5 @@ from .muon import Muon
 from .optimizer import Optimizer
 from .sgd import SGD
 from .sparse_adam import SparseAdam
+
+__getattr__, __dir__ = _extensions.lazy(__name__)

@@ -105,7 +105,7 @@ class profile(ModeSwitch):
         token = set_mode(get_mode().replace(profile=None))
         if not self.active:
             try:
-                return op.run(*inputs, fused=fused, **attrs)
+                return op.dispatch(*inputs, fused=fused, **attrs)
             finally:
                 reset_mode(token)
         for x in inputs if self.profile_memory else ():
@@ -114,7 +114,7 @@ class profile(ModeSwitch):
         shapes = [list(getattr(x, "shape", ())) for x in inputs] if self.record_shapes else ()
         event = self.begin(op.name, FORWARD, shapes)
         try:
-            result = op.run(*inputs, fused=fused, **attrs)
+            result = op.dispatch(*inputs, fused=fused, **attrs)
             event.end = _now()
             for out in result if isinstance(result, (tuple, list)) else (result,):
                 self._made(event, out)
@@ -250,7 +250,7 @@ class _MeasuredWalk(Walk):
         if forward is not None:
             event.sequence_nr, event.stack, event.module = forward.sequence_nr, forward.stack, forward.module
         vjp = node.plan.vjp
-        if vjp is not None and vjp is not node.op.reference.vjp:
+        if vjp is not None and vjp is not (node.op.reference.vjp and node.op.reference.vjp.function):
             event.fused[_short(vjp.__module__)] += 1
         try:
             super().visit_node(node, g)
@@ -339,7 +339,7 @@ def _stack():
     lines, frame = [], sys._getframe(2)
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith((*_INSIDE, "<caller of")):
+        if not code.co_filename.startswith(_INSIDE):
             lines.append(f"{_near(code.co_filename)}({frame.f_lineno}): {code.co_name}")
         frame = frame.f_back
     return lines

@@ -175,6 +175,11 @@ def draw(
     return drawing
 
 
+def render(self: Tensor, path: str | os.PathLike | None = None, **options: Any) -> Drawing:
+    """Draws the graph that leads to this tensor: `draw(self, path, **options)`."""
+    return draw(self, path, **options)
+
+
 def _collect(outputs, limit):
     """The nodes below the outputs, parents first, and those of them whose parents were left out."""
     found, order, cut = {}, [], set()

@@ -25,6 +25,7 @@ from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.record import RECORDS
 from ..engine.mode import get_mode
 from ..engine.node import Port
+from ..ops import everything  # noqa: F401 - the rules name records of all operations
 from .forward_mode import Level
 
 
@@ -76,7 +77,7 @@ class Batch(Interpreter):
         values = [self.value(x) for x in inputs]
         if all(v is None for v in values) and not any(map(self.is_batched, attrs.values())):
             with self.outside():
-                return record.run(*inputs, fused=fused, **attrs)
+                return record.dispatch(*inputs, fused=fused, **attrs)
         rule = RULES.get(record.name) or (_elementwise if record.elementwise else None)
         if rule is None:
             with interpreting(self, autocast=None):
@@ -182,7 +183,7 @@ class Call:
 
     def run(self, *inputs, **changes):
         """Run the record with other inputs, and some attributes changed."""
-        return self.record.run(*inputs, **{**self.attrs, **changes})
+        return self.record.dispatch(*inputs, **{**self.attrs, **changes})
 
     def only(self):
         """The value of the one input that has one.
@@ -533,7 +534,7 @@ def _cross_entropy(batch, record, inputs, attrs):
     target = attrs["target"]
     target = Tensor._wrap(target) if isinstance(target, np.ndarray) else target
     counts = target != attrs["ignore_index"]
-    log_p = RECORDS["log_softmax"].run(logits, dim=-1)
+    log_p = RECORDS["log_softmax"].dispatch(logits, dim=-1)
     losses = -(log_p.gather(-1, (target * counts).unsqueeze(-1)).squeeze(-1) * counts.to(logits.dtype))
     if attrs["reduction"] == "none":
         return losses

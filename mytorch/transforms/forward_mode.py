@@ -21,8 +21,8 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import MetaArray, memory_owner, xp_of
+from ..dispatch.backward import grad
 from ..dispatch.interpreter import Interpreter, interpreting
-from ..engine.backward import grad
 from ..engine.mode import enable_grad, get_mode
 from ..engine.node import Port
 from ..ops.creation import zeros_like
@@ -64,7 +64,7 @@ class Level(Interpreter):
     def _along(self, tangent, steps):
         with self.outside():
             for step, attrs in steps:
-                tangent = step.run(tangent, **attrs)
+                tangent = step.dispatch(tangent, **attrs)
         return tangent
 
     def follows(self, x):
@@ -103,18 +103,18 @@ class Level(Interpreter):
         tangents = [self.tangent(x) for x in inputs]
         if all(t is None for t in tangents):
             with self.outside():
-                return record.run(*inputs, fused=fused, **attrs)
+                return record.dispatch(*inputs, fused=fused, **attrs)
         if record.residuals:
             with interpreting(self, autocast=None):
                 return self.composed(record, inputs, attrs)
         with interpreting(self.outer, autocast=None):
-            out = record.run(*inputs, fused=fused, **attrs)
+            out = record.dispatch(*inputs, fused=fused, **attrs)
             if not record.is_differentiable:
                 return out
             outs = tuple(out) if record.outputs else (out,)
             if record.view:
                 rest = inputs[1:]
-                found = record.run(tangents[0], *rest, **attrs)
+                found = record.dispatch(tangents[0], *rest, **attrs)
                 found = found if record.outputs else (found,)
             else:
                 found = tangents_of(record, inputs, outs, tangents, attrs)
@@ -309,7 +309,7 @@ def _elementwise(record, values, out, pairs):
     for name, tangent in pairs:
         formula = record.reference.formulas.get(name)
         if formula is not None:
-            part = formula(tangent, *[values[n] for n in _arguments(formula)])
+            part = formula.on(tangent, values)
             total = part if total is None else total + part
     if total is not None and (tuple(total.shape) != tuple(out.shape) or total.dtype is not out.dtype):
         total = total.to(out.dtype).expand(*out.shape)
@@ -328,13 +328,13 @@ def _transposed(record, values, outs, wanted):
     conjugate = record.holomorphic and any(u.dtype.is_complex for u in ends)
     g = ups if several else ups[0]
     if implementation.vjp is not None:
-        parts = implementation.vjp(g, *[values[n] for n in _arguments(implementation.vjp)])
+        parts = implementation.vjp.on(g, values)
         found = [(parts[i], x, t) for i, x, t in wanted]
     else:
         formulas = [
             (implementation.formulas.get(record.inputs[0 if record.variadic else i]), x, t) for i, x, t in wanted
         ]
-        found = [(f(g, *[values[n] for n in _arguments(f)]), x, t) for f, x, t in formulas if f is not None]
+        found = [(f.on(g, values), x, t) for f, x, t in formulas if f is not None]
     roots, cotangents = [], []
     for part, x, t in found:
         if isinstance(part, Tensor) and part.requires_grad:
@@ -355,11 +355,6 @@ def _transposed(record, values, outs, wanted):
             t = zeros_like(u.detach())
         results.append(t.conj() if conjugate and t is not None and t.dtype.is_complex else t)
     return results
-
-
-def _arguments(formula):
-    code = formula.__code__
-    return code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
 
 
 def _values(record, inputs, outs, tangents, attrs):

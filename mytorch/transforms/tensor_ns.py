@@ -162,7 +162,7 @@ class TensorNamespace:
 
     def exp(self, x, out=None):
         """e to the x; `out`, a place to write to for raw arrays, is not used."""
-        return elementwise.exp.caller(x)
+        return elementwise.exp.fast_call(x)
 
     def divide(self, x, y, out=None):
         return x / y
@@ -181,7 +181,7 @@ def _composed(record, inputs, fused, attrs):
             return without_residuals(record, record.forward(xp, *inputs, **attrs))
         except (NotImplementedError, AttributeError, TypeError):  # it asks for what only raw arrays have
             pass
-    return record.run(*inputs, fused=fused, **attrs)
+    return record.dispatch(*inputs, fused=fused, **attrs)
 
 
 def without_residuals(record, out):
@@ -191,8 +191,8 @@ def without_residuals(record, out):
 
 
 Composing.run = staticmethod(_composed)
-_functions = {r.xp_name: r.caller for r in RECORDS.values() if r.xp_name is not None}
-_functions.update(abs=elementwise.abs.caller, sum=_axis(reduction.sum), mean=_axis(reduction.mean))
+_functions = {r.xp_name: r.fast_call for r in RECORDS.values() if r.xp_name is not None}
+_functions.update(abs=elementwise.abs.fast_call, sum=_axis(reduction.sum), mean=_axis(reduction.mean))
 _functions["cumsum"] = lambda x, axis: reduction.cumsum(x, axis)
 for _name, _function in _functions.items():
     if _name not in vars(TensorNamespace):
@@ -256,7 +256,11 @@ class RecordedArithmetic:
 
     @staticmethod
     def unwrap(g):
-        return g if isinstance(g, Tensor) else Tensor._wrap(walk.raw.unwrap(g))
+        return g if isinstance(g, Tensor) else Tensor._of(g._data)
+
+    @staticmethod
+    def raw(g):
+        return g._data._array
 
     @staticmethod
     def stack(rows):
@@ -274,7 +278,7 @@ class RecordedArithmetic:
     @staticmethod
     def into_leaf(leaf, g, owned):
         with accumulating:
-            leaf.grad = g if leaf.grad is None else elementwise._add.caller(g, leaf.grad)
+            leaf.grad = g if leaf.grad is None else elementwise._add.fast_call(g, leaf.grad)
         leaf.run_post_hooks()
 
 
@@ -331,7 +335,7 @@ def _replay(node, g):
     inputs, ends = [], {}
     given, _ = _followed(node)
     if record.summed:  # the sum of the first two inputs, an output of the node's own
-        total = _alias.caller(_output(node, 0, values[record.outputs_names[0]]))
+        total = _alias.fast_call(_output(node, 0, values[record.outputs_names[0]]))
         inputs, ends = [total, None], {i: total._edge for i in (0, 1) if plan.needs[i]}
     for i, name in enumerate(record.inputs):
         if i < len(inputs):
@@ -344,7 +348,7 @@ def _replay(node, g):
         t = _input(given, i, value, edge)
         if edge is not None and plan.needs[i]:
             with enable_grad():
-                t = _alias.caller(t)
+                t = _alias.fast_call(t)
             ends[i] = t._edge
         inputs.append(t)
     attrs = {name: values[name] for name in record.attrs}

@@ -4,5 +4,4 @@ from mytorch.tools.model_summary import summary as summary
 from mytorch.tools.watching import watch as watch
 from mytorch.utils import checkpoint as checkpoint
 from mytorch.utils import data as data
-from mytorch.utils import einops_hook as einops_hook
 

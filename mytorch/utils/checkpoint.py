@@ -3,7 +3,7 @@
 import sys
 from types import ModuleType
 
-from .. import cuda
+from .. import _extensions, cuda
 from .._tensor import Tensor
 from ..autograd.recompute import (
     CheckpointError,
@@ -54,3 +54,5 @@ __all__ = [
     "CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
 ]  # fmt: skip
+
+__getattr__, __dir__ = _extensions.lazy(__name__)

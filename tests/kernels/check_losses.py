@@ -70,6 +70,19 @@ def test_elements(kind, shape, reduction, dtype):
                 near(got, slope * scale)
 
 
+def test_binary_cross_entropy_of_saturated_probabilities():
+    """The gradient of input is finite at probabilities of 0 and 1."""
+    corners = np.array([0, 1, 0, 1, 1e-20], np.float32), np.array([0, 1, 1, 0, 0.5], np.float32)
+    x, t = (dev(a) for a in corners)
+    out = losses.forward(xp, x, t, kind="bce", reduction="none")
+    gx, gt = losses.vjp(dev(np.full(5, 2, np.float32)), x, t, "bce", "none", 1.0, (True, True), xp)
+    if COMPILE_ONLY:
+        return
+    np.testing.assert_allclose(host(out), [0, 0, 100, 100, 10 * np.log(10)], rtol=1e-5)
+    np.testing.assert_allclose(host(gx), [0, 0, -2e12, 2e12, -1e12], rtol=1e-5)
+    np.testing.assert_allclose(host(gt), [np.inf, -np.inf, np.inf, -np.inf, 40 * np.log(10)], rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", losses.KINDS)
 def test_what_lies_elsewhere_and_what_is_not_a_number(kind):
     """Strided inputs; a NaN anywhere is a NaN in the loss and in its element's gradient."""

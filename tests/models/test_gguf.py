@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.files.gguf import GGUFFile
 from mytorch.models import GPT2, Llama, from_pretrained, quantize_
+from mytorch.models.gguf import GGUFFile
 from mytorch.ops.quantized_linear import dequantize
 
 TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 8, "Q4_K": 12, "BF16": 30}

@@ -177,7 +177,10 @@ def _over(keep, query, key):
 def _backward(blocks, g, query, key, value, keep, p, gq, gk, gv, scale, whole):
     for i, j, start, stop, place in blocks:
         scores = p[..., place].reshape(*p.shape[:-1], j - i, stop - start)
-        gp = np.matmul(g[..., i:j, :], value[..., start:stop, :].swapaxes(-1, -2))
+        # `_softmax_bwd` writes to a reshaped view of gp. Without `out`, matmul would give gp the axis order of g and value,
+        # in which `reshape` may return a copy.
+        gp = np.empty(scores.shape, np.float32)
+        np.matmul(g[..., i:j, :], value[..., start:stop, :].swapaxes(-1, -2), gp)
         dropped = scores
         if keep is not None:
             kept = keep[..., i:j, start:stop]

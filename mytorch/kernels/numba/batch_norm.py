@@ -127,7 +127,7 @@ def _pays(input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 
 def _forward(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
-    mean, var = (np.asarray(s, np.float32) for s in stats or statistics(input))
+    mean, var = (np.ascontiguousarray(s, np.float32) for s in stats or statistics(input))
     rstd = np.float32(1.0) / np.sqrt(var + np.float32(eps))
     count = input.shape[1]
     return _scaled(input, mean, rstd * _vector(weight, count, 1), _vector(bias, count, 0)), mean, rstd

@@ -67,7 +67,7 @@ def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.
 
 def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """lse - logit of the target, and their mean, sum or all of them."""
-    x = np.ascontiguousarray(input)
+    x, target = np.ascontiguousarray(input), np.ascontiguousarray(target)
     losses, peaks, logs = np.empty((3, x.shape[0]), np.float32)
     if split(_fwd, x.size, (x, target, losses, peaks, logs), ignore_index):
         return None
@@ -79,7 +79,7 @@ def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothin
 
 def vjp(g, input, target, ignore_index, reduction, peaks, logs, total):
     """The gradient of the logits."""
-    x = np.ascontiguousarray(input)
+    x, target = np.ascontiguousarray(input), np.ascontiguousarray(target)
     gx = np.empty_like(x)
     scale = np.ascontiguousarray(np.broadcast_to(g if reduction == "none" else g / total, (x.shape[0],)), np.float32)
     split(_bwd, x.size, (x, target, peaks, logs, scale, gx), ignore_index)

@@ -70,14 +70,14 @@ def _accepts(emissions, **options):
 
 def _forward(xp, emissions, *, skip, steps, ends):
     history, losses = np.empty(emissions.shape, emissions.dtype), np.empty(emissions.shape[1], emissions.dtype)
-    emissions = np.ascontiguousarray(emissions)
+    emissions, skip, steps, ends = map(np.ascontiguousarray, (emissions, skip, steps, ends))
     split(_fwd, emissions.size * 8, (np.arange(len(losses)),), emissions, skip, steps, ends, history, losses)
     return losses, history
 
 
 def _vjp(g, skip, steps, ends, history, out):
     grad = np.zeros(history.shape, history.dtype)
-    g = np.ascontiguousarray(g)
+    g, skip, steps, ends = map(np.ascontiguousarray, (g, skip, steps, ends))
     split(_bwd, grad.size * 8, (np.arange(len(g)),), g, skip, steps, ends, history, out, grad)
     return (grad,)
 

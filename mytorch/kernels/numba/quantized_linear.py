@@ -199,7 +199,7 @@ def forward(xp, input, *, weight, scale, offset, group_size):
     )
     whole = group_size is None or group_size % (2 * LANES) == 0  # halves of groups fill vectors
     if len(x) > ROWS or not whole:
-        offset = np.broadcast_to(np.float32(0), scale.shape) if offset is None else offset
+        offset = np.zeros_like(scale) if offset is None else np.ascontiguousarray(offset)
         chunks = min(chunks_for(weight.size), len(weight))
         calls = [tuple(a[i:j] for a in (weight, scale, offset, out)) for i, j in blas.bounds(len(weight), chunks)]
         blas.run(_many, [(*arrays, x, group_size) for arrays in calls])

@@ -52,14 +52,15 @@ def _forward(xp, x, weight, *, index):
     out = np.zeros((*x.shape[:2], weight.shape[2]), x.dtype)
     rows = [np.ascontiguousarray(a).reshape(-1, a.shape[2]) for a in (x, out)]
     image = np.arange(len(rows[0])) // x.shape[1]
-    split(_fwd, out.size * weight.shape[1], (*rows, image), np.ascontiguousarray(weight), index.view(np.uint64))
+    weight, index = np.ascontiguousarray(weight), np.ascontiguousarray(index).view(np.uint64)
+    split(_fwd, out.size * weight.shape[1], (*rows, image), weight, index)
     return out
 
 
 def _vjp(g, x, weight, index):
     gx, gw = np.empty(x.shape, x.dtype), np.zeros(weight.shape, x.dtype)
-    arrays = [np.ascontiguousarray(a) for a in (g, x, weight)]
-    split(_bwd, g.size * weight.shape[1], (*arrays, index.view(np.uint64), gx, gw))
+    g, x, weight, index = map(np.ascontiguousarray, (g, x, weight, index))
+    split(_bwd, g.size * weight.shape[1], (g, x, weight, index.view(np.uint64), gx, gw))
     return gx, gw
 
 

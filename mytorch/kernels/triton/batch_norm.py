@@ -200,7 +200,7 @@ def _accepts(input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 
 def _forward(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
-    mean, var = stats or statistics(input)
+    mean, var = (contiguous(xp, s) for s in stats or statistics(input))  # the kernels read them with a stride of 1
     rstd = xp.reciprocal(xp.sqrt(var + xp.float32(eps)))
     return _affined(xp, input, mean, rstd, weight, bias), mean, rstd
 

@@ -259,8 +259,8 @@ def run_weight(xp, g, x, kernel, stride, padding, dilation, groups):
 
 
 def bias_gradient(xp, g, dtype):
-    """The sum of g over samples and positions."""
-    return xp.sum(g.reshape(*g.shape[:2], -1), axis=(0, 2), dtype="float32").astype(dtype, copy=False)
+    """Returns the sum of g over samples and positions."""
+    return xp.sum(g, axis=(0, *range(2, g.ndim)), dtype="float32").astype(dtype, copy=False)
 
 
 # -- as kernels of the ops --------------------------------------------------------------------------------------------

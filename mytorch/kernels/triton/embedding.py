@@ -15,7 +15,6 @@ import triton
 import triton.language as tl
 
 from ...base import config
-from .. import kernel
 from ..launch import cdiv, launch, power_of_2
 from .common import contiguous, is_float
 
@@ -91,8 +90,8 @@ def forward(xp, weight, *, index, padding_idx=None, scale_grad_by_freq=False):
     return out
 
 
-def vjp(g, index, padding_idx, scale_grad_by_freq, shape, xp):
-    """The gradient of the table."""
+def vjp(g, index, padding_idx, scale_grad_by_freq, shape, owned_sum, xp):
+    """Returns the gradient of the table, or None if it was added to `owned_sum`, the gradient from another use of the table."""
     rows = contiguous(xp, index).reshape(-1).astype("int64", copy=False)
     counts = xp.bincount(rows, minlength=shape[0]) if scale_grad_by_freq else None
     g = contiguous(xp, g)
@@ -105,7 +104,7 @@ def vjp(g, index, padding_idx, scale_grad_by_freq, shape, xp):
         launch(_backward_sorted, grid, g, rows[order], order, counts, out, rows.size, shape[1], padding,
                COUNTS=scale_grad_by_freq, **blocks)  # fmt: skip
         return (out,)
-    total = kernel.sum_to_add_to("embedding", 0)  # of a weight that another layer has too
+    total = owned_sum
     adds = total is not None and total.dtype == "float32" and total.shape == tuple(shape) and total.flags.c_contiguous
     out = total if adds else xp.zeros(shape, "float32")
     launch(

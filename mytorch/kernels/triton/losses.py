@@ -4,7 +4,7 @@
     l1        |d|                                    sign d
     smooth_l1 d² / 2β, or |d| - β / 2 from |d| = β on    d / β within ±1
     huber     β times smooth_l1
-    bce       -t log x - (1 - t) log(1 - x), logarithms at least -100        (x - t) / (x (1 - x))
+    bce       -t log x - (1 - t) log(1 - x), logarithms at least -100        (x - t) / max(x (1 - x), 1e-12)
     bce_logits    max(x, 0) - x t + log(1 + exp(-|x|))    sigmoid(x) - t
     kl        t log t - t x                          -t
     kl_log    exp(t) (t - x)                         -exp(t)
@@ -77,8 +77,8 @@ def _slopes(x, t, beta, KIND: tl.constexpr):
             gx = gx / beta
         gt = -gx
     elif KIND == 4:
-        gx = d / tl.maximum(x * (1.0 - x), 1e-12)  # the least that PyTorch divides by
-        gt = tl.maximum(_log1p(-x), -100.0) - tl.maximum(tl.log(x), -100.0)
+        gx = d / tl.maximum(x * (1.0 - x), 1e-12)  # finite at x = 0 and 1, as in PyTorch
+        gt = _log1p(-x) - tl.log(x)
     elif KIND == 5:
         gx = tl.sigmoid(x) - t
         gt = -x

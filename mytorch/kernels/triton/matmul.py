@@ -103,19 +103,19 @@ def _candidates(tall, short, wide):
 
 
 def _matrices(x):
-    """x as (batch, rows, columns) with its strides in elements; leading axes must be ones that a reshape needs no copy for."""
+    """Returns x as (batch, rows, columns), a copy if the leading axes can't be merged, and its strides in elements."""
     x = x[None] if x.ndim == 2 else x.reshape(-1, *x.shape[-2:])
     return x, strides_of(x)
 
 
-def product(xp, a, b, bias=None, *, activation=None, factor=1.0, out=None, before=False, dtype=None):
+def product(xp, a, b, bias=None, *, activation=None, factor=1.0, before=False, dtype=None):
     """activation(a @ b * factor + bias).
 
     Args:
         a: (…, M, K). b: (…, K, N), of a's leading axes, or (K, N) for all. One float dtype, any strides.
         bias: (N,). activation: a key of activation.KINDS.
-        out: array to write to. dtype: of the output, a's if not given.
-        before: give what goes into the activation too, for backward.
+        dtype: dtype of the output; by default that of a.
+        before: also return the input of the activation, for backward.
 
     Returns:
         (…, M, N); with `before`, both.
@@ -134,16 +134,14 @@ def product(xp, a, b, bias=None, *, activation=None, factor=1.0, out=None, befor
     right, right_steps = _matrices(b)
     batch, m, k = left.shape
     n = right.shape[2]
-    if out is None:
-        out = xp.empty(shape, dtype or a.dtype)
-    flat = out.reshape(batch, m, n)
+    out = xp.empty((batch, m, n), dtype or a.dtype)
     kept = xp.empty((batch, m, n), a.dtype) if before else None
     wide = a.dtype.itemsize == 4
 
     def attempt(tile):
         launch(
-            _product, (batch * cdiv(m, tile["BM"]) * cdiv(n, tile["BN"]),), left, right, bias, flat, kept, m, n, k,
-            *left_steps, *right_steps, *strides_of(flat), float(factor),
+            _product, (batch * cdiv(m, tile["BM"]) * cdiv(n, tile["BN"]),), left, right, bias, out, kept, m, n, k,
+            *left_steps, *right_steps, *strides_of(out), float(factor),
             BIAS=bias is not None, ACT=-1 if activation is None else KINDS[activation], BEFORE=before, EVEN=k % tile["BK"] == 0,
             PRECISION="ieee" if wide else "tf32", **tile,
         )  # fmt: skip
@@ -152,7 +150,7 @@ def product(xp, a, b, bias=None, *, activation=None, factor=1.0, out=None, befor
         turned = [int(steps[2] != 1) for steps in (left_steps, right_steps)]
         key = (a.dtype.name, power_of_2(batch), power_of_2(m), n, k, *turned, activation or "")
         attempt(tuned(_product, key, _candidates(m >= 1024 and n >= 256, min(m, n) <= 64, wide), attempt))
-    return (out, kept.reshape(shape)) if before else out
+    return (out.reshape(shape), kept.reshape(shape)) if before else out.reshape(shape)
 
 
 def linear(xp, x, weight, bias=None, activation=None, before=False):

@@ -1,5 +1,6 @@
 """Datasets, the orders they are read in, and the loader that makes batches of them."""
 
+from ... import _extensions
 from . import _utils, dataloader, dataset, distributed, sampler
 from ._utils.worker import WorkerInfo
 from .dataloader import *  # noqa: F403
@@ -12,3 +13,5 @@ __all__ = ["DistributedSampler", "WorkerInfo"]
 __all__ += dataloader.__all__
 __all__ += dataset.__all__
 __all__ += sampler.__all__
+
+__getattr__, __dir__ = _extensions.lazy(__name__)

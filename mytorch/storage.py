@@ -10,12 +10,11 @@ import weakref
 
 import numpy as np
 
-from .._array import Array
-from .._tensor import Tensor
-from ..backend import address, as_device, device_of, storage_bytes, to_device, xp_of
-from ..base import dtypes
-from ..dispatch.unwrap import raw_of, to_cpu
-from ..files import STORAGE_CLASSES
+from ._array import Array
+from ._tensor import Tensor
+from .backend import address, as_device, device_of, storage_bytes, to_device, xp_of
+from .base import dtypes
+from .dispatch.unwrap import raw_of, to_cpu
 
 
 def _on_cpu_only(what, storage):
@@ -372,9 +371,6 @@ class TypedStorage(_Storage):
     __hash__ = object.__hash__
 
 
-STORAGE_CLASSES.update(typed=TypedStorage, untyped=UntypedStorage)
-
-
 def _cast(kind):
     def method(self):
         return self.type(kind)
@@ -503,6 +499,3 @@ def _set_always_warn_typed_storage_removal(always_warn):
 def storage_type(self):
     """The class of its storage, such as `FloatStorage`."""
     return (CUDA_CLASSES if self.is_cuda else CLASSES)[_dtype_to_storage_type_map()[self.dtype]]
-
-
-METHODS = {method.__name__: method for method in (untyped_storage, _typed_storage, storage, storage_type)}

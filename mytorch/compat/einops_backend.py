@@ -1,7 +1,4 @@
-"""einops for this library's tensors: a backend that einops finds by itself once this module is imported.
-
-utils/einops_hook.py imports it when a program imports einops.
-"""
+"""The backend by which einops works on mytorch's tensors; einops finds it after this module is imported."""
 
 from einops._backends import AbstractBackend
 

@@ -11,15 +11,10 @@ import sys
 import numpy as np
 
 from ..backend import CPU, to_device
-from .archive import Pickler, guarded, placer, storage_like, unpickle
-from .limits import Budget
+from ..files.archive import Pickler, guarded, placer, storage_like, unpickle
+from ..files.limits import Budget
 
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-
-
-def is_legacy(first):
-    """Whether a file that begins with these bytes may be one."""
-    return first[:1] == b"\x80" and first[2:5] == b"\x8a\nl"  # a long integer of ten bytes
 
 
 def write(obj, file):

@@ -1,0 +1,145 @@
+"""The fence between the core and its extensions, and names that are imported on first use.
+
+The core works without its extensions and never imports them. Where the core shows a name of an extension, the name is
+in a table of this file, and the extension is imported when a program first uses the name:
+
+* an attribute of a core package, such as `mytorch.vision` (`lazy`);
+* a method of tensors, such as `x.svd()` (`LazyMethod`);
+* an import path that has no file, such as `mytorch.nn.modules` (`Finder`).
+"""
+
+import sys
+from importlib import import_module
+
+# Extension -> purpose. Each is a module or package below `mytorch`.
+EXTENSIONS = {
+    "cli.chat": "the command `mytorchrun chat`",
+    "compat": "PyTorch's other names, import paths and file formats, `import torch`, einops",
+    "distributions": "probability distributions",
+    "models": "language models, tokenizers, text generation and their file formats",
+    "playground": "a web page that shows a neural network while it learns",
+    "profiler": "the profiler",
+    "quasirandom": "Sobol sequences",
+    "tools": "drawings of graphs and memory, model summaries, benchmarks",
+    "vision": "image data sets, transforms and models",
+}
+# Core package -> {name that it shows: "module" or "module:name" of an extension}.
+NAMES = {
+    "mytorch": {name: name for name in EXTENSIONS if "." not in name},
+    "mytorch.files": {"legacy": "compat.legacy_files"},
+    "mytorch.utils": {
+        "render": "tools.drawing:render", "summary": "tools.model_summary:summary", "watch": "tools.watching:watch"
+    },
+}  # fmt: skip
+# Module -> methods of tensors that it defines and that are imported on first use.
+METHODS = {
+    "compat.functional": "geqrf lu lu_solve orgqr ormqr pinverse qr stft istft svd triangular_solve",
+    "linalg": "matrix_exp matrix_power",
+    "nn.functional": "hardshrink prelu",
+    "storage": "_typed_storage storage storage_type untyped_storage",
+    "tools.drawing": "render",
+}
+
+
+def load(path):
+    """Returns the module "home" below `mytorch`, or the attribute of it that "home:name" names.
+
+    Raises:
+        ModuleNotFoundError: the module belongs to an extension that is not installed.
+    """
+    home, _, name = path.partition(":")
+    try:
+        module = import_module(f"mytorch.{home}")
+    except ModuleNotFoundError as error:
+        missing = str(error.name).removeprefix("mytorch.")
+        if missing not in EXTENSIONS:
+            raise
+        text = f"mytorch.{missing} is an extension of mytorch that is not installed: {EXTENSIONS[missing]}."
+        raise ModuleNotFoundError(text, name=error.name) from None
+    return getattr(module, name) if name else module
+
+
+def _compat():
+    """The extension that knows PyTorch's other names, or None where it is not installed."""
+    try:
+        return load("compat.paths")
+    except ModuleNotFoundError:
+        return None
+
+
+def lazy(package, modules="", names=None):
+    """Returns `__getattr__` and `__dir__` for a package that imports some of its names on first use.
+
+    A name that the package does not have is one of PyTorch's other names, which `compat` knows.
+
+    Args:
+        package: `__name__` of the package.
+        modules: names of modules in the package.
+        names: {module below `mytorch`: names that it defines}.
+    """
+    inner = package.partition(".")[2]
+    homes = {name: f"{inner}.{name}".strip(".") for name in modules.split()}
+    homes.update((name, f"{home}:{name}") for home, text in (names or {}).items() for name in text.split())
+    homes.update(NAMES.get(package, {}))
+
+    def __getattr__(name):
+        if name in homes:
+            value = load(homes[name])
+        elif name == "__all__":  # of `from mytorch import *`
+            return [name for name in __dir__() if not name.startswith("_") and name not in EXTENSIONS]
+        elif name.startswith("__") or (compat := _compat()) is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+        else:
+            value = compat.attribute(package, name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def __dir__():
+        compat = _compat()
+        return sorted({*vars(sys.modules[package]), *homes, *(compat.names_of(package) if compat else ())})
+
+    return __getattr__, __dir__
+
+
+class LazyMethod:
+    """A method of tensors that is imported when it is first looked up, and then replaces this object in its class."""
+
+    def __init__(self, cls, name, home):
+        self.cls, self.name, self.home = cls, name, home
+
+    def __get__(self, tensor, owner=None):
+        setattr(self.cls, self.name, load(f"{self.home}:{self.name}"))
+        return getattr(owner if tensor is None else tensor, self.name)
+
+
+class Finder:
+    """Part of Python's import system: an extension finds the modules whose names begin with `prefix`.
+
+    Args:
+        prefix: of the names of modules.
+        home: module with a function `find_spec(name, path)`.
+    """
+
+    def __init__(self, prefix, home):
+        self.prefix, self.home = prefix, home
+
+    def find_spec(self, name, path=None, target=None):
+        """Returns how to import a module, or None."""
+        if not name.startswith(self.prefix) or f"mytorch.{self.home}".startswith(name):
+            return None
+        try:
+            return load(self.home).find_spec(name, path)
+        except ModuleNotFoundError:
+            return None
+
+
+def install(*tensor_classes):
+    """Connects the core with the extensions: methods of the classes, and import paths."""
+    for home, names in METHODS.items():
+        for name in names.split():
+            for cls in tensor_classes:
+                setattr(cls, name, LazyMethod(cls, name, home))
+    sys.meta_path.insert(0, Finder("einops._backends", "compat.einops_hook"))
+    sys.meta_path.append(Finder("mytorch.", "compat.paths"))
+    if "einops._backends" in sys.modules:
+        load("compat.einops_hook").register()

@@ -1,0 +1,236 @@
+"""The layers of the library, the fence between its core and its extensions, and their sizes, read from the code.
+
+python tests/layers.py            # lines of the core and of each extension; upward imports and import cycles
+python tests/layers.py --write    # the table of layers in docs/architecture.md
+python tests/layers.py --dot      # the packages and their imports as a graph for Graphviz
+
+`test_architecture.py` checks the rules.
+"""
+
+import argparse
+import ast
+import re
+import runpy
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "mytorch"
+FILES = sorted(PACKAGE.rglob("*.py"))
+EXTENSIONS = runpy.run_path(str(PACKAGE / "_extensions.py"))["EXTENSIONS"]
+
+# From the bottom up: a package may import from the layers below, and from other packages of its own layer. A package
+# here is a folder of mytorch/, a file in mytorch/, or an extension.
+LAYERS = [
+    (
+        "base version _extensions",
+        "settings, dtypes and promotion, errors, nested containers, CUDA graph capture, the fence",
+    ),
+    ("numerics", "array algorithms: special functions, random bits, blocked sums, einsum"),
+    ("backend", "devices, the NumPy and CuPy namespaces, copies; the only importer of CuPy"),
+    ("_tensor_str", "printing of arrays and tensors"),
+    ("_array", "Array: one NumPy or CuPy array with a version counter"),
+    ("engine kernels", "the graph and backward; compiled kernels over raw arrays and their registry"),
+    ("_tensor", "Tensor: an Array with an edge in the graph"),
+    ("dispatch", "the op record, calls of ops, in-place changes, and binding to names"),
+    ("ops", "definitions of operations with their gradients"),
+    ("_parameter storage transforms", "Parameter; storages; gradient formulas over Tensors, forward mode, vmap"),
+    ("autograd", "Function, checkpointing, gradcheck, hooks on the graph"),
+    (
+        "amp cuda fft files linalg random special quasirandom",
+        "PyTorch's function modules; precision, devices, archives",
+    ),
+    ("serialization", "save and load"),
+    ("distributed", "process groups, collectives, gradient buckets"),
+    ("optim nn", "optimizers; layers, DistributedDataParallel"),
+    (
+        "func utils distributions profiler tools vision",
+        "function transforms, data loading; distributions, profiling, drawing, image data and models",
+    ),
+    ("models", "language models and text generation"),
+    ("accelerate", "the training loop helper"),
+    ("compat", "PyTorch's other names and import paths"),
+    ("__init__", "`import mytorch`"),
+    ("cli __main__ cli.chat playground", "`mytorchrun`, `python -m mytorch`, `python -m mytorch.playground`"),
+]
+LAYER = {package: layer for layer, (packages, _) in enumerate(LAYERS) for package in packages.split()}
+
+
+def name_of(path):
+    """A file as what imports call it: "mytorch.nn.linear"; a package by its own name."""
+    parts = ("mytorch", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in FILES}
+
+
+def package_of(path):
+    """The extension that a file belongs to; for other files the folder or file directly below mytorch/."""
+    inner = name_of(path).removeprefix("mytorch").strip(".")
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return next((e for e in EXTENSIONS if inner == e or inner.startswith(e + ".")), first)
+
+
+def is_core(path):
+    """Returns True for a file of the core, False for a file of an extension."""
+    return package_of(path) not in EXTENSIONS
+
+
+def imports(path):
+    """Yields (module, line) of each import in a file, including imports in functions, by a string, and by `lazy`.
+
+    `from package import name` imports the submodule of that name if it exists, and otherwise the package. Imports for
+    type checkers do not count.
+    """
+    tree = ast.parse(path.read_text())
+    package = ["mytorch", *path.relative_to(PACKAGE).parts[:-1]]
+    skipped = {id(node) for block in ast.walk(tree) if _is_for_types(block) for node in ast.walk(block)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                yield full if full in MODULES else base, node.lineno
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "_extensions.lazy":
+            for inner in _lazy_modules(node, path):
+                yield f"mytorch.{inner}", node.lineno
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and path.name != "_extensions.py":
+            path_like = re.fullmatch(r"(mytorch(?:\.\w+)+)(?::\w+)?", node.value)
+            if path_like and path_like[1] in MODULES:
+                yield path_like[1], node.lineno
+
+
+def _lazy_modules(call, path):
+    """The modules, relative to mytorch/, in the tables of a call of `lazy` that are written as literals."""
+    package = name_of(path).partition(".")[2]
+    for argument in [*call.args[1:], *(keyword.value for keyword in call.keywords)]:
+        if isinstance(argument, ast.Constant):
+            yield from (f"{package}.{name}".strip(".") for name in argument.value.split())
+        elif isinstance(argument, ast.Dict):
+            yield from (key.value for key in argument.keys)
+
+
+def _is_for_types(node):
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def arrows():
+    """Returns {(file, imported file): [lines]}."""
+    found = defaultdict(list)
+    for path in FILES:
+        for module, line in imports(path):
+            target = MODULES.get(module)
+            if target is not None and target != path:
+                found[path, target].append(line)
+    return found
+
+
+def upward_imports(found=None):
+    """Returns the imports from a lower layer of a higher one: (file, imported file, lines), relative to mytorch/."""
+    found = arrows() if found is None else found
+    return [
+        (str(a.relative_to(PACKAGE)), str(b.relative_to(PACKAGE)), lines)
+        for (a, b), lines in found.items()
+        if LAYER[package_of(b)] > LAYER[package_of(a)]
+    ]
+
+
+def cycles(found=None):
+    """Returns groups of files that import each other in a loop (Tarjan's strongly connected components)."""
+    follows = defaultdict(list)
+    for a, b in arrows() if found is None else found:
+        follows[a].append(b)
+    index, low, stack, groups = {}, {}, [], []
+
+    def visit(v):
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        for w in follows[v]:
+            if w not in index:
+                visit(w)
+                low[v] = min(low[v], low[w])
+            elif w in stack:
+                low[v] = min(low[v], index[w])
+        if low[v] == index[v]:
+            group = stack[stack.index(v) :]
+            del stack[stack.index(v) :]
+            if len(group) > 1:
+                groups.append(sorted(str(p.relative_to(PACKAGE)) for p in group))
+
+    for path in FILES:
+        if path not in index:
+            visit(path)
+    return groups
+
+
+def table():
+    """Returns the table of layers in docs/architecture.md."""
+    rows = ["| layer | core packages | extensions | contents |", "|---|---|---|---|"]
+    for layer, (packages, contents) in enumerate(LAYERS):
+        names = packages.split()
+        core, extensions = (
+            ", ".join(f"`{name}`" for name in names if (name in EXTENSIONS) is wanted) for wanted in (False, True)
+        )
+        rows.append(f"| {layer} | {core} | {extensions} | {contents} |")
+    return "\n".join(rows)
+
+
+def marked(text):
+    """Splits a document at the marks around the table: (text up to it, the table, text after it)."""
+    begin, end = "<!-- layers: generated by tests/layers.py -->\n", "\n<!-- end of layers -->"
+    head, rest = text.split(begin)
+    body, tail = rest.split(end)
+    return head + begin, body, end + tail
+
+
+def lines():
+    """Returns {package: lines of its .py files}."""
+    sizes = defaultdict(int)
+    for path in FILES:
+        sizes[package_of(path)] += path.read_text().count("\n")
+    return sizes
+
+
+def core_lines():
+    """Returns the lines of the core's .py files."""
+    return sum(count for package, count in lines().items() if package not in EXTENSIONS)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the table of layers into docs/architecture.md")
+    parser.add_argument("--dot", action="store_true", help="print the packages and their imports for Graphviz")
+    options = parser.parse_args()
+    found = arrows()
+    if options.write:
+        page = ROOT / "docs" / "architecture.md"
+        head, _, tail = marked(page.read_text())
+        page.write_text(head + table() + tail)
+    elif options.dot:
+        pairs = sorted({(package_of(a), package_of(b)) for a, b in found if package_of(a) != package_of(b)})
+        print("digraph mytorch {", *(f'  "{a}" -> "{b}";' for a, b in pairs), "}", sep="\n")
+    else:
+        sizes = lines()
+        print(f"{'core':20}{core_lines():7} lines")
+        for packages, _ in reversed(LAYERS):
+            core = [f"{name} {sizes[name]}" for name in packages.split() if name not in EXTENSIONS]
+            print(f"    {'  '.join(core)}" if core else "", end="\n" if core else "")
+        print(f"{'extensions':20}{sum(sizes[name] for name in EXTENSIONS):7} lines")
+        for name, purpose in EXTENSIONS.items():
+            print(f"    {name:16}{sizes[name]:7}  {purpose}")
+        print(f"{sum(sizes.values())} lines, {len(FILES)} files, {len(found)} imports")
+        for a, b, where in upward_imports(found):
+            print(f"upward import: {a}:{where[0]} imports {b}")
+        for group in cycles(found):
+            print(f"cycle: {', '.join(group)}")
+
+
+if __name__ == "__main__":
+    main()
