@@ -25,7 +25,7 @@ EXTENSIONS = {
 }
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
-    "mytorch": {name: name for name in EXTENSIONS if "." not in name},
+    "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name},
     "mytorch.files": {"legacy": "compat.legacy_files"},
     "mytorch.utils": {
         "render": "tools.drawing:render", "summary": "tools.model_summary:summary", "watch": "tools.watching:watch"

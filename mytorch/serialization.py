@@ -28,8 +28,8 @@ from ._tensor import Tensor
 from .backend import CPU, DeviceLike, as_device, to_device
 from .backend import device as device_class
 from .base import dtypes
-from .files import TENSOR_CLASSES, archive, kind_of
-from .files.archive import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from .files import archive
+from .files.archive import TENSOR_CLASSES, add_safe_globals, clear_safe_globals, get_safe_globals, kind_of, safe_globals
 from .files.limits import set_load_limit
 from .files.writing import atomic_file, atomic_write
 

@@ -72,15 +72,7 @@ def test_methods_set_on_the_users_class_reach_parameters():
     assert not hasattr(mytorch.ones(1), "twice")
 
 
-INNER = {
-    "__array_wrap__",
-    "__dict__",
-    "_add_parents",
-    "_as_tensor",
-    "_extra_state",
-    "_of",
-    "render",  # arrays have no graph
-}
+INNER = {"__array_wrap__", "__dict__", "_add_parents", "_as_tensor", "_extra_state", "_of"}
 ARGUMENTS = ((), (1,), (0, 1), ("cpu",), (mytorch.float64,), (1.0, 2.0), ((0,),), ((4,),))
 
 

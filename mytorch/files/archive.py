@@ -26,19 +26,26 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from .._array import Array, Size
+from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
 from ..backend import CPU, address, as_device, cuda_available, device_of, row_major, to_device, xp_of
 from ..backend import device as device_class
 from ..base import dtypes
 from ..storage import TypedStorage, UntypedStorage
-from . import TENSOR_CLASSES, kind_of
 from .limits import Budget
 
 _STORAGES = {f"{word}Storage": dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
 _STORAGE_NAMES = {d: name for name, d in _STORAGES.items()}
 _ALIGNMENT = 64
+TENSOR_CLASSES: dict[str, type[Tensor]] = {"parameter": Parameter, "buffer": Buffer}
 load_order = [b"little"]  # the byte order of files that do not say theirs, as PyTorch's before 2.1
 SafeGlobal = Callable | tuple[Callable, str]  # a class or function, with its name in files if that is another
+
+
+def kind_of(tensor: Tensor) -> str | None:
+    """Returns the name in `TENSOR_CLASSES` of a tensor's class; None for a plain Tensor."""
+    return next((kind for kind, cls in TENSOR_CLASSES.items() if isinstance(tensor, cls)), None)
+
 
 # -- classes that the user trusts ------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 
 from .._tensor import Tensor
 from ..kernels.registry import Kernels
@@ -242,6 +243,8 @@ class TripletMarginWithDistanceLoss(
         swap: use the distance from positive to negative if it is smaller than the distance from anchor to negative.
         reduction: "mean", "sum" or "none".
     """
+
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
