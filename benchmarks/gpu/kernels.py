@@ -164,16 +164,15 @@ def kernels(report, interpret):
         cudnn = kernel.load()
         if cudnn is None:
             return {"value": kernel.problem}
-        cudnn.flash = flash
         if not cudnn.accepts(*inputs, causal=causal, scale=scale):
             raise RuntimeError("; ".join(cudnn._said) or "cuDNN does not take it")
-        out, stats = cudnn.forward(xp, *inputs, causal=causal, scale=scale)
+        out, stats = cudnn.forward(xp, *inputs, causal=causal, scale=scale, flash=flash)
 
         def back():
-            return cudnn.vjp(g, *inputs, out, stats, causal, scale, (True,) * 3 + (False,), xp)
+            return cudnn.vjp(g, *inputs, out, stats, causal, scale, (True,) * 3 + (False,), xp, flash)
 
         def both():
-            cudnn.forward(xp, *inputs, causal=causal, scale=scale)
+            cudnn.forward(xp, *inputs, causal=causal, scale=scale, flash=flash)
             back()
 
         for name, got, want in zip(("output", "gq", "gk", "gv"), (out, *back()[:3]), wants, strict=True):
@@ -182,7 +181,7 @@ def kernels(report, interpret):
             assert error <= 0.04 * most, f"{name} differs from Triton's by {error:.3g}, at most {most:.3g}"
         timed(
             f"attention by cuDNN forward {label}",
-            lambda: cudnn.forward(xp, *inputs, causal=causal, scale=scale), flops=flops,
+            lambda: cudnn.forward(xp, *inputs, causal=causal, scale=scale, flash=flash), flops=flops,
         )  # fmt: skip
         timed(f"attention by cuDNN backward {label}", back, flops=2.5 * flops)
         cuda.graphs.on_capture_stream(both)

@@ -5,13 +5,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ..base import capturing
+from ..base import capturing, hooks
 from ..base.errors import DeviceError, OutOfMemoryError
 from .meta import MetaArray, meta_ns
 from .namespaces import Namespace, ndarray, numpy_ns
 from .others import BY_ARRAY
-
-EXTENSIONS = []  # functions of the cupy module that give further functions for its namespace; kernels/registry.py adds the products
 
 _cupy_ns = None
 problem = None  # why CuPy can't be used
@@ -192,7 +190,7 @@ def _load_cupy():
             lib=_cupy_as_strided(cp),
             **_cupy_joins(cp),
             empty_pinned=cupyx.empty_pinned,
-            **{name: function for extension in EXTENSIONS for name, function in extension(cp).items()},
+            **{name: function for functions in hooks.cupy_functions for name, function in functions(cp).items()},
         )
         cp.cuda.set_allocator(explaining(cp, cp.cuda.get_allocator()))
         several_gpus = cp.cuda.runtime.getDeviceCount() > 1

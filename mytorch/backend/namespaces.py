@@ -36,6 +36,10 @@ class Namespace:
     def __repr__(self):
         return f"<namespace over {self.module.__name__}>"
 
+    def extend(self, **functions):
+        """Adds functions, or replaces those of the same names."""
+        self.__dict__.update(functions)
+
     def astype(self, x, dtype):
         """x as the NumPy dtype `dtype`; x itself where it has it already."""
         return x if x.dtype == dtype else self.cast(x, dtype)

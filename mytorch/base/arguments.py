@@ -1,5 +1,6 @@
 """What arguments mean that many functions share, said once: `described` puts it into the docstrings of those that take them."""
 
+from inspect import Parameter, Signature
 from types import FunctionType
 
 SHARED = {
@@ -35,6 +36,31 @@ def described(function, **texts):
     if missing and (has_section or len(missing) == len(names) > 2):
         function.__doc__ = (_completed if has_section else _with_section)(doc, names, texts)
     return function
+
+
+def constructor(cls, parameters, build):
+    """Returns an `__init__` for a class that declares its arguments as data.
+
+    Args:
+        cls: the class, for error messages and `help()`.
+        parameters: `inspect.Parameter`s with annotations, without `self`.
+        build: called as `build(self, values)`, where `values` is a dict of all arguments.
+    """
+    signature = Signature([Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *parameters])
+
+    def __init__(self, *args, **kwargs):
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{cls.__qualname__}.__init__() {error}") from None
+        bound.apply_defaults()
+        del bound.arguments["self"]
+        build(self, bound.arguments)
+
+    __init__.__signature__ = signature
+    __init__.__annotations__ = {**{p.name: p.annotation for p in parameters}, "return": None}
+    __init__.__module__, __init__.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
+    return __init__
 
 
 def _with_section(doc, names, texts):

@@ -2,10 +2,12 @@
 
 import warnings
 from collections.abc import Iterable
+from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
 from .._array import Size
 from .._tensor import Tensor
+from ..base.arguments import constructor
 from ..dispatch.backward import grad
 from ..engine.mode import no_grad
 from . import constraints
@@ -231,17 +233,18 @@ def _shown(parameter):
 
 
 def _constructor(cls):
-    """`__init__(self, loc, scale, validate_args=None)`, if loc and scale are what cls declares."""
+    """Returns `__init__(self, loc, scale, validate_args=None)` for a family that declares loc and scale."""
     names, defaults = cls._parameters, cls._defaults
-    arguments = ", ".join(f"{n}=defaults[{n!r}]" if n in defaults else n for n in names)
-    given = ", ".join(f"{n}={n}" for n in names)
-    text = f"lambda self, {arguments}, validate_args=None: self._accept(dict({given}), validate_args)"
-    init = eval(text, {"defaults": defaults})
-    init.__name__, init.__qualname__, init.__module__ = "__init__", f"{cls.__qualname__}.__init__", cls.__module__
     types = {n: Any if constraint is None else Tensor | float for n, constraint in names.items()}
     types |= {n: types[n] | None for n, default in defaults.items() if default is None}
-    init.__annotations__ = {**types, "validate_args": bool | None, "return": None}
-    return init
+    parameters = [
+        Parameter(n, Parameter.POSITIONAL_OR_KEYWORD, default=defaults.get(n, Parameter.empty), annotation=types[n])
+        for n in names
+    ]
+    validate = Parameter("validate_args", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=bool | None)
+    return constructor(
+        cls, [*parameters, validate], lambda self, values: self._accept(values, values.pop("validate_args"))
+    )
 
 
 class Family(Distribution):

@@ -15,13 +15,12 @@ too (`x + y`), or a view of it. The second makes a fresh sum, which the edge own
 added into that in place.
 
 The walk is written over raw arrays. For `create_graph` the same walk runs over Tensors, with the
-arithmetic of `recorded` (transforms/tensor_ns.py installs it here; this file imports no Tensor).
+arithmetic of `RecordedArithmetic` (transforms/tensor_ns.py).
 """
 
 import math
 import threading
 from functools import partial
-from typing import Any
 
 from numpy import asarray, generic
 
@@ -86,7 +85,6 @@ class RawArithmetic:
 
 
 raw = RawArithmetic()
-recorded: Any = None  # installed by transforms/tensor_ns.py
 
 
 def repeated_axes(shape, own):
@@ -118,12 +116,12 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     """Walk back from the roots.
 
     Args:
-        roots: pairs (edge, gradient), the gradient raw or, with `arithmetic=recorded`, a Tensor.
+        roots: pairs (edge, gradient), the gradient raw or, with RecordedArithmetic a Tensor.
         keep_graph: do not release what the nodes saved.
         keep_grads: leave on every edge the gradient that it got.
         targets: edges; only what leads to them is run.
         leaves: accumulate into leaves (with targets: into those alone).
-        arithmetic: `raw` or `recorded`.
+        arithmetic: `raw`, or RecordedArithmetic for `create_graph=True`.
 
     Returns:
         {target: gradient} for the targets that were reached.

@@ -23,7 +23,7 @@ def _compiled(name, path):
         return plain(x, *rest, **options)
 
     function.__doc__ = plain.__doc__
-    setattr(numpy_ns, name, function)
+    numpy_ns.extend(**{name: function})
 
 
 for _name, _path in {

@@ -30,7 +30,7 @@ import numpy as np
 from ..backend import address, cupy_ns
 from ..base import capturing, config
 from ..base.dtypes import bfloat16
-from . import kernel
+from ..engine.mode import get_mode
 from .heads import by_time, side_by_side
 
 CHOICES = ("cudnn", "triton")
@@ -42,7 +42,6 @@ QUERY, KEY, VALUE, OUT, STATS, G, G_QUERY, G_KEY, G_VALUE = range(1, 10)  # by w
 
 residuals = ("stats",)
 _library = None
-flash = None  # triton/attention.py, which has put itself here when it sends a call
 _handles = threading.local()  # cuDNN's must not be shared between threads
 _plans = {}  # key -> _Plan, or None where cuDNN has none
 _MOST_PLANS = 512
@@ -174,7 +173,7 @@ def _planned(key, places, dtype):
     """The plan of a key, for arrays at these places {number: (shape, strides)}; None where cuDNN has none, or can't look now."""
     kind, _, causal, scale = key[:4]
     if key not in _plans:
-        if capturing.is_recording() or not (kind == "backward" or kernel.records() or _choice()):
+        if capturing.is_recording() or not (kind == "backward" or get_mode().grad or _choice()):
             return None
         if len(_plans) >= _MOST_PLANS:
             _plans.pop(next(iter(_plans)), None)
@@ -271,8 +270,11 @@ def _takes(query, key, value, scale):
     return all(n <= widest and not n % 8 for n in (width, value.shape[3])) and all(map(_reads, (query, key, value)))
 
 
-def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
-    """softmax(query @ keyᵀ * scale) @ value, and the natural logarithm of each row's sum (B, H, L, 1)."""
+def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None, flash):
+    """softmax(query @ keyᵀ * scale) @ value, and the natural logarithm of each row's sum (B, H, L, 1).
+
+    `flash` is kernels/triton/attention.py, which runs where cuDNN fails at the last moment.
+    """
     out, stats = by_time(xp, query, value.shape[3]), xp.empty((*query.shape[:3], 1), np.float32)
     arrays = {QUERY: query, KEY: key, VALUE: value, OUT: out, STATS: stats}
     if not _plans[_key("forward", (query, key, value), causal, scale)].run(xp, arrays):
@@ -281,8 +283,8 @@ def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window
     return out, stats
 
 
-def vjp(g, query, key, value, out, stats, causal, scale, needs, xp):
-    """The gradients of query, key and value."""
+def vjp(g, query, key, value, out, stats, causal, scale, needs, xp, flash):
+    """The gradients of query, key and value; `flash` as in `forward`."""
     if g.dtype != query.dtype:
         g = g.astype(query.dtype)
     if not _reads(g):

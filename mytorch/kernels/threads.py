@@ -14,15 +14,13 @@ import os
 import threading
 from collections import deque
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 
+from ..base import hooks
+
 SMALL = 16384  # elements below which handing a chunk to a thread costs more than it saves
 LOOKS = 10_000  # at a counter, of about 40 nanoseconds each, before a thread goes to sleep
-
-watch: Any = None  # both of numba/waiting.py, as soon as a compiled kernel is loaded
-rest: Any = None
 
 
 def _from_environment():
@@ -86,8 +84,8 @@ class _Job:
 def _serve(jobs):
     seen = _posted.item()
     while True:
-        if rest is not None:
-            rest(_ended, _posted, seen, LOOKS)
+        if hooks.rest is not None:
+            hooks.rest(_ended, _posted, seen, LOOKS)
         job = jobs.get()
         seen = _posted.item()
         job.work()
@@ -127,8 +125,8 @@ def run(function, calls):
     ended = _ended.item()
     _posted[0] += 1
     job.work()
-    while watch is not None and job.done.qsize() < len(calls):
-        before, ended = ended, watch(_ended, ended, LOOKS)
+    while hooks.watch is not None and job.done.qsize() < len(calls):
+        before, ended = ended, hooks.watch(_ended, ended, LOOKS)
         if ended == before:  # nobody has ended for long: sleep until the last call has
             break
     outcomes = [job.done.get() for _ in calls]

@@ -8,8 +8,6 @@ from ..base.errors import shapes
 from ..dispatch.bind import spelled
 from ..dispatch.op import op
 from ..dispatch.unwrap import shape_of
-from ..engine.mode import get_mode
-from ..kernels import kernel
 from ..kernels.registry import CACHE, device_type
 from .dropout import dropout_mask, materialize
 
@@ -103,7 +101,6 @@ def _attention_vjp(g, query, key, value, probabilities, keep, scale, softcap, ne
 
 
 _attention.vjp(_attention_vjp)
-kernel.records = lambda: get_mode().grad
 _attention.fuse(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.triton.attention")
 
 

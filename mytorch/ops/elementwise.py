@@ -52,7 +52,9 @@ def unary(
     """
     if forward is None or isinstance(forward, str):
         xp_name = forward or name
-        forward = eval(f"lambda xp, input: xp.{xp_name}(input)")  # quicker than a look-up by getattr
+
+        def forward(xp, input):
+            return getattr(xp, xp_name)(input)
 
     forward.__doc__ = documented(text, name, example)
     record = op(name=name, dtype=dtype, autocast=autocast, xp_name=xp_name, elementwise=True)(forward)
@@ -63,7 +65,9 @@ def binary(name, text, forward, example=None, *, input=None, other=None, dtype="
     """The record of an op of two inputs, as `unary`; `input` and `other` are their gradient formulas."""
     if isinstance(forward, str):
         xp_name = forward
-        forward = eval(f"lambda xp, input, other: xp.{xp_name}(input, other)")  # quicker than a look-up by getattr
+
+        def forward(xp, input, other):
+            return getattr(xp, xp_name)(input, other)
 
     forward.__doc__ = documented(text, name, example)
     record = op(name=name, dtype=dtype, xp_name=xp_name, elementwise=True)(forward)

@@ -6,6 +6,7 @@ written the PyTorch way defines `step` itself and uses `self.param_groups` and `
 """
 
 import functools
+import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from copy import deepcopy
@@ -46,6 +47,40 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     return RemovableHandle(_global_post_hooks, hook)
 
 
+def _with_hooks(step):
+    """Decorates a `step` method: runs the step hooks before and after it. A step that calls another runs them once."""
+    if getattr(step, "hooked", False):
+        return step
+
+    @functools.wraps(step)
+    def hooked(self, *args, **kwargs):
+        if self.__dict__.get("_stepping"):
+            return step(self, *args, **kwargs)
+        self._stepping = self._opt_called = True
+        try:
+            call = (self, *args)
+            for hook in [*_global_pre_hooks.values(), *self.__dict__.get("_optimizer_step_pre_hooks", {}).values()]:
+                changed = hook(self, call, kwargs)
+                if changed is None:
+                    continue
+                if not isinstance(changed, tuple) or len(changed) != 2:
+                    raise RuntimeError(
+                        f"{step} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                    )
+                call, kwargs = changed
+            with restore_device():
+                out = step(*call, **kwargs)
+            hooks = self.__dict__.get("_optimizer_step_post_hooks", {})
+            for hook in [*hooks.values(), *_global_post_hooks.values()]:
+                hook(self, call, kwargs)
+            return out
+        finally:
+            self._stepping = False
+
+    hooked.hooked = True
+    return hooked
+
+
 class Optimizer:
     """Updates parameters from their gradients.
 
@@ -57,7 +92,6 @@ class Optimizer:
 
     options: Options | None = None  # a rule's: its constructor is made of them
     launch: Callable | None = None  # a rule's: `launch(self, fused)` updates a FusedGroup by one kernel
-    with_launch: set[str] = set()  # the names of the rules that have one
     complex_as_real = True  # complex parameters are worked on as pairs of real ones
     _optimizer_step_pre_hooks: Hooks
     _optimizer_step_post_hooks: Hooks
@@ -105,8 +139,6 @@ class Optimizer:
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])
-        if cls.launch is not None and cls.__module__.startswith(__package__):
-            Optimizer.with_launch.add(cls.__name__)
         if isinstance(cls.__dict__.get("options"), Options) and "__init__" not in cls.__dict__:
             cls.__init__ = cls.options.constructor(cls)
 
@@ -184,6 +216,7 @@ class Optimizer:
 
     # -- the step ------------------------------------------------------------------------------------------
 
+    @_with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.
 
@@ -223,11 +256,14 @@ class Optimizer:
             self._update_each(group)
 
     def _update_each(self, group):
-        capturing.refuse(
-            f"this step of {type(self).__name__}",
-            f"its numbers lie on the CPU. {_listed(Optimizer.with_launch)} can be captured, with contiguous float32 parameters on one "
-            "GPU, `fused` not False, and Triton installed.",
-        )
+        if capturing.is_recording():
+            classes = vars(sys.modules[__package__]).values()
+            *first, last = sorted(c.__name__ for c in classes if getattr(c, "launch", None) is not None)
+            capturing.refuse(
+                f"this step of {type(self).__name__}",
+                f"it computes on the CPU. {', '.join(first)} and {last} can be captured, with contiguous float32 parameters "
+                "on one GPU, `fused` not False, and Triton installed.",
+            )
         maximize, states = group.get("maximize"), self.state
         for p in group["params"]:
             g = raw_grad(p)
@@ -359,45 +395,3 @@ class Optimizer:
             for name, default in self.defaults.items():
                 if default is not required:
                     group.setdefault(name, default)
-
-
-def _listed(names):
-    *first, last = sorted(names)
-    return f"{', '.join(first)} and {last}"
-
-
-def _with_hooks(step):
-    """Run the step hooks around a subclass's own `step`; the outermost step only, if it calls another."""
-    if getattr(step, "hooked", False):
-        return step
-
-    @functools.wraps(step)
-    def hooked(self, *args, **kwargs):
-        if self.__dict__.get("_stepping"):
-            return step(self, *args, **kwargs)
-        self._stepping = self._opt_called = True
-        try:
-            given = (self, *args)
-            for hook in [*_global_pre_hooks.values(), *self.__dict__.get("_optimizer_step_pre_hooks", {}).values()]:
-                changed = hook(self, given, kwargs)
-                if changed is None:
-                    continue
-                if not isinstance(changed, tuple) or len(changed) != 2:
-                    raise RuntimeError(
-                        f"{step} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
-                    )
-                given, kwargs = changed
-            with restore_device():
-                out = step(*given, **kwargs)
-            own = self.__dict__.get("_optimizer_step_post_hooks", {})
-            for hook in [*own.values(), *_global_post_hooks.values()]:
-                hook(self, given, kwargs)
-            return out
-        finally:
-            self._stepping = False
-
-    hooked.hooked = True
-    return hooked
-
-
-setattr(Optimizer, "step", _with_hooks(Optimizer.step))  # noqa: B010 - as __init_subclass__ does for subclasses

@@ -1,10 +1,12 @@
 """What an optimizer's constructor takes, declared once: the options' names, defaults, types and checks."""
 
 from collections.abc import Iterable
+from inspect import Parameter
 from typing import Any
 
 from .._array import Array
 from .._tensor import Tensor
+from ..base.arguments import constructor
 from ..dispatch.bind import also_named
 from ..engine.mode import is_grad_enabled
 
@@ -49,17 +51,11 @@ class Options:
         return {name: values[name] for name in dict.fromkeys([*self.first, *values])}
 
     def constructor(self, cls: type):
-        """The `__init__` of a rule: a real function, made of its source as dataclasses make theirs."""
-        defaults = {**self.positional, **self.keywords}
-        arguments = [f"{name}=defaults[{name!r}]" for name in defaults]
-        arguments[len(self.positional) : len(self.positional)] = ["*"] if self.keywords else []
-        values = ", ".join(f"{name!r}: {name}" for name in defaults)
-        scope: dict[str, Any] = {"defaults": defaults, "__name__": __name__}
-        exec(f"def __init__(self, params, {', '.join(arguments)}):\n    self._begin(params, {{{values}}})", scope)
-        init = scope["__init__"]
-        init.__module__, init.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
-        types = {name: _type_of(name, value) for name, value in defaults.items()}
-        init.__annotations__ = {"params": Params, **types, "return": None}
+        """Returns the `__init__` of an update rule."""
+        parameters = [Parameter("params", Parameter.POSITIONAL_OR_KEYWORD, annotation=Params)]
+        for names, how in ((self.positional, Parameter.POSITIONAL_OR_KEYWORD), (self.keywords, Parameter.KEYWORD_ONLY)):
+            parameters += [Parameter(n, how, default=d, annotation=_type_of(n, d)) for n, d in names.items()]
+        init = constructor(cls, parameters, lambda optimizer, values: optimizer._begin(values.pop("params"), values))
         return also_named(init, {"parameters": "params"})
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import MetaArray, meta_ns, numpy_ns, xp_of
-from ..base import dtypes
-from ..dispatch.composed import Composing
+from ..base import dtypes, hooks
 from ..dispatch.op import op
 from ..dispatch.record import RECORDS
 from ..engine import walk
@@ -190,7 +189,7 @@ def without_residuals(record, out):
     return out if not count else out[0] if len(out) == count + 1 else out[:-count]
 
 
-Composing.run = staticmethod(_composed)
+hooks.run_composed = _composed
 _functions = {r.xp_name: r.fast_call for r in RECORDS.values() if r.xp_name is not None}
 _functions.update(abs=elementwise.abs.fast_call, sum=_axis(reduction.sum), mean=_axis(reduction.mean))
 _functions["cumsum"] = lambda x, axis: reduction.cumsum(x, axis)
@@ -363,8 +362,5 @@ def _replay(node, g):
         roots = [(o._edge, u) for o, u in zip(out, upstream, strict=False) if u is not None]
     else:
         roots = [(out._edge, g)]
-    found = walk.run(roots, keep_graph=True, targets=set(ends.values()), leaves=False, arithmetic=walk.recorded)
+    found = walk.run(roots, keep_graph=True, targets=set(ends.values()), leaves=False, arithmetic=RecordedArithmetic)
     return [(node.parents[i], found.get(edge)) for i, edge in ends.items()]
-
-
-walk.recorded = RecordedArithmetic

@@ -7,7 +7,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .. import threads
+from ...base import hooks
 
 _CELL = types.Array(types.int64, 1, "C")
 GRACE = 120  # looks, of about 40 nanoseconds each
@@ -66,4 +66,4 @@ def rest(ended, posted, seen, looks):
     return now
 
 
-threads.watch, threads.rest = watch, rest
+hooks.watch, hooks.rest = watch, rest

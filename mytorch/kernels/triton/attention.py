@@ -39,6 +39,7 @@ import triton.language as tl
 from ...backend import xp_of
 from ...base import config
 from ..heads import by_time, side_by_side
+from ..kernel import Kernel
 from ..launch import cdiv, launch, mode_for, power_of_2, tuned
 from ..registry import CUDNN_ATTENTION
 from .common import LOG2E, contiguous, dot, is_mask, one_dtype, strides_of, threshold
@@ -642,11 +643,23 @@ def _shares(query, key, value):
 
 
 def better(*arrays, **options):
-    """cuDNN's kernel, where it is installed, takes these, and is the quicker one; it comes back here with what it can't finish."""
-    found = CUDNN_ATTENTION.find("cuda", None, arrays, options)
-    if found is not None:
-        found.flash = sys.modules[__name__]
-    return found
+    """Returns cuDNN's kernel if it is installed, accepts these arrays, and is faster; otherwise None."""
+    module = CUDNN_ATTENTION.find("cuda", None, arrays, options)
+    return module and _with_fallback(module)
+
+
+@lru_cache
+def _with_fallback(cudnn):
+    """Returns cuDNN's kernel, which runs this file's functions if cuDNN fails at the last moment."""
+    flash = sys.modules[__name__]
+
+    def forward(xp, *arrays, **options):
+        return cudnn.forward(xp, *arrays, **options, flash=flash)
+
+    def vjp(g, query, key, value, out, stats, causal, scale, needs, xp):
+        return cudnn.vjp(g, query, key, value, out, stats, causal, scale, needs, xp, flash)
+
+    return Kernel(library=cudnn, forward=forward, vjp=vjp, residuals=cudnn.residuals)
 
 
 def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
