@@ -38,6 +38,34 @@ def described(function, **texts):
     return function
 
 
+def bind(function, positional, defaults, args, kwargs, ignored=()):
+    """Returns {name: value} for all arguments of a call, as `inspect.Signature.bind` does, but faster.
+
+    Args:
+        function: name of the function, for error messages.
+        positional: names of the arguments that may be passed by position, in order.
+        defaults: {name: default value} of all arguments; `...` stands for a required argument.
+        args, kwargs: arguments of the call.
+        ignored: names that are accepted and left out of the result.
+
+    Raises:
+        TypeError: too many arguments, an unknown name, two values for an argument, or a missing required argument.
+    """
+    if len(args) > len(positional):
+        raise TypeError(f"{function}() takes {len(positional)} arguments, got {len(args)}.")
+    by_position = dict(zip(positional, args))  # noqa: B905 - the other arguments keep their defaults
+    for name in kwargs:
+        if name in by_position:
+            raise TypeError(f"{function}() got multiple values for argument '{name}'")
+        if name not in defaults and name not in ignored:
+            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")
+    values = {**defaults, **by_position, **kwargs}
+    for name, value in values.items():
+        if value is ...:
+            raise TypeError(f"{function}() missing required argument: '{name}'")
+    return {name: values[name] for name in defaults} if ignored else values
+
+
 def constructor(cls, parameters, build):
     """Returns an `__init__` for a class that declares its arguments as data.
 
@@ -46,20 +74,16 @@ def constructor(cls, parameters, build):
         parameters: `inspect.Parameter`s with annotations, without `self`.
         build: called as `build(self, values)`, where `values` is a dict of all arguments.
     """
-    signature = Signature([Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *parameters])
+    defaults = {p.name: ... if p.default is Parameter.empty else p.default for p in parameters}
+    positional = tuple(p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD)
+    name = f"{cls.__qualname__}.__init__"
 
     def __init__(self, *args, **kwargs):
-        try:
-            bound = signature.bind(self, *args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{cls.__qualname__}.__init__() {error}") from None
-        bound.apply_defaults()
-        del bound.arguments["self"]
-        build(self, bound.arguments)
+        build(self, bind(name, positional, defaults, args, kwargs))
 
-    __init__.__signature__ = signature
+    __init__.__signature__ = Signature([Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *parameters])
     __init__.__annotations__ = {**{p.name: p.annotation for p in parameters}, "return": None}
-    __init__.__module__, __init__.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
+    __init__.__module__, __init__.__qualname__ = cls.__module__, name
     return __init__
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._tensor import Tensor
+from ..base.arguments import bind
 from ..dispatch.composed import accepts
 from .module import Module
 
@@ -63,18 +64,7 @@ class Declared(Module):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        name, options = type(self).__name__, self._options
-        if len(args) > len(self._ordered):
-            raise TypeError(f"{name}() takes {len(self._ordered)} arguments, got {len(args)}.")
-        given = dict(zip(self._ordered, args, strict=False))
-        for n in kwargs:
-            if n in given:
-                raise TypeError(f"{name}() got multiple values for argument '{n}'")
-            if n not in options and n not in self._ignored:
-                raise TypeError(f"{name}() got an unexpected keyword argument '{n}'")
-        for n, value in {**options, **given, **kwargs}.items():
-            if value is ...:
-                raise TypeError(f"{name}() missing required argument: '{n}'")
+        for n, value in bind(type(self).__name__, self._ordered, self._options, args, kwargs, self._ignored).items():
             self.register_buffer(n, value) if n in self._tensors else setattr(self, n, value)
         self.__post_init__()
 
