@@ -11,6 +11,7 @@ from typing import Any
 from .. import _extensions
 from .._array import Array
 from .._tensor import Tensor
+from ..base import hooks
 from ..base.errors import kind, warn
 from ..dispatch.inplace import check_writable, set_edge
 from ..engine import walk
@@ -299,7 +300,7 @@ class Function(metaclass=_Meta):
     @classmethod
     def _run_backward(cls, node, g, arithmetic):
         """Call backward with Tensors; (parent, gradient) pairs for the walk."""
-        recorded = arithmetic is walk.recorded
+        recorded = arithmetic is hooks.recorded_arithmetic
         grads = list(g) if isinstance(g, list) else [g]
         ctx, like = node.ctx, arithmetic.raw(next(x for x in grads if x is not None))
         for i, value in enumerate(grads):

@@ -11,6 +11,10 @@ from typing import Any
 # ops. Defined in transforms/tensor_ns.py.
 run_composed: Callable[..., Any] | None = None
 
+# The arithmetic of a backward pass that is itself recorded (create_graph=True), used by dispatch/backward.py. Defined in
+# transforms/tensor_ns.py.
+recorded_arithmetic: Any = None
+
 # Called by the threads of kernels/threads.py: wait for work without Python's lock. Defined in kernels/numba/waiting.py,
 # and None until a Numba kernel is loaded.
 watch: Callable[..., int] | None = None

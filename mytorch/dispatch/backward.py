@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 from .._array import Array
 from .._tensor import RemovableHandle, Tensor
+from ..base import hooks
 from ..engine import walk
 from ..engine.mode import get_mode, reset_mode, set_mode
 from ..engine.node import Leaf, Port
@@ -44,7 +45,7 @@ def _roots(tensors, gradients, create_graph, function):
         interpreted = get_mode().interpreter is not None  # which may follow more of g than its edge
         if create_graph or interpreted:
             follows = isinstance(g, Tensor) and (interpreted or g._edge is not None)
-            start = g if follows else walk.recorded.start(start)
+            start = g if follows else hooks.recorded_arithmetic.start(start)
         roots.append((edge, start))
     return roots
 
@@ -75,7 +76,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     )
     for edge, g in gradients.items():
         if not isinstance(edge, Leaf) and not edge.keeps_grad:  # given by name, so it is accumulated like a leaf's
-            g = (walk.recorded if isinstance(g, Tensor) else walk.raw).wrap(g)
+            g = (hooks.recorded_arithmetic if isinstance(g, Tensor) else walk.raw).wrap(g)
             edge.grad = g if edge.grad is None else edge.grad + g
 
 
@@ -115,14 +116,14 @@ def grad(
         g = gradients.get(edge)
         if g is None:
             if materialize_grads:
-                g = walk.recorded.constant(walk.raw.zeros(edge.shape, edge.dtype, t._data._array)).requires_grad_()
+                g = hooks.recorded_arithmetic.constant(walk.raw.zeros(edge.shape, edge.dtype, t._data._array)).requires_grad_()
             elif not allow_unused:
                 raise RuntimeError(
                     f"One of the differentiated Tensors (input {i}) appears to not have been used in the graph. Set "
                     "allow_unused=True if this is the desired behavior."
                 )
         elif not isinstance(g, Tensor):
-            g = walk.recorded.constant(g)
+            g = hooks.recorded_arithmetic.constant(g)
         results.append(g)
     return tuple(results)
 
@@ -138,7 +139,7 @@ def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_un
         upstream = [None if g is None else g[i] for g in given]
         keep = True if i + 1 < count else retain_graph
         rows.append(grad(outputs, inputs, upstream, keep, create_graph, True, allow_unused, False, materialize_grads))
-    return tuple(None if column[0] is None else walk.recorded.stack(column) for column in zip(*rows, strict=True))
+    return tuple(None if column[0] is None else hooks.recorded_arithmetic.stack(column) for column in zip(*rows, strict=True))
 
 
 def _edge(tensor):
@@ -168,7 +169,7 @@ def _run(roots, create_graph, retain_graph, **options):
     over_tensors = create_graph or get_mode().interpreter
     before = set_mode(get_mode() if create_graph else get_mode().replace(grad=False))
     try:
-        return walk.run(roots, keep_graph=keep, arithmetic=walk.recorded if over_tensors else walk.raw, **options)
+        return walk.run(roots, keep_graph=keep, arithmetic=hooks.recorded_arithmetic if over_tensors else walk.raw, **options)
     finally:
         reset_mode(before)
 

@@ -19,8 +19,9 @@ from ..kernels.registry import SMALL
 from .errors import translate_error
 from .operands import is_operand
 
-_as_array = np.asarray
+_as_array, generic = np.asarray, np.generic
 _MISSING = object()
+_NEUTRAL = {}, {"fused": None}, {"fused": None, "auto": False}  # keyword arguments that change nothing
 _new, _wrap = object.__new__, Tensor._wrap
 _fused_policy = config.fused_policy.get
 # Dtype characters: floats, everything but half precision, everything.
@@ -67,22 +68,22 @@ def _unary(op):
     forward, dispatch, run, kernels = op.forward, op.dispatch, op.run, op.kernels.of
     accepted, reference, plan = _accepted(op), op.reference, None
 
-    def call(input, *args, fused=None, auto=False, **kwargs):
+    def call(input, *args, **kwargs):
         nonlocal plan
         mode = get_mode()
-        if args or kwargs or fused or auto or not mode.plain or not isinstance(input, Tensor):
-            return dispatch(input, *args, fused=fused, auto=auto, **kwargs)
+        if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or not isinstance(input, Tensor):
+            return dispatch(input, *args, **kwargs)
         array = input._data
         x = array._array
         if type(x) is not ndarray or x.dtype.char not in accepted:
-            return dispatch(input, fused=fused)
-        if kernels and fused is None and (x.size >= SMALL or x.itemsize == 2 or _fused_policy()):
+            return dispatch(input)
+        if kernels and (x.size >= SMALL or x.itemsize == 2 or _fused_policy()):
             return run((input,), None, {}, mode)
         try:
             out = forward(numpy_ns, x)
         except Exception as error:
             raise translate_error(op, (x,), {}, error) from None
-        if type(out) is not ndarray and not is_raw(out):
+        if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
         data = _new(Array)
         data._array = out
@@ -95,7 +96,7 @@ def _unary(op):
         if edge is not None and mode.grad:
             if plan is None:  # at the first call: the formulas are given after the definition
                 plan = reference.plan(1)
-            if plan.wanted and out.dtype.kind in "fcV":
+            if plan.wanted:
                 cells = ()
                 if plan.inputs:
                     cell = array._cell
@@ -119,18 +120,29 @@ def _unary(op):
 def _unary_with_attributes(op):
     """One input and attributes: reductions, views, activations with options."""
     forward, dispatch, run, kernels, names = op.forward, op.dispatch, op.run, op.kernels.of, op.attrs
-    accepted, allowed, defaults, reference, plan = _accepted(op), op.attr_names, op.defaults, op.reference, None
-    several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs) + 1
+    accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
+    several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
+    share_memory = op.share_memory
+    plan = pick = None
+    basic = ("input", "out", "xp", "shape", *op.attrs)
 
-    def call(input, *args, fused=None, auto=False, **attrs):
-        nonlocal plan
-        mode, extra = get_mode(), ()
-        if auto or fused or (attrs and not attrs.keys() <= allowed):
-            return dispatch(input, *args, fused=fused, auto=auto, **attrs)
+    def call(input, *args, **attrs):
+        nonlocal plan, pick
+        mode = get_mode()
+        fused = None
+        if attrs:
+            fused, auto = attrs.pop("fused", None), attrs.pop("auto", False)
+            if fused or auto or (args and attrs) or not attrs.keys() <= allowed:
+                return dispatch(input, *args, fused=fused, auto=auto, **attrs)
         if args:
-            if attrs or len(args) >= total:
-                return dispatch(input, *args, fused=fused, **attrs)
-            attrs = {names[0]: args[0]} if len(args) == 1 else dict(zip(names, args))  # noqa: B905
+            if len(args) > total:
+                return dispatch(input, *args)
+            if len(args) == 1:
+                attrs = {names[0]: args[0]}
+            elif len(args) == 2:
+                attrs = {names[0]: args[0], names[1]: args[1]}
+            else:
+                attrs = dict(zip(names, args))  # noqa: B905
         if not mode.plain or not isinstance(input, Tensor):
             return dispatch(input, fused=fused, **attrs)
         array = input._data
@@ -143,23 +155,37 @@ def _unary_with_attributes(op):
             out = forward(numpy_ns, x, **attrs)
         except Exception as error:
             raise translate_error(op, (x,), attrs, error) from None
+        extra = ()
         if residuals:
             out, *extra = out
-        if type(out) is not ndarray and not is_raw(out):
+        if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
-        result = _wrap(out)
+        data = _new(Array)
+        data._array = out
+        data._cell = None
+        result = _new(Tensor)
+        result._data = data
+        result._edge = None
+        result._view = None
         if view:
-            op.share_memory(result, out, x, input, ((op, attrs),))
+            share_memory(result, out, x, input, ((op, attrs),))
         edge = input._edge if input._view is None else input.edge
         if edge is not None and mode.grad:
             if plan is None:
                 plan = reference.plan(1)
+                pick = plan.picker(basic) if set(plan.names) <= {*basic} else None
             if plan.wanted and out.dtype.kind in "fcV":
-                middle = args if len(args) == total - 1 else {**defaults, **attrs}.values()
-                accum = op.cast_from_float32((edge,)) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
-                values = (x, out, *extra, *middle, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum)
-                cells = versions(plan, (array,), result._data) if plan.watches else ()
-                result._edge = Node(op, plan, (edge,), plan.pick(values), cells, out.shape, out.dtype)
+                shape = x.shape
+                middle = args if len(args) == total else {**defaults, **attrs}.values()
+                if pick is not None:
+                    saved = pick((x, out, numpy_ns, shape, *middle))
+                else:
+                    accum = op.cast_from_float32((edge,)) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+                    saved = plan.pick(
+                        (x, out, *extra, *middle, numpy_ns, shape, (shape,), (x.dtype,), plan.needs, accum)
+                    )
+                cells = versions(plan, (array,), data) if plan.watches else ()
+                result._edge = Node(op, plan, (edge,), saved, cells, out.shape, out.dtype)
         return result
 
     return call
@@ -168,38 +194,39 @@ def _unary_with_attributes(op):
 def _binary(op, operator):
     forward, dispatch, accepted, promotes = op.forward, op.dispatch, _accepted(op), op.dtype != "same"
     reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
+    any_dtype = accepted is _ALL
 
     def general(input, other, args=(), **options):
         if operator and not is_operand(other):
             return NotImplemented
         return dispatch(*((input,) if other is _MISSING else (input, other)), *args, **options)
 
-    def call(input, other=_MISSING, *args, fused=None, auto=False, **kwargs):
+    def call(input, other=_MISSING, *args, **kwargs):
         mode = get_mode()
-        if args or kwargs or fused or auto or not mode.plain or not isinstance(input, Tensor):
-            return general(input, other, args, fused=fused, auto=auto, **kwargs)
+        if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or not isinstance(input, Tensor):
+            return general(input, other, args, **kwargs)
         array0 = input._data
         x0 = array0._array
-        if type(x0) is not ndarray or x0.dtype.char not in accepted:
-            return general(input, other, fused=fused)
-        if kernels and fused is None and (x0.size >= SMALL or x0.itemsize == 2 or _fused_policy()):
+        if type(x0) is not ndarray or not (any_dtype or x0.dtype.char in accepted):
+            return general(input, other)
+        if kernels and (x0.size >= SMALL or x0.itemsize == 2 or _fused_policy()):
             return general(input, other)
         if isinstance(other, Tensor):
             array1 = other._data
             x1 = array1._array
             if type(x1) is not ndarray or (promotes and x1.dtype is not x0.dtype):
-                return general(input, other, fused=fused)
+                return general(input, other)
             edge1 = other._edge if other._view is None else other.edge
         elif promotes and (type(other) is float or type(other) is int) and _keeps_dtype(other, x0.dtype):
             x1 = other
             array1 = edge1 = None
         else:
-            return general(input, other, fused=fused)
+            return general(input, other)
         try:
             out = forward(numpy_ns, x0, x1)
         except Exception as error:
             raise translate_error(op, (x0, x1), {}, error) from None
-        if type(out) is not ndarray and not is_raw(out):
+        if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
         data = _new(Array)
         data._array = out
@@ -213,7 +240,7 @@ def _binary(op, operator):
             mask = (edge0 is not None) + 2 * (edge1 is not None)
             if mask:
                 plan = plans.get(mask) or reference.plan(mask)
-                if plan.wanted and out.dtype.kind in "fcV":
+                if plan.wanted:
                     edges = edge0, edge1
                     cells = versions(plan, (array0, array1), data) if plan.watches else ()
                     if plan.pick_arrays is not None:
@@ -240,16 +267,18 @@ def _keeps_dtype(number, dtype):
 def _nary(op):
     count, required, total = len(op.inputs), op.required, len(op.inputs) + len(op.attrs)
     dispatch, run, names, allowed, defaults = op.dispatch, op.run, op.attrs, op.attr_names, op.defaults
-    forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
+    forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels.of
     several, view, residuals = op.outputs is not None, op.view, op.residuals
     promoted = () if op.dtype == "same" else op.promoted or range(count)
     promotes = tuple([i in promoted for i in range(count)])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
 
-    def call(*args, fused=None, auto=False, **attrs):
-        mode = get_mode()
-        if auto or fused or (attrs and not attrs.keys() <= allowed):
-            return dispatch(*args, fused=fused, auto=auto, **attrs)
+    def call(*args, **attrs):
+        mode, fused = get_mode(), None
+        if attrs:
+            fused, auto = attrs.pop("fused", None), attrs.pop("auto", False)
+            if auto or fused or not attrs.keys() <= allowed:
+                return dispatch(*args, fused=fused, auto=auto, **attrs)
         if len(args) > count:
             if attrs or len(args) > total:
                 return dispatch(*args, fused=fused, **attrs)
@@ -257,78 +286,119 @@ def _nary(op):
             args = args[:count]
         if not mode.plain or len(args) < required:
             return dispatch(*args, fused=fused, **attrs)
-        raws, edges, arrays, mask, bit, dtype = [], [], [], 0, 1, None
+        raws, mask, dtype, differentiable = [], 0, None, False
         for tensor, promote in zip(args, promotes):  # noqa: B905 - optional inputs at the end may be left out
-            array = raw = edge = None
             if isinstance(tensor, Tensor):
-                array = tensor._data
-                raw = array._array
+                raw = tensor._data._array
                 if type(raw) is not ndarray:
                     return run(args, fused, attrs, mode)
-                if promote:
-                    if dtype is None:
-                        dtype = raw.dtype
-                        if dtype.char not in accepted:
-                            return run(args, fused, attrs, mode)
-                    elif raw.dtype is not dtype:
+                if promote and raw.dtype is not dtype:
+                    if dtype is not None or raw.dtype.char not in accepted:
                         return run(args, fused, attrs, mode)
-                edge = tensor._edge if tensor._view is None else tensor.edge
-                if edge is not None:
-                    mask |= bit
+                    dtype = raw.dtype
+                if tensor._edge is not None or tensor._view is not None:
+                    differentiable = True
+            elif tensor is None:
+                raw = None
             elif promote and dtype is not None and (type(tensor) is float or type(tensor) is int):
                 if not _keeps_dtype(tensor, dtype):
                     return run(args, fused, attrs, mode)
                 raw = tensor
-            elif tensor is not None:
+            else:
                 return run(args, fused, attrs, mode)
             raws.append(raw)
-            edges.append(edge)
-            arrays.append(array)
-            bit += bit
         x = raws[0]
         if x is None:
             return run(args, fused, attrs, mode)
-        module = None
-        if kernels.of and fused is not False and (x.size >= SMALL or _fused_policy()):
-            module = kernels.find("cpu", fused, raws, attrs)
-        if module is not None or several or len(args) < count:
-            operands = raws, edges, arrays, mask, numpy_ns
-            return op.execute(op.by_kernel(module) if module else reference, operands, attrs, mode, args)
+        if several or len(args) < count or (kernels and fused is not False and (x.size >= SMALL or _fused_policy())):
+            return run(args, fused, attrs, mode)
+        if differentiable and mode.grad:
+            bit, edges, arrays = 1, [], []
+            for tensor in args:
+                edge = array = None
+                if isinstance(tensor, Tensor):
+                    array = tensor._data
+                    edge = tensor._edge if tensor._view is None else tensor.edge
+                    if edge is not None:
+                        mask += bit
+                bit += bit
+                edges.append(edge)
+                arrays.append(array)
         try:
             out = forward(numpy_ns, *raws, **attrs)
         except Exception as error:
             raise translate_error(op, raws, attrs, error) from None
+        extra = ()
         if residuals:
             out, *extra = out
-        if type(out) is not ndarray and not is_raw(out):
+        if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
-        result = _wrap(out)
+        data = _new(Array)
+        data._array = out
+        data._cell = None
+        result = _new(Tensor)
+        result._data = data
+        result._edge = None
+        result._view = None
         if view:
             op.share_memory(result, out, x, args[0], ((op, attrs),))
-        if mask and mode.grad:
+        if mask:
             plan = plans.get(mask) or reference.plan(mask)
             if plan.wanted and out.dtype.kind in "fcV":
-                middle = {**defaults, **attrs}.values() if names else ()
-                middle = (*extra, *middle) if residuals else middle
-                accum = op.cast_from_float32(edges) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
-                shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None
-                saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
-                values = (*raws, out, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
-                cells = versions(plan, arrays, result._data) if plan.watches else ()
-                result._edge = Node(op, plan, tuple(edges), plan.pick(values), cells, out.shape, out.dtype)
+                cells = versions(plan, arrays, data) if plan.watches else ()
+                if plan.pick_arrays is not None:
+                    saved = plan.pick_arrays((*raws, out, numpy_ns))
+                else:
+                    middle = {**defaults, **attrs}.values() if names else ()
+                    accum = op.cast_from_float32(edges) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+                    shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None
+                    saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
+                    values = (*raws, out, *extra, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
+                    saved = plan.pick(values)
+                result._edge = Node(op, plan, tuple(edges), saved, cells, out.shape, out.dtype)
         return result
 
     return call
 
 
 def _variadic(op):
-    dispatch, allowed, run = op.dispatch, op.attr_names, op.run
+    """Any number of inputs of one dtype, such as those of cat."""
+    dispatch, allowed, run, forward, reference = op.dispatch, op.attr_names, op.run, op.forward, op.reference
+    several, accepted = bool(op.outputs or op.residuals or op.view or op.kernels.of), _accepted(op)
 
     def call(*inputs, **attrs):
         mode = get_mode()
         if not mode.plain or not inputs or not attrs.keys() <= allowed:
             return dispatch(*inputs, **attrs)
-        return run(inputs, None, attrs, mode)
+        if several:
+            return run(inputs, None, attrs, mode)
+        raws, edges, mask, bit, dtype = [], [], 0, 1, None
+        for tensor in inputs:
+            if not isinstance(tensor, Tensor):
+                return run(inputs, None, attrs, mode)
+            raw = tensor._data._array
+            if type(raw) is not ndarray or (raw.dtype is not dtype and dtype is not None):
+                return run(inputs, None, attrs, mode)
+            dtype = raw.dtype
+            edge = tensor._edge if tensor._view is None else tensor.edge
+            if edge is not None:
+                mask |= bit
+            bit += bit
+            raws.append(raw)
+            edges.append(edge)
+        if dtype.char not in accepted:
+            return run(inputs, None, attrs, mode)
+        try:
+            out = forward(numpy_ns, *raws, **attrs)
+        except Exception as error:
+            raise translate_error(op, raws, attrs, error) from None
+        if type(out) is not ndarray:
+            out = _as_array(out)
+        result = _wrap(out)
+        if mask and mode.grad:
+            arrays = [tensor._data for tensor in inputs]
+            op.record((result,), (out,), reference, (), (raws, edges, arrays, mask, numpy_ns), attrs, mode)
+        return result
 
     return call
 

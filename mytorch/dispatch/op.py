@@ -144,7 +144,7 @@ class Op(Record):
                 self.cast_from_float32(edges) if plan.needs_accum and first.itemsize == 2 else plan.no_accum,
                 None,  # owned_sum, which is known in backward
             )
-            saved = plan.pick(values)
+            saved = plan.pick(tuple(values))
             for i in range(len(arrays)) if self.variadic and plan.inputs else plan.inputs:
                 array = arrays[i] if i < len(arrays) else None
                 if array is not None:

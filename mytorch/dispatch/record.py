@@ -303,11 +303,8 @@ class SavePlan:
         return cache[count]
 
 
-def _picker(places):
-    """A function that takes the values at `places` out of a tuple, as a tuple."""
-    if not places:
-        return lambda values: ()
-    if len(places) == 1:
-        place = places[0]
-        return lambda values: (values[place],)
-    return itemgetter(*places)
+def _picker(positions):
+    """Returns a function that takes the values at some positions out of a tuple, as a tuple."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return itemgetter(slice(positions[0], positions[0] + 1) if positions else slice(0))

@@ -364,3 +364,6 @@ def _replay(node, g):
         roots = [(out._edge, g)]
     found = walk.run(roots, keep_graph=True, targets=set(ends.values()), leaves=False, arithmetic=RecordedArithmetic)
     return [(node.parents[i], found.get(edge)) for i, edge in ends.items()]
+
+
+hooks.recorded_arithmetic = RecordedArithmetic
