@@ -14,6 +14,7 @@ from .._tensor import Tensor
 from ..base import hooks
 from ..base.errors import kind, warn
 from ..dispatch.inplace import check_writable, set_edge
+from ..dispatch.op import attach
 from ..engine import walk
 from ..engine.mode import enable_grad, get_mode, no_grad
 from ..engine.node import Node, Port
@@ -273,11 +274,10 @@ class Function(metaclass=_Meta):
         ctx._saved = ctx._to_save if keep else tuple(_save(t, args, outs) for t in ctx._to_save)
         ctx._to_save = ()
         ctx._node = _Weak(node)
+        attach(node, [o if d and not _is_in(o, changed) else None for o, d in zip(outs, differentiable, strict=True)])
         for i, o in enumerate(outs):
             if differentiable[i] and _is_in(o, changed):
                 set_edge(o, node.output_edge(i))
-            elif differentiable[i]:
-                o._edge = node.output_edge(i)
         return ctx, outs if isinstance(result, tuple) else outs[0], changed
 
     @classmethod

@@ -116,7 +116,9 @@ def grad(
         g = gradients.get(edge)
         if g is None:
             if materialize_grads:
-                g = hooks.recorded_arithmetic.constant(walk.raw.zeros(edge.shape, edge.dtype, t._data._array)).requires_grad_()
+                g = hooks.recorded_arithmetic.constant(
+                    walk.raw.zeros(edge.shape, edge.dtype, t._data._array)
+                ).requires_grad_()
             elif not allow_unused:
                 raise RuntimeError(
                     f"One of the differentiated Tensors (input {i}) appears to not have been used in the graph. Set "
@@ -139,7 +141,9 @@ def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_un
         upstream = [None if g is None else g[i] for g in given]
         keep = True if i + 1 < count else retain_graph
         rows.append(grad(outputs, inputs, upstream, keep, create_graph, True, allow_unused, False, materialize_grads))
-    return tuple(None if column[0] is None else hooks.recorded_arithmetic.stack(column) for column in zip(*rows, strict=True))
+    return tuple(
+        None if column[0] is None else hooks.recorded_arithmetic.stack(column) for column in zip(*rows, strict=True)
+    )
 
 
 def _edge(tensor):
@@ -169,7 +173,9 @@ def _run(roots, create_graph, retain_graph, **options):
     over_tensors = create_graph or get_mode().interpreter
     before = set_mode(get_mode() if create_graph else get_mode().replace(grad=False))
     try:
-        return walk.run(roots, keep_graph=keep, arithmetic=hooks.recorded_arithmetic if over_tensors else walk.raw, **options)
+        return walk.run(
+            roots, keep_graph=keep, arithmetic=hooks.recorded_arithmetic if over_tensors else walk.raw, **options
+        )
     finally:
         reset_mode(before)
 

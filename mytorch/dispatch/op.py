@@ -156,29 +156,20 @@ class Op(Record):
                 cell = outs[i]._data._shared_cell()
                 cells.append((cell, cell[0]))
         first = results[0] if results else raws[0]
-        if self.outputs == "list" or self.differentiable > 1:
-            return self._record_ports(outs, results, plan, edges, saved, cells, mode)
-        node = Node(self, plan, tuple(edges), saved, cells, first.shape, first.dtype)
+        count = len(outs) if self.outputs == "list" else self.differentiable
+        if self.outputs == "list" or count > 1:
+            shapes, numpy_dtypes = tuple(r.shape for r in results), tuple(r.dtype for r in results)
+            node = Node(self, plan.with_ports(count), tuple(edges), saved, cells, shapes, numpy_dtypes)
+        else:
+            node = Node(self, plan, tuple(edges), saved, cells, first.shape, first.dtype)
         if not mode.plain:
             _annotate(node, mode)
-        if first.dtype.kind in "fcV":
-            outs[0]._edge = node
+        attach(node, [out if result.dtype.kind in "fcV" else None for out, result in zip(outs, results)][:count])  # noqa: B905
 
     @staticmethod
     def cast_from_float32(edges):
         """Which edges are those of casts to half precision from float32."""
         return tuple([_was_float32(e) for e in edges])
-
-    def _record_ports(self, outs, results, plan, edges, saved, cells, mode):
-        """The Node of an op with several differentiable outputs, which knows the shape of each, and its Ports."""
-        count = len(outs) if self.outputs == "list" else self.differentiable
-        shapes, kinds = tuple(r.shape for r in results), tuple(r.dtype for r in results)
-        node = Node(self, plan.with_ports(count), tuple(edges), saved, cells, shapes, kinds)
-        if not mode.plain:
-            _annotate(node, mode)
-        for i, out in enumerate(outs[:count]):
-            if kinds[i].kind in "fcV":
-                out._edge = Port(node, i, shapes[i], kinds[i])
 
     @staticmethod
     def share_memory(out, result, raw, tensor, steps):
@@ -234,6 +225,13 @@ class Op(Record):
             missing = ", ".join(f"'{n}'" for n in self.inputs[len(inputs) : self.required])
             raise TypeError(f"{self.name}() missing required argument: {missing}.")
         return inputs, attrs
+
+
+def attach(node, outputs):
+    """Makes tensors the outputs of a node; None stands for an output without a gradient. `autograd.Function` calls it, too."""
+    for i, output in enumerate(outputs):
+        if output is not None:
+            output._edge = node.output_edge(i)
 
 
 def _annotate(node, mode):

@@ -127,6 +127,10 @@ class Node(_HookedNode, Edge):
         self.grad = self.hooks = self.trace = None
         self.keeps_grad = False
 
+    def output_edge(self, i):
+        """Returns the edge of output `i`: the node itself if it has one output."""
+        return Port(self, i, self.shape[i], self.dtype[i]) if self.plan.ports else self
+
     @property
     def label(self):
         """The name printed as grad_fn, such as MulBackward."""
