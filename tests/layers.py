@@ -9,8 +9,10 @@ python tests/layers.py --dot      # the packages and their imports as a graph fo
 
 import argparse
 import ast
+import io
 import re
 import runpy
+import tokenize
 from collections import defaultdict
 from pathlib import Path
 
@@ -190,6 +192,11 @@ def marked(text):
     return head + begin, body, end + tail
 
 
+SPACE = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER
+}  # fmt: skip
+
+
 def lines():
     """Returns {package: lines of its .py files}."""
     sizes = defaultdict(int)
@@ -198,9 +205,24 @@ def lines():
     return sizes
 
 
-def core_lines():
-    """Returns the lines of the core's .py files."""
-    return sum(count for package, count in lines().items() if package not in EXTENSIONS)
+def code_lines(path):
+    """Returns the lines of a file that hold code: neither blank, nor a comment, nor part of a docstring."""
+    text = path.read_text()
+    numbers = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in SPACE:
+            numbers.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node
+        ):
+            numbers.difference_update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    return len(numbers)
+
+
+def core_code_lines():
+    """Returns the lines of code in the core."""
+    return sum(code_lines(path) for path in FILES if is_core(path))
 
 
 def main():
@@ -218,7 +240,8 @@ def main():
         print("digraph mytorch {", *(f'  "{a}" -> "{b}";' for a, b in pairs), "}", sep="\n")
     else:
         sizes = lines()
-        print(f"{'core':20}{core_lines():7} lines")
+        core = sum(count for package, count in sizes.items() if package not in EXTENSIONS)
+        print(f"{'core':20}{core:7} lines, {core_code_lines()} of code")
         for packages, _ in reversed(LAYERS):
             core = [f"{name} {sizes[name]}" for name in packages.split() if name not in EXTENSIONS]
             print(f"    {'  '.join(core)}" if core else "", end="\n" if core else "")

@@ -15,7 +15,7 @@ import pytest
 from . import layers
 
 ROOT, PACKAGE, FILES = layers.ROOT, layers.PACKAGE, layers.FILES
-MAX_CORE_LINES = 62_300  # may only be lowered
+MAX_CORE_CODE_LINES = 40_000  # without comments, docstrings and blank lines; may only be lowered
 
 
 def test_no_upward_imports():
@@ -58,7 +58,7 @@ def test_the_core_imports_no_extension():
 
 def test_the_core_does_not_grow():
     """`python tests/layers.py` prints the sizes."""
-    assert layers.core_lines() <= MAX_CORE_LINES
+    assert layers.core_code_lines() <= MAX_CORE_CODE_LINES
 
 
 def _python(code, cwd=ROOT):

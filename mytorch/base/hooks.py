@@ -15,6 +15,9 @@ run_composed: Callable[..., Any] | None = None
 # transforms/tensor_ns.py.
 recorded_arithmetic: Any = None
 
+# Called by kernels/cudnn.py: whether operations may be recorded for backward. Defined in engine/mode.py.
+is_grad_enabled: Callable[[], bool]
+
 # Called by the threads of kernels/threads.py: wait for work without Python's lock. Defined in kernels/numba/waiting.py,
 # and None until a Numba kernel is loaded.
 watch: Callable[..., int] | None = None

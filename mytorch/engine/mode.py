@@ -8,6 +8,7 @@ import functools
 import inspect
 from contextvars import ContextVar
 
+from ..base import hooks
 from ..base.config import holding
 from ..base.errors import warn
 
@@ -215,8 +216,11 @@ class set_anomaly(_Choice):
 
 
 def is_grad_enabled():
-    """Whether operations on tensors that require grad are recorded here."""
+    """Returns True if operations on tensors that require grad are recorded."""
     return get_mode().grad
+
+
+hooks.is_grad_enabled = is_grad_enabled
 
 
 def is_inference_mode_enabled():

@@ -28,9 +28,8 @@ from functools import lru_cache
 import numpy as np
 
 from ..backend import address, cupy_ns
-from ..base import capturing, config
+from ..base import capturing, config, hooks
 from ..base.dtypes import bfloat16
-from ..engine.mode import get_mode
 from .heads import by_time, side_by_side
 
 CHOICES = ("cudnn", "triton")
@@ -173,7 +172,7 @@ def _planned(key, places, dtype):
     """The plan of a key, for arrays at these places {number: (shape, strides)}; None where cuDNN has none, or can't look now."""
     kind, _, causal, scale = key[:4]
     if key not in _plans:
-        if capturing.is_recording() or not (kind == "backward" or get_mode().grad or _choice()):
+        if capturing.is_recording() or not (kind == "backward" or hooks.is_grad_enabled() or _choice()):
             return None
         if len(_plans) >= _MOST_PLANS:
             _plans.pop(next(iter(_plans)), None)
