@@ -111,7 +111,7 @@ class Tensor:
 
     @data.setter
     def data(self, value):
-        value = value._data if isinstance(value, (Tensor, Array)) else value
+        value = value._data if is_tensor(value) else value
         if self._edge is not None and hasattr(value, "dtype") and dtypes.as_dtype(value.dtype).category < dtypes.FLOAT:
             raise RuntimeError(
                 f"data set to a tensor that requires gradients must be floating point, not {value.dtype}"
@@ -448,6 +448,15 @@ def refresh(tensor):
             fresh = op(fresh, **attrs)
     tensor._edge = fresh._edge
     tensor._view = (base, base._edge, steps)
+
+
+def is_tensor(obj):
+    """Returns True if obj is a Tensor, or an Array such as `p.data` and `p.grad`.
+
+    Args:
+        obj: any object.
+    """
+    return isinstance(obj, (Tensor, Array))
 
 
 class RemovableHandle:

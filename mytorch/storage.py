@@ -10,8 +10,7 @@ import weakref
 
 import numpy as np
 
-from ._array import Array
-from ._tensor import Tensor
+from ._tensor import is_tensor
 from .backend import address, as_device, device_of, storage_bytes, to_device, xp_of
 from .base import dtypes
 from .dispatch.unwrap import raw_of, to_cpu
@@ -296,7 +295,7 @@ class TypedStorage(_Storage):
         where = _device(device)
         given = args[0] if args else 0
         given = int(given) if isinstance(given, np.integer) else given
-        if isinstance(given, (Tensor, Array)) or not (isinstance(given, int) or hasattr(given, "__len__")):
+        if is_tensor(given) or not (isinstance(given, int) or hasattr(given, "__len__")):
             raise TypeError(f"TypedStorage: Argument type not recognized: {type(given)}")
         if isinstance(given, str):
             raise TypeError("TypedStorage: invalid data type 'str'")

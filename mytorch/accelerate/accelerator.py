@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._array import Array
-from .._tensor import Tensor
+from .._tensor import Tensor, is_tensor
 from ..amp import GradScaler, autocast
 from ..base.dtypes import bfloat16, float16, float32
 from ..distributed.environment import master
@@ -432,7 +432,7 @@ class Accelerator:
             parts = self.state.gather_objects(input_data)
             gathered = [item for part in parts for item in part] if isinstance(input_data, list) else parts
             return gathered[: self._kept()]
-        if isinstance(input_data, (float, int)) or (isinstance(input_data, (Tensor, Array)) and input_data.ndim == 0):
+        if isinstance(input_data, (float, int)) or (is_tensor(input_data) and input_data.ndim == 0):
             where = self.device if self.num_processes > 1 and self.device.type == "cuda" else "cpu"
             number = Array(np.array(float(input_data), np.float64), device=where)
             return float(self.state.all_reduce(number, "mean").item())

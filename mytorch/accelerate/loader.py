@@ -3,8 +3,7 @@
 from itertools import chain, islice
 from typing import Any
 
-from .._array import Array
-from .._tensor import Tensor
+from .._tensor import Tensor, is_tensor
 from ..utils.data import DataLoader, DistributedSampler, IterableDataset
 from ..utils.data._utils import resume
 from ..utils.data._utils.collate import map_container
@@ -12,7 +11,7 @@ from ..utils.data._utils.collate import map_container
 
 def map_tensors(function, x):
     """The function's results for the tensors of nested containers; all else as it is."""
-    if isinstance(x, (Tensor, Array)):
+    if is_tensor(x):
         return function(x)
     if isinstance(x, (dict, list, tuple)):
         return map_container(lambda item: map_tensors(function, item), x, as_tuple=type(x))

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import _extensions
 from .._array import Array
-from .._tensor import Tensor
+from .._tensor import Tensor, is_tensor
 from ..base import hooks
 from ..base.errors import kind, warn
 from ..dispatch.inplace import check_writable, set_edge
@@ -53,7 +53,7 @@ class FunctionCtx:
             TypeError: something else; set it as an attribute of ctx instead.
         """
         for i, t in enumerate(tensors):
-            if t is not None and not isinstance(t, (Tensor, Array)):
+            if t is not None and not is_tensor(t):
                 raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {kind(t)}")
         self._to_save = tuple(Tensor._of(t) if isinstance(t, Array) else t for t in tensors)
 
@@ -326,7 +326,7 @@ class Function(metaclass=_Meta):
         for parent, value in zip(node.parents, results, strict=True):
             if parent is None:
                 continue
-            if value is not None and not isinstance(value, (Tensor, Array)):
+            if value is not None and not is_tensor(value):
                 raise TypeError(f"{node.label}: expected a Tensor or None as gradient, got {kind(value)}.")
             if value is not None and not recorded:
                 value = _borrowed(value._data._array)

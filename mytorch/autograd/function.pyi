@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mytorch._tensor import Tensor
+from mytorch.base import hooks as hooks
 from mytorch.engine import walk as walk
 from mytorch.engine.node import Node
 

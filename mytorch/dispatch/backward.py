@@ -3,8 +3,7 @@
 import weakref
 from collections import OrderedDict
 
-from .._array import Array
-from .._tensor import RemovableHandle, Tensor
+from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..base import hooks
 from ..engine import walk
 from ..engine.mode import get_mode, reset_mode, set_mode
@@ -16,7 +15,7 @@ def _as_tuple(x):
     """Returns the tensors or GradientEdges in x, which may be one of them or a sequence."""
     if x is None:
         return ()
-    return (x,) if isinstance(x, (Tensor, Array)) or _is_gradient_edge(x) or not hasattr(x, "__iter__") else tuple(x)
+    return (x,) if is_tensor(x) or _is_gradient_edge(x) or not hasattr(x, "__iter__") else tuple(x)
 
 
 def _is_gradient_edge(x):
@@ -52,7 +51,7 @@ def _roots(tensors, gradients, create_graph, function):
 
 def _raw(g):
     """Returns the raw array of a gradient that a user gave: of a Tensor, an Array or a raw array."""
-    return g._data._array if isinstance(g, (Tensor, Array)) else g
+    return g._data._array if is_tensor(g) else g
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):

@@ -35,7 +35,7 @@ def check_writable(tensor, name):
         RuntimeError: a leaf that requires grad (or a view of one) while recording, or memory in which
             several elements share a place (an expanded tensor).
     """
-    raw = tensor._array if isinstance(tensor, Array) else tensor._data._array
+    raw = tensor._data._array
     if 0 in raw.strides:
         if name in _ON_EXPANDED and shares_places(raw):
             warn(
@@ -81,7 +81,7 @@ def in_place(function, name):
             if isinstance(other, Tensor):
                 refuse_overlap(self, other, name, None, elementwise)
         if into is not None and len(args) == into.nin - 1 and not kwargs and _nothing_to_record(self, args):
-            array = self if isinstance(self, Array) else self._data
+            array = self._data
             x = array._array
             operands = [_operand(a, x) for a in args]
             if not any(o is None for o in operands):
@@ -153,7 +153,7 @@ def _operand(a, x):
 
 def adopt(self, result, name):
     """Make `self` hold `result`: its values in self's memory, its edge as self's edge."""
-    array = self if isinstance(self, Array) else self._data
+    array = self._data
     raw = array._array
     value = (result._data if isinstance(result, Tensor) else result)._array
     if value.shape != raw.shape:

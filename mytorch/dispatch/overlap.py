@@ -12,7 +12,7 @@ def refuse_shared(tensor, name):
     Raises:
         RuntimeError: it is one.
     """
-    raw = tensor._array if isinstance(tensor, Array) else tensor._data._array
+    raw = tensor._data._array
     if shares_places(raw):
         raise RuntimeError(
             f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
@@ -35,13 +35,13 @@ def refuse_overlap(tensor, other, name, region=None, elementwise=True):
     Raises:
         RuntimeError: both are dense, they share memory, and are not the same elements in the same order.
     """
-    cell = (tensor if isinstance(tensor, Array) else tensor._data)._cell
+    cell = tensor._data._cell
     other = getattr(other, "_data", other)
     if not elementwise and other is getattr(tensor, "_data", tensor):
         cell = tensor._shared_cell() if isinstance(tensor, Array) else tensor._data._shared_cell()
     if cell is None or type(other) is not Array or other._cell is not cell:
         return
-    a, b = (tensor if isinstance(tensor, Array) else tensor._data)._array if region is None else region, other._array
+    a, b = tensor._data._array if region is None else region, other._array
     if type(a) is not ndarray or not a.size or not b.size:
         return
     (a_begin, a_end), (b_begin, b_end) = _span(a), _span(b)

@@ -5,6 +5,8 @@ from typing import Any, TypeVar, overload
 
 from typing_extensions import Self
 
+from mytorch.base import hooks as hooks
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 class Mode:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from .._array import Array
-from .._tensor import RemovableHandle, Tensor
+from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..backend import as_device, device
 from ..base import dtypes
 from ..base.errors import warn
@@ -648,7 +648,7 @@ class Module:
         if kwargs:
             raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
         for a in args:
-            if isinstance(a, (Tensor, Array)):
+            if is_tensor(a):
                 where, dtype = a.device, a.dtype
             elif isinstance(a, bool):
                 non_blocking = a

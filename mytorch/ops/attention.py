@@ -2,8 +2,7 @@
 
 import math
 
-from .._array import Array
-from .._tensor import Tensor
+from .._tensor import is_tensor
 from ..base.errors import shapes
 from ..dispatch.bind import spelled
 from ..dispatch.op import op
@@ -163,7 +162,7 @@ def scaled_dot_product_attention(
     if isinstance(window, int):
         window = (window, 0 if is_causal else window)
     keep = None if dropout_p == 0.0 else dropout_mask(_attention, query, (*q[:-1], k[-2]), dropout_p, fused)
-    if isinstance(attn_mask, (Tensor, Array)) and attn_mask.ndim < 2:
+    if is_tensor(attn_mask) and attn_mask.ndim < 2:
         attn_mask = attn_mask.expand(q[-2], k[-2])
     scale = 1.0 / math.sqrt(q[-1]) if scale is None else float(scale)
     return _attention.fast_call(

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import Array
-from .._tensor import Tensor
+from .._tensor import Tensor, is_tensor
 from ..base import dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import spelled
@@ -56,7 +55,7 @@ def linear(
         x, w = input._data._array, weight._data._array
     except AttributeError:  # Arrays
         for place, (name, value) in enumerate({"input": input, "weight": weight}.items(), 1):
-            if not isinstance(value, (Tensor, Array)):
+            if not is_tensor(value):
                 raise TypeError(
                     f"linear(): argument '{name}' (position {place}) must be Tensor, not {kind(value)}"
                 ) from None

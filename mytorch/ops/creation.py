@@ -7,7 +7,7 @@ import operator
 import numpy as np
 
 from .._array import Array, as_raw, place_for
-from .._tensor import Tensor
+from .._tensor import Tensor, is_tensor
 from ..backend import (
     CPU,
     NO_DATA,
@@ -115,10 +115,7 @@ def from_numpy(ndarray):
     return Tensor._wrap(ndarray)
 
 
-@public(method=False)
-def is_tensor(obj):
-    """Whether obj is a Tensor, or an Array such as `p.data` and `p.grad` are."""
-    return isinstance(obj, (Tensor, Array))
+public(method=False)(is_tensor)
 
 
 # -- what all creation functions share -------------------------------------------------------------------------
@@ -268,7 +265,7 @@ def full(
         >>> mytorch.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
     """
-    if isinstance(fill_value, (Tensor, Array)):
+    if is_tensor(fill_value):
         dtype = fill_value.dtype if dtype is None else dtype
         fill_value = fill_value.item()
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
@@ -456,7 +453,7 @@ def to(self, *args, **named):
             flags.append(a)
         elif isinstance(a, (int, device)) or (isinstance(a, str) and a not in dtypes._BY_NAME):
             where = a
-        elif isinstance(a, (Tensor, Array)):
+        elif is_tensor(a):
             other = a
         elif a is not None:
             dtype = a
@@ -768,12 +765,12 @@ def is_pinned_(self, device=None):
 def copy_(self, src, non_blocking=False):
     """Copy src, which may broadcast and be of another dtype or device, into self; returns self."""
     check_writable(self, "copy_")
-    if not isinstance(src, (Tensor, Array)):
+    if not is_tensor(src):
         src = Tensor._wrap(as_raw(src))
     if isinstance(raw_of(self), ndarray) and not isinstance(raw_of(src), ndarray):
         records = get_mode().grad and (self.requires_grad or src.requires_grad)
         if non_blocking and not records and copy_later(raw_of(src), raw_of(self)):
-            (self if isinstance(self, Array) else self._data)._bump()
+            self._data._bump()
             return self
         non_blocking = False  # what comes next reads it
     src = to(src, self.device, non_blocking=non_blocking)
@@ -787,9 +784,9 @@ def copy_(self, src, non_blocking=False):
 def fill_(self, value):
     """Fill with one value; returns self."""
     check_writable(self, "fill_")
-    if isinstance(value, (Tensor, Array)):
+    if is_tensor(value):
         return copy_(self, value)
-    array = self if isinstance(self, Array) else self._data
+    array = self._data
     assign(array._array, value)
     array._bump()
     mode = get_mode()

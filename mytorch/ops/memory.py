@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._array import Array, Size, as_raw, on_input_device
-from .._tensor import Tensor
+from .._tensor import Tensor, is_tensor
 from ..backend import address, device_of, memory_owner, row_major, to_device, xp_of
 from ..backend.memory_format import strided
 from ..dispatch.bind import METHODS, _attribute, public
@@ -79,7 +79,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         source = Tensor._wrap(xp_of(raw).empty(0, raw.dtype))
     if source.device != self.device:
         raise RuntimeError(f"set_: Attempted to set the storage of a tensor on {self.device} to one on {source.device}")
-    if not isinstance(source, (Tensor, Array)):
+    if not is_tensor(source):
         there = source.elements(self.dtype)
     elif source.dtype is self.dtype:
         there = raw_of(source)
@@ -107,7 +107,7 @@ def _map(self, name, callable, *others):
     if raw.size:
         found = np.vectorize(one, otypes=[raw.dtype])(to_cpu(raw), *map(to_cpu, others))
         raw[...] = to_device(found, device_of(raw))
-    (self if isinstance(self, Array) else self._data)._bump()
+    self._data._bump()
     return self
 
 

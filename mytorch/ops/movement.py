@@ -4,8 +4,8 @@ import functools
 import math
 import operator
 
-from .._array import Array, Size
-from .._tensor import Tensor
+from .._array import Size
+from .._tensor import is_tensor
 from ..backend import MetaArray, Namespace, address, is_raw, memory_owner, ndarray
 from ..backend.memory_format import axes_in_memory, channel_axes, channels_last, channels_last_3d, follows, inverse
 from ..base import dtypes
@@ -474,7 +474,7 @@ def cat(tensors, dim=0, *, axis=None):
         >>> mytorch.cat([tensor([[1], [2]]), tensor([[3], [4]])], dim=1).tolist()
         [[1, 3], [2, 4]]
     """
-    if isinstance(tensors, (Tensor, Array)) or not hasattr(tensors, "__iter__"):
+    if is_tensor(tensors) or not hasattr(tensors, "__iter__"):
         raise TypeError("cat(): argument 'tensors' (position 1) must be tuple of Tensors, not a single one.")
     dim, tensors = dim if axis is None else axis, list(tensors)
     if not tensors:

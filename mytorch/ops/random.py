@@ -16,8 +16,8 @@ from functools import cache
 
 import numpy as np
 
-from .._array import Array, on_input_device
-from .._tensor import Tensor
+from .._array import on_input_device
+from .._tensor import Tensor, is_tensor
 from ..backend import CPU, META, as_device, assign, device_count, hollow, on
 from ..backend.devices import KINDS
 from ..backend.memory_format import preserve_format
@@ -635,7 +635,7 @@ def randint_like(input, low, high=None, *, dtype=None, device=None, requires_gra
 def _fill(self, raw, name):
     """Write a draw into a tensor in place."""
     check_writable(self, name)
-    array = self if isinstance(self, Array) else self._data
+    array = self._data
     assign(array._array, raw)
     array._bump()
     if get_mode().interpreter:
@@ -646,7 +646,7 @@ def _fill(self, raw, name):
 
 
 def _drawn(self, generator):
-    array = self if isinstance(self, Array) else self._data
+    array = self._data
     return array._array, generator_for(array.device, generator)
 
 
@@ -764,7 +764,7 @@ def random_(self, from_=None, to=..., *, generator=None):
 @on_input_device
 def bernoulli_(self, p=0.5, *, generator=None):
     """Fill in place with 1 with probability p (a number or a tensor), else 0."""
-    if not isinstance(p, (Tensor, Array)):
+    if not is_tensor(p):
         _chances(p)
         return _filled(self, generator, "bernoulli_", lambda source, shape, _: source.bernoulli(shape, p))
     raw, source = _drawn(self, generator)
@@ -779,7 +779,7 @@ def _chances(p):
     Raises:
         RuntimeError: some are not within 0 and 1.
     """
-    raw = raw_of(p) if isinstance(p, (Tensor, Array)) else p
+    raw = raw_of(p) if is_tensor(p) else p
     here = isinstance(raw, (np.ndarray, float, int))
     if here and not np.all((raw >= 0) & (raw <= 1)):
         raise RuntimeError("bernoulli: expected probabilities p with p >= 0 && p <= 1")
@@ -833,7 +833,7 @@ def bernoulli(input, p=None, *, generator=None, out=None):
         [0.0, 1.0, 1.0]
     """
     raw, source = _drawn(input, generator)
-    if p is not None and not isinstance(p, (Tensor, Array)):
+    if p is not None and not is_tensor(p):
         _chances(p)
         drawn = source.bernoulli(raw.shape, p)
     else:

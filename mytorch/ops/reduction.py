@@ -6,8 +6,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from .._array import Array
-from .._tensor import Tensor
+from .._tensor import is_tensor
 from ..base import dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import public
@@ -395,7 +394,7 @@ def _max_or_min(name, word, along, over_all, of_two, example):
     def extreme(input, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
         if axis is not None or keepdims is not None:
             dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
-        if isinstance(dim, (Tensor, Array)):
+        if is_tensor(dim):
             other = dim
         if other is not None:
             return of_two(input, other)

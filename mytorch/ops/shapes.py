@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
-from .._array import Array, on_input_device
-from .._tensor import Tensor
+from .._array import on_input_device
+from .._tensor import Tensor, is_tensor
 from ..backend import address, storage_bytes, xp_of
 from ..base import dtypes
 from ..base.errors import warn
@@ -34,7 +34,7 @@ def _several(tensors, name):
     Raises:
         TypeError: no list or tuple. RuntimeError: an empty one.
     """
-    if isinstance(tensors, (Tensor, Array)):
+    if is_tensor(tensors):
         raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor")
     if not len(tensors):
         raise RuntimeError(f"{name} expects a non-empty TensorList")
@@ -53,7 +53,7 @@ def _at_least(n):
     @named(f"atleast_{n}d", f"The tensor (or each of several) with at least {n} axes.")
     def grow(*tensors):
         grown = tuple(_grown(x, n) for x in _tensors(tensors))
-        return grown[0] if len(tensors) == 1 and isinstance(tensors[0], (Tensor, Array)) else grown
+        return grown[0] if len(tensors) == 1 and is_tensor(tensors[0]) else grown
 
     return grow
 
@@ -97,7 +97,7 @@ def tensor_split(input, indices_or_sections, dim=0):
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
-    if isinstance(indices_or_sections, (Tensor, Array)):
+    if is_tensor(indices_or_sections):
         given = indices_or_sections
         if given.dtype is not dtypes.int64 or given.ndim > 1:
             long = given.dtype is dtypes.int64
@@ -152,7 +152,7 @@ def narrow(input, dim, start, length):
     """
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
-    if isinstance(start, (Tensor, Array)) and (start.ndim or start.dtype.category != dtypes.INT):
+    if is_tensor(start) and (start.ndim or start.dtype.category != dtypes.INT):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
     start = int(start)
     start += n if start < 0 else 0

@@ -5,8 +5,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from .._array import Array, on_input_device
-from .._tensor import Tensor
+from .._array import on_input_device
+from .._tensor import Tensor, is_tensor
 from ..backend import Namespace, is_raw, xp_of
 from ..base import dtypes
 from ..base.errors import kind
@@ -461,7 +461,7 @@ def lerp(input, end, weight):
     if end.dtype is not dtype or (type(weight) is not float and getattr(weight, "dtype", dtype) is not dtype):
         word, other = ("end", end) if end.dtype is not dtype else ("weight", weight)
         raise RuntimeError(f"expected dtype {dtype} for `{word}` but got dtype {other.dtype}")
-    return (_lerp_by_tensor if isinstance(weight, (Tensor, Array)) else _lerp.fast_call)(input, end, weight)
+    return (_lerp_by_tensor if is_tensor(weight) else _lerp.fast_call)(input, end, weight)
 
 
 @once_rounded

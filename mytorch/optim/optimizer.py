@@ -13,8 +13,7 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from .._array import Array
-from .._tensor import RemovableHandle, Tensor
+from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..backend import gpu, restore_device, set_device_of
 from ..base import capturing
 from ..base.errors import kind, warn
@@ -102,7 +101,7 @@ class Optimizer:
     _found_inf = None  # a GradScaler's found_inf, float32 (1,) in device memory: not 0 if gradients overflowed
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
-        if isinstance(params, (Tensor, Array)):
+        if is_tensor(params):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
                 f"but got {kind(params)}"

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from inspect import Parameter
 from typing import Any
 
-from .._array import Array
-from .._tensor import Tensor
+from .._tensor import Tensor, is_tensor
 from ..base.arguments import constructor
 from ..dispatch.bind import also_named
 from ..engine.mode import is_grad_enabled
@@ -69,7 +68,7 @@ def number(x):
 
 def check_range(option, value, words=None, high=None):
     """Refuse an option outside [0, high), in PyTorch's words."""
-    if isinstance(value, (Tensor, Array)) and value.numel() != 1:
+    if is_tensor(value) and value.numel() != 1:
         raise ValueError(f"Tensor {option} must be 1-element")
     v = number(value)
     if not v >= 0.0 or (high is not None and not v < high):
@@ -98,7 +97,7 @@ def check_flags(options):
     if foreach and not options.get("capturable"):
         betas = {f"betas[{i}]": b for i, b in enumerate(options.get("betas", ()))}
         for name, value in {"lr": options["lr"], **betas}.items():
-            if isinstance(value, (Tensor, Array)):
+            if is_tensor(value):
                 raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
     if options.get("differentiable") and fused:
         raise RuntimeError("`fused` does not support `differentiable`")

@@ -5,7 +5,7 @@ from copy import deepcopy
 import numpy as np
 
 from .._array import Array
-from .._tensor import Tensor
+from .._tensor import Tensor, is_tensor
 from ..backend import xp_of
 from ..engine.mode import enable_grad
 from ..transforms.tensor_ns import tensor_ns
@@ -52,7 +52,7 @@ def zeros_for(state, name, p):
         return found
     if found is None:
         found = state[name] = Array._wrap(xp_of(p).zeros_like(p))
-    return found._array if isinstance(found, Array) else found._data._array
+    return found._data._array
 
 
 def namespace_of(p):
@@ -88,7 +88,7 @@ _ON_CPU = ("step", "mu_product", "eta", "mu")  # numbers that rules compute with
 def loaded(p, name, value, as_tensor=False):
     """A loaded state value in the parameter's dtype and on its device: an Array, or a Tensor for those optimizers that
     define `step` themselves. Numbers such as the step count stay on the CPU."""
-    if hasattr(value, "detach") and hasattr(value, "numpy") and not isinstance(value, (Tensor, Array)):
+    if hasattr(value, "detach") and hasattr(value, "numpy") and not is_tensor(value):
         value = _from_foreign(value.detach().cpu())
     if isinstance(value, (Tensor, Array, np.ndarray)):
         array = Array(value)
@@ -130,7 +130,7 @@ def update_recorded(update, params, states, group):
             g = g if isinstance(g, Tensor) else Tensor._of(g)
             state = states.get(p, {})
             for name, value in state.items():
-                if name not in ("step", "eta", "mu") and isinstance(value, (Tensor, Array)):
+                if name not in ("step", "eta", "mu") and is_tensor(value):
                     state[name] = (value if isinstance(value, Tensor) else Tensor._of(value)).clone()
             update(p, -g if group.get("maximize") else g, state, group)
             if state:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from ..._array import Array
-from ..._tensor import Tensor
+from ..._tensor import is_tensor
 from ...base.pytree import tree_map
 from ...dispatch.unwrap import to_cpu
 
@@ -18,7 +17,7 @@ except ImportError as error:
 
 def _numpy(tree):
     """NumPy arrays in place of tensors, through containers."""
-    return tree_map(lambda x: to_cpu(x) if isinstance(x, (Tensor, Array)) else x, tree)
+    return tree_map(lambda x: to_cpu(x) if is_tensor(x) else x, tree)
 
 
 def _over(name):
