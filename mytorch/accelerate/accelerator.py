@@ -252,11 +252,13 @@ class Accelerator:
 
     def _replicate(self, model):
         """Make the model the same in all processes, and have its gradients averaged."""
+        if self.num_processes == 1:
+            return
         from ..distributed.process_group import resolve
         from ..distributed.reducer import replicate
         from ..nn.parallel.distributed import DistributedDataParallel
 
-        if self.num_processes == 1 or isinstance(model, DistributedDataParallel):
+        if isinstance(model, DistributedDataParallel):
             return
         if not any(p.requires_grad for p in model.parameters()):
             return

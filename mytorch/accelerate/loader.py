@@ -36,7 +36,7 @@ class ShardedSampler:
         batched = loader.batch_sampler is not None
         self.sampler = sampler = loader.batch_sampler if batched else loader.sampler
         self.state = state
-        self.find_generators = lambda: resume._sources(loader)[0]
+        self.find_generators = lambda: resume.sources_of(loader)[0]
         self.batch_size = getattr(sampler, "batch_size", None) if batched else 1
         self.regroups = batched and self.batch_size is not None and (split or offset > 0)
         if split and self.batch_size is not None:
@@ -65,15 +65,15 @@ class ShardedSampler:
     def _in_common_order(self):
         """The sampler's items, drawn from rank 0's random states; one's own global generators are left alone."""
         generators = self.find_generators()
-        mine = resume._states(generators)
+        mine = resume.states_of(generators)
         common = self.state.broadcast_object(mine)
         for path, generator in generators.items():
-            resume._set_state(generator, common[path])
+            resume.set_state(generator, common[path])
         items = iter(self.sampler)
         first = next(items, None)  # the samplers draw their order here
-        for path, generator in resume._GLOBAL.items():
+        for path, generator in resume.GLOBAL_GENERATORS.items():
             if mine[path] != common[path]:
-                resume._set_state(generator, mine[path])
+                resume.set_state(generator, mine[path])
         if first is not None:
             yield first
             yield from items
@@ -259,7 +259,7 @@ class AcceleratedLoader:
             state.update(drawn=done, pending=[], handed=[done] + [0] * (len(state["handed"]) - 1))
         self.loader = share(self.whole, self.state, self.split, self.offset) if self.offset else self.usual
         self.remainder = self._remainder()
-        sources = dict.fromkeys(path for found in resume._sources(self.loader) for path in found)
+        sources = dict.fromkeys(path for found in resume.sources_of(self.loader) for path in found)
         state["start"] = {
             kind: {_known(path, sources): value for path, value in found.items()}
             for kind, found in state["start"].items()

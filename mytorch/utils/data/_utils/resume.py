@@ -18,7 +18,7 @@ from ....ops.random import Generator, default_generator
 from ..dataset import IterableDataset
 from ..sampler import Sampler
 
-_GLOBAL = {"mytorch": default_generator, "numpy": np.random, "python": random}
+GLOBAL_GENERATORS = {"mytorch": default_generator, "numpy": np.random, "python": random}
 _KINDS = (Generator, np.random.Generator, np.random.RandomState, random.Random)
 
 
@@ -31,7 +31,7 @@ class Progress:
     """
 
     def __init__(self, loader, base_seed=None):
-        self.sources, self.epochs = _sources(loader)
+        self.sources, self.epochs = sources_of(loader)
         self.is_stream = loader._is_stream
         self.base_seed = base_seed
         self.start = self._now()
@@ -109,13 +109,13 @@ class Progress:
             ValueError: the order is shorter than it was.
         """
         then = saved["start"]["generators"]
-        before = _states(_GLOBAL)
+        before = states_of(GLOBAL_GENERATORS)
         if not saved["begun"]:  # those that the program has put back itself go on from there
             before = {name: state for name, state in before.items() if state != then[name]}
         self._set(then)
         order = draw_order()
         drawn = list(islice(order, saved["drawn"]))
-        now = _states(_GLOBAL)
+        now = states_of(GLOBAL_GENERATORS)
         if not drawn and any(now[name] != before[name] for name in before):
             drawn = look_ahead(order)  # much is drawn only with the first index
         self._set(before)
@@ -142,17 +142,17 @@ class Progress:
 
     def _now(self):
         epochs = {path: sampler.epoch for path, sampler in self.epochs.items()}
-        return {"generators": _states(self.sources), "epochs": epochs}
+        return {"generators": states_of(self.sources), "epochs": epochs}
 
     def _set(self, states):
         for path, state in states.items():
             if path in self.sources:  # some samplers make theirs when they are iterated
-                _set_state(self.sources[path], state)
+                set_state(self.sources[path], state)
 
 
-def _sources(loader):
+def sources_of(loader):
     """By path: the generators that an order may be drawn from, and the samplers with an epoch."""
-    sources, epochs = dict(_GLOBAL), {}
+    sources, epochs = dict(GLOBAL_GENERATORS), {}
     seen = {id(default_generator), id(np.random.mtrand._rand), id(random._inst)}
 
     def visit(path, x):
@@ -189,7 +189,7 @@ def _is_sampler(x):
     return isinstance(x, (Sampler, IterableDataset)) or (iterable and hasattr(x, "__dict__"))
 
 
-def _states(sources):
+def states_of(sources):
     return {path: _state(source) for path, source in sources.items()}
 
 
@@ -205,7 +205,7 @@ def _state(source):
     return _plain(source.get_state(legacy=False))
 
 
-def _set_state(source, state):
+def set_state(source, state):
     """Put a generator into a state that `_state` gave."""
     if isinstance(source, Generator):
         source.set_state(np.frombuffer(bytes.fromhex(state), np.uint8))
