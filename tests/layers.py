@@ -191,15 +191,15 @@ def marked(text):
 
 
 def lines():
-    """Returns {package: lines of its .py files}."""
+    """Returns {package: lines of its .py files, without lines that are only a comment}."""
     sizes = defaultdict(int)
     for path in FILES:
-        sizes[package_of(path)] += path.read_text().count("\n")
+        sizes[package_of(path)] += sum(not line.lstrip().startswith("#") for line in path.read_text().splitlines())
     return sizes
 
 
 def core_lines():
-    """Returns the lines of the core's .py files."""
+    """Returns the lines of the core's .py files. Comment lines do not count, so the limit is no reason to leave out comments."""
     return sum(count for package, count in lines().items() if package not in EXTENSIONS)
 
 
