@@ -1,6 +1,6 @@
 """`auto=True`: an op composed of other ops, each with its own gradient, in place of the gradient that its record gives.
 
-The record's reference forward runs over Tensors (tensor_ns.py), so nothing is written twice: what it calls is recorded and
+The record's reference forward runs over Tensors (transforms/tensor_ns.py), so nothing is written twice: what it calls is recorded and
 autograd differentiates it. Results and gradients are equal; it is for teaching and testing. An op that can't be composed (an
 elementary one, or one that fills memory in place, such as a convolution) runs as it is.
 """
@@ -13,7 +13,7 @@ from .record import names_of
 
 
 class Composing(Interpreter):
-    """Runs ops as composed of others. `run` is how; tensor_ns.py, which is imported later, puts it here."""
+    """Runs ops as composed of others. `run` is how; transforms/tensor_ns.py, which is imported later, puts it here."""
 
     run: Any = None
 

@@ -5,7 +5,7 @@ permutations are made of its words the way PyTorch makes them, and so are all ot
 gives PyTorch's numbers, and a model built after equal seeds starts from PyTorch's weights and drops the same elements.
 (Draws that take a logarithm or a cosine agree to rounding.)
 
-On a GPU they are Philox's (`philox.py`), made of the seed and an offset in the GPU's memory and of the number of the draw.
+On a GPU they are Philox's (`numerics/philox.py`), made of the seed and an offset in the GPU's memory and of the number of the draw.
 A generator's state is these three numbers.
 """
 
