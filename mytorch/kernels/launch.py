@@ -408,7 +408,7 @@ def _source(kernel):
 
 
 def _cache_file():
-    """Where choices are kept: one file for each kind of device, in the user's cache directory."""
+    """Returns the file of the tuning choices: one per type of device, in the user's cache directory."""
     home = os.environ.get("MYTORCH_CACHE_DIR")
     home = Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mytorch"
     if INTERPRET:

@@ -627,7 +627,7 @@ def randperm(
 
 @public(method=False)
 def randint_like(input, low, high=None, *, dtype=None, device=None, requires_grad=False, **named):
-    """As `randint`, with the size, dtype and device of input.
+    """Returns random integers like `randint`, with the size, dtype and device of input.
 
     Args:
         low: smallest; 0 if only one bound is given.

@@ -145,6 +145,7 @@ def _forward(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 def _vjp(g, input, weight, mean, rstd, needs):
     x, count = _in_rows(input), input.shape[1]
+    # The threads divide the channels, so each sum is written by one thread.
     gx, (g_sums, gn_sums) = np.empty_like(x), np.empty((2, count), np.float32)
     arrays = np.arange(count), g_sums, gn_sums
     split(_bwd, x.size, arrays, _in_rows(g), x, gx, mean, rstd, _vector(weight, count, 1))
@@ -152,6 +153,7 @@ def _vjp(g, input, weight, mean, rstd, needs):
 
 
 def _affine(xp, input, scale, shift):
+    # The same loop as the norm, with a center of 0.
     count = input.shape[1]
     return _scaled(input, np.zeros(count, np.float32), _vector(scale, count, 1), _vector(shift, count, 0))
 

@@ -77,6 +77,7 @@ def amsgrad(p, g, m, v, top, beta1, beta2, rest1, rest2, eps, shrink, pull, step
         d = g[i] + pull * x
         a = beta1 * m[i] + rest1 * d
         b = beta2 * v[i] + rest2 * d * d
+        # AMSGrad: the denominator never decreases.
         c = max(top[i], b)
         m[i] = a
         v[i] = b
@@ -110,6 +111,7 @@ def adadelta(p, g, v, delta, lr, pull, rho, rest, eps):
     for i in range(p.size):
         d = g[i] + pull * p[i]
         b = rho * v[i] + rest * d * d
+        # Units cancel: the step has the units of p, so lr is dimensionless (Zeiler, 2012).
         step = np.sqrt(delta[i] + eps) / np.sqrt(b + eps) * d
         v[i] = b
         delta[i] = rho * delta[i] + rest * step * step
@@ -123,6 +125,7 @@ def adamax(p, g, m, u, lr, pull, rest1, beta2, eps):
         d = g[i] + pull * p[i]
         # m += (1 - beta1) (d - m), the form of torch.lerp.
         a = m[i] + rest1 * (d - m[i])
+        # The infinity norm instead of the second moment needs no bias correction.
         b = max(beta2 * u[i], abs(d) + eps)
         m[i] = a
         u[i] = b
