@@ -2,12 +2,14 @@
 
 import ast
 import importlib
+import io
 import os
 import re
 import shutil
 import statistics
 import subprocess
 import sys
+import tokenize
 import types
 
 import pytest
@@ -322,6 +324,41 @@ def test_files_that_documents_name_exist(document):
         if not any(any(root.glob(name.rstrip("/"))) for root in (*roots, *near)):
             missing.append(name)
     assert not missing, f"{document.relative_to(ROOT)} names {', '.join(missing)}"
+
+
+PROGRAMS_OF_USERS = {"file.py", "graph.html", "hubconf.py", "memory.html", "script.py"}  # names in usage examples
+
+
+def texts_of(path):
+    """Yields (line, text) for the comments and docstrings of a module."""
+    source = path.read_text()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield getattr(node, "lineno", 1), ast.get_docstring(node, clean=False) or ""
+
+
+def missing_files(path, texts):
+    """Returns "path:line name" for names of files that are not below the root, or next to the module or a package around it."""
+    roots, missing = [folder for folder in path.parents if folder.is_relative_to(ROOT)], []
+    for line, text in texts:
+        for name in re.findall(r"(?<![\w./<*-])((?:[\w-]+/)*[\w-]+\.(?:pyi?|sh|md|npz|html))(?![\w/])", text):
+            if name not in PROGRAMS_OF_USERS and not any((folder / name).is_file() for folder in roots):
+                missing.append(f"{path.relative_to(ROOT)}:{line} {name}")
+    return missing
+
+
+def test_files_that_docstrings_and_comments_name_exist():
+    missing = [name for path in sorted(PACKAGE.rglob("*.py")) for name in missing_files(path, texts_of(path))]
+    assert not missing, "\n".join(missing)
+
+
+def test_a_wrong_file_name_in_a_comment_is_found():
+    path = PACKAGE / "ops" / "conv.py"
+    texts = [(1, "see `pool.py`, ops/loss.py and backend/gpu.py"), (7, "see kernels/nowhere.py and README.md.")]
+    assert missing_files(path, texts) == ["mytorch/ops/conv.py:7 kernels/nowhere.py"]
 
 
 def test_commands_in_the_readme_exist():

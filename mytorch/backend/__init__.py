@@ -1,7 +1,8 @@
-"""NumPy and CuPy behind one namespace, the devices that they stand for, and copies between them.
+"""NumPy and CuPy behind one namespace, the devices that they belong to, and copies between devices.
 
-namespaces.py (NumPy's namespace), gpu.py (CuPy's, the only file that imports CuPy), others.py (registered ones), devices.py, copies.py; numeric.py,
-philox.py and rejection.py hold functions and random numbers that neither library has; printing.py says how arrays print.
+* `namespaces.py`: NumPy's namespace. `gpu.py`: CuPy's namespace, the only file that imports CuPy. `meta.py`: the meta device.
+* `devices.py`: devices. `others.py`: devices that a program registers. `copies.py`: copies between devices, and pinned memory.
+* `numerics/`, one layer below, contains functions and random numbers that neither NumPy nor CuPy has.
 """
 
 from .copies import copy_later, fill_later, is_pinned, memory_owner, pinned, row_major, storage_bytes, to_device

@@ -13,29 +13,30 @@ from .others import BY_ARRAY, BY_NAME
 
 
 def to_device(raw, where, non_blocking=False):
-    """The raw array on the device `where`: itself if it is there already, else a copy.
+    """Returns the raw array on the device `where`, copied only if it is on another device.
 
     Args:
-        non_blocking: between page-locked CPU memory and a GPU, return before the copy has finished; it is ordered on the
-            current stream. What comes to the CPU lies in page-locked memory then, and may be read when the stream is done.
+        non_blocking: between pinned CPU memory and a GPU, return before the copy has finished. The copy is ordered on the
+            current stream. A copy to the CPU then has pinned memory, and may be read after the stream has finished.
     """
-    here = device_of(raw)
-    if here is where:
+    source = device_of(raw)
+    if source is where:
         return raw
     if where is META:
         return hollow(raw.shape, raw.dtype)
-    if here is META:
-        raw.item()  # which refuses
-    if here.type in BY_NAME:
+    if source is META:
+        raw.item()  # raises: a meta array has no data
+    # Registered devices copy to and from the CPU only.
+    if source.type in BY_NAME:
         return to_device(xp_of(raw).to_cpu(raw), where)
     if where.type in BY_NAME:
         return on(where)[0].from_cpu(to_device(raw, CPU))
     if where.type == "cpu":
         return _to_cpu_later(raw) if non_blocking else _to_cpu(raw)
-    xp, there = on(where)
+    xp, context = on(where)
     try:
-        with there:
-            if here is not CPU:
+        with context:
+            if source is not CPU:
                 return _from_other_gpu(xp, raw)
             if non_blocking and is_pinned(raw) and raw.flags.c_contiguous:
                 return _to_gpu_later(xp, raw)
@@ -50,15 +51,15 @@ def _to_cpu(raw):
     xp = cupy_ns()
     if raw.flags.c_contiguous:
         return xp.asnumpy(raw)
-    with device_guard(raw):  # CuPy's own copy of a strided array makes another stream the current one, and leaves it so
+    with device_guard(raw):  # CuPy's copy of a strided array changes the current stream and does not restore it
         return xp.asnumpy(xp.ascontiguousarray(raw))
 
 
 def _staged(xp, raw):
-    """A copy of a CPU array on the current GPU, through page-locked memory of CuPy's own, without waiting.
+    """Copies a CPU array to the current GPU through CuPy's pinned memory, without waiting.
 
     Raises:
-        CaptureError: it is being captured into a CUDA graph, and holds more than one number.
+        CaptureError: a CUDA graph is being captured, and the array has more than one element.
     """
     if raw.size > 1:
         capturing.refuse(
@@ -69,20 +70,21 @@ def _staged(xp, raw):
 
 
 def is_pinned(raw):
-    """Whether a raw array lies in page-locked memory, from which a GPU copies while the CPU goes on."""
+    """Returns True if a raw array has pinned memory, from which a GPU copies while the CPU continues."""
     if not gpu.is_loaded():
         return False
+    # The memory's owner is at the end of the chain of views.
     while isinstance(raw, ndarray):
         raw = raw.base
     return isinstance(raw, cupy_ns().cuda.PinnedMemoryPointer)
 
 
 def pinned(raw):
-    """A raw CPU array in page-locked memory: itself if it lies there, else a copy.
+    """Returns a raw CPU array in pinned memory, copied only if it is not pinned.
 
     Raises:
-        RuntimeError: it is on a GPU.
-        DeviceError: there is no GPU, whose driver locks the memory.
+        RuntimeError: the array is on a GPU.
+        DeviceError: there is no GPU, whose driver pins the memory.
     """
     if not isinstance(raw, ndarray):
         raise RuntimeError(f"pin_memory: only CPU tensors can be pinned, this one is on {device_of(raw)}.")
@@ -94,11 +96,11 @@ def pinned(raw):
     return out
 
 
-_in_flight = deque()  # (event, CPU array) of copies that may not be done: the memory must not be used for anything else
+_in_flight = deque()  # (event, CPU array) of copies that may still run: their memory must not be reused
 
 
 def _hold(stream, array):
-    """Keep a CPU array until what a stream has been given so far is done, or as long as the graph that captures it."""
+    """Keeps a CPU array alive until the work submitted to a stream has finished, or as long as the capturing graph."""
     if capturing.is_recording():
         capturing.current.kept.append(array)
         return
@@ -114,7 +116,7 @@ def _to_gpu_later(xp, raw):
 
 
 def fill_later(out, pinned):
-    """Copy contiguous page-locked memory into a contiguous array on the current GPU without waiting."""
+    """Copies contiguous pinned memory into a contiguous array on the current GPU without waiting."""
     if out.size:
         capturing.copy_pinned(cupy_ns(), out, pinned)
         _hold(cupy_ns().cuda.get_current_stream(), pinned)
@@ -131,7 +133,7 @@ def _to_cpu_later(raw, out=None):
 
 
 def copy_later(raw, out):
-    """Copy an array on a GPU into page-locked memory without waiting; False where it can't be done so."""
+    """Copies an array on a GPU into pinned memory without waiting. Returns False if this is not possible."""
     fits = is_pinned(out) and out.flags.c_contiguous and out.shape == raw.shape and out.dtype == raw.dtype
     if fits:
         _to_cpu_later(raw, out)
@@ -139,8 +141,11 @@ def copy_later(raw, out):
 
 
 def _from_other_gpu(xp, raw):
-    """A copy on the current GPU. Its stream waits for what makes the array, and the array's for the copy, so that neither
-    reads or reuses memory too early."""
+    """Copies an array from another GPU to the current GPU.
+
+    The current stream waits for the kernels that write the array. The stream of the other GPU waits for the copy, so
+    that the memory is not reused too early.
+    """
     with raw.device:
         written = xp.cuda.get_current_stream().record()
     stream = xp.cuda.get_current_stream()
@@ -153,8 +158,10 @@ def _from_other_gpu(xp, raw):
 
 
 def memory_owner(raw):
-    """What holds the memory that a view looks into, the same object for all its views: an array, or CuPy's block of memory,
-    since what its as_strided makes does not know whose memory it is."""
+    """Returns the owner of a view's memory, the same object for all views: an array, or CuPy's memory block.
+
+    CuPy's as_strided loses the base array, so the block identifies the memory.
+    """
     if type(raw) is not ndarray and type(raw) not in BY_ARRAY and hasattr(raw, "data") and hasattr(raw.data, "mem"):
         return raw.data.mem
     while getattr(raw, "base", None) is not None:
@@ -163,14 +170,14 @@ def memory_owner(raw):
 
 
 def row_major(shape):
-    """The strides, in elements, of a contiguous array of this shape."""
+    """Returns the strides, in elements, of a contiguous array of this shape."""
     return tuple(math.prod([max(n, 1) for n in shape[i + 1 :]]) for i in range(len(shape)))
 
 
 def storage_bytes(raw):
-    """All bytes of the memory that an array is a view of, as a vector that shares it."""
+    """Returns all bytes of the memory of an array's base as a vector that shares the memory."""
     if device_of(raw) is META:
-        raw.item()  # which refuses
+        raw.item()  # raises: a meta array has no data
     root = base = raw
     while base is not None:
         root, base = (base if isinstance(base, type(raw)) else root), getattr(base, "base", None)
@@ -179,16 +186,16 @@ def storage_bytes(raw):
     xp, memory = xp_of(raw), raw.data.mem
     if root.flags.c_contiguous and root.data.mem is memory and -(-root.nbytes // 512) * 512 == memory.size:
         return root.reshape(-1).view("u1")
-    # made by as_strided: the whole block of memory, whose size CuPy has rounded up
+    # A view by as_strided: return the whole memory block, whose size CuPy has rounded up.
     return xp.ndarray((memory.size,), "u1", xp.cuda.MemoryPointer(memory, 0)).view()
 
 
 def laid_out(g, owned, tensor):
-    """A gradient with the channels last in memory where its tensor's are, as in PyTorch; a copy, unless it is `owned` and lies so."""
+    """Returns a gradient in the memory format of its tensor (channels last), as in PyTorch; a copy, unless it is `owned`."""
     raw = g if tensor is None else tensor._data._array
     order = (0, *range(2, g.ndim), 1)
     if raw.flags.c_contiguous or not raw.transpose(order).flags.c_contiguous:
         return g if owned else g.copy()
-    there = g.transpose(order)
-    there = there if owned and there.flags.c_contiguous else there.copy()
-    return there.transpose(0, g.ndim - 1, *range(1, g.ndim - 1))
+    channels_last = g.transpose(order)
+    channels_last = channels_last if owned and channels_last.flags.c_contiguous else channels_last.copy()
+    return channels_last.transpose(0, g.ndim - 1, *range(1, g.ndim - 1))

@@ -1,4 +1,4 @@
-"""Devices: what names them, which is the default one, and which GPU is the current one."""
+"""Devices: their names, the default device, and the current GPU."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -11,14 +11,20 @@ from .meta import NO_DATA, MetaArray, meta_ns
 from .namespaces import ndarray, numpy_ns
 from .others import BY_ARRAY, BY_NAME, Library
 
-KINDS = ["cpu", "cuda", "meta", "mps", "xpu"]  # that can be named; arrays lie on the first two and on registered ones
-_before = []  # default devices to go back to
+KINDS = [
+    "cpu",
+    "cuda",
+    "meta",
+    "mps",
+    "xpu",
+]  # valid device types; arrays exist on cpu, cuda, meta and registered devices
+_before = []  # stack of default devices, for `with device(…)`
 
 
 class device:
-    """Where a tensor's memory is: `device("cpu")`, `device("cuda")`, `device("cuda", 1)`, `device(1)`.
+    """The device of a tensor's memory: `device("cpu")`, `device("cuda")`, `device("cuda", 1)`, `device(1)`.
 
-    Equal to the string that names it, so `x.device == "cpu"` holds.
+    A device is equal to its name, so `x.device == "cpu"` is True.
     """
 
     __slots__ = ("index", "type")
@@ -65,7 +71,7 @@ class device:
         return device, (self.type, self.index)
 
     def __enter__(self):
-        """Make this the default device for a block."""
+        """Makes this the default device of a `with` block."""
         _before.append(_default_device)
         set_default_device(self)
         return self
@@ -76,33 +82,33 @@ class device:
 
 CPU = device("cpu")
 META = device("meta")
-DeviceLike = device | str | int  # what names a device
+DeviceLike = device | str | int  # types that `as_device` accepts
 
 
 _cuda_devices = {}
 
 
 def as_device(like):
-    """The device that `like` names; None is the default device; 'cuda' is the current GPU.
+    """Returns the device that `like` names. None is the default device, and 'cuda' the current GPU.
 
     Raises:
-        DeviceError: a GPU is named and there is none, or not so many.
+        DeviceError: the named GPU does not exist.
     """
     if like is None:
         return _default_device
     if like is CPU:
         return CPU
-    where = like if isinstance(like, device) else device(like)
-    if where.type == "cpu":
+    target = like if isinstance(like, device) else device(like)
+    if target.type == "cpu":
         return CPU
-    if where.type in BY_NAME and not where.index:
-        return BY_NAME[where.type].device
-    if where.type == "meta":
+    if target.type in BY_NAME and not target.index:
+        return BY_NAME[target.type].device
+    if target.type == "meta":
         return META
-    if where.type != "cuda":
-        raise DeviceError(f"device '{where}' can't be used: arrays lie on a CPU or CUDA.")
+    if target.type != "cuda":
+        raise DeviceError(f"device '{target}' can't be used: arrays lie on a CPU or CUDA.")
     xp = cupy_ns()
-    index = xp.cuda.runtime.getDevice() if where.index is None else where.index
+    index = xp.cuda.runtime.getDevice() if target.index is None else target.index
     count = xp.cuda.runtime.getDeviceCount()
     if index >= count:
         raise DeviceError(
@@ -121,19 +127,19 @@ _default_device = CPU
 
 
 def set_default_device(where):
-    """Make `where` the device of tensors that are created without naming one."""
+    """Makes `where` the device of tensors that are created without a device argument."""
     global _default_device
     _default_device = CPU
     _default_device = as_device(where) if where is not None else CPU
 
 
 def get_default_device():
-    """The device of tensors that are created without naming one."""
+    """Returns the device of tensors that are created without a device argument."""
     return _default_device
 
 
 def device_of(raw):
-    """The device of a raw array."""
+    """Returns the device of a raw array."""
     if isinstance(raw, ndarray):
         return (raw.home or META) if type(raw) is MetaArray else CPU
     return BY_ARRAY[type(raw)].device if type(raw) in BY_ARRAY else _cuda_device(raw.device.id)
@@ -143,12 +149,12 @@ _NOTHING = nullcontext()
 
 
 def device_guard(raw):
-    """A context in which the device of a raw array is the current one."""
+    """Returns a context in which the device of a raw array is the current GPU."""
     return raw.device if gpu.several_gpus and isinstance(raw, cupy_ns().ndarray) else _NOTHING
 
 
 def assign(raw, value):
-    """raw[...] = value, whichever GPU is the current one."""
+    """Assigns raw[...] = value, also if raw is not on the current GPU."""
     if type(value) is MetaArray and type(raw) is not MetaArray:
         raise NotImplementedError(NO_DATA)
     if gpu.several_gpus:
@@ -159,18 +165,18 @@ def assign(raw, value):
 
 
 def restore_device():
-    """A context at whose end the GPU is the current one that is so now, whatever `follow` does in it."""
+    """Returns a context that restores the current GPU at its end."""
     return cupy_ns().cuda.Device() if gpu.several_gpus else _NOTHING
 
 
 def set_device_of(raw):
-    """Make the GPU on which a raw array lies the current one; called where there are `several_gpus`, within `staying`."""
+    """Makes the GPU of a raw array the current GPU. Called only with `several_gpus`, within `restore_device`."""
     if isinstance(raw, cupy_ns().ndarray) and raw.device.id != cupy_ns().cuda.runtime.getDevice():
         raw.device.use()
 
 
 def on(where):
-    """(namespace, context manager) in which `xp.empty` and friends allocate on the device `where`."""
+    """Returns (namespace, context manager) with which `xp.empty` and similar functions allocate on the device `where`."""
     if where.type in ("cpu", "meta"):
         return numpy_ns if where.type == "cpu" else meta_ns, _NOTHING
     if where.type in BY_NAME:
@@ -182,7 +188,7 @@ def on(where):
 def register_device(
     name: str, module: Any, *, from_cpu: Callable[[Any], Any], to_cpu: Callable[[Any], Any], **functions: Callable
 ) -> None:
-    """Make a library of arrays a device, which tensors can be made on, moved to and trained on.
+    """Registers an array library as a device, on which tensors can be created and trained.
 
     Args:
         name: of the device's type: `tensor.to(name)`, `mytorch.device(name)`.

@@ -1,5 +1,5 @@
-"""DLPack: arrays handed from library to library without a copy. NumPy and CuPy do the work; this adds bfloat16, which NumPy's
-DLPack does not know and which travels as uint16 under another name, and bare capsules.
+"""DLPack: exchange of arrays between libraries without a copy. NumPy and CuPy implement it. This module adds bare capsules, and
+bfloat16, which NumPy's DLPack does not support: it is exported as uint16 with the dtype code changed.
 
 Source: https://dmlc.github.io/dlpack/latest/c_api.html
 """
@@ -17,7 +17,7 @@ _HEADERS = {b"dltensor": 0, b"dltensor_versioned": 32}  # bytes of the capsule's
 
 
 class _Start(ctypes.Structure):
-    """A DLTensor as far as its dtype."""
+    """The first fields of a DLTensor, up to its dtype."""
 
     _fields_ = [
         ("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
@@ -31,10 +31,10 @@ _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, 
 
 
 def _look(capsule):
-    """The DLTensor in a capsule.
+    """Returns the DLTensor in a capsule.
 
     Raises:
-        RuntimeError: another library has taken it already, or it is none of DLPack's.
+        RuntimeError: the capsule was consumed already, or is not a DLPack capsule.
     """
     name = _name_of(capsule)
     if name not in _HEADERS:
@@ -43,7 +43,7 @@ def _look(capsule):
 
 
 class _Capsule:
-    """A capsule as an object that speaks the protocol."""
+    """A capsule as an object with the methods of the DLPack protocol."""
 
     def __init__(self, capsule, start):
         self.capsule, self.device = capsule, (start.device, start.device_id)
@@ -56,7 +56,7 @@ class _Capsule:
 
 
 class _Writable:
-    """The memory of an array, which it keeps alive, to be written to."""
+    """A writable view of an array's memory, which it keeps alive."""
 
     def __init__(self, raw):
         self.raw = raw
@@ -64,10 +64,10 @@ class _Writable:
 
 
 def to_dlpack(raw, stream=None, **kwargs):
-    """A DLPack capsule of a raw array's memory.
+    """Returns a DLPack capsule of a raw array's memory.
 
     Raises:
-        TypeError: a stream that is no number.
+        TypeError: the stream is not an int.
     """
     if stream is not None and type(stream) is not int:
         raise TypeError(f"stream must be ``int`` or ``none``, got {type(stream).__name__}")
@@ -81,7 +81,7 @@ def to_dlpack(raw, stream=None, **kwargs):
 
 
 def from_dlpack(source):
-    """A raw array over the memory of an object that speaks DLPack, or of a capsule."""
+    """Returns a raw array that shares the memory of an object with the DLPack protocol, or of a capsule."""
     if hasattr(source, "__dlpack__"):
         if source.__dlpack_device__()[0] != _CPU:
             return cupy_ns().from_dlpack(source)
@@ -91,8 +91,9 @@ def from_dlpack(source):
         return cupy_ns().from_dlpack(_Capsule(source, start))
     is_bfloat = start.code == _BFLOAT
     if is_bfloat:
+        # Let NumPy import the bits as uint16; the view at the end has the right dtype.
         start.code = _UNSIGNED
     raw = np.from_dlpack(_Capsule(source, start))
-    if not raw.flags.writeable:  # NumPy takes every capsule of the first version, which knows no flags, for constant
+    if not raw.flags.writeable:  # capsules of the first version have no flags, and NumPy makes them read-only
         raw = np.asarray(_Writable(raw))
     return raw.view(_BFLOAT16) if is_bfloat else raw

@@ -1,4 +1,4 @@
-"""CuPy's side of the namespace `xp`: what it lacks or does otherwise than NumPy. The only file that imports CuPy, on first use."""
+"""The namespace of CuPy, with functions that CuPy lacks or that differ from NumPy. Only this file imports CuPy, on first use."""
 
 import importlib
 from types import SimpleNamespace
@@ -12,27 +12,28 @@ from .namespaces import Namespace, ndarray, numpy_ns
 from .others import BY_ARRAY
 
 _cupy_ns = None
-problem = None  # why CuPy can't be used
-several_gpus = False  # whether more than one GPU is visible, so that arrays may lie on another than the current one
+problem = None  # the reason if CuPy cannot be used
+several_gpus = False  # True if more than one GPU is visible: arrays may then be on a GPU that is not the current one
 
 
 def _widened(function, back=True):
-    """A function of an array that CuPy can't do, or not well, in 16 bits: of the array in float32; `back`: cast the result back."""
+    """Returns a function that converts half precision to float32 first. `back`: convert the result back."""
 
     def widened(x, *args, **kwargs):
         if x.dtype.itemsize > 2 or x.dtype.kind not in "fV":
             return function(x, *args, **kwargs)
-        found = function(x.astype(np.float32), *args, **kwargs)
-        return found.astype(x.dtype) if back else found
+        result = function(x.astype(np.float32), *args, **kwargs)
+        return result.astype(x.dtype) if back else result
 
     return widened
 
 
+# The dtypes for which CUDA has atomic additions, maxima and minima.
 _ATOMIC = tuple(map(np.dtype, ("int32", "uint32", "uint64", "float32", "float64")))
 
 
 def _scatter(function, adds=False):
-    """CuPy's scatter_add, scatter_max or scatter_min for every dtype; CUDA has atomic operations for few."""
+    """Returns CuPy's scatter_add, scatter_max or scatter_min for all dtypes. CUDA has atomic operations for few dtypes."""
 
     def scatter(x, index, values):
         kind = x.dtype
@@ -41,10 +42,10 @@ def _scatter(function, adds=False):
         elif kind.kind == "c":
             function(x.real, index, values.real)
             function(x.imag, index, values.imag)
-        elif kind == np.int64 and adds:  # two's complement
+        elif kind == np.int64 and adds:  # signed and unsigned addition have the same bits in two's complement
             function(x.view(np.uint64), index, values.astype(kind, copy=False).view(np.uint64))
         elif kind == np.int64:
-            high = np.uint64(1 << 63)  # with the sign turned, they are in order as unsigned numbers
+            high = np.uint64(1 << 63)  # with the sign bit flipped, unsigned order equals signed order
             wide = x.view(np.uint64) ^ high
             function(wide, index, values.astype(kind, copy=False).view(np.uint64) ^ high)
             x[...] = (wide ^ high).view(kind)
@@ -57,7 +58,7 @@ def _scatter(function, adds=False):
 
 
 def _cupy_where(xp):
-    """CuPy's where, which has no loop for bfloat16 and would give float32: the same bits as uint16."""
+    """Returns CuPy's `where` with support for bfloat16, selected as uint16. CuPy itself would return float32."""
 
     def where(condition, *chosen):
         kinds = [x.dtype for x in chosen if hasattr(x, "dtype")]
@@ -78,7 +79,7 @@ def _cupy_where(xp):
 
 
 def _kept(function):
-    """CuPy's clip, tril or triu, which have no loop for bfloat16 and would give float32: rounded back, without loss."""
+    """Returns CuPy's clip, tril or triu with bfloat16 results. CuPy returns float32, which converts back exactly."""
 
     def kept(x, *args):
         return function(x, *args).astype(x.dtype, copy=False) if x.dtype.kind == "V" else function(x, *args)
@@ -87,8 +88,7 @@ def _kept(function):
 
 
 def _cupy_linalg(cp, errstate):
-    """CuPy's linalg, which by default gives numbers for matrices that NumPy and PyTorch raise LinAlgError for, and does not
-    broadcast in `solve`."""
+    """Returns CuPy's linalg with NumPy's behavior: LinAlgError for singular matrices, and broadcasting in `solve`."""
 
     def checked(function):
         def raising(*args):
@@ -107,8 +107,10 @@ def _cupy_linalg(cp, errstate):
 
 
 def _cupy_joins(cp):
-    """CuPy's concatenate and stack; more than 8 arrays under capture in groups, since CuPy sends a table of their addresses to
-    the GPU, which it refuses then."""
+    """Returns CuPy's concatenate and stack, in groups of 8 arrays during a capture.
+
+    For more arrays, CuPy copies a table of addresses to the GPU, which is not allowed during a capture.
+    """
 
     def concatenate(arrays, axis=0):
         while len(arrays) > 8 and capturing.is_recording():
@@ -123,14 +125,14 @@ def _cupy_joins(cp):
 
 def _cupy_as_strided(cp):
     def as_strided(x, shape, strides):
-        """CuPy's as_strided; a view of its result, so that it does not seem to have memory of its own."""
+        """CuPy's as_strided, as a view, so that the result does not appear to own its memory."""
         return cp.lib.stride_tricks.as_strided(x, shape, strides).view()
 
     return SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=as_strided))
 
 
 def explaining(cp, allocator):
-    """An allocator of CuPy's that says what helps where memory runs out; before, it frees what the default pool holds in vain."""
+    """Returns an allocator that frees unused blocks of the default pool if memory runs out, and then raises a helpful error."""
 
     def allocate(size):
         try:
@@ -146,7 +148,7 @@ def explaining(cp, allocator):
 
 
 def out_of_memory(error):
-    """The OutOfMemoryError to raise for CuPy's: what was requested, what is in use, and what helps."""
+    """Returns an OutOfMemoryError for CuPy's error: the request, the memory in use, and possible remedies."""
     xp = cupy_ns()
     number = xp.cuda.runtime.getDevice()
     free, total = xp.cuda.runtime.memGetInfo()
@@ -161,7 +163,7 @@ def out_of_memory(error):
 
 
 def _load_cupy():
-    """Import CuPy and build its namespace; remember why where that fails."""
+    """Imports CuPy and creates its namespace, or stores the reason in `problem`."""
     global _cupy_ns, problem, several_gpus
     if _cupy_ns is not None or problem is not None:
         return
@@ -197,10 +199,10 @@ def _load_cupy():
 
 
 def cupy_ns():
-    """The namespace over CuPy.
+    """Returns the namespace of CuPy.
 
     Raises:
-        DeviceError: CuPy or a GPU is missing; the message says which and what to do.
+        DeviceError: CuPy or a GPU is missing.
     """
     if _cupy_ns is None:
         _load_cupy()
@@ -210,42 +212,42 @@ def cupy_ns():
 
 
 def is_loaded():
-    """Whether CuPy was found; before anything has used a GPU, False."""
+    """Returns True if CuPy was loaded; False before the first use of a GPU."""
     return _cupy_ns is not None
 
 
 def cuda_available():
-    """Whether `cupy_ns` would succeed."""
+    """Returns True if CuPy and a GPU are usable."""
     _load_cupy()
     return _cupy_ns is not None
 
 
 def device_count():
-    """How many GPUs are visible; 0 without CuPy."""
+    """Returns the number of visible GPUs; 0 without CuPy."""
     return cupy_ns().cuda.runtime.getDeviceCount() if cuda_available() else 0
 
 
 def xp_of(raw):
-    """The namespace of a raw array."""
+    """Returns the namespace of a raw array."""
     if isinstance(raw, ndarray):
         return meta_ns if type(raw) is MetaArray else numpy_ns
     return BY_ARRAY[type(raw)] if type(raw) in BY_ARRAY else cupy_ns()
 
 
 def address(raw):
-    """Where a raw array's first element lies in memory."""
+    """Returns the address of the first element of a raw array."""
     if isinstance(raw, ndarray):
         return raw.__array_interface__["data"][0]
     return BY_ARRAY[type(raw)].address(raw) if type(raw) in BY_ARRAY else raw.data.ptr
 
 
 def is_raw(x):
-    """Whether x is an array that a Tensor can lie over: NumPy's, CuPy's or a registered library's."""
+    """Returns True if x is an array of NumPy, CuPy or a registered library."""
     if isinstance(x, ndarray) or (_cupy_ns is not None and isinstance(x, _cupy_ns.module.ndarray)):
         return True
     return type(x) in BY_ARRAY
 
 
 def looks_like_cupy(x):
-    """Whether x is a CuPy array, also before this library has loaded CuPy."""
+    """Returns True if x is a CuPy array, also before this library has loaded CuPy."""
     return type(x).__module__.partition(".")[0] == "cupy" and hasattr(x, "data")

@@ -1,8 +1,8 @@
-"""PyTorch's memory formats: the order in which a tensor's axes lie in memory."""
+"""PyTorch's memory formats: the order of a tensor's axes in memory."""
 
 
 class memory_format:
-    """PyTorch's names for orders of strides; there is one object of each."""
+    """Name of an order of strides, as in PyTorch. There is one object per format."""
 
     __slots__ = ("name",)
 
@@ -17,7 +17,7 @@ class memory_format:
 
 
 class layout(str):
-    """PyTorch's kinds of storage, of which there is one here: strided."""
+    """Kind of storage, as in PyTorch. The only kind here is `strided`."""
 
     __slots__ = ()
 
@@ -32,10 +32,10 @@ _CHANNELS_LAST = {channels_last: (0, 2, 3, 1), channels_last_3d: (0, 2, 3, 4, 1)
 
 
 def axes_in_memory(raw, format):
-    """The axes of an array like `raw` in a memory format, outermost in memory first; None where they are in order.
+    """Returns the axes of an array like `raw` in a memory format, outermost in memory first; None for row-major order.
 
     Args:
-        raw: the array; its own order counts for `preserve_format`, which None stands for.
+        raw: the array, whose order is used for `preserve_format` (also None).
         format: a memory format.
 
     Raises:
@@ -50,7 +50,7 @@ def axes_in_memory(raw, format):
 
 
 def channel_axes(ndim, format):
-    """As `axes_in_memory`, for a format that does not depend on an array.
+    """Returns the axes like `axes_in_memory`, for a format that does not depend on an array.
 
     Raises:
         RuntimeError: `preserve_format`, or a format for tensors of another number of axes.
@@ -66,19 +66,19 @@ def channel_axes(ndim, format):
 
 
 def inverse(axes):
-    """The permutation that takes `axes` back."""
+    """Returns the inverse permutation of `axes`."""
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
 def in_order(make, axes):
-    """`make(xp, shape, dtype)`, whose array lies in memory in the order of `axes`."""
+    """Returns a function like `make(xp, shape, dtype)`, whose arrays have `axes` as their order in memory."""
     if axes is None:
         return make
     return lambda xp, shape, dtype: make(xp, tuple(shape[axis] for axis in axes), dtype).transpose(inverse(axes))
 
 
 def lies_in(raw, format):
-    """Whether an array lies in memory in a format, without gaps."""
+    """Returns True if an array is contiguous in a memory format."""
     axes = (
         channel_axes(raw.ndim, format)
         if format not in _CHANNELS_LAST or raw.ndim == len(_CHANNELS_LAST[format])
@@ -90,8 +90,9 @@ def lies_in(raw, format):
 
 
 def follows(raw, format):
-    """Whether an array's strides rise in the order of a channels-last format, gaps aside: by which PyTorch lays out results."""
+    """Returns True if strides increase in the order of a channels-last format; gaps are allowed. PyTorch uses this rule for results."""
     least, axes = 0, _CHANNELS_LAST[format]
+    # From the innermost axis outwards, each stride must be at least the extent of the axes inside.
     for axis in reversed(axes):
         size, stride = raw.shape[axis], raw.strides[axis]
         if not size or stride < least or not stride or (axis == 0 and least == raw.strides[1]):

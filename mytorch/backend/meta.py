@@ -1,7 +1,7 @@
 """The meta device: arrays that have a shape and a dtype, and no memory.
 
-`MetaArray` is a NumPy array of which all elements are the same one, so that NumPy's own functions know its shape. What is written
-into it is lost, and reading it is refused.
+`MetaArray` is a NumPy array whose elements all share one element's memory (strides of 0), so that NumPy's functions compute shapes and
+dtypes. Writing has no effect, and reading raises.
 """
 
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ _FLAGS = SimpleNamespace(c_contiguous=True, f_contiguous=False, writeable=True, 
 
 
 class MetaArray(ndarray):
-    """A shape and a dtype."""
+    """Array with a shape and a dtype, but no data."""
 
     flags = _FLAGS  # type: ignore[assignment]
     # within vmap: the batch that it stands for, its elements there, their device (transforms/batching.py)
@@ -34,7 +34,7 @@ class MetaArray(ndarray):
 
     @property  # type: ignore[misc]
     def strides(self):
-        """Those of what it stands for, or of a contiguous array of this shape."""
+        """Strides of the array it represents within vmap, or of a contiguous array of this shape."""
         if self.batch is not None:
             return self.value._data._array.strides[1:]
         return tuple((self.itemsize * np.cumprod((1, *self.shape[:0:-1]))[::-1]).tolist()) if self.ndim else ()
@@ -52,19 +52,19 @@ class MetaArray(ndarray):
         return emptied(function(*filled(args), **{k: filled((v,))[0] for k, v in kwargs.items()}))
 
     def fill(self, value):
-        """Nothing is kept."""
+        """Does nothing: there is no data."""
 
     def astype(self, dtype, **_):
-        """The same shape of another dtype."""
+        """Returns an array of the same shape with another dtype."""
         return self._of(hollow(self.shape, dtype), lambda value: value.to(dtypes.as_dtype(dtype)))
 
     def reshape(self, *shape, **_):
-        """Another shape."""
+        """Returns an array with another shape."""
         made = hollow(ndarray.reshape(self, *shape).shape, self.dtype)
         return self._of(made, lambda value: value.reshape(len(value), *made.shape))
 
     def _of(self, made, change):
-        """`made`, which stands for what `change` makes of the elements that self stands for."""
+        """Returns `made`; within vmap, it represents `change` applied to the elements that self represents."""
         if self.batch is not None:
             made.batch, made.home = self.batch, self.home
             with self.batch.outside():
@@ -72,25 +72,25 @@ class MetaArray(ndarray):
         return made
 
     def copy(self, order="C"):
-        """Another one."""
+        """Returns a new array of the same shape and dtype."""
         return hollow(self.shape, self.dtype)
 
     item = tolist = tobytes = nonzero = __bool__ = __int__ = __float__ = __complex__ = __index__ = _refuse
 
 
 def hollow(shape, dtype=np.float64):
-    """The array of a shape and a dtype that holds nothing."""
+    """Returns an array with a shape and a dtype but no data."""
     shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     return as_strided(np.zeros((), dtype), shape, (0,) * len(shape)).view(MetaArray)
 
 
 def stand_in(raw):
-    """An array of zeros on the CPU, in one element's memory, from which an op's result can be computed to learn its shape."""
+    """Returns zeros like raw on the CPU, with the memory of one element, to compute the shape of an op's result."""
     return as_strided(np.zeros((), raw.dtype), raw.shape, (0,) * raw.ndim)
 
 
 def filled(values):
-    """Values, and those in lists among them, with NumPy's arrays of zeros in place of arrays that hold nothing."""
+    """Returns values, also in nested lists, with meta arrays replaced by NumPy arrays of zeros."""
     return [
         v.view(ndarray) if type(v) is MetaArray else type(v)(filled(v)) if type(v) in (list, tuple) else v
         for v in values
@@ -98,17 +98,17 @@ def filled(values):
 
 
 def emptied(x):
-    """x, or the arrays in it, without their elements."""
+    """Returns x, or the arrays in it, as meta arrays."""
     if isinstance(x, (tuple, list)):
         return type(x)(map(emptied, x)) if type(x) in (tuple, list) else x
     return hollow(x.shape, x.dtype) if isinstance(x, (ndarray, np.generic)) else x
 
 
 class _Meta(Namespace):
-    """NumPy's namespace, of whose results the shape and the dtype are kept."""
+    """NumPy's namespace with results converted to meta arrays."""
 
     def __getattr__(self, name):
-        if name in ("nonzero", "flatnonzero", "argwhere", "unique"):  # whose shapes depend on numbers
+        if name in ("nonzero", "flatnonzero", "argwhere", "unique"):  # the shape of the result depends on the data
             return _refuse
         function = getattr(numpy_ns, name)
         if not callable(function) or isinstance(function, type):

@@ -1,8 +1,8 @@
-"""NumPy's side of the namespace `xp` that every op is written over, and the class of such namespaces.
+"""The class of the namespaces `xp` that ops are written over, and the namespace of NumPy.
 
-An op is written once, over a namespace `xp` with NumPy's names: `numpy_ns` for arrays in host memory, `cupy_ns` (gpu.py) for
-arrays on a GPU, and a third one over Tensors (`transforms/tensor_ns.py`) when an op's formula is itself to be differentiated. What
-the two libraries do not share is evened out here and in gpu.py, so that no op asks where it runs.
+An op is written once, over a namespace `xp` with NumPy's names: `numpy_ns` for arrays in CPU memory, `cupy_ns` (gpu.py) for
+arrays on a GPU, and a third one over Tensors (`transforms/tensor_ns.py`), with which gradient formulas are differentiated. This
+file and gpu.py hide the differences between NumPy and CuPy, so that no op needs to check its device.
 """
 
 import functools
@@ -16,13 +16,13 @@ from ..numerics.einsum import einsum
 ndarray = np.ndarray
 
 
-# 1/0, log(0) and inf - inf are values here, as in PyTorch, not events worth a warning. The filter is
-# bound to this library's modules, so NumPy's own settings and a user's code are left alone.
+# 1/0, log(0) and inf - inf are values here, as in PyTorch, without a warning. The filter applies only to
+# this library's modules, so NumPy's settings and the user's code are not changed.
 warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"mytorch\.")
 
 
 class Namespace:
-    """An array module with our additions in front; names are looked up in the module once."""
+    """An array module with additional functions that have priority. Names are looked up in the module once."""
 
     def __init__(self, module, **own):
         self.module = module
@@ -41,29 +41,29 @@ class Namespace:
         self.__dict__.update(functions)
 
     def astype(self, x, dtype):
-        """x as the NumPy dtype `dtype`; x itself where it has it already."""
+        """Returns x as the NumPy dtype `dtype`; x itself if it has this dtype."""
         return x if x.dtype == dtype else self.cast(x, dtype)
 
     def cast(self, x, dtype):
-        """A copy of x as the NumPy dtype `dtype`; the real part, where that holds no complex numbers."""
+        """Returns a copy of x as the NumPy dtype `dtype`; the real part of complex numbers if `dtype` is real."""
         if x.dtype.kind == "c" and np.dtype(dtype).kind not in "cb":
             x = x.real
         return x.astype(dtype)
 
     def detach(self, x):
-        """x without its graph; raw arrays have none. Formulas use it to choose, not to compute."""
+        """Returns x without its graph. Raw arrays have none, so this is x. Formulas use it for comparisons."""
         return x
 
     def conj(self, x):
-        """The complex conjugate; x itself if it is real, or a number."""
+        """Returns the complex conjugate; x itself if it is real or a Python number."""
         return x.conj() if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" else x
 
     def is_complex(self, x):
-        """Whether x holds complex numbers."""
+        """Returns True if x has a complex dtype."""
         return x.dtype.kind == "c"
 
     def sign(self, x):
-        """-1, 0 or 1, and 0 for NaN, as PyTorch's; for complex numbers z / |z|, which NumPy 1 and CuPy define otherwise."""
+        """Returns -1, 0 or 1, and 0 for NaN, as PyTorch does; z / |z| for complex numbers, unlike NumPy 1 and CuPy."""
         kind = x.dtype.kind if hasattr(x, "dtype") else ""
         if kind in "fV" and kind:
             return ((x > 0).view("int8") - (x < 0).view("int8")).astype(x.dtype)
@@ -73,7 +73,7 @@ class Namespace:
         return x / self.where(size == 0, 1, size)
 
     def gather(self, x, index, dim):
-        """x's elements at `index` along `dim`, at their own place along other axes."""
+        """Returns x's elements at `index` along `dim`, and at the same position along the other axes."""
         return x[self.grid(index, dim)]
 
     def add_along(self, out, index, dim, src):
@@ -81,62 +81,63 @@ class Namespace:
         self.scatter_add(out, self.grid(index, dim), src)
 
     def put_along(self, out, index, dim, src):
-        """src written into out at `index` along `dim`, in place."""
+        """out = src at `index` along `dim`, in place."""
         out[self.grid(index, dim)] = src
 
     def max_along(self, out, index, dim, src):
-        """out at `index` along `dim` becomes src where that is larger, in place."""
+        """out = maximum(out, src) at `index` along `dim`, in place."""
         self.scatter_max(out, self.grid(index, dim), src)
 
     def min_along(self, out, index, dim, src):
-        """out at `index` along `dim` becomes src where that is smaller, in place."""
+        """out = minimum(out, src) at `index` along `dim`, in place."""
         self.scatter_min(out, self.grid(index, dim), src)
 
     def add_rows(self, out, rows, values):
-        """out[rows[i]] += values[i], in place; rows counts from 0 and may repeat."""
+        """out[rows[i]] += values[i], in place. Rows are not negative and may repeat."""
         self.scatter_add(out, rows, values)
 
     def grid(self, index, dim):
-        """The full index tuple that addresses `index` along `dim` and its own position elsewhere."""
-        places = []
+        """Returns the full index tuple: `index` along `dim`, and the own position along the other axes."""
+        indices = []
         for d, n in enumerate(index.shape):
             shape = [1] * index.ndim
             shape[d] = n
-            places.append(index if d == dim else self.arange(n).reshape(shape))
-        return tuple(places)
+            indices.append(index if d == dim else self.arange(n).reshape(shape))
+        return tuple(indices)
 
     def sum_of_squares(self, x, axis=None, keepdims=False):
-        """The sum of |x|^2 over axes."""
+        """Returns the sum of |x|^2 over axes."""
         return self.sum(x * x if x.dtype.kind != "c" else abs(x) ** 2, axis=axis, keepdims=keepdims)
 
     def squared_deviations(self, x, axis=None, keepdims=False):
-        """The sum of |x - mean|^2 over axes."""
+        """Returns the sum of |x - mean|^2 over axes."""
         few = x.size < blocks.LARGE and x.dtype.kind == "f"
+        # Small arrays: float64 is exact enough and costs little.
         x = x.astype(np.float64) if few else x
         total = self.sum(x, axis=axis, keepdims=True)
         n = max(x.size // max(total.size, 1), 1)
-        centred = x - total / n
-        squares = self.sum_of_squares(centred, axis, keepdims=keepdims)
+        centered = x - total / n
+        squares = self.sum_of_squares(centered, axis, keepdims=keepdims)
         if few:
             return squares
-        rest = self.absolute(
-            self.sum(centred, axis=axis, keepdims=keepdims)
-        )  # the mean's rounding (Chan, Golub and LeVeque, 1983)
-        return self.maximum(squares - rest * rest / n, 0)
+        residual = self.absolute(
+            self.sum(centered, axis=axis, keepdims=keepdims)
+        )  # corrects the rounding error of the mean (Chan, Golub and LeVeque, 1983)
+        return self.maximum(squares - residual * residual / n, 0)
 
     def call(self, op, *arrays, **attrs):
-        """Run another op's forward within a forward or a formula; returns its output alone."""
+        """Runs another op's forward within a forward or a formula. Returns its first output."""
         out = op.forward(self, *arrays, **attrs)
         return out[0] if op.residuals else out
 
 
 def _numpy_scatter_add(x, index, values):
-    """NumPy's unbuffered addition; at several index arrays, by their flat positions, for which it has a quick loop."""
+    """NumPy's unbuffered addition. Several index arrays are converted to flat positions, for which NumPy has a fast loop."""
     if type(index) is tuple and len(index) == x.ndim > 1 and x.flags.c_contiguous and values.dtype == x.dtype:
         if all(getattr(i, "dtype", np.dtype(bool)).kind in "iu" for i in index) and values.size >= blocks.LARGE:
-            places = np.ravel_multi_index(np.broadcast_arrays(*index), x.shape, mode="wrap")
-            if places.shape == values.shape:
-                x, index, values = x.reshape(-1), places.reshape(-1), values.reshape(-1)
+            flat = np.ravel_multi_index(np.broadcast_arrays(*index), x.shape, mode="wrap")
+            if flat.shape == values.shape:
+                x, index, values = x.reshape(-1), flat.reshape(-1), values.reshape(-1)
     if x.itemsize > 2 or x.dtype.kind not in "fV":
         np.add.at(x, index, values)
     else:
@@ -146,7 +147,7 @@ def _numpy_scatter_add(x, index, values):
 
 
 def _numpy_add_rows(out, rows, values):
-    """Rows are sorted and each run of equal ones is summed at once, which is quicker than unbuffered addition."""
+    """Adds rows: sorts them and sums each run of equal rows at once, which is faster than unbuffered addition."""
     if len(rows) < 32 or values.shape[1] < 4 or values.itemsize == 2:
         _numpy_scatter_add(out, rows, values)
         return
@@ -157,26 +158,27 @@ def _numpy_add_rows(out, rows, values):
 
 
 def _numpy_einsum(spec, *arrays):
-    """Einstein's sum: by products where they pay, by NumPy's loops for integers and few elements; half precision in
-    float32, rounded once."""
-    kind = arrays[0].dtype
-    if kind.itemsize == 2 and kind.kind in "fV":
-        return _numpy_einsum(spec, *(a.astype(np.float32) for a in arrays)).astype(kind)
-    if kind.kind in "fc" and sum(a.size for a in arrays) > 2048:
+    """Einstein sum: by matrix products if they are faster, by NumPy's loops for integers and small arrays.
+
+    Half precision is computed in float32 and rounded once.
+    """
+    dtype = arrays[0].dtype
+    if dtype.itemsize == 2 and dtype.kind in "fV":
+        return _numpy_einsum(spec, *(a.astype(np.float32) for a in arrays)).astype(dtype)
+    if dtype.kind in "fc" and sum(a.size for a in arrays) > 2048:
         return einsum(numpy_ns, spec, *arrays)
     return np.einsum(spec, *arrays, optimize=len(arrays) > 2)
 
 
 def _numpy_matmul(a, b, out=None):
-    """NumPy's product; in half precision by way of float32, as NumPy has no fast routine for it (and, for
-    bfloat16, gives float32 back)."""
+    """NumPy's product. Half precision is multiplied in float32, since NumPy has no fast routine for it."""
     if a.dtype.itemsize == 2 and a.dtype.kind in "fV":
         product = numpy_ns.half_product(a, b)
         if out is None:
             return product
         out[...] = product
         return out
-    if a.size * b.shape[-1] > 9216:  # where BLAS may take several threads
+    if a.size * b.shape[-1] > 9216:  # BLAS may use several threads
         return numpy_ns.large_product(a, b, out)
     return np.matmul(a, b, out)
 
@@ -191,8 +193,7 @@ def _numpy_add_matmul(total, a, b):
 
 
 def _numpy_sum(x, axis=None, dtype=None, keepdims=False):
-    """NumPy's sum without its Python wrapper (whose warnings are not ours to silence); half precision is
-    added up in float32."""
+    """NumPy's sum without its Python wrapper. Half precision is summed in float32."""
     if x.size < blocks.LARGE and (x.itemsize != 2 or dtype is not None):
         return np.add.reduce(x, axis, dtype, None, keepdims)
     return numpy_ns.large_sum(x, axis, dtype, keepdims)
@@ -205,13 +206,13 @@ def _large_sum(x, axis=None, dtype=None, keepdims=False):
 
 
 def _numpy_where(condition, x, y):
-    """NumPy's choice."""
+    """NumPy's `where`; large arrays use `large_where`."""
     large = getattr(condition, "size", 0) >= blocks.LARGE
     return numpy_ns.large_where(condition, x, y) if large else np.where(condition, x, y)
 
 
 def _reduction(ufunc):
-    """A reduction by one of NumPy's ufuncs, without the Python wrapper around it, as `_numpy_sum`."""
+    """Returns a reduction by a NumPy ufunc without NumPy's Python wrapper."""
 
     def reduce(x, axis=None, keepdims=False):
         return ufunc.reduce(x, axis, None, None, keepdims)
@@ -220,31 +221,32 @@ def _reduction(ufunc):
 
 
 def _numpy_running_best(x, axis, largest):
-    """Where the largest (or smallest) element so far lies along an axis, of equal ones the last; NaN beats all."""
+    """Returns the position of the largest (or smallest) element so far along an axis; of equal ones the last. NaN wins."""
     x = np.moveaxis(x, axis, 0)
     best = (np.maximum if largest else np.minimum).accumulate(x, 0)
-    places = ((x == best) | (x != x)) * np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1))
-    return np.ascontiguousarray(np.moveaxis(np.maximum.accumulate(places, 0), 0, axis))
+    # Position where x equals the running best, otherwise 0; a running maximum then gives the last such position.
+    positions = ((x == best) | (x != x)) * np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1))
+    return np.ascontiguousarray(np.moveaxis(np.maximum.accumulate(positions, 0), 0, axis))
 
 
 def _numpy_mean(x, axis=None, keepdims=False):
-    """NumPy's mean, as `_numpy_sum`."""
+    """NumPy's mean, by `_numpy_sum`."""
     total = _numpy_sum(x, axis, None, keepdims)
     return total / (x.size // max(total.size, 1)) if total.size else total
 
 
 def _numpy_broadcast_to(x, shape):
-    """NumPy's view, read-only where it repeats elements; made at once where x is contiguous, which gradients of sums mostly are."""
-    lead = len(shape) - x.ndim
-    if type(x) is ndarray and x.flags.c_contiguous and x.size and x.dtype.kind != "V" and lead >= 0:
-        strides = [0] * lead
-        for n, wanted, stride in zip(x.shape, shape[lead:], x.strides, strict=True):
-            if n == wanted:
+    """NumPy's broadcast view, read-only if it repeats elements, with a fast path for contiguous x, such as gradients of sums."""
+    added = len(shape) - x.ndim
+    if type(x) is ndarray and x.flags.c_contiguous and x.size and x.dtype.kind != "V" and added >= 0:
+        strides = [0] * added
+        for n, target, stride in zip(x.shape, shape[added:], x.strides, strict=True):
+            if n == target:
                 strides.append(stride)
             elif n == 1:
                 strides.append(0)
             else:
-                return np.broadcast_to(x, shape)  # which says what does not fit
+                return np.broadcast_to(x, shape)  # raises NumPy's error
         out = ndarray(shape, x.dtype, x, 0, strides)
         if out.size != x.size:
             out.flags.writeable = False
@@ -254,32 +256,32 @@ def _numpy_broadcast_to(x, shape):
 
 
 def _numpy_stack(arrays, axis=0):
-    """NumPy's, without its checks."""
-    place = (slice(None),) * (axis if axis >= 0 else axis + arrays[0].ndim + 1)
-    return np.concatenate([x[(*place, None)] for x in arrays], len(place))
+    """NumPy's `stack` without its checks."""
+    prefix = (slice(None),) * (axis if axis >= 0 else axis + arrays[0].ndim + 1)
+    return np.concatenate([x[(*prefix, None)] for x in arrays], len(prefix))
 
 
 @functools.lru_cache(64)
 def _own_places(shape, dim):
-    """For each axis but `dim` its positions, to be broadcast to `shape`."""
+    """Returns the positions along each axis except `dim`, shaped to broadcast to `shape`."""
     return [np.arange(n).reshape(n, *(1,) * (len(shape) - d - 1)) if d != dim else None for d, n in enumerate(shape)]
 
 
 def _numpy_grid(index, dim):
-    """`Namespace.grid`, of which the same shapes ask again and again."""
-    places = list(_own_places(index.shape, dim))
-    places[dim] = index
-    return tuple(places)
+    """`Namespace.grid` with a cache, since the same shapes occur repeatedly."""
+    indices = list(_own_places(index.shape, dim))
+    indices[dim] = index
+    return tuple(indices)
 
 
 def _numpy_expand_dims(x, axis):
-    """NumPy's for one axis, without its Python wrapper."""
+    """NumPy's `expand_dims` for one axis, without its Python wrapper."""
     at = axis if axis >= 0 else axis + x.ndim + 1
     return x.reshape((*x.shape[:at], 1, *x.shape[at:]))
 
 
 def _numpy_take_along_axis(x, index, axis):
-    """NumPy's, in one step for one element of each row."""
+    """NumPy's `take_along_axis`, with a fast path for one element per row."""
     if x.ndim == 2 and axis in (-1, 1) and index.shape == (len(x), 1):
         return x[np.arange(len(x))[:, None], index]
     return np.take_along_axis(x, index, axis)
@@ -304,7 +306,7 @@ numpy_ns = Namespace(
     min=_reduction(np.minimum),
     prod=_reduction(np.multiply),
     matmul=_numpy_matmul,
-    large_product=np.matmul,  # kernels/blas.py puts its own here
+    large_product=np.matmul,  # kernels/blas.py replaces this function
     half_product=_half_product,
     rows_product=lambda weight, rows: np.matmul(rows, weight.T),
     add_matmul=_numpy_add_matmul,
@@ -314,7 +316,7 @@ numpy_ns = Namespace(
     triu=blocks.triu,
     where=_numpy_where,
     grid=_numpy_grid,
-    large_where=blocks.where,  # and kernels/arrays.py its own here
+    large_where=blocks.where,  # kernels/arrays.py replaces this function
     stack=_numpy_stack,
     top=blocks.top,
     sum=_numpy_sum,

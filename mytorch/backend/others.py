@@ -1,4 +1,4 @@
-"""Devices that other packages bring: a library of arrays, registered under a name (devices.py); docs/extending.md has one."""
+"""Devices of other array libraries, registered under a name (`devices.py`). docs/extending.md contains an example."""
 
 import functools
 from types import ModuleType, SimpleNamespace
@@ -6,12 +6,12 @@ from typing import Any
 
 from .namespaces import Namespace, ndarray, numpy_ns
 
-BY_NAME = {}  # what is registered, by the device's name …
-BY_ARRAY = {}  # … and by the class of its arrays
+BY_NAME = {}  # name of the device -> Library
+BY_ARRAY = {}  # class of its arrays -> Library
 
 
 class Library(Namespace):
-    """The namespace of a registered library, and how its arrays come and go.
+    """The namespace of a registered library, with copies from and to the CPU.
 
     Attributes:
         kind: the device's name; device: the device itself. from_cpu, to_cpu: the copies.
@@ -23,14 +23,14 @@ class Library(Namespace):
         super().__init__(module, kind=name, from_cpu=from_cpu, to_cpu=to_cpu, **own)
 
     def __getattr__(self, name):
-        found = getattr(self.module, name, None)
-        if found is None:
-            found = self._through_cpu(getattr(numpy_ns, name))
-        self.__dict__[name] = found
-        return found
+        value = getattr(self.module, name, None)
+        if value is None:
+            value = self._through_cpu(getattr(numpy_ns, name))
+        self.__dict__[name] = value
+        return value
 
     def _through_cpu(self, thing):
-        """What the library lacks, done by NumPy on copies: a function, or each of a module's; what it writes into is copied back."""
+        """Returns a missing function (or module of functions), computed by NumPy on copies. Changed arguments are copied back."""
         if isinstance(thing, ModuleType | SimpleNamespace):
             functions = {k: self._through_cpu(v) for k, v in vars(thing).items() if k[0] != "_"}
             return Library(self.kind, _Nothing, self.from_cpu, self.to_cpu, functions)
@@ -39,13 +39,13 @@ class Library(Namespace):
 
         @functools.wraps(thing)
         def on_cpu(*args, **kwargs):
-            given = [(a, self._down(a)) for a in args]
-            before = [(a, there, there.copy()) for a, there in given if type(a) in BY_ARRAY]
+            pairs = [(a, self._down(a)) for a in args]
+            before = [(a, on_host, on_host.copy()) for a, on_host in pairs if type(a) in BY_ARRAY]
             out = kwargs.pop("out", None)
-            result = thing(*[there for _, there in given], **{k: self._down(v) for k, v in kwargs.items()})
-            for a, there, old in before:
-                if there.tobytes() != old.tobytes():
-                    a[...] = self.from_cpu(there)
+            result = thing(*[on_host for _, on_host in pairs], **{k: self._down(v) for k, v in kwargs.items()})
+            for a, on_host, old in before:
+                if on_host.tobytes() != old.tobytes():
+                    a[...] = self.from_cpu(on_host)
             if out is None:
                 return self._up(result)
             out[...] = self._up(result)

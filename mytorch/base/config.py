@@ -30,7 +30,7 @@ def _policy_from_environment():
     return _WORDS[word]
 
 
-float32_matmul_precision = "highest"  # "high" and "medium" let a GPU multiply float32 in TF32; see compat.py
+float32_matmul_precision = "highest"  # "high" and "medium" let a GPU multiply float32 in TF32; see compat/names.py
 convolution_tf32 = True  # and its convolutions; PyTorch's `backends.cudnn.allow_tf32`
 check_indices = os.environ.get("MYTORCH_CHECK_INDICES", "0") not in ("", "0")  # those on a GPU too, which waits for it
 deterministic = False  # kernels whose sums are added up in the order that it happens are left out

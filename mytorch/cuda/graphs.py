@@ -5,7 +5,7 @@ training step of hundreds of launches is started by a single call. `compile_step
 `CUDAGraph` and `graph` are PyTorch's, and `make_graphed_callables` (nn/graphed.py).
 
 A graph launches the same kernels on the same addresses with the same numbers, so what is captured must take what
-changes from device memory (`capturing.py` says how optimizers, scalers and generators do), must not wait for the
+changes from device memory (`base/capturing.py` says how optimizers, scalers and generators do), must not wait for the
 GPU, and its inputs are copied into the arrays it was captured with. Its memory comes from a pool of its own, which
 nobody else allocates from.
 """

@@ -1,6 +1,6 @@
 """`auto=True`: an op composed of other ops, each with its own gradient, in place of the gradient that its record gives.
 
-The record's reference forward runs over Tensors (tensor_ns.py), so nothing is written twice: what it calls is recorded and
+The record's reference forward runs over Tensors (transforms/tensor_ns.py), so nothing is written twice: what it calls is recorded and
 autograd differentiates it. Results and gradients are equal; it is for teaching and testing. An op that can't be composed (an
 elementary one, or one that fills memory in place, such as a convolution) runs as it is.
 """

@@ -1,8 +1,8 @@
 """What may stand between a program and its ops: an interpreter is given every op that is called, and runs it in its own way.
 
 The current one is `Mode.interpreter` (engine/mode.py), so that ops pay nothing where there is none. Interpreters nest: each runs what it
-calls under the one that was there before it. They are `composed` (composed.py), the levels of forward mode (forward_mode.py) and the
-batches of vmap (batching.py).
+calls under the one that was there before it. They are `composed` (composed.py), the levels of forward mode (transforms/forward_mode.py) and the
+batches of vmap (transforms/batching.py).
 """
 
 from contextlib import contextmanager

@@ -26,7 +26,7 @@ def unpack_inputs(op, inputs):
 
     Returns:
         raws, edges, arrays: lists with an entry for each input; mask: a bit for each input that has an edge; as_tensor: whether
-        results are Tensors; xp: the namespace of the arrays; half: "V" for bfloat16, "f" for float16, else "" (sixteen_bits.py).
+        results are Tensors; xp: the namespace of the arrays; half: "V" for bfloat16, "f" for float16, else "" (half.py).
     """
     raws, edges, arrays = [], [], []
     mask, bit = 0, 1

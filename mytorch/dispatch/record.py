@@ -9,7 +9,7 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
 
     softplus.grad(input=lambda g, input, beta, xp: g / (1 + xp.exp(-beta * input)))
 
-* `xp` is the array namespace: NumPy's or CuPy's (backend/), or the one over Tensors (tensor_ns.py).
+* `xp` is the array namespace: NumPy's or CuPy's (backend/), or the one over Tensors (transforms/tensor_ns.py).
   Positional parameters are inputs (tensors), keyword-only ones are attributes (plain values).
 * A formula's first parameter is the upstream gradient. **The names of its other parameters are what is
   saved for backward**: inputs, `out`, residuals, attributes, and `xp`, `shape` (of the first input),
@@ -37,7 +37,7 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
   become the default float), "same" (inputs are left alone).
 * `view=True`: the result may share the input's memory. `elementwise=True`: each element is computed from those at its place;
   "exact": it is chosen or compared, and nothing is rounded.
-* `xp_name=`: NumPy's name of the op, under which formulas that run over Tensors find it (tensor_ns.py).
+* `xp_name=`: NumPy's name of the op, under which formulas that run over Tensors find it (transforms/tensor_ns.py).
 * `holomorphic=True`: formulas are those of real numbers; for complex results the engine conjugates what goes in
   and what comes out, which makes dL/dx + i dL/dy of them. Ops that are not complex-differentiable (conj, abs,
   the views as pairs) and those that take the conjugate themselves say False.
@@ -47,7 +47,7 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
 * `.fuse(cpu="mytorch.kernels.numba.gelu", cuda=…)`: kernel modules with `accepts`, `forward` and perhaps `vjp` and
   `residuals`, imported on first use; kernels/registry.py says which one runs.
 
-How a record runs is core.py's; under which names users find it, bind.py's.
+`op.py` runs a record, and `bind.py` binds it to the names that users call.
 """
 
 import inspect

@@ -28,7 +28,7 @@ node_hooks = WeakKeyDictionary()  # node or leaf -> its "pre" and "post" hooks a
 
 
 class _HookedNode:
-    """What users see of a node: its name, its parents, metadata, and hooks (engine.py defines those)."""
+    """What users see of a node: its name, its parents, metadata, and hooks (defined in autograd/graph.py)."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
-"""Kernels: fast forms of some ops, each a module with `accepts`, `pays`, `forward` and perhaps `vjp`.
+"""Kernels: fast implementations of some ops, each a module with `accepts`, `pays`, `forward` and optionally `vjp`.
 
-They see raw arrays only and import nothing above `backend`, so each can be read, tested and timed alone.
-`dispatch/op.py` looks them up by the path that an op's `.fuse(...)` names.
+They work on raw arrays and import nothing above `backend`, so each can be read, tested and timed alone.
+`dispatch/op.py` finds them by the path in an op's `.fuse(...)`.
 """
 
 from . import arrays

@@ -1,6 +1,6 @@
-"""Compiled loops in place of NumPy's functions, for large arrays: whatever calls them through NumPy's namespace gets them.
+"""Compiled loops that replace functions of NumPy's namespace for large arrays, in every op and gradient formula.
 
-A kernel here has `accepts` and `forward` of the function's own arguments, and no gradient, since it computes nothing new.
+Such a kernel has `accepts` and `forward` with the function's arguments, and no gradient, since the function is not an op.
 """
 
 from ..backend import numpy_ns
@@ -11,11 +11,12 @@ COMPILED = {}  # name of a function in NumPy's namespace -> its kernels, for tes
 
 
 def _compiled(name, path):
-    """Let numpy_ns's function of this name ask for a kernel where its first argument is large."""
+    """Replaces the function of this name in numpy_ns. The new function uses a kernel if its first argument is large."""
     plain, kernels = getattr(numpy_ns, name), Kernels(name, cpu="mytorch.kernels.numba." + path)
     COMPILED[name] = kernels
 
     def function(x, *rest, **options):
+        # Small arrays go straight to NumPy: the search for a kernel would take longer than the function.
         if getattr(x, "size", 0) >= LARGE:
             kernel = kernels.find("cpu", None, (x, *rest), options)
             if kernel is not None:

@@ -1,7 +1,7 @@
-"""Matrix products on the CPU: BLAS computes them on one thread, and large ones are cut over the library's own threads.
+"""Matrix products on the CPU: BLAS computes them on one thread, and large products are divided among the library's own threads.
 
-OpenBLAS's threads spin after each product, see threads.py; so it is told to use one while it works for us, and the program's
-number again afterwards. Another BLAS (Accelerate, MKL) is left alone: it takes each product whole.
+OpenBLAS's threads spin after each product, see `threads.py`. So OpenBLAS is set to one thread during the library's products, and
+back to the program's number afterwards. Another BLAS (Accelerate, MKL) is not changed and computes each product as a whole.
 """
 
 import contextlib
@@ -14,26 +14,30 @@ import numpy as np
 from ..backend import numpy_ns
 from . import threads
 
-SINGLE = 64**3  # multiplications up to which OpenBLAS takes one thread by itself, but for a vector
-WEIGHTS, ROWS = 1 << 16, 8  # from how many weights, up to how many rows numba/linear.py is quicker than BLAS
-FAR = 1 << 23  # weights that come from memory at each product
-FEW = 64  # rows up to which `a @ wᵀ` is quicker as `(w @ aᵀ)ᵀ`, up to twice: OpenBLAS would lay out all of the larger w anew
-TURNED = 9 << 14  # multiplications from which it does
-LARGE = 2**22  # multiplications from which a product is worth several threads
-# On these processors (those with AVX-512) OpenBLAS multiplies where the matrices lie, instead of laying them out anew, in products
-# of up to so many multiplications, whose result has up to so many numbers where the second matrix lies column by column.
+SINGLE = 64**3  # up to this number of multiplications, OpenBLAS uses one thread anyway, except for vectors
+WEIGHTS, ROWS = (
+    1 << 16,
+    8,
+)  # from this number of weights, up to this number of rows, numba/linear.py is faster than BLAS
+FAR = 1 << 23  # from this size on, the weight does not stay in the cache between products
+# Up to FEW rows, `(w @ aᵀ)ᵀ` is up to twice as fast as `a @ wᵀ`, for which OpenBLAS repacks all of the larger w. It repacks from
+# TURNED multiplications on.
+FEW, TURNED = 64, 9 << 14
+LARGE = 2**22  # multiplications from which a product uses several threads
+# On these processors (with AVX-512), OpenBLAS multiplies small matrices in place, without repacking: products of up to PLACED
+# multiplications, and if the second matrix is column-major, results of up to PLACED_TURNED numbers.
 IN_PLACE, PLACED, PLACED_TURNED = ("SkylakeX", "Cooperlake", "SapphireRapids"), 10**6, 1200
 
-_counts = None  # OpenBLAS's functions that get and set its number of threads; () where there are none
-_in_place = False  # whether it has the kernels for that
+_counts = None  # OpenBLAS's functions that get and set its number of threads; () for another BLAS
+_in_place = False  # True if OpenBLAS has the in-place kernels
 
 
 def _openblas():
-    """(get, set) of the OpenBLAS that NumPy brought along; () for another BLAS."""
+    """Returns (get, set) of the OpenBLAS that NumPy is linked to; () for another BLAS."""
     global _counts, _in_place
     if _counts is None:
         _counts = ()
-        library = ctypes.PyDLL(np._core._multiarray_umath.__file__)  # looks into the libraries it depends on, too
+        library = ctypes.PyDLL(np._core._multiarray_umath.__file__)  # also searches the libraries it depends on
         for form in ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads"):
             with contextlib.suppress(AttributeError):
                 get, put = library[form.format("get")], library[form.format("set")]
@@ -47,7 +51,7 @@ def _openblas():
 
 
 class one_thread:
-    """A context in which NumPy's products take one thread of BLAS; the last one that ends gives BLAS its own number back."""
+    """Context in which NumPy's products use one BLAS thread. The last context that ends restores BLAS's number of threads."""
 
     inside, before, lock = 0, 1, threading.Lock()
 
@@ -68,7 +72,7 @@ class one_thread:
 
 
 def _in_child():
-    """The threads whose products were under way are not in a forked child."""
+    """Resets the counter in a forked child, which has none of the threads that were computing products."""
     one_thread.lock = threading.Lock()
     if one_thread.inside:
         one_thread.inside = 0
@@ -81,15 +85,15 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(function, calls):
-    """threads.run(function, calls), while each call has one thread of BLAS."""
+    """Calls threads.run(function, calls) with one BLAS thread per call."""
     with one_thread():
         threads.run(function, calls)
 
 
 def product(a, b, out=None):
-    """np.matmul(a, b, out), on the library's own threads if it is large."""
+    """Returns np.matmul(a, b, out), computed on the library's own threads if the product is large."""
     multiplications = a.size * b.shape[-1]
-    if a.shape[-1] == 1 and a.ndim > 1 < b.ndim:  # outer products
+    if a.shape[-1] == 1 and a.ndim > 1 < b.ndim:  # outer products: one multiplication per element, no sum
         return np.multiply(a, b, out)
     if (
         out is None
@@ -98,9 +102,11 @@ def product(a, b, out=None):
         and b.strides[0] == b.itemsize < b.strides[1]
         and a.dtype == b.dtype
     ):
+        # a @ wᵀ with few rows: b is the transpose of a C-ordered weight.
         few = _by_few_rows(a, b.T, multiplications)
         if few is not None:
             return few
+    # Products that OpenBLAS computes on one thread anyway, and dtypes that BLAS does not support, go to NumPy directly.
     single = multiplications <= SINGLE and a.ndim > 1 and a.shape[-2] > 1 and b.shape[-1] > 1
     if (
         (single and (a.shape[-2] * b.shape[-1] <= PLACED_TURNED or b.strides[-2] >= b.strides[-1]))
@@ -112,8 +118,8 @@ def product(a, b, out=None):
     ):
         return np.matmul(a, b, out)
     if out is None:
-        lead = a.shape[:-2] if a.ndim == 2 == b.ndim else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        out = np.empty((*lead, a.shape[-2], b.shape[-1]), a.dtype)
+        batch_shape = a.shape[:-2] if a.ndim == 2 == b.ndim else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = np.empty((*batch_shape, a.shape[-2], b.shape[-1]), a.dtype)
     if single:
         return matmul(a, b, out)
     if multiplications < LARGE or threads.get_num_threads() == 1:
@@ -124,23 +130,24 @@ def product(a, b, out=None):
 
 
 def matmul(a, b, out):
-    """np.matmul(a, b, out) on one thread; for few rows in blocks of columns that OpenBLAS multiplies where they lie.
+    """Returns np.matmul(a, b, out) on one thread; for few rows, in blocks of columns that OpenBLAS multiplies in place.
 
-    To lay a weight out anew takes as long as 16 rows of products, see IN_PLACE.
+    Repacking a weight takes as long as the products of 16 rows, see IN_PLACE.
     """
     width = _block(a, b)
     if not width:
         return np.matmul(a, b, out)
-    whole = b.shape[1] // width * width
-    of_b, of_out = (x[:, :whole].reshape(len(x), -1, width).transpose(1, 0, 2) for x in (b, out))
-    np.matmul(a, of_b, of_out)
-    if whole < b.shape[1]:
-        np.matmul(a, b[:, whole:], out[:, whole:])
+    # View b and out as batches of column blocks, without copying. The remaining columns are a product of their own.
+    full = b.shape[1] // width * width
+    b_blocks, out_blocks = (x[:, :full].reshape(len(x), -1, width).transpose(1, 0, 2) for x in (b, out))
+    np.matmul(a, b_blocks, out_blocks)
+    if full < b.shape[1]:
+        np.matmul(a, b[:, full:], out[:, full:])
     return out
 
 
 def _block(a, b):
-    """How many columns of a @ b OpenBLAS should compute at a time; 0 where it should take all: many rows, or blocks too narrow."""
+    """Returns the columns of a @ b to compute at a time; 0 for all at once: many rows, or too narrow blocks."""
     if not _in_place or a.ndim != 2 or b.ndim != 2 or a.dtype.char != "f":
         return 0
     (rows, inner), columns = a.shape, b.shape[1]
@@ -153,22 +160,23 @@ def _block(a, b):
 
 
 def _by_few_rows(a, w, multiplications):
-    """a @ wᵀ of few rows, where there is a quicker way than BLAS's own; None where there is none."""
+    """Returns a @ wᵀ for few rows by a method that is faster than BLAS; None if there is none."""
+    # A few rows of a large weight: limited by memory bandwidth, see numba/linear.py.
     if 0 < len(a) <= (ROWS if not _in_place else 4 if w.size > FAR else 1) and w.size >= WEIGHTS:
         return numpy_ns.rows_product(w, a)
     if _block(a, w.T):
         return None
-    turned = TURNED <= multiplications and len(a) > 1
-    if a.dtype.char not in "fd" or not (turned or len(a) == 1) or not (_counts or _openblas()):
+    transpose = TURNED <= multiplications and len(a) > 1
+    if a.dtype.char not in "fd" or not (transpose or len(a) == 1) or not (_counts or _openblas()):
         return None
     if multiplications >= LARGE and threads.get_num_threads() > 1:
         return None
     with one_thread():
-        return np.ascontiguousarray(np.matmul(w, a.T).T) if turned else np.matmul(a, w.T)
+        return np.ascontiguousarray(np.matmul(w, a.T).T) if transpose else np.matmul(a, w.T)
 
 
 def _cut(a, b, out, chunks):
-    """The arguments of `chunks` products that make one: along the batch's first axis, or the longer one of the matrix."""
+    """Divides a product into the arguments of `chunks` products, along the batch or the longer axis of the matrix."""
     if out.ndim > 2 and len(out) >= chunks and a.ndim == b.ndim and len(a) == len(b):
         return [(a[i:j], b[i:j], out[i:j]) for i, j in bounds(len(out), chunks)]
     rows, columns = out.shape[-2:]
@@ -178,7 +186,7 @@ def _cut(a, b, out, chunks):
 
 
 def bounds(length, chunks):
-    """(begin, end) of the chunks of an axis: at multiples of 16, of which BLAS's blocks are made, where it is long."""
+    """Returns (begin, end) of the chunks of an axis; for long axes at multiples of 16, the block size of BLAS."""
     step = 16 if length >= 32 * chunks else 1
     ends = [length * c // chunks // step * step for c in range(1, chunks)] + [length]
     return [(i, j) for i, j in zip([0, *ends], ends, strict=False) if i < j]

@@ -1,29 +1,28 @@
-"""Matrix products on a GPU by NVIDIA's cuBLASLt, called through ctypes on CuPy's arrays, stream and memory.
+"""Matrix products on a GPU by NVIDIA's cuBLASLt, called through ctypes with CuPy's arrays, stream and memory.
 
-    matmul(a, b)                                    a @ b, as NumPy's, with the last two axes in either order
+    matmul(a, b)                                    a @ b, as in NumPy, with the last two axes in either order
     matmul(a, b, out=total, accumulate=True)        total += a @ b
     linear(x, weight, bias, activation="relu")      relu(x @ weightᵀ + bias), in one kernel
     gelu_gradients(g, weight, before)               (g @ weight) gelu'(before), and its sum over rows, in one kernel
 
-CuPy's own products refuse to run while a stream is captured into a CUDA graph, cost more time on the CPU, and copy
-operands that cuBLAS reads as they are. Here
+CuPy's own products raise while a stream is captured into a CUDA graph, need more CPU time, and copy operands that
+cuBLAS can read in place. This module avoids these costs:
 
-* **No copies.** cuBLASLt counts columns first. A row-major (m, n) is a column-major (n, m), so y = a b is handed over as
-  yᵀ = bᵀ aᵀ, and an operand whose rows are contiguous in the other direction is flagged as transposed. Leading axes
-  become one strided batch (stride 0 where an operand broadcasts), or rows of one larger product. What has no such
-  form is copied: `_Form` decides.
-* **Little CPU time.** Descriptors, layouts and the algorithm depend on dtypes, shapes, strides and alignment alone. They
-  are made once and kept in a `_Plan`; a later call looks it up and makes one call of the library.
-* **Precision.** fp16 and bf16 are summed in float32, partial sums of a long inner axis too. float32 is exact unless
-  `mytorch.set_float32_matmul_precision` or `mytorch.backends.cuda.matmul.allow_tf32` says otherwise.
+* **No copies.** cuBLASLt is column-major. A row-major (m, n) matrix is a column-major (n, m) matrix, so y = a b is computed
+  as yᵀ = bᵀ aᵀ. An operand whose columns are contiguous is flagged as transposed. Leading axes become one strided batch
+  (stride 0 for a broadcast operand), or rows of one larger product. Other layouts are copied. `_Form` makes this decision.
+* **Little CPU time.** Descriptors, layouts and the algorithm depend only on dtypes, shapes, strides and alignment. They
+  are created once and stored in a `_Plan`. A later call looks up the plan and calls the library once.
+* **Precision.** fp16 and bf16 are summed in float32, including the partial sums of a long inner axis. float32 is exact unless
+  `mytorch.set_float32_matmul_precision` or `mytorch.backends.cuda.matmul.allow_tf32` allows TF32.
 
-**CUDA graphs.** A call that has its plan and its workspace only enqueues kernels on the current stream and takes its output
-from CuPy's pool. So before a capture each product must have run once on the very stream that will be captured: this
-loads the library, makes the workspace of that stream (32 MiB on Hopper), the plans, and, with TRITON_AUTOTUNE_MODE=medium
-or max, measures the algorithms. A workspace is freed with its stream, which the graphs that were captured on it keep; they
-share it, and must not be replayed at the same time.
+**CUDA graphs.** A call with an existing plan and workspace only enqueues kernels on the current stream and allocates its output
+from CuPy's pool. So before a capture, each product must run once on the stream that will be captured. The first run
+loads the library, allocates the workspace of the stream (32 MiB on Hopper), creates the plans and, with TRITON_AUTOTUNE_MODE=medium
+or max, measures the algorithms. A workspace is freed with its stream. Graphs keep the stream on which they were captured alive. They
+share its workspace, so they must not be replayed at the same time.
 
-Reference: NVIDIA, "cuBLAS Library", chapter "Using the cuBLASLt API"; the numbers below are those of cublasLt.h.
+Reference: NVIDIA, "cuBLAS Library", chapter "Using the cuBLASLt API". The numbers below are those of cublasLt.h.
 """
 
 import ctypes
@@ -53,17 +52,17 @@ DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS_POINTER, DESC_AUX_POINTER, DE
 LAYOUT_BATCH_COUNT, LAYOUT_BATCH_OFFSET = 5, 6
 PREF_WORKSPACE, PREF_REDUCTIONS, PREF_ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 REDUCE_IN_COMPUTE_TYPE = 2
-EPILOGUES = {  # (bias, activation, whether its input is written too) -> cublasLtEpilogue_t
+EPILOGUES = {  # (bias, activation, True if the activation's input is stored too) -> cublasLtEpilogue_t
     (False, None, False): 1, (True, None, False): 4, (False, "relu", False): 2, (True, "relu", False): 6,
     (False, "gelu_tanh", False): 32, (True, "gelu_tanh", False): 36, (False, "gelu_tanh", True): 160, (True, "gelu_tanh", True): 164,
 }  # fmt: skip
-BIAS_GRADIENT = 512  # CUBLASLT_EPILOGUE_BGRADB: the second operand's sum over the inner axis goes where the bias lies
-GELU_GRADIENT, AND_BIAS = 192, 16  # …_DGELU: times the slope at what lies at aux; …_DGELU_BGRAD: the result's sum too
-NOT_SUPPORTED = 15  # of cublasStatus_t
+BIAS_GRADIENT = 512  # CUBLASLT_EPILOGUE_BGRADB: stores the second operand's sum over the inner axis at the bias pointer
+GELU_GRADIENT, AND_BIAS = 192, 16  # …_DGELU: times gelu' of the aux matrix; …_DGELU_BGRAD: also the sum of the result
+NOT_SUPPORTED = 15  # CUBLAS_STATUS_NOT_SUPPORTED
 
 _P, _I, _Z, _U64, _I64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_int64
 _ARGUMENTS = {"P": _P, "I": _I, "Z": _Z, "U": _U64, "L": _I64}
-_LETTERS = {  # function, after cublasLt -> its arguments, by the letters above
+_LETTERS = {  # function name without cublasLt -> its argument types, by the letters above
     "Create": "P", "MatmulDescCreate": "PII", "MatmulDescSetAttribute": "PIPZ", "MatmulDescDestroy": "P",
     "MatrixLayoutCreate": "PIUUL", "MatrixLayoutSetAttribute": "PIPZ", "MatrixLayoutDestroy": "P",
     "MatmulPreferenceCreate": "P", "MatmulPreferenceSetAttribute": "PIPZ", "MatmulPreferenceDestroy": "P",
@@ -73,7 +72,7 @@ _SIGNATURES = {f"cublasLt{name}": tuple(map(_ARGUMENTS.get, letters)) for name, 
 
 
 class Heuristic(ctypes.Structure):
-    """cublasLtMatmulHeuristicResult_t: an algorithm and what it needs."""
+    """cublasLtMatmulHeuristicResult_t: an algorithm and its requirements."""
 
     _fields_ = (
         ("algorithm", _U64 * 8), ("workspace", _Z), ("state", _I), ("waves", ctypes.c_float), ("reserved", _I * 4),
@@ -88,41 +87,48 @@ class Unsupported(RuntimeError):
 
 
 def _find(major):
-    """The shared library for CUDA `major`: the one that is loaded already, the one that CuPy would load, or the system's."""
+    """Returns the shared library for CUDA `major`: already loaded, or the one that CuPy would load, or the system's."""
     soname = f"libcublasLt.so.{major}"
     try:
+        # RTLD_NOLOAD succeeds only if the library is already in the process: use the same copy as CuPy.
         return ctypes.CDLL(soname, mode=getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0))
     except OSError:
         pass
 
     def by_pathfinder():
-        importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt")  # CuPy's own way since 14
+        importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib(
+            "cublasLt"
+        )  # CuPy uses the same function since version 14
 
-    for preload in (by_pathfinder, lambda: None, lambda: cupy_ns().cuda.get_cublas_handle()):  # the last one needs it
+    for preload in (
+        by_pathfinder,
+        lambda: None,
+        lambda: cupy_ns().cuda.get_cublas_handle(),
+    ):  # creating a cuBLAS handle loads cuBLASLt
         try:
             preload()
             return ctypes.CDLL(soname)
-        except Exception as error:  # not installed, not found, no GPU: each has its own class
+        except Exception as error:  # not installed, not found, no GPU: the classes differ
             problem = error
-    found = ctypes.util.find_library("cublasLt")
-    if found is None:
+    path = ctypes.util.find_library("cublasLt")
+    if path is None:
         raise DeviceError(
             f"cuBLASLt can't be loaded ({problem}); {soname} comes with CuPy's wheels and with the CUDA toolkit."
         )
-    return ctypes.CDLL(found)
+    return ctypes.CDLL(path)
 
 
 _library = None
-_device = _stream = None  # CuPy's functions for what is current
+_device = _stream = None  # CuPy's functions that return the current device and stream
 _handles = {}  # device -> cublasLtHandle_t
 _homes = {}  # (device, stream) -> (handle, address of the workspace, its size, its array)
 
 
 def load():
-    """The library, with its functions' signatures; loaded once.
+    """Returns the library with the signatures of its functions. It is loaded once.
 
     Raises:
-        DeviceError: it is not there, or there is no GPU.
+        DeviceError: the library is missing, or there is no GPU.
     """
     global _library, _device, _stream
     if _library is None:
@@ -139,10 +145,10 @@ def load():
 
 
 def _check(status, function, about):
-    """Raise for a status of cuBLASLt's; `about` says of which product."""
+    """Raises an error if a cuBLASLt status is not 0. `about` describes the product."""
     if status:
-        kind = Unsupported if status == NOT_SUPPORTED else RuntimeError
-        raise kind(f"{function} returned {_status_name(status)} for {about}.")
+        error_class = Unsupported if status == NOT_SUPPORTED else RuntimeError
+        raise error_class(f"{function} returned {_status_name(status)} for {about}.")
 
 
 def _status_name(status):
@@ -150,26 +156,28 @@ def _status_name(status):
 
 
 def _home(device, stream):
-    """Handle and workspace for products on a stream of a device; made by the first of them."""
+    """Returns handle and workspace for products on a stream of a device, created on first use."""
     library = load()
     if device not in _handles:
         handle = _P()
         _check(library.cublasLtCreate(ctypes.byref(handle)), "cublasLtCreate", f"device {device}")
         _handles[device] = handle.value
     xp = cupy_ns()
-    size = (32 if int(xp.cuda.Device(device).compute_capability) >= 90 else 4) << 20  # as NVIDIA recommends
+    size = (32 if int(xp.cuda.Device(device).compute_capability) >= 90 else 4) << 20  # NVIDIA's recommendation
     workspace = xp.empty(size, np.uint8)
-    found = _homes[device, stream] = _handles[device], workspace.data.ptr, size, workspace
+    home = _homes[device, stream] = _handles[device], workspace.data.ptr, size, workspace
+    # Free the workspace with its stream: its address could belong to another stream later.
     weakref.finalize(_stream(), _homes.pop, (device, stream), None).atexit = False
-    return found
+    return home
 
 
-# -- how operands are handed over ------------------------------------------------------------------------------------------
+# -- layout of the operands ------------------------------------------------------------------------------------------------
 
 
 def _matrix(shape, strides):
-    """(turned, ld) of a matrix of given strides in elements: rows, or columns if turned, lie `ld` apart; None if neither are contiguous."""
+    """Returns (transposed, leading dimension) of a matrix with strides in elements; None if neither rows nor columns are contiguous."""
     (rows, cols), (down, right) = shape, strides
+    # The stride of an axis of size 1 is arbitrary.
     if (right == 1 or cols == 1) and (down >= cols or rows == 1):
         return False, down if rows > 1 else cols
     if (down == 1 or rows == 1) and (right >= rows or cols == 1):
@@ -178,17 +186,18 @@ def _matrix(shape, strides):
 
 
 class _Form:
-    """How the product of arrays of given shapes and strides is put to cuBLASLt.
+    """Form of the product of arrays with given shapes and strides as cuBLASLt calls.
 
     Attributes:
-        copies: which of a, b and out must be copied first, "matrix" by matrix or as a whole "batch"; then nothing else counts.
-        swapped: whether outᵀ = bᵀ aᵀ is computed, since the columns of out are contiguous.
-        m, n, k: sizes of the row-major product. left, right, result: (turned, ld, batch stride) of each matrix.
-        batch: how many products one call makes.
-        offsets: where the operands of each call begin, in elements.
+        copies: for a, b and out, None or the kind of copy needed first: "matrix" or the whole "batch". If any copy is needed,
+            the other attributes are not set.
+        swapped: True if outᵀ = bᵀ aᵀ is computed, since the columns of out are contiguous.
+        m, n, k: sizes of the row-major product. left, right, result: (transposed, leading dimension, batch stride).
+        batch: number of products of one call.
+        offsets: the begin of the operands of each call, in elements.
     """
 
-    MOST_CALLS = 16  # more than that cost more than a copy
+    MOST_CALLS = 16  # more calls take longer than a copy
 
     def __init__(self, shapes, strides):
         self.copies = self._scattered(shapes, strides)
@@ -200,6 +209,7 @@ class _Form:
         kinds, dims = self._as_rows(kinds, dims)
         if any(size > 1 and dims_step == 0 for size, *_, dims_step in dims):
             raise ValueError("matmul: elements of out lie in one place.")
+        # One batch dimension fits into a call. The largest becomes the batch, the others separate calls.
         calls = []
         if len(dims) > 1:
             all_dims, inner = dims, max(dims)
@@ -209,19 +219,21 @@ class _Form:
                 return
             calls, dims = dims, [inner]
         self.offsets = [(0, 0, 0)]
+        # Offsets of all calls: the sums over all combinations of the outer dimensions.
         for size, *steps in calls:
             outer, inner = self.offsets, [[i * s for s in steps] for i in range(size)]
             self.offsets = [tuple(map(sum, zip(*pair, strict=True))) for pair in itertools.product(outer, inner)]
         self.batch, *steps = dims[0] if dims else (1, 0, 0, 0)
         self.left, self.right, self.result = ((*kind, step) for kind, step in zip(kinds, steps, strict=True))
+        # A transposed result: compute outᵀ = bᵀ aᵀ instead, which exchanges the operands and transposes each.
         self.swapped = self.result[0]
         if self.swapped:
             self.m, self.n = self.n, self.m
-            self.left, self.right = ((not turned, ld, step) for turned, ld, step in (self.right, self.left))
+            self.left, self.right = ((not transposed, ld, step) for transposed, ld, step in (self.right, self.left))
 
     @staticmethod
     def _scattered(shapes, strides):
-        """Which arrays' matrices have no contiguous rows or columns, or follow each other backwards."""
+        """Returns "matrix" for arrays without contiguous rows or columns, or with negative batch strides, otherwise None."""
 
         def scattered(shape, steps):
             backwards = any(s < 0 < n - 1 for n, s in zip(shape[:-2], steps, strict=False))
@@ -231,7 +243,7 @@ class _Form:
 
     @staticmethod
     def _batch_dims(shapes, strides):
-        """The leading axes as [size, step of a, step of b, step of out], outermost first, joined where all three allow it."""
+        """Returns the leading axes as [size, step of a, step of b, step of out], outermost first, merged where all three allow it."""
         batch = shapes[2][:-2]
         dims = []
         for axis, size in enumerate(batch, -len(batch)):
@@ -239,8 +251,9 @@ class _Form:
                 continue
             steps = []
             for shape, all_steps in zip(shapes, strides, strict=True):
-                there = -axis <= len(shape) - 2 and shape[axis - 2] != 1
-                steps.append(all_steps[axis - 2] if there else 0)
+                present = -axis <= len(shape) - 2 and shape[axis - 2] != 1
+                # A broadcast operand has step 0.
+                steps.append(all_steps[axis - 2] if present else 0)
             if dims and all(old == step * size for old, step in zip(dims[-1][1:], steps, strict=True)):
                 dims[-1] = [dims[-1][0] * size, *steps]
             else:
@@ -248,13 +261,13 @@ class _Form:
         return dims
 
     def _as_rows(self, kinds, dims):
-        """One product of many rows instead of a batch, where all share b and the rows of a and out follow each other."""
+        """Merges a batch into one product with more rows, if b is shared and the rows of a and out are evenly spaced."""
         left, right, result = kinds
         if len(dims) == 1 and dims[0][2] == 0:
             size, step, _, out_step = dims[0]
             if left[0] or result[0]:
                 return kinds, dims
-            if self.m == 1:  # the rows of a and out are the matrices of the batch
+            if self.m == 1:  # each matrix of the batch is one row
                 left, result = (False, step), (False, out_step)
             if step == self.m * left[1] >= self.k and out_step == self.m * result[1] >= self.n:
                 self.m *= size
@@ -263,12 +276,12 @@ class _Form:
 
     @staticmethod
     def _collapses(dims, which):
-        """Whether one array's steps over several axes, outermost first, make one stride (or are all 0)."""
+        """Returns True if one array's steps over several axes, outermost first, form one stride (or are all 0)."""
         return all(outer[which] == inner[which] * inner[0] for outer, inner in itertools.pairwise(dims))
 
 
 class _Plan:
-    """What cuBLASLt needs for the products of one key: descriptor, layouts, algorithm. Freed with the last reference."""
+    """Descriptor, layouts and algorithm of the products of one key. Freed with the last reference."""
 
     def __init__(self, form, types, fast, epilogue, aux_step, alignment, home, about):
         self.library = load()
@@ -280,20 +293,24 @@ class _Plan:
         self.calls = [(first * itemsize, second * itemsize, o * out_itemsize) for first, second, o in in_order]
         compute = COMPUTE_64F if kind == _DOUBLE else COMPUTE_32F_FAST_TF32 if fast else COMPUTE_32F
         number = ctypes.c_double if kind == _DOUBLE else ctypes.c_float
-        self.one, self.zero = number(1), number(0)  # read by the library when it is called
+        self.one, self.zero = (
+            number(1),
+            number(0),
+        )  # the library reads these numbers at each call, so the plan keeps them alive
         self.one_at, self.zero_at = ctypes.addressof(self.one), ctypes.addressof(self.zero)
         self.operation = self._make("cublasLtMatmulDesc", compute, _TYPES[_DOUBLE if kind == _DOUBLE else _SINGLE])
-        # column-major: the first operand is our right one, and what is turned here is not transposed there
+        # Column-major: the first operand is the right matrix of the row-major product.
         self._set("cublasLtMatmulDesc", self.operation, DESC_TRANSA, ctypes.c_int32(form.right[0]))
         self._set("cublasLtMatmulDesc", self.operation, DESC_TRANSB, ctypes.c_int32(form.left[0]))
         self._set("cublasLtMatmulDesc", self.operation, DESC_EPILOGUE, ctypes.c_uint32(epilogue))
-        for attribute in self.pointers(epilogue):  # until a call sets them: an address as little aligned as any to come
+        for attribute in self.pointers(epilogue):  # placeholder with the smallest alignment of later addresses
             self._set("cublasLtMatmulDesc", self.operation, attribute, _U64((1 << 40) + alignment))
         if aux_step is not None:
             self._set("cublasLtMatmulDesc", self.operation, DESC_AUX_LD, _I64(aux_step))
         self.first = self._layout(_TYPES[kind], form.n, form.k, form.right)
         self.second = self._layout(_TYPES[kind], form.k, form.m, form.left)
         self.result = self._layout(_TYPES[out_kind], form.n, form.m, (False, *form.result[1:]))
+        # The offsets of several calls may lower the alignment.
         for call in self.calls:
             for offset in call:
                 alignment = math.gcd(alignment, offset) if offset else alignment
@@ -302,12 +319,12 @@ class _Plan:
 
     @staticmethod
     def pointers(epilogue):
-        """The attributes of an epilogue that are addresses."""
+        """Returns the attributes of an epilogue that are addresses."""
         bias, aux = epilogue & (4 | AND_BIAS | BIAS_GRADIENT), epilogue & 128
         return [DESC_BIAS_POINTER] * bool(bias) + [DESC_AUX_POINTER] * bool(aux)
 
     def _make(self, what, *arguments):
-        """A descriptor, destroyed with the plan."""
+        """Creates a descriptor, which is destroyed with the plan."""
         handle = _P()
         _check(getattr(self.library, what + "Create")(ctypes.byref(handle), *arguments), what + "Create", self.about)
         self.owned.append((getattr(self.library, what + "Destroy"), handle.value))
@@ -318,57 +335,58 @@ class _Plan:
         status = call(descriptor, attribute, ctypes.byref(value), ctypes.sizeof(value))
         _check(status, f"{what}SetAttribute({attribute})", self.about)
 
-    def _layout(self, kind, rows, cols, place):
-        """A column-major (rows, cols); (cols, rows) in memory if turned."""
-        turned, ld, step = place
-        if turned:
+    def _layout(self, dtype, rows, cols, matrix):
+        """Creates the layout of a column-major (rows, cols) matrix, (cols, rows) in memory if transposed."""
+        transposed, ld, step = matrix
+        if transposed:
             rows, cols = cols, rows
-        layout = self._make("cublasLtMatrixLayout", kind, rows, cols, ld)
+        layout = self._make("cublasLtMatrixLayout", dtype, rows, cols, ld)
         if self.form.batch > 1:
             self._set("cublasLtMatrixLayout", layout, LAYOUT_BATCH_COUNT, ctypes.c_int32(self.form.batch))
             self._set("cublasLtMatrixLayout", layout, LAYOUT_BATCH_OFFSET, _I64(step))
         return layout
 
     def _algorithms(self, home, alignment, half):
-        """What cuBLASLt thinks quickest, best first: as many as may be tried."""
+        """Returns the algorithms of cuBLASLt's heuristic, best first, as many as may be tried."""
         handle, _, size, _ = home
         preference = self._make("cublasLtMatmulPreference")
         self._set("cublasLtMatmulPreference", preference, PREF_WORKSPACE, _U64(size))
+        # Partial sums of a split inner axis must be added in float32, not in half precision.
         if half:
             self._set("cublasLtMatmulPreference", preference, PREF_REDUCTIONS, ctypes.c_uint32(REDUCE_IN_COMPUTE_TYPE))
         for attribute in PREF_ALIGNMENTS:
             self._set("cublasLtMatmulPreference", preference, attribute, ctypes.c_uint32(alignment))
-        wanted = _CANDIDATES[_tuning_mode()]
-        results, count = (Heuristic * wanted)(), _I()
+        limit = _CANDIDATES[_tuning_mode()]
+        results, count = (Heuristic * limit)(), _I()
         product = self.operation, self.first, self.second, self.result, self.result
         status = self.library.cublasLtMatmulAlgoGetHeuristic(
-            handle, *product, preference, wanted, results, ctypes.byref(count)
+            handle, *product, preference, limit, results, ctypes.byref(count)
         )
-        found = [r for r in results[: count.value] if r.state == 0]
-        if status or not found:
+        usable = [r for r in results[: count.value] if r.state == 0]
+        if status or not usable:
             why = f"{_status_name(status)}, {count.value} results"
             raise Unsupported(f"cuBLASLt has no algorithm ({why}) for {self.about}.")
-        return found
+        return usable
 
     def run(self, home, stream, a, b, out, beta):
-        """Enqueue the product of what lies at the addresses a and b, added to `out` if beta is `one_at` and not `zero_at`."""
+        """Enqueues the product of the matrices at addresses a and b. It is added to `out` if beta is `one_at` instead of `zero_at`."""
         first, second = (a, b) if self.swapped else (b, a)
         handle, workspace, size, _ = home
         for at_first, at_second, at_out in self.calls:
-            there = out + at_out
+            result_address = out + at_out
             status = self.library.cublasLtMatmul(
                 handle, self.operation, self.one_at, first + at_first, self.first, second + at_second, self.second,
-                beta, there, self.result, there, self.result, self.algorithm, workspace, size, stream,
+                beta, result_address, self.result, result_address, self.result, self.algorithm, workspace, size, stream,
             )  # fmt: skip
             if status:
                 _check(status, "cublasLtMatmul", self.about)
 
     def take(self, rank):
-        """Use the algorithm of this rank."""
+        """Selects the algorithm of this rank."""
         self.algorithm = ctypes.addressof(self.algorithms[min(rank, len(self.algorithms) - 1)])
 
     def point_to(self, bias, aux):
-        """Set the epilogue's addresses."""
+        """Sets the addresses of the epilogue."""
         if bias is not None:
             self._set("cublasLtMatmulDesc", self.operation, DESC_BIAS_POINTER, _U64(bias.data.ptr))
         if aux is not None:
@@ -379,14 +397,14 @@ class _Plan:
             destroy(descriptor)
 
 
-_CANDIDATES = {"none": 1, "medium": 8, "max": 32}  # how many algorithms are tried
+_CANDIDATES = {"none": 1, "medium": 8, "max": 32}  # mode -> number of algorithms to try
 _MOST_PLANS = 4096
-_plans = {}  # key -> _Plan; the message, if cuBLASLt can't; how to copy a, b and out, if their strides won't do
-_addresses = threading.Lock()  # held from setting a descriptor's addresses until they have been used
+_plans = {}  # key -> _Plan; or an error message if cuBLASLt has no algorithm; or the copies that a, b and out need
+_addresses = threading.Lock()  # held while a descriptor's addresses are set and used
 
 
 def _tuning_mode():
-    """TRITON_AUTOTUNE_MODE; "none" without Triton, whose tuner is used."""
+    """Returns TRITON_AUTOTUNE_MODE; "none" without Triton, since Triton's tuner is used."""
     if not os.environ.get("TRITON_AUTOTUNE_MODE"):
         return "none"
     try:
@@ -396,49 +414,50 @@ def _tuning_mode():
 
 
 def _uneven(x):
-    """Whether strides of x are no multiples of its elements' size, as in a view of a record."""
+    """Returns True if strides of x are not multiples of its item size, as in a view of a structured array."""
     return any(s % x.itemsize and n > 1 for n, s in zip(x.shape, x.strides, strict=True))
 
 
 def _new_plan(key, a, b, out, home, epilogue, aux_step):
-    """Make and keep what `_run` looks up."""
+    """Creates and stores the value of `_plans` for a key."""
     if len(_plans) >= _MOST_PLANS:
         _plans.pop(next(iter(_plans)), None)
     arrays = (a, b, out)
     about = f"{a.dtype.name} {a.shape} @ {b.shape} to {out.dtype.name}, strides {a.strides}, {b.strides}, {out.strides}"
-    found = tuple("matrix" if _uneven(x) else None for x in arrays)
-    if not any(found):
+    plan = tuple("matrix" if _uneven(x) else None for x in arrays)
+    if not any(plan):
         form = _Form([x.shape for x in arrays], [[step // x.itemsize for step in x.strides] for x in arrays])
-        found = tuple(form.copies)
-    if not any(found):
+        plan = tuple(form.copies)
+    if not any(plan):
         alignment, fast = key[-4:-2]
         try:
-            found = _Plan(form, (a.dtype, out.dtype), fast, epilogue, aux_step, alignment, home, about)
+            plan = _Plan(form, (a.dtype, out.dtype), fast, epilogue, aux_step, alignment, home, about)
         except Unsupported as error:
-            found = str(error)
-    _plans[key] = found
-    return found
+            plan = str(error)
+    _plans[key] = plan
+    return plan
 
 
 def _run(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
-    """out = epilogue(a @ b), or out += a @ b, for arrays of at least two axes of which none is empty."""
+    """Computes out = epilogue(a @ b), or out += a @ b, for arrays with at least two axes that are not empty."""
     if _library is None:
         load()
     device = _device()
     stream = _stream().ptr
     home = _homes.get((device, stream)) or _home(device, stream)
     a_at, b_at, out_at = a.data.ptr, b.data.ptr, out.data.ptr
-    low = a_at | b_at | out_at | 256
+    # Lowest set bit of all addresses = their common alignment, at most 256 bytes. Algorithms depend on it.
+    address_bits = a_at | b_at | out_at | 256
     if bias is not None:
-        low |= bias.data.ptr
+        address_bits |= bias.data.ptr
     aux_step = None
     if aux is not None:
-        low |= aux.data.ptr
+        address_bits |= aux.data.ptr
         aux_step = aux.strides[0] // aux.itemsize
-    kind = a.dtype
-    fast = config.float32_matmul_precision != "highest" and kind == _SINGLE
+    dtype = a.dtype
+    fast = config.float32_matmul_precision != "highest" and dtype == _SINGLE
     sizes = a.shape, a.strides, b.shape, b.strides, out.strides
-    key = (device, kind, out.dtype, *sizes, low & -low, fast, epilogue, aux_step)
+    key = (device, dtype, out.dtype, *sizes, address_bits & -address_bits, fast, epilogue, aux_step)
     plan = _plans.get(key)
     if plan is None:
         plan = _new_plan(key, a, b, out, home, epilogue, aux_step)
@@ -449,6 +468,7 @@ def _run(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
         if epilogue == 1:
             plan.run(home, stream, a_at, b_at, out_at, beta)
         else:
+            # The epilogue's addresses are part of the shared descriptor, so no other thread may change them now.
             with _addresses:
                 plan.point_to(bias, aux)
                 plan.run(home, stream, a_at, b_at, out_at, beta)
@@ -459,7 +479,7 @@ def _run(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
 
 
 def _run_on_copies(which, a, b, out, *rest):
-    """`_run` with those of a, b and out copied that `which` marks."""
+    """Calls `_run` with copies of a, b and out, as `which` requires."""
     xp, batch = cupy_ns(), out.shape[:-2]
 
     def copied(x, how):
@@ -474,9 +494,9 @@ def _run_on_copies(which, a, b, out, *rest):
 
 
 def _tune(plan, key, home, stream, a, b, out, bias, aux):
-    """Leave a new plan with the quickest of its algorithms, as kept or measured."""
+    """Selects the fastest algorithm of a new plan, from the tuning cache or by measuring."""
     launch = importlib.import_module("mytorch.kernels.launch")
-    before = []  # what the measuring overwrites
+    before = []  # the contents of out, which measuring overwrites
 
     def attempt(candidate):
         if not before:
@@ -492,18 +512,18 @@ def _tune(plan, key, home, stream, a, b, out, bias, aux):
         plan.point_to(bias, aux)
         best = launch.tuned(matmul, name, candidates, attempt)
     plan.take(best["rank"])
-    if launch.is_capturing():  # where nothing is measured: the next call outside of it makes the plan again, and does
+    if launch.is_capturing():  # nothing was measured: a later call outside the capture creates the plan again
         _plans.pop(key, None)
     if before:
         out[...] = before[0]
 
 
-# -- what others call ----------------------------------------------------------------------------------------------------------
+# -- public functions ----------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(4096)
 def _shape(a, b):
-    """The shape of the product of arrays of two or more axes."""
+    """Returns the shape of the product of arrays with two or more axes."""
     if a[-1] != b[-2]:
         raise ValueError(f"matmul: shapes {a} and {b} can't be multiplied: the inner sizes are {a[-1]} and {b[-2]}.")
     if len(a) == len(b) == 2:
@@ -512,46 +532,46 @@ def _shape(a, b):
 
 
 def takes(a, b):
-    """Whether `matmul` takes arrays of these dtypes: both float16, bfloat16, float32 or float64."""
+    """Returns True if `matmul` supports the dtypes: both float16, bfloat16, float32 or float64."""
     return a.dtype in _TYPES and a.dtype == b.dtype
 
 
 def writes(kind, out):
-    """Whether the product of arrays of a dtype can be written as another: as the same, or 16-bit ones' as float32."""
+    """Returns True if a product of dtype `kind` can be stored as dtype `out`: the same, or float32 for 16-bit operands."""
     return out == kind or (kind in _HALVES and out == _SINGLE)
 
 
 def matmul(a, b, out=None, *, dtype=None, accumulate=False):
-    """a @ b, summed in float32 (float64 for float64).
+    """Returns a @ b, summed in float32 (float64 for float64).
 
     Args:
         a: (…, M, K), or (K,). b: (…, K, N), or (K,). Leading axes broadcast.
         out: array to write to; it must not overlap a or b.
-        dtype: of a new output: a's if not given, or float32 for 16-bit operands.
-        accumulate: add to what is in `out`.
+        dtype: dtype of a new output; by default the dtype of a. 16-bit operands also allow float32.
+        accumulate: add to the values in `out`.
 
     Returns:
         (…, M, N), without the axes that a vector lacks.
 
     Raises:
-        ValueError: shapes that don't fit. TypeError: dtypes other than those. Unsupported: cuBLASLt can't; nothing was written.
+        ValueError: incompatible shapes. TypeError: other dtypes. Unsupported: cuBLASLt has no algorithm; nothing was written.
     """
-    kind = a.dtype
-    if kind not in _TYPES or b.dtype != kind:
-        given = f"{kind.name} and {b.dtype.name}"
-        raise TypeError(f"matmul: expected two arrays of float16, bfloat16, float32 or float64, got {given}.")
+    in_dtype = a.dtype
+    if in_dtype not in _TYPES or b.dtype != in_dtype:
+        dtypes = f"{in_dtype.name} and {b.dtype.name}"
+        raise TypeError(f"matmul: expected two arrays of float16, bfloat16, float32 or float64, got {dtypes}.")
     if a.ndim < 2 or b.ndim < 2:
         return _with_vectors(a, b, out, dtype, accumulate)
     shape = _shape(a.shape, b.shape)
     if out is None:
         if accumulate:
             raise ValueError("matmul: accumulate=True adds to `out`, which was not given.")
-        out = _empty(shape, kind if dtype is None else np.dtype(dtype))
+        out = _empty(shape, in_dtype if dtype is None else np.dtype(dtype))
     elif out.shape != shape or (dtype is not None and out.dtype != dtype):
-        wanted = np.dtype(dtype or out.dtype).name
-        raise ValueError(f"matmul: out is {out.dtype.name} {out.shape}, and the product {wanted} {shape}.")
-    if not writes(kind, out.dtype):
-        raise TypeError(f"matmul: the product of {kind.name} can't be written as {out.dtype.name}.")
+        expected = np.dtype(dtype or out.dtype).name
+        raise ValueError(f"matmul: out is {out.dtype.name} {out.shape}, and the product {expected} {shape}.")
+    if not writes(in_dtype, out.dtype):
+        raise TypeError(f"matmul: the product of {in_dtype.name} can't be written as {out.dtype.name}.")
     if not out.size or not a.shape[-1]:
         if not accumulate:
             out.fill(0)
@@ -564,48 +584,51 @@ def _empty(shape, kind):
 
 
 def _with_vectors(a, b, out, dtype, accumulate):
-    """`matmul` where an operand is a vector: it becomes a row or a column for the time being."""
+    """Computes `matmul` with vectors, which temporarily become a row or a column."""
     if not a.ndim or not b.ndim:
         raise ValueError("matmul: an operand is a number; it takes vectors and matrices.")
-    places = (-2,) * (a.ndim == 1) + (-1,) * (b.ndim == 1)
+    axes = (-2,) * (a.ndim == 1) + (-1,) * (b.ndim == 1)
     rows, columns = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
     if out is not None:
-        for place in reversed(places):
-            out = cupy_ns().expand_dims(out, place)
-    return cupy_ns().squeeze(matmul(rows, columns, out, dtype=dtype, accumulate=accumulate), places)
+        for axis in reversed(axes):
+            out = cupy_ns().expand_dims(out, axis)
+    return cupy_ns().squeeze(matmul(rows, columns, out, dtype=dtype, accumulate=accumulate), axes)
 
 
 def linear(x, weight, bias=None, *, activation=None, before=False):
-    """activation(x @ weightᵀ + bias), the bias and activation applied before the product is written.
+    """Returns activation(x @ weightᵀ + bias). Bias and activation are applied before the product is written.
 
     Args:
         x: (…, in). weight: (out, in). bias: (out,), of x's dtype.
         activation: None, "relu" or "gelu_tanh".
-        before: give what went into the activation too (GELU only; ReLU's slope can be read off its output).
+        before: also return the input of the activation (GELU only; ReLU's derivative follows from its output).
 
     Returns:
         (…, out); with `before`, both.
 
     Raises:
-        ValueError: shapes that don't fit, or such an activation. TypeError, Unsupported: as `matmul`.
+        ValueError: incompatible shapes, or an unknown activation. TypeError, Unsupported: as for `matmul`.
     """
     name = (bias is not None, activation, before)
     if name not in EPILOGUES:
         raise ValueError(f"linear: there is no epilogue for activation={activation!r}, before={before}.")
-    unfit = bias is not None and (bias.dtype != x.dtype or bias.shape != weight.shape[:1])
-    if weight.ndim != 2 or not takes(x, weight) or unfit:
-        given = ", ".join(f"{v.dtype.name} {v.shape}" for v in (x, weight, bias) if v is not None)
-        kind = ValueError if takes(x, weight) else TypeError
-        raise kind(f"linear: expected (…, in), (out, in) and (out,) of one float dtype, got {given}.")
+    bad_bias = bias is not None and (bias.dtype != x.dtype or bias.shape != weight.shape[:1])
+    if weight.ndim != 2 or not takes(x, weight) or bad_bias:
+        shapes = ", ".join(f"{v.dtype.name} {v.shape}" for v in (x, weight, bias) if v is not None)
+        error_class = ValueError if takes(x, weight) else TypeError
+        raise error_class(f"linear: expected (…, in), (out, in) and (out,) of one float dtype, got {shapes}.")
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     shape = _shape(rows.shape, weight.shape[::-1])
     out = _empty(shape, x.dtype)
-    aux = _empty((shape[0], -(-shape[1] // 8) * 8), x.dtype)[:, : shape[1]] if before else None  # rows 8 elements apart
+    aux = (
+        _empty((shape[0], -(-shape[1] // 8) * 8), x.dtype)[:, : shape[1]] if before else None
+    )  # cuBLASLt requires aux rows of 8 elements
     if bias is not None and (bias.data.ptr & 15 or bias.strides[0] != bias.itemsize):
         bias = bias.copy()
     if out.size and x.shape[-1]:
         _run(rows, weight.T, out, False, EPILOGUES[name], bias, aux)
     elif out.size:
+        # An empty inner axis: a product of zeros applies bias and activation.
         column, row = (cupy_ns().zeros(s, x.dtype) for s in ((*x.shape[:-1], 1), (shape[1], 1)))
         return linear(column, row, bias, activation=activation, before=before)
     shape = (*x.shape[:-1], weight.shape[0])
@@ -613,7 +636,7 @@ def linear(x, weight, bias=None, *, activation=None, before=False):
 
 
 def weight_gradients(g, x):
-    """The gradients of a linear layer's weight and bias in one kernel: gᵀ @ x and the sum of g over its rows.
+    """Returns the gradients of a linear layer's weight and bias in one kernel: gᵀ @ x and the sum of g over its rows.
 
     Args:
         g: (rows, out). x: (rows, in), of g's dtype.
@@ -622,13 +645,13 @@ def weight_gradients(g, x):
         (out, in) and (out,).
 
     Raises:
-        ValueError, TypeError, Unsupported: as `matmul`.
+        ValueError, TypeError, Unsupported: as for `matmul`.
     """
     if g.ndim != 2 or x.ndim != 2 or g.shape[0] != x.shape[0]:
         raise ValueError(f"weight_gradients: expected (rows, out) and (rows, in), got {g.shape} and {x.shape}.")
     if not takes(g, x):
-        given = f"{g.dtype.name} and {x.dtype.name}"
-        raise TypeError(f"weight_gradients: expected two arrays of one float dtype, got {given}.")
+        dtypes = f"{g.dtype.name} and {x.dtype.name}"
+        raise TypeError(f"weight_gradients: expected two arrays of one float dtype, got {dtypes}.")
     out, total = _empty((g.shape[1], x.shape[1]), g.dtype), _empty((g.shape[1],), g.dtype)
     if not g.size or not x.size:
         return matmul(g.T, x), g.sum(0)
@@ -636,18 +659,18 @@ def weight_gradients(g, x):
 
 
 def gelu_gradients(g, weight, before, bias=False):
-    """What backward does behind gelu(before, "tanh") and a linear layer, in one kernel: (g @ weight) gelu'(before).
+    """Returns the gradient of `before` in linear(gelu(before, "tanh")), in one kernel: (g @ weight) gelu'(before).
 
     Args:
-        g: (rows, out). weight: (out, in). before: (rows, in), whose rows are contiguous and begin at multiples of 8 elements
-            and 16 bytes, as those of `linear(…, before=True)`. All of one dtype.
-        bias: sum the result over its rows, too: the gradient of the bias that was added in `before`.
+        g: (rows, out). weight: (out, in). before: (rows, in), with contiguous rows that begin at multiples of 8 elements
+            and 16 bytes, as in the result of `linear(…, before=True)`. All of one dtype.
+        bias: also sum the result over its rows: the gradient of the bias that was added in `before`.
 
     Returns:
         (rows, in), and the sum (in,) or None.
 
     Raises:
-        ValueError, TypeError, Unsupported: as `matmul`.
+        ValueError, TypeError, Unsupported: as for `matmul`.
     """
     if g.ndim != 2 or before.shape != _shape(g.shape, weight.shape) or not in_eights(before):
         raise ValueError(
@@ -655,8 +678,8 @@ def gelu_gradients(g, weight, before, bias=False):
             f"{weight.shape} and {before.shape} of strides {before.strides}."
         )
     if not takes(g, weight) or before.dtype != g.dtype:
-        given = ", ".join(v.dtype.name for v in (g, weight, before))
-        raise TypeError(f"gelu_gradients: expected three arrays of one float dtype, got {given}.")
+        dtypes = ", ".join(v.dtype.name for v in (g, weight, before))
+        raise TypeError(f"gelu_gradients: expected three arrays of one float dtype, got {dtypes}.")
     out, total = _empty(before.shape, g.dtype), _empty(before.shape[1:], g.dtype) if bias else None
     if not out.size or not g.shape[1]:
         out.fill(0)
@@ -665,6 +688,6 @@ def gelu_gradients(g, weight, before, bias=False):
 
 
 def in_eights(before):
-    """Whether an epilogue can read a matrix: contiguous rows that begin at multiples of 8 elements and 16 bytes."""
+    """Returns True if an epilogue can read a matrix: contiguous rows that begin at multiples of 8 elements and 16 bytes."""
     down, right = before.strides
     return right == before.itemsize and down % (8 * before.itemsize) == 0 and before.data.ptr % 16 == 0

@@ -1,18 +1,18 @@
-"""Attention on a GPU by NVIDIA's cuDNN, through its frontend (`nvidia-cudnn-frontend`), on CuPy's arrays, stream and memory.
+"""Attention on a GPU by NVIDIA's cuDNN, through its frontend (`nvidia-cudnn-frontend`), with CuPy's arrays, stream and memory.
 
-On Hopper cuDNN's kernels take about two thirds of the time of any that Triton makes. They take what training is made of: float16
-and bfloat16, no mask or a causal one, grouped queries, no dropout. The rest is Triton's (triton/attention.py), as is everything in
-deterministic mode, since cuDNN's backward adds up the queries' gradient in the order that it happens.
+On Hopper, cuDNN's kernels need about two thirds of the time of Triton's kernels. They are used for the common cases of training:
+float16 and bfloat16, no mask or a causal mask, grouped queries, no dropout. All other cases use triton/attention.py. So does
+deterministic mode, since the order of summation of cuDNN's query gradient is unspecified.
 
-* **Plans.** A graph of one operation, for arrays of given shapes and strides, is given to cuDNN, which chooses a kernel and
-  compiles it. That takes tenths of a second, so it is done once for each key and kept in `_plans`; a later call looks it up. Strides
-  are the arrays' own: nothing is copied. Where nothing is recorded for backward no plan is made, since prompts have all lengths.
-* **Statistics.** Forward keeps the logarithm of each row's sum, as Triton's does, but the natural one, and that to the base 2: so whose
-  forward ran, his backward runs. Where cuDNN's can't, Triton's is given them in its own units.
-* **CUDA graphs.** A call enqueues kernels on the current stream, and its workspace comes from CuPy's pool as any array does. Under
-  capture nothing is planned: a key that the runs before it have not seen is Triton's.
+* **Plans.** A graph of one operation, for arrays of given shapes and strides, is passed to cuDNN, which chooses a kernel and
+  compiles it. This takes tenths of a second, so it is done once per key and stored in `_plans`. Strides are those of the
+  arrays, so nothing is copied. Without recording for backward, no plan is created, since prompts have many different lengths.
+* **Statistics.** Forward saves the logarithm of each row's sum. cuDNN uses the natural logarithm, Triton base 2, so forward and
+  backward must use the same backend. If cuDNN's backward fails, the values are converted for Triton's backward.
+* **CUDA graphs.** A call enqueues kernels on the current stream, and its workspace comes from CuPy's pool like any array. No plan
+  is created during a capture: a key that earlier runs have not used runs with Triton.
 
-`MYTORCH_ATTENTION=cudnn|triton`, read once, takes one of them wherever it can run, for measuring.
+`MYTORCH_ATTENTION=cudnn|triton`, read once, selects one backend wherever it can run, for measurements.
 
 Reference: NVIDIA, "cuDNN Frontend API", chapter "Attention".
 """
@@ -33,32 +33,32 @@ from ..base.dtypes import bfloat16
 from .heads import by_time, side_by_side
 
 CHOICES = ("cudnn", "triton")
-OLDEST = 91501  # before 9.15.1 backward pads lengths by copying from the CPU at each call, and there are known bugs
-FEW = 128  # queries, below which a launch of Triton's is the quicker one
+OLDEST = 91501  # before 9.15.1, backward copies padded lengths from the CPU at each call, and there are known bugs
+FEW = 128  # with fewer queries, Triton's kernel is faster
 LOG2E = 1.4426950408889634
 
-QUERY, KEY, VALUE, OUT, STATS, G, G_QUERY, G_KEY, G_VALUE = range(1, 10)  # by which a graph knows its arrays
+QUERY, KEY, VALUE, OUT, STATS, G, G_QUERY, G_KEY, G_VALUE = range(1, 10)  # numbers of a graph's arrays
 
 residuals = ("stats",)
 _library = None
 _handles = threading.local()  # cuDNN's must not be shared between threads
-_plans = {}  # key -> _Plan, or None where cuDNN has none
+_plans = {}  # key -> _Plan, or None if cuDNN has no kernel
 _MOST_PLANS = 512
-_trouble, _said = [], []  # why cuDNN is used no more; what was said of that, or of a plan
+_trouble, _said = [], []  # errors after which cuDNN is not used; warnings that were already shown
 
 
 def why_not():
-    """Why cuDNN's attention can't be used here, or None if it can; warns where it is installed in vain.
+    """Returns the reason for not using cuDNN's attention, or None. Warns if cuDNN is installed but not usable.
 
     Raises:
-        ValueError: MYTORCH_ATTENTION is another word.
+        ValueError: MYTORCH_ATTENTION has an unknown value.
     """
     global _library
     if _choice() == "triton":
         return "MYTORCH_ATTENTION is triton"
     try:
         library = _import_without_torch()
-    except Exception as error:  # not installed; or a library that it needs is missing, or does not fit
+    except Exception as error:  # not installed; or a required library is missing or has the wrong version
         return "nvidia-cudnn-frontend is not installed" if getattr(error, "name", None) == "cudnn" else _refused(error)
     _load_what_it_looks_for()
     try:
@@ -73,7 +73,7 @@ def why_not():
 
 @lru_cache
 def _choice():
-    """MYTORCH_ATTENTION, or None."""
+    """Returns MYTORCH_ATTENTION, or None."""
     choice = os.environ.get("MYTORCH_ATTENTION") or None
     if choice not in (None, *CHOICES):
         raise ValueError(f"MYTORCH_ATTENTION is {choice!r}; it takes one of {', '.join(CHOICES)}.")
@@ -81,7 +81,7 @@ def _choice():
 
 
 def _import_without_torch():
-    """The frontend. Some releases import PyTorch wherever it is installed, which takes seconds, and do without where it is not."""
+    """Imports the frontend. PyTorch is hidden meanwhile, since some releases import it if it is installed, which takes seconds."""
     hidden = "torch" not in sys.modules
     if hidden:
         sys.modules["torch"] = None
@@ -93,7 +93,7 @@ def _import_without_torch():
 
 
 def _load_what_it_looks_for():
-    """Load CUDA's libraries that cuDNN asks for by name alone, from where CuPy finds its own; the system's do as well."""
+    """Loads the CUDA libraries that cuDNN opens by name, from the location that CuPy uses. Errors are ignored."""
     for name in ("cudart", "nvrtc"):
         try:
             importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib(name)
@@ -102,7 +102,7 @@ def _load_what_it_looks_for():
 
 
 def _refused(error):
-    """Why cuDNN is not used, as is said once.
+    """Returns the reason for not using cuDNN, and warns once.
 
     Raises:
         RuntimeError: MYTORCH_ATTENTION is cudnn.
@@ -120,7 +120,7 @@ def _refused(error):
 
 
 class _Plan:
-    """A graph for which cuDNN has chosen and compiled a kernel, and the bytes of workspace that it wants."""
+    """A graph for which cuDNN has chosen and compiled a kernel, and its workspace size in bytes."""
 
     def __init__(self, graph):
         graph.validate()
@@ -132,44 +132,44 @@ class _Plan:
         self.workspace = graph.get_workspace_size()
 
     def run(self, xp, arrays):
-        """Enqueue it on the current stream; `arrays` by the graph's numbers. False if cuDNN refused, having done nothing."""
+        """Enqueues the graph on the current stream. `arrays`: number -> array. Returns False if cuDNN raised and did nothing."""
         workspace = xp.empty(max(self.workspace, 1), np.uint8)
         pointers = {number: address(x) for number, x in arrays.items()}
         try:
             self.graph.execute(pointers, address(workspace), handle=_handle())
-        except Exception as error:  # cuDNN's own, the frontend's and the binding's have no common class
+        except Exception as error:  # errors of cuDNN, the frontend and the binding have no common class
             _trouble.append(_refused(error))
             return False
         if capturing.is_recording():
-            capturing.current.kept.append(self)  # a replay runs its kernels
+            capturing.current.kept.append(self)  # a replay runs this plan's kernels, so keep it alive
         return True
 
 
 def _handle():
-    """This thread's handle for the current GPU, on the current stream."""
+    """Returns this thread's handle for the current GPU, set to the current stream."""
     cuda = cupy_ns().cuda
     device = cuda.runtime.getDevice()
-    known = vars(_handles)
-    if device not in known:
-        known[device] = _library.create_handle()
-    _library.set_stream(handle=known[device], stream=cuda.get_current_stream().ptr)
-    return known[device]
+    handles = vars(_handles)
+    if device not in handles:
+        handles[device] = _library.create_handle()
+    _library.set_stream(handle=handles[device], stream=cuda.get_current_stream().ptr)
+    return handles[device]
 
 
 def _place(x):
-    """(shape, strides in elements) of an array."""
+    """Returns (shape, strides in elements) of an array. Strides of axes of size 1 are made at least a row."""
     steps = zip(x.shape, x.strides, strict=True)
     return x.shape, tuple([step // x.itemsize if n > 1 else max(step // x.itemsize, x.shape[3]) for n, step in steps])
 
 
 def _key(kind, arrays, causal, scale):
-    """What a plan is kept by."""
-    looks = [(x.shape, x.strides, x.dtype) for x in arrays]
-    return (kind, cupy_ns().cuda.runtime.getDevice(), causal, scale, *looks)
+    """Returns the key of a plan."""
+    layouts = [(x.shape, x.strides, x.dtype) for x in arrays]
+    return (kind, cupy_ns().cuda.runtime.getDevice(), causal, scale, *layouts)
 
 
-def _planned(key, places, dtype):
-    """The plan of a key, for arrays at these places {number: (shape, strides)}; None where cuDNN has none, or can't look now."""
+def _planned(key, layouts, dtype):
+    """Returns the plan of a key for arrays {number: (shape, strides)}; None if cuDNN has no kernel, or during a capture."""
     kind, _, causal, scale = key[:4]
     if key not in _plans:
         if capturing.is_recording() or not (kind == "backward" or hooks.is_grad_enabled() or _choice()):
@@ -177,49 +177,52 @@ def _planned(key, places, dtype):
         if len(_plans) >= _MOST_PLANS:
             _plans.pop(next(iter(_plans)), None)
         try:
-            _plans[key] = _Plan(_graph(kind, dtype, places, causal, scale))
+            _plans[key] = _Plan(_graph(kind, dtype, layouts, causal, scale))
         except Exception as error:  # as in `run`
             _plans[key] = None
             _refused(error)
     return _plans[key]
 
 
-def _graph(kind, dtype, places, causal, scale):
-    """A graph of attention, "forward" or "backward"."""
+def _graph(kind, dtype, layouts, causal, scale):
+    """Builds a graph of attention, "forward" or "backward"."""
     types = _library.data_type
     half = types.HALF if dtype == np.float16 else types.BFLOAT16
     graph = _library.pygraph(
         io_data_type=half, intermediate_data_type=types.FLOAT, compute_data_type=types.FLOAT, handle=_handle()
     )
 
-    def given(number):
-        shape, strides = places[number]
-        of = types.FLOAT if number == STATS else half
-        return graph.tensor(dim=list(shape), stride=list(strides), data_type=of, uid=number, name=f"array{number}")
+    def tensor_of(number):
+        shape, strides = layouts[number]
+        dtype_of = types.FLOAT if number == STATS else half
+        return graph.tensor(
+            dim=list(shape), stride=list(strides), data_type=dtype_of, uid=number, name=f"array{number}"
+        )
 
     options = {"name": kind, "attn_scale": scale}
     if causal:  # query i sees keys 0 … i
+        # A band matrix whose right bound is the diagonal.
         options.update(diagonal_alignment=_library.diagonal_alignment.TOP_LEFT, diagonal_band_right_bound=0)
-    q, k, v = (given(number) for number in (QUERY, KEY, VALUE))
+    q, k, v = (tensor_of(number) for number in (QUERY, KEY, VALUE))
     if kind == "forward":
-        found = dict(zip((OUT, STATS), graph.sdpa(q=q, k=k, v=v, generate_stats=True, **options), strict=True))
+        outputs = dict(zip((OUT, STATS), graph.sdpa(q=q, k=k, v=v, generate_stats=True, **options), strict=True))
     else:
-        o, g, stats = (given(number) for number in (OUT, G, STATS))
+        o, g, stats = (tensor_of(number) for number in (OUT, G, STATS))
         gradients = graph.sdpa_backward(q=q, k=k, v=v, o=o, dO=g, stats=stats, **options)
-        found = dict(zip((G_QUERY, G_KEY, G_VALUE), gradients, strict=True))
-    for number, tensor in found.items():
-        shape, strides = places[number]
+        outputs = dict(zip((G_QUERY, G_KEY, G_VALUE), gradients, strict=True))
+    for number, tensor in outputs.items():
+        shape, strides = layouts[number]
         tensor.set_output(True).set_uid(number).set_dim(list(shape)).set_stride(list(strides))
         tensor.set_data_type(types.FLOAT if number == STATS else half)
     return graph
 
 
-# -- as a kernel of the op --------------------------------------------------------------------------------------------
+# -- kernel of the op -------------------------------------------------------------------------------------------------
 
 
 @lru_cache
 def _generation(device):
-    """9 of Hopper, 10 of Blackwell."""
+    """Returns the major compute capability: 9 for Hopper, 10 for Blackwell."""
     return int(cupy_ns().cuda.Device(device).compute_capability) // 10
 
 
@@ -228,35 +231,35 @@ def _here():
 
 
 def _reads(x):
-    """Whether cuDNN reads an array as it lies: 16 bytes at a time along the last axis, no element twice."""
+    """Returns True if cuDNN can read an array without a copy: contiguous last axis, 16-byte alignment, no broadcast axes."""
     steps = [step for n, step in zip(x.shape[:3], x.strides, strict=False) if n > 1]
     return x.strides[3] == x.itemsize and all(s > 0 and not s % 16 for s in steps) and not address(x) % 16
 
 
 def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
-    """Half precision (B, H, L, D), no mask but a causal one, no dropout, where cuDNN is the quicker one and has a kernel for it.
+    """Accepts half precision (B, H, L, D) without dropout and without a mask, except a causal one.
 
-    It is on Hopper and Blackwell, for more than a few queries.
+    Returns True only if cuDNN has a kernel and is expected to be faster: on Hopper and Blackwell, for more than a few queries.
     """
     if _trouble or config.deterministic or any(x is not None for x in (mask, keep, window, softcap)):
         return False
     inputs = query, key, value
-    name = _key("forward", inputs, causal, scale)
-    plan = _plans.get(name)  # if it is there, all else was asked before
+    plan_key = _key("forward", inputs, causal, scale)
+    plan = _plans.get(plan_key)  # an existing plan means that all other conditions were checked before
     if plan is None and _takes(query, key, value, scale):
         batch, heads, length, _ = query.shape
         width = value.shape[3]
-        places = {number: _place(x) for number, x in zip((QUERY, KEY, VALUE), inputs, strict=True)}
-        places[OUT] = (batch, heads, length, width), (length * heads * width, width, heads * width, 1)  # `by_time`
-        places[STATS] = (batch, heads, length, 1), (heads * length, length, 1, 1)
-        plan = _planned(name, places, query.dtype)
+        layouts = {number: _place(x) for number, x in zip((QUERY, KEY, VALUE), inputs, strict=True)}
+        layouts[OUT] = (batch, heads, length, width), (length * heads * width, width, heads * width, 1)  # `by_time`
+        layouts[STATS] = (batch, heads, length, 1), (heads * length, length, 1, 1)
+        plan = _planned(plan_key, layouts, query.dtype)
     return plan is not None and not (address(query) | address(key) | address(value)) % 16
 
 
 def _takes(query, key, value, scale):
-    """What `accepts` says, but for the plan."""
-    kind = query.dtype
-    if kind not in (np.float16, bfloat16.numpy) or not kind == key.dtype == value.dtype or query.ndim != 4:
+    """Checks all conditions of `accepts` except the plan."""
+    dtype = query.dtype
+    if dtype not in (np.float16, bfloat16.numpy) or not dtype == key.dtype == value.dtype or query.ndim != 4:
         return False
     if _choice() is None and (query.shape[2] < FEW or _here() not in (9, 10)):
         return False
@@ -278,6 +281,7 @@ def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window
     arrays = {QUERY: query, KEY: key, VALUE: value, OUT: out, STATS: stats}
     if not _plans[_key("forward", (query, key, value), causal, scale)].run(xp, arrays):
         out, lse = flash.run_forward(xp, query, key, value, causal=causal, scale=scale)
+        # Convert Triton's base-2 log-sum-exp to the natural logarithm.
         stats = (lse * np.float32(math.log(2)))[..., None]
     return out, stats
 
@@ -287,23 +291,23 @@ def vjp(g, query, key, value, out, stats, causal, scale, needs, xp, flash):
     if g.dtype != query.dtype:
         g = g.astype(query.dtype)
     if not _reads(g):
-        given, g = g, by_time(xp, query, value.shape[3])
-        g[...] = given
-    found = None
+        strided, g = g, by_time(xp, query, value.shape[3])
+        g[...] = strided
+    grads = None
     if not _trouble and not config.deterministic and all(map(_reads, (query, key, value, out))):
-        found = _gradients(xp, g, query, key, value, out, stats, causal, scale)
-    if found is None:
+        grads = _gradients(xp, g, query, key, value, out, stats, causal, scale)
+    if grads is None:
         lse = stats.reshape(stats.shape[:3]) * np.float32(LOG2E)
         options = {"causal": causal, "scale": scale, "needs": needs}
         return flash.run_backward(xp, g, query, key, value, out, lse, **options)
-    return *[gx if wanted else None for gx, wanted in zip(found, needs[:3], strict=True)], None
+    return *[gx if needed else None for gx, needed in zip(grads, needs[:3], strict=True)], None
 
 
 def _gradients(xp, g, query, key, value, out, stats, causal, scale):
-    """cuDNN's gradients of query, key and value; None where it can't."""
-    found = side_by_side(xp, query, key, value) or [by_time(xp, x, x.shape[3]) for x in (query, key, value)]
+    """Returns cuDNN's gradients of query, key and value; None if cuDNN has no kernel or fails."""
+    grads = side_by_side(xp, query, key, value) or [by_time(xp, x, x.shape[3]) for x in (query, key, value)]
     arrays = dict(zip((QUERY, KEY, VALUE, OUT, STATS, G), (query, key, value, out, stats, g), strict=True))
-    arrays.update(zip((G_QUERY, G_KEY, G_VALUE), found, strict=True))
-    places = {number: _place(x) for number, x in arrays.items()}
-    plan = _planned(_key("backward", arrays.values(), causal, scale), places, query.dtype)
-    return found if plan is not None and plan.run(xp, arrays) else None
+    arrays.update(zip((G_QUERY, G_KEY, G_VALUE), grads, strict=True))
+    layouts = {number: _place(x) for number, x in arrays.items()}
+    plan = _planned(_key("backward", arrays.values(), causal, scale), layouts, query.dtype)
+    return grads if plan is not None and plan.run(xp, arrays) else None

@@ -1,9 +1,11 @@
-"""A kernel as an object, for modules that hold several."""
+"""A kernel as an object, for modules that contain several kernels."""
 
 
 class Kernel:
-    """A kernel of an op, in a module that holds several: `accepts`, `forward`, `vjp`, and where they are needed `pays` and
-    `residuals` and `LEAST`, as kernels/registry.py and dispatch/op.py look for them in a module."""
+    """A kernel of an op: `accepts`, `forward`, `vjp`, and optionally `pays`, `residuals` and `LEAST`.
+
+    kernels/registry.py and dispatch/op.py read these attributes from an object like this, or from a module.
+    """
 
     def __init__(self, **functions):
         self.__dict__.update(functions)

@@ -1,4 +1,4 @@
-"""How Triton kernels are launched on raw arrays: the only file that touches Triton's launcher.
+"""Launches Triton kernels on raw arrays. Only this file uses Triton's launcher.
 
     launch(kernel, grid, x, out, n, BLOCK=1024, num_warps=4)
 
@@ -6,16 +6,16 @@
 kernel's signature: raw arrays (CuPy's, or NumPy's in Triton's interpreter), numbers, None; keyword
 arguments are its constexprs and Triton's options (`num_warps`, `num_stages`).
 
-* **No PyTorch.** Triton's own driver takes stream and device from PyTorch, or always the default stream.
-  `_Driver` is Triton's driver with CuPy's current device and stream, so that launches are ordered with CuPy's
+* **No PyTorch.** Triton's own driver reads stream and device from PyTorch, or uses the default stream.
+  `_make_driver` returns Triton's driver with CuPy's current device and stream. Launches are thus ordered with CuPy's
   own kernels and can be captured into a CUDA graph.
-* **Little CPU time.** Triton inspects every argument at each launch. `launch` keeps, for each kernel, the
-  compiled form by what Triton specialises on (dtypes, whether pointers and sizes are multiples of 16, which
-  sizes are 1, the constants) and starts it directly with plain addresses.
-* **Tuning.** `tuned` measures the candidates of a kernel once for each device and size, and keeps the choice in
-  a file, so later processes start with it. Compiled code is kept by Triton itself (`TRITON_CACHE_DIR`).
+* **Little CPU time.** Triton inspects every argument at each launch. `launch` caches the compiled forms of each kernel by
+  the properties on which Triton specializes: dtypes, divisibility of pointers and sizes by 16, sizes equal to 1, and
+  constants. It starts a cached form directly with plain addresses.
+* **Tuning.** `tuned` measures the candidates of a kernel once for each device and size, and stores the choice in
+  a file for later processes. Triton itself caches compiled code (`TRITON_CACHE_DIR`).
 * **Without a GPU**, `TRITON_INTERPRET=1` (set before this module is imported) runs the same kernels on NumPy
-  memory, one program after the other: slow, and exact enough for tests.
+  memory, one program after the other. This is slow, but accurate enough for tests.
 """
 
 import contextlib
@@ -34,52 +34,57 @@ from pathlib import Path
 
 import numpy as np
 
-os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # a * b + c in one instruction, whatever the release's default
+os.environ.setdefault(
+    "TRITON_DEFAULT_FP_FUSION", "1"
+)  # fuse a * b + c, independent of the default of the Triton release
 import triton
 
 from ..backend import address, cupy_ns
 
 INTERPRET = os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes", "y")
 
-_TYPES = {  # a NumPy dtype's name -> Triton's name of what a pointer points to
+_TYPES = {  # name of a NumPy dtype -> Triton's name of the pointer's element type
     "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "bool": "i8", "int8": "i8", "uint8": "u8",
     "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64",
 }  # fmt: skip
-_type_of = {}  # the same by dtype object: hashing that is quicker than asking its name
+_type_of = {}  # the same by dtype object, since hashing a dtype is faster than reading its name
 
 
 def type_name(dtype):
-    """Triton's name for a NumPy dtype.
+    """Returns Triton's name of a NumPy dtype.
 
     Raises:
-        TypeError: Triton has none.
+        TypeError: Triton does not support the dtype.
     """
-    found = _type_of.get(dtype)
-    if found is None:
+    name = _type_of.get(dtype)
+    if name is None:
         if dtype.name not in _TYPES:
             raise TypeError(f"launch: Triton has no dtype for {dtype.name}; it takes {', '.join(_TYPES)}.")
-        found = _type_of[dtype] = _TYPES[dtype.name]
-    return found
+        name = _type_of[dtype] = _TYPES[dtype.name]
+    return name
 
 
 class Pointer:
-    """An array as Triton's JIT reads it: an address and the type that lies there."""
+    """An array in the form that Triton's JIT reads: an address and an element type."""
 
     __slots__ = ("address", "array", "dtype")
 
     def __init__(self, array):
-        self.array = array  # keeps the memory
+        self.array = array  # keeps the memory alive
         self.address = array.data.ptr
         self.dtype = type_name(array.dtype)
 
     def data_ptr(self):
-        """The address."""
+        """Returns the address."""
         return self.address
 
 
 class CpuPointer:
-    """An array in the CPU's memory as Triton's interpreter reads it: it copies its arguments there and back through the
-    methods of a PyTorch tensor and of its storage, for which this object stands too: they give the array's own memory."""
+    """An array in CPU memory in the form that Triton's interpreter reads.
+
+    The interpreter copies arguments by methods of a PyTorch tensor and its storage. This object is both, and its methods
+    return the array's own memory.
+    """
 
     device = "cpu"
 
@@ -88,29 +93,29 @@ class CpuPointer:
         self.dtype = type_name(array.dtype)
 
     def data_ptr(self):
-        """The address."""
+        """Returns the address."""
         return address(self.array)
 
     def untyped_storage(self, *given):
-        """The storage, which needs no copying."""
+        """Returns the storage, which is not copied."""
         return self
 
     cpu = copy_ = set_ = untyped_storage
 
     def storage_offset(self):
-        """Offset from the start of the storage."""
+        """Returns the offset from the start of the storage."""
         return 0
 
     def size(self):
-        """The array's shape."""
+        """Returns the shape of the array."""
         return self.array.shape
 
     def stride(self):
-        """The array's strides in elements."""
+        """Returns the strides of the array in elements."""
         return tuple(s // self.array.itemsize for s in self.array.strides)
 
     def new_empty(self, count, device=None):
-        """What the interpreter fills with `set_`."""
+        """Returns the tensor that the interpreter fills with `set_`."""
         return CpuPointer(self.array)
 
 
@@ -118,7 +123,7 @@ class CpuPointer:
 
 
 def _make_driver():
-    """Triton's CUDA driver with CuPy's current device and stream."""
+    """Returns Triton's CUDA driver with CuPy's current device and stream."""
     home = importlib.import_module("triton.backends.nvidia.driver")
     cuda = cupy_ns().cuda
     runtime = cuda.runtime
@@ -154,10 +159,10 @@ _stream = None  # cuda.get_current_stream
 
 
 def start():
-    """Make Triton use CuPy's device and stream; done by the first launch.
+    """Makes Triton use CuPy's device and stream. The first launch calls this function.
 
     Raises:
-        DeviceError: there is no CuPy or no GPU.
+        DeviceError: CuPy or a GPU is missing.
     """
     global _device, _stream
     if _device is None:
@@ -169,24 +174,26 @@ def start():
 
 
 def _spare_pytorch():
-    """Let Triton's native code find an empty stand-in where it asks, once, for PyTorch's Tensor: it would import all of an
-    installed PyTorch for it, which takes seconds and memory in each process."""
+    """Provides a fake `torch` module while Triton's native code looks up PyTorch's Tensor class, once.
+
+    Otherwise Triton would import an installed PyTorch, which takes seconds and memory in each process.
+    """
     specialize = getattr(importlib.import_module("triton._C.libtriton"), "native_specialize_impl", None)
     if specialize is None or "torch" in sys.modules:
         return
-    of = importlib.import_module("triton.backends.nvidia.compiler").CUDABackend
-    stand_in = sys.modules["torch"] = types.ModuleType("torch")
-    stand_in.Tensor = type("Tensor", (), {})
+    backend_class = importlib.import_module("triton.backends.nvidia.compiler").CUDABackend
+    fake = sys.modules["torch"] = types.ModuleType("torch")
+    fake.Tensor = type("Tensor", (), {})
     try:
-        with contextlib.suppress(TypeError):  # another release's arguments
-            specialize(of, 1, False, True, True)
+        with contextlib.suppress(TypeError):  # other releases have different arguments
+            specialize(backend_class, 1, False, True, True)
     finally:
-        if sys.modules.get("torch") is stand_in:
+        if sys.modules.get("torch") is fake:
             del sys.modules["torch"]
 
 
 def why_not():
-    """Why no kernel can be launched here, or None if one can; warns the first time.
+    """Returns the reason if no kernel can be launched, otherwise None. Warns the first time.
 
     Triton compiles a part of its driver with the system's C compiler, which may be missing.
     """
@@ -195,27 +202,27 @@ def why_not():
         return _trouble
     try:
         start()
-    except Exception as error:  # the compiler's, the linker's and the driver's errors have no common class
+    except Exception as error:  # errors of compiler, linker and driver have no common class
         _trouble = f"Triton can't be started ({type(error).__name__}: {error})"
         warnings.warn(f"{_trouble}; ops on the GPU run without kernels.", UserWarning, stacklevel=2)
     return _trouble
 
 
 def is_capturing():
-    """Whether the current stream is being captured into a CUDA graph, when nothing may be measured."""
+    """Returns True if the current stream is being captured into a CUDA graph; then nothing can be measured."""
     return not INTERPRET and bool(cupy_ns().cuda.get_current_stream().is_capturing())
 
 
 # -- launching --------------------------------------------------------------------------------------------------------
 
-_compiled = {}  # id of a kernel -> {what it is specialised on: (run, function, metadata, the constants' places)}
+_compiled = {}  # id of a kernel -> {specialization: (run, function, metadata, constants)}
 
 
 def launch(kernel, grid, *args, **options):
-    """Start `kernel` on `grid`; see the module's docstring. Returns None, without waiting.
+    """Launches `kernel` on `grid`, see the module's docstring. Returns without waiting.
 
     Raises:
-        TypeError: an array's dtype that Triton doesn't have.
+        TypeError: Triton does not support the dtype of an array.
     """
     if INTERPRET:
         if 0 not in grid:
@@ -225,10 +232,12 @@ def launch(kernel, grid, *args, **options):
         start()
     if 0 in grid:
         return
+    # The key has the properties on which Triton specializes the machine code; `plain` are the arguments of the launch.
     key, plain = [_device(), *options.items()], []
     for a in args:
         kind = type(a)
         if kind is int:
+            # Triton compiles size 1 as a constant, and distinguishes multiples of 16 and 32-bit from 64-bit integers.
             key.append(a if a == 1 else (a & 15 == 0, -0x80000000 <= a < 0x80000000))
             plain.append(a)
         elif kind is float or a is None:
@@ -258,18 +267,18 @@ def launch(kernel, grid, *args, **options):
 
 
 def interpret(kernel, grid, args, options):
-    """Run a kernel in Triton's interpreter."""
-    with np.errstate(all="ignore"):  # what lies behind a mask may overflow
+    """Runs a kernel in Triton's interpreter."""
+    with np.errstate(all="ignore"):  # masked elements may overflow
         kernel[grid](*[CpuPointer(a) if hasattr(a, "dtype") else a for a in map(_plain, args)], **options)
 
 
 def _plain(a):
-    """NumPy's numbers as Python's."""
+    """Converts NumPy scalars to Python numbers."""
     return a.item() if isinstance(a, np.generic) else a
 
 
 def _first_launch(kernel, grid, args, options):
-    """Launch through Triton's JIT, which compiles (or finds) the kernel; returns what later launches need."""
+    """Launches through Triton's JIT, which compiles the kernel or reads its cache. Returns the form for later launches."""
     wrapped = [Pointer(a) if hasattr(a, "dtype") else a for a in args]
     compiled = kernel[grid](*wrapped, **options)
     names = kernel.arg_names[len(args) :]
@@ -280,17 +289,17 @@ def _first_launch(kernel, grid, args, options):
 
 
 def cdiv(a, b):
-    """a / b, rounded up."""
+    """Returns a / b, rounded up."""
     return -(-a // b)
 
 
 def power_of_2(n):
-    """The smallest power of 2 that is at least n, and at least 1."""
+    """Returns the smallest power of 2 that is at least n and at least 1."""
     return 1 << max(n - 1, 0).bit_length()
 
 
 def processors():
-    """The number of multiprocessors of the current device; 4 in the interpreter."""
+    """Returns the number of multiprocessors of the current device; 4 in the interpreter."""
     if INTERPRET:
         return 4
     start()
@@ -310,12 +319,12 @@ _sources = {}
 
 
 def mode_for(variable="TRITON_AUTOTUNE_MODE"):
-    """How much is tuned: "none" (the first candidate is taken), "medium" or "max".
+    """Returns the tuning mode: "none" (use the first candidate), "medium" or "max".
 
-    The variable is read from the environment, `TRITON_AUTOTUNE_MODE` where it isn't set.
+    It is read from the given environment variable, or from `TRITON_AUTOTUNE_MODE` if that is not set.
 
     Raises:
-        ValueError: another word.
+        ValueError: the mode is unknown.
     """
     word = os.environ.get(variable) or os.environ.get("TRITON_AUTOTUNE_MODE") or "none"
     if word not in MODES:
@@ -324,7 +333,7 @@ def mode_for(variable="TRITON_AUTOTUNE_MODE"):
 
 
 def milliseconds(call, repeats=10):
-    """The median time of `call()` on the current stream, in ms, by events; it waits for the stream."""
+    """Returns the median time of `call()` on the current stream in ms, measured by events. It waits for the stream."""
     cuda = cupy_ns().cuda
     stream = cuda.get_current_stream()
     call()
@@ -340,7 +349,7 @@ def milliseconds(call, repeats=10):
 
 
 def tuned(kernel, key, candidates, attempt, variable="TRITON_AUTOTUNE_MODE", measure=None):
-    """The quickest of some candidates (dicts of options) for a kernel at the sizes of `key`.
+    """Returns the fastest of some candidates (dicts of options) for a kernel at the sizes of `key`.
 
     Args:
         kernel: whose source is part of what the choice is kept under.
@@ -359,17 +368,17 @@ def tuned(kernel, key, candidates, attempt, variable="TRITON_AUTOTUNE_MODE", mea
         return default
     path = _cache_file()
     name = f"{_source(kernel)}:{mode}:{'x'.join(str(part) for part in key)}"
-    found = _choices.get((path, name))
-    if found is None:
-        found = _read(path).get(name)
-        if found is None:
+    choice = _choices.get((path, name))
+    if choice is None:
+        choice = _read(path).get(name)
+        if choice is None:
             if is_capturing():
                 return default
-            wanted = [c for m in MODES[: MODES.index(mode) + 1] for c in candidates.get(m, [])]
-            found = _quickest(wanted, attempt, measure or milliseconds)
-            _write(path, name, found)
-        _choices[path, name] = found
-    return found
+            tried = [c for m in MODES[: MODES.index(mode) + 1] for c in candidates.get(m, [])]
+            choice = _quickest(tried, attempt, measure or milliseconds)
+            _write(path, name, choice)
+        _choices[path, name] = choice
+    return choice
 
 
 def _quickest(candidates, attempt, measure):
@@ -399,7 +408,7 @@ def _source(kernel):
 
 
 def _cache_file():
-    """Where choices are kept: one file for each kind of device, in the user's cache directory."""
+    """Returns the file of the tuning choices: one per type of device, in the user's cache directory."""
     home = os.environ.get("MYTORCH_CACHE_DIR")
     home = Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mytorch"
     if INTERPRET:

@@ -1,7 +1,7 @@
-"""A linear layer on a GPU with its bias added by the product's own kernel (cuBLASLt), and its gradients.
+"""A linear layer on a GPU whose bias is added by the kernel of the product (cuBLASLt), and its gradients.
 
-The bias's gradient can be summed by the product that makes the weight's, too, but that product may then not split its long
-inner axis among the multiprocessors. So the default is a sum of its own, and tuning measures both.
+The product for the weight's gradient can also sum the bias's gradient, but then cuBLASLt may not split its long inner
+axis among the multiprocessors. So the default is a separate sum, and tuning measures both.
 """
 
 import importlib
@@ -14,31 +14,30 @@ WAYS = {"none": [{"way": "two kernels"}], "medium": [{"way": "one kernel"}]}
 
 
 def accepts(input, weight, bias=None):
-    """Arrays of one dtype on a GPU; a bias for each output."""
-    given = [a for a in (input, weight, bias) if a is not None]
-    return not any(isinstance(a, np.ndarray) or a.dtype != input.dtype for a in given) and (
+    """Accepts arrays of one dtype on a GPU, with one bias per output."""
+    arrays = [a for a in (input, weight, bias) if a is not None]
+    return not any(isinstance(a, np.ndarray) or a.dtype != input.dtype for a in arrays) and (
         bias is None or bias.shape == weight.shape[:1]
     )
 
 
 def pays(input, weight, bias=None):
-    """With a bias: it saves a pass over the output. Without one nothing differs."""
+    """Returns True with a bias, which saves a pass over the output. Without a bias, the kernel equals the reference."""
     return bias is not None
 
 
 def forward(xp, input, weight, bias=None):
-    """input @ weightᵀ + bias."""
+    """Returns input @ weightᵀ + bias."""
     return xp.linear(input, weight, bias)
 
 
 def vjp(g, input, weight, needs, float32_accum, xp):
-    """The gradients of input, weight and bias."""
+    """Returns the gradients of input, weight and bias."""
     return backward(xp, g, input, weight, (*needs, False)[:3], float32_accum[1])
 
 
 def backward(xp, g, input, weight, needs, float32_accum=False):
-    """The gradients of input, weight and bias where `needs` says so; None elsewhere; that of weight in float32 if
-    `float32_accum`."""
+    """Returns the gradients of input, weight and bias, None where not needed. `float32_accum`: weight's gradient is float32."""
     count = math.prod(input.shape[:-1])
     g, rows = xp.reshape(g, (count, weight.shape[0])), xp.reshape(input, (count, weight.shape[1]))
     gw, gb = _weight_and_bias(xp, g, rows) if needs[1] and needs[2] else (None, None)
@@ -50,7 +49,7 @@ def backward(xp, g, input, weight, needs, float32_accum=False):
 
 
 def _weight_and_bias(xp, g, rows):
-    """The gradients of weight and bias in the quicker way, where tuning is on; otherwise None twice."""
+    """Returns the gradients of weight and bias by the faster method if tuning is enabled, otherwise (None, None)."""
     launch = _launcher()
     if launch is None or os.environ.get("TRITON_AUTOTUNE_MODE", "none") == "none":
         return None, None
@@ -64,7 +63,7 @@ def _weight_and_bias(xp, g, rows):
 
 
 def _column_sums(xp, g):
-    """The sum of g's rows, by Triton where it runs."""
+    """Returns the sum of the rows of g, computed by Triton if it is available."""
     launch = _launcher()
     if launch is None or not g.size or g.dtype.name not in ("float16", "bfloat16", "float32"):
         return xp.sum(g, axis=0)
@@ -73,7 +72,7 @@ def _column_sums(xp, g):
 
 
 def _launcher():
-    """`launch`, where Triton runs; None elsewhere."""
+    """Returns the module `launch` if Triton is usable, otherwise None."""
     try:
         launch = importlib.import_module("mytorch.kernels.launch")
     except ModuleNotFoundError:

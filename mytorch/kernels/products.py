@@ -1,8 +1,8 @@
-"""Which library multiplies arrays on a GPU: `matmul`, `dot`, `einsum` and `linear` of CuPy's namespace.
+"""Matrix products of CuPy's namespace on a GPU: `matmul`, `dot`, `einsum` and `linear`.
 
-cuBLASLt by `cublas.py` where it loads, for float16, bfloat16, float32 and float64. CuPy has the rest: other dtypes, and
-everything where the library is missing; during the capture of a CUDA graph, when CuPy refuses, Triton multiplies
-instead. `MYTORCH_GEMM=cublaslt|cupy|triton`, read once, makes one of them do what it can, for measuring.
+cuBLASLt (`cublas.py`) is used if it can be loaded, for float16, bfloat16, float32 and float64. CuPy computes all other
+products. During the capture of a CUDA graph, in which CuPy raises, Triton computes them instead.
+`MYTORCH_GEMM=cublaslt|cupy|triton`, read once, selects one library where it can be used, for measurements.
 """
 
 import importlib
@@ -20,10 +20,10 @@ CHOICES = ("cublaslt", "cupy", "triton")
 
 
 def functions(cp):
-    """{name: function} for a namespace over the module `cp`.
+    """Returns {name: function} for a namespace over the module `cp`.
 
     Raises:
-        ValueError: MYTORCH_GEMM is another word.
+        ValueError: MYTORCH_GEMM has an unknown value.
     """
     products = Products(cp, os.environ.get("MYTORCH_GEMM") or None)
     names = "matmul add_matmul dot einsum linear weight_gradients linear_gelu gelu_gradients".split()
@@ -31,27 +31,24 @@ def functions(cp):
 
 
 class Products:
-    """The products of a namespace over the module `cp`, by the library `choice`, or, if that is None, the quickest that is there."""
+    """Products of a namespace over the module `cp`, computed by the library `choice`, by default the fastest available one."""
 
     def __init__(self, cp, choice=None):
         if choice not in (None, *CHOICES):
             raise ValueError(f"MYTORCH_GEMM is {choice!r}; it takes one of {', '.join(CHOICES)}.")
         self.cp, self.choice = cp, choice
-        self.trouble, self.warned = (
-            [],
-            set(),
-        )  # why cuBLASLt can't be used; what was said of products that it can't make
+        self.trouble, self.warned = ([], set())  # error of loading cuBLASLt; products whose warning was already shown
 
     def __getattr__(self, name):
-        """CuPy's other functions, for `einsum`."""
+        """Returns CuPy's other functions, for `einsum`."""
         return getattr(self.cp, name)
 
     def by_lt(self, a, b):
-        """Whether cuBLASLt is to multiply a and b."""
+        """Returns True if cuBLASLt should multiply a and b."""
         return self.choice in (None, "cublaslt") and not self.trouble and cublas.takes(a, b)
 
     def attempt(self, function, a, b, *rest, **options):
-        """What cuBLASLt makes of it; None if it is not asked, not there, or not able to, which is said once."""
+        """Returns the result of a cuBLASLt function; None if it is not selected, not available or unsupported, with one warning."""
         if not self.by_lt(a, b):
             return None
         try:
@@ -68,7 +65,7 @@ class Products:
         return None
 
     def matmul(self, a, b, out=None):
-        """a @ b, as NumPy's."""
+        """Returns a @ b with NumPy's semantics."""
         cp, choice, product = self.cp, self.choice, self.attempt(cublas.matmul, a, b, out)
         if product is None and (choice == "triton" or (choice is None and cp.cuda.get_current_stream().is_capturing())):
             product = _by_triton(cp, a, b, out)
@@ -82,7 +79,7 @@ class Products:
             total += self.matmul(a, b)
 
     def linear(self, x, weight, bias=None):
-        """x @ weightᵀ + bias."""
+        """Returns x @ weightᵀ + bias."""
         out = self.attempt(cublas.linear, x, weight, bias) if bias is None or bias.dtype == x.dtype else None
         if out is None:
             out = self.matmul(_rows(x), weight.T).reshape(*x.shape[:-1], weight.shape[0])
@@ -91,36 +88,36 @@ class Products:
         return out
 
     def weight_gradients(self, g, x):
-        """gᵀ @ x with the sum of g's rows, by one kernel; None if there is none for them."""
+        """Returns gᵀ @ x and the sum of g over its rows from one kernel; None if there is no such kernel."""
         return self.attempt(cublas.weight_gradients, g, x)
 
     def linear_gelu(self, x, weight, bias=None):
-        """gelu(before, "tanh") and before = x @ weightᵀ + bias, by one kernel; None if there is none for them."""
+        """Returns gelu(before, "tanh") and before = x @ weightᵀ + bias from one kernel; None if there is no such kernel."""
         fits = weight.shape[0] % 8 == 0 and (bias is None or bias.dtype == x.dtype)
         return self.attempt(cublas.linear, x, weight, bias, activation="gelu_tanh", before=True) if fits else None
 
     def gelu_gradients(self, g, weight, before, bias):
-        """(g @ weight) gelu'(before, "tanh") and, with `bias`, its sum over rows, by one kernel; None if there is none for them."""
+        """Returns (g @ weight) gelu'(before, "tanh") and, with `bias`, its sum over rows from one kernel; None if there is none."""
         return self.attempt(cublas.gelu_gradients, g, weight, before, bias) if cublas.in_eights(before) else None
 
     def dot(self, a, b):
-        """The inner product of vectors, or the product of matrices, as NumPy's."""
+        """Returns the inner product of vectors or the product of matrices, with NumPy's semantics."""
         return self.matmul(a, b) if a.ndim == b.ndim and a.ndim in (1, 2) else self.cp.dot(a, b)
 
     def einsum(self, spec, *arrays):
-        """NumPy's einsum of an explicit spec without dots."""
+        """Returns NumPy's einsum of an explicit spec without an ellipsis."""
         if all(self.by_lt(a, arrays[0]) for a in arrays):
             return einsum(self, spec, *arrays)
         return self.cp.einsum(spec, *arrays)
 
 
 def _rows(x):
-    """x as a matrix of its last axis."""
+    """Returns x as a matrix whose rows are the last axis."""
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def _by_triton(cp, a, b, out):
-    """The product by Triton's kernel; None if that doesn't take such arrays."""
+    """Returns the product computed by Triton's kernel; None for unsupported arrays."""
     if a.ndim < 2 or b.ndim < 2 or a.dtype != b.dtype or a.dtype.name not in ("float16", "bfloat16", "float32"):
         return None
     if b.ndim > 2 and a.shape[:-2] != b.shape[:-2]:

@@ -1,19 +1,23 @@
-"""Which kernel runs, and why not: the one answer for ops, dropout, random numbers, losses, optimizers and clipping.
+"""Selection of kernels for ops, dropout, random numbers, losses, optimizers and clipping, and the reasons against a kernel.
 
-`Kernels` names the kernels of one thing, at most one for each kind of device, and imports them on first use. A kernel is a
-module, or an object in one that holds several ("mytorch.kernels.triton.norm:rms_norm"). Whoever has a kernel asks `find` and
-does without where it gets None. `fused` says what is wanted:
+`Kernels` names the kernels of one op or function, at most one for each type of device, and imports them on first use. A kernel is a
+module, or an object in a module ("mytorch.kernels.triton.norm:rms_norm"). The function `find` returns a kernel, or None for the
+reference. `fused` is the user's choice:
 
-* True: a kernel wherever it can run; where none can, one warning with the reason.
-* False: none.
-* None: the policy of `mytorch.fused(…)` and `MYTORCH_FUSED`, whose default takes a kernel where its own `pays` says that it
-  is the faster one.
+* True: a kernel wherever it can run; otherwise one warning with the reason.
+* False: no kernel.
+* None: the policy of `mytorch.fused(…)` and `MYTORCH_FUSED`. The default policy uses a kernel if its `pays` returns True.
 
-A kernel has `accepts(*arrays, **options)`: can it run these? And, where that depends, `pays(*arrays, **options)`: is it faster
-there? `better(*arrays, **options)` gives another to run instead, or None. `LEAST` says the usual reason alone: from how many elements
-of the first array on. `TAKES` says in words what it accepts, `why_not()` why a library's can't run here (Triton's ask launch.py).
-What else it has is between it and who calls it; those of ops have `forward`, `vjp` and `residuals` as in dispatch/op.py. A `forward`
-that meets values which it does not take returns None, and the reference runs.
+Attributes of a kernel:
+
+* `accepts(*arrays, **options)`: returns True if the kernel supports the arguments.
+* `pays(*arrays, **options)`, optional: returns True if the kernel is faster than the reference.
+* `better(*arrays, **options)`, optional: returns another kernel to run instead, or None.
+* `LEAST`, optional: smallest size of the first array for which the kernel is faster.
+* `TAKES`, optional: a description of the supported arguments, for messages.
+* `why_not()`, optional: the reason if a required library cannot be used. For Triton kernels, launch.py has it.
+* `forward`, `vjp` and `residuals` for kernels of ops, see dispatch/op.py. A `forward` that finds unsupported values returns None,
+  and the reference runs.
 """
 
 import importlib
@@ -24,12 +28,12 @@ from ..base.errors import warn
 from . import blas
 
 _warned = set()
-SMALL = 128  # elements below which no kernel of a CPU pays, so that small things do without Numba's import
+SMALL = 128  # with fewer elements, no CPU kernel is used, so that small programs do not import Numba
 UNFIT = "the kernel does not take these shapes, dtypes or options"
 
 
 def _policy(fused):
-    """`fused`, or what holds where it is None."""
+    """Returns `fused`, or the current policy if it is None."""
     if fused is None:
         return config.fused_policy.get()
     if fused is True or fused is False:
@@ -47,11 +51,11 @@ def _unfit(module):
 
 
 class LazyKernel:
-    """A kernel module, or an object in one ("module:name"), imported on first use; a failed import is kept with its reason.
+    """A kernel module, or an object in a module ("module:name"), imported on first use.
 
     Attributes:
-        module: what was imported; None before, and where that failed. problem: why it failed, or None.
-        least, pays, better: its LEAST; the other two, or None.
+        module: the imported kernel; None before the import, or if it failed. problem: the reason of the failure, or None.
+        least, pays, better: LEAST of the kernel, and its two optional functions or None.
     """
 
     def __init__(self, path, device):
@@ -61,7 +65,7 @@ class LazyKernel:
         self.least = SMALL if device == "cpu" else 0
 
     def load(self):
-        """The module, imported now if it was not; None where that fails."""
+        """Returns the kernel, imported if necessary; None if the import fails."""
         if self.module is None and self.problem is None:
             path, _, name = self.path.partition(":")
             try:
@@ -76,12 +80,12 @@ class LazyKernel:
                 module = getattr(module, name) if name else module
                 self.pays, self.better = getattr(module, "pays", None), getattr(module, "better", None)
                 self.least = max(self.least, getattr(module, "LEAST", 0))
-                self.module = module  # at last: another thread may be looking
+                self.module = module  # last, since other threads check only this attribute
         return self.module
 
 
 class Kernels:
-    """The kernels of one op, update rule or draw: its name, for the warning, and where the modules are, `cpu=` and `cuda=`."""
+    """The kernels of one op, update rule or draw: a name for warnings, and the paths of the modules, `cpu=` and `cuda=`."""
 
     def __init__(self, name, **paths):
         self.name = name
@@ -89,14 +93,14 @@ class Kernels:
         self.add(**paths)
 
     def add(self, **paths):
-        """Name the kernel modules of further kinds of device, or others in their place."""
+        """Adds or replaces the kernel modules of types of devices."""
         self.of.update({device: LazyKernel(path, device) for device, path in paths.items()})
 
     def allowed(self, device, fused=None, problem=None):
-        """The kernel module for a kind of device if it is there and `fused` allows it, else None; nothing is asked of it.
+        """Returns the kernel for a type of device if it exists and `fused` allows it, otherwise None. `accepts` is not called.
 
         Args:
-            device: "cpu" or "cuda". problem: why the caller knows that it can't run, if so.
+            device: "cpu" or "cuda". problem: a known reason against the kernel, or None.
         """
         if _policy(fused) is False:
             return None
@@ -112,12 +116,12 @@ class Kernels:
         return module
 
     def find(self, device, fused, arrays, options):
-        """The kernel module to run on these arrays with these options; None for the reference."""
+        """Returns the kernel for these arrays and options; None for the reference."""
         policy = _policy(fused)
         kernel = self.of.get(device)
         if policy is None and kernel is not None and kernel.least:
             if kernel.module is None and arrays[0].size >= kernel.least:
-                kernel.load()  # which says how few elements are too few: the first call must not choose otherwise than the next
+                kernel.load()  # reads LEAST, so that the first call makes the same choice as later calls
             if arrays[0].size < kernel.least:
                 return None
         module = (kernel and policy is not False and kernel.module) or self.allowed(device, fused)
@@ -132,7 +136,7 @@ class Kernels:
         return None
 
     def why_not(self, device, fused, arrays, options):
-        """Why `find` gave None."""
+        """Returns the reason for which `find` returned None."""
         policy, kernel = _policy(fused), self.of.get(device)
         if policy is False:
             return "fused=False"
@@ -143,14 +147,14 @@ class Kernels:
         return "does not pay here" if kernel.module.accepts(*arrays, **options) else _unfit(kernel.module)
 
     def warn(self, reason):
-        """Say, once for each reason, that fused=True runs the reference."""
+        """Warns, once for each reason, that fused=True runs the reference."""
         if (self.name, reason) not in _warned:
             _warned.add((self.name, reason))
             warn(f"fused=True: {self.name} uses the reference because {reason}.")
 
 
 def device_type(raw):
-    """The kind of device that a raw array lies on: "cpu", "cuda", or a registered one's name."""
+    """Returns the type of a raw array's device: "cpu", "cuda", or the name of a registered device."""
     return "cpu" if isinstance(raw, ndarray) else xp_of(raw).kind
 
 
@@ -161,14 +165,14 @@ _MULTI_TENSOR = Kernels("the update of all parameters at once", cuda="mytorch.ke
 
 
 def multi_tensor(raws, fused=None):
-    """The kernels that update, clip or unscale all of some raw arrays in one launch; None on a CPU, and where they can't."""
+    """Returns the kernels that update, clip or unscale several raw arrays in one launch; None on a CPU or if unsupported."""
     if not raws or device_type(raws[0]) != "cuda":
         return None
     return _MULTI_TENSOR.find("cuda", fused, (raws,), {})
 
 
 def _products(cupy):
-    """CuPy's namespace gets its matrix products from here, when a GPU is first used."""
+    """Returns the matrix products of CuPy's namespace. Called when a GPU is first used."""
     return importlib.import_module("mytorch.kernels.products").functions(cupy)
 
 

@@ -1,9 +1,9 @@
-"""LSTM, GRU and plain recurrent layers on the CPU: a whole sequence in place, in memory that is allocated once.
+"""LSTM, GRU and simple recurrent layers on the CPU: a whole sequence in place, in memory that is allocated once.
 
-The reference (`ops/rnn.py`) makes new arrays in every step. Here the states of all steps lie in one array, in the order in which the
-steps run, and step k reads states[k] and writes states[k + 1]; a product writes the gates where they stay. Backward sums the weight's
-gradient in one product at the end instead of one in each step. What is between the products is one pass by Numba where it is
-there and the numbers are float32 (`kernels/numba/rnn.py`), else a few of NumPy's.
+The reference (`ops/rnn.py`) allocates arrays in every step. Here, the states of all steps are in one array, in the order of the
+steps: step k reads states[k] and writes states[k + 1]. The products write the gates in place. Backward computes the gradient of
+the weight in one product at the end, instead of one in each step. The work between the products is one pass by Numba if it is
+installed and the dtype is float32 (`kernels/numba/rnn.py`), otherwise a few NumPy calls.
 
 Each layer is an object with the functions of a kernel; T steps, N sequences, H hidden units.
 """
@@ -18,12 +18,12 @@ from . import blas, registry
 
 @functools.cache
 def _loops():
-    """The compiled loops, or None."""
+    """Returns the compiled loops, or None."""
     return registry.LazyKernel("mytorch.kernels.numba.rnn", "cpu").load()
 
 
 def _cells(dtype):
-    """What computes a step between its products."""
+    """Returns the module that computes a step between its products."""
     return (_loops() if dtype == np.float32 else None) or importlib.import_module("mytorch.kernels.rnn_numpy")
 
 
@@ -32,20 +32,20 @@ def _accepts(*arrays, **options):
 
 
 def _order(sizes, reverse):
-    """(k, t, n) for each step: its number, its time, how many rows take part."""
+    """Returns (k, t, n) for each step: its number, its time, and the number of active rows."""
     count = len(sizes)
     return [(k, t, sizes[t]) for k, t in enumerate(range(count - 1, -1, -1) if reverse else range(count))]
 
 
 def _states(first, count):
-    """The states before each step and after the last one."""
+    """Returns an array for the states before each step and after the last step."""
     states = np.empty((count + 1, *first.shape), first.dtype)
     states[0] = first
     return states
 
 
 def _in_time(states, sizes, reverse):
-    """What came out of the steps, in the order of time, with zeros for rows that took no part."""
+    """Returns the outputs of the steps in the order of time, with zeros for rows that were not active."""
     out = np.array(states[:0:-1] if reverse else states[1:])
     for t, n in enumerate(sizes):
         out[t, n:] = 0
@@ -53,7 +53,7 @@ def _in_time(states, sizes, reverse):
 
 
 def _weight_gradient(gz, hiddens, reverse):
-    """The sum of gz[t]ᵀ @ (the state before step t)."""
+    """Returns the sum over t of gz[t]ᵀ @ (state before step t), as one product over all steps."""
     before = hiddens[-2::-1] if reverse else hiddens[:-1]
     return blas.product(gz.reshape(-1, gz.shape[2]).T, before.reshape(-1, before.shape[2]))
 
@@ -72,10 +72,11 @@ class LSTM:
         cells = _cells(x.dtype)
         x, weight_t = np.ascontiguousarray(x), np.ascontiguousarray(weight.T)
         gates, h, c = np.empty(x.shape, x.dtype), _states(h, len(x)), _states(c, len(x))
-        with blas.one_thread():  # the products are small
+        with blas.one_thread():  # the products are too small for several threads
             for k, t, n in _order(sizes, reverse):
                 blas.matmul(h[k, :n], weight_t, gates[k, :n])
                 cells.lstm(x[t, :n], gates[k, :n], c[k, :n], c[k + 1, :n], h[k + 1, :n])
+                # Rows whose sequence has ended keep their state.
                 h[k + 1, n:], c[k + 1, n:] = h[k, n:], c[k, n:]
         return _in_time(h, sizes, reverse), h[-1].copy(), c[-1].copy(), gates, c, h
 
@@ -84,7 +85,7 @@ class LSTM:
         step = _cells(gates.dtype).lstm_backward
         g_out, g_h, g_c = np.ascontiguousarray(g[0]), g[1].copy(), g[2].copy()
         gx = np.zeros(gates.shape, gates.dtype)
-        with blas.one_thread():  # the products are small
+        with blas.one_thread():  # the products are too small for several threads
             for k, t, n in reversed(_order(sizes, reverse)):
                 step(g_out[t, :n], g_h[:n], g_c[:n], gates[k, :n], cells[k, :n], gx[t, :n])
                 blas.matmul(gx[t, :n], weight, g_h[:n])
@@ -105,7 +106,7 @@ class GRU:
         cells, width = _cells(x.dtype), h.shape[1]
         x, weight_t, bias = np.ascontiguousarray(x), np.ascontiguousarray(weight.T), np.ascontiguousarray(bias)
         gates, h = np.empty((*x.shape[:2], 4 * width), x.dtype), _states(h, len(x))
-        with blas.one_thread():  # the products are small
+        with blas.one_thread():  # the products are too small for several threads
             for k, t, n in _order(sizes, reverse):
                 blas.matmul(h[k, :n], weight_t, gates[k, :n, : 3 * width])
                 cells.gru(x[t, :n], bias, gates[k, :n], h[k, :n], h[k + 1, :n])
@@ -118,7 +119,7 @@ class GRU:
         g_out, g_h = np.ascontiguousarray(g[0]), g[1].copy()
         gx, g_inner = np.zeros((2, *gates.shape[:2], len(weight)), gates.dtype)
         product = np.empty_like(g_h)
-        with blas.one_thread():  # the products are small
+        with blas.one_thread():  # the products are too small for several threads
             for k, t, n in reversed(_order(sizes, reverse)):
                 step(g_out[t, :n], g_h[:n], gates[k, :n], hiddens[k, :n], gx[t, :n], g_inner[t, :n])
                 g_h[:n] += blas.matmul(g_inner[t, :n], weight, product[:n])
@@ -137,7 +138,7 @@ class RNN:
     @staticmethod
     def forward(xp, x, h, weight, *, sizes, reverse=False, relu=False):
         h, weight_t = _states(h, len(x)), np.ascontiguousarray(weight.T)
-        with blas.one_thread():  # the products are small
+        with blas.one_thread():  # the products are too small for several threads
             for k, t, n in _order(sizes, reverse):
                 z = blas.matmul(h[k, :n], weight_t, h[k + 1, :n])
                 z += x[t, :n]
@@ -150,7 +151,7 @@ class RNN:
         g_out, g_h = g[0], g[1].copy()
         gx = np.zeros((*g_out.shape[:2], len(weight)), weight.dtype)
         slope = hiddens > 0 if relu else 1 - hiddens * hiddens
-        with blas.one_thread():  # the products are small
+        with blas.one_thread():  # the products are too small for several threads
             for k, t, n in reversed(_order(sizes, reverse)):
                 gh = np.add(g_h[:n], g_out[t, :n], g_h[:n])
                 np.multiply(gh, slope[k + 1, :n], gx[t, :n])

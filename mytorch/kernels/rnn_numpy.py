@@ -1,13 +1,13 @@
-"""A step of an LSTM or a GRU between its matrix products by NumPy, for other numbers than float32 and without Numba.
+"""One step of an LSTM or a GRU between its matrix products with NumPy, for dtypes other than float32 and without Numba.
 
-The functions are those of `kernels/numba/rnn.py`; sigmoid(x) is tanh(x / 2) / 2 + 1/2, so that all gates are one call of tanh.
+The functions are those of `kernels/numba/rnn.py`. All results are written into existing arrays.
 """
 
 import numpy as np
 
 
 def _sigmoid(x):
-    """In place."""
+    """Computes sigmoid(x) = tanh(x / 2) / 2 + 1 / 2 in place. It cannot overflow, unlike exp(-x)."""
     x *= 0.5
     np.tanh(x, x)
     x *= 0.5
@@ -19,13 +19,15 @@ def _parts(x, width):
 
 
 def lstm(x, gates, c, c_next, h_next):
-    """c_next, h_next and, in place of their sums, the gates."""
+    """Computes c_next and h_next, and replaces the sums in `gates` by the gates."""
     gates += x
     width = c.shape[1]
+    # Views of the four gates.
     i, f, g, o = _parts(gates, width)
     _sigmoid(gates[:, : 2 * width])
     np.tanh(g, g)
     _sigmoid(o)
+    # c' = f c + i g, then h' = o tanh(c').
     np.multiply(f, c, c_next)
     c_next += i * g
     np.tanh(c_next, h_next)
@@ -33,7 +35,7 @@ def lstm(x, gates, c, c_next, h_next):
 
 
 def lstm_backward(g_out, g_h, g_c, gates, c, gz):
-    """The gradients of the gates' sums, gz, and of the cells before the step, in place of g_c."""
+    """Computes gz, the gradient of the gates before their activations, and replaces g_c by the gradient of the cells before."""
     width = c.shape[1]
     i, f, g, o = _parts(gates, width)
     gi, gf, gg, go = _parts(gz, width)
@@ -42,10 +44,12 @@ def lstm_backward(g_out, g_h, g_c, gates, c, gz):
     np.multiply(gh, t, go)
     gh *= o
     t *= t
+    # t is tanh(c')²: the gradient through h' = o tanh(c').
     g_c += gh * (1 - t)
     np.multiply(g_c, g, gi)
     np.multiply(g_c, c, gf)
     np.multiply(g_c, i, gg)
+    # Multiply by the derivatives of the activations: s (1 - s) for i, f, o and 1 - tanh² for g.
     slope = 1 - gates
     slope *= gates
     gg *= 1 - g * g
@@ -56,7 +60,7 @@ def lstm_backward(g_out, g_h, g_c, gates, c, gz):
 
 
 def gru(x, bias, gates, h, h_next):
-    """h_next and, in place of the hidden state's part of r, z, n: r, z, n and the hidden part of n."""
+    """Computes h_next, and replaces the hidden share of r, z, n by r, z, n and the hidden share of n."""
     width = h.shape[1]
     sums = gates[:, : 3 * width]
     sums += bias
@@ -68,13 +72,14 @@ def gru(x, bias, gates, h, h_next):
     new *= r
     new += x[:, 2 * width :]
     np.tanh(new, new)
+    # h' = n + z (h - n).
     np.subtract(h, new, h_next)
     h_next *= gates[:, width : 2 * width]
     h_next += new
 
 
 def gru_backward(g_out, g_h, gates, h, gx, g_inner):
-    """The gradients of the input's and the hidden state's part of the gates; what reaches h by the way of z in place of g_h."""
+    """Computes gx and g_inner, and replaces g_h by the gradient that reaches h directly through z."""
     width = h.shape[1]
     r, z, new, inner = _parts(gates, width)
     gr, gz, gn = _parts(gx, width)
@@ -86,6 +91,7 @@ def gru_backward(g_out, g_h, gates, h, gx, g_inner):
     np.multiply(gn, inner, gr)
     rz = gates[:, : 2 * width]
     gx[:, : 2 * width] *= rz - rz * rz
+    # The two shares have the same gradient, except that the hidden share of n is multiplied by r.
     g_inner[...] = gx
     g_inner[:, 2 * width :] *= r
     g_h *= z

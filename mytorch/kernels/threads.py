@@ -1,13 +1,13 @@
-"""The library's own threads, which sleep when there is no work: for compiled kernels and for the CPU's matrix products.
+"""The library's own thread pool for compiled kernels and for matrix products on the CPU. Idle threads sleep.
 
-Work is cut into more chunks than there are threads, and whoever is free takes the next one. So a thread whose core another
-program has taken holds nobody up: the others do its share. Threads that spin while they wait (OpenMP's; OpenBLAS's, for 2^26
-cycles after each product) take the core from whatever runs next, and beside another busy program a product of 40
-microseconds then takes 50 milliseconds. Therefore BLAS computes on one thread what comes from here, see blas.py.
+Work is divided into more chunks than there are threads, and each idle thread takes the next chunk. If another program
+occupies a core, the threads on the other cores process its share. Spinning threads (OpenMP; OpenBLAS, for 2^26 cycles after each
+product) occupy their core instead: next to another busy program, a product of 40 microseconds then takes
+50 milliseconds. Therefore BLAS uses one thread for calls from this pool, see `blas.py`.
 
-To wake a thread takes tens of microseconds, and a step of a small model hands out work a hundred times. So where Numba is
-there, a thread that has run out of work watches for more, for less than a millisecond and without Python's lock, and so does
-the one that handed it out while the others end theirs: see numba/waiting.py.
+Waking a thread takes tens of microseconds, and one step of a small model submits work a hundred times. So if Numba is
+installed, an idle thread first polls for new work for less than a millisecond, without holding the GIL. The submitting thread
+polls in the same way while it waits for the other threads, see `numba/waiting.py`.
 """
 
 import os
@@ -19,12 +19,12 @@ import numpy as np
 
 from ..base import hooks
 
-SMALL = 16384  # elements below which handing a chunk to a thread costs more than it saves
-LOOKS = 10_000  # at a counter, of about 40 nanoseconds each, before a thread goes to sleep
+SMALL = 16384  # with fewer elements, passing a chunk to a thread costs more than it saves
+LOOKS = 10_000  # polls of a counter, about 40 nanoseconds each, before a thread sleeps
 
 
 def _from_environment():
-    """The number of threads that the environment asks for, or that of the cores which this process may use."""
+    """Returns the number of threads from the environment, by default the number of cores available to this process."""
     for name in ("MYTORCH_NUM_THREADS", "OMP_NUM_THREADS"):
         word = os.environ.get(name, "").partition(",")[0].strip()
         if word.isdigit() and int(word):
@@ -36,20 +36,18 @@ _count = _from_environment()
 _jobs = SimpleQueue()
 _started = 0
 _starting = threading.Lock()
-_posted, _ended = (
-    np.zeros(1, np.int64),
-    np.zeros(1, np.int64),
-)  # how often work was handed out, and a thread ended its part
+_posted, _ended = (np.zeros(1, np.int64), np.zeros(1, np.int64))  # counters of submitted jobs, and of finished threads
 
 
 def get_num_threads():
-    """How many threads kernels and matrix products on the CPU use."""
+    """Returns the number of threads that kernels and matrix products on the CPU use."""
     return _count
 
 
 def set_num_threads(n):
-    """Let kernels and matrix products on the CPU use n threads; at first as many as MYTORCH_NUM_THREADS, OMP_NUM_THREADS or the
-    cores say.
+    """Sets the number of threads of kernels and matrix products on the CPU.
+
+    The default is MYTORCH_NUM_THREADS, OMP_NUM_THREADS or the number of cores.
 
     Raises:
         RuntimeError: n is not positive.
@@ -61,7 +59,7 @@ def set_num_threads(n):
 
 
 class _Job:
-    """Calls of one function that any thread may take."""
+    """Calls of one function, which any thread may execute."""
 
     __slots__ = ("done", "function", "left")
 
@@ -69,9 +67,10 @@ class _Job:
         self.function, self.left, self.done = function, deque(calls), SimpleQueue()
 
     def work(self):
-        """Take calls until none is left; what came of each goes to `done`: what it returned, or the error."""
+        """Executes calls until none is left. The result or the exception of each call is put into `done`."""
         while True:
             try:
+                # deque.popleft is atomic, so threads need no lock to take the next call.
                 arguments = self.left.popleft()
             except IndexError:
                 return
@@ -82,6 +81,7 @@ class _Job:
 
 
 def _serve(jobs):
+    # Poll for a while (`rest`), then block in `get` until the next job.
     seen = _posted.item()
     while True:
         if hooks.rest is not None:
@@ -92,7 +92,7 @@ def _serve(jobs):
 
 
 def _forget_threads():
-    """A forked child has none of its parent's threads, and starts its own when it needs them."""
+    """Resets the pool in a forked child, which has none of the parent's threads."""
     global _jobs, _started, _starting
     _jobs, _started, _starting = SimpleQueue(), 0, threading.Lock()
 
@@ -102,13 +102,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(function, calls):
-    """function(*arguments) for each of a list of arguments, on as many threads as there are; this one works with them.
+    """Calls function(*arguments) for each element of `calls` on the pool's threads and the current thread.
 
     Returns:
-        What each call returned, in their order where this thread made them all.
+        The results, in order of completion.
 
     Raises:
-        BaseException: what a call raised, once all have ended.
+        BaseException: the first exception of a call, after all calls have ended.
     """
     global _started
     helpers = min(_count, len(calls)) - 1
@@ -119,6 +119,7 @@ def run(function, calls):
             while _started < helpers:
                 threading.Thread(target=_serve, args=(_jobs,), daemon=True, name="mytorch-kernel").start()
                 _started += 1
+    # One queue entry per helper. A helper that comes too late finds no calls left.
     job = _Job(function, calls)
     for _ in range(helpers):
         _jobs.put(job)
@@ -127,7 +128,7 @@ def run(function, calls):
     job.work()
     while hooks.watch is not None and job.done.qsize() < len(calls):
         before, ended = ended, hooks.watch(_ended, ended, LOOKS)
-        if ended == before:  # nobody has ended for long: sleep until the last call has
+        if ended == before:  # no thread finished while polling: block until the last call ends
             break
     outcomes = [job.done.get() for _ in calls]
     failed = [error for error in outcomes if isinstance(error, BaseException)]
@@ -137,16 +138,16 @@ def run(function, calls):
 
 
 def chunks_for(size):
-    """How many chunks work on `size` elements is cut into."""
+    """Returns the number of chunks for work on `size` elements: two per thread, for load balancing."""
     return 1 if size < SMALL or _count == 1 else min(2 * _count, 2 * size // SMALL)
 
 
 def split(kernel, size, arrays, *constants):
-    """Call kernel(*chunks of the arrays, *constants), once for each chunk; whether any call returned something true.
+    """Calls kernel(*chunks of the arrays, *constants) for each chunk. Returns True if any call returned a true value.
 
     Args:
-        size: how many elements there are to work on; few are not worth a thread.
-        arrays: cut along their first axes, each by its own length.
+        size: number of elements to work on; small work runs on the current thread.
+        arrays: arrays that are divided along their first axes, each by its own length.
     """
     chunks = 1 if size < SMALL else min(chunks_for(size), max(len(arrays[0]), 1))
     if chunks == 1:

@@ -4,7 +4,7 @@
 
 Everything that a file declares is compared with its size before memory is taken for it.
 
-Source: ggml's specification, docs/gguf.md; the blocks: ggml-common.h.
+Source: the GGUF specification of ggml; the blocks: ggml-common.h.
 """
 
 import mmap

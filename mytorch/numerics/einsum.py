@@ -1,13 +1,13 @@
-"""Einstein's sum over a namespace: matrix products and elementwise ones, two operands at a time."""
+"""Einstein summation over a namespace, by matrix products and elementwise products of two operands at a time."""
 
 import numpy as np
 
 
 def einsum(xp, spec, *arrays):
-    """Sums of products as matrix products and elementwise ones, two operands at a time.
+    """Computes an Einstein sum by matrix products and elementwise products of two operands at a time.
 
     Args:
-        xp: namespace with matmul. spec: as NumPy's, with "->" and without dots. arrays: one dtype.
+        xp: namespace with matmul. spec: NumPy's notation, with "->" and without an ellipsis. arrays: one dtype.
 
     Returns:
         An array with the axes that follow "->".
@@ -15,17 +15,19 @@ def einsum(xp, spec, *arrays):
     terms, output = spec.split("->")
     terms, arrays = terms.split(","), list(arrays)
     if len(arrays) > 2:
+        # einsum_path needs only shapes: arrays of one element, broadcast.
         shapes = [np.broadcast_to(np.float32(0), a.shape) for a in arrays]
         order = np.einsum_path(spec, *shapes, optimize="greedy")[0][1:]
     else:
         order = [tuple(range(len(arrays)))]
-    for places in order:
-        taken = [(terms[i], arrays[i]) for i in places]
-        terms, arrays = ([x for i, x in enumerate(xs) if i not in places] for xs in (terms, arrays))
-        term, array = taken.pop(0)
-        while taken:
-            other = taken.pop(0)
-            keep = set(output).union(*terms, *(t for t, _ in taken))
+    for positions in order:
+        operands = [(terms[i], arrays[i]) for i in positions]
+        terms, arrays = ([x for i, x in enumerate(xs) if i not in positions] for xs in (terms, arrays))
+        term, array = operands.pop(0)
+        while operands:
+            other = operands.pop(0)
+            # Letters that are still needed: in the output, or in an operand that comes later.
+            keep = set(output).union(*terms, *(t for t, _ in operands))
             left = _alone(xp, term, array, keep.union(other[0]))
             term, array = _pair(xp, *left, *_alone(xp, *other, keep.union(left[0])), keep)
         terms.append(term)
@@ -35,7 +37,7 @@ def einsum(xp, spec, *arrays):
 
 
 def _alone(xp, term, array, keep):
-    """One operand with repeated axes made one, and the axes that nobody else has summed."""
+    """Returns one operand with repeated axes replaced by their diagonal, and axes that occur nowhere else summed."""
     for c in dict.fromkeys(term):
         while term.count(c) > 1:
             first = term.index(c)
@@ -51,7 +53,8 @@ def _alone(xp, term, array, keep):
 
 
 def _pair(xp, left, a, right, b, keep):
-    """The product of two operands over what both have, summed over what `keep` lacks."""
+    """Returns the product of two operands, summed over the shared axes that are not in `keep`."""
+    # Each letter is a batch axis, an inner (summed) axis, a row axis or a column axis of a matrix product.
     batch = [c for c in left if c in right and c in keep]
     inner = [c for c in left if c in right and c not in keep]
     rows = [c for c in left if c not in right]
@@ -60,12 +63,13 @@ def _pair(xp, left, a, right, b, keep):
     term = "".join(batch + rows + columns)
     a = _arranged(xp, left, a, batch, rows, inner)
     b = _arranged(xp, right, b, batch, inner, columns)
+    # Without an inner axis: a broadcast product (…, rows, 1) * (…, 1, columns).
     product = xp.matmul(a, b) if inner else a * b
     return term, xp.reshape(product, tuple(size[c] for c in term))
 
 
 def _arranged(xp, term, array, batch, rows, columns):
-    """An operand as (*batch, rows, columns), each group one axis."""
+    """Returns an operand as (*batch, rows, columns), with rows and columns merged into one axis each."""
     groups = [[c] for c in batch] + [rows, columns]
     array = xp.transpose(array, [term.index(c) for group in groups for c in group])
     size = dict(zip((c for group in groups for c in group), array.shape, strict=True))

@@ -1,14 +1,14 @@
 """Counter-based random numbers in plain array functions: Philox4x32-10.
 
-A number is a function of a seed, an offset, the number of the draw, and the element's index: nothing is kept that could be
-lost, so any element of any draw can be made again, in any order and on any device. Four words of 32 bits come from each
+A number is a function of a seed, an offset, the number of the draw and the element's index. There is no other state, so any
+element of any draw can be computed again, in any order and on any device. Four words of 32 bits are computed from each
 
     counter = (index's low half, call, offset, index's high half),  key = the seed's two halves
 
-and words 4i … 4i+3 of a draw are those of index i. What is done with words is the same on NumPy and CuPy, and, bit for bit but
-for the logarithm and sine of normal numbers, in `kernels/triton/random.py`, which has the same three functions.
+and words 4i … 4i+3 of a draw belong to index i. NumPy and CuPy give the same numbers. `kernels/triton/random.py` has the same
+three functions, with bitwise equal results, except for the logarithm and sine of normal numbers.
 
-`state` is int64 (2,), seed and offset, in the memory of the device that draws, so a captured CUDA graph rereads it at
+`state` is int64 (2,), seed and offset, in the memory of the device that draws, so a captured CUDA graph reads it at
 each replay. `call` is an int in [0, 2^31).
 
 Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011.
@@ -18,18 +18,20 @@ import math
 
 import numpy as np
 
-_LOW = np.uint64(0xFFFFFFFF)
+_LOW = np.uint64(0xFFFFFFFF)  # mask of the low 32 bits
 _HALF = np.uint64(32)
+# Constants of Philox4x32: multipliers of a round, and Weyl increments of the key.
 _FACTORS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _STEPS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 TWO_PI = np.float32(2 * math.pi)
 
 
 def philox(counter, key, rounds=10):
-    """Four words of 32 random bits, as uint64 arrays, from four words of counter and two of key (uint64 arrays)."""
+    """Returns four words of 32 random bits from four counter words and two key words, all as uint64 arrays."""
     a, b, c, d = counter
     k, m = key
     for _ in range(rounds):
+        # 64-bit products of 32-bit words: the high half is mixed with a word and the key, the low half is a word.
         first, second = a * _FACTORS[0], c * _FACTORS[1]
         a, b, c, d = (second >> _HALF) ^ b ^ k, second & _LOW, (first >> _HALF) ^ d ^ m, first & _LOW
         k, m = (k + _STEPS[0]) & _LOW, (m + _STEPS[1]) & _LOW
@@ -37,7 +39,7 @@ def philox(counter, key, rounds=10):
 
 
 def words(xp, state, call, count):
-    """The four words of each index below `count`, uint64 (count, 4) that hold 32 bits each."""
+    """Returns the four words of each index below `count`, uint64 (count, 4) with 32 bits each."""
     seed, offset = state.view(np.uint64)[:1], state.view(np.uint64)[1:]
     index = xp.arange(count, dtype=np.uint64)
     counter = index & _LOW, xp.full(1, call, np.uint64), offset & _LOW, index >> _HALF
@@ -45,35 +47,40 @@ def words(xp, state, call, count):
 
 
 def longs(xp, state, call, count):
-    """`count` words of 64 bits; the first of two words is the high half."""
+    """Returns `count` words of 64 bits. The first of two words is the high half."""
     pairs = words(xp, state, call, -(-count // 2)).reshape(-1, 2)[:count]
     return (pairs[:, 0] << _HALF) | pairs[:, 1]
 
 
 def bits_of(dtype):
-    """How many random bits a uniform number of a dtype holds: as many as its significand."""
+    """Returns the number of random bits of a uniform number of a dtype: the size of its significand."""
     if dtype == np.float64:
         return 53
     return {2: 11 if dtype == np.float16 else 8}.get(dtype.itemsize, 24)
 
 
 def uniform(xp, state, call, shape, dtype, low=0.0, high=1.0):
-    """Uniform numbers in [low, high), in a float dtype. They are computed in float32 (float64 in float64)."""
+    """Returns uniform numbers in [low, high) in a float dtype, computed in float32, or in float64 for float64."""
     count, bits = math.prod(shape), bits_of(dtype)
     if dtype == np.float64:
-        work, found = np.float64, longs(xp, state, call, count) >> np.uint64(11)
+        compute, bits_drawn = np.float64, longs(xp, state, call, count) >> np.uint64(11)
     else:
-        work, found = np.float32, words(xp, state, call, -(-count // 4)).reshape(-1)[:count] >> np.uint64(32 - bits)
-    unit = found.astype(work) * work(2.0**-bits)
+        compute, bits_drawn = (
+            np.float32,
+            words(xp, state, call, -(-count // 4)).reshape(-1)[:count] >> np.uint64(32 - bits),
+        )
+    unit = bits_drawn.astype(compute) * compute(2.0**-bits)
     if low == 0.0 and high == 1.0:
         return unit.astype(dtype, copy=False).reshape(shape)
-    out = (unit * work(high - low) + work(low)).astype(dtype, copy=False)
+    out = (unit * compute(high - low) + compute(low)).astype(dtype, copy=False)
     end, start = np.asarray(high).astype(dtype), np.asarray(low).astype(dtype)
-    return xp.where(out == end.item(), start.item(), out).astype(dtype, copy=False).reshape(shape)  # rounded up to high
+    return (
+        xp.where(out == end.item(), start.item(), out).astype(dtype, copy=False).reshape(shape)
+    )  # rounding may reach high
 
 
 def normal(xp, state, call, shape, dtype, mean=0.0, std=1.0):
-    """Normal numbers in a float dtype, by Box and Muller's method, computed as `uniform` does."""
+    """Returns normal numbers in a float dtype by Box and Muller's method, computed in float32, or in float64 for float64."""
     count = math.prod(shape)
     if dtype == np.float64:
         pairs = longs(xp, state, call, count + count % 2).reshape(-1, 2) >> np.uint64(11)
@@ -83,6 +90,7 @@ def normal(xp, state, call, shape, dtype, mean=0.0, std=1.0):
         pairs = words(xp, state, call, -(-count // 4)).reshape(-1, 2).astype(np.float32) * np.float32(2.0**-32)
         radius = xp.sqrt(np.float32(-2.0) * xp.log(pairs[:, 0] + np.float32(2.0**-33)))  # never log(0)
         angle = TWO_PI * pairs[:, 1]
+    # Two uniform numbers give two independent normal numbers: r cos(angle) and r sin(angle).
     out = xp.stack([radius * xp.cos(angle), radius * xp.sin(angle)], axis=1).reshape(-1)[:count]
     if std != 1.0:
         out = out * out.dtype.type(std)
@@ -92,15 +100,16 @@ def normal(xp, state, call, shape, dtype, mean=0.0, std=1.0):
 
 
 def integers(xp, state, call, shape, low, span):
-    """Whole numbers in [low, low + span), int64; a span of 2^64 takes all of them."""
-    found = longs(xp, state, call, math.prod(shape))
+    """Returns int64 integers in [low, low + span). A span of 2^64 is the whole range."""
+    bits = longs(xp, state, call, math.prod(shape))
     if span < 1 << 64:
-        found = found % np.uint64(span)
-    return (found + np.uint64(low % (1 << 64))).view(np.int64).reshape(shape)
+        bits = bits % np.uint64(span)
+    # Unsigned addition wraps around, which gives the right two's complement result.
+    return (bits + np.uint64(low % (1 << 64))).view(np.int64).reshape(shape)
 
 
 def seed_of(seed, call):
-    """64 bits for a generator that knows no counters, a function of seed and call: a Python int."""
+    """Returns a 64-bit seed, a function of seed and call, for a generator without counters, as a Python int."""
     halves = [np.array([n & 0xFFFFFFFF], np.uint64) for n in (seed, seed >> 32)]
     a, b, _, _ = philox([np.array([n], np.uint64) for n in (0, call, 0, 0xFFFFFFFF)], halves)
     return int(a[0]) << 32 | int(b[0])

@@ -1,111 +1,120 @@
-"""Draws that take a varying number of uniforms: Poisson, gamma and binomial numbers, each after the other.
+"""Draws that need a varying number of uniform numbers: Poisson, gamma and binomial numbers, generated one after the other.
 
-Where one ends the next begins, so these are loops. They are written for Python floats in lists, and `kernels/numba/random.py`
-compiles the same functions. All take float64 uniforms u, `spare`, the half of a pair of normals that is left over (NaN if
-there is none), and `out`, which they fill; they return how many uniforms they took (-1 if there were too few) and the spare.
+Each draw begins with the uniform after the last one of the draw before, so the draws are sequential loops. They are written for
+Python floats in lists, and `kernels/numba/random.py` compiles the same functions. All functions read float64 uniforms u and
+`spare`, the unused half of a pair of normal numbers (NaN if there is none), and fill `out`. They return the number of
+uniforms that they used (-1 if u was too short) and the new spare.
 
-The algorithms and their order of draws are PyTorch's: for gamma Marsaglia and Tsang, 2000; for Poisson a product of
-uniforms (Knuth) or transformed rejection (Hörmann, 1993, "PTRS"); for binomial sums of geometric numbers (Devroye, 1986) or
-transformed rejection (Hörmann, 1993, "BTRS").
+Algorithms and order of draws are those of PyTorch. Gamma: Marsaglia and Tsang, 2000. Poisson: product of uniforms (Knuth), or
+transformed rejection (Hörmann, 1993, "PTRS"). Binomial: sums of geometric numbers (Devroye, 1986), or transformed rejection
+(Hörmann, 1993, "BTRS").
 """
 
 from math import ceil, cos, exp, floor, lgamma, log, log1p, nan, pi, sin, sqrt
 
 
 def gamma(d, c, power, u, spare, out):
-    """Gamma numbers of shape d + 1/3, c = 1 / sqrt(9 d), times a uniform to the `power`; nothing is drawn where d is not > 0."""
-    at, end = 0, len(u)
+    """Fills out with gamma numbers of shape d + 1/3, with c = 1 / sqrt(9 d), times uniform^power. No draw if d is not > 0."""
+    position, end = 0, len(u)
     for i in range(len(d)):
         if not d[i] > 0.0:
             out[i] = d[i]
             continue
+        # Shapes below 1: a gamma number of shape a + 1 times uniform^(1/a) has shape a.
         scale = 1.0
         if power[i] > 0.0:
-            if at >= end:
+            if position >= end:
                 return -1, spare
-            scale = (1.0 - u[at]) ** power[i]
-            at += 1
+            scale = (1.0 - u[position]) ** power[i]
+            position += 1
         while True:
             y = 0.0
             x = 0.0
             while y <= 0.0:
-                if at + 3 > end:
+                if position + 3 > end:
                     return -1, spare
+                # Box and Muller give two normal numbers; the second is kept for the next draw.
                 if spare == spare:
                     x, spare = spare, nan
                 else:
-                    radius, theta = sqrt(-2.0 * log1p(-u[at + 1])), 2.0 * pi * u[at]
+                    radius, theta = sqrt(-2.0 * log1p(-u[position + 1])), 2.0 * pi * u[position]
                     x, spare = radius * cos(theta), radius * sin(theta)
-                    at += 2
+                    position += 2
                 y = 1.0 + c[i] * x
-            v, xx, w = y * y * y, x * x, 1.0 - u[at]
-            at += 1
+            # Candidate d v with v = (1 + c x)³. The first test is a squeeze that avoids the logarithms in most cases.
+            v, xx, w = y * y * y, x * x, 1.0 - u[position]
+            position += 1
             if w < 1.0 - 0.03310000151395798 * xx * xx or log(w) < 0.5 * xx + d[i] * (
                 1.0 - v + log(v)
             ):  # float32(0.0331)
                 out[i] = scale * d[i] * v
                 break
-    return at, spare
+    return position, spare
 
 
 def poisson(rate, u, spare, out):
-    """Poisson numbers."""
-    at, end = 0, len(u)
+    """Fills out with Poisson numbers."""
+    position, end = 0, len(u)
     for i in range(len(rate)):
         lam = rate[i]
         k = 0.0
         if lam >= 10.0:
+            # PTRS: a table mountain as hat function. The constants are those of Hörmann's paper.
             b = 0.931 + 2.53 * sqrt(lam)
             a = -0.059 + 0.02483 * b
             inverse, limit = 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2.0)
             while True:
-                if at + 2 > end:
+                if position + 2 > end:
                     return -1, spare
-                x, v = u[at] - 0.5, u[at + 1]
-                at += 2
+                x, v = u[position] - 0.5, u[position + 1]
+                position += 2
                 s = 0.5 - abs(x)
                 if s <= 0.0:
                     continue
                 k = float(floor((2.0 * a / s + b) * x + lam + 0.43))
+                # Immediate acceptance in most cases.
                 if s >= 0.07 and v <= limit:
                     break
                 if k < 0.0 or (s < 0.013 and v > s):
                     continue
+                # The exact test: v times the hat against the probability of k.
                 if v <= 0.0 or log(v) + log(inverse) - log(a / (s * s) + b) <= -lam + k * log(lam) - lgamma(k + 1.0):
                     break
         elif lam > 0.0:
+            # Knuth: the number of uniforms whose product stays above e^-lambda.
             product, limit = 1.0, exp(-lam)
             while True:
-                if at >= end:
+                if position >= end:
                     return -1, spare
-                product *= u[at]
-                at += 1
+                product *= u[position]
+                position += 1
                 if product <= limit:
                     break
                 k += 1.0
         else:
             k = lam  # 0 or NaN
         out[i] = k
-    return at, spare
+    return position, spare
 
 
 def binomial(count, p, product, sd, u, spare, out):
-    """Successes in `count` trials of probability p <= 1/2; product = count * p, sd the standard deviation."""
-    at, end = 0, len(u)
+    """Fills out with the successes in `count` trials of probability p <= 1/2; product = count * p, sd = standard deviation."""
+    position, end = 0, len(u)
     for i in range(len(count)):
         n, k = count[i], 0.0
         if not (n > 0.0 and p[i] > 0.0):
             k = 0.0
         elif product[i] >= 10.0:
+            # BTRS: transformed rejection with the constants of Hörmann's paper. m is the mode.
             b = 1.15 + 2.53 * sd[i]
             a = -0.0873 + 0.0248 * b + 0.01 * p[i]
             limit, r = 0.92 - 4.2 / b, p[i] / (1.0 - p[i])
             alpha, m = (2.83 + 5.1 / b) * sd[i], float(floor((n + 1.0) * p[i]))
             while True:
-                if at + 2 > end:
+                if position + 2 > end:
                     return -1, spare
-                x, v = u[at] - 0.5, u[at + 1]
-                at += 2
+                x, v = u[position] - 0.5, u[position + 1]
+                position += 2
                 s = 0.5 - abs(x)
                 if s <= 0.0:
                     continue
@@ -114,6 +123,7 @@ def binomial(count, p, product, sd, u, spare, out):
                     continue
                 if (s >= 0.07 and v <= limit) or v <= 0.0:
                     break
+                # log of the probability of k relative to the mode, by Stirling's formula; its error terms follow.
                 bound = (
                     (m + 0.5) * log((m + 1.0) / (r * (n - m + 1.0)))
                     + (n + 1.0) * log((n - m + 1.0) / (n - k + 1.0))
@@ -129,14 +139,15 @@ def binomial(count, p, product, sd, u, spare, out):
                 if log(v * alpha / (a / (s * s) + b)) <= bound:
                     break
         else:
+            # Geometric numbers: log(u) / log(1 - p) trials until the next success.
             total, scale = 0.0, log1p(-p[i])
             while True:
-                if at >= end:
+                if position >= end:
                     return -1, spare
-                total += ceil(log(max(u[at], 1e-300)) / scale)
-                at += 1
+                total += ceil(log(max(u[position], 1e-300)) / scale)
+                position += 1
                 if total > n:
                     break
                 k += 1.0
         out[i] = k
-    return at, spare
+    return position, spare

@@ -1,7 +1,7 @@
 """Special functions that NumPy lacks, over NumPy arrays.
 
-float32 and below are evaluated in float32 by rational approximations, block by block so that the
-intermediate passes stay in cache; float64 goes through the C library's own function.
+erf of float32 and half precision is evaluated in float32 by a rational approximation, in blocks, so that intermediate
+results stay in the cache. erf of float64 calls the C library. The other functions are computed in float64.
 """
 
 import functools
@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-FEW = 64  # elements, up to which the C library's function for one number at a time is quicker
-BLOCK = 32768  # elements: four float32 blocks of it fit a second-level cache
+FEW = 64  # up to this number of elements, calling the C library for each number is faster
+BLOCK = 32768  # elements of a block: four float32 blocks fit into a second-level cache
 
 # Rational minimax approximation of erf on [-4, 4], as in Eigen's and XLA's float erf: odd numerator over even denominator.
 _ERF_P = (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
@@ -20,7 +20,7 @@ _ERF_Q = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -
 
 
 def horner(coefficients, x, out):
-    """Evaluate a polynomial in place: out = c[0] * x**n + … + c[n]."""
+    """Evaluates a polynomial by Horner's scheme, in place: out = c[0] * x**n + … + c[n]."""
     np.multiply(x, coefficients[0], out=out)
     for c in coefficients[1:-1]:
         out += c
@@ -30,7 +30,8 @@ def horner(coefficients, x, out):
 
 
 def erf_block(x, out, square, denominator):
-    """erf of a float32 block into `out`, with two scratch blocks of its size."""
+    """Computes erf of a float32 block in `out`, with two scratch blocks of the same size."""
+    # Beyond ±4, erf rounds to ±1 in float32, and the approximation is not valid.
     np.clip(x, np.float32(-4), np.float32(4), out=out)
     np.multiply(out, out, out=square)
     horner(_ERF_Q, square, denominator)
@@ -44,7 +45,7 @@ _erf64 = np.frompyfunc(math.erf, 1, 1)
 
 
 def erf(x):
-    """The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x, in x's dtype."""
+    """Returns the error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x, in x's dtype."""
     x = np.asarray(x)
     if x.dtype == np.float64 or x.size <= FEW:
         return np.asarray(_erf64(x), dtype=x.dtype)
@@ -60,51 +61,55 @@ def erf(x):
     return out.reshape(x.shape)
 
 
-# -- gamma functions and Bessel functions: in float64, vectorised --------------------------------------------------
+# -- gamma functions and Bessel functions: in float64, vectorized --------------------------------------------------
 
 
 def in_double(function):
-    """A function of float64 arrays, for arrays (and numbers) of any float dtype: computed in float64, rounded once."""
+    """Decorator: lets a function of float64 arrays accept any float dtype. The result is rounded once."""
 
     @functools.wraps(function)
     def rounded(*arrays):
-        kind = next(a.dtype for a in arrays if hasattr(a, "dtype"))
+        dtype = next(a.dtype for a in arrays if hasattr(a, "dtype"))
         wide = np.broadcast_arrays(*[np.asarray(a).astype(np.float64) for a in arrays])
         with np.errstate(all="ignore"):
-            return np.asarray(function(*wide)).astype(kind)
+            return np.asarray(function(*wide)).astype(dtype)
 
     return rounded
 
 
-# B(2k) / (2k)! of the Euler-Maclaurin sum.
+# B(2k) / (2k)! for k = 1 … 7, the coefficients of the Euler-Maclaurin formula.
 _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600)
 
 
 @in_double
 def zeta(s, q):
-    """Hurwitz's zeta function, the sum of (k + q)^-s over k >= 0, for s > 1, by the Euler-Maclaurin formula."""
+    """Returns the Hurwitz zeta function, the sum of (k + q)^-s over k >= 0, for s > 1, by the Euler-Maclaurin formula."""
     total = np.zeros_like(q)
-    whole = (q <= 0) & (q == np.floor(q))
+    pole = (q <= 0) & (q == np.floor(q))
+    # The first 12 terms directly, so that w = q + 12 is large enough for the asymptotic remainder.
     for k in range(12):
         total = total + (q + k) ** -s
     w = q + 12
     total = total + w ** (1 - s) / (s - 1) + 0.5 * w**-s
+    # Remainder: w^(1-s) / (s-1) + w^-s / 2 + sum of B(2k)/(2k)! s (s+1) … (s+2k-2) w^(-s-2k+1).
     factor, power = s, w ** (-s - 1)
     for k, b in enumerate(_BERNOULLI):
         total = total + b * factor * power
         factor = factor * (s + 2 * k + 1) * (s + 2 * k + 2)
         power = power / (w * w)
     bad = (q < 0) & (s != np.floor(s))
-    return np.where(s < 1, np.nan, np.where((s == 1) | whole, np.inf, np.where(bad, np.nan, total)))
+    return np.where(s < 1, np.nan, np.where((s == 1) | pole, np.inf, np.where(bad, np.nan, total)))
 
 
 @in_double
 def digamma(x):
-    """The derivative of log gamma: recurrence up to 10, then the asymptotic series; reflection below 0."""
+    """Returns the derivative of log gamma: recurrence up to 10, then the asymptotic series; reflection below 0."""
     pole = (x < 0) & (x == np.floor(x))
     low = x < 0
+    # Reflection: digamma(x) = digamma(1 - x) - pi / tan(pi x).
     y = np.where(low, 1 - x, x)
     total = np.zeros_like(y)
+    # Recurrence: digamma(y) = digamma(y + 1) - 1 / y, until y is at least 10.
     for _ in range(10):
         small = y < 10
         total = total - np.where(small, 1 / np.where(small, y, 1), 0)
@@ -112,21 +117,23 @@ def digamma(x):
     s = 1 / (y * y)
     series = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (691 / 32760 - s / 12))))))
     out = total + np.log(y) - 0.5 / y - series
+    # tan has period pi: only the fraction of x matters, which is exact for large x.
     fraction = x - np.floor(x)
     out = np.where(low, out - np.pi / np.tan(np.pi * fraction), out)
     return np.where(pole, np.nan, np.where(x == 0, np.copysign(np.inf, -x), out))
 
 
 def polygamma(n, x):
-    """The n-th derivative of digamma, n >= 1: (-1)^(n+1) n! zeta(n + 1, x)."""
+    """Returns the n-th derivative of digamma, n >= 1: (-1)^(n+1) n! zeta(n + 1, x)."""
     return (zeta(n + 1.0, x) * ((-1.0) ** (n + 1) * math.factorial(n))).astype(x.dtype)
 
 
 @in_double
 def erfinv(y):
-    """The inverse of erf: Giles' approximation (2012), then Newton steps."""
+    """Returns the inverse of erf: the approximation of Giles (2012), then two Newton steps."""
     inside = np.abs(y) < 1
     safe = np.where(inside, y, 0.0)
+    # Two polynomials in w = -log(1 - y²): one for the center (w < 5), one for the tails.
     w = -np.log((1 - safe) * (1 + safe))
     near, far = w - 2.5, np.sqrt(w) - 3
     a = np.zeros_like(y)
@@ -142,8 +149,9 @@ def erfinv(y):
     ):  # fmt: skip
         b = b * far + c
     x = np.where(w < 5, a, b) * safe
+    # Newton: x -= (erf(x) - y) / erf'(x). Each step doubles the number of correct digits.
     for _ in range(2):
-        tail = np.abs(x) > 1  # there 1 - |y| is what has digits
+        tail = np.abs(x) > 1  # in the tails, erf rounds to 1: compare erfc(x) with 1 - |y|
         error = np.where(tail, np.sign(x) * ((1 - np.abs(safe)) - erfc(np.abs(x))), erf(x) - safe)
         x = x - error / (2 / math.sqrt(math.pi) * np.exp(-x * x))
     return np.where(inside, x, np.where(np.abs(y) == 1, np.copysign(np.inf, y), np.nan))
@@ -153,14 +161,14 @@ _erfc64 = np.frompyfunc(math.erfc, 1, 1)
 
 
 def erfc(x):
-    """1 - erf(x), with all digits where it is small."""
+    """Returns 1 - erf(x), accurate also where the result is small."""
     x = np.asarray(x)
     return np.asarray(_erfc64(x), dtype=np.float64).astype(x.dtype)
 
 
 @in_double
 def erfcx(x):
-    """exp(x^2) erfc(x): directly up to 25, then by its asymptotic series."""
+    """Returns exp(x^2) erfc(x): directly up to 25, then by its asymptotic series, since exp(x^2) would overflow."""
     small = x < 25
     near = np.where(small, x, 0.0)
     far = np.where(small, 25.0, x)
@@ -170,15 +178,17 @@ def erfcx(x):
 
 
 def _bessel_i(order, x):
-    """exp(-|x|) I_order(x): the power series up to 30, where no term cancels; the asymptotic one beyond."""
+    """Returns exp(-|x|) I_order(x): the power series up to 30, in which all terms are positive; then the asymptotic series."""
     z = np.abs(x)
     near, far = np.minimum(z, 30.0), np.maximum(z, 30.0)
     quarter = near * near / 4
+    # sum of (x/2)^(2k + order) / (k! (k + order)!), each term from the one before.
     term = total = (near / 2) ** order / math.factorial(order)
     for k in range(1, 80):
         term = term * quarter / (k * (k + order))
         total = total + term
     series = total * np.exp(-near)
+    # Hankel's asymptotic expansion (Abramowitz and Stegun, 9.7.1).
     mu, part, tail = 4.0 * order * order, np.ones_like(far), np.ones_like(far)
     for k in range(1, 20):
         part = -part * (mu - (2 * k - 1) ** 2) / (k * 8 * far)
@@ -189,25 +199,25 @@ def _bessel_i(order, x):
 
 @in_double
 def i0(x):
-    """The modified Bessel function of the first kind of order 0."""
+    """Returns the modified Bessel function of the first kind of order 0."""
     return _bessel_i(0, x) * np.exp(np.abs(x))
 
 
 @in_double
 def i0e(x):
-    """exp(-|x|) i0(x)."""
+    """Returns exp(-|x|) i0(x), which does not overflow."""
     return _bessel_i(0, x)
 
 
 @in_double
 def i1(x):
-    """The modified Bessel function of the first kind of order 1."""
+    """Returns the modified Bessel function of the first kind of order 1."""
     return _bessel_i(1, x) * np.exp(np.abs(x))
 
 
 @in_double
 def i1e(x):
-    """exp(-|x|) i1(x)."""
+    """Returns exp(-|x|) i1(x), which does not overflow."""
     return _bessel_i(1, x)
 
 
@@ -216,12 +226,13 @@ _lgamma64 = np.frompyfunc(lambda v: math.inf if v == -math.inf or (v <= 0 and v 
 
 @in_double
 def lgamma(x):
-    """log |gamma(x)|, by the C library."""
+    """Returns log |gamma(x)|, computed by the C library."""
     return np.asarray(_lgamma64(x), dtype=np.float64)
 
 
 def _lower_series(a, x):
-    """The regularised lower incomplete gamma function by its power series, for x < a + 1."""
+    """Returns the regularized lower incomplete gamma function by its power series, for x < a + 1."""
+    # sum of x^n / (a (a + 1) … (a + n)), each term from the one before.
     term = total = 1 / np.where(a == 0, 1, a)
     n = a.copy()
     for _ in range(500):
@@ -234,7 +245,8 @@ def _lower_series(a, x):
 
 
 def _upper_fraction(a, x):
-    """The regularised upper incomplete gamma function by Lentz's continued fraction, for x >= a + 1."""
+    """Returns the regularized upper incomplete gamma function by a continued fraction, for x >= a + 1."""
+    # Modified Lentz algorithm; `tiny` replaces zero denominators.
     tiny = 1e-300
     b = x + 1 - a
     c, d = np.full_like(x, 1 / tiny), 1 / np.where(b == 0, tiny, b)
@@ -254,14 +266,16 @@ def _upper_fraction(a, x):
 
 
 def _incomplete(a, x):
-    """(lower, upper) regularised incomplete gamma functions. Source: Press et al., Numerical Recipes, 6.2."""
+    """Returns the (lower, upper) regularized incomplete gamma functions. Source: Press et al., Numerical Recipes, 6.2."""
     series = x < a + 1
     plain = (x > 0) & (a > 0) & np.isfinite(x) & np.isfinite(a)
+    # Each method gets harmless arguments for the elements of the other, so that it converges quickly.
     near = _lower_series(np.where(plain & series, a, 1.0), np.where(plain & series, x, 0.5))
     far = _upper_fraction(np.where(plain & ~series, a, 1.0), np.where(plain & ~series, x, 3.0))
     lower = np.where(series, near, 1 - far)
     upper = np.where(series, 1 - near, far)
     bad = (x < 0) | (a < 0) | np.isnan(x) | np.isnan(a) | ((a == 0) & (x == 0)) | (np.isinf(a) & np.isinf(x))
+    # Limits: P(a, 0) = P(inf, x) = 0 and P(0, x) = P(a, inf) = 1.
     zero = (x == 0) | np.isinf(a)
     full = (a == 0) | np.isinf(x)
     lower = np.where(plain, lower, np.where(zero, 0.0, np.where(full, 1.0, lower)))
@@ -271,11 +285,11 @@ def _incomplete(a, x):
 
 @in_double
 def igamma(a, x):
-    """The regularised lower incomplete gamma function P(a, x)."""
+    """Returns the regularized lower incomplete gamma function P(a, x)."""
     return _incomplete(a, x)[0]
 
 
 @in_double
 def igammac(a, x):
-    """The regularised upper incomplete gamma function Q(a, x)."""
+    """Returns the regularized upper incomplete gamma function Q(a, x)."""
     return _incomplete(a, x)[1]

@@ -1,13 +1,13 @@
-"""Convolutions in one, two and three dimensions, and transposed ones.
+"""Convolutions in one, two and three dimensions, and transposed convolutions.
 
-A convolution is a matrix product: every window of the input becomes a column, and the weight multiplies the
-columns. Three ops, each linear in both its inputs, are one another's gradients:
+A convolution is a matrix product (im2col): each window of the input becomes a column, and the weight multiplies the
+columns. Three ops, each linear in both inputs, are each other's gradients:
 
     convolve(x, w)            the convolution itself
-    convolve_input(g, w)      its gradient for x: columns of wᵀ g, added back where their windows lay
-    convolve_weight(g, x)     its gradient for w: g times the columns of x, transposed
+    convolve_input(g, w)      its gradient for x: the columns wᵀ g, added at the positions of their windows (col2im)
+    convolve_weight(g, x)     its gradient for w: g times the transposed columns of x
 
-so second derivatives need nothing more, and a transposed convolution is `convolve_input` as a forward.
+So second derivatives need no further ops, and a transposed convolution is `convolve_input` used as forward.
 """
 
 import math
@@ -22,26 +22,27 @@ from ..dispatch.op import op
 from .elementwise import named
 from .padding import pad
 
-CACHED = 1 << 20  # elements of columns that are worked on at a time: 4 MB of float32
+CACHED = 1 << 20  # elements of the columns of a chunk: 4 MB of float32
 
 
 def _padded(xp, x, padding):
-    """x with zeros around its spatial axes."""
+    """Returns x with zeros around its spatial axes."""
     if not any(padding):
         return x
     return xp.pad(x, ((0, 0), (0, 0), *((p, p) for p in padding)))
 
 
 def out_size(n, k, stride, padding, dilation):
-    """The length of an axis of n after a window of k has slid over it."""
+    """Returns the output size of an axis: floor((n + 2 padding - dilation (k - 1) - 1) / stride) + 1."""
     return (n + 2 * padding - dilation * (k - 1) - 1) // stride + 1
 
 
 def windows(xp, x, kernel, stride, dilation, out=None):
-    """(N, C, *kernel, *out): every window (the first `out` along each axis) of a padded (N, C, *spatial) array, as a view."""
+    """Returns all windows of a padded (N, C, *spatial) array as a view (N, C, *kernel, *out). `out`: only the first windows."""
     d = len(kernel)
     out = out or [(n - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i, n in enumerate(x.shape[2:])]
     strides = x.strides
+    # Strides of the view: one step inside a window is `dilation` elements, one window further is `stride` elements.
     shape = (*x.shape[:2], *kernel, *out)
     steps = (
         *strides[:2],
@@ -52,8 +53,9 @@ def windows(xp, x, kernel, stride, dilation, out=None):
 
 
 def _columns(xp, x, kernel, stride, padding, dilation, groups, out=None):
-    """(N, G, C/G * prod(kernel), prod(out)): the windows as columns."""
+    """Returns the windows as columns (N, G, C/G * prod(kernel), prod(out))."""
     n, c = x.shape[:2]
+    # 1 × 1 windows: the input is already the matrix of columns.
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding):
         return x.reshape(n, groups, c // groups, -1)
     padded = _padded(xp, x, padding)
@@ -64,32 +66,35 @@ def _columns(xp, x, kernel, stride, padding, dilation, groups, out=None):
             out_size(n, *sizes, 0, dil)
             for n, *sizes, dil in zip(padded.shape[2:], kernel, stride, dilation, strict=True)
         ]
-        taken = [padded[(..., *tap_slices(position, out, stride, dilation))] for position in taps(kernel)]
-        view = xp.reshape(xp.stack(taken, axis=2), (n, c, *kernel, *out))
+        # Over Tensors there are no strided views: stack one slice per position of the window.
+        slices = [padded[(..., *tap_slices(position, out, stride, dilation))] for position in taps(kernel)]
+        view = xp.reshape(xp.stack(slices, axis=2), (n, c, *kernel, *out))
     return view.reshape(n, groups, c // groups * math.prod(kernel), math.prod(view.shape[2 + len(kernel) :]))
 
 
 def _share(xp, n, groups, kernel, each):
-    """Whether images share a product: on a CPU, where the columns of several, with `each` elements an image, stay in its cache.
+    """Returns True if several images should share a product: on a CPU, if the columns of several images fit into the cache.
 
-    A product for each image would have few columns, and BLAS lays out all of the weight anew for it.
+    `each` is the number of elements of one image's columns. With a separate product for each image, BLAS would repack the
+    whole weight for only a few columns.
     """
     return xp is numpy_ns and groups == 1 and n > 1 and max(kernel) > 1 and 4 * each <= CACHED
 
 
 def _images_last(x):
-    """(N, C, *spatial), but in memory the images lie last: an element of all images is one run."""
+    """Returns x (N, C, *spatial) with the image axis last in memory: one element of all images is contiguous."""
     return np.moveaxis(numpy_ns.ascontiguousarray(x.reshape(len(x), -1).T).reshape(*x.shape[1:], len(x)), -1, 0)
 
 
 def _as_rows(x):
-    """(C, positions * N) of what `_images_last` gave."""
+    """Returns the result of `_images_last` as a matrix (C, positions * N), without a copy."""
     return np.moveaxis(x, 0, -1).reshape(x.shape[1], math.prod(x.shape[2:]) * len(x))
 
 
 def _shared_columns(x, kernel, stride, padding, dilation, out):
-    """(C * prod(kernel), prod(out) * N): the windows of all images as columns of one matrix."""
+    """Returns the windows of all images as columns of one matrix (C * prod(kernel), prod(out) * N)."""
     sizes = [n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)]
+    # With images last in memory, the view below has N contiguous elements per position, so its copy is fast.
     padded = np.moveaxis(np.zeros((x.shape[1], *sizes, len(x)), x.dtype), -1, 0)
     padded[_within(padding, x.shape[2:])] = _images_last(x)
     view = np.moveaxis(windows(numpy_ns, padded, kernel, stride, dilation, out), 0, -1)
@@ -97,17 +102,17 @@ def _shared_columns(x, kernel, stride, padding, dilation, out):
 
 
 def _within(padding, sizes):
-    """Where an input of these sizes lies within its padding."""
+    """Returns the slices of an input of these sizes inside its padding."""
     return (slice(None), slice(None), *(slice(p, p + n) for p, n in zip(padding, sizes, strict=True)))
 
 
 def taps(kernel):
-    """Every position within a window."""
+    """Returns all positions within a window."""
     return list(product(*map(range, kernel)))
 
 
 def tap_slices(position, out, stride, dilation):
-    """Where the given position of every window lies in the padded array: a strided slice for each axis."""
+    """Returns the elements at one position of all windows in the padded array, as a strided slice for each axis."""
     return tuple(
         slice(p * dilation[i], p * dilation[i] + (out[i] - 1) * stride[i] + 1, stride[i])
         for i, p in enumerate(position)
@@ -115,31 +120,33 @@ def tap_slices(position, out, stride, dilation):
 
 
 def _chunks(xp, n, each):
-    """The batch cut into slices whose columns stay in the CPU's cache; a GPU takes it whole."""
+    """Divides the batch into slices whose columns fit into the CPU's cache. A GPU processes the whole batch."""
     step = max(CACHED // max(each, 1) if xp is numpy_ns else n, 1)
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
 @op(name="convolution", grad_name="Conv{d}d", autocast="half", autocast_cpu="half")
 def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
-    """The convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
+    """Returns the convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
     kernel, n = weight.shape[2:], input.shape[0]
     out = [
         out_size(n, k, *geometry)
         for n, k, *geometry in zip(input.shape[2:], kernel, stride, padding, dilation, strict=True)
     ]
+    # The weight as one matrix (outputs, inputs * taps) per group.
     rows = weight.reshape(1, groups, weight.shape[0] // groups, math.prod(weight.shape[1:]))
-    if not isinstance(xp, Namespace):  # over Tensors, where nothing is filled in place
+    if not isinstance(xp, Namespace):  # over Tensors: no in-place writes
         result = xp.matmul(rows, _columns(xp, input, kernel, stride, padding, dilation, groups))
         result = xp.reshape(result, (n, weight.shape[0], *out))
         return result if bias is None else result + xp.reshape(bias, (-1, *(1,) * len(kernel)))
     result = xp.empty((n, weight.shape[0], *out), input.dtype)
     split = result.reshape(n, groups, rows.shape[2], math.prod(out))
-    if groups == math.prod(out) == 1:  # one window: a product for the whole batch
+    if groups == math.prod(out) == 1:  # a single window per image: one product for the whole batch
         columns = _columns(xp, input, kernel, stride, padding, dilation, 1).reshape(n, rows.shape[3])
         split[:, 0, :, 0] = xp.matmul(columns, rows[0, 0].T)
     elif _share(xp, n, groups, kernel, rows.shape[3] * math.prod(out)):
         for chunk in _chunks(xp, n, rows.shape[3] * math.prod(out)):
+            # One product for the images of a chunk; its result has the images last, so transpose it.
             columns = _shared_columns(input[chunk], kernel, stride, padding, dilation, out)
             part = result[chunk].reshape(-1, rows.shape[2] * math.prod(out))
             part[...] = xp.matmul(rows[0, 0], columns).reshape(part.shape[1], len(part)).T
@@ -153,9 +160,10 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
 
 @op(name="convolution_input", grad_name="ConvTranspose{d}d", autocast="half", autocast_cpu="half")
 def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):
-    """The gradient of a convolution's input of the given spatial `shape`."""
+    """Returns the gradient of a convolution's input of the given spatial `shape`."""
     kernel, out, n = weight.shape[2:], g.shape[2:], g.shape[0]
     channels, each = weight.shape[1] * groups, weight.shape[0] // groups
+    # The transposed weight maps a gradient to the columns: (inputs * taps, outputs) per group.
     columns_of = xp.swapaxes(weight.reshape(1, groups, each, math.prod(weight.shape[1:])), -1, -2)
     split = g.reshape(n, groups, each, math.prod(out))
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride) and not any(padding):
@@ -175,8 +183,10 @@ def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation
                 columns = np.moveaxis(columns.reshape(channels, k, *out, len(part)), -1, 0)
             else:
                 columns = xp.matmul(columns_of, split[chunk]).reshape(len(part), channels, k, *out)
+            # col2im: windows overlap, but each position t of all windows is one strided slice without overlap.
             for t, position in enumerate(taps(kernel)):
                 part[(slice(None), slice(None), *tap_slices(position, out, stride, dilation))] += columns[:, :, t]
+        # Drop the gradient of the padding.
         result = padded[_within(padding, shape)]
         result = np.ascontiguousarray(result) if share else result
     if bias is not None:
@@ -186,7 +196,7 @@ def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation
 
 @op(name="convolution_weight")
 def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
-    """The gradient of a convolution's weight."""
+    """Returns the gradient of a convolution's weight."""
     n, channels = input.shape[:2]
     outs, out = g.shape[1], math.prod(g.shape[2:])
     rows = g.reshape(n, groups, outs // groups, out)
@@ -194,6 +204,7 @@ def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
         columns = _columns(xp, input, kernel, stride, padding, dilation, 1, g.shape[2:])
         columns = columns.reshape(n, channels * math.prod(kernel))
         return xp.matmul(xp.swapaxes(g.reshape(n, outs), 0, 1), columns).reshape(outs, channels, *kernel)
+    # Sums over images: half precision accumulates in float32.
     dtype = np.float32 if g.dtype.itemsize == 2 else g.dtype
     total = xp.zeros((groups, outs // groups, channels // groups * math.prod(kernel)), dtype)
     for chunk in _chunks(xp, n, channels * math.prod(kernel) * out):
@@ -227,7 +238,7 @@ convolve.fuse(cpu="mytorch.kernels.numba.convolution:convolution", cuda="mytorch
 
 
 def _cropped_to(x, shape):
-    """The first `shape` of x: a transposed convolution's output padding may make room for more windows than it had."""
+    """Returns the first `shape` elements of x. With output_padding, the convolution may have more windows than the input."""
     return x if tuple(x.shape) == tuple(shape) else x[tuple(slice(n) for n in shape)]
 
 
@@ -258,10 +269,10 @@ convolve_weight.vjp(_convolve_weight_vjp)
 
 
 def several(value, d, name):
-    """A number, or d of them, as a tuple of d ints.
+    """Returns a number or d numbers as a tuple of d ints.
 
     Raises:
-        RuntimeError: another count.
+        RuntimeError: a different number of values.
     """
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if len(values) not in (1, d):
@@ -274,7 +285,7 @@ def several(value, d, name):
 
 
 def check_window(name, *, kernel=(), stride=(), dilation=(), padding=()):
-    """Refuse windows that would reach outside of memory, or stand still.
+    """Checks that windows have positive sizes and strides, and a padding that is not negative.
 
     Raises:
         RuntimeError: a size, stride or dilation below 1, or a negative padding.
@@ -287,19 +298,19 @@ def check_window(name, *, kernel=(), stride=(), dilation=(), padding=()):
 
 
 def _check_weight(name, input, weight, bias, outs, groups):
-    """Refuse groups, weights and biases that do not fit a convolution to `outs` channels."""
+    """Checks groups, weight and bias of a convolution to `outs` channels."""
     if groups <= 0:
         raise RuntimeError(f"{name}: non-positive groups is not supported, got {groups}")
-    given = f"{name}: Given groups={groups}, weight of size {list(weight.shape)}"
+    message = f"{name}: Given groups={groups}, weight of size {list(weight.shape)}"
     if weight.shape[0] < groups or weight.shape[0] % groups:
         raise RuntimeError(
-            f"{given}, expected weight to be at least {groups} at dimension 0, and divisible by it, but got {weight.shape[0]}"
+            f"{message}, expected weight to be at least {groups} at dimension 0, and divisible by it, but got {weight.shape[0]}"
         )
     if bias is not None and not hasattr(bias, "shape"):
         raise TypeError(f"{name}(): argument 'bias' must be Tensor, not {type(bias).__name__}")
     if bias is not None and tuple(bias.shape) != (outs,):
         raise RuntimeError(
-            f"{given}, expected bias to be 1-dimensional with {outs} elements, but got bias of size {list(bias.shape)} instead"
+            f"{message}, expected bias to be 1-dimensional with {outs} elements, but got bias of size {list(bias.shape)} instead"
         )
     if 0 in input.shape[2:]:
         raise RuntimeError(
@@ -366,7 +377,7 @@ def _named_padding(input, padding, kernel, stride, dilation, name):
     if any(s != 1 for s in stride):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
     total = [dil * (k - 1) for dil, k in zip(dilation, kernel, strict=True)]
-    if any(t % 2 for t in total):  # the odd one goes behind, as in PyTorch
+    if any(t % 2 for t in total):  # odd total: the extra zero is added at the end, as in PyTorch
         widths = [w for t in reversed(total) for w in (0, t % 2)]
         input = pad(input, widths)
     return input, tuple(t // 2 for t in total)

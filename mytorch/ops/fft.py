@@ -1,7 +1,7 @@
 """Fourier transforms and their gradients.
 
-The discrete transform is linear, so its gradient is a transform the other way: for y = fft(x), the gradient
-of x is the conjugate-transposed transform of the gradient of y.
+The discrete transform is linear, y = F x, so the gradient of x is Fᴴ times the gradient of y. F is symmetric, so Fᴴ is its
+complex conjugate: the unscaled transform with the opposite sign in the exponent.
 """
 
 import numpy as np
@@ -18,11 +18,13 @@ from .reduction import normalize_dim
 
 @op(dtype="same", name="fft", holomorphic=False, autocast_cpu="float32")
 def _fft(xp, input, *, dim, inverse, scale):
-    """The unscaled transform (the inverse has the other sign), times `scale`."""
+    """Returns the unscaled transform times `scale`. The inverse has the opposite sign in the exponent."""
     n = input.shape[dim]
+    # NumPy's ifft divides by n; undo this, since `scale` contains the normalization.
     out = xp.fft.ifft(input, axis=dim) * n if inverse else xp.fft.fft(input, axis=dim)
-    kind = np.complex128 if input.dtype in (np.float64, np.complex128) else np.complex64
-    return (out * scale).astype(kind, copy=False)
+    dtype = np.complex128 if input.dtype in (np.float64, np.complex128) else np.complex64
+    # NumPy 1 returns complex128 for float32 too.
+    return (out * scale).astype(dtype, copy=False)
 
 
 _fft.grad(input=lambda g, dim, inverse, scale, xp: xp.call(_fft, g, dim=dim, inverse=not inverse, scale=scale))
@@ -31,13 +33,14 @@ _fft.grad(input=lambda g, dim, inverse, scale, xp: xp.call(_fft, g, dim=dim, inv
 def _scale(n, norm, inverse):
     if norm not in (None, "backward", "ortho", "forward"):
         raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+    # backward: 1/n on the inverse. forward: 1/n on the forward transform. ortho: 1/sqrt(n) on both.
     if norm == "ortho":
         return n**-0.5
     return 1.0 / n if inverse == (norm in (None, "backward")) else 1.0
 
 
 def _sized(input, n, dim):
-    """input cut or padded with zeros to n elements along an axis."""
+    """Returns the input truncated or padded with zeros to n elements along an axis."""
     have = input.shape[dim]
     if n is None or n == have:
         return input
@@ -96,6 +99,7 @@ def rfft(input, n=None, dim=-1, norm=None):
             f"rfft expects a real input tensor, and rfftn expects a real-valued input tensor, but got {input.dtype}"
         )
     d = normalize_dim(dim, input.ndim)
+    # The spectrum of real numbers is conjugate symmetric, so its second half is redundant.
     full = _transform(input, n, d, norm, False)
     return full.narrow(d, 0, full.shape[d] // 2 + 1)
 
@@ -110,6 +114,7 @@ def irfft(input, n=None, dim=-1, norm=None):
     d = normalize_dim(dim, input.ndim)
     n = 2 * (input.shape[d] - 1) if n is None else n
     x = _sized(_complex(input), n // 2 + 1, d)
+    # Rebuild the full spectrum: X[n - k] = conj(X[k]). The elements for k = 0 and, if n is even, k = n / 2 are real.
     first = _real_part(x.narrow(d, 0, 1))
     mirrored = x.narrow(d, 1, (n - 1) // 2).flip(d).conj()
     middle = x.narrow(d, 1, n // 2) if n > 1 else x.narrow(d, 0, 0)
@@ -120,7 +125,7 @@ def irfft(input, n=None, dim=-1, norm=None):
 
 
 def _real_part(x):
-    """x without its imaginary part, which the transform of a real signal does not have there."""
+    """Returns x without its imaginary part, which is 0 in the spectrum of a real signal."""
     return _complex(x.real)
 
 
@@ -134,6 +139,7 @@ def hfft(input, n=None, dim=-1, norm=None):
         input: complex, n // 2 + 1 elements along the axis.
         n: length of the result.
     """
+    # fft(x) = n conj(ifft(conj(x))), so a conjugate and the opposite normalization turn irfft into hfft.
     return irfft(_complex(input).conj(), n, dim, _OPPOSITE.get(norm, norm))
 
 
@@ -147,7 +153,7 @@ def ihfft(input, n=None, dim=-1, norm=None):
 
 
 def _axes(input, s, dim):
-    """(sizes, axes) of a transform over several axes: sizes are None where they are the input's."""
+    """Returns (sizes, axes) of a transform over several axes. A size of None keeps the size of the input."""
     s = (s,) if isinstance(s, int) else s
     dim = (dim,) if isinstance(dim, int) else dim
     if dim is None:
@@ -188,7 +194,7 @@ _SEVERAL = "\n\n    Args:\n        dim: the axes."
 
 
 def _last_first(first, others):
-    """A transform over several axes that treats the last one specially, before or after the others."""
+    """Returns a transform over several axes with a special transform of the last axis, before or after the other axes."""
 
     @named(
         f"{first.__name__}n",
@@ -198,6 +204,7 @@ def _last_first(first, others):
         sizes, dims = _axes(input, s, dim)
         if not dims:
             raise RuntimeError(f"{first.__name__}n must transform at least one axis")
+        # rfft needs a real input, so it is first. irfft gives a real output, so it is last.
         if first in (rfft, ihfft):
             out = first(input, sizes[-1], dims[-1], norm)
             return _over(others, out, sizes[:-1], dims[:-1], norm)

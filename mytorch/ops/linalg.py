@@ -51,10 +51,11 @@ def matmul(input, other):
     if a[-1] != b[-2 if m > 1 else 0]:
         raise RuntimeError(_mismatch(input, other))
     if n > 1 and m > 1:
-        if m == 2 and n > 2:  # one large product instead of many small ones
+        if m == 2 and n > 2:  # merge the batch: one large product instead of many small ones
             out = _matmul.fast_call(input.reshape(math.prod(a[:-1]), a[-1]), other)
             return out.reshape(*a[:-1], b[-1])
         return _matmul.fast_call(input, other)
+    # A vector is a row on the left and a column on the right. The added axis is removed again.
     if n == 1 and m == 1:
         return _matmul.fast_call(input.reshape(1, -1), other.reshape(-1, 1)).reshape(())
     if n == 1:
@@ -136,7 +137,7 @@ def outer(input, vec2):
 
 
 def _blend(input, product, beta, alpha):
-    """beta * input + alpha * product; input counts for nothing, NaN included, where beta is 0."""
+    """Returns beta * input + alpha * product. If beta is 0, input is ignored, also its NaN and infinities."""
     for word, factor in (("alpha", alpha), ("beta", beta)):
         if type(factor) is bool and product.dtype is not dtypes.bool_:
             raise RuntimeError(f"Boolean {word} only supported for Boolean results.")
@@ -155,7 +156,7 @@ def _blend(input, product, beta, alpha):
 
 
 def _blends(function):
-    """Decorate the likes of addmm: half precision under a GPU's autocast; and the old order of arguments, f(beta, input, alpha, …)."""
+    """Decorates functions like addmm: half precision under autocast, and the deprecated argument order f(beta, input, alpha, …)."""
 
     @functools.wraps(function)
     def run(*args, **kwargs):
@@ -232,7 +233,7 @@ def _rows(xp, x):
 
 
 def weight_gradient(xp, columns, rows, float32_accum):
-    """columns @ rows; on a GPU in float32, in which it is accumulated, if `float32_accum`: the weight was cast from float32."""
+    """Returns columns @ rows. On a GPU with `float32_accum` (the weight was cast from float32), the result stays float32."""
     if float32_accum and is_raw(rows) and not isinstance(rows, ndarray):
         return xp.matmul(columns, rows, out=xp.empty((columns.shape[0], rows.shape[1]), "float32"))
     return xp.matmul(columns, rows)
@@ -264,13 +265,14 @@ def _einsum_vjp(g, operands, spec, needs, xp):
         if i >= len(needs) or not needs[i]:
             grads.append(None)
             continue
+        # The gradient of operand i is an einsum of g and the other operands, with operand i's letters as output.
         others = [t for j, t in enumerate(terms) if j != i]
         rest = [operands[j] for j in range(len(terms)) if j != i]
         have = set(output).union(*others)
         reachable = "".join(c for c in term if c in have)
         part = xp.call(_einsum, g, *rest, spec=f"{','.join([output, *others])}->{reachable}")
         missing = [k for k, c in enumerate(term) if c not in have]
-        for k in missing:  # summed away in the forward: every element gets the same
+        for k in missing:  # a letter that occurs only here was summed: its gradient is constant along this axis
             part = xp.expand_dims(part, k)
         grads.append(xp.broadcast_to(part, operands[i].shape) if missing else part)
     return grads
@@ -283,7 +285,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def _letters(equation, operands):
-    """An equation in NumPy's form: no blanks, an explicit output, `...` spelled out in letters."""
+    """Returns an equation in canonical form: no blanks, an explicit output, and letters instead of `...`."""
     equation = equation.replace(" ", "")
     inputs, arrow, output = equation.partition("->")
     terms = inputs.split(",")
@@ -293,20 +295,22 @@ def _letters(equation, operands):
         )
     used = set(equation) - set(".,->")
     free = [c for c in _LETTERS if c not in used]
-    hidden = [x.ndim - len(term.replace("...", "")) for term, x in zip(terms, operands, strict=True)]
-    longest = max((n for n, term in zip(hidden, terms, strict=True) if "..." in term), default=0)
+    dot_axes = [x.ndim - len(term.replace("...", "")) for term, x in zip(terms, operands, strict=True)]
+    longest = max((n for n, term in zip(dot_axes, terms, strict=True) if "..." in term), default=0)
     dots = "".join(free[:longest])
     spelled = []
-    for term, x, n in zip(terms, operands, hidden, strict=True):
+    for term, x, n in zip(terms, operands, dot_axes, strict=True):
         if n < 0 or ("..." not in term and n):
             raise RuntimeError(
                 f"einsum(): the number of subscripts in the equation ({len(term)}) does not match the number of dimensions ({x.ndim}) for an operand"
             )
+        # Broadcasting aligns the axes of `...` at the right.
         spelled.append(term.replace("...", dots[longest - n :] if n else ""))
     if arrow:
         output = output.replace("...", dots)
     else:
         joined = "".join(spelled)
+        # Without an explicit output: the letters that occur once, in alphabetical order.
         output = dots + "".join(sorted(c for c in set(joined) - set(dots) if joined.count(c) == 1))
     return spelled, output
 
@@ -330,7 +334,7 @@ def einsum(equation, *operands):
         >>> mytorch.einsum("ii->i", x).tolist()  # a diagonal
         [1, 4]
     """
-    if not isinstance(equation, str):  # a tensor, its axes as numbers, the next tensor, …, perhaps the result's axes
+    if not isinstance(equation, str):  # alternating tensors and lists of axes, optionally followed by the output's axes
         parts = (equation, *operands)
         operands, axes = parts[: len(parts) // 2 * 2 : 2], parts[1::2]
         spelled = ["".join("..." if i is Ellipsis else _LETTERS[i] for i in listed) for listed in axes]
@@ -353,6 +357,7 @@ def einsum(equation, *operands):
     sizes = {}
     for term, x in zip(terms, ready, strict=True):
         for c, n in zip(term, x.shape, strict=True):
+            # Axes of size 1 broadcast. NumPy's einsum requires equal sizes, so they are expanded below.
             sizes[c] = max(sizes.get(c, 1), n)
     for i, (term, x) in enumerate(zip(terms, ready, strict=True)):
         full = tuple(sizes[c] for c in term)
@@ -400,6 +405,7 @@ def tensordot(a, b, dims=2):
                 f"tensordot: axes {i} and {j} of {list(a.shape)} and {list(b.shape)} are of other lengths"
             )
     n = math.prod(a.shape[d] for d in left)
+    # Move the summed axes to the end of a and to the front of b: then it is one matrix product.
     x = a.permute(*keep_a, *left).reshape(math.prod(a.shape[d] for d in keep_a), n)
     y = b.permute(*right, *keep_b).reshape(n, math.prod(b.shape[d] for d in keep_b))
     return matmul(x, y).reshape(*(a.shape[d] for d in keep_a), *(b.shape[d] for d in keep_b))
@@ -465,6 +471,7 @@ def kron(input, other):
     n = max(input.ndim, other.ndim)
     a = input.reshape((1,) * (n - input.ndim) + tuple(input.shape))
     b = other.reshape((1,) * (n - other.ndim) + tuple(other.shape))
+    # Interleave axes of size 1, (a1, 1, a2, 1) * (1, b1, 1, b2), and merge each pair of axes.
     pairs = a.reshape([v for s in a.shape for v in (s, 1)]) * b.reshape([v for s in b.shape for v in (1, s)])
     return pairs.reshape([s * t for s, t in zip(a.shape, b.shape, strict=True)])
 
@@ -497,15 +504,17 @@ def cross(input, other, dim=None):
 
 @op(dtype="float", name="euclidean_dist")
 def _euclidean_dist(xp, x1, x2):
+    # |x - y|² = |x|² - 2 x·y + |y|², so that most of the work is one matrix product.
     norms = (xp.expand_dims(xp.sum(x * x, axis=-1), axis) for x, axis in ((x1, -1), (x2, -2)))
     out = xp.matmul(x1 * -2.0, _swap(xp, x2))
     for norm in norms:
         out += norm
+    # Rounding may make small distances negative.
     return xp.sqrt(xp.maximum(out, 0.0, out=out), out=out)
 
 
 def _away(xp, ratio, x, other):
-    """The sum of ratio * (x - other) over the rows of `other`."""
+    """Returns the sum of ratio * (x - other) over the rows of `other`, by a matrix product."""
     return x * xp.sum(ratio, axis=-1, keepdims=True) - xp.matmul(ratio, other)
 
 
@@ -516,7 +525,7 @@ _euclidean_dist.grad(
 
 
 def _per(xp, g, distance):
-    """g / distance; 0 between equal rows."""
+    """Returns g / distance, 0 between equal rows. The inner `where` avoids a division by 0."""
     return xp.where(distance == 0, 0.0, g / xp.where(distance == 0, 1.0, distance))
 
 
@@ -527,7 +536,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
 
     Args:
         x1, x2: (..., N, D) and (..., M, D), to (..., N, M). p: the order of the norm.
-        compute_mode: whether Euclidean distances come from a matrix product, which is quicker and less exact for rows
+        compute_mode: use a matrix product for Euclidean distances, which is faster, but less accurate for rows
             that are close: "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist", or by default from 26 rows on.
 
     Raises:
@@ -545,12 +554,14 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
             f"cdist wants tensors of two axes at least, equal in the last, and a p that is not negative; got {list(x1.shape)}, "
             f"{list(x2.shape)} and p={p}"
         )
-    rows, each = x1.shape[-2], x1.numel() // max(x1.shape[-2], 1) * x2.shape[-2]
-    step = rows if x1.is_cuda else max((1 << 19) // max(each, 1), 1)
+    rows, row_size = x1.shape[-2], x1.numel() // max(x1.shape[-2], 1) * x2.shape[-2]
+    step = rows if x1.is_cuda else max((1 << 19) // max(row_size, 1), 1)
     if rows <= step:
         return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
-    some = [x1[..., i : i + step, :] for i in range(0, rows, step)]  # differences of some rows stay in the CPU's cache
-    return cat([(x.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1) for x in some], -2)
+    chunks = [
+        x1[..., i : i + step, :] for i in range(0, rows, step)
+    ]  # the differences of a few rows fit into the CPU's cache
+    return cat([(x.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1) for x in chunks], -2)
 
 
 @public(method=False, inplace=False)

@@ -1,7 +1,7 @@
 """Pooling over windows: maxima, means, powers; adaptive forms; unpooling.
 
-A window has few positions, so each op goes through them one by one and handles all windows at once: position t
-of every window is a strided slice of the input.
+A window has few positions. So each op loops over the positions and processes all windows at once: position t of
+all windows is a strided slice of the input.
 """
 
 import functools
@@ -23,19 +23,19 @@ from .random import rand
 
 
 def _sizes(shape, kernel, stride, padding, dilation, ceil_mode):
-    """The number of windows along each axis."""
+    """Returns the number of windows along each axis."""
     out = []
     for n, k, s, p, d in zip(shape, kernel, stride, padding, dilation, strict=True):
         reach = n + 2 * p - d * (k - 1) - 1
         count = (-(-reach // s) if ceil_mode else reach // s) + 1
-        if ceil_mode and (count - 1) * s >= n + p:  # a window must begin inside the input or its left padding
+        if ceil_mode and (count - 1) * s >= n + p:  # drop a window that begins after the input and its left padding
             count -= 1
         out.append(count)
     return tuple(out)
 
 
 def _enclose(xp, x, out, kernel, stride, padding, dilation, fill):
-    """x with `fill` around it, so that every window fits."""
+    """Returns x padded with `fill`, so that all windows fit. With ceil_mode, the right side needs more than `padding`."""
     widths = [(0, 0), (0, 0)]
     for n, o, k, s, p, d in zip(x.shape[2:], out, kernel, stride, padding, dilation, strict=True):
         need = (o - 1) * s + d * (k - 1) + 1
@@ -47,53 +47,58 @@ def _enclose(xp, x, out, kernel, stride, padding, dilation, fill):
 
 @op(dtype="same", outputs=("out", "chosen"), name="max_pool", grad_name="MaxPool{d}d")
 def _max_pool(xp, input, *, out_size, kernel, stride, padding, dilation):
-    """The maximum of each window, and which position it was at."""
+    """Returns the maximum of each window, and the number of its position in the window."""
     low = -math.inf if input.dtype.kind in "fV" else np.iinfo(input.dtype).min
     x = _enclose(xp, input, out_size, kernel, stride, padding, dilation, low)
     best = chosen = None
-    kind = np.int8 if math.prod(kernel) <= 127 else np.int16
+    index_dtype = np.int8 if math.prod(kernel) <= 127 else np.int16
     for t, position in enumerate(taps(kernel)):
         value = x[(slice(None), slice(None), *tap_slices(position, out_size, stride, dilation))]
         if best is None:
-            best, chosen = value.copy(), xp.zeros(value.shape, kind)
+            best, chosen = value.copy(), xp.zeros(value.shape, index_dtype)
         else:
+            # NaN wins over numbers, as in PyTorch.
             better = (value > best) | (value != value)
             best = xp.maximum(best, value)
-            chosen = xp.maximum(chosen, better.astype(kind) * t)  # t grows: far quicker than a copy where it is better
+            chosen = xp.maximum(
+                chosen, better.astype(index_dtype) * t
+            )  # t increases, so a maximum replaces a slower masked copy
     return best, chosen
 
 
 def _within(position, out, x_shape, stride, padding, dilation):
-    """For one position: the windows in which it lies inside the input, and where it lies there."""
-    inside, there = [], []
+    """Returns for one position: the windows in which it is inside the input, and the slices of the input that it covers."""
+    windows, source = [], []
     for p, o, n, s, pad, d in zip(position, out, x_shape, stride, padding, dilation, strict=True):
+        # Position p of window i is input element i * s + offset. Solve 0 <= i * s + offset < n for i.
         offset = p * d - pad
         first = max(0, -(offset // s)) if offset < 0 else 0
         last = min(o, (n - 1 - offset) // s + 1)
         last = max(last, first)
-        inside.append(slice(first, last))
+        windows.append(slice(first, last))
         begin = first * s + offset
-        there.append(slice(begin, begin + max((last - first - 1) * s + 1, 0), s) if last > first else slice(0, 0))
-    return (slice(None), slice(None), *inside), (slice(None), slice(None), *there)
+        source.append(slice(begin, begin + max((last - first - 1) * s + 1, 0), s) if last > first else slice(0, 0))
+    return (slice(None), slice(None), *windows), (slice(None), slice(None), *source)
 
 
 @op(dtype="same", name="max_pool_backward")
 def _max_pool_scatter(xp, g, *, chosen, shape, kernel, stride, padding, dilation):
-    """Each window's gradient, added to the position that was chosen."""
+    """Adds the gradient of each window at the chosen position."""
     gx = xp.zeros(shape, g.dtype)
     for t, position in enumerate(taps(kernel)):
-        inside, there = _within(position, g.shape[2:], shape[2:], stride, padding, dilation)
-        gx[there] += g[inside] * (chosen[inside] == t)
+        windows, source = _within(position, g.shape[2:], shape[2:], stride, padding, dilation)
+        # Each slice has no duplicates, so += is safe. Windows that chose another position add 0.
+        gx[source] += g[windows] * (chosen[windows] == t)
     return gx
 
 
 @op(dtype="same", name="max_pool_gather")
 def _max_pool_pick(xp, x, *, chosen, kernel, stride, padding, dilation):
-    """The element of each window at the position that was chosen."""
+    """Returns the element of each window at the chosen position: the gradient of `_max_pool_scatter`."""
     out = xp.zeros(chosen.shape, x.dtype)
     for t, position in enumerate(taps(kernel)):
-        inside, there = _within(position, chosen.shape[2:], x.shape[2:], stride, padding, dilation)
-        out[inside] += x[there] * (chosen[inside] == t)
+        windows, source = _within(position, chosen.shape[2:], x.shape[2:], stride, padding, dilation)
+        out[windows] += x[source] * (chosen[windows] == t)
     return out
 
 
@@ -115,7 +120,7 @@ _max_pool_scatter.grad(
 
 
 def _flat_positions(chosen, shape, kernel, stride, padding, dilation):
-    """Positions within windows as positions in the flattened spatial axes, int64: PyTorch's indices."""
+    """Converts positions in windows to positions in the flattened spatial axes, int64: PyTorch's indices."""
     d = len(kernel)
     within = xp_of(chosen).unravel_index(chosen.astype(np.int64), kernel)
     flat = 0
@@ -126,7 +131,7 @@ def _flat_positions(chosen, shape, kernel, stride, padding, dilation):
 
 
 def _batched(input, d, name):
-    """(input with a batch axis, whether it was added)."""
+    """Returns (input with a batch axis, True if the axis was added)."""
     if input.ndim == d + 1:
         return input.unsqueeze(0), True
     if input.ndim != d + 2 or 0 in input.shape[1:]:
@@ -138,10 +143,10 @@ def _batched(input, d, name):
 
 
 def _windows(kernel_size, stride, padding, d, name):
-    """(kernel, stride, padding), each as d ints; the stride is the kernel's size where none is given.
+    """Returns (kernel, stride, padding), each as d ints. The default stride is the kernel size.
 
     Raises:
-        RuntimeError: more padding than half a window, or what `check_window` refuses.
+        RuntimeError: the padding is more than half a window, or `check_window` fails.
     """
     kernel, padding = several(kernel_size, d, name), several(padding, d, name)
     stride = kernel if stride is None or stride in ((), []) else several(stride, d, name)
@@ -161,7 +166,7 @@ def _max_pooling(d):
 
     Args:
         kernel_size, stride, padding, dilation: a number or {d}; the stride is the window's size by default.
-        ceil_mode: let the last window reach over the edge. return_indices: also give where the maxima were.
+        ceil_mode: let the last window extend over the edge. return_indices: also return the positions of the maxima.
 
     Example:
         >>> F.{name}(mytorch.arange({4**d}.0).reshape(1{", 4" * d}), 4).item()
@@ -195,7 +200,7 @@ def _max_pooling(d):
 
 @op(dtype="same", name="avg_pool", grad_name="AveragePool{d}d")
 def _sum_pool(xp, input, *, out_size, kernel, stride, padding, scale):
-    """The sum of each window, times `scale` (a number or an array of the output's spatial shape)."""
+    """Returns the sum of each window times `scale` (a number, or an array of the output's spatial shape)."""
     one = (1,) * len(kernel)
     x = _enclose(xp, input, out_size, kernel, stride, padding, one, 0)
     total = None
@@ -207,13 +212,13 @@ def _sum_pool(xp, input, *, out_size, kernel, stride, padding, scale):
 
 @op(dtype="same", name="avg_pool_backward")
 def _sum_pool_spread(xp, g, *, shape, kernel, stride, padding, scale):
-    """Each window's gradient, times `scale`, added to all its positions."""
+    """Adds the gradient of each window times `scale` at all its positions."""
     gx = xp.zeros(shape, g.dtype)
     scaled = (g * xp.asarray(scale)).astype(g.dtype, copy=False)
     one = (1,) * len(kernel)
     for position in taps(kernel):
-        inside, there = _within(position, g.shape[2:], shape[2:], stride, padding, one)
-        gx[there] += scaled[inside]
+        windows, source = _within(position, g.shape[2:], shape[2:], stride, padding, one)
+        gx[source] += scaled[windows]
     return gx
 
 
@@ -231,13 +236,14 @@ _sum_pool_spread.grad(
 
 
 def _counts(shape, out_size, kernel, stride, padding, count_include_pad):
-    """How many elements each window's mean is over."""
+    """Returns the divisor of the mean of each window."""
     counts = np.ones(())
     for n, o, k, s, p in zip(shape, out_size, kernel, stride, padding, strict=True):
         begin = np.arange(o) * s - p
         end = np.minimum(begin + k, n + p)
         if not count_include_pad:
             begin, end = np.maximum(begin, 0), np.minimum(end, n)
+        # The count is a product over the axes, built up as an outer product.
         counts = counts[..., None] * (end - begin)
     return counts
 
@@ -305,7 +311,7 @@ lp_pool1d, lp_pool2d, lp_pool3d = map(
 )
 
 
-# -- adaptive: as many windows as the output has elements ------------------------------------------------------------------
+# -- adaptive: one window per output element -------------------------------------------------------------------------------
 
 
 def _targets(input, output_size, d, name):
@@ -327,12 +333,12 @@ def _targets(input, output_size, d, name):
 
 
 def bounds(n, out):
-    """Begin and end of each of `out` windows that together cover an axis of n."""
+    """Returns begin and end of `out` windows that together cover an axis of n: floor(i n / out) to ceil((i + 1) n / out)."""
     return [(i * n // out, -((-(i + 1) * n) // out)) for i in range(out)]
 
 
 def averaging_matrix(n, out):
-    """(out, n): row i takes the mean of window i."""
+    """Returns a matrix (out, n) whose row i computes the mean of window i."""
     matrix = np.zeros((out, n))
     for i, (a, b) in enumerate(bounds(n, out)):
         matrix[i, a:b] = 1.0 / (b - a)
@@ -342,7 +348,7 @@ def averaging_matrix(n, out):
 @in_precision(None)
 @on_input_device
 def along(input, axis, matrix):
-    """A (out, n) matrix applied along one axis, which becomes `out` long."""
+    """Applies a matrix (out, n) along one axis, which then has `out` elements."""
     raw = input._data._array
     weights = Tensor._wrap(xp_of(raw).asarray(matrix.astype(raw.dtype)))
     if axis in (-1, input.ndim - 1):
@@ -352,13 +358,13 @@ def along(input, axis, matrix):
 
 
 def _even_window(input, sizes):
-    """The size of equal windows that cover the last axes, `sizes` of them; None where they can't be equal."""
+    """Returns the size of `sizes` equal windows that cover the last axes; None if they cannot be equal."""
     axes = tuple(zip(input.shape[-len(sizes) :], sizes, strict=True))
     return None if any(s == 0 or n % s for n, s in axes) else tuple(n // s for n, s in axes)
 
 
 def _pooled_to_nothing(input, sizes, name):
-    """No windows at all; a gradient of that is refused."""
+    """Returns an empty result. Its backward raises, as in PyTorch."""
 
     def refuse(grad):
         raise RuntimeError(
@@ -418,18 +424,18 @@ def _adaptive_max(d, pool):
 
 
 def _uneven_max(input, sizes, d):
-    """Maxima of windows of unequal sizes, one window at a time, with their flat positions."""
+    """Returns the maxima of windows of unequal sizes, one window at a time, and their flat positions."""
     spatial = tuple(input.shape[-d:])
-    lead = tuple(input.shape[:-d])
-    numbers = np.arange(math.prod(spatial)).reshape(spatial)
-    values, places = [], []
+    batch_shape = tuple(input.shape[:-d])
+    flat_index = np.arange(math.prod(spatial)).reshape(spatial)
+    values, positions = [], []
     for cell in np.ndindex(*sizes):
         window = tuple(slice(*bounds(n, s)[i]) for n, s, i in zip(spatial, sizes, cell, strict=True))
         part = input[(..., *window)].flatten(-d)
         best = part.max(-1)
         values.append(best.values)
-        places.append(on_device_of(numbers[window].reshape(-1), input)[best.indices])
-    return stack(values, -1).reshape(*lead, *sizes), stack(places, -1).reshape(*lead, *sizes)
+        positions.append(on_device_of(flat_index[window].reshape(-1), input)[best.indices])
+    return stack(values, -1).reshape(*batch_shape, *sizes), stack(positions, -1).reshape(*batch_shape, *sizes)
 
 
 adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(
@@ -443,24 +449,24 @@ adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(
 # -- unpooling --------------------------------------------------------------------------------------------------
 
 
-def _unpooled_size(wanted, default, stride, name):
-    """The size that a user wants for the output of unpooling, which must be within a stride of the default.
+def _unpooled_size(requested, default, stride, name):
+    """Returns the requested output size of unpooling, which must be within one stride of the default.
 
     Raises:
-        ValueError: it is not, or has another number of axes.
+        ValueError: the size is out of range, or has the wrong number of axes.
     """
-    if wanted is None:
+    if requested is None:
         return default
-    d, wanted = len(default), tuple(wanted)
-    if len(wanted) not in (d, d + 2):
+    d, requested = len(default), tuple(requested)
+    if len(requested) not in (d, d + 2):
         raise ValueError(
-            f"{name}: output_size should be a sequence containing {d} or {d + 2} elements, but it has a length of '{len(wanted)}'"
+            f"{name}: output_size should be a sequence containing {d} or {d + 2} elements, but it has a length of '{len(requested)}'"
         )
-    size = wanted[-d:]
-    for i, (n, usual, s) in enumerate(zip(size, default, stride, strict=True)):
-        if not usual - s < n < usual + s:
+    size = requested[-d:]
+    for i, (n, expected, s) in enumerate(zip(size, default, stride, strict=True)):
+        if not expected - s < n < expected + s:
             raise ValueError(
-                f'{name}: invalid output_size "{size}" (dim {i} must be between {usual - s} and {usual + s})'
+                f'{name}: invalid output_size "{size}" (dim {i} must be between {expected - s} and {expected + s})'
             )
     return size
 
@@ -494,11 +500,11 @@ def _unpooling(d):
 max_unpool1d, max_unpool2d, max_unpool3d = (_unpooling(d) for d in (1, 2, 3))
 
 
-# -- fractional: windows at random places -----------------------------------------------------------------------
+# -- fractional: windows at random positions --------------------------------------------------------------------
 
 
 def _starts(xp, samples, n, out, kernel):
-    """Where `out` windows of `kernel` begin on an axis of n: pseudo-random steps that one number in [0, 1) decides.
+    """Returns the begins of `out` windows of `kernel` on an axis of n: pseudo-random steps from one number in [0, 1).
 
     Args:
         samples: (N, C). Returns an int64 array (N, C, out).
@@ -507,6 +513,7 @@ def _starts(xp, samples, n, out, kernel):
     steps = samples.dtype.type(last) / samples.dtype.type(max(out - 1, 1))
     u = samples[..., None]
     i = xp.arange(out).astype(samples.dtype)
+    # floor((i + u) s) - floor(u s): steps of floor(s) or ceil(s), in a pattern that depends on u.
     starts = ((i + u) * steps).astype(np.int64) - (u * steps).astype(np.int64)
     starts[..., -1] = last
     return starts
@@ -526,25 +533,25 @@ def _fractional_sizes(input, output_size, output_ratio, d, name):
 
 
 def _fractional_places(x, u, sizes, kernel):
-    """Where the maximum of each window is, as a place in the flattened axes; windows start where the numbers u say."""
+    """Returns the flat position of the maximum of each window. The numbers u determine the begins of the windows."""
     xp, (batch, channels, *spatial), d = xp_of(x), x.shape, len(sizes)
-    u = u[..., ::-1] if d == 2 else u  # the first number is for the last axis, as in PyTorch
+    u = u[..., ::-1] if d == 2 else u  # PyTorch uses the first number for the last axis
     starts = [_starts(xp, u[..., i], n, o, k) for i, (n, o, k) in enumerate(zip(spatial, sizes, kernel, strict=True))]
     flat_x = x.reshape(batch, channels, -1)
-    best = where = None
+    best = argmax = None
     for position in taps(kernel):
         flat = 0
         for i, p in enumerate(position):
-            place = (starts[i] + p).reshape(batch, channels, *(-1 if j == i else 1 for j in range(d)))
-            flat = flat * spatial[i] + place
+            position_i = (starts[i] + p).reshape(batch, channels, *(-1 if j == i else 1 for j in range(d)))
+            flat = flat * spatial[i] + position_i
         flat = flat.reshape(batch, channels, -1)
         value = xp.take_along_axis(flat_x, flat, -1)
         if best is None:
-            best, where = value, flat
+            best, argmax = value, flat
         else:
             better = (value > best) | (value != value)
-            best, where = xp.where(better, value, best), xp.where(better, flat, where)
-    return where
+            best, argmax = xp.where(better, value, best), xp.where(better, flat, argmax)
+    return argmax
 
 
 def _fractional_pooling(d):
@@ -603,7 +610,7 @@ fractional_max_pool3d_with_indices, fractional_max_pool3d = _fractional_pooling(
 
 
 def _with_indices(pool, count):
-    """The form of a max-pooling that gives (maxima, positions)."""
+    """Returns the variant of a max-pooling function that returns (maxima, positions)."""
 
     @functools.wraps(pool)
     def pool_with_indices(*args, **kwargs):

@@ -1,12 +1,11 @@
-"""Random numbers: generators, and the tensors drawn from them.
+"""Random numbers: generators, and functions that draw tensors.
 
-On the CPU the generator is the Mersenne Twister that PyTorch uses, and uniform, normal and integer draws and
-permutations are made of its words the way PyTorch makes them, and so are all others. So `manual_seed(0); randn(3, 4)`
-gives PyTorch's numbers, and a model built after equal seeds starts from PyTorch's weights and drops the same elements.
-(Draws that take a logarithm or a cosine agree to rounding.)
+On the CPU, the generator is the Mersenne Twister, as in PyTorch. All draws use its words in the same way and order as PyTorch. So
+`manual_seed(0); randn(3, 4)` gives PyTorch's numbers, and with equal seeds, a model starts from PyTorch's weights and drops
+the same elements. Draws with a logarithm or a cosine are equal up to rounding.
 
-On a GPU they are Philox's (`philox.py`), made of the seed and an offset in the GPU's memory and of the number of the draw.
-A generator's state is these three numbers.
+On a GPU, numbers come from Philox (`numerics/philox.py`). They depend on the seed and an offset in the GPU's memory, and on the
+number of the draw. These three numbers are the state of a generator.
 """
 
 import math
@@ -34,13 +33,13 @@ from ..numerics import philox, rejection
 from .creation import empty_like, finish, like, size_and_pin
 from .movement import as_shape
 
-_FIRST_SEED = 67280421310721  # PyTorch's, of a Generator that nobody seeded
-_TWO24 = np.float32(1 / (1 << 24))
-_FEW, _HALF = 256, np.uint64(32)  # words; bits
+_FIRST_SEED = 67280421310721  # PyTorch's default seed of a new Generator
+_TWO24 = np.float32(1 / (1 << 24))  # 2^-24: step of uniform float32 numbers
+_FEW, _HALF = 256, np.uint64(32)  # number of words below which `_raw` is faster; bits of half a word
 _MASK53 = (1 << 53) - 1
 _LOW53 = np.uint64(_MASK53)
-_TWO53 = 1 / (1 << 53)
-_CPU_STATE = struct.Struct("<Qqd")  # seed, position, the second of a pair of normals; then the twister's 624 words
+_TWO53 = 1 / (1 << 53)  # step of uniform float64 numbers
+_CPU_STATE = struct.Struct("<Qqd")  # seed, position, unused normal number; then the 624 words of the twister
 _GPU_STATE = struct.Struct("<Qqq")  # seed, offset, draws
 
 
@@ -69,53 +68,54 @@ class Generator:
 
     @property
     def xp(self):
-        """The array namespace of its device."""
+        """The array namespace of the device."""
         return on(self.device)[0]
 
     @property
     def position(self):
-        """(seed, offset, draws so far): where a generator is whose numbers kernels make; asks no device."""
+        """(seed, offset, number of draws): the state of a Philox generator. Reading it does not synchronize with the GPU."""
         return self._seed, self._offset, self._draws
 
     def go_to(self, position):
-        """Go on from a `position`. Seed and offset are written into the same memory, where a captured graph reads them."""
+        """Continues from a `position`. Seed and offset are written to the same memory, from which a captured graph reads them."""
         seed, offset, _ = position
         if self._bits is None:
             self._bits = _memory_for_state(self.device)
         if self._written != (seed, offset):
             with on(self.device)[1]:
+                # The memory is int64; seeds from 2^63 on are stored in two's complement.
                 self._bits[0] = seed - (1 << 64) if seed >> 63 else seed
                 self._bits[1] = offset
             self._written = seed, offset
         self._seed, self._offset, self._draws = position
 
     def next_draw(self):
-        """For one draw by Philox: seed and offset, int64 (2,) in the device's memory, and the draw's number.
+        """Returns the arguments of one Philox draw: seed and offset, int64 (2,) in device memory, and the number of the draw.
 
-        Neither allocates nor copies, so it may be called while a CUDA graph is captured.
+        It neither allocates nor copies, so it may be called while a CUDA graph is captured.
         """
-        if self._bits is None:  # the CPU's generator draws otherwise
+        if self._bits is None:  # the CPU generator has no such memory until it is needed
             self.go_to(self.position)
         self._draws += 1
-        if self._draws >> 31:  # numbers of draws have 31 bits; go on far from the offsets that `advance` reaches
+        if self._draws >> 31:  # the number has 31 bits; continue at an offset that `advance` does not reach
             self._draws = 0
             self._raise_offset(1 << 31)
         capturing.note_draw(self)
         return self._bits, self._draws
 
     def advance(self):
-        """Raise the offset in the device's memory; under capture, at each replay, so that each draws new numbers."""
+        """Increments the offset in device memory. In a captured graph, each replay increments it, so each draws new numbers."""
         if self._bits is None:
             self.go_to(self.position)
         self._raise_offset(1)
 
     def start_step(self):
-        """Raise the offset and restart the count of draws there: then a step draws the same whether it is run or replayed."""
+        """Increments the offset and resets the number of draws, so that a step draws the same numbers eagerly and in a replay."""
         self.advance()
         self._draws = 0
 
     def go_on_from(self, draw):
-        """Count draws from this number on: a replay has made those before."""
+        """Sets the number of draws, after a replay has made the draws before."""
         self._draws = draw
 
     def _raise_offset(self, step):
@@ -133,7 +133,7 @@ class Generator:
         self._written = self._seed, self._offset
 
     def manual_seed(self, seed):
-        """Start again from `seed`, an int (negative ones count from 2**64); returns self."""
+        """Restarts from `seed`, an int (negative seeds count from 2**64). Returns self."""
         seed = int(seed)
         if not -(1 << 63) <= seed < (1 << 64):
             raise RuntimeError(f"Overflow when unpacking long long: seed {seed} is outside [-2**63, 2**64).")
@@ -142,19 +142,19 @@ class Generator:
         return self
 
     def seed(self):
-        """Start again from a seed of the operating system's, and return it."""
+        """Restarts from a random seed of the operating system, and returns the seed."""
         fresh = secrets.randbits(53)
         self.manual_seed(fresh)
         return fresh
 
     def initial_seed(self):
-        """The seed that it last started from."""
+        """Returns the seed of the last start."""
         return self._seed
 
     def get_state(self):
-        """The state as a uint8 tensor, for `set_state`."""
+        """Returns the state as a uint8 tensor, for `set_state`."""
         if self.device.type != "cpu":
-            offset = int(to_cpu(self._bits)[1])  # a captured graph may have raised it
+            offset = int(to_cpu(self._bits)[1])  # read from the GPU, since a captured graph may have incremented it
             raw = _GPU_STATE.pack(self._seed, offset, self._draws)
         else:
             _, key, position, _, _ = self._source.get_state()
@@ -163,10 +163,10 @@ class Generator:
         return Tensor._wrap(np.frombuffer(raw, np.uint8).copy())
 
     def set_state(self, state):
-        """Continue from a state that `get_state` returned.
+        """Continues from a state that `get_state` returned.
 
         Raises:
-            RuntimeError: it is not such a state.
+            RuntimeError: the state has the wrong size.
         """
         raw = np.ascontiguousarray(np.asarray(state), np.uint8).tobytes()
         cpu = self.device.type == "cpu"
@@ -183,21 +183,21 @@ class Generator:
         return self
 
     def clone_state(self):
-        """A generator that continues from here on its own."""
+        """Returns an independent generator with the same state."""
         return Generator(self.device).set_state(self.get_state())
 
     # -- draws, on raw arrays ---------------------------------------------------------------------------
 
     def words(self, n):
-        """n words of 32 random bits (CPU)."""
+        """Returns n words of 32 random bits (CPU)."""
         return self._raw(n).astype(np.uint32) if n < _FEW else self._source.randint(0, 1 << 32, size=n, dtype=np.uint32)
 
     def _raw(self, n):
-        """n words of 32 bits as uint64 (CPU), without the checks of `randint`, which take longer than few words."""
+        """Returns n words of 32 bits as uint64 (CPU), without the checks of `randint`, which dominate for a few words."""
         return self._source._bit_generator.random_raw(n)
 
     def words64(self, n):
-        """n words of 64 bits; the first of two 32-bit words is the high half (CPU)."""
+        """Returns n words of 64 bits. The first of two 32-bit words is the high half (CPU)."""
         if n < _FEW:
             halves = self._raw(2 * n)
             return (halves[0::2] << _HALF) | halves[1::2]
@@ -207,33 +207,35 @@ class Generator:
         return (pairs[0::2] << _HALF) | pairs[1::2]
 
     def uniform(self, shape, numpy_dtype, low=0.0, high=1.0):
-        """Uniform numbers in [low, high); complex ones have such parts."""
+        """Returns uniform numbers in [low, high); for complex dtypes, both parts are uniform."""
         if np.dtype(numpy_dtype).kind == "c":
             return self._pairs(self.uniform, shape, numpy_dtype, low, high)
         if self.device.type != "cpu":
             return self._floats_by_kernel("uniform", shape, numpy_dtype, low, high)
         n = math.prod(shape)
         if numpy_dtype == np.float64:
+            # PyTorch: the low 53 bits of a 64-bit word, times 2^-53.
             unit = (self.words64(n) & _LOW53).astype(np.float64)
             unit *= _TWO53
             return _scaled(unit, low, high).reshape(shape)
+        # PyTorch: the low 24 bits of a 32-bit word, times 2^-24.
         unit = (self.words(n) & np.uint32((1 << 24) - 1)).astype(np.float32)
         unit *= _TWO24
         unit = _scaled(unit, low, high).astype(numpy_dtype, copy=False)
         if numpy_dtype != np.float32:
-            unit[unit == unit.dtype.type(high)] = low  # 16 bits may round up to it
+            unit[unit == unit.dtype.type(high)] = low  # half precision may round up to high
         return unit.reshape(shape)
 
     def _pairs(self, draw, shape, numpy_dtype, *parameters):
-        """Complex numbers of two real draws each."""
+        """Returns complex numbers whose parts are two real draws."""
         real = np.float64 if np.dtype(numpy_dtype).itemsize == 16 else np.float32
         return draw((*shape, 2), real, *parameters).view(numpy_dtype).reshape(shape)
 
     def _by_kernel(self, name, *arguments):
-        """A draw on a GPU, by a kernel or by plain array functions, which give the same numbers."""
+        """Draws on a GPU with a kernel or with array functions, which give the same numbers."""
         state, call = self.next_draw()
-        xp, there = on(self.device)
-        with there:
+        xp, context = on(self.device)
+        with context:
             return getattr(RANDOM.allowed(self.device.type) or philox, name)(xp, state, call, *arguments)
 
     def _floats_by_kernel(self, name, shape, numpy_dtype, *arguments):
@@ -243,9 +245,9 @@ class Generator:
         return self._by_kernel(name, shape, np.dtype(np.float32), *arguments).astype(kind)
 
     def library(self):
-        """NumPy's or CuPy's generator, for the distributions that only they have.
+        """Returns NumPy's or CuPy's generator, for distributions that are not implemented here.
 
-        On a GPU it is a fresh one at each call, seeded by the next draw: so it is where the seed and the number of draws say.
+        On a GPU, each call returns a new generator, seeded by the next draw. So its numbers depend only on the seed and the number of draws.
         """
         if self.device.type == "cpu":
             return self._source
@@ -253,68 +255,72 @@ class Generator:
             "a draw from CuPy's generator (Poisson, binomial, gamma)", "each replay would give the same numbers."
         )
         _, call = self.next_draw()
-        xp, there = on(self.device)
-        with there:
+        xp, context = on(self.device)
+        with context:
             return xp.random.Generator(xp.random.Philox4x3210(philox.seed_of(self._seed, call)))
 
     def normal(self, shape, numpy_dtype, mean=0.0, std=1.0, serial=False):
-        """Normal numbers; each part of complex ones has half the variance, and the mean. `serial`: see `serial_normal`."""
+        """Returns normal numbers. For complex dtypes, each part has half the variance. `serial`: use `serial_normal`."""
         if np.dtype(numpy_dtype).kind == "c":
             return self._pairs(self.normal, shape, numpy_dtype, mean, std / math.sqrt(2.0))
         if self.device.type != "cpu":
             return self._floats_by_kernel("normal", shape, numpy_dtype, mean, std)
         n = math.prod(shape)
+        # PyTorch draws small tensors one by one, and large ones in blocks of 16.
         if n < 16 or serial:
             return (self.serial_normal(n) * std + mean).astype(numpy_dtype).reshape(shape)
-        work = np.float64 if numpy_dtype == np.float64 else np.float32
-        rest = n % 16
-        unit = self.uniform((n if np.dtype(numpy_dtype).itemsize > 2 else n - rest,), work)
-        out = np.empty(n, work)
-        _box_muller(unit[: n - rest], out[: n - rest], mean, std)
-        if rest:  # PyTorch redraws the last 16
-            _box_muller(self.uniform((16,), work), out[n - 16 :], mean, std)
+        compute = np.float64 if numpy_dtype == np.float64 else np.float32
+        remainder = n % 16
+        unit = self.uniform((n if np.dtype(numpy_dtype).itemsize > 2 else n - remainder,), compute)
+        out = np.empty(n, compute)
+        _box_muller(unit[: n - remainder], out[: n - remainder], mean, std)
+        if remainder:  # PyTorch draws the last 16 numbers again if n is not a multiple of 16
+            _box_muller(self.uniform((16,), compute), out[n - 16 :], mean, std)
         return out.astype(numpy_dtype, copy=False).reshape(shape)
 
     def serial_normal(self, n):
-        """n normal numbers, float64, made in pairs; half a pair is kept for the next call (CPU)."""
+        """Returns n normal numbers, float64, drawn in pairs. The unused half of a pair is kept for the next call (CPU)."""
         old = [] if self._spare is None else [self._spare]
+        # Box and Muller: each pair of uniforms gives a cosine and a sine.
         pairs = (n - len(old) + 1) // 2 if n else 0
         if n < 16:
-            found, words = old, self._raw(4 * pairs).tolist()
+            numbers, words = old, self._raw(4 * pairs).tolist()
             for i in range(0, len(words), 4):
-                turn, size = (((words[j] << 32 | words[j + 1]) & _MASK53) * _TWO53 for j in (i, i + 2))
-                radius, theta = math.sqrt(-2.0 * math.log(1.0 - size)), 2.0 * math.pi * turn
-                found += [radius * math.cos(theta), radius * math.sin(theta)]
-            found = np.array(found)
+                u1, u2 = (((words[j] << 32 | words[j + 1]) & _MASK53) * _TWO53 for j in (i, i + 2))
+                radius, theta = math.sqrt(-2.0 * math.log(1.0 - u2)), 2.0 * math.pi * u1
+                numbers += [radius * math.cos(theta), radius * math.sin(theta)]
+            numbers = np.array(numbers)
         else:
             u = self.uniform((pairs, 2), np.float64)
             radius, theta = np.sqrt(-2.0 * np.log(1.0 - u[:, 1])), 2.0 * math.pi * u[:, 0]
-            found = np.concatenate([old, np.stack([radius * np.cos(theta), radius * np.sin(theta)], 1).ravel()])
+            numbers = np.concatenate([old, np.stack([radius * np.cos(theta), radius * np.sin(theta)], 1).ravel()])
         if n:
-            self._spare = float(found[n]) if len(found) > n else None
-        return found[:n]
+            self._spare = float(numbers[n]) if len(numbers) > n else None
+        return numbers[:n]
 
     def bernoulli(self, shape, p):
-        """True with probability p, a number."""
+        """Returns True with probability p, a number."""
         if self.device.type != "cpu":
             return self.uniform(shape, np.float32) < p
-        limit = math.ceil(p * (1 << 53))  # uniform(float64) < p, without making the floats
+        limit = math.ceil(p * (1 << 53))  # equals uniform(float64) < p, without converting to floats
         return ((self.words64(math.prod(shape)) & _LOW53) < np.uint64(limit)).reshape(shape)
 
     def exponential(self, shape):
-        """Exponential numbers of rate 1, float64."""
-        return -self.xp.log(1.0 - self.uniform(shape, np.float64))  # 1 - u is exact
+        """Returns exponential numbers of rate 1, float64."""
+        return -self.xp.log(1.0 - self.uniform(shape, np.float64))  # 1 - u is exact and never 0
 
     def rejecting(self, name, expected, *arguments):
-        """A draw of `numerics/rejection.py`, which takes as many words as it happens to need (CPU).
+        """Draws with a function of `numerics/rejection.py`, which uses a varying number of words (CPU).
 
         Args:
-            expected: about how many float64 uniforms it takes.
+            expected: expected number of float64 uniforms.
             arguments: float64 arrays of one size.
         """
         n, count = len(arguments[0]), int(1.1 * expected) + 64
         compiled = RANDOM.allowed("cpu") if n >= 1 << 11 else None
         start, spare = self._source.get_state(), math.nan if self._spare is None else self._spare
+        # Draw 10 % more uniforms than expected, then rewind and skip exactly the used ones. If they were too few, retry with
+        # twice as many.
         while True:
             u, out = self.uniform((count,), np.float64), np.empty(n)
             if compiled:
@@ -331,29 +337,30 @@ class Generator:
             count *= 2
 
     def integers(self, low, high, shape):
-        """Whole numbers in [low, high), int64."""
+        """Returns integers in [low, high), int64."""
         if self.device.type != "cpu":
             return self._by_kernel("integers", shape, low, high - low)
         n, span = math.prod(shape), high - low
-        if span >= 1 << 28:  # PyTorch's limit for taking 32-bit words
+        if span >= 1 << 28:  # PyTorch uses 64-bit words from this span on
             words = self.words64(n)
-            found = words if span >= 1 << 64 else words % np.uint64(span)
+            numbers = words if span >= 1 << 64 else words % np.uint64(span)
         else:
-            found = self.words(n)
-            quotient = found // np.uint32(span)  # for which NumPy has vectors, as it has not for a remainder
+            numbers = self.words(n)
+            quotient = numbers // np.uint32(span)  # NumPy vectorizes the division, but not the remainder
             quotient *= np.uint32(span)
-            found -= quotient
-        found = found.astype(np.int64)
+            numbers -= quotient
+        numbers = numbers.astype(np.int64)
         if low:
-            found += low
-        return found.reshape(shape)
+            numbers += low
+        return numbers.reshape(shape)
 
     def permutation(self, n):
-        """The numbers 0 … n-1 in random order, int64."""
+        """Returns the numbers 0 … n-1 in random order, int64."""
         if self.device.type != "cpu":
-            xp, there = on(self.device)
+            xp, context = on(self.device)
+            # On a GPU: sort random 64-bit keys.
             keys = self._by_kernel("integers", (n,), -(1 << 63), 1 << 64)
-            with there:
+            with context:
                 return xp.argsort(keys).astype(np.int64, copy=False)
         compiled = RANDOM.allowed("cpu") if n >= 1 << 12 else None
         if compiled:
@@ -362,8 +369,9 @@ class Generator:
             return order
         order = list(range(n))
         if n > 1:
-            left = np.arange(n, 1, -1, dtype=np.uint32)
-            for i, step in enumerate((self.words(n - 1) % left).tolist()):
+            # Fisher-Yates shuffle in PyTorch's order: swap i with i + (word mod remaining).
+            remaining = np.arange(n, 1, -1, dtype=np.uint32)
+            for i, step in enumerate((self.words(n - 1) % remaining).tolist()):
                 j = i + step
                 order[i], order[j] = order[j], order[i]
         return np.array(order, np.int64)
@@ -371,13 +379,13 @@ class Generator:
 
 @cache
 def _draws_high_half_first():
-    """Whether NumPy makes 64 bits of two words as PyTorch does; C leaves the order to the compiler."""
+    """Returns True if NumPy combines two words to 64 bits in PyTorch's order, which depends on NumPy's C compiler."""
     words, halves = (np.random.RandomState(0).randint(0, 1 << bits, 64 // bits, f"u{bits // 8}") for bits in (64, 32))
     return int(words[0]) == int(halves[0]) << 32 | int(halves[1])
 
 
 def _scaled(unit, low, high):
-    """Uniform numbers in [low, high), made in place of those in [0, 1)."""
+    """Scales uniform numbers from [0, 1) to [low, high) in place."""
     if low != 0.0 or high != 1.0:
         unit *= unit.dtype.type(high - low)
         unit += unit.dtype.type(low)
@@ -385,36 +393,38 @@ def _scaled(unit, low, high):
 
 
 def _box_muller(unit, out, mean, std):
-    """Normal numbers from uniform ones, in PyTorch's order: blocks of 16, cosines in the first 8."""
-    work = unit.dtype.type
-    for start in range(0, len(unit), 1 << 15):  # what stays in cache, in memory that vector instructions can read
+    """Computes normal from uniform numbers in PyTorch's order: blocks of 16, cosines in the first 8."""
+    dtype = unit.dtype.type
+    for start in range(
+        0, len(unit), 1 << 15
+    ):  # cache-sized blocks, with contiguous temporaries for vector instructions
         u, blocks = (x[start : start + (1 << 15)].reshape(-1, 2, 8) for x in (unit, out))
-        radius = np.subtract(work(1), u[:, 0], out=np.empty(u[:, 0].shape, unit.dtype))
-        radius = np.sqrt(np.multiply(np.log(radius, out=radius), work(-2), out=radius), out=radius)
-        theta = np.multiply(work(2 * math.pi), u[:, 1], out=np.empty(u[:, 1].shape, unit.dtype))
+        radius = np.subtract(dtype(1), u[:, 0], out=np.empty(u[:, 0].shape, unit.dtype))
+        radius = np.sqrt(np.multiply(np.log(radius, out=radius), dtype(-2), out=radius), out=radius)
+        theta = np.multiply(dtype(2 * math.pi), u[:, 1], out=np.empty(u[:, 1].shape, unit.dtype))
         np.multiply(radius, np.cos(theta), out=blocks[:, 0])
         np.multiply(radius, np.sin(theta, out=theta), out=blocks[:, 1])
     if std != 1.0:
-        out *= work(std)
+        out *= dtype(std)
     if mean != 0.0:
-        out += work(mean)
+        out += dtype(mean)
 
 
 def _memory_for_state(device):
-    """int64 (2,) on a device.
+    """Returns int64 (2,) on a device.
 
     Raises:
-        CaptureError: the step is being captured into a CUDA graph, whose replays would rewrite the state each time.
+        CaptureError: a CUDA graph is being captured, whose replays would initialize the state each time.
     """
-    xp, there = on(device)
+    xp, context = on(device)
     if device.type != "cpu":
         capturing.refuse("the first use of a GPU's generator", "draw from it once before.")
-    with there:
+    with context:
         return xp.empty(2, np.int64)
 
 
 class _NoNumbers:
-    """The generator of the meta device, which draws shapes."""
+    """Generator of the meta device: draws have a shape but no numbers."""
 
     device = META
 
@@ -431,44 +441,44 @@ default_generator.seed()
 _gpu_generators = {}
 
 
-def generator_for(where, generator=None):
-    """The generator to draw from on a device: the given one, or the device's default.
+def generator_for(target, generator=None):
+    """Returns `generator`, or the default generator of a device.
 
     Raises:
-        RuntimeError: the given one is for another device.
+        RuntimeError: the generator is for another device.
     """
     if generator is not None:
-        if generator.device.type != where.type:
+        if generator.device.type != target.type:
             raise RuntimeError(
-                f"Expected a '{where.type}' device type for generator but found '{generator.device.type}'"
+                f"Expected a '{target.type}' device type for generator but found '{generator.device.type}'"
             )
-        if generator.device != where:
-            raise RuntimeError(f"Expected a '{where}' device for generator but found '{generator.device}'")
+        if generator.device != target:
+            raise RuntimeError(f"Expected a '{target}' device for generator but found '{generator.device}'")
         return generator
-    if where is CPU:
+    if target is CPU:
         return default_generator
-    if where is META:
+    if target is META:
         return _NoNumbers()
-    key = where.index if where.type == "cuda" else where.type
+    key = target.index if target.type == "cuda" else target.type
     if key not in _gpu_generators:
-        _gpu_generators[key] = Generator(where).manual_seed(default_generator.initial_seed())
+        _gpu_generators[key] = Generator(target).manual_seed(default_generator.initial_seed())
     return _gpu_generators[key]
 
 
 def gpu_states():
-    """The states of the GPUs' default generators that were used, by the GPU's number, or a registered device's name."""
+    """Returns the states of the used default generators of GPUs, by the index of the GPU or the name of a registered device."""
     return {key: generator.get_state() for key, generator in _gpu_generators.items()}
 
 
 def set_gpu_states(states):
-    """Go on from what `gpu_states` returned; GPUs that are not here are passed over."""
+    """Restores the result of `gpu_states`. GPUs that do not exist are skipped."""
     for key, state in states.items():
         if key in KINDS if isinstance(key, str) else key < device_count():
             generator_for(as_device(key)).set_state(state)
 
 
 def manual_seed(seed):
-    """Seed the default generators of all devices; returns the CPU's.
+    """Seeds the default generators of all devices, and returns the CPU generator.
 
     Example:
         >>> _ = mytorch.manual_seed(0)
@@ -483,50 +493,50 @@ def manual_seed(seed):
 
 
 def seed():
-    """Seed the default generators from the operating system; returns the seed."""
+    """Seeds the default generators from the operating system, and returns the seed."""
     fresh = default_generator.seed()
     manual_seed(fresh)
     return fresh
 
 
 def initial_seed():
-    """The seed that the default generator last started from."""
+    """Returns the seed of the default generator's last start."""
     return default_generator.initial_seed()
 
 
 def get_rng_state():
-    """The CPU generator's state, a uint8 tensor."""
+    """Returns the state of the CPU generator as a uint8 tensor."""
     return default_generator.get_state()
 
 
 def set_rng_state(new_state):
-    """Continue from a state that `get_rng_state` returned."""
+    """Restores a state that `get_rng_state` returned."""
     default_generator.set_state(new_state)
 
 
 def positions(devices=None):
-    """Where the default generators of the CPU and of some GPUs (all by default) are, without asking a GPU: for `set_positions`."""
+    """Returns the states of the default generators of the CPU and of GPUs (all by default), without synchronizing with a GPU."""
     indices = None if devices is None else [as_device(d).index for d in devices]
     return get_rng_state(), indices, {g: g.position for g in (default_generator, *_gpu_generators.values())}
 
 
 def set_positions(found):
-    """Draw again what was drawn since `positions` gave this."""
+    """Restores the result of `positions`, so that the same numbers are drawn again."""
     state, indices, known = found
     set_rng_state(state)
     start = default_generator.initial_seed(), 0, 0
     for generator in (default_generator, *_gpu_generators.values()):
         if generator is default_generator or indices is None or generator.device.index in indices:
-            generator.go_to(known.get(generator, start))  # one that was not there yet began at 0
+            generator.go_to(known.get(generator, start))  # a generator that did not exist yet starts at 0
 
 
 def _source(device, generator):
-    """The generator to draw from: the given one, or that of a device."""
+    """Returns `generator`, or the default generator of a device."""
     return generator_for(as_device(device) if device is not None or generator is None else generator.device, generator)
 
 
 def _draws(name, text, example):
-    """The function `name`, which draws by the generator's method `draw`, and `name_like`."""
+    """Returns the functions `name` and `name_like`, which draw with a method of the generator."""
     method = {"rand": "uniform", "randn": "normal"}[name]
 
     def of_size(*size, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
@@ -588,8 +598,8 @@ def randint(
     shape, pin = size_and_pin("randint", (size,), named)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    found = _source(device, generator).integers(int(low), int(high), shape)
-    return finish(found.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin)
+    numbers = _source(device, generator).integers(int(low), int(high), shape)
+    return finish(numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin)
 
 
 @public(method=False)
@@ -611,13 +621,13 @@ def randperm(
     """
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    found = _source(device, generator).permutation(int(n))
-    return finish(found.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin_memory)
+    numbers = _source(device, generator).permutation(int(n))
+    return finish(numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin_memory)
 
 
 @public(method=False)
 def randint_like(input, low, high=None, *, dtype=None, device=None, requires_grad=False, **named):
-    """As `randint`, with the size, dtype and device of input.
+    """Returns random integers like `randint`, with the size, dtype and device of input.
 
     Args:
         low: smallest; 0 if only one bound is given.
@@ -633,7 +643,7 @@ def randint_like(input, low, high=None, *, dtype=None, device=None, requires_gra
 
 
 def _fill(self, raw, name):
-    """Write a draw into a tensor in place."""
+    """Writes a draw into a tensor in place."""
     check_writable(self, name)
     array = self._data
     assign(array._array, raw)
@@ -651,7 +661,7 @@ def _drawn(self, generator):
 
 
 def _in_memory_order(raw, source, draw):
-    """draw(shape), the numbers in the order of raw's memory, as PyTorch fills a transposed tensor on the CPU."""
+    """Returns draw(shape) with the numbers in the order of raw's memory, as PyTorch fills a transposed tensor on the CPU."""
     if source.device is not CPU or raw.flags.c_contiguous or 0 in raw.strides:
         return draw(raw.shape)
     axes = sorted(range(raw.ndim), key=lambda axis: -abs(raw.strides[axis]))
@@ -659,10 +669,10 @@ def _in_memory_order(raw, source, draw):
 
 
 def _filled(self, generator, name, draw):
-    """Fill in place with draw(source, shape, dtype)."""
+    """Fills a tensor in place with draw(source, shape, dtype)."""
     raw, source = _drawn(self, generator)
-    found = _in_memory_order(raw, source, lambda shape: draw(source, shape, raw.dtype))
-    return _fill(self, found.astype(raw.dtype, copy=False), name)
+    numbers = _in_memory_order(raw, source, lambda shape: draw(source, shape, raw.dtype))
+    return _fill(self, numbers.astype(raw.dtype, copy=False), name)
 
 
 @public(function=False, inplace=False)
@@ -700,32 +710,32 @@ def normal_(self, mean=0.0, std=1.0, *, generator=None):
 _MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
-def _limits(own):
-    """(the smallest, the largest whole number of int64's that a dtype can hold, and up to which it holds all of them exactly)."""
-    if own is dtypes.bool_:
+def _limits(dtype):
+    """Returns (smallest, largest int64 that a dtype can represent, limit up to which all integers are exact)."""
+    if dtype is dtypes.bool_:
         return 0, 1, 1
-    if own.category == dtypes.INT:
-        info = dtypes.iinfo(own)
+    if dtype.category == dtypes.INT:
+        info = dtypes.iinfo(dtype)
         return info.min, info.max, info.max
-    largest = dtypes.finfo(own).max
-    return max(-largest, -(1 << 63)), min(largest, (1 << 63) - 1), 1 << _MANTISSA[own.name]
+    largest = dtypes.finfo(dtype).max
+    return max(-largest, -(1 << 63)), min(largest, (1 << 63) - 1), 1 << _MANTISSA[dtype.name]
 
 
-def _check_range(low, high, own):
-    """Refuse a range of whole numbers, high left out, that is empty or that a dtype does not hold; warn where it rounds them.
+def _check_range(low, high, dtype):
+    """Checks a range [low, high) of integers for a dtype. Warns if the dtype rounds some of them.
 
     Raises:
-        RuntimeError: it is empty, or reaches out of the dtype.
+        RuntimeError: the range is empty, or exceeds the range of the dtype.
     """
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    smallest, largest, exact = _limits(own)
+    smallest, largest, exact = _limits(dtype)
     for word, value in (("from", low), ("to - 1", high - 1)):
         if not smallest <= value <= largest:
-            raise RuntimeError(f"{word} is out of bounds for {own.name}")
-        if own.is_floating_point and not -exact <= value <= exact:
+            raise RuntimeError(f"{word} is out of bounds for {dtype.name}")
+        if dtype.is_floating_point and not -exact <= value <= exact:
             warn(
-                f"{word} is out of bounds [-{exact}, {exact}]. Due to precision limitations {own.name} can support discrete "
+                f"{word} is out of bounds [-{exact}, {exact}]. Due to precision limitations {dtype.name} can support discrete "
                 "uniform distribution only within this range. This warning will become an error in a later version."
             )
 
@@ -742,21 +752,21 @@ def random_(self, from_=None, to=..., *, generator=None):
         RuntimeError: the range is empty, or reaches out of what the dtype holds.
     """
     raw, source = _drawn(self, generator)
-    own = self.dtype
+    dtype = self.dtype
     if to is ... and from_ is not None:
         from_, to = 0, from_
     if to is None and from_ is not None:
-        to = _limits(own)[2] + 1
-        _check_range(from_, from_ + 1, own)
+        to = _limits(dtype)[2] + 1
+        _check_range(from_, from_ + 1, dtype)
     if to is None or to is ...:
-        low, high = 0, _limits(own)[2] + 1
-        if source.device is CPU and own in (dtypes.int32, dtypes.int64):
-            words = source.words64(raw.size) if own is dtypes.int64 else source.words(raw.size)
-            found = (words & words.dtype.type(dtypes.iinfo(own).max)).astype(raw.dtype)
+        low, high = 0, _limits(dtype)[2] + 1
+        if source.device is CPU and dtype in (dtypes.int32, dtypes.int64):
+            words = source.words64(raw.size) if dtype is dtypes.int64 else source.words(raw.size)
+            found = (words & words.dtype.type(dtypes.iinfo(dtype).max)).astype(raw.dtype)
             return _fill(self, _in_memory_order(raw, source, lambda shape: found.reshape(shape)), "random_")
     else:
         low, high = int(from_), int(to)
-        _check_range(low, high, own)
+        _check_range(low, high, dtype)
     return _filled(self, generator, "random_", lambda source, shape, _: source.integers(low, high, shape))
 
 
@@ -774,26 +784,26 @@ def bernoulli_(self, p=0.5, *, generator=None):
 
 
 def _chances(p):
-    """A number, or the raw probabilities that a tensor holds; checked on the CPU, where that costs no wait.
+    """Returns a probability, or a tensor's raw probabilities. They are checked on the CPU only, since a GPU would have to synchronize.
 
     Raises:
-        RuntimeError: some are not within 0 and 1.
+        RuntimeError: a probability is not between 0 and 1.
     """
     raw = raw_of(p) if is_tensor(p) else p
-    here = isinstance(raw, (np.ndarray, float, int))
-    if here and not np.all((raw >= 0) & (raw <= 1)):
+    on_cpu = isinstance(raw, (np.ndarray, float, int))
+    if on_cpu and not np.all((raw >= 0) & (raw <= 1)):
         raise RuntimeError("bernoulli: expected probabilities p with p >= 0 && p <= 1")
     return raw
 
 
 def _unit_dtype(chance):
-    """Of the uniforms that are compared with probabilities."""
+    """Returns the dtype of uniform numbers that are compared with probabilities."""
     return np.float64 if chance.dtype == np.float64 else np.float32
 
 
 @on_input_device
 def bernoulli_mask(like, shape, p):
-    """A raw dropout mask: 0 with probability p, else 1 / (1 - p), in like's dtype and on its device."""
+    """Returns a raw dropout mask: 0 with probability p, otherwise 1 / (1 - p), with like's dtype and device."""
     array = like._data._array
     source = generator_for(like._data.device)
     if p >= 1.0:
@@ -802,13 +812,13 @@ def bernoulli_mask(like, shape, p):
         kept = _in_memory_order(array, source, lambda shape: source.bernoulli(shape, 1.0 - p))
     else:
         kept = source.bernoulli(shape, 1.0 - p)
-    work = np.float64 if array.dtype == np.float64 else np.float32
-    return kept.astype(array.dtype) * (work(1.0) / work(1.0 - p)).astype(array.dtype)
+    dtype = np.float64 if array.dtype == np.float64 else np.float32
+    return kept.astype(array.dtype) * (dtype(1.0) / dtype(1.0 - p)).astype(array.dtype)
 
 
 @on_input_device
 def rrelu_slopes(input, lower, upper):
-    """Uniform slopes in [lower, upper) where input is not positive, 1 elsewhere; numbers are drawn for the former alone."""
+    """Returns uniform slopes in [lower, upper) where input is not positive, otherwise 1. Only those slopes are drawn."""
     raw, source = _drawn(input, None)
     if source.device is not CPU:
         return Tensor._wrap(source.uniform(raw.shape, raw.dtype, lower, upper))
@@ -879,36 +889,38 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
                 "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
             )
     rows, n = weights.shape
-    work = np.float64 if raw.dtype == np.float64 else np.float32
+    compute = np.float64 if raw.dtype == np.float64 else np.float32
     if replacement and num_samples > 1:
-        edges = xp.cumsum(weights.astype(work, copy=False), axis=-1)
+        # Inverse transform sampling: the sample is the number of cumulative probabilities below a uniform number.
+        edges = xp.cumsum(weights.astype(compute, copy=False), axis=-1)
         edges /= edges[:, -1:]
         edges[:, -1] = 1.0
         points = source.uniform((rows, num_samples), np.float64)
         if rows * n * num_samples < 1 << 16:
-            found = (points[:, :, None] > edges[:, None, :]).sum(-1)
+            samples = (points[:, :, None] > edges[:, None, :]).sum(-1)
         else:
-            found = _search_rows(xp, edges, points)
-        found = xp.minimum(found, n - 1)
-    else:  # the largest of races weight / exponential (Efraimidis and Spirakis, 2006), in input's own precision
-        kind = raw.dtype
-        races = weights / source.exponential((rows, n)).astype(kind)
+            samples = _search_rows(xp, edges, points)
+        samples = xp.minimum(samples, n - 1)
+    else:  # the largest weight / exponential (Efraimidis and Spirakis, 2006), in input's dtype
+        dtype = raw.dtype
+        races = weights / source.exponential((rows, n)).astype(dtype)
         if num_samples == 1:
-            found = races.argmax(-1)[:, None]
+            samples = races.argmax(-1)[:, None]
         else:
-            found = xp.argsort(-races.astype(np.float64), axis=-1, kind="stable")[:, :num_samples]
-    found = found.astype(np.int64)
-    return Tensor._wrap(found[0] if raw.ndim == 1 else found)
+            samples = xp.argsort(-races.astype(np.float64), axis=-1, kind="stable")[:, :num_samples]
+    samples = samples.astype(np.int64)
+    return Tensor._wrap(samples[0] if raw.ndim == 1 else samples)
 
 
 def _search_rows(xp, edges, points):
-    """How many of each row's ascending edges lie below its points: a binary search, for all rows together."""
-    n, row, found = edges.shape[1], xp.arange(len(edges))[:, None], xp.zeros(points.shape, np.int64)
+    """Returns the number of each row's ascending edges below its points, by one binary search for all rows."""
+    n, row, count = edges.shape[1], xp.arange(len(edges))[:, None], xp.zeros(points.shape, np.int64)
     step = 1 << n.bit_length()
     while step := step >> 1:
-        at = found + step
-        found += step * ((at <= n) & (edges[row, xp.minimum(at, n) - 1] < points))
-    return found
+        # Add a power of two to the count if the edge at the new count is still below the point.
+        candidate = count + step
+        count += step * ((candidate <= n) & (edges[row, xp.minimum(candidate, n) - 1] < points))
+    return count
 
 
 @public(method=False)
@@ -1014,20 +1026,21 @@ def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
 
 
 def _rejecting(source, name, expected, *arguments):
-    """A draw for each element by a loop of `numerics/rejection.py`; see `Generator.rejecting`."""
+    """Draws one number per element with a loop of `numerics/rejection.py`, see `Generator.rejecting`."""
     flat = [a.astype(np.float64).ravel() for a in arguments]
     return source.rejecting(name, float(np.sum(expected)), *flat).reshape(arguments[0].shape)
 
 
 @on_input_device
 def standard_gamma(shape_parameter, generator=None):
-    """Gamma numbers of the given shape parameters and rate 1, as a raw array."""
+    """Returns gamma numbers with the given shape parameters and rate 1, as a raw array."""
     raw, source = _drawn(shape_parameter, generator)
     if source.device is not CPU:
         return source.library().standard_gamma(raw.astype(np.float64)).astype(raw.dtype)
     a = raw if raw.dtype == np.float64 else raw.astype(np.float32)
     one = a.dtype.type(1)
     small = a < one
+    # Marsaglia and Tsang need shapes of at least 1: smaller ones are raised by 1 and corrected by uniform^(1/a).
     d = np.where(a == 0, 0, (a + small) - np.float32(1) / np.float32(3)).astype(np.float64)
     with np.errstate(all="ignore"):
         c, power = 1.0 / np.sqrt(9.0 * d), np.where(small, one / a, 0)
@@ -1049,7 +1062,7 @@ def poisson(input, generator=None):
         drawn = _rejecting(source, "poisson", expected, raw)
     drawn = Tensor._wrap(drawn.astype(raw.dtype))
     followed = get_mode().interpreter is not None and get_mode().interpreter.follows(input)
-    return input * 0 + drawn if followed else drawn  # its derivative is 0
+    return input * 0 + drawn if followed else drawn  # the derivative is 0
 
 
 @public(inplace=False, method=False)
@@ -1066,8 +1079,9 @@ def binomial(count, prob, generator=None):
         drawn = source.library().binomial(raw.astype(np.int64), raw_of(prob).astype(np.float64))
         return Tensor._wrap(source.xp.asarray(drawn).astype(raw.dtype))
     n, p = np.broadcast_arrays(raw, raw_of(prob))
-    work = np.float64 if np.float64 in (n.dtype, p.dtype) or n.dtype.kind not in "fV" else np.float32
-    n, p = n.astype(work), p.astype(work)
+    compute = np.float64 if np.float64 in (n.dtype, p.dtype) or n.dtype.kind not in "fV" else np.float32
+    n, p = n.astype(compute), p.astype(compute)
+    # By symmetry, draw with p <= 1/2 and count the failures otherwise.
     q = np.where(p > 0.5, 1 - p, p)
     with np.errstate(all="ignore"):
         product = n * q

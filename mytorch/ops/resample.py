@@ -1,7 +1,7 @@
-"""Changing resolution: interpolation, sampling on a grid, pixel shuffles, unfolding into patches.
+"""Resampling: interpolation, sampling on a grid, pixel shuffles, unfolding into patches.
 
-Interpolation along an axis is a product with a matrix of weights, one row for each output element; separable
-kinds are one product for each axis.
+Interpolation along an axis is a product with a matrix of weights, with one row for each output element. Separable
+modes use one product for each axis.
 """
 
 import math
@@ -23,68 +23,70 @@ _DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
 
 def _sources(n, out, scale, align_corners):
-    """The (fractional) source position of each output element."""
+    """Returns the (fractional) source position of each output element."""
     i = np.arange(out)
     if align_corners:
         return i * ((n - 1) / (out - 1)) if out > 1 else np.zeros(out)
+    # Pixels are areas with centers at i + 0.5; with align_corners, they are points.
     return (i + 0.5) * scale - 0.5
 
 
 def _linear_taps(n, out, scale, align_corners):
-    """(places, weights), each (2, out): which two elements make each output element, and how much of each."""
-    at = np.clip(_sources(n, out, scale, align_corners), 0, n - 1)
-    low = np.floor(at).astype(np.int64)
-    share = at - low
-    return np.stack([low, np.minimum(low + 1, n - 1)]), np.stack([1 - share, share])
+    """Returns (indices, weights), each (2, out): the two source elements of each output element, and their weights."""
+    source = np.clip(_sources(n, out, scale, align_corners), 0, n - 1)
+    low = np.floor(source).astype(np.int64)
+    fraction = source - low
+    return np.stack([low, np.minimum(low + 1, n - 1)]), np.stack([1 - fraction, fraction])
 
 
-def _matrix(places, weights, n):
-    """Taps as a matrix (out, n) to multiply by."""
-    matrix = np.zeros((places.shape[1], n))
-    np.add.at(matrix, (np.arange(places.shape[1]), places), weights)
+def _matrix(indices, weights, n):
+    """Returns taps as a matrix (out, n)."""
+    matrix = np.zeros((indices.shape[1], n))
+    # At the border, several taps are clipped to the same element, so their weights must add up.
+    np.add.at(matrix, (np.arange(indices.shape[1]), indices), weights)
     return matrix
 
 
-def _tapped(input, axis, places, weights):
-    """The sum of the elements at each row of places along an axis, times its weights."""
+def _tapped(input, axis, indices, weights):
+    """Returns the weighted sum of the elements at each row of indices along an axis."""
     total = None
-    for at, weight in zip(places, weights, strict=True):
+    for index, weight in zip(indices, weights, strict=True):
         factor = weight.reshape(-1, *(1,) * (input.ndim - 1 - axis)).astype(raw_of(input).dtype)
-        part = input.index_select(axis, Tensor._wrap(at)) * Tensor._wrap(factor)
+        part = input.index_select(axis, Tensor._wrap(index)) * Tensor._wrap(factor)
         total = part if total is None else total + part
     return total
 
 
 def _near(x, a):
-    """Keys' cubic convolution with coefficient a, for distances up to 1."""
+    """Returns the cubic convolution weight with coefficient a for distances up to 1 (Keys, 1981)."""
     return ((a + 2) * x - (a + 3)) * x * x + 1
 
 
 def _far(x, a):
-    """The same for distances from 1 to 2."""
+    """Returns the cubic convolution weight for distances from 1 to 2."""
     return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
 
 def _cubic_weights(t, a=-0.75):
-    """The weights of four points for a place t beyond the second of them; a is that of PyTorch and OpenCV."""
+    """Returns the weights of four points for a position t after the second point. PyTorch and OpenCV use the same a."""
     return _far(t + 1, a), _near(t, a), _near(1 - t, a), _far(2 - t, a)
 
 
 def _cubic_taps(n, out, scale, align_corners):
-    """As `_linear_taps`, of four elements."""
-    at = _sources(n, out, scale, align_corners)
-    low = np.floor(at).astype(np.int64)
-    places = np.stack([np.clip(low + offset, 0, n - 1) for offset in (-1, 0, 1, 2)])
-    return places, np.stack(_cubic_weights(at - low))
+    """Returns (indices, weights), each (4, out), as `_linear_taps`."""
+    source = _sources(n, out, scale, align_corners)
+    low = np.floor(source).astype(np.int64)
+    indices = np.stack([np.clip(low + offset, 0, n - 1) for offset in (-1, 0, 1, 2)])
+    return indices, np.stack(_cubic_weights(source - low))
 
 
 def _keys(x, a=-0.5):
-    """Keys' weight at any distance; a is Pillow's, and PyTorch's where it smooths."""
+    """Returns the cubic weight at any distance. Pillow, and PyTorch with antialias, use this a."""
     x = np.abs(x)
     return np.where(x < 1, _near(x, a), np.where(x < 2, _far(x, a), 0.0))
 
 
-_FILTERS = {  # half the width, and the weight at a distance
+_FILTERS = {  # (half the width, function: distance -> weight)
     "box": (0.5, lambda x: ((x > -0.5) & (x <= 0.5)).astype(float)),
     "bilinear": (1.0, lambda x: np.maximum(1 - np.abs(x), 0.0)),
     "hamming": (1.0, lambda x: np.where(np.abs(x) < 1, np.sinc(x) * (0.54 + 0.46 * np.cos(np.pi * x)), 0.0)),
@@ -94,14 +96,15 @@ _FILTERS = {  # half the width, and the weight at a distance
 
 
 def smoothing_matrix(n, out, scale, mode):
-    """Weights (out, n) of a filter that widens as the picture shrinks, so that every pixel counts."""
+    """Returns weights (out, n) of a filter that widens when an image shrinks, so that every pixel contributes."""
     support, weight = _FILTERS[mode]
-    stretch = max(scale, 1.0)
-    centre = (np.arange(out) + 0.5)[:, None] * scale
-    low = np.maximum(np.floor(centre - support * stretch + 0.5), 0)
-    high = np.minimum(np.floor(centre + support * stretch + 0.5), n)
-    at = np.arange(n)
-    weights = np.where((at >= low) & (at < high), weight((at - centre + 0.5) / stretch), 0.0)
+    filter_scale = max(scale, 1.0)
+    center = (np.arange(out) + 0.5)[:, None] * scale
+    # The range of source pixels of each output pixel, rounded like Pillow and PyTorch.
+    low = np.maximum(np.floor(center - support * filter_scale + 0.5), 0)
+    high = np.minimum(np.floor(center + support * filter_scale + 0.5), n)
+    index = np.arange(n)
+    weights = np.where((index >= low) & (index < high), weight((index - center + 0.5) / filter_scale), 0.0)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
@@ -124,8 +127,8 @@ def interpolate(
 
     Args:
         mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
-        align_corners: whether the corner elements keep their places.
-        antialias: smooth while shrinking, so that every element counts ("bilinear" and "bicubic" of images).
+        align_corners: align the centers of the corner elements, so that these keep their values.
+        antialias: smooth while shrinking, so that every element contributes ("bilinear" and "bicubic" of images).
 
     Raises:
         ValueError: not exactly one of size and scale_factor, or a mode that does not fit the axes.
@@ -178,7 +181,7 @@ def interpolate(
     integers = not (input.dtype.is_floating_point or input.dtype.is_complex)
     if integers and input.dtype is not dtypes.uint8:
         raise RuntimeError(f"interpolate: mode {mode!r} not implemented for {input.dtype}")
-    if integers and mode in _DIMS:  # to the nearest byte, after each axis, the last one first
+    if integers and mode in _DIMS:  # round to bytes after each axis, the last axis first, as PyTorch does
         for i in reversed(range(d)):
             sizes, only = list(input.shape[2:]), [1.0] * d
             sizes[i], only[i] = out[i], scales[i]
@@ -190,7 +193,7 @@ def interpolate(
 
 
 def _resized(input, out, scales, mode, align_corners, antialias):
-    """The spatial axes of input, one after the other, at the sizes `out`."""
+    """Resizes the spatial axes of the input to the sizes `out`, one axis after the other."""
     for i, (n, o, scale) in enumerate(zip(tuple(input.shape[2:]), out, scales, strict=True)):
         axis = 2 + i
         if mode.startswith("nearest"):
@@ -204,11 +207,11 @@ def _resized(input, out, scales, mode, align_corners, antialias):
                 matrix = averaging_matrix(n, o)
             else:
                 taps_of = _cubic_taps if mode == "bicubic" else _linear_taps
-                places, weights = taps_of(n, o, scale, bool(align_corners))
-                if n > 128 and input.device.type == "cpu":  # a product would multiply by zeros, mostly
-                    input = _tapped(input, axis, places, weights)
+                indices, weights = taps_of(n, o, scale, bool(align_corners))
+                if n > 128 and input.device.type == "cpu":  # a dense matrix would be mostly zeros
+                    input = _tapped(input, axis, indices, weights)
                     continue
-                matrix = _matrix(places, weights, n)
+                matrix = _matrix(indices, weights, n)
             input = along(input, axis, matrix)
     return input
 
@@ -258,6 +261,7 @@ def pixel_shuffle(input, upscale_factor):
         )
     x = input.reshape(*lead, c // (r * r), r, r, h, w)
     n = len(lead)
+    # (…, C, r, r, H, W) to (…, C, H, r, W, r).
     x = x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
     return laid_out_as(input, x.reshape(*lead, c // (r * r), h * r, w * r))
 
@@ -271,6 +275,7 @@ def pixel_unshuffle(input, downscale_factor):
         )
     x = input.reshape(*lead, c, h // r, r, w // r, r)
     n = len(lead)
+    # (…, C, H, r, W, r) to (…, C, r, r, H, W).
     x = x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
     return laid_out_as(input, x.reshape(*lead, c * r * r, h // r, w // r))
 
@@ -287,7 +292,7 @@ def channel_shuffle(input, groups):
 
 
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """Every window of (N, C, H, W) as a column: (N, C * prod(kernel), windows).
+    """Returns every window of (N, C, H, W) as a column: (N, C * prod(kernel), windows).
 
     Args:
         kernel_size: of a window. dilation: distance of its elements. padding: zeros at both ends. stride: distance of
@@ -313,10 +318,10 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 
 
 def _blocks(spatial, kernel, stride, padding, dilation):
-    """How many windows lie along each axis.
+    """Returns the number of windows along each axis.
 
     Raises:
-        RuntimeError: none along one of them.
+        RuntimeError: an axis has no window.
     """
     out = [out_size(*sizes) for sizes in zip(spatial, kernel, stride, padding, dilation, strict=True)]
     if min(out) < 1:
@@ -335,10 +340,11 @@ def _windows(xp, input, *, kernel, stride, dilation):
 
 @op(dtype="same", name="fold_windows")
 def _overlap(xp, g, *, shape, kernel, stride, dilation):
-    """Columns added back where their windows lay, in an array of `shape`."""
+    """Adds columns at the positions of their windows in an array of `shape`: the gradient of `_windows`."""
     out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(shape[2:], kernel, stride, dilation, strict=True)]
     columns = g.reshape(shape[0], shape[1], math.prod(kernel), *out)
     result = xp.zeros(shape, g.dtype)
+    # Windows overlap, but position t of all windows is one strided slice without overlap.
     for t, position in enumerate(taps(kernel)):
         result[(slice(None), slice(None), *tap_slices(position, out, stride, dilation))] += columns[:, :, t]
     return result
@@ -355,7 +361,7 @@ _overlap.grad(
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """What `unfold` takes apart put together again, by addition: columns (N, C * prod(kernel), windows) added up in (N, C, *output_size).
+    """Sums columns (N, C * prod(kernel), windows) at the positions of their windows in (N, C, *output_size), the reverse of `unfold`.
 
     Args:
         output_size: (H, W). kernel_size, dilation, padding, stride: of the windows, as given to `unfold`.
@@ -393,7 +399,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
 
 
 def affine_grid(theta, size, align_corners=False):
-    """The grid of positions in [-1, 1] that a batch of affine matrices maps an image's pixels to.
+    """Returns the grid of positions in [-1, 1] to which a batch of affine matrices maps the pixels of an image.
 
     Args:
         theta: (N, 2, 3) for images, (N, 3, 4) for volumes. size: (N, C, H, W) or (N, C, D, H, W).
@@ -413,25 +419,27 @@ def affine_grid(theta, size, align_corners=False):
         return points if align_corners else points * ((count - 1) / count)
 
     grids = np.meshgrid(*(axis(c) for c in spatial), indexing="ij")
+    # Homogeneous coordinates (x, y, 1), with the last axis first.
     base = np.stack([*reversed(grids), np.ones_like(grids[0])], -1).reshape(1, -1, d + 1)
     points = on_device_of(np.broadcast_to(base, (n, *base.shape[1:])).astype(theta._data._array.dtype), theta)
     return (points @ theta.transpose(1, 2)).reshape(n, *spatial, d)
 
 
 def _reflect(x, low, high):
-    """x reflected at both borders until it lies between them."""
-    span = high - low
-    if span == 0:
+    """Reflects x at both borders until it is between them."""
+    width = high - low
+    if width == 0:
         return x * 0
     x = (x - low).abs()
-    turns = (x.detach() / span).floor()
-    rest = x - turns * span
-    even = (turns % 2) == 0
-    return where(even, rest + low, high - rest)
+    reflections = (x.detach() / width).floor()
+    remainder = x - reflections * width
+    # An even number of reflections keeps the direction, an odd one reverses it.
+    even = (reflections % 2) == 0
+    return where(even, remainder + low, high - remainder)
 
 
-# Sums of a few elements at given places, and its two gradients: three ops, each linear in both its inputs. An index counts along
-# x's last axis; one past its end stands for a zero.
+# Weighted sums of a few elements, and the two gradients: three ops, each linear in both inputs, which are each other's gradients.
+# An index counts along x's last axis. The index one past the end refers to an appended zero.
 
 
 def _and_zero(xp, x):
@@ -439,7 +447,7 @@ def _and_zero(xp, x):
 
 
 def _taken(xp, x, index, k):
-    """(N, C, P): every channel's elements at the k-th of the places (N, K, P)."""
+    """Returns every channel's elements at the k-th of the indices (N, K, P), as (N, C, P)."""
     image, channel = (np.arange(n).reshape(shape) for n, shape in zip(x.shape, ((-1, 1, 1), (-1, 1)), strict=False))
     image, channel = on_device_of(image, index), on_device_of(channel, index)
     return _and_zero(xp, x)[image, channel, index[:, k, None]]
@@ -447,7 +455,7 @@ def _taken(xp, x, index, k):
 
 @op(name="sampled", dtype="same")
 def _sampled(xp, x, weight, *, index):
-    """(N, C, P): the sum over k of weight[n, k, p] * x[n, c, index[n, k, p]]."""
+    """Returns the sum over k of weight[n, k, p] * x[n, c, index[n, k, p]], as (N, C, P)."""
     total = 0
     for k in range(weight.shape[1]):
         total = _taken(xp, x, index, k) * weight[:, k, None] + total
@@ -456,16 +464,17 @@ def _sampled(xp, x, weight, *, index):
 
 @op(name="sampled_input", dtype="same")
 def _sampled_input(xp, g, weight, *, index, size):
-    """(N, C, size): its gradient for x: g times weights, added up where they came from."""
+    """Returns the gradient for x, (N, C, size): g times the weights, added at the indices."""
     out = xp.zeros((*g.shape[:2], size + 1), g.dtype)
     for k in range(weight.shape[1]):
         xp.add_along(out, xp.broadcast_to(index[:, k, None], g.shape), 2, g * weight[:, k, None])
+    # Drop the element that stands for positions outside.
     return out[..., :size]
 
 
 @op(name="sampled_weight", dtype="same")
 def _sampled_weight(xp, g, x, *, index):
-    """(N, K, P): its gradient for the weights."""
+    """Returns the gradient for the weights, (N, K, P)."""
     return xp.stack([xp.sum(g * _taken(xp, x, index, k), axis=1) for k in range(index.shape[1])], 1)
 
 
@@ -486,13 +495,13 @@ _sampled_weight.grad(
 
 @in_precision("widest")
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    """An image or volume sampled at given positions.
+    """Samples an image or volume at given positions.
 
     Args:
         input: (N, C, H, W) or (N, C, D, H, W).
         grid: (N, h, w, 2) or (N, d, h, w, 3): x, y (and z) in [-1, 1].
         mode: "bilinear" (trilinear for volumes), "nearest", or "bicubic" for images.
-        padding_mode: what lies outside: "zeros", "border" or "reflection".
+        padding_mode: values outside of the image: "zeros", "border" or "reflection".
 
     Raises:
         ValueError: an unknown mode. RuntimeError: shapes that do not fit.
@@ -518,8 +527,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     n, c = input.shape[:2]
     flat = input.reshape(n, c, math.prod(sizes))
 
-    def settle(x, size):
-        """A coordinate in pixels, moved inside as the padding mode says."""
+    def into_image(x, size):
+        """Moves a pixel coordinate into the image according to the padding mode."""
         if padding_mode == "border":
             return x.clamp(0, size - 1)
         if padding_mode == "reflection":
@@ -528,47 +537,48 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         return x
 
     def pixels(axis):
-        g, size = grid[..., d - 1 - axis], sizes[axis]  # the grid names the last axis first
+        g, size = grid[..., d - 1 - axis], sizes[axis]  # the grid has the last axis first: x, y, z
         return (g + 1) * 0.5 * (size - 1) if align_corners else ((g + 1) * size - 1) * 0.5
 
-    found, weights = [], []
+    indices, weights = [], []
 
-    def take(places, weight):
-        """Note the elements at whole places, one tensor for each axis; 0 outside."""
+    def add_points(coordinates, weight):
+        """Adds the elements at integer coordinates, one tensor for each axis. Elements outside are 0."""
         index, inside = 0, True
-        for x, size in zip(places, sizes, strict=True):
+        for x, size in zip(coordinates, sizes, strict=True):
             inside = (x >= 0) & (x <= size - 1) & inside
-            index = index * size + x.clamp(0, size - 1).long()  # exact, also beyond 2^24
-        found.append(where(inside, index, math.prod(sizes)))
+            index = index * size + x.clamp(0, size - 1).long()  # integer arithmetic: exact also beyond 2^24
+        indices.append(where(inside, index, math.prod(sizes)))
         weights.append(weight)
 
     if mode == "bicubic":
-        _bicubic([pixels(axis) for axis in range(2)], sizes, settle, take)
+        _bicubic([pixels(axis) for axis in range(2)], sizes, into_image, add_points)
     elif mode == "nearest":
-        at = [settle(pixels(axis), sizes[axis]) for axis in range(d)]
-        take([x.detach().round() for x in at], (at[0] * 0).nan_to_num(0.0, 0.0, 0.0) + 1)
+        # The weight is 1, but depends on the grid, so that the grid has a gradient (of 0).
+        source = [into_image(pixels(axis), sizes[axis]) for axis in range(d)]
+        add_points([x.detach().round() for x in source], (source[0] * 0).nan_to_num(0.0, 0.0, 0.0) + 1)
     else:
-        _linear([settle(pixels(axis), sizes[axis]) for axis in range(d)], take)
-    index = raw_of(stack(found, 1).flatten(2))
+        _linear([into_image(pixels(axis), sizes[axis]) for axis in range(d)], add_points)
+    index = raw_of(stack(indices, 1).flatten(2))
     return _sampled(flat, stack(weights, 1).flatten(2), index=index).reshape(n, c, *grid.shape[1:-1])
 
 
-def _linear(at, take):
-    """The points around each place, by how near they are."""
-    low = [x.detach().floor() for x in at]
-    share = [x - x0 for x, x0 in zip(at, low, strict=True)]
-    for corner in np.ndindex(*(2,) * len(at)):
+def _linear(source, add_points):
+    """Adds the 2^d points around each position, with weights that are products of their distances."""
+    low = [x.detach().floor() for x in source]
+    fraction = [x - x0 for x, x0 in zip(source, low, strict=True)]
+    for corner in np.ndindex(*(2,) * len(source)):
         weight = 1
-        for bit, w in zip(corner, share, strict=True):
+        for bit, w in zip(corner, fraction, strict=True):
             weight = (w if bit else 1 - w) * weight
-        take([x0 + bit for bit, x0 in zip(corner, low, strict=True)], weight)
+        add_points([x0 + bit for bit, x0 in zip(corner, low, strict=True)], weight)
 
 
-def _bicubic(at, sizes, settle, take):
-    """Sixteen points around each place; they, not the place, are moved inside by the padding mode."""
-    low = [x.detach().floor() for x in at]
-    rows, columns = (_cubic_weights(x - x0) for x, x0 in zip(at, low, strict=True))
+def _bicubic(source, sizes, into_image, add_points):
+    """Adds the 16 points around each position. The padding mode applies to each point, not to the position."""
+    low = [x.detach().floor() for x in source]
+    rows, columns = (_cubic_weights(x - x0) for x, x0 in zip(source, low, strict=True))
     for i, wy in enumerate(rows):
-        y = settle(low[0] + (i - 1), sizes[0])
+        y = into_image(low[0] + (i - 1), sizes[0])
         for j, wx in enumerate(columns):
-            take([y, settle(low[1] + (j - 1), sizes[1])], wy * wx)
+            add_points([y, into_image(low[1] + (j - 1), sizes[1])], wy * wx)

@@ -185,7 +185,7 @@ CALLS = {
     **{
         f"elementwise_loss {kind}": (
             lambda x, t, fused, kind=kind, loss=loss, into=into: (
-                mytorch.ops.loss._elementwise_loss.run(into(x), into(t), kind=kind, beta=0.7, fused=True)
+                mytorch.ops.loss._elementwise_loss.dispatch(into(x), into(t), kind=kind, beta=0.7, fused=True)
                 if fused
                 else loss(into(x), into(t))
             ),
@@ -204,7 +204,7 @@ CALLS = {
     },
     "nll": (
         lambda x, fused: (
-            mytorch.ops.loss._nll.run(
+            mytorch.ops.loss._nll.dispatch(
                 x.unsqueeze(-1), target=_target._data._array.reshape(5, 1), weight=_weights, ignore_index=3, fused=True
             )
             if fused

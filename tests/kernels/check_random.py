@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mytorch.backend import philox
 from mytorch.kernels.launch import INTERPRET
 from mytorch.kernels.triton import random
+from mytorch.numerics import philox
 
 from .cases import COMPILE_ONLY, DTYPES, dev, host, xp
 

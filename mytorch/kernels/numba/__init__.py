@@ -1,7 +1,7 @@
-"""Kernels for the CPU, compiled by Numba: loops that go through memory once, on all cores.
+"""Kernels for the CPU, compiled by Numba: loops that pass over memory once, on all cores.
 
-Each is chosen where Numba is installed and the sizes make it pay. Compiled code is cached on disk beside
-the source, so only the first run ever waits for the compiler.
+A kernel is used if Numba is installed and the arrays are large enough. Compiled code is cached on disk next to
+the source, so only the first run waits for the compiler.
 """
 
-from . import waiting  # which tells the threads how
+from . import waiting  # defines how the threads wait

@@ -1,4 +1,4 @@
-"""Activation functions with exponentials, forward and backward, in one pass each: float32, any shape."""
+"""Activation functions with exponentials (sigmoid, SiLU), forward and backward, one pass each: float32, any shape."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def _sigmoid(x, out):
     for i in range(x.size):
         v = x[i]
         s = _ONE / (_ONE + exp(-v))
-        out[i] = v if v != v else s  # exp's integers know no NaN
+        out[i] = v if v != v else s  # `exp` does not propagate NaN
 
 
 @with_nan
@@ -35,12 +35,13 @@ def _silu_bwd(g, x, out):
     for i in range(x.size):
         v = x[i]
         s = _ONE / (_ONE + exp(-v))
+        # (v s)' = s + v s (1 - s).
         slope = s * (_ONE + v * (_ONE - s))
         out[i] = v if v != v else g[i] * slope
 
 
 def _accepts(input):
-    """float32 only."""
+    """Accepts float32 only."""
     return is_float32(input)
 
 

@@ -1,8 +1,8 @@
-"""Batch norm, forward and backward, and input * scale + shift for each channel: float32, (N, C, positions), a channel at a time.
+"""Batch norm, forward and backward, and input * scale + shift per channel: float32, (N, C, positions), one channel at a time.
 
-Mean and variance are found in one reading of memory: those of each row of positions, which is in cache the second time, are
-joined with those of the rows before. Backward reads a channel twice, for its two sums and for the gradient, with
-h = (x - mean) * rstd and n elements of a channel:
+Mean and variance need one pass over memory. The two sums of a row of positions (the second one reads it from the cache) are
+merged with the sums of the rows before by the parallel algorithm of Chan, Golub and LeVeque (1983). Backward reads a channel twice: for
+its two sums, and for the gradient. With h = (x - mean) * rstd and means over the elements of a channel:
 
     gx = (g - mean(g) - h * mean(g * h)) * rstd * weight
 """
@@ -18,116 +18,126 @@ from .common import is_float32, kernel
 
 @kernel
 def _statistics(channels, means, variances, x):
+    """Computes the mean and the biased variance of each channel."""
     for j in range(len(channels)):
+        # Running statistics of the channel, in float64.
         count, mean, squares = 0.0, 0.0, 0.0
         for n in range(len(x)):
             row = x[n, channels[j]]
+            # Mean of one row and squared deviations from it, in float32: two vectorized loops over cached memory.
             total = np.float32(0.0)
             for i in range(row.size):
                 total += row[i]
-            middle = total / np.float32(row.size)
-            around = np.float32(0.0)
+            row_mean = total / np.float32(row.size)
+            row_squares = np.float32(0.0)
             for i in range(row.size):
-                around += (row[i] - middle) * (row[i] - middle)
-            apart = middle - mean
-            squares += around + apart * apart * count * row.size / (count + row.size)
+                row_squares += (row[i] - row_mean) * (row[i] - row_mean)
+            # Merge: M = M_a + M_b + delta² n_a n_b / (n_a + n_b), and mean += delta n_b / n.
+            delta = row_mean - mean
+            squares += row_squares + delta * delta * count * row.size / (count + row.size)
             count += row.size
-            mean += apart * row.size / count
+            mean += delta * row.size / count
         means[j] = mean
         variances[j] = squares / count
 
 
 @kernel
-def _scale(channels, x, out, centres, scales, shifts):
+def _scale(channels, x, out, centers, scales, shifts):
+    """Computes out = (x - center) * scale + shift. Subtracting first avoids cancellation where |mean| is large."""
     for j in range(len(channels)):
         c = channels[j]
-        centre, scale, shift = centres[c], scales[c], shifts[c]
+        center, scale, shift = centers[c], scales[c], shifts[c]
         for n in range(len(x)):
             row, to = x[n, c], out[n, c]
             for i in range(row.size):
-                to[i] = (row[i] - centre) * scale + shift
+                to[i] = (row[i] - center) * scale + shift
 
 
 @kernel
 def _bwd(channels, g_sums, gn_sums, g, x, gx, means, rstds, weights):
+    """Computes gx, and per channel the sums of g (gradient of the bias) and of g * h (gradient of the weight)."""
     for j in range(len(channels)):
         c = channels[j]
         g_sum, gn_sum, mean, rstd = 0.0, 0.0, means[c], rstds[c]
         for n in range(len(x)):
             row, up = x[n, c], g[n, c]
-            of_g, of_gx = np.float32(0.0), np.float32(0.0)
+            # First pass: a row's sums in float32, the channel's sums in float64.
+            row_g, row_gx = np.float32(0.0), np.float32(0.0)
             for i in range(row.size):
-                of_g += up[i]
-                of_gx += up[i] * (row[i] - mean)
-            g_sum += of_g
-            gn_sum += of_gx * rstd
+                row_g += up[i]
+                row_gx += up[i] * (row[i] - mean)
+            g_sum += row_g
+            gn_sum += row_gx * rstd
         g_sums[j] = g_sum
         gn_sums[j] = gn_sum
+        # Second pass: gx = (g - mean(g) - h * mean(g h)) * rstd * weight. `slope` is mean(g h) * rstd.
         count = np.float32(len(x) * x.shape[2])
-        middle, slope, scale = g_sums[j] / count, gn_sums[j] * rstd / count, rstd * weights[c]
+        g_mean, slope, scale = g_sums[j] / count, gn_sums[j] * rstd / count, rstd * weights[c]
         for n in range(len(x)):
             row, up, to = x[n, c], g[n, c], gx[n, c]
             for i in range(row.size):
-                to[i] = (up[i] - middle - (row[i] - mean) * slope) * scale
+                to[i] = (up[i] - g_mean - (row[i] - mean) * slope) * scale
 
 
 @kernel
 def _affine_bwd(channels, g_sums, gx_sums, g, x, gx, scales):
+    """Computes gx = g * scale, and per channel the sums of g and of g * x."""
     for j in range(len(channels)):
         c = channels[j]
         scale, g_sum, gx_sum = scales[c], 0.0, 0.0
         for n in range(len(x)):
             row, up, to = x[n, c], g[n, c], gx[n, c]
-            of_g, of_gx = np.float32(0.0), np.float32(0.0)
+            row_g, row_gx = np.float32(0.0), np.float32(0.0)
             for i in range(row.size):
-                of_g += up[i]
-                of_gx += up[i] * row[i]
+                row_g += up[i]
+                row_gx += up[i] * row[i]
                 to[i] = up[i] * scale
-            g_sum += of_g
-            gx_sum += of_gx
+            g_sum += row_g
+            gx_sum += row_gx
         g_sums[j] = g_sum
         gx_sums[j] = gx_sum
 
 
 def _in_rows(x):
-    """x as (N, C, positions)."""
+    """Returns x as a contiguous array (N, C, positions)."""
     return np.ascontiguousarray(x).reshape(*x.shape[:2], math.prod(x.shape[2:]))
 
 
-def _vector(values, count, otherwise):
-    """Values of the channels, contiguous."""
-    return np.full(count, otherwise, np.float32) if values is None else np.ascontiguousarray(values).reshape(-1)
+def _vector(values, count, default):
+    """Returns one value per channel, contiguous; the default where `values` is None."""
+    return np.full(count, default, np.float32) if values is None else np.ascontiguousarray(values).reshape(-1)
 
 
 def statistics(raw):
-    """The mean and the variance of each channel."""
+    """Returns the mean and the biased variance of each channel."""
     channels = np.arange(raw.shape[1])
     mean, var = np.empty((2, raw.shape[1]), np.float32)
     split(_statistics, raw.size, (channels, mean, var), _in_rows(raw))
     return mean, var
 
 
-def _scaled(x, centres, scales, shifts):
-    """(x - centre) * scale + shift for each channel."""
+def _scaled(x, centers, scales, shifts):
+    """Returns (x - center) * scale + shift for each channel."""
     rows = _in_rows(x)
     out = np.empty_like(rows)
-    split(_scale, x.size, (np.arange(x.shape[1]),), rows, out, centres, scales, shifts)
+    split(_scale, x.size, (np.arange(x.shape[1]),), rows, out, centers, scales, shifts)
     return out.reshape(x.shape)
 
 
 def _accepts(input, weight=None, bias=None, *, eps=1e-5, stats=None):
-    """float32, of two axes at least, with something in it."""
+    """Accepts float32 arrays of at least two axes that are not empty."""
     fit = input.ndim >= 2 and all(p is None or p.size == input.shape[1] for p in (weight, bias))
     return fit and is_float32(input, weight, bias) and input.size > 0
 
 
 def _pays(input, weight=None, bias=None, *, eps=1e-5, stats=None):
-    """Where a channel has positions that follow one another in memory."""
+    """Returns True if each channel has at least 8 positions, which are contiguous in memory."""
     return math.prod(input.shape[2:]) >= 8
 
 
 def _forward(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
     mean, var = (np.ascontiguousarray(s, np.float32) for s in stats or statistics(input))
+    # Normalization and the affine map are one pass: the scale is rstd * weight.
     rstd = np.float32(1.0) / np.sqrt(var + np.float32(eps))
     count = input.shape[1]
     return _scaled(input, mean, rstd * _vector(weight, count, 1), _vector(bias, count, 0)), mean, rstd
@@ -135,6 +145,7 @@ def _forward(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 def _vjp(g, input, weight, mean, rstd, needs):
     x, count = _in_rows(input), input.shape[1]
+    # The threads divide the channels, so each sum is written by one thread.
     gx, (g_sums, gn_sums) = np.empty_like(x), np.empty((2, count), np.float32)
     arrays = np.arange(count), g_sums, gn_sums
     split(_bwd, x.size, arrays, _in_rows(g), x, gx, mean, rstd, _vector(weight, count, 1))
@@ -142,6 +153,7 @@ def _vjp(g, input, weight, mean, rstd, needs):
 
 
 def _affine(xp, input, scale, shift):
+    # The same loop as the norm, with a center of 0.
     count = input.shape[1]
     return _scaled(input, np.zeros(count, np.float32), _vector(scale, count, 1), _vector(shift, count, 0))
 

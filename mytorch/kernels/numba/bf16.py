@@ -1,7 +1,7 @@
-"""Products of bfloat16 matrices by the instruction for them, vdpbf16ps: 16 sums of two products each, in float32.
+"""Matrix products in bfloat16 with the AVX512-BF16 instruction vdpbf16ps: 16 float32 sums of two bfloat16 products each.
 
-b is packed once: blocks of 48 columns, in which the two numbers of a pair of rows lie side by side, as the instruction wants
-them. A tile of 8 rows by 48 columns stays in 24 registers over the whole inner axis; then it is rounded to bfloat16.
+The matrix b is packed once into blocks of 48 columns. In a block, the two numbers of a pair of rows are adjacent, as the
+instruction requires. A tile of 8 rows by 48 columns stays in 24 registers over the whole inner axis, and is then rounded to bfloat16.
 """
 
 import numpy as np
@@ -14,36 +14,44 @@ from ..threads import split
 from .common import kernel
 from .tiles import _features, _int, _pointers
 
+# The tile: 8 rows by 3 vectors of 16 columns. 24 accumulators, 3 columns and 1 row fit into the 32 registers of AVX-512.
 _ROWS, _VECTORS, _WIDTH = 8, 3, 48
+# A 32-bit word holds a pair of bfloat16 numbers: two neighbors along the inner axis.
 _PAIRS, _SUMS = ir.VectorType(ir.IntType(32), 16), ir.VectorType(ir.FloatType(), 16)
 _words, _floats = types.Array(types.uint32, 1, "C"), types.Array(types.float32, 1, "C")
 
 TAKES = "bfloat16 matrices on a processor with AVX512-BF16"
 _HERE = bool(_features().get("avx512bf16"))
 if _HERE:
+    # The instruction is written as inline assembly, which needs LLVM's assembly parser.
     binding.initialize_native_asmparser()
 
 
 @intrinsic
 def _tile(typing, a, a_start, row_step, packed, b_start, pairs, out):
-    """out (8 * 48) = rows of a times a block of packed columns, over `pairs` pairs of inner elements."""
+    """Computes out (8 * 48): 8 rows of a times a block of packed columns, over `pairs` pairs of inner elements."""
 
     def generate(context, b, signature, values):
         a, a_start, row_step, packed, b_start, pairs, out = _pointers(context, b, signature, values)
         dot = ir.FunctionType(_SUMS, [_SUMS, _PAIRS, _PAIRS])
+        # Accumulators in float32, which LLVM keeps in registers.
         sums = [cgutils.alloca_once(b, _SUMS) for _ in range(_ROWS * _VECTORS)]
         for slot in sums:
             b.store(ir.Constant(_SUMS, [0.0] * 16), slot)
-        nothing, first = ir.Constant(_PAIRS, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), 16), [0] * 16)
+        undefined, first = ir.Constant(_PAIRS, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), 16), [0] * 16)
         with cgutils.for_range(b, pairs, intp=ir.IntType(64)) as k:
-            here = b.add(b_start, b.mul(k.index, _int(_WIDTH)))
+            position = b.add(b_start, b.mul(k.index, _int(_WIDTH)))
+            # Load 48 packed columns once, for all 8 rows.
             columns = []
             for v in range(_VECTORS):
-                at = b.bitcast(b.gep(packed, [b.add(here, _int(16 * v))]), _PAIRS.as_pointer())
-                columns.append(b.load(at, align=4))
+                pointer = b.bitcast(b.gep(packed, [b.add(position, _int(16 * v))]), _PAIRS.as_pointer())
+                columns.append(b.load(pointer, align=4))
             for r in range(_ROWS):
+                # Broadcast one pair of row r to all lanes. Lane i adds a[r, 2k] * b[2k, i] + a[r, 2k + 1] * b[2k + 1, i].
                 one = b.load(b.gep(a, [b.add(b.add(a_start, b.mul(row_step, _int(r))), k.index)]))
-                row = b.shuffle_vector(b.insert_element(nothing, one, ir.Constant(ir.IntType(32), 0)), nothing, first)
+                row = b.shuffle_vector(
+                    b.insert_element(undefined, one, ir.Constant(ir.IntType(32), 0)), undefined, first
+                )
                 for slot, column in zip(sums[r * _VECTORS : (r + 1) * _VECTORS], columns, strict=True):
                     b.store(b.asm(dot, "vdpbf16ps $3, $2, $0", "=v,0,v,v", [b.load(slot), row, column], False), slot)
         for n, slot in enumerate(sums):
@@ -61,7 +69,9 @@ def _pack_rows(b, out):
         for p in range(inner // 2):
             low, high, to = b[2 * p], b[2 * p + 1], out[j, p]
             for i in range(min(_WIDTH, n - j * _WIDTH)):
+                # The row with the even index is the low half of the word.
                 to[i] = np.uint32(low[j * _WIDTH + i]) | np.uint32(high[j * _WIDTH + i]) << np.uint32(16)
+        # An odd inner axis: the last pair has only a low half, and its high half stays 0.
         if inner % 2:
             for i in range(min(_WIDTH, n - j * _WIDTH)):
                 out[j, inner // 2, i] = b[inner - 1, j * _WIDTH + i]
@@ -69,7 +79,7 @@ def _pack_rows(b, out):
 
 @kernel
 def _pack_columns(pairs, out):
-    """The same of b's transposed, (N, K) with even K, seen as pairs."""
+    """Packs the transpose of b, (N, K) with even K, viewed as (N, K / 2) pairs: each word is already a pair."""
     n, inner = pairs.shape
     for j in range(out.shape[0]):
         for p in range(inner):
@@ -79,6 +89,7 @@ def _pack_columns(pairs, out):
 
 @kernel
 def _multiply(a, out, packed, flat):
+    """Multiplies panels (panels, 8, pairs) of a with the packed columns. `flat` is `packed` as one axis."""
     panels, rows, inner = a.shape
     n = out.shape[2]
     tile = np.empty(rows * _WIDTH, np.float32)
@@ -86,33 +97,36 @@ def _multiply(a, out, packed, flat):
     words = a.reshape(-1)
     for j in range(packed.shape[0]):
         width = min(_WIDTH, n - j * _WIDTH)
+        # All panels use one block of packed columns, which stays in the cache.
         for p in range(panels):
             _tile(words, p * rows * inner, inner, flat, j * inner * _WIDTH, inner, tile)
             for r in range(rows):
-                to, given = out[p, r, j * _WIDTH : j * _WIDTH + width], bits[r * _WIDTH : r * _WIDTH + width]
+                to, source = out[p, r, j * _WIDTH : j * _WIDTH + width], bits[r * _WIDTH : r * _WIDTH + width]
                 for i in range(width):
-                    u = given[i]
+                    u = source[i]
+                    # Round to bfloat16, to nearest with ties to even: add 0x7FFF and the last kept bit, truncate.
                     even = np.uint32((u + np.uint32(0x7FFF) + ((u >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
+                    # A NaN could round up to infinity, so NaN becomes the quiet NaN 0x7FC0.
                     to[i] = np.uint16(0x7FC0) if (u & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000) else even
 
 
 def accepts(a, b):
-    """Stacks of bfloat16 matrices of one number of axes, or one matrix to all."""
+    """Accepts stacks of bfloat16 matrices with equal leading axes, or one matrix b for all of a."""
     same = a.ndim == b.ndim and a.shape[:-2] == b.shape[:-2]
     return _HERE and a.dtype.name == b.dtype.name == "bfloat16" and a.ndim >= 2 and (same or b.ndim == 2)
 
 
 def pays(a, b):
-    """For products that are large, and high enough to be worth packing."""
+    """Returns True if the product is large enough, and a has enough rows, to outweigh the packing of b."""
     return a.shape[-2] >= 4 and a.shape[-2] * a.shape[-1] * b.shape[-1] >= 1 << 16
 
 
 def forward(xp, a, b):
-    """a @ b, summed in float32 and rounded once."""
+    """Returns a @ b, summed in float32 and rounded once."""
     if b.ndim > 2:
         out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
-        for place in np.ndindex(*a.shape[:-2]):
-            out[place] = _product(xp, a[place], b[place])
+        for index in np.ndindex(*a.shape[:-2]):
+            out[index] = _product(xp, a[index], b[index])
         return out
     return _product(xp, a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
 
@@ -120,12 +134,14 @@ def forward(xp, a, b):
 def _product(xp, a, b):
     (m, inner), n = a.shape, b.shape[1]
     pairs, panels, blocks = -(-inner // 2), -(-m // _ROWS), -(-n // _WIDTH)
+    # Pad to whole pairs and whole panels of 8 rows with zeros.
     if inner % 2 or m % _ROWS:
         rows = np.zeros((panels * _ROWS, 2 * pairs), np.uint16)
         rows[:m, :inner] = a.view(np.uint16)
     else:
         rows = xp.ascontiguousarray(a).view(np.uint16)
     b, packed = b.view(np.uint16), np.zeros((blocks, pairs, _WIDTH), np.uint32)
+    # A transposed weight, as in a linear layer, already has its pairs next to each other in memory.
     if b.T.flags.c_contiguous and not inner % 2:
         _pack_columns(b.T.view(np.uint32), packed)
     else:

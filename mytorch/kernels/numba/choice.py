@@ -1,4 +1,4 @@
-"""`where` over bits: a choice without branches, which the compiler makes of vector instructions."""
+"""`where` on the bits of floats, without branches, so that the compiler vectorizes it."""
 
 import numpy as np
 
@@ -10,12 +10,13 @@ from .common import kernel
 @kernel
 def _both(condition, x, y, out):
     for i in range(out.size):
-        a, b = x[i], y[i]  # both are read, so nothing hangs on the condition but which is kept
+        a, b = x[i], y[i]  # read both, so that only a select depends on the condition
         out[i] = a if condition[i] else b
 
 
 @kernel
 def _first(condition, x, out, y):
+    # y is one number.
     other = y[0]
     for i in range(out.size):
         a = x[i]
@@ -31,12 +32,12 @@ def _second(condition, y, out, x):
 
 
 def accepts(condition, x, y):
-    """Floats of the condition's shape, or numbers, not both numbers."""
+    """Accepts floats of the condition's shape, or one array and one number."""
     return chosen(condition, x, y) is not None
 
 
 def forward(xp, condition, x, y):
-    """x where condition holds, else y."""
+    """Returns x where the condition is True, otherwise y."""
     x, y = chosen(condition, x, y)
     flat, out = condition.reshape(-1), np.empty(condition.size, max(x, y, key=np.size).dtype)
     a, b, to = as_bits(x), as_bits(y), as_bits(out)

@@ -1,10 +1,10 @@
-"""What the Numba kernels share: the compiler's settings, and exp and erf that it can vectorise.
+"""Helpers that the Numba kernels share: compiler settings, and exp and erf in a form that the compiler vectorizes.
 
-A kernel is compiled for one thread and cut into chunks by `kernels/threads.py`. Its loops run from 0 over
-whole arrays, because an index that the compiler can't prove non-negative keeps it from vectorising.
+A kernel is compiled for one thread, and `kernels/threads.py` divides its work into chunks. Its loops run from 0 over
+whole arrays, because an index that may be negative prevents vectorization.
 
-`math.exp` is a call into the C library, one number at a time, which no compiler turns into vector
-instructions; a polynomial is. `exp` and `erf` here are good to about two units in the last place of float32.
+`math.exp` calls the C library for one number at a time, which cannot be vectorized. A polynomial can. The errors of `exp`
+and `erf` here are about two units in the last place of float32.
 """
 
 from typing import Any
@@ -18,12 +18,13 @@ from numba.extending import intrinsic
 from ..threads import split
 from . import progress  # noqa: F401  (it shows what is being compiled)
 
-_FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}  # infinities keep their meaning
+# LLVM's fast-math flags. Without `ninf`, infinities have their usual meaning. `reassoc` lets sums be vectorized.
+_FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}
 _LEAN: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 kernel = njit(fastmath=_FAST, cache=True, **_LEAN)
-with_nan = njit(fastmath=_FAST - {"nnan"}, cache=True, **_LEAN)  # as `kernel`, and NaN may be asked for
-exact = njit(cache=True, **_LEAN)  # where NaN keeps its meaning
-# What only kernels call: without the code by which Python would, which takes the compiler as long as a short loop does.
+with_nan = njit(fastmath=_FAST - {"nnan"}, cache=True, **_LEAN)  # like `kernel`, but tests for NaN work
+exact = njit(cache=True, **_LEAN)  # without fast-math: NaN and the order of additions have their usual meaning
+# Functions that only kernels call: no wrapper for Python, which would take as long to compile as a short loop.
 _INNER: dict[str, Any] = {**_LEAN, "forceinline": True, "no_cpython_wrapper": True}
 inlined = njit(fastmath=_FAST, **_INNER)
 exact_inlined = njit(**_INNER)
@@ -31,7 +32,7 @@ exact_inlined = njit(**_INNER)
 
 @intrinsic
 def float_of_bits(typing_context, bits):
-    """The float32 with the given bits; a reinterpretation, no instruction."""
+    """Returns the float32 with the given bits. It is a reinterpretation, which needs no instruction."""
 
     def generate(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], context.get_value_type(types.float32))
@@ -41,7 +42,7 @@ def float_of_bits(typing_context, bits):
 
 @intrinsic
 def _memory_of(typing_context, array, offset):
-    """Where an array of float32 begins, and so many bytes on."""
+    """Returns the address of an array of float32 plus `offset` bytes."""
 
     def generate(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -53,13 +54,13 @@ def _memory_of(typing_context, array, offset):
 
 @inlined
 def rows_of(x, i, rows, columns):
-    """x[i] of an array whose x[i] is contiguous (rows, columns), in a form that tells the compiler so."""
+    """Returns x[i], a contiguous (rows, columns) array, with a type that tells the compiler that it is contiguous."""
     return carray(_memory_of(x, i * x.strides[0]), (rows, columns))
 
 
 @intrinsic
 def _bits_of_float(typing_context, x):
-    """The bits of a float32 as an int32; a reinterpretation, no instruction."""
+    """Returns the bits of a float32 as an int32, without an instruction."""
 
     def generate(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], context.get_value_type(types.int32))
@@ -67,18 +68,18 @@ def _bits_of_float(typing_context, x):
     return types.int32(types.float32), generate
 
 
-INFINITE = np.int32(0x7F800000)  # the bits of infinity; those of NaN are above it, those of all other magnitudes below
+INFINITE = np.int32(0x7F800000)  # bits of infinity; as integers, NaNs are above and finite magnitudes below
 
 
 @inlined
 def magnitude(x):
-    """The bits of |x|, a whole number that grows with |x|: an infinity or NaN is found by it where `kernel` knows of none."""
+    """Returns the bits of |x|, an integer that increases with |x|. It detects infinities and NaN, which `kernel` assumes away."""
     return _bits_of_float(x) & np.int32(0x7FFFFFFF)
 
 
 @inlined
 def within(place, size):
-    """place, unless it is no index into `size` elements: read without a sign, what is negative is large."""
+    """Returns `place` after a bounds check. As unsigned numbers, negative indices are large, so one comparison is enough."""
     if np.uint64(place) >= np.uint64(size):
         raise IndexError("an index is out of bounds: it was changed after the forward pass had looked at it")
     return place
@@ -86,7 +87,7 @@ def within(place, size):
 
 @intrinsic
 def larger(typing_context, a, b):
-    """The larger of two float32, in a form of which the compiler makes vectors in a loop, as it does not of `max`."""
+    """Returns the larger of two float32, as an LLVM intrinsic that is vectorized in loops, unlike `max`."""
 
     def generate(context, builder, signature, arguments):
         number = ir.FloatType()
@@ -99,11 +100,14 @@ def larger(typing_context, a, b):
 
 @inlined
 def exp(x):
-    """e**x for float32 x, by 2**n times a polynomial on [-ln2/2, ln2/2]; 0 below -87.3, inf above 88.3."""
-    given = x
+    """Returns e**x for float32 x: 2**n times a polynomial on [-ln2/2, ln2/2]; 0 below -87.3, inf above 88.3."""
+    unclamped = x
     x = min(max(x, np.float32(-87.33)), np.float32(88.37))
+    # x = n ln2 + r, with n the nearest integer to x / ln2.
     n = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
+    # Cody-Waite reduction: ln2 in two parts, of which the first has few bits, so that n * ln2 is nearly exact.
     r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
+    # Minimax polynomial of Cephes' expf: e^r = 1 + r + r² p(r).
     p = np.float32(1.9875691500e-4)
     p = p * r + np.float32(1.3981999507e-3)
     p = p * r + np.float32(8.3334519073e-3)
@@ -111,16 +115,19 @@ def exp(x):
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
     p = p * r * r + r + np.float32(1.0)
+    # 2^n: put n + 127 into the exponent bits.
     value = p * float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
-    value = np.float32(0.0) if given < np.float32(-87.33) else value
-    return np.float32(np.inf) if given > np.float32(88.37) else value
+    value = np.float32(0.0) if unclamped < np.float32(-87.33) else value
+    return np.float32(np.inf) if unclamped > np.float32(88.37) else value
 
 
 @inlined
 def erf(x):
-    """The error function for float32 x, by the rational approximation of mytorch/numerics/special.py."""
+    """Returns erf(x) for float32 x, by the rational approximation of mytorch/numerics/special.py."""
+    # erf is ±1 in float32 beyond ±4.
     x = min(max(x, np.float32(-4.0)), np.float32(4.0))
     s = x * x
+    # Odd numerator x p(x²) over even denominator q(x²).
     p = np.float32(-2.72614225801306e-10)
     p = p * s + np.float32(2.77068142495902e-08)
     p = p * s + np.float32(-2.10102402082508e-06)
@@ -137,12 +144,12 @@ def erf(x):
 
 
 def flat(x):
-    """x as one contiguous axis; a copy only where its strides demand it."""
+    """Returns x as one contiguous axis, copied only if necessary."""
     return np.ascontiguousarray(x).reshape(-1)
 
 
 def each(loop, *arrays, constants=()):
-    """What an elementwise loop, which is given the constants as float32, makes of arrays of one shape: a new one."""
+    """Returns a new array that an elementwise loop computes from arrays of one shape. Constants are passed as float32."""
     flats = [flat(a) for a in arrays]
     out = np.empty_like(flats[-1])
     split(loop, out.size, (*flats, out), *map(np.float32, constants))
@@ -150,7 +157,7 @@ def each(loop, *arrays, constants=()):
 
 
 def is_float32(*arrays):
-    """Whether every array that is given is float32."""
+    """Returns True if every array that is not None is float32."""
     for a in arrays:
         if a is not None and a.dtype != np.float32:
             return False

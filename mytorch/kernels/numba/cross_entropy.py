@@ -1,7 +1,7 @@
-"""Cross-entropy of rows of logits: the log-sum-exp in forward, softmax minus one-hot in backward.
+"""Cross-entropy of rows of logits: forward computes log-sum-exp, backward softmax minus one-hot.
 
-Forward keeps one number a row, not the probabilities; backward makes them again while it writes the
-gradient, so the logits are read once each way.
+Forward saves two numbers per row, the maximum and the logarithm of the sum, instead of the probabilities. Backward computes the
+probabilities again while it writes the gradient.
 """
 
 import numpy as np
@@ -13,26 +13,31 @@ from .softmax import peak_of
 
 @kernel
 def _fwd(x, target, losses, peaks, logs, ignore_index):
+    """Computes the loss, the maximum and log(sum(exp(x - max))) of each row. Returns True if x has an infinity or NaN."""
     rows, width = x.shape
-    odd = False
+    has_nonfinite = False
     for r in range(rows):
         peak, infinite = peak_of(x, r)
-        odd = odd or infinite
+        has_nonfinite = has_nonfinite or infinite
         total = np.float32(0.0)
         for j in range(width):
             total += exp(x[r, j] - peak)
-        peaks[r] = peak  # apart from the logarithm, which their sum would swallow where logits are large
+        # Save maximum and logarithm separately: in their sum, large logits would round off the logarithm's digits.
+        peaks[r] = peak
         counts = target[r] != ignore_index
         logs[r] = np.log(total) if counts else np.float32(0.0)
+        # loss = (max - x[target]) + log(sum). The logarithm is added in the loop below.
         losses[r] = peak - x[r, within(target[r], width)] if counts else np.float32(0.0)
-    for r in range(rows):  # apart: in one sum the compiler would add up the large numbers with the logarithm first
+    # A separate loop: with reassociation allowed, the compiler could add max and logarithm first.
+    for r in range(rows):
         losses[r] += logs[r]
-    return odd
+    return has_nonfinite
 
 
 @exact
 def _mean(losses, target, ignore_index, mean):
-    """The losses' sum, over how many of them count or over 1; and that number."""
+    """Returns (sum of the losses / divisor, divisor). The divisor is the number of counted rows for a mean, otherwise 1."""
+    # The sum is in float64.
     total, count = 0.0, 0
     for r in range(losses.size):
         total += losses[r]
@@ -43,6 +48,7 @@ def _mean(losses, target, ignore_index, mean):
 
 @kernel
 def _bwd(x, target, peaks, logs, scale, gx, ignore_index):
+    """Computes gx = (softmax(x) - one_hot(target)) * scale row by row, 0 for ignored rows."""
     rows, width = x.shape
     for r in range(rows):
         if target[r] == ignore_index:
@@ -51,7 +57,8 @@ def _bwd(x, target, peaks, logs, scale, gx, ignore_index):
         else:
             s = scale[r]
             peak = peaks[r]
-            part = s * exp(-logs[r])  # a total between 1 and the number of classes
+            # scale / sum, the factor of all probabilities. The sum is between 1 and the number of classes: no overflow.
+            part = s * exp(-logs[r])
             for j in range(width):
                 gx[r, j] = exp(x[r, j] - peak) * part
             gx[r, within(target[r], width)] -= s
@@ -61,24 +68,24 @@ residuals = ("total", "peaks", "logs")
 
 
 def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
-    """float32 logits without class weights or label smoothing."""
+    """Accepts float32 logits without class weights and label smoothing."""
     return is_float32(input) and weight is None and not label_smoothing and input.size > 0
 
 
 def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
-    """lse - logit of the target, and their mean, sum or all of them."""
+    """Returns logsumexp - logit of the target: the mean, the sum or all losses."""
     x, target = np.ascontiguousarray(input), np.ascontiguousarray(target)
     losses, peaks, logs = np.empty((3, x.shape[0]), np.float32)
     if split(_fwd, x.size, (x, target, losses, peaks, logs), ignore_index):
         return None
     if reduction == "none":
         return losses, np.float32(1.0), peaks, logs
-    loss, total = _mean(losses, target, ignore_index, reduction == "mean")  # Python's floats by now
+    loss, total = _mean(losses, target, ignore_index, reduction == "mean")  # Numba returns Python floats
     return np.float32(loss), np.float32(total), peaks, logs
 
 
 def vjp(g, input, target, ignore_index, reduction, peaks, logs, total):
-    """The gradient of the logits."""
+    """Returns the gradient of the logits."""
     x, target = np.ascontiguousarray(input), np.ascontiguousarray(target)
     gx = np.empty_like(x)
     scale = np.ascontiguousarray(np.broadcast_to(g if reduction == "none" else g / total, (x.shape[0],)), np.float32)

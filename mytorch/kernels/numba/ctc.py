@@ -1,4 +1,8 @@
-"""The sum over all alignments of a label sequence, step by step, and its gradient; float32 and float64. See `ops/loss.py`."""
+"""The CTC loss and its gradient by the forward recursion in log space; float32 and float64. See `ops/loss.py`.
+
+`history[t, n, s]` is the logarithm of the probability of all alignments of sample n that are at state s after step t. The states are
+the labels with a blank before, between and after them (Graves et al., 2006).
+"""
 
 import math
 
@@ -8,30 +12,35 @@ from ..kernel import Kernel
 from ..threads import split
 from .common import exact, exact_inlined
 
-_LOW = -1e30  # as `LOW` of ops/loss.py
+_LOW = -1e30  # log(0): finite, so that differences are never NaN; the same as `LOW` in ops/loss.py
 
 
 @exact_inlined
 def _arrivals(before, skip, s):
-    """The three ways to be at state s: to stay, from the state before, and past a blank."""
+    """Returns the log probabilities of the three ways to state s: stay, come from s - 1, or skip a blank from s - 2."""
     low = before.dtype.type(_LOW)
     return before[s], before[s - 1] if s > 0 else low, before[s - 2] if s > 1 and skip[s] else low
 
 
 @exact
-def _fwd(own, emissions, skip, steps, ends, history, losses):
+def _fwd(samples, emissions, skip, steps, ends, history, losses):
+    """Fills history (T, N, S) and losses (N), for the given samples."""
     low = emissions.dtype.type(_LOW)
-    for n in own:
+    for n in samples:
+        # Step 0: an alignment begins with the first blank or the first label.
         for s in range(history.shape[2]):
             history[0, n, s] = emissions[0, n, s] if s < 2 else low
         for t in range(1, steps[n]):
             before, after, emitted = history[t - 1, n], history[t, n], emissions[t, n]
             for s in range(len(after)):
                 a, b, c = _arrivals(before, skip[n], s)
+                # log(e^a + e^b + e^c), with the maximum subtracted so that no exponential overflows.
                 peak = max(a, b, c)
                 total = peak + math.log(math.exp(a - peak) + math.exp(b - peak) + math.exp(c - peak))
                 after[s] = max(total + emitted[s], low)
+        # An alignment ends with the last label or the blank after it: the loss is -log of the sum of the two.
         last, end = history[max(steps[n] - 1, 0), n], ends[n]
+        # No input steps: only an empty target has an alignment.
         if steps[n] == 0:
             losses[n] = 0.0 if end == 0 else -low
         elif end == 0:
@@ -42,14 +51,17 @@ def _fwd(own, emissions, skip, steps, ends, history, losses):
 
 
 @exact
-def _bwd(own, g, skip, steps, ends, history, losses, out):
-    for n in own:
+def _bwd(samples, g, skip, steps, ends, history, losses, out):
+    """Accumulates the gradient of the emissions in out (T, N, S), for the given samples."""
+    for n in samples:
         if steps[n] == 0:
             continue
+        # Last step: the loss is -logsumexp of the final states, so the gradient is minus their softmax.
         end, last = ends[n], out[steps[n] - 1, n]
         for s in range(max(end - 1, 0), end + 1):
             last[s] = -g[n] * math.exp(history[steps[n] - 1, n, s] + losses[n])
         for t in range(steps[n] - 1, 0, -1):
+            # Each state passes its gradient to its predecessors, in proportion to their softmax.
             before, up, to = history[t - 1, n], out[t, n], out[t - 1, n]
             for s in range(len(up)):
                 if up[s] != 0.0:

@@ -1,8 +1,8 @@
-"""Reading and adding along an axis: gather, its gradient, and rows added up by index, in one pass.
+"""Gather, scatter and index_add along one axis, each in one pass.
 
-Arrays are seen as (outer, along, inner). Elements are only moved by `gather`, so it works on their bits. Where several threads
-add, each owns some of the target's rows and passes over the indices of others: the order of additions is always the same.
-Each index is looked at once more where it is followed: backward may find that somebody has written into it since (`within`).
+Arrays are viewed as (outer, along, inner). `gather` only moves elements, so it works on their bits in any dtype. If several threads add
+rows, each thread owns a range of target rows and skips the indices of other rows, so the order of additions is deterministic.
+Each index is checked again when it is used, because the program may have changed the index array before backward (`within`).
 """
 
 import math
@@ -14,9 +14,10 @@ from ..kernel import Kernel
 from ..threads import chunks_for, split
 from .common import kernel, within
 
-_ADDED = (np.float32, np.float64, np.int64)
+_ADDED = (np.float32, np.float64, np.int64)  # dtypes that are added as they are; half precision is added in float32
 
 
+# A separate loop for inner size 1: the compiler then knows that a row of `index` is contiguous.
 @kernel
 def _gather_rows(x, index, out):
     outer, count = index.shape
@@ -27,6 +28,7 @@ def _gather_rows(x, index, out):
 
 @kernel
 def _gather(x, index, out):
+    # The innermost loop runs along contiguous memory of index and out; only x is read at random.
     outer, count, inner = index.shape
     for o in range(outer):
         for j in range(count):
@@ -66,6 +68,7 @@ def _max_along(out, index, src):
     for o in range(outer):
         for j in range(count):
             for i in range(inner):
+                # The arrays hold no NaN (`_accepts_extreme`), so a plain comparison is PyTorch's maximum.
                 at, new = within(index[o, j, i], out.shape[1]), src[o, j, i]
                 if new > out[o, at, i]:
                     out[o, at, i] = new
@@ -84,6 +87,7 @@ def _min_along(out, index, src):
 
 @kernel
 def _add_rows(own, out, rows, values):
+    # Each thread reads all indices and adds only the rows first … last, so no two threads write to one row.
     first, last = own[0], own[-1]
     for j in range(len(rows)):
         r = rows[j]
@@ -94,19 +98,19 @@ def _add_rows(own, out, rows, values):
 
 
 def _fits(x, index, dim):
-    """Whether only `dim` differs in size, and the index is an array of int64."""
+    """Returns True if the sizes differ only in `dim`, and the index is an array of int64 that is not empty."""
     if not isinstance(index, np.ndarray) or index.dtype != np.int64 or x.ndim != index.ndim or not index.size:
         return False
     return x.ndim > 0 and x.shape[:dim] == index.shape[:dim] and x.shape[dim + 1 :] == index.shape[dim + 1 :]
 
 
 def _is_plain(x):
-    """Whether an array's elements can be moved as integers of their size."""
+    """Returns True if the elements can be moved as integers of their size."""
     return x.itemsize in (1, 2, 4, 8) and x.dtype.kind != "c"
 
 
 def _folded(x, dim, drop=True):
-    """x as (outer, along, inner), without `inner` where it is 1 and that is wanted; contiguous."""
+    """Returns x as a contiguous array (outer, along, inner), without `inner` if it is 1 and `drop` is set."""
     shape = math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :])
     return np.ascontiguousarray(x).reshape(shape[:2] if drop and shape[2] <= 1 else shape)
 
@@ -116,8 +120,9 @@ def _accepts_gather(x, index, dim):
 
 
 def _run_gather(xp, x, index, dim):
-    """out[i][j] = x[i][index[i][j]] for dim=1."""
+    """Returns out[i][j] = x[i][index[i][j]], for dim=1."""
     out = np.empty(index.shape, x.dtype)
+    # Unsigned indices: a negative index becomes a huge one, so `within` needs one comparison.
     x, index, to = (_folded(a, dim) for a in (as_bits(x), index.view(np.uint64), as_bits(out)))
     split(_gather_rows if to.ndim == 2 else _gather, to.size, (x, index, to))
     return out
@@ -128,13 +133,13 @@ def _accepts_add(out, index, dim, src):
 
 
 def _addable(out, values):
-    """Whether values can be added into out: in the dtypes of _ADDED, or in half precision by way of float32."""
+    """Returns True if values can be added into out: a dtype of _ADDED, or half precision, which is summed in float32."""
     half = out.itemsize == 2 and out.dtype.kind in "fV"
     return values.dtype == out.dtype and (half or out.dtype in _ADDED) and out.flags.c_contiguous
 
 
 def _in_float32(run, out, values):
-    """run(out, values), half precision in float32 and rounded once."""
+    """Calls run(out, values). Half precision is summed in float32 and rounded once."""
     if out.itemsize > 2:
         run(out, np.ascontiguousarray(values))
     else:
@@ -144,7 +149,7 @@ def _in_float32(run, out, values):
 
 
 def _run_add(xp, out, index, dim, src):
-    """out[i][index[i][j]] += src[i][j] for dim=1, in place."""
+    """out[i][index[i][j]] += src[i][j] in place, for dim=1. The threads divide the outer axis."""
 
     def run(out, src):
         to, where, values = _folded(out, dim), _folded(index.view(np.uint64), dim), _folded(src, dim)
@@ -163,9 +168,11 @@ def _accepts_extreme(out, index, dim, src):
     return fits and not np.isnan(src).any() and not np.isnan(out).any()
 
 
-def _writing(loop, seen):
+def _writing(loop, view):
+    """Returns the forward function of a loop that writes along an axis. `view` is applied to the arrays first."""
+
     def run(xp, out, index, dim, src):
-        to, where, values = (_folded(a, dim, drop=False) for a in (seen(out), index.view(np.uint64), seen(src)))
+        to, where, values = (_folded(a, dim, drop=False) for a in (view(out), index.view(np.uint64), view(src)))
         split(loop, values.size, (to, where, values))
 
     return run
@@ -176,12 +183,14 @@ def _accepts_rows(out, rows, values):
 
 
 def _run_rows(xp, out, rows, values):
-    """out[rows[i]] += values[i], in place; rows counts from 0."""
+    """out[rows[i]] += values[i], in place. The indices are not negative."""
 
     def run(out, values):
+        # Rows of one element: one thread, as each thread would have to read all indices.
         if values.shape[1:] == (1,):
             _add_in_rows(*(a.reshape(1, -1) for a in (out, rows.view(np.uint64), values)))
             return
+        # `split` cuts `own`, the list of target rows, and passes out, rows and values whole.
         own = np.arange(len(out))
         split(_add_rows, values.size, (own,), out, rows, values) if chunks_for(values.size) <= len(own) else _add_rows(
             own, out, rows, values

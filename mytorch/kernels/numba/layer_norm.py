@@ -1,8 +1,8 @@
-"""Layer norm, forward and backward: a row at a time, which stays in the first-level cache.
+"""Layer norm, forward and backward, one row at a time, so that the row stays in the first-level cache.
 
 Backward: with h = (x - mean) * rstd and u = g * weight,
     gx = rstd * (u - mean(u) - h * mean(u * h)),
-and the gradients of weight and bias are column sums of g * h and g, kept per thread and added at the end.
+and the gradients of weight and bias are the column sums of g * h and g. Each thread has its own sums, which are added at the end.
 """
 
 import numpy as np
@@ -13,8 +13,10 @@ from .common import is_float32, kernel
 
 @kernel
 def _fwd(x, out, mean, rstd, weight, bias, eps):
+    """Computes out, mean and rstd of each row of x (rows, width)."""
     rows, width = x.shape
     for r in range(rows):
+        # Two passes: the mean, then the squared deviations. E[x²] - mean² in one pass would cancel digits.
         total = np.float32(0.0)
         for j in range(width):
             total += x[r, j]
@@ -24,7 +26,7 @@ def _fwd(x, out, mean, rstd, weight, bias, eps):
             d = x[r, j] - m
             squares += d * d
         s = np.float32(1.0) / np.sqrt(squares / np.float32(width) + eps)
-        if not squares < np.float32(np.inf):  # overflow, which is not to look like a row of zeros
+        if not squares < np.float32(np.inf):  # overflow: rstd would be 0, and the row a row of biases
             s = np.float32(np.nan)
         mean[r] = m
         rstd[r] = s
@@ -34,10 +36,12 @@ def _fwd(x, out, mean, rstd, weight, bias, eps):
 
 @kernel
 def _bwd(g, x, mean, rstd, gx, g_weight, g_bias, weight):
+    """Computes gx and adds to row 0 of g_weight and g_bias, which belongs to the calling thread."""
     rows, width = x.shape
     for r in range(rows):
         m = mean[r]
         s = rstd[r]
+        # First pass over the row: its two sums, and its share of the gradients of weight and bias.
         sum_u = np.float32(0.0)
         sum_uh = np.float32(0.0)
         for j in range(width):
@@ -47,6 +51,7 @@ def _bwd(g, x, mean, rstd, gx, g_weight, g_bias, weight):
             sum_uh += u * h
             g_weight[0, j] += g[r, j] * h
             g_bias[0, j] += g[r, j]
+        # Second pass: h is computed again, which is cheaper than storing it.
         sum_u /= np.float32(width)
         sum_uh /= np.float32(width)
         for j in range(width):
@@ -58,7 +63,7 @@ residuals = ("mean", "rstd")
 
 
 def accepts(input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
-    """float32 only."""
+    """Accepts float32 only."""
     return is_float32(input, weight, bias) and (dtype is None or dtype.numpy == np.float32)
 
 
@@ -69,7 +74,7 @@ def _vectors(weight, bias, width):
 
 
 def forward(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
-    """(x - mean) * rstd * weight + bias, with mean and rstd kept."""
+    """Returns (x - mean) * rstd * weight + bias, and mean and rstd, which are saved for backward."""
     x = np.ascontiguousarray(input).reshape(-1, width)
     out = np.empty_like(x)
     mean, rstd = np.empty((2, x.shape[0]), np.float32)
@@ -79,11 +84,12 @@ def forward(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
 
 
 def vjp(g, input, weight, shapes, mean, rstd, width, needs):
-    """The gradients of input, weight and bias."""
+    """Returns the gradients of input, weight and bias."""
     x = np.ascontiguousarray(input).reshape(-1, width)
     g = np.ascontiguousarray(g).reshape(-1, width)
     chunks = min(chunks_for(x.size), max(x.shape[0], 1))
     gx = np.empty_like(x)
+    # One row of sums per chunk: `split` cuts these arrays along their first axis, like x.
     g_weight, g_bias = np.zeros((2, chunks, width), np.float32)
     split(_bwd, x.size, (g, x, mean, rstd, gx, g_weight, g_bias), _vectors(weight, None, width)[0])
     return (

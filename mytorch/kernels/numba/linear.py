@@ -1,7 +1,7 @@
-"""A linear layer of one row or a few, as in making text: the weight is read from its first number to its last.
+"""A linear layer applied to one row or a few rows, as in text generation: the weight is read once, in memory order.
 
-That is the order which a processor foresees, so it takes no longer than reading does. Several rows of the weight at a time, as in
-BLAS, spare loads of x, and take 1.6 times as long.
+The hardware prefetcher predicts this order, so the product takes no longer than reading the weight. BLAS works on several rows of the
+weight at a time, which saves loads of x, but takes 1.6 times as long.
 """
 
 import numpy as np
@@ -17,10 +17,11 @@ from .tiles import _INT, _LONG, _VECTOR, LANES, _int, _load, _multiply_add, _poi
 
 @intrinsic
 def _dot(typing, weight, row, size, x, out, to):
-    """out[to] = weight[row] · x, of `size` floats, by four sums that don't wait for each other."""
+    """out[to] = weight[row] · x for rows of `size` floats, a multiple of LANES."""
 
     def generate(context, b, signature, values):
         weight, row, size, x, out, to = _pointers(context, b, signature, values)
+        # Four accumulators hide the latency of the multiply-add: each waits only for itself.
         line, sums = b.gep(weight, [b.mul(row, size)]), _tile(b, [ir.Constant(_VECTOR, [0.0] * LANES)] * 4)
 
         def add(at, slot):
@@ -30,8 +31,10 @@ def _dot(typing, weight, row, size, x, out, to):
         with cgutils.for_range(b, fours, intp=_LONG) as four:
             for i, slot in enumerate(sums):
                 add(b.add(b.mul(four.index, _int(4 * LANES)), _int(i * LANES)), slot)
+        # The remaining vectors, fewer than four.
         with cgutils.for_range_slice(b, b.mul(fours, _int(4 * LANES)), size, _int(LANES), intp=_LONG) as (at, _):
             add(at, sums[0])
+        # Sum the four accumulators, then the lanes.
         one, two, three, four = [b.load(slot) for slot in sums]
         total = _totals(b, [b.fadd(b.fadd(one, two), b.fadd(three, four))])
         b.store(b.extract_element(total, ir.Constant(_INT, 0)), b.gep(out, [to]))
@@ -43,6 +46,7 @@ def _dot(typing, weight, row, size, x, out, to):
 
 @kernel
 def _dots(weight, out, x):
+    """Computes out (outputs, rows) = weight @ xᵀ. A row of the weight stays in the cache for all rows of x."""
     weights, results = weight.reshape(-1), out.reshape(-1)
     for i in range(len(weight)):
         for r in range(len(x)):
@@ -50,12 +54,13 @@ def _dots(weight, out, x):
 
 
 def accepts(weight, rows):
-    """A few rows of float32, in whole vectors, and a weight that lies row by row."""
+    """Accepts float32 rows whose width is a multiple of LANES, and a contiguous weight."""
     return rows.shape[1] % LANES == 0 and is_float32(weight, rows) and weight.flags.c_contiguous
 
 
 def forward(xp, weight, rows):
-    """rows @ weightᵀ."""
+    """Returns rows @ weightᵀ."""
     out = np.empty((len(weight), len(rows)), np.float32)
     split(_dots, weight.size, (weight, out), np.ascontiguousarray(rows))
+    # The kernel writes (outputs, rows), so that the threads divide the outputs. One row needs no transposition.
     return out.reshape(1, -1) if len(rows) == 1 else np.ascontiguousarray(out.T)

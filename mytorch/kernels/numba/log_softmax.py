@@ -1,4 +1,4 @@
-"""The logarithm of softmax along the last axis: x - max - log(sum of exp(x - max)), and g - exp(out) * sum(g)."""
+"""Log-softmax along the last axis: x - max - log(sum(exp(x - max))). Its gradient is g - exp(out) * sum(g)."""
 
 import numpy as np
 
@@ -11,25 +11,27 @@ __all__ = ["accepts", "forward", "vjp"]
 @kernel
 def _fwd(x, out):
     rows, width = x.shape
-    odd = False
+    has_nonfinite = False
     for r in range(rows):
         peak, infinite = peak_of(x, r)
-        odd = odd or infinite
+        has_nonfinite = has_nonfinite or infinite
         total = np.float32(0.0)
         for j in range(width):
-            below = x[r, j] - peak
-            out[r, j] = below  # stored in between: added to a large maximum, the logarithm would lose its digits
-            total += exp(below)
-        rest = np.log(total)
+            shifted = x[r, j] - peak
+            # Store x - max first: max + log(total) as one number would lose digits for a large maximum.
+            out[r, j] = shifted
+            total += exp(shifted)
+        log_total = np.log(total)
         for j in range(width):
-            out[r, j] -= rest
-    return odd
+            out[r, j] -= log_total
+    return has_nonfinite
 
 
 @kernel
 def _bwd(g, out, gx):
     rows, width = out.shape
     for r in range(rows):
+        # The softmax is exp(out), so it is computed again instead of being saved.
         total = np.float32(0.0)
         for j in range(width):
             total += g[r, j]
@@ -38,10 +40,10 @@ def _bwd(g, out, gx):
 
 
 def forward(xp, input, *, dim, dtype=None):
-    """Row by row."""
+    """Returns the log-softmax, row by row."""
     return by_rows(_fwd, input)
 
 
 def vjp(g, out, dim):
-    """The gradient of input."""
+    """Returns the gradient of the input."""
     return (by_rows(_bwd, g, out),)

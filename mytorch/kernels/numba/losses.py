@@ -1,6 +1,6 @@
-"""Losses of each element, float32 and of one shape, in one pass each way: squared, clipped (Huber's) and logistic.
+"""Elementwise losses of float32 arrays of one shape, one pass each for forward and backward: squared, Huber and logistic.
 
-Where every element's upstream gradient is one number, as after a mean or a sum, it is never spread over an array.
+If all elements have the same upstream gradient, as after a mean or a sum, it is passed as one number instead of an array.
 """
 
 import numpy as np
@@ -27,9 +27,10 @@ def _squared_bwd(x, target, out, factor):
 def _clipped(x, target, out, delta, scale):
     for i in range(x.size):
         d = x[i] - target[i]
-        near = delta if d > delta else d
-        near = -delta if near < -delta else near
-        out[i] = near * (d - np.float32(0.5) * near) * scale
+        # With c = clip(d, ±delta), c (d - c / 2) is d² / 2 inside and delta (|d| - delta / 2) outside.
+        c = delta if d > delta else d
+        c = -delta if c < -delta else c
+        out[i] = c * (d - np.float32(0.5) * c) * scale
 
 
 @exact
@@ -37,13 +38,13 @@ def _clipped_bwd(x, target, out, factor, delta, scale):
     factor *= scale
     for i in range(x.size):
         d = x[i] - target[i]
-        near = delta if d > delta else d
-        out[i] = factor * (-delta if near < -delta else near)
+        c = delta if d > delta else d
+        out[i] = factor * (-delta if c < -delta else c)
 
 
 @inlined
 def _log1p(x):
-    """log(1 + x) for x in [0, 1]: twice the inverse hyperbolic tangent of x / (2 + x), by its series."""
+    """Returns log(1 + x) for x in [0, 1] as 2 atanh(x / (2 + x)), by the series of atanh."""
     s = x / (x + np.float32(2.0))
     q = s * s
     p = np.float32(1 / 15)
@@ -57,8 +58,9 @@ def _logistic(x, target, out):
     zero, one = np.float32(0.0), np.float32(1.0)
     for i in range(x.size):
         v = x[i]
+        # max(v, 0) - v t + log(1 + exp(-|v|)): the exponent is never positive.
         y = (one - target[i]) * v - (v if v < zero else zero) + _log1p(exp(-abs(v)))
-        out[i] = v if v != v else y  # exp's integers know no NaN
+        out[i] = v if v != v else y  # `exp` does not propagate NaN
 
 
 @with_nan
@@ -70,12 +72,12 @@ def _logistic_bwd(x, target, out, factor):
 
 
 def _accepts(input, target, **options):
-    """float32 of one shape only."""
+    """Accepts float32 arrays of one shape."""
     return is_float32(input, target) and input.shape == target.shape
 
 
 def _slopes(loop, g, input, target, *constants):
-    """The gradient of input, from one number if g holds one only."""
+    """Returns the gradient of the input. A broadcast g (strides of 0) is passed as one number."""
     if not any(g.strides) and g.size:
         return each(loop, input, target, constants=(g.flat[0], *constants))
     slopes = each(loop, input, target, constants=(1.0, *constants))
@@ -87,7 +89,7 @@ def _both(slopes, needs):
     return slopes if needs[0] else None, -slopes if needs[1] else None
 
 
-LEAST = 16384  # NumPy is as quick for fewer; not for the logistic loss
+LEAST = 16384  # for fewer elements, NumPy is as fast, except for the logistic loss
 TAKES = "float32 of one shape"
 squared_error = Kernel(
     accepts=_accepts, LEAST=LEAST, TAKES=TAKES,

@@ -1,8 +1,10 @@
-"""A parameter's update in one pass over it, its gradient and its state; the plain rules make up to fifteen.
+"""Updates of one parameter, its gradient and its state in a single pass; NumPy needs up to fifteen passes.
 
-Every element is read once, updated in registers, written once. Each function takes what a rule of `optim/` has at hand, and
-its loop the same as float32 numbers; `pull` is the share of p that is added to the gradient (coupled weight decay), `shrink` the
-factor on p (decoupled).
+Each element is read once, updated in registers and written once. All loops use these float32 numbers:
+
+* `pull`: coupled weight decay, the share of p that is added to the gradient.
+* `shrink`: decoupled weight decay, a factor on p (AdamW).
+* `rest`, `rest1`, `rest2`: 1 - alpha or 1 - beta, rounded once from float64.
 """
 
 import functools
@@ -17,26 +19,27 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 def accepts(*arrays):
-    """Contiguous float32 arrays in the CPU's memory."""
+    """Accepts contiguous float32 arrays on the CPU."""
     for a in arrays:
         if type(a) is not np.ndarray or a.dtype != _FLOAT32 or not a.flags.c_contiguous:
             return False
     return True
 
 
+# np.float32() costs more than a small update: keep the converted numbers between steps.
 @functools.lru_cache(64)
 def _rounded(*numbers):
     return tuple(map(np.float32, numbers))
 
 
 def update(loop, arrays, *numbers):
-    """Run a loop over whole arrays of one size, with numbers rounded once."""
+    """Runs a loop over flattened arrays of one size, with the numbers rounded to float32."""
     split(loop, arrays[0].size, [a.reshape(-1) for a in arrays], *_rounded(*numbers))
 
 
 @kernel
 def sgd(p, g, lr, pull):
-    """p -= lr * (g + pull * p), pull being the weight decay."""
+    """p -= lr * (g + pull * p)."""
     for i in range(p.size):
         p[i] -= lr * (g[i] + pull * p[i])
 
@@ -46,6 +49,7 @@ def momentum(p, g, average, lr, pull, decay, share, ahead):
     """average = decay * average + share * d; p -= lr * (average + ahead * (d + decay * average - average))."""
     for i in range(p.size):
         d = g[i] + pull * p[i]
+        # `share` is 1 - dampening. `ahead` is 1 for Nesterov momentum, which uses d + decay * average, and 0 otherwise.
         a = decay * average[i] + share * d
         average[i] = a
         p[i] -= lr * (a + ahead * (d + decay * a - a))
@@ -53,7 +57,7 @@ def momentum(p, g, average, lr, pull, decay, share, ahead):
 
 @kernel
 def adam(p, g, m, v, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, scale):
-    """m and v are running means of d and d²; p -= step_size * m / (sqrt(v) * scale + eps), where p was shrunk first."""
+    """m and v are the running means of d and d². p = p * shrink - step_size * m / (sqrt(v) * scale + eps)."""
     for i in range(p.size):
         x = p[i] * shrink
         d = g[i] + pull * x
@@ -61,17 +65,19 @@ def adam(p, g, m, v, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, s
         b = beta2 * v[i] + rest2 * d * d
         m[i] = a
         v[i] = b
+        # Bias correction is in the two numbers: step_size = lr / (1 - beta1^t), scale = 1 / sqrt(1 - beta2^t).
         p[i] = x - step_size * a / (np.sqrt(b) * scale + eps)
 
 
 @kernel
 def amsgrad(p, g, m, v, top, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, scale):
-    """As adam, with the largest v so far, `top`, in the place of v."""
+    """Adam with `top`, the elementwise maximum of all v so far, instead of v (Reddi et al., 2018)."""
     for i in range(p.size):
         x = p[i] * shrink
         d = g[i] + pull * x
         a = beta1 * m[i] + rest1 * d
         b = beta2 * v[i] + rest2 * d * d
+        # AMSGrad: the denominator never decreases.
         c = max(top[i], b)
         m[i] = a
         v[i] = b
@@ -105,6 +111,7 @@ def adadelta(p, g, v, delta, lr, pull, rho, rest, eps):
     for i in range(p.size):
         d = g[i] + pull * p[i]
         b = rho * v[i] + rest * d * d
+        # Units cancel: the step has the units of p, so lr is dimensionless (Zeiler, 2012).
         step = np.sqrt(delta[i] + eps) / np.sqrt(b + eps) * d
         v[i] = b
         delta[i] = rho * delta[i] + rest * step * step
@@ -116,7 +123,9 @@ def adamax(p, g, m, u, lr, pull, rest1, beta2, eps):
     """u = max(beta2 * u, |d| + eps); p -= lr * m / u, m being the running mean of d."""
     for i in range(p.size):
         d = g[i] + pull * p[i]
+        # m += (1 - beta1) (d - m), the form of torch.lerp.
         a = m[i] + rest1 * (d - m[i])
+        # The infinity norm instead of the second moment needs no bias correction.
         b = max(beta2 * u[i], abs(d) + eps)
         m[i] = a
         u[i] = b
@@ -125,7 +134,10 @@ def adamax(p, g, m, u, lr, pull, rest1, beta2, eps):
 
 @kernel
 def two_shares(p, g, m, v, shrink, pull, rest1, beta2, rest2, scale, eps, of_gradient, of_mean, plain):
-    """NAdam's and RAdam's step: (of_gradient * d + of_mean * m) / (sqrt(v) * scale + eps) + plain * m."""
+    """NAdam and RAdam: p = p * shrink - (of_gradient * d + of_mean * m) / (sqrt(v) * scale + eps) - plain * m.
+
+    RAdam uses plain * m alone in the first steps, while the variance of v is unknown.
+    """
     for i in range(p.size):
         x = p[i] * shrink
         d = g[i] + pull * x

@@ -1,20 +1,20 @@
-"""A line on the terminal while kernels are compiled, since the first use of each waits for that; and which they were."""
+"""Shows a line on the terminal while a kernel is compiled, and records the names of the compiled kernels."""
 
 import sys
 
 from numba.core import event
 
-compiled = []  # names of the kernels that this process compiled, those that it found in the cache not among them
+compiled = []  # names of the kernels that this process compiled, without those from the cache
 
 
 class _Line(event.Listener):
-    """Shows the kernel that is being compiled, and takes the line away afterwards; what kernels call counts as theirs."""
+    """Shows the kernel that is being compiled, and removes the line afterwards. Inner functions count as part of the kernel."""
 
     def __init__(self):
         self.depth = 0
 
     def on_start(self, event):
-        """A function begins to be compiled."""
+        """Called when the compilation of a function begins."""
         function = event.data["dispatcher"].py_func
         if not self.depth and function.__module__.startswith("mytorch."):
             compiled.append(f"{function.__module__.rpartition('.')[2]}.{function.__name__.strip('_')}")
@@ -22,14 +22,14 @@ class _Line(event.Listener):
         self.depth += 1
 
     def on_end(self, event):
-        """It is compiled."""
+        """Called when the compilation of a function ends."""
         self.depth -= 1
         if not self.depth:
             self.show("")
 
     @staticmethod
     def show(text):
-        """Put a text in place of the terminal's line; nothing where there is no terminal."""
+        """Replaces the current line of the terminal by a text, if stderr is a terminal."""
         if sys.stderr is not None and sys.stderr.isatty():
             sys.stderr.write(f"\r{text}\x1b[K")
             sys.stderr.flush()

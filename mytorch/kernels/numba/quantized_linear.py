@@ -1,10 +1,9 @@
-"""A product with a weight of 8 or 4 bits: one row reads a quarter or an eighth of float32's bytes, and that is what it costs.
+"""Matrix products with an 8-bit or 4-bit weight. A single row is limited by memory bandwidth, and reads 1/4 or 1/8 of float32's bytes.
 
-A few rows: the loop over a row of the weight is LLVM IR, as in tiles.py. A vector of bytes becomes whole numbers, then floats, which
-are multiplied with x and added up in registers; a group's sum is scaled as it is, lane by lane, and only a row's is summed over the
-lanes. The weight is read from its first byte to its last, the order that a processor foresees (see linear.py).
-
-Many rows: some rows of the weight become floats that stay in the second-level cache, where BLAS multiplies them with all of x.
+* A few rows of x: the loop over one row of the weight is LLVM IR, as in `tiles.py`. A vector of bytes is converted to integers and
+  then to floats, which are multiplied with x and added in registers. The sum of a group is scaled lane by lane. Only the sum
+  of a row is summed over the lanes. The weight is read in memory order, which the hardware prefetcher predicts (see `linear.py`).
+* Many rows of x: blocks of weight rows are converted to float32 in the second-level cache, and BLAS multiplies each with all of x.
 """
 
 import numpy as np
@@ -18,8 +17,8 @@ from ..threads import chunks_for, split
 from .common import is_float32, kernel
 from .tiles import _INT, _LONG, _VECTOR, LANES, _int, _load, _multiply_add, _pointers, _spread, _tile, _totals
 
-ROWS = 8  # above, BLAS is quicker on the weight as floats
-TILE = 1 << 20  # floats of the weight at a time
+ROWS = 8  # above this number of rows, converting the weight and calling BLAS is faster
+TILE = 1 << 20  # float32 elements of the weight that are converted at a time
 _BYTES, _WIDE = ir.VectorType(ir.IntType(8), LANES), ir.VectorType(_INT, LANES)
 _ZERO = ir.Constant(_VECTOR, [0.0] * LANES)
 _floats, _codes, _count = types.Array(types.float32, 1, "C"), types.Array(types.int8, 1, "C"), types.int64
@@ -30,21 +29,23 @@ def _shift(by):
 
 
 def _read(b, line, at):
-    """A vector of bytes as whole numbers."""
+    """Loads LANES bytes and sign-extends them to 32-bit integers."""
     return b.sext(b.load(b.bitcast(b.gep(line, [at]), _BYTES.as_pointer()), align=1), _WIDE)
 
 
 def _looked_up(b, codes):
-    """The lowest four bits of whole numbers as floats from -8 to 7."""
+    """Converts the lowest four bits of each integer, in two's complement, to a float from -8 to 7."""
     if LANES < 16:
+        # Sign-extend the four bits: shift them to the top, then arithmetically back.
         return b.sitofp(b.ashr(b.shl(codes, _shift(28)), _shift(28)), _VECTOR)
-    table = ir.Constant(_VECTOR, [float(i - 16 * (i > 7)) for i in range(16)])  # one instruction instead of three
+    # AVX-512: the 16 possible values are one register. A permutation looks them up in one instruction instead of three.
+    table = ir.Constant(_VECTOR, [float(i - 16 * (i > 7)) for i in range(16)])
     look = ir.FunctionType(_VECTOR, [_VECTOR, _WIDE])
     return b.call(cgutils.get_or_insert_function(b.module, look, "llvm.x86.avx512.permvar.sf.512"), [table, codes])
 
 
 def _sum(b, slots):
-    """The sum of all lanes of some registers."""
+    """Returns the sum of all lanes of all accumulators."""
     total = b.load(slots[0])
     for slot in slots[1:]:
         total = b.fadd(total, b.load(slot))
@@ -53,7 +54,7 @@ def _sum(b, slots):
 
 @intrinsic
 def _dot8(typing, weight, scale, row, size, x, out, to):
-    """out[to] = scale[row] · (weight[row] · x), of `size` bytes, as many of them as fill vectors."""
+    """out[to] = scale[row] * (weight[row] · x), over the whole vectors of a row of `size` bytes."""
 
     def generate(context, b, signature, values):
         weight, scale, row, size, x, out, to = _pointers(context, b, signature, values)
@@ -62,11 +63,13 @@ def _dot8(typing, weight, scale, row, size, x, out, to):
         def add(at, slot):
             _multiply_add(b, slot, b.sitofp(_read(b, line, at), _VECTOR), _load(b, x, at, _VECTOR))
 
+        # Four accumulators, since consecutive multiply-adds into one would wait for each other's latency.
         vectors = b.udiv(size, _int(LANES))
         fours = b.udiv(vectors, _int(4))
         with cgutils.for_range(b, fours, intp=_LONG) as four:
             for i, slot in enumerate(sums):
                 add(b.add(b.mul(four.index, _int(4 * LANES)), _int(i * LANES)), slot)
+        # The remaining vectors, fewer than four.
         with cgutils.for_range_slice(b, b.mul(fours, _int(4)), vectors, _int(1), intp=_LONG) as (vector, _):
             add(b.mul(vector, _int(LANES)), sums[0])
         b.store(b.fmul(_sum(b, sums), _load(b, scale, row)), b.gep(out, [to]))
@@ -76,13 +79,14 @@ def _dot8(typing, weight, scale, row, size, x, out, to):
 
 
 def _dot4(known):
-    """The intrinsic: out[to] = the sum over groups of scale · (codes · x), for a row of the weight.
+    """Returns the intrinsic: out[to] = sum over groups of scale * (codes · x), for one row of the weight.
 
-    Its argument `vectors`: of bytes in a group; `known` says how many without asking, or is None.
+    Its argument `vectors` is the number of byte vectors of a group. `known` is the same number as a constant, or None.
     """
 
     def generate(context, b, signature, values):
         weight, scale, row, groups, vectors, x, out, to = _pointers(context, b, signature, values)
+        # A byte has two codes: its low bits are element j of the group, its high bits element j + half.
         half = b.mul(vectors, _int(LANES)) if known is None else _int(known * LANES)
         line, factors = b.gep(weight, [b.mul(row, b.mul(groups, half))]), b.gep(scale, [b.mul(row, groups)])
         total, low, high = _tile(b, [_ZERO] * 3)
@@ -93,16 +97,19 @@ def _dot4(known):
 
             def add(at):
                 byte = b.add(start, at)
-                codes, below = _read(b, line, byte), b.add(byte, start)  # groups of x are twice as long
-                _multiply_add(b, low, _looked_up(b, codes), _load(b, x, below, _VECTOR))
-                above = _load(b, x, b.add(below, half), _VECTOR)
-                _multiply_add(b, high, _looked_up(b, b.lshr(codes, _shift(4))), above)
+                # A group of x has two elements per byte, so group g begins at twice the byte offset.
+                codes, x_low = _read(b, line, byte), b.add(byte, start)
+                _multiply_add(b, low, _looked_up(b, codes), _load(b, x, x_low, _VECTOR))
+                x_high = _load(b, x, b.add(x_low, half), _VECTOR)
+                _multiply_add(b, high, _looked_up(b, b.lshr(codes, _shift(4))), x_high)
 
+            # A constant number of vectors lets LLVM unroll the loop.
             if known is None:
                 with cgutils.for_range(b, vectors, intp=_LONG) as vector:
                     add(b.mul(vector.index, _int(LANES)))
             for vector in range(known or 0):
                 add(_int(vector * LANES))
+            # total += scale * (sum of the group), lane by lane.
             factor = _spread(b, _load(b, factors, group.index))
             _multiply_add(b, total, b.fadd(b.load(low), b.load(high)), factor)
         b.store(_sum(b, [total]), b.gep(out, [to]))
@@ -120,17 +127,20 @@ _of_one, _of_two, _of_four, _of_any = [_dot4(known) for known in (1, 2, 4, None)
 
 @kernel
 def _rows8(weight, scale, out, x):
+    """Computes out (n, rows of x) = weight @ xᵀ for 8-bit codes with one scale per row."""
     n, k = weight.shape
     codes, flat = weight.reshape(-1), out.reshape(-1)
     for i in range(n):
         for r in range(len(x)):
             _dot8(codes, scale, i, k, x[r], flat, i * len(x) + r)
+            # Elements after the last whole vector.
             for j in range(k - k % LANES, k):
                 out[i, r] += x[r, j] * np.float32(weight[i, j]) * scale[i]
 
 
 @kernel
 def _rows4(weight, scale, out, x):
+    """Computes out (n, rows of x) = weight @ xᵀ for 4-bit codes with one scale per group."""
     n, size = weight.shape
     groups = scale.shape[1]
     vectors, codes, scales, flat = size // groups // LANES, weight.reshape(-1), scale.reshape(-1), out.reshape(-1)
@@ -149,6 +159,7 @@ def _rows4(weight, scale, out, x):
 
 @kernel
 def _floats8(weight, scale, out):
+    """Converts 8-bit codes to float32: code * scale of the row."""
     for i in range(len(weight)):
         for j in range(weight.shape[1]):
             out[i, j] = np.float32(weight[i, j]) * scale[i]
@@ -156,19 +167,21 @@ def _floats8(weight, scale, out):
 
 @kernel
 def _floats4(weight, scale, offset, out):
-    """out (rows, groups, 2, half) of bytes (rows, groups, half)."""
+    """Converts bytes (rows, groups, half) to float32 (rows, groups, 2, half): code * scale + offset."""
     n, groups, half = weight.shape
     for i in range(n):
         for q in range(groups):
-            factor, more = scale[i, q], offset[i, q]
+            factor, bias = scale[i, q], offset[i, q]
             for j in range(half):
-                out[i, q, 0, j] = np.float32(np.int8(weight[i, q, j] << 4) >> 4) * factor + more
+                # Low four bits: shift them to the top of the byte and back, which extends the sign.
+                out[i, q, 0, j] = np.float32(np.int8(weight[i, q, j] << 4) >> 4) * factor + bias
             for j in range(half):
-                out[i, q, 1, j] = np.float32(weight[i, q, j] >> 4) * factor + more
+                # High four bits: an arithmetic shift of the signed byte.
+                out[i, q, 1, j] = np.float32(weight[i, q, j] >> 4) * factor + bias
 
 
 def _many(weight, scale, offset, out, x, group_size):
-    """out = weight @ xᵀ, for some rows of the weight at a time."""
+    """Computes out = weight @ xᵀ in blocks of weight rows, which are converted to float32 first."""
     width = x.shape[1] if group_size is None else scale.shape[1] * group_size
     step = max(16, TILE // width)
     tile = np.empty((min(step, len(weight)), width), np.float32)
@@ -180,33 +193,38 @@ def _many(weight, scale, offset, out, x, group_size):
             shape = *scale[i : i + step].shape, group_size // 2
             _floats4(codes.reshape(shape), scale[i : i + step], offset[i : i + step], floats.reshape(*shape[:2], 2, -1))
         a, b, to = floats[:, : x.shape[1]], x.T, out[i : i + step]
+        # Write the product in the memory order of `out`: (A B)ᵀ = Bᵀ Aᵀ.
         np.matmul(*((b.T, a.T, to.T) if out.strides[0] < out.strides[1] else (a, b, to)))
 
 
 def accepts(input, *, weight, scale, offset, group_size):
-    """float32 in memory that is contiguous where the loops run; something to sum."""
+    """Accepts a float32 input that is not empty, and a contiguous weight."""
     return is_float32(input, scale, offset) and input.size > 0 and weight.flags.c_contiguous
 
 
 def forward(xp, input, *, weight, scale, offset, group_size):
-    """input @ weightᵀ."""
+    """Returns input @ weightᵀ."""
     x = np.ascontiguousarray(input).reshape(-1, input.shape[-1])
     scale, weight = np.ascontiguousarray(scale), weight.view(np.int8)
+    # A few rows: (outputs, rows), in the order in which the loops write. Many rows: the memory order of the result.
     out = (
         np.empty((len(weight), len(x)), np.float32)
         if len(x) <= blas.FEW
         else np.empty((len(x), len(weight)), np.float32).T
     )
-    whole = group_size is None or group_size % (2 * LANES) == 0  # halves of groups fill vectors
-    if len(x) > ROWS or not whole:
+    # The LLVM loop reads half groups in whole vectors.
+    vectorizable = group_size is None or group_size % (2 * LANES) == 0
+    if len(x) > ROWS or not vectorizable:
         offset = np.zeros_like(scale) if offset is None else np.ascontiguousarray(offset)
         chunks = min(chunks_for(weight.size), len(weight))
         calls = [tuple(a[i:j] for a in (weight, scale, offset, out)) for i, j in blas.bounds(len(weight), chunks)]
         blas.run(_many, [(*arrays, x, group_size) for arrays in calls])
     else:
-        if group_size is not None and (missing := scale.shape[1] * group_size - x.shape[1]):
-            x = np.pad(x, ((0, 0), (0, missing)))
+        # The last group of the weight is padded to a whole group. Pad x with zeros to match.
+        if group_size is not None and (padding := scale.shape[1] * group_size - x.shape[1]):
+            x = np.pad(x, ((0, 0), (0, padding)))
         split(_rows8 if group_size is None else _rows4, out.shape[0] * x.shape[1], (weight, scale, out), x)
         if offset is not None:
+            # Each group's offset is multiplied with the sum of its x: sum (code * scale + offset) * x.
             out += offset @ x.reshape(len(x), -1, group_size).sum(2).T
     return np.ascontiguousarray(out.T).reshape(*input.shape[:-1], len(weight))

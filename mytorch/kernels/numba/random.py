@@ -1,4 +1,4 @@
-"""The loops of `numerics/rejection.py`, and of a permutation, compiled; results and order of draws are the same."""
+"""Compiled loops of `numerics/rejection.py` and of a permutation, with the same results and order of draws."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ gamma, poisson, binomial = (exact(draw) for draw in (rejection.gamma, rejection.
 
 @exact
 def permute(order, words):
-    """Swap each element of int64 `order` with one of those from it on, chosen by a word of 32 bits."""
+    """Shuffles int64 `order` (Fisher-Yates): swaps each element with a random element at or after it."""
     n = len(order)
     for i in range(n - 1):
         j = i + words[i] % np.uint32(n - i)

@@ -1,4 +1,4 @@
-"""relu, leaky_relu, hardswish and the smooth absolute value, forward and backward, in one pass each: float32, any shape. NaN stays NaN."""
+"""relu, leaky_relu, hardswish and sign, forward and backward, one pass each: float32, any shape. NaN stays NaN."""
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from .common import each, exact, is_float32
 def _fwd(x, out, slope):
     for i in range(x.size):
         v = x[i]
+        # The comparison is false for NaN, which is therefore passed through.
         out[i] = v * slope if v <= np.float32(0.0) else v
 
 
@@ -36,15 +37,17 @@ def _relu_bwd(g, x, out):
 def _hardswish_fwd(x, out):
     for i in range(x.size):
         v = x[i]
-        share = v * np.float32(1 / 6) + np.float32(0.5)
-        share = np.float32(0.0) if share < np.float32(0.0) else share
-        out[i] = v * (np.float32(1.0) if share > np.float32(1.0) else share)
+        # v * clip(v / 6 + 1 / 2, 0, 1).
+        gate = v * np.float32(1 / 6) + np.float32(0.5)
+        gate = np.float32(0.0) if gate < np.float32(0.0) else gate
+        out[i] = v * (np.float32(1.0) if gate > np.float32(1.0) else gate)
 
 
 @exact
 def _hardswish_bwd(g, x, out):
     for i in range(x.size):
         v = x[i]
+        # The derivative is v / 3 + 1 / 2 between -3 and 3, 0 below and 1 above.
         slope = v * np.float32(1 / 3) + np.float32(0.5)
         slope = np.float32(1.0) if v >= np.float32(3.0) else slope
         out[i] = g[i] * (np.float32(0.0) if v <= np.float32(-3.0) else slope)
@@ -53,12 +56,12 @@ def _hardswish_bwd(g, x, out):
 @exact
 def _sign(x, out):
     for i in range(x.size):
-        above = np.float32(1.0) if x[i] > np.float32(0.0) else np.float32(0.0)
-        out[i] = np.float32(-1.0) if x[i] < np.float32(0.0) else above
+        positive = np.float32(1.0) if x[i] > np.float32(0.0) else np.float32(0.0)
+        out[i] = np.float32(-1.0) if x[i] < np.float32(0.0) else positive
 
 
 def _accepts(input, **options):
-    """float32 only."""
+    """Accepts float32 only."""
     return is_float32(input)
 
 

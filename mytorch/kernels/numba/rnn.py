@@ -1,6 +1,6 @@
-"""A step of an LSTM or a GRU between its matrix products, forward and backward, in one pass each.
+"""One step of an LSTM or a GRU between its matrix products, one pass each for forward and backward.
 
-x (n, gates * H) is the input's part of the gates; the other arrays are rows of those that `kernels/rnn.py` allocates.
+x (n, gates * H) is the input's share of the gates. The other arrays are rows of the arrays that `kernels/rnn.py` allocates.
 """
 
 import numpy as np
@@ -34,15 +34,16 @@ def _add_tanh(z, x):
 
 @kernel
 def lstm(x, gates, c, c_next, h_next):
-    """One step: `gates` holds h weightᵀ at first, and the gates i, f, g, o (rows, 4 width) after it."""
+    """Computes one step. `gates` (rows, 4 width) contains h weightᵀ before, and the gates i, f, g, o after the step."""
     rows, width = c.shape
-    f, g, o = width, 2 * width, 3 * width  # where the gates begin
-    for r in range(rows):  # loops of few arrays each, from 0, or the compiler does not vectorise them
+    f, g, o = width, 2 * width, 3 * width  # first column of each gate; i begins at 0
+    for r in range(rows):  # short loops over few arrays from 0: otherwise the compiler does not vectorize them
         z, before, after, h = gates[r], c[r], c_next[r], h_next[r]
         _add_sigmoid(z[:g], x[r, :g])
         _add_tanh(z[g:o], x[r, g:o])
         _add_sigmoid(z[o:], x[r, o:])
         for j in range(width):
+            # c' = f c + i g, then h' = o tanh(c').
             after[j] = z[f + j] * before[j] + z[j] * z[g + j]
         for j in range(width):
             h[j] = z[o + j] * _tanh(after[j])
@@ -50,13 +51,17 @@ def lstm(x, gates, c, c_next, h_next):
 
 @kernel
 def lstm_backward(g_out, g_h, g_c, gates, c, gz):
-    """The gradients of the gates' sums, gz, and of the cells before the step, in place of g_c; g_out is added to g_h."""
+    """Computes gz, the gradient of the gates before their activations, and replaces g_c by the gradient of the cells before the step.
+
+    g_out is added to g_h.
+    """
     rows, width = c.shape
-    f, g, o = width, 2 * width, 3 * width  # where the gates begin
-    for r in range(rows):  # loops of few arrays each, as in forward
+    f, g, o = width, 2 * width, 3 * width  # first column of each gate; i begins at 0
+    for r in range(rows):  # short loops, as in forward
         for j in range(width):
             g_h[r, j] += g_out[r, j]
         for j in range(width):
+            # gz temporarily contains tanh(c').
             gz[r, j] = _tanh(gates[r, f + j] * c[r, j] + gates[r, j] * gates[r, g + j])
         for j in range(width):
             g_c[r, j] += g_h[r, j] * gates[r, o + j] * (_ONE - gz[r, j] * gz[r, j])
@@ -74,7 +79,7 @@ def lstm_backward(g_out, g_h, g_c, gates, c, gz):
 
 @kernel
 def gru(x, bias, gates, h, h_next):
-    """`gates` (n, 4H) holds the hidden state's part of r, z, n before, and r, z, n and the hidden part of n afterwards."""
+    """Computes one step. `gates` (n, 4H) contains the hidden share of r, z, n before; r, z, n and the hidden share of n after."""
     rows, width = h.shape
     for i in range(rows):
         z, before, after = gates[i], h[i], h_next[i]
@@ -88,12 +93,16 @@ def gru(x, bias, gates, h, h_next):
             new[j] = z[j] * inner[j]
         _add_tanh(new, x_new)
         for j in range(width):
+            # h' = (1 - z) n + z h.
             after[j] = new[j] + z[width + j] * (before[j] - new[j])
 
 
 @kernel
 def gru_backward(g_out, g_h, gates, h, gx, g_inner):
-    """The gradients of the input's and the hidden state's part of the gates; what reaches h by the way of z in place of g_h."""
+    """Computes gx and g_inner, the gradients of the input's and the hidden share of the gates.
+
+    g_h is replaced by the gradient that reaches h directly through z.
+    """
     rows, width = h.shape
     for i in range(rows):
         for j in range(width):

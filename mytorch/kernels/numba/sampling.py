@@ -1,9 +1,9 @@
-"""Sums of a few elements at given places, as sampling on a grid takes them (`ops/resample.py`), and both gradients; float32 and float64.
+"""Weighted sums of a few elements at given indices, used by grid_sample (`ops/resample.py`), and both gradients; float32 and float64.
 
     out[n, c, p] = sum over k of  weight[n, k, p] * x[n, c, index[n, k, p]]
 
-A channel is copied to where a zero follows it, which is what an index one past its end reads; then no place needs a test, and
-the compiler makes the reads vectors.
+Each channel is copied into a buffer with one more element, 0. An index outside the image refers to this element, so the loops
+have no branch and the compiler vectorizes the reads.
 """
 
 import numpy as np
@@ -15,19 +15,22 @@ from .common import kernel
 
 @kernel
 def _fwd(x, out, image, weight, index):
+    """Computes rows of out (images * channels, points). `image` is the image of each row."""
     size = x.shape[1]
     channel = np.zeros(size + 1, x.dtype)
     for r in range(len(x)):
         channel[:size] = x[r]
-        total, weights, places = out[r], weight[image[r]], index[image[r]]
+        total, weights, indices = out[r], weight[image[r]], index[image[r]]
+        # The corners k in the outer loop: the inner one runs along contiguous weights and indices.
         for k in range(len(weights)):
-            w, at = weights[k], places[k]
+            w, index_k = weights[k], indices[k]
             for p in range(len(total)):
-                total[p] += w[p] * channel[at[p]]
+                total[p] += w[p] * channel[index_k[p]]
 
 
 @kernel
 def _bwd(g, x, weight, index, gx, gw):
+    """Computes gx, and adds to gw over the channels of an image; the threads divide the images."""
     size = x.shape[2]
     channel, sums = np.zeros(size + 1, x.dtype), np.zeros(size + 1, x.dtype)
     for n in range(len(x)):
@@ -37,8 +40,10 @@ def _bwd(g, x, weight, index, gx, gw):
             up = g[n, c]
             for k in range(weight.shape[1]):
                 w, at, to = weight[n, k], index[n, k], gw[n, k]
+                # Gradient of the weight: a gather, which the compiler vectorizes.
                 for p in range(len(up)):
                     to[p] += up[p] * channel[at[p]]
+                # Gradient of x: a scatter-add in a loop of its own, since it cannot be vectorized.
                 for p in range(len(up)):
                     sums[at[p]] += up[p] * w[p]
             gx[n, c] = sums[:size]

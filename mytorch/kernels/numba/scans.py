@@ -1,6 +1,7 @@
-"""Running sums and products of float32 along any axis, in float64, four rows at a time: an addition waits for the one before.
+"""Running sums and products of float32 along any axis, accumulated in float64, and positions of running maxima and minima.
 
-And where the largest and smallest elements so far lie, of any real numbers; of equal ones the last, and NaN beats all.
+Each addition waits for the addition before. So four rows are processed at a time, whose additions overlap. The running
+maximum and minimum support all real dtypes. Of equal elements, the last one counts, and NaN wins over all numbers.
 """
 
 import math
@@ -16,6 +17,7 @@ from .common import exact, kernel
 def _sums_of_rows(x, out):
     rows, width = x.shape
     for r in range(0, rows, 4):
+        # Clamped row numbers: with fewer than four rows left, the last row is computed several times.
         r1, r2, r3 = min(r + 1, rows - 1), min(r + 2, rows - 1), min(r + 3, rows - 1)
         a = b = c = d = 0.0
         for i in range(width):
@@ -73,6 +75,7 @@ def _best(x, out, largest):
         for j in range(count):
             row, to, before = x[o, j], out[o, j], out[o, max(j - 1, 0)]
             for i in range(inner):
+                # Branch-free selection, which the compiler vectorizes over the inner axis.
                 better = (row[i] >= best[i] if largest else row[i] <= best[i]) | (row[i] != row[i])
                 best[i] = row[i] if better else best[i]
                 to[i] = j if better else before[i]
@@ -85,7 +88,9 @@ def _best_of_rows(x, out, largest):
         best, at = row[0], 0
         for j in range(row.size):
             v = row[j]
-            if not (v < best if largest else v > best) and (best == best or v != v):  # seldom, so a branch is quickest
+            if not (v < best if largest else v > best) and (
+                best == best or v != v
+            ):  # rarely true, so a branch is fastest
                 best, at = v, j
             to[j] = at
 

@@ -1,7 +1,8 @@
-"""Softmax along the last axis, forward and backward, a row at a time.
+"""Softmax along the last axis, forward and backward, one row at a time.
 
-Forward makes three sweeps over a row that is in cache: its maximum, the exponentials and their sum, the
-division. Backward: gx = out * (g - sum(g * out)). Infinities and NaN are the reference's: a loop that meets one says so.
+Forward makes three passes over a row in the cache: its maximum, the exponentials and their sum, and the normalization.
+Backward: gx = out * (g - sum(g * out)). The loops do not support infinities and NaN. A loop that finds one returns True, and the
+NumPy reference runs instead.
 """
 
 import numpy as np
@@ -12,34 +13,39 @@ from .common import INFINITE, exp, inlined, is_float32, kernel, larger, magnitud
 
 @inlined
 def peak_of(x, r):
-    """The maximum of row r, and whether it has an infinity or NaN."""
+    """Returns the maximum of row r, and True if the row contains an infinity or NaN."""
     peak, largest = x[r, 0], np.int32(0)
     for j in range(x.shape[1]):
         peak = larger(peak, x[r, j])
+        # Compare bit patterns: `kernel` is compiled with `nnan`, so a test for NaN would be optimized away.
         largest = max(largest, magnitude(x[r, j]))
     return peak, largest >= INFINITE
 
 
 @kernel
 def _fwd(x, out):
+    """Computes out = softmax(x) row by row. Returns True if x contains an infinity or NaN."""
     rows, width = x.shape
-    odd = False
+    has_nonfinite = False
     for r in range(rows):
+        # exp(x - max) cannot overflow, and the largest term is 1, so the sum is at least 1.
         peak, infinite = peak_of(x, r)
-        odd = odd or infinite
+        has_nonfinite = has_nonfinite or infinite
         total = np.float32(0.0)
         for j in range(width):
             e = exp(x[r, j] - peak)
             out[r, j] = e
             total += e
+        # One division per row, then multiplications.
         scale = np.float32(1.0) / total
         for j in range(width):
             out[r, j] *= scale
-    return odd
+    return has_nonfinite
 
 
 @kernel
 def _bwd(g, out, gx):
+    """Computes gx = out * (g - sum(g * out)) row by row."""
     rows, width = out.shape
     for r in range(rows):
         total = np.float32(0.0)
@@ -50,22 +56,22 @@ def _bwd(g, out, gx):
 
 
 def accepts(input, *, dim, dtype=None):
-    """float32, along the last axis, of which there is something."""
+    """Accepts a float32 input that is not empty, along its last axis."""
     return dtype is None and is_float32(input) and input.ndim > 0 and dim == input.ndim - 1 and input.size > 0
 
 
 def forward(xp, input, *, dim, dtype=None):
-    """exp(x - max) / sum, row by row."""
+    """Returns exp(x - max) / sum, row by row."""
     return by_rows(_fwd, input)
 
 
 def by_rows(loop, *arrays):
-    """What `loop` makes of matrices of the arrays' last axis; None where it says that it can't."""
+    """Runs `loop` on the arrays as matrices of rows along the last axis. Returns None if the loop returns True."""
     rows = [np.ascontiguousarray(a).reshape(-1, a.shape[-1]) for a in arrays]
     out = np.empty_like(rows[0])
     return None if split(loop, out.size, (*rows, out)) else out.reshape(arrays[0].shape)
 
 
 def vjp(g, out, dim):
-    """The gradient of input."""
+    """Returns the gradient of the input."""
     return (by_rows(_bwd, g, out),)

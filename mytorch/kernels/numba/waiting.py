@@ -1,4 +1,4 @@
-"""How the library's own threads wait without the interpreter's lock, see kernels/threads.py."""
+"""Functions with which the library's own threads wait without the GIL, see kernels/threads.py."""
 
 import platform
 
@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 from ...base import hooks
 
 _CELL = types.Array(types.int64, 1, "C")
-GRACE = 120  # looks, of about 40 nanoseconds each
+GRACE = 120  # polls, about 40 nanoseconds each
 _HAS_PAUSE = platform.machine() in ("x86_64", "AMD64")
 
 
@@ -20,12 +20,13 @@ def _pointer(context, builder, signature, arguments):
 
 @intrinsic
 def _read(typing_context, cell):
-    """cell[0] as another thread last wrote it, after a pause that leaves the core to its other hardware thread."""
+    """Returns cell[0] by an atomic read, after a pause instruction that frees the core for its other hardware thread."""
 
     def generate(context, builder, signature, arguments):
         if _HAS_PAUSE:
             pause = ir.FunctionType(ir.VoidType(), [])
             builder.call(cgutils.get_or_insert_function(builder.module, pause, "llvm.x86.sse2.pause"), [])
+        # acquire: what the other thread wrote before its release is visible afterwards.
         return builder.load_atomic(_pointer(context, builder, signature, arguments), "acquire", 8)
 
     return types.int64(cell), generate
@@ -33,7 +34,7 @@ def _read(typing_context, cell):
 
 @intrinsic
 def _count(typing_context, cell):
-    """Add 1 to cell[0], which other threads may do at the same time; what it was."""
+    """Atomically adds 1 to cell[0] and returns the old value."""
 
     def generate(context, builder, signature, arguments):
         one = ir.Constant(ir.IntType(64), 1)
@@ -44,7 +45,7 @@ def _count(typing_context, cell):
 
 @njit(types.int64(_CELL, types.int64, types.int64), nogil=True, cache=True)
 def watch(cell, seen, looks):
-    """cell[0] as soon as it is no longer `seen`, or after so many looks at it."""
+    """Polls cell[0] until it differs from `seen`, at most `looks` times, and returns it."""
     now = seen
     while now == seen and looks > 0:
         now = _read(cell)
@@ -54,10 +55,10 @@ def watch(cell, seen, looks):
 
 @njit(types.int64(_CELL, _CELL, types.int64, types.int64), nogil=True, cache=True)
 def rest(ended, posted, seen, looks):
-    """Count one more that has ended its work, and watch for what is posted next.
+    """Increments `ended`, and polls `posted` for the next job.
 
-    Who posts it holds Python's lock until its own chunk begins. A thread that asked for the lock before would sleep, and be woken
-    too late: so it looks the other way for some microseconds.
+    The thread that submits a job holds the GIL until its own chunk begins. If another thread requested the GIL before, it would
+    sleep and wake up too late. So it polls for a few more microseconds first.
     """
     _count(ended)
     now = watch(posted, seen, looks)

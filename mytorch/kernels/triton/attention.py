@@ -1,29 +1,29 @@
-"""Flash attention: softmax(q kᵀ * scale + mask) v without ever storing the (L, S) scores.
+"""Flash attention: softmax(q kᵀ * scale + mask) v without storing the (L, S) scores.
 
-**Forward.** A program takes BM queries and walks over the keys, BN at a time. For each block it has scores s (BM, BN)
-in registers, and rescales what it has so far when a row's maximum grows, as for the long rows of softmax.py:
+**Forward.** A program computes BM queries and loops over the keys, BN at a time. For each block it has the scores s (BM, BN)
+in registers. When the maximum of a row grows, it rescales the sums so far, as for long rows in softmax.py:
 
     m' = max(m, max(s)),   acc = acc * 2^(m - m') + 2^(s - m') v,   l = l * 2^(m - m') + sum(2^(s - m')),
 
-with scores in units of log2. At the end out = acc / l, and lse = m + log2(l) is all that is kept, one float32 a row.
+with scores in units of log2. At the end out = acc / l. Only lse = m + log2(l) is saved, one float32 per row.
 
-**Backward.** From lse the probabilities come back in one step, p = 2^(s - lse). With dp = g vᵀ:
+**Backward.** With lse, the probabilities are computed again in one step, p = 2^(s - lse). With dp = g vᵀ:
 
     gv = pᵀ g,   ds = p * (dp - delta),   gq = ds k * scale,   gk = dsᵀ q * scale,
 
-where delta = sum_j p_j dp_j = sum(g * out) per row (the reference's sum, but over D numbers instead of S). One kernel
-holds a block of queries and walks over the keys (gq, and delta on the way), another holds keys and walks over the queries
-(gk, gv): no atomics, so the same numbers at every run, and with grouped queries the second adds up all heads of a group.
+where delta = sum_j p_j dp_j = sum(g * out) per row (the same sum, over D numbers instead of S). One kernel holds a block
+of queries and loops over the keys (gq and delta). Another kernel holds keys and loops over the queries (gk, gv). No atomics are
+used, so results are deterministic. With grouped queries, the second kernel sums over all query heads of a group.
 
-**What may be seen.** Query i sees keys from i - left to i + right; causality is right = 0. Blocks that nobody sees
-are skipped, and only those at the rim, or all of them under a mask array, pay for a comparison. A query that sees
-nothing gives zeros. Dropout's bits come from Philox by (seed, offset, head, i, j), so both directions find the same
-(dropout.py). Products accumulate in float32; float32 inputs are multiplied in three products of TF32 (Ootomo and Yokota, 2022).
+**Masking.** Query i attends to keys i - left … i + right; a causal mask is right = 0. Fully masked blocks are skipped. Only
+blocks at the edge of the window, or all blocks under a mask array, need comparisons. A fully masked query gives zeros.
+Dropout uses Philox bits by (seed, offset, head, i, j), so forward and backward use the same mask (dropout.py). Products
+accumulate in float32. float32 inputs use three TF32 products (Ootomo and Yokota, 2022).
 
-Grid: a program for each block of queries (or keys) of each head. Arguments of the kernels: q_ptr (B, H, L, D), k_ptr
-(B, H / group, S, D), v_ptr (B, H / group, S, Dv), out_ptr and g_ptr (B, H, L, Dv), mask_ptr (B, H, L, S), of any strides but for
-the last axis of the first five; lse_ptr and delta_ptr (B, H, L), contiguous; state_ptr (2,) int64, Philox's seed and offset.
-Within a kernel, sizes = (L, S, D, Dv), window = (left, right), drop = (seed, offset, call, head, limit) of dropout.
+Grid: one program for each block of queries (or keys) of each head. Arguments of the kernels: q_ptr (B, H, L, D), k_ptr
+(B, H / group, S, D), v_ptr (B, H / group, S, Dv), out_ptr and g_ptr (B, H, L, Dv), mask_ptr (B, H, L, S), with any strides, except
+that the last axis of the first five is contiguous; lse_ptr and delta_ptr (B, H, L), contiguous; state_ptr (2,) int64, the Philox
+seed and offset. In the kernels, sizes = (L, S, D, Dv), window = (left, right), drop = (seed, offset, call, head, limit) of dropout.
 
 Sources: Dao, FlashAttention-2, 2023; Milakov and Gimelshein, 2018.
 """
@@ -49,35 +49,41 @@ MODE = "TRITON_FLASH_AUTOTUNE_MODE"
 
 @triton.jit
 def _tile(ptr, rows, stride, cols, limit, width, CHECK_ROWS: tl.constexpr, EVEN: tl.constexpr):
-    """Rows of a (…, width) array; rows from `limit` on and padding columns are 0."""
-    at = ptr + rows[:, None].to(tl.int64) * stride + cols[None, :]
+    """Loads rows of a (…, width) array. Rows from `limit` on and padding columns are 0.
+
+    EVEN: the width is a power of 2, so there are no padding columns. Loads without a mask are faster.
+    """
+    ptrs = ptr + rows[:, None].to(tl.int64) * stride + cols[None, :]
     if CHECK_ROWS:
         if EVEN:
-            return tl.load(at, mask=rows[:, None] < limit, other=0.0)
-        return tl.load(at, mask=(rows[:, None] < limit) & (cols[None, :] < width), other=0.0)
+            return tl.load(ptrs, mask=rows[:, None] < limit, other=0.0)
+        return tl.load(ptrs, mask=(rows[:, None] < limit) & (cols[None, :] < width), other=0.0)
     if EVEN:
-        return tl.load(at)
-    return tl.load(at, mask=cols[None, :] < width, other=0.0)
+        return tl.load(ptrs)
+    return tl.load(ptrs, mask=cols[None, :] < width, other=0.0)
 
 
 @triton.jit
 def _store_tile(ptr, x, rows, stride, cols, limit, width):
-    """Write rows of a (…, width) array, as far as there are any."""
-    at = ptr + rows[:, None].to(tl.int64) * stride + cols[None, :]
-    tl.store(at, x.to(ptr.dtype.element_ty), mask=(rows[:, None] < limit) & (cols[None, :] < width))
+    """Stores rows of a (…, width) array. Rows from `limit` on and padding columns are skipped."""
+    ptrs = ptr + rows[:, None].to(tl.int64) * stride + cols[None, :]
+    tl.store(ptrs, x.to(ptr.dtype.element_ty), mask=(rows[:, None] < limit) & (cols[None, :] < width))
 
 
 @triton.jit
 def _keep(drop, rows, start, length_k, BM: tl.constexpr, BN: tl.constexpr):
-    """Which elements of a (BM, BN) block of scores survive dropout; `start`, the first key, is a multiple of BN."""
+    """Returns the dropout mask of a (BM, BN) block of scores. `start`, the first key, is a multiple of BN."""
     seed, offset, call, head, limit = drop
+    # One Philox call gives 4 numbers, so it is shared by 4 adjacent keys of a row.
     fours = start // 4 + tl.arange(0, BN // 4)
+    # The counter numbers all groups of 4 keys of the head. It does not depend on the block sizes.
     counter = rows[:, None].to(tl.int64) * ((length_k + 3) // 4) + fours[None, :]
     zero = (counter * 0).to(tl.uint32)
     a, b, c, d = tl.philox(
         seed, (counter & 0xFFFFFFFF).to(tl.uint32), (counter >> 32).to(tl.uint32) + call.to(tl.uint32), zero + offset.to(tl.uint32),
         zero + head.to(tl.uint32), 7,
     )  # fmt: skip
+    # Interleave the four results: join adds a last axis of size 2, so the order is a, b, c, d.
     bits = tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), (BM, BN))
     return bits.to(tl.uint32) >= limit.to(tl.uint32)
 
@@ -85,23 +91,24 @@ def _keep(drop, rows, start, length_k, BM: tl.constexpr, BN: tl.constexpr):
 @triton.jit
 def _mask(s, mask_ptr, rows, cols, sizes, window, stride_ml, stride_ms,
           RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr):  # fmt: skip
-    """Scores with -inf where a query may not look. rows and cols are shaped to broadcast to s."""
+    """Returns the scores with -inf at masked positions. rows and cols have shapes that broadcast to s."""
     length_q, length_k, _, _ = sizes
     left, right = window
     if RIM:
-        seen = (cols < length_k) & (rows < length_q)
+        visible = (cols < length_k) & (rows < length_q)
         if LEFT:
-            seen = seen & (cols >= rows - left)
+            visible = visible & (cols >= rows - left)
         if RIGHT:
-            seen = seen & (cols <= rows + right)
-        s = tl.where(seen, s, float("-inf"))
+            visible = visible & (cols <= rows + right)
+        s = tl.where(visible, s, float("-inf"))
     if MASK != 0:
         inside = (rows < length_q) & (cols < length_k)
-        at = mask_ptr + rows.to(tl.int64) * stride_ml + cols.to(tl.int64) * stride_ms
+        ptrs = mask_ptr + rows.to(tl.int64) * stride_ml + cols.to(tl.int64) * stride_ms
         if MASK == 1:
-            s = tl.where(tl.load(at, mask=inside, other=0) != 0, s, float("-inf"))
+            s = tl.where(tl.load(ptrs, mask=inside, other=0) != 0, s, float("-inf"))
         else:
-            s += tl.load(at, mask=inside, other=0.0).to(tl.float32) * LOG2E
+            # The scores are in units of log2, so an added mask is converted too.
+            s += tl.load(ptrs, mask=inside, other=0.0).to(tl.float32) * LOG2E
     return s
 
 
@@ -109,28 +116,33 @@ def _mask(s, mask_ptr, rows, cols, sizes, window, stride_ml, stride_ms,
 def _range(
     first, length, before, after, OWN: tl.constexpr, STEP: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr
 ):
-    """What OWN rows from `first` on see of the other side, `before` to `after` places from their own, in blocks of STEP.
+    """Returns the range of the other axis that OWN rows from `first` on attend to, in blocks of STEP.
+
+    Row i attends to i - before … i + after.
 
     Returns:
-        The first that is seen, where the blocks that all see begin and end, and the last that is seen + 1.
+        The first visible position, begin and end of the blocks that all rows attend to entirely, and the last visible position + 1.
     """
     low = 0
     full_low = 0
     high = length
     full_high = length
     if BEFORE:
+        # The first row reaches furthest back. The last row limits the blocks that are visible to all rows.
         low = tl.maximum(first - before, 0) // STEP * STEP
         full_low = (tl.maximum(first + OWN - 1 - before, 0) + STEP - 1) // STEP * STEP
     if AFTER:
+        # The last row reaches furthest ahead, and the first row limits the full blocks.
         high = tl.minimum(length, first + OWN + after)
         full_high = tl.minimum(length, first + after + 1)
+    # Whole blocks only: the rest is part of the edge.
     full_high = tl.maximum(full_high // STEP * STEP, full_low)
     return low, full_low, full_high, high
 
 
 @triton.jit
 def _part(ranges, PART: tl.constexpr):
-    """Begin and end of the blocks at one rim (PART 0), of those that need no comparison (1), and of those at the other rim (2)."""
+    """Returns begin and end of the blocks at the left edge (PART 0), without masking (1), and at the right edge (2)."""
     low, full_low, full_high, high = ranges
     if PART == 0:
         return low, tl.minimum(full_low, high)
@@ -144,7 +156,7 @@ def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, begin, end
                    scale, drop, RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
                    FOLD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr,
                    PRECISION: tl.constexpr):  # fmt: skip
-    """Walk over the keys in [begin, end). FOLD: scale > 0 and no mask array."""
+    """Loops over the keys in [begin, end). RIM: the blocks need masking. FOLD: scale > 0 and no mask array."""
     _, length_k, width, width_v = sizes
     for start in range(begin, end, BN):
         start = tl.multiple_of(start, BN)
@@ -156,24 +168,29 @@ def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, begin, end
         s = _mask(
             s, mask_ptr, rows[:, None], cols[None, :], sizes, window, stride_ml, stride_ms, RIM, LEFT, RIGHT, MASK
         )
-        if FOLD:  # the factor joins the subtraction below in one instruction
+        # FOLD: s stays unscaled; `s * scale - safe` below is one fused multiply-add.
+        if FOLD:
             higher = tl.maximum(peak, tl.max(s, axis=1) * scale)
         else:
             higher = tl.maximum(peak, tl.max(s, axis=1))
-        if MASK != 0 or (RIM and LEFT):  # without these each query sees the first key
-            still = tl.where(higher == float("-inf"), 0.0, higher)
+        # A fully masked row has the maximum -inf, and -inf - -inf is NaN. Without a mask array and a left limit, every query attends
+        # to the first key, so this cannot happen.
+        if MASK != 0 or (RIM and LEFT):
+            safe = tl.where(higher == float("-inf"), 0.0, higher)
         else:
-            still = higher
+            safe = higher
         if FOLD:
-            p = tl.exp2(s * scale - still[:, None])
+            p = tl.exp2(s * scale - safe[:, None])
         else:
-            p = tl.exp2(s - still[:, None])
-        shrink = tl.exp2(peak - still)
-        total = total * shrink + tl.sum(p, axis=1)
+            p = tl.exp2(s - safe[:, None])
+        rescale = tl.exp2(peak - safe)
+        # The sum of a row is that of softmax before dropout.
+        total = total * rescale + tl.sum(p, axis=1)
         if DROP:
             p = tl.where(_keep(drop, rows, start, length_k, BM, BN), p, 0.0)
         v = _tile(v_ptr, cols, stride_vs, tl.arange(0, BV), length_k, width_v, RIM, EVEN)
-        acc = dot(p.to(v.dtype), v, acc * shrink[:, None], PRECISION)
+        # p is rounded to the dtype of v for the tensor cores; the accumulator stays float32.
+        acc = dot(p.to(v.dtype), v, acc * rescale[:, None], PRECISION)
         peak = higher
     return acc, total, peak
 
@@ -184,16 +201,16 @@ def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks,
              stride_ob, stride_oh, stride_ol, stride_mb, stride_mh, stride_ml, stride_ms, left, right, scale, call, limit, kept_scale,
              LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, FOLD: tl.constexpr, BD: tl.constexpr,
              BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
-    """BM queries of a head: their rows of out and lse."""
+    """Computes out and lse of BM queries of a head."""
     block = tl.program_id(0) % blocks
     if RIGHT:
-        block = blocks - 1 - block  # the longest rows first
-    above = tl.program_id(0) // blocks
-    batch = (above // heads).to(tl.int64)
-    head = (above % heads).to(tl.int64)  # times a stride, it may need more than 32 bits
+        block = blocks - 1 - block  # the longest rows first, so that no long program starts last
+    batch_head = tl.program_id(0) // blocks
+    batch = (batch_head // heads).to(tl.int64)
+    head = (batch_head % heads).to(tl.int64)  # int64, because head * stride may exceed 32 bits
     first = block * BM
     rows = first + tl.arange(0, BM)
-    sizes, window, drop = (length_q, length_k, width, width_v), (left, right), (0, 0, call, above, limit)
+    sizes, window, drop = (length_q, length_k, width, width_v), (left, right), (0, 0, call, batch_head, limit)
     q = _tile(
         q_ptr + batch * stride_qb + head * stride_qh, rows, stride_ql, tl.arange(0, BD), length_q, width, True, EVEN
     )
@@ -202,20 +219,23 @@ def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks,
     if MASK != 0:
         mask_ptr += batch * stride_mb + head * stride_mh
     if DROP:
-        drop = (tl.load(state_ptr), tl.load(state_ptr + 1), call, above, limit)
+        drop = (tl.load(state_ptr), tl.load(state_ptr + 1), call, batch_head, limit)
     peak = tl.full((BM,), float("-inf"), tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, BV), tl.float32)
+    # Three loops: left edge, full blocks without comparisons, right edge.
     ranges = _range(first, length_k, left, right, BM, BN, LEFT, RIGHT)
     for part in tl.static_range(0 if LEFT else 1, 3):
         begin, end = _part(ranges, part)
         acc, total, peak = _forward_sweep(
             acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, begin, end, sizes, window, stride_ks, stride_vs, stride_ml, stride_ms,
             scale, drop, part != 1, LEFT, RIGHT, MASK, DROP, FOLD, BM, BN, BD, BV, EVEN, PRECISION)  # fmt: skip
+    # A fully masked query: out is 0, and lse = inf makes its probabilities 0 in backward.
     empty = total == 0.0
+    # Normalize once at the end. kept_scale is 1 / (1 - p) of dropout.
     acc = acc * (kept_scale / tl.where(empty, 1.0, total))[:, None]
     lse = tl.where(empty, float("inf"), peak + tl.log2(total))
-    tl.store(lse_ptr + above.to(tl.int64) * length_q + rows, lse, mask=rows < length_q)
+    tl.store(lse_ptr + batch_head.to(tl.int64) * length_q + rows, lse, mask=rows < length_q)
     _store_tile(
         out_ptr + batch * stride_ob + head * stride_oh, acc, rows, stride_ol, tl.arange(0, BV), length_q, width_v
     )
@@ -224,18 +244,18 @@ def _forward(q_ptr, k_ptr, v_ptr, mask_ptr, state_ptr, out_ptr, lse_ptr, blocks,
 @triton.jit
 def _delta(g_ptr, out_ptr, delta_ptr, count, heads, length, width, stride_gb, stride_gh, stride_gl, stride_ob, stride_oh, stride_ol,
            ROWS: tl.constexpr, BV: tl.constexpr):  # fmt: skip
-    """sum(g * out) of ROWS rows."""
+    """Computes delta = sum(g * out) of ROWS rows."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    above = row // length
-    batch = (above // heads).to(tl.int64)
-    head = (above % heads).to(tl.int64)
+    batch_head = row // length
+    batch = (batch_head // heads).to(tl.int64)
+    head = (batch_head % heads).to(tl.int64)
     time = (row % length).to(tl.int64)
     cols = tl.arange(0, BV)[None, :]
     inside = (row < count)[:, None] & (cols < width)
-    g_at = g_ptr + (batch * stride_gb + head * stride_gh + time * stride_gl)[:, None] + cols
-    out_at = out_ptr + (batch * stride_ob + head * stride_oh + time * stride_ol)[:, None] + cols
-    g = tl.load(g_at, mask=inside, other=0.0).to(tl.float32)
-    out = tl.load(out_at, mask=inside, other=0.0).to(tl.float32)
+    g_ptrs = g_ptr + (batch * stride_gb + head * stride_gh + time * stride_gl)[:, None] + cols
+    out_ptrs = out_ptr + (batch * stride_ob + head * stride_oh + time * stride_ol)[:, None] + cols
+    g = tl.load(g_ptrs, mask=inside, other=0.0).to(tl.float32)
+    out = tl.load(out_ptrs, mask=inside, other=0.0).to(tl.float32)
     tl.store(delta_ptr + row, tl.sum(g * out, axis=1), mask=row < count)
 
 
@@ -245,7 +265,7 @@ def _keys_sweep(gk, gv, k, v, q_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, cols, 
                 RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
                 BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr,
                 PRECISION: tl.constexpr):  # fmt: skip
-    """Walk over the queries in [begin, end) for a block of keys; blocks are transposed, (BN, BM)."""
+    """Loops over the queries in [begin, end) for a block of keys. Blocks are transposed, (BN, BM), so pᵀ needs no transposition."""
     length_q, length_k, width, width_v = sizes
     for start in range(begin, end, BM):
         start = tl.multiple_of(start, BM)
@@ -261,15 +281,19 @@ def _keys_sweep(gk, gv, k, v, q_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, cols, 
         else:
             lse = tl.load(lse_ptr + rows)
             delta = tl.load(delta_ptr + rows)
+        # The probabilities again, already normalized. Rows past the end have lse = inf and p = 0.
         p = tl.exp2(s - lse[None, :])
         g = _tile(g_ptr, rows, stride_gl, tl.arange(0, BV), length_q, width_v, RIM, EVEN)
+        # Gradient of the probabilities: gp = v gᵀ.
         gp = dot(v, tl.trans(g), None, PRECISION)
         if DROP:
+            # The mask of forward, from the same counters. Dropout's gradient is the mask and the factor again.
             keep = tl.trans(_keep(drop, rows, first, length_k, BM, BN).to(tl.int8)) != 0
             gv = dot(tl.where(keep, p * kept_scale, 0.0).to(g.dtype), g, gv, PRECISION)
             gp = tl.where(keep, gp * kept_scale, 0.0)
         else:
             gv = dot(p.to(g.dtype), g, gv, PRECISION)
+        # Gradient of softmax; `scale` follows once at the end.
         gs = p * (gp - delta[None, :])
         gk = dot(gs.to(q.dtype), q, gk, PRECISION)
     return gk, gv
@@ -283,12 +307,12 @@ def _backward_keys(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, sta
                    left, right, scale, back_scale, call, limit, kept_scale,
                    LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, BD: tl.constexpr,
                    BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
-    """The gradients of BN keys and values, for all queries' heads that share them."""
+    """Computes the gradients of BN keys and values, summed over the query heads that share them."""
     block = tl.program_id(0) % blocks
-    above = tl.program_id(0) // blocks
+    batch_head = tl.program_id(0) // blocks
     key_heads = heads // group
-    batch = (above // key_heads).to(tl.int64)
-    key_head = (above % key_heads).to(tl.int64)
+    batch = (batch_head // key_heads).to(tl.int64)
+    key_head = (batch_head % key_heads).to(tl.int64)
     first = block * BN
     cols = first + tl.arange(0, BN)
     d, dv = tl.arange(0, BD), tl.arange(0, BV)
@@ -302,7 +326,9 @@ def _backward_keys(q_ptr, k_ptr, v_ptr, g_ptr, lse_ptr, delta_ptr, mask_ptr, sta
         offset = tl.load(state_ptr + 1)
     gk = tl.zeros((BN, BD), tl.float32)
     gv = tl.zeros((BN, BV), tl.float32)
+    # Seen from a key, the window is mirrored: key j is visible to queries j - right … j + left.
     ranges = _range(first, length_q, right, left, BN, BM, RIGHT, LEFT)
+    # Grouped-query attention: `group` query heads share one key head.
     for member in range(0, group):
         head = key_head * group + member
         flat = batch * heads + head
@@ -332,7 +358,7 @@ def _queries_sweep(gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, b
                    RIM: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr,
                    GS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr,
                    EVEN: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
-    """Walk over the keys in [begin, end) for a block of queries."""
+    """Loops over the keys in [begin, end) for a block of queries."""
     length_q, length_k, width, width_v = sizes
     for start in range(begin, end, BN):
         start = tl.multiple_of(start, BN)
@@ -348,6 +374,7 @@ def _queries_sweep(gq, q, g, lse, delta, k_ptr, v_ptr, mask_ptr, gs_ptr, rows, b
         if DROP:
             gp = tl.where(_keep(drop, rows, start, length_k, BM, BN), gp * kept_scale, 0.0)
         gs = p * (gp - delta[:, None])
+        # The gradient of an added mask is the gradient of the scores, which has to be stored.
         if GS:
             _store_tile(gs_ptr, gs, rows, length_k, cols, length_q, length_k)
         gq = dot(gs.to(k.dtype), k, gq, PRECISION)
@@ -363,22 +390,23 @@ def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, out_ptr, lse_ptr, delta_ptr, m
                       LEFT: tl.constexpr, RIGHT: tl.constexpr, MASK: tl.constexpr, DROP: tl.constexpr, GS: tl.constexpr,
                       DELTA: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
                       BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
-    """The gradient of BM queries, and with GS of the scores, where a mask that was added wants it; with DELTA, delta too."""
+    """Computes the gradient of BM queries. GS: also of the scores, for an added mask. DELTA: also compute delta."""
     block = tl.program_id(0) % blocks
     if RIGHT:
         block = blocks - 1 - block
-    above = tl.program_id(0) // blocks
-    batch = (above // heads).to(tl.int64)
-    head = (above % heads).to(tl.int64)  # times a stride, it may need more than 32 bits
+    batch_head = tl.program_id(0) // blocks
+    batch = (batch_head // heads).to(tl.int64)
+    head = (batch_head % heads).to(tl.int64)  # int64, because head * stride may exceed 32 bits
     first = block * BM
     rows = first + tl.arange(0, BM)
     d, dv = tl.arange(0, BD), tl.arange(0, BV)
-    sizes, window, drop = (length_q, length_k, width, width_v), (left, right), (0, 0, call, above, limit)
+    sizes, window, drop = (length_q, length_k, width, width_v), (left, right), (0, 0, call, batch_head, limit)
     q = _tile(q_ptr + batch * stride_qb + head * stride_qh, rows, stride_ql, d, length_q, width, True, EVEN)
     g = _tile(g_ptr + batch * stride_gb + head * stride_gh, rows, stride_gl, dv, length_q, width_v, True, EVEN)
-    lse_ptr += above.to(tl.int64) * length_q
-    delta_ptr += above.to(tl.int64) * length_q
+    lse_ptr += batch_head.to(tl.int64) * length_q
+    delta_ptr += batch_head.to(tl.int64) * length_q
     lse = tl.load(lse_ptr + rows, mask=rows < length_q, other=float("inf"))
+    # delta is needed here and by `_backward_keys`, which runs later and reads it from memory.
     if DELTA:
         out = _tile(out_ptr + batch * stride_ob + head * stride_oh, rows, stride_ol, dv, length_q, width_v, True, EVEN)
         delta = tl.sum(g.to(tl.float32) * out.to(tl.float32), axis=1)
@@ -390,9 +418,9 @@ def _backward_queries(q_ptr, k_ptr, v_ptr, g_ptr, out_ptr, lse_ptr, delta_ptr, m
     if MASK != 0:
         mask_ptr += batch * stride_mb + head * stride_mh
     if GS:
-        gs_ptr += above.to(tl.int64) * length_q * length_k
+        gs_ptr += batch_head.to(tl.int64) * length_q * length_k
     if DROP:
-        drop = (tl.load(state_ptr), tl.load(state_ptr + 1), call, above, limit)
+        drop = (tl.load(state_ptr), tl.load(state_ptr + 1), call, batch_head, limit)
     gq = tl.zeros((BM, BD), tl.float32)
     ranges = _range(first, length_k, left, right, BM, BN, LEFT, RIGHT)
     for part in tl.static_range(0 if LEFT else 1, 3):
@@ -413,8 +441,9 @@ def _options(bm, bn, warps, stages):
 
 @lru_cache
 def _candidates(kernel, depth, wide):
-    """Block sizes to choose from for one of the kernels (by name) and a padded head width; `wide`: float32."""
-    if wide:  # float32 takes twice the registers, and three products of TF32 more: small blocks, or they overflow
+    """Returns the candidate block sizes of a kernel (by name) for a padded head width. wide: float32."""
+    # float32 needs twice the registers, and three TF32 products need more: larger blocks would spill registers.
+    if wide:
         known, size = _FLOAT32, 64 if depth <= 64 else depth
         return {
             "none": [_options(*known[kernel][size])],
@@ -434,7 +463,7 @@ _FLOAT32 = {  # kernel -> head width -> BM, BN, warps, stages
     "keys": {64: (32, 32, 4, 2), 128: (32, 32, 4, 2), 256: (16, 16, 8, 1)},
     "queries": {64: (64, 32, 4, 2), 128: (32, 32, 8, 2), 256: (16, 16, 8, 1)},
 }
-_HALF = {  # kernel -> the default by head width; what "medium" tries; what "max" tries of each
+_HALF = {  # kernel -> the default by head width; the candidates of "medium"; the values that "max" combines
     "forward": (
         {64: (128, 64, 4, 3), 128: (128, 64, 8, 3), 256: (128, 64, 8, 2)},
         [(128, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 3), (128, 64, 4, 2)],
@@ -457,7 +486,7 @@ _HALF = {  # kernel -> the default by head width; what "medium" tries; what "max
 
 
 def _four(xp, x):
-    """x as (B, H, L, D) with elements of a head side by side; a copy only where the strides demand it."""
+    """Returns x as (B, H, L, D) with a contiguous last axis, copied only if necessary."""
     while x.ndim < 4:
         x = x[None]
     if x.ndim > 4:
@@ -466,7 +495,7 @@ def _four(xp, x):
 
 
 def _mask_of(xp, mask, query, key):
-    """A mask for (B, H, L, S) from one for the inputs' own axes, of which there may be more than four."""
+    """Returns the mask for (B, H, L, S). The inputs may have more than four axes, of which the leading ones are merged."""
     if mask is None or query.ndim <= 4:
         return mask
     shape = (*query.shape[:-1], key.shape[-2])
@@ -474,18 +503,21 @@ def _mask_of(xp, mask, query, key):
 
 
 def _kept_scale(p):
-    """What elements that dropout keeps are multiplied by."""
+    """Returns the factor of the elements that dropout keeps, 1 / (1 - p)."""
     return 0.0 if p >= 1.0 else 1.0 / (1.0 - p)
 
 
 def _precision(wide):
-    """How a product is done: float32 on the tensor cores in three products of TF32, whose error is float32's, or in one where
-    `set_float32_matmul_precision` allows it."""
+    """Returns the precision of products.
+
+    float32 uses three TF32 products on the tensor cores, with the error of float32, or a single one if
+    `set_float32_matmul_precision` allows it.
+    """
     return "tf32x3" if wide and config.float32_matmul_precision == "highest" else "tf32"
 
 
 class _Setting:
-    """What the three kernels share: sizes, the mask's kind and strides, the window, dropout."""
+    """Arguments that the three kernels share: sizes, kind and strides of the mask, the window, dropout."""
 
     def __init__(self, xp, q, k, v, mask, causal, window, scale, dropout):  # q, k, v: (B, H, L, D)
         left, right = (-1, -1) if window is None else window
@@ -493,11 +525,12 @@ class _Setting:
             right = 0 if right < 0 else min(right, 0)
         self.window = (max(left, 0), max(right, 0))
         self.mask = None
-        kind, self.mask_strides = 0, (0, 0, 0, 0)
+        mask_kind, self.mask_strides = 0, (0, 0, 0, 0)
         if mask is not None:
-            kind = 1 if mask.dtype == bool else 2
+            mask_kind = 1 if mask.dtype == bool else 2
             while mask.ndim < 4:
                 mask = mask[None]
+            # Broadcast axes have stride 0: no copy.
             self.mask = xp.broadcast_to(mask, (*q.shape[:3], k.shape[2]))
             self.mask_strides = strides_of(self.mask)
         p, self.state, call = dropout if dropout is not None else (0.0, None, 0)
@@ -506,19 +539,20 @@ class _Setting:
         self.heads, self.group = q.shape[1], q.shape[1] // k.shape[1]
         self.sizes = (q.shape[2], k.shape[2], q.shape[3], v.shape[3])
         wide = q.dtype.itemsize == 4
+        # Triton's blocks are powers of 2, and its dot needs at least 16 elements.
         depth = max(power_of_2(q.shape[3]), power_of_2(v.shape[3]), 16)
         self.depth, self.wide = depth, wide
         self.constants = {
-            "LEFT": left >= 0, "RIGHT": right >= 0, "MASK": kind, "DROP": p > 0.0, "BD": depth, "BV": depth,
+            "LEFT": left >= 0, "RIGHT": right >= 0, "MASK": mask_kind, "DROP": p > 0.0, "BD": depth, "BV": depth,
             "EVEN": q.shape[3] == v.shape[3] == depth, "PRECISION": _precision(wide),
         }  # fmt: skip
 
     def start(self, name, rows, heads, arrays, strided, scales, **constants):
-        """Start a kernel over `rows` of each of `heads`, with its default block sizes, or those that TRITON_FLASH_AUTOTUNE_MODE finds.
+        """Launches a kernel over `rows` of each of `heads`, with its default block sizes or those of TRITON_FLASH_AUTOTUNE_MODE.
 
         Args:
-            arrays: the kernel's first arguments. strided: those whose first three strides it takes, in its order.
-            scales: of the scores, and in backward of the gradients.
+            arrays: the kernel's first arguments. strided: arrays whose first three strides are arguments, in order.
+            scales: the factor of the scores, and in backward also the factor of the gradients.
         """
         kernel, side = _KERNELS[name]
         strides = [step for x in strided for step in strides_of(x)[:3]]
@@ -543,12 +577,12 @@ _KERNELS = {"forward": (_forward, "BM"), "keys": (_backward_keys, "BN"), "querie
 
 
 def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, scale=None, dropout=None):
-    """softmax(query @ keyᵀ * scale + mask) @ value.
+    """Returns softmax(query @ keyᵀ * scale + mask) @ value, and lse.
 
     Args:
         query: (…, H, L, D). key: (…, Hk, S, D), H a multiple of Hk. value: (…, Hk, S, Dv). D and Dv up to 256.
         mask: broadcasts to (…, H, L, S): bool, True where attention is allowed, or a float to add.
-        causal, window: query i sees keys i - left … i + right; -1 is no bound.
+        causal, window: query i attends to keys i - left … i + right; -1 is no limit.
         dropout: (p, state, call): state is int64 (2,), seed and offset, on the device (dropout.py).
 
     Returns:
@@ -557,75 +591,76 @@ def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, 
     q, k, v = _four(xp, query), _four(xp, key), _four(xp, value)
     mask = _mask_of(xp, mask, query, key)
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
-    own = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
+    setting = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
     out = by_time(xp, q, v.shape[3])
     lse = xp.empty(q.shape[:3], "float32")
-    arrays, scales = (q, k, v, own.mask, own.state, out, lse), (own.scale * LOG2E.value,)
-    fold = own.scale > 0 and own.mask is None
-    own.start("forward", q.shape[2], q.shape[0] * q.shape[1], arrays, (q, k, v, out), scales, FOLD=fold)
+    arrays, scales = (q, k, v, setting.mask, setting.state, out, lse), (setting.scale * LOG2E.value,)
+    fold = setting.scale > 0 and setting.mask is None
+    setting.start("forward", q.shape[2], q.shape[0] * q.shape[1], arrays, (q, k, v, out), scales, FOLD=fold)
     return out.reshape(*query.shape[:-1], value.shape[-1]) if query.ndim != 4 else out, lse
 
 
 def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False, window=None, scale=None, dropout=None,
                  needs=(True,) * 4):  # fmt: skip
-    """The gradients of query, key, value, and of a float mask if it is wanted: None where not."""
+    """Returns the gradients of query, key, value and a float mask, None for those that are not needed."""
     q, k, v, g, o = (_four(xp, x) for x in (query, key, value, g, out))
     if g.dtype != q.dtype:
         g = g.astype(q.dtype)
     mask = _mask_of(xp, mask, query, key)
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
-    own = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
+    setting = _Setting(xp, q, k, v, mask, causal, window, scale, dropout)
     batch, heads, length, _ = q.shape
     delta = xp.empty(q.shape[:3], "float32")
-    scales = (own.scale * LOG2E.value, own.scale)
+    # The scores are computed in units of log2; the gradients are not.
+    scales = (setting.scale * LOG2E.value, setting.scale)
     gq = gk = gv = gs = None
     joined = side_by_side(xp, q, k, v) if all(needs[:3]) else None
-    wants_mask = mask is not None and needs[3] and mask.dtype != bool
-    by_queries = (needs[0] or wants_mask) and not own.wide  # delta: float32's kernel has no registers left for it
+    needs_mask = mask is not None and needs[3] and mask.dtype != bool
+    by_queries = (needs[0] or needs_mask) and not setting.wide  # the float32 kernel has no registers left for delta
     if not by_queries:
-        count, rows = batch * heads * length, max(1, 2048 // own.depth)
+        count, rows = batch * heads * length, max(1, 2048 // setting.depth)
         launch(
             _delta, (cdiv(count, rows),), g, o, delta, count, heads, length, v.shape[3], *strides_of(g)[:3], *strides_of(o)[:3],
-            ROWS=rows, BV=own.depth, num_warps=4,
+            ROWS=rows, BV=setting.depth, num_warps=4,
         )  # fmt: skip
-    if needs[0] or wants_mask:
+    if needs[0] or needs_mask:
         gq = by_time(xp, q, q.shape[3]) if joined is None else joined[0]
-        gs = xp.zeros((batch, heads, length, k.shape[2]), "float32") if wants_mask else None
-        arrays = (q, k, v, g, o, lse, delta, own.mask, own.state, gq, gs)
-        own.start(
-            "queries", length, batch * heads, arrays, (q, k, v, g, o, gq), scales, GS=wants_mask, DELTA=by_queries
+        gs = xp.zeros((batch, heads, length, k.shape[2]), "float32") if needs_mask else None
+        arrays = (q, k, v, g, o, lse, delta, setting.mask, setting.state, gq, gs)
+        setting.start(
+            "queries", length, batch * heads, arrays, (q, k, v, g, o, gq), scales, GS=needs_mask, DELTA=by_queries
         )
     if needs[1] or needs[2]:
         gk = by_time(xp, k, k.shape[3]) if joined is None else joined[1]
         gv = by_time(xp, v, v.shape[3]) if joined is None else joined[2]
-        arrays = (q, k, v, g, lse, delta, own.mask, own.state, gk, gv)
-        own.start("keys", k.shape[2], batch * k.shape[1], arrays, (q, k, v, g, gk, gv), scales)
-    found = [
-        None if not wanted else gx if x.ndim == 4 else gx.reshape(x.shape)
-        for gx, x, wanted in zip((gq, gk, gv), (query, key, value), needs[:3], strict=True)
+        arrays = (q, k, v, g, lse, delta, setting.mask, setting.state, gk, gv)
+        setting.start("keys", k.shape[2], batch * k.shape[1], arrays, (q, k, v, g, gk, gv), scales)
+    grads = [
+        None if not needed else gx if x.ndim == 4 else gx.reshape(x.shape)
+        for gx, x, needed in zip((gq, gk, gv), (query, key, value), needs[:3], strict=True)
     ]
-    return *found, gs.reshape(*query.shape[:-1], k.shape[2]) if wants_mask else None
+    return *grads, gs.reshape(*query.shape[:-1], k.shape[2]) if needs_mask else None
 
 
-# -- as a kernel of the op: keep is a DropoutSeed of ops/dropout.py, or None --------------------------------------------------
+# -- kernel of the op: keep is a DropoutSeed of ops/dropout.py, or None -------------------------------------------------------
 
 residuals = ("lse",)
-draws = True  # it makes its own random bits
+draws = True  # the kernel generates its own random bits
 
 
 @triton.jit(do_not_specialize=["call", "limit"])
 def _keep_mask(out_ptr, state_ptr, length_q, length_k, call, limit, kept_scale, BM: tl.constexpr, BN: tl.constexpr):
-    """A block of a head's mask: kept_scale, or 0, to out_ptr (B H, L, S)."""
-    above = tl.program_id(0)
+    """Stores a block of a head's dropout mask, kept_scale or 0, to out_ptr (B H, L, S)."""
+    batch_head = tl.program_id(0)
     rows = tl.program_id(1) * BM + tl.arange(0, BM)
     start = tl.program_id(2) * BN
-    keep = _keep((tl.load(state_ptr), tl.load(state_ptr + 1), call, above, limit), rows, start, length_k, BM, BN)
-    out_ptr += above.to(tl.int64) * length_q * length_k
+    keep = _keep((tl.load(state_ptr), tl.load(state_ptr + 1), call, batch_head, limit), rows, start, length_k, BM, BN)
+    out_ptr += batch_head.to(tl.int64) * length_q * length_k
     _store_tile(out_ptr, tl.where(keep, kept_scale, 0.0), rows, length_k, start + tl.arange(0, BN), length_q, length_k)
 
 
 def mask(p, state, call, shape, dtype):
-    """The dropout mask (…, H, L, S) that the kernels make for themselves, as an array."""
+    """Returns the dropout mask (…, H, L, S) that the kernels generate, as an array."""
     xp = xp_of(state)
     out = xp.empty(shape, dtype)
     lengths = shape[-2:]
@@ -635,7 +670,7 @@ def mask(p, state, call, shape, dtype):
 
 
 def _shares(query, key, value):
-    """Whether the leading axes fit: equal, but for the heads, of which there may be fewer keys than queries."""
+    """Returns True if the leading axes are equal, except that several query heads may share one key head."""
     if query.ndim < 3:
         return query.ndim == key.ndim == value.ndim
     same = query.shape[:-3] == key.shape[:-3] == value.shape[:-3] and key.shape[-3] == value.shape[-3]
@@ -663,7 +698,7 @@ def _with_fallback(cudnn):
 
 
 def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
-    """One float dtype, heads up to 256 wide, a bool or float mask; no cap, nor a dropout mask that is an array already."""
+    """Accepts one float dtype, head widths up to 256, and a bool or float mask; no softcap, and no dropout mask as an array."""
     return (
         one_dtype(query, key, value)
         and is_mask(mask)
@@ -678,13 +713,13 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
 
 
 def forward(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
-    """softmax(query @ keyᵀ * scale + mask) @ value, with lse kept."""
+    """Returns softmax(query @ keyᵀ * scale + mask) @ value, and lse, which is saved for backward."""
     dropout = None if keep is None else keep.arguments
     return run_forward(xp, query, key, value, mask, causal=causal, window=window, scale=scale, dropout=dropout)
 
 
 def vjp(g, query, key, value, mask, out, lse, keep, causal, window, scale, needs, xp):
-    """The gradients of query, key, value and mask."""
+    """Returns the gradients of query, key, value and mask."""
     dropout = None if keep is None else keep.arguments
     options = {"causal": causal, "window": window, "scale": scale, "dropout": dropout, "needs": needs}
     return run_backward(xp, g, query, key, value, out, lse, mask, **options)

@@ -1,19 +1,19 @@
 """Batch norm, forward and backward, and input * scale + shift for each channel, of (N, C, positions).
 
-The elements of a channel, number i = 0 … N P - 1 of them, lie in N pieces of P neighbours, i-th at (i // P) C P + c P + i % P.
-A channel has far more elements than a program holds, and a card more multiprocessors than a network channels; so a channel is
-cut into chunks, a program takes one chunk of CHANNELS channels, and a second kernel joins what the chunks gave. Where P is
-1, as after a linear layer, a program takes many channels, which are neighbours in memory then.
+Channel c has N P elements, in N contiguous pieces of P elements. Element i is at (i // P) C P + c P + i % P. A channel has more
+elements than one program can process, and a GPU may have more multiprocessors than a layer has channels. So a channel is
+divided into chunks: a program processes one chunk of CHANNELS channels, and a second kernel combines the chunks. If P is
+1, as after a linear layer, adjacent channels are adjacent in memory, and a program processes many of them.
 
-Mean and variance are found in one reading of memory: a block's mean and sum of squared deviations join those of the blocks
-before (`norm.joined`), and likewise a chunk's those of the chunks before.
+Mean and variance need one pass over memory. The mean and the sum of squared deviations of a block are merged with those of
+the blocks before (`norm.joined`), and those of a chunk with those of the chunks before.
 
-Backward, with h = (x - mean) * rstd and n = N P, reads memory twice, for two sums and for the gradient:
+Backward reads memory twice: for two sums, and for the gradient. With h = (x - mean) * rstd and n = N P:
 
     gx = (g - mean(g) - h * mean(g * h)) * rstd * weight,   gw = sum(g * h),   gb = sum(g).
 
-Grid: (channels / CHANNELS, chunks) for sums, a program for each BLOCK elements otherwise. Kept for backward: mean and rstd, one
-float32 a channel. Accumulation: float32.
+Grid: (channels / CHANNELS, chunks) for sums, otherwise one program for each BLOCK elements. Saved for backward: mean and rstd, one
+float32 per channel. Accumulation: float32.
 """
 
 import math
@@ -32,7 +32,7 @@ BLOCK = 1024
 
 @triton.jit
 def _place(i, channel, channels, positions):
-    """Where element i of a channel lies."""
+    """Returns the offset of element i of a channel, as int64."""
     n = i // positions
     return (n.to(tl.int64) * channels + channel) * positions + (i - n * positions)
 
@@ -41,7 +41,7 @@ def _place(i, channel, channels, positions):
 def _statistics(
     x_ptr, mean_ptr, squares_ptr, count, channels, positions, per_chunk, ROWS: tl.constexpr, CHANNELS: tl.constexpr
 ):
-    """Mean and squared deviations of a chunk, of mean_ptr and squares_ptr (chunks, C)."""
+    """Computes mean and sum of squared deviations of one chunk, in mean_ptr and squares_ptr (chunks, C)."""
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     begin = tl.program_id(1) * per_chunk
     end = tl.minimum(count, begin + per_chunk)
@@ -52,30 +52,31 @@ def _statistics(
         i = start + tl.arange(0, ROWS)[:, None]
         inside = (i < end) & (channel < channels)
         x = tl.load(x_ptr + _place(i, channel, channels, positions), mask=inside, other=0.0).to(tl.float32)
-        here = tl.minimum(end - start, ROWS)
-        middle = tl.sum(x, axis=0, keep_dims=True) / here
-        d = tl.where(inside, x - middle, 0.0)
-        mean, squares = joined(mean, squares, done, middle, tl.sum(d * d, axis=0, keep_dims=True), here)
-        done += here
-    place = tl.program_id(1) * channels + channel
-    tl.store(mean_ptr + place, mean, mask=channel < channels)
-    tl.store(squares_ptr + place, squares, mask=channel < channels)
+        # Two passes over the block in registers, then merge it with the blocks before.
+        block_count = tl.minimum(end - start, ROWS)
+        block_mean = tl.sum(x, axis=0, keep_dims=True) / block_count
+        d = tl.where(inside, x - block_mean, 0.0)
+        mean, squares = joined(mean, squares, done, block_mean, tl.sum(d * d, axis=0, keep_dims=True), block_count)
+        done += block_count
+    offset = tl.program_id(1) * channels + channel
+    tl.store(mean_ptr + offset, mean, mask=channel < channels)
+    tl.store(squares_ptr + offset, squares, mask=channel < channels)
 
 
 @triton.jit
 def _join(means_ptr, squares_ptr, mean_ptr, var_ptr, count, channels, per_chunk, chunks, CHANNELS: tl.constexpr):
-    """Mean and variance of CHANNELS channels from those of the chunks (chunks, C)."""
+    """Computes mean and biased variance of CHANNELS channels from the statistics of their chunks (chunks, C)."""
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     inside = channel < channels
     mean = tl.zeros((CHANNELS,), tl.float32)
     squares = tl.zeros((CHANNELS,), tl.float32)
     done = 0
     for chunk in range(chunks):
-        here = tl.minimum(count - done, per_chunk)
-        middle = tl.load(means_ptr + chunk * channels + channel, mask=inside, other=0.0)
-        around = tl.load(squares_ptr + chunk * channels + channel, mask=inside, other=0.0)
-        mean, squares = joined(mean, squares, done, middle, around, here)
-        done += here
+        chunk_count = tl.minimum(count - done, per_chunk)
+        chunk_mean = tl.load(means_ptr + chunk * channels + channel, mask=inside, other=0.0)
+        chunk_squares = tl.load(squares_ptr + chunk * channels + channel, mask=inside, other=0.0)
+        mean, squares = joined(mean, squares, done, chunk_mean, chunk_squares, chunk_count)
+        done += chunk_count
     tl.store(mean_ptr + channel, mean, mask=inside)
     tl.store(var_ptr + channel, squares / count, mask=inside)
 
@@ -83,11 +84,12 @@ def _join(means_ptr, squares_ptr, mean_ptr, var_ptr, count, channels, per_chunk,
 @triton.jit
 def _affine(x_ptr, out_ptr, centre_ptr, rstd_ptr, scale_ptr, shift_ptr, size, channels, positions,
             NORM: tl.constexpr, SCALE: tl.constexpr, SHIFT: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """BLOCK elements of (x - centre) * rstd (NORM) * scale + shift, all four (C,)."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < size
-    channel = place // positions % channels
-    x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
+    """Computes BLOCK elements of (x - center) * rstd (NORM) * scale + shift; all four are (C,)."""
+    offset = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = offset < size
+    # One index for the whole array, so that a block may cross rows of positions.
+    channel = offset // positions % channels
+    x = tl.load(x_ptr + offset, mask=inside, other=0.0).to(tl.float32)
     if NORM:
         x = (x - tl.load(centre_ptr + channel, mask=inside, other=0.0)) * tl.load(
             rstd_ptr + channel, mask=inside, other=0.0
@@ -96,72 +98,78 @@ def _affine(x_ptr, out_ptr, centre_ptr, rstd_ptr, scale_ptr, shift_ptr, size, ch
         x *= tl.load(scale_ptr + channel, mask=inside, other=0.0).to(tl.float32)
     if SHIFT:
         x += tl.load(shift_ptr + channel, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out_ptr + place, x.to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(out_ptr + offset, x.to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _sums(g_ptr, x_ptr, centre_ptr, g_sums_ptr, gx_sums_ptr, count, channels, positions, per_chunk,
           CENTRE: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr):  # fmt: skip
-    """The sums over a chunk of g and of g * (x - centre), of g_sums_ptr and gx_sums_ptr (chunks, C)."""
+    """Computes the sums over one chunk of g and of g * (x - center), in g_sums_ptr and gx_sums_ptr (chunks, C)."""
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     begin = tl.program_id(1) * per_chunk
     end = tl.minimum(count, begin + per_chunk)
-    of_g = tl.zeros((ROWS, CHANNELS), tl.float32)
-    of_gx = tl.zeros((ROWS, CHANNELS), tl.float32)
+    # One accumulator per position of the tile: the reduction over rows is done once, after the loop.
+    sum_g = tl.zeros((ROWS, CHANNELS), tl.float32)
+    sum_gx = tl.zeros((ROWS, CHANNELS), tl.float32)
     if CENTRE:
         centre = tl.load(centre_ptr + channel, mask=channel < channels, other=0.0)
     for start in range(begin, end, ROWS):
         i = start + tl.arange(0, ROWS)[:, None]
         inside = (i < end) & (channel < channels)
-        place = _place(i, channel, channels, positions)
-        g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        offset = _place(i, channel, channels, positions)
+        g = tl.load(g_ptr + offset, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offset, mask=inside, other=0.0).to(tl.float32)
         if CENTRE:
             x -= centre
-        of_g += g
-        of_gx += g * x
-    place = tl.program_id(1) * channels + channel
-    tl.store(g_sums_ptr + place, tl.sum(of_g, axis=0, keep_dims=True), mask=channel < channels)
-    tl.store(gx_sums_ptr + place, tl.sum(of_gx, axis=0, keep_dims=True), mask=channel < channels)
+        sum_g += g
+        sum_gx += g * x
+    offset = tl.program_id(1) * channels + channel
+    tl.store(g_sums_ptr + offset, tl.sum(sum_g, axis=0, keep_dims=True), mask=channel < channels)
+    tl.store(gx_sums_ptr + offset, tl.sum(sum_gx, axis=0, keep_dims=True), mask=channel < channels)
 
 
 @triton.jit
 def _slope(g_ptr, x_ptr, gx_ptr, mean_ptr, rstd_ptr, weight_ptr, g_sums_ptr, gx_sums_ptr, size, count, channels, positions,
            WEIGHT: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """BLOCK elements of the gradient, from the sums of g and of g * (x - mean), (C,)."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < size
-    channel = place // positions % channels
+    """Computes BLOCK elements of gx from the sums of g and of g * (x - mean), (C,)."""
+    offset = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = offset < size
+    channel = offset // positions % channels
     rstd = tl.load(rstd_ptr + channel, mask=inside, other=0.0)
-    g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
-    x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
+    g = tl.load(g_ptr + offset, mask=inside, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + offset, mask=inside, other=0.0).to(tl.float32)
     d = x - tl.load(mean_ptr + channel, mask=inside, other=0.0)
-    of_gx = tl.load(gx_sums_ptr + channel, mask=inside, other=0.0) * rstd * rstd
-    g -= (tl.load(g_sums_ptr + channel, mask=inside, other=0.0) + d * of_gx) / count
+    # h * sum(g h) = (x - mean) * rstd² * sum(g (x - mean)).
+    slope = tl.load(gx_sums_ptr + channel, mask=inside, other=0.0) * rstd * rstd
+    g -= (tl.load(g_sums_ptr + channel, mask=inside, other=0.0) + d * slope) / count
     if WEIGHT:
         rstd *= tl.load(weight_ptr + channel, mask=inside, other=0.0).to(tl.float32)
-    tl.store(gx_ptr + place, (g * rstd).to(gx_ptr.dtype.element_ty), mask=inside)
+    tl.store(gx_ptr + offset, (g * rstd).to(gx_ptr.dtype.element_ty), mask=inside)
 
 
 def _sizes(shape):
-    """(elements of a channel, channels, positions) of (N, C, …)."""
+    """Returns (elements of a channel, channels, positions) of (N, C, …)."""
     positions = math.prod(shape[2:])
     return shape[0] * positions, shape[1], positions
 
 
 def _cut(shape):
-    """How `_statistics` and `_sums` cut (N, C, …) up: (grid, elements of a chunk, their constants)."""
+    """Returns how `_statistics` and `_sums` divide (N, C, …): (grid, elements of a chunk, constants)."""
     count, channels, positions = _sizes(shape)
-    wide = 1 if positions >= 32 else 32  # channels of a program: neighbours in memory where positions are few
+    wide = (
+        1 if positions >= 32 else 32
+    )  # channels of a program: with few positions, adjacent channels fill a cache line
     rows = min(power_of_2(max(count, 16)), BLOCK // wide)
     groups = cdiv(channels, wide)
+    # About four programs per multiprocessor, but at least four blocks of rows per chunk.
     chunks = max(1, min(cdiv(count, 4 * rows), cdiv(4 * processors(), groups), 256))
+    # Rounded up to whole blocks of rows, so that only the last chunk needs its mask.
     per_chunk = cdiv(cdiv(count, chunks), rows) * rows
     return (groups, cdiv(count, per_chunk)), per_chunk, {"ROWS": rows, "CHANNELS": wide, "num_warps": 4}
 
 
 def statistics(raw):
-    """The mean and the variance of each channel, float32."""
+    """Returns the mean and the biased variance of each channel, in float32."""
     xp = xp_of(raw)
     x = contiguous(xp, raw)
     sizes, (grid, per_chunk, blocks) = _sizes(x.shape), _cut(x.shape)
@@ -173,28 +181,28 @@ def statistics(raw):
     return mean, var
 
 
-def _affined(xp, x, centre, rstd, scale, shift):
-    """(x - centre) * rstd * scale + shift for each channel; what is None does nothing."""
+def _affined(xp, x, center, rstd, scale, shift):
+    """Returns (x - center) * rstd * scale + shift for each channel. Steps whose array is None are skipped."""
     x, out = contiguous(xp, x), xp.empty(x.shape, x.dtype)
-    given = {"NORM": rstd is not None, "SCALE": scale is not None, "SHIFT": shift is not None}
-    arrays = [contiguous(xp, a) for a in (centre, rstd, scale, shift)]
+    flags = {"NORM": rstd is not None, "SCALE": scale is not None, "SHIFT": shift is not None}
+    arrays = [contiguous(xp, a) for a in (center, rstd, scale, shift)]
     launch(
         _affine, (cdiv(x.size, BLOCK),), x, out, *arrays, x.size, *_sizes(x.shape)[1:], BLOCK=BLOCK, num_warps=4,
-        **given,
+        **flags,
     )  # fmt: skip
     return out
 
 
-def _sums_of(xp, g, x, centre):
-    """The sums of g and of g * (x - centre) over each channel, (C,) float32."""
+def _sums_of(xp, g, x, center):
+    """Returns the sums of g and of g * (x - center) over each channel, (C,) in float32."""
     grid, per_chunk, blocks = _cut(x.shape)
     parts = xp.empty((2, grid[1], x.shape[1]), "float32")
-    launch(_sums, grid, g, x, centre, *parts, *_sizes(x.shape), per_chunk, CENTRE=centre is not None, **blocks)
+    launch(_sums, grid, g, x, center, *parts, *_sizes(x.shape), per_chunk, CENTRE=center is not None, **blocks)
     return [add_up(xp, part, "float32") for part in parts]
 
 
 def _accepts(input, weight=None, bias=None, *, eps=1e-5, stats=None):
-    """Floats, of two axes at least, with something in it."""
+    """Accepts floats with at least two axes that are not empty."""
     fit = input.ndim >= 2 and all(p is None or p.size == input.shape[1] for p in (weight, bias))
     return fit and is_float(input, weight, bias) and input.size > 0
 

@@ -1,8 +1,8 @@
-"""Appending to a KV cache: the new keys and values go to their places in one launch, not in a copy for each.
+"""Appending to a KV cache: one launch copies new keys and values into the cache.
 
-A step of generation is bound by the time that launches take, and this one happens in each layer.
+The time of a generation step is limited by launches, and this launch occurs in each layer.
 
-Grid: a program for each ROWS new positions of all heads. Nothing is computed.
+Grid: one program for each ROWS new positions of all heads. Nothing is computed.
 """
 
 import triton
@@ -16,24 +16,25 @@ from .common import one_dtype, strides_of
 def _append(k_ptr, v_ptr, keys_ptr, values_ptr, count, heads, length, rows, at, width_k, width_v,
             stride_kb, stride_kh, stride_kt, stride_vb, stride_vh, stride_vt,
             ROWS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """k_ptr, v_ptr (B, H, T, D) of any strides but the last go to positions `at` … of keys_ptr, values_ptr (B, H, rows, D)."""
+    """Copies k_ptr, v_ptr (B, H, T, D), contiguous in D, to positions `at` … of keys_ptr, values_ptr (B, H, rows, D)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     t = row % length
     head = row // length
     b = (head // heads).to(tl.int64)
     h = head % heads
-    place = head.to(tl.int64) * rows + at + t
+    # Row of the cache: `rows` positions per head, of which T from `at` on are written.
+    target_row = head.to(tl.int64) * rows + at + t
     inside = (row < count) & (cols < width_k)
     k = tl.load(k_ptr + b * stride_kb + h * stride_kh + t * stride_kt + cols, mask=inside, other=0.0)
-    tl.store(keys_ptr + place * width_k + cols, k, mask=inside)
+    tl.store(keys_ptr + target_row * width_k + cols, k, mask=inside)
     inside = (row < count) & (cols < width_v)
     v = tl.load(v_ptr + b * stride_vb + h * stride_vh + t * stride_vt + cols, mask=inside, other=0.0)
-    tl.store(values_ptr + place * width_v + cols, v, mask=inside)
+    tl.store(values_ptr + target_row * width_v + cols, v, mask=inside)
 
 
 def accepts(k, v, keys, values):
-    """Floats of one dtype whose rows lie in one piece, and caches in one piece."""
+    """Accepts floats of one dtype with contiguous rows, and contiguous caches."""
     in_rows = all(x.strides[3] == x.itemsize for x in (k, v))
     return one_dtype(k, v, keys, values) and in_rows and keys.flags.c_contiguous and values.flags.c_contiguous
 

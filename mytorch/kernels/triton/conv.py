@@ -1,19 +1,19 @@
 """Convolution in one and two dimensions as an implicit matrix product, its two gradients, and transposed convolution.
 
-The columns of `im2col` are never written: a program makes a tile of the product and gathers, at each step along the
-inner axis, the elements of the input that its windows cover.
+The columns of `im2col` are never stored. A program computes a tile of the product. In each step along the inner axis, it
+gathers the elements of the input that its windows cover.
 
     forward   out[(n, y, x), o]    = sum over (c, r, s) of  x[n, c, y*sy - py + r*dy, x*sx - px + s*dx] * w[o, (c, r, s)]
     input     gx[(n, y, x), c]     = sum over (o, r, s) of  g[n, o, (y + py - r*dy) / sy, …] * w[o, c, r, s]
-                                     where the divisions leave no rest
+                                     over the taps for which the divisions are exact
     weight    gw[o, (c, r, s)]     = sum over (n, y, x) of  g[n, o, y, x] * x[n, c, y*sy - py + r*dy, …]
 
-The last two are the first's derivatives: out is linear in x and in w, so each product of the sum gives its g times the other
-factor. The last one has few outputs and a long inner axis, so that axis is cut into chunks that different programs take;
-their partial sums are added up by a second kernel, in a fixed order. One dimension is two with a height of 1. A transposed
-convolution is the second one as a forward; its gradients are then the first and the last.
+The last two are the derivatives of the first: out is linear in x and in w. The weight gradient has few outputs and a long inner
+axis, so different programs sum chunks of that axis, and a second kernel adds the partial sums in a fixed order. One dimension
+is treated as two dimensions with a height of 1. A transposed convolution is the input gradient used as forward; its
+gradients are then the other two products.
 
-Grid: a program for each tile (BM, BN) of the product, of each group. Kept for backward: the inputs. Accumulation: float32.
+Grid: one program for each tile (BM, BN) of the product of each group. Saved for backward: the inputs. Accumulation: float32.
 x (N, groups * ins, height, width), w (groups * outs, ins, KH, KW), out and g (N, groups * outs, out_h, out_w), contiguous.
 """
 
@@ -34,118 +34,129 @@ from .norm import add_up
 def _forward(x_ptr, w_ptr, bias_ptr, out_ptr, samples, height, width, out_h, out_w, groups, ins, outs,
              stride_y, stride_x, pad_y, pad_x, step_y, step_x, BIAS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
              PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
-    """A tile (BM positions, BN channels) of out_ptr; ins and outs are the channels of one group, step_y and step_x the dilation."""
+    """Computes a tile (BM positions, BN channels) of out_ptr. ins, outs: channels of a group; step_y, step_x: dilation."""
     group = tl.program_id(1)
     tiles_n = tl.cdiv(outs, BN)
     rows = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)  # (n, y, x)
     cols = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)  # o
     count = samples * out_h * out_w
     sample = (rows // (out_h * out_w)).to(tl.int64)
-    spot = rows % (out_h * out_w)
-    top = spot // out_w * stride_y - pad_y
-    left = spot % out_w * stride_x - pad_x
+    position = rows % (out_h * out_w)
+    # Upper left corner of each position's window in the input; negative inside the padding.
+    top = position // out_w * stride_y - pad_y
+    left = position % out_w * stride_x - pad_x
     plane = x_ptr + (sample * groups + group) * ins * height * width
-    deep = ins * KH * KW
+    inner_size = ins * KH * KW
     acc = tl.zeros((BM, BN), tl.float32)
-    for start in range(0, deep, BK):
+    for start in range(0, inner_size, BK):
+        # Split the inner index into channel and tap, and gather the input at this tap of each window.
         inner = start + tl.arange(0, BK)  # (c, r, s)
         channel = inner // (KH * KW)
         y = top[:, None] + (inner % (KH * KW) // KW * step_y)[None, :]
         x = left[:, None] + (inner % KW * step_x)[None, :]
-        seen = (rows < count)[:, None] & (inner < deep)[None, :] & (y >= 0) & (y < height) & (x >= 0) & (x < width)
-        a = tl.load(plane[:, None] + channel[None, :] * (height * width) + y * width + x, mask=seen, other=0.0)
-        at = w_ptr + (group * outs + cols).to(tl.int64)[None, :] * deep + inner[:, None]
-        b = tl.load(at, mask=(inner < deep)[:, None] & (cols < outs)[None, :], other=0.0)
+        # Positions in the padding read 0, without a padded copy of x.
+        valid = (
+            (rows < count)[:, None] & (inner < inner_size)[None, :] & (y >= 0) & (y < height) & (x >= 0) & (x < width)
+        )
+        a = tl.load(plane[:, None] + channel[None, :] * (height * width) + y * width + x, mask=valid, other=0.0)
+        # The weight (outs, ins KH KW) is read transposed: (BK, BN).
+        ptrs = w_ptr + (group * outs + cols).to(tl.int64)[None, :] * inner_size + inner[:, None]
+        b = tl.load(ptrs, mask=(inner < inner_size)[:, None] & (cols < outs)[None, :], other=0.0)
         acc = dot(a, b, acc, PRECISION)
     if BIAS:
         acc += tl.load(bias_ptr + group * outs + cols, mask=cols < outs, other=0.0).to(tl.float32)[None, :]
-    place = (sample * groups + group) * outs * (out_h * out_w) + spot
-    at = out_ptr + place[:, None] + (cols * (out_h * out_w))[None, :]
-    tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < outs)[None, :])
+    # Channels of out are out_h * out_w elements apart.
+    offset = (sample * groups + group) * outs * (out_h * out_w) + position
+    ptrs = out_ptr + offset[:, None] + (cols * (out_h * out_w))[None, :]
+    tl.store(ptrs, acc.to(out_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < outs)[None, :])
 
 
 @triton.jit
 def _input(g_ptr, w_ptr, bias_ptr, gx_ptr, samples, height, width, out_h, out_w, groups, ins, outs,
            stride_y, stride_x, pad_y, pad_x, step_y, step_x, BIAS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
            PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
-    """A tile (BM positions, BN channels) of gx_ptr."""
+    """Computes a tile (BM positions, BN channels) of gx_ptr."""
     group = tl.program_id(1)
     tiles_n = tl.cdiv(ins, BN)
     rows = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)  # (n, y, x) of the input
     cols = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)  # c
     count = samples * height * width
     sample = (rows // (height * width)).to(tl.int64)
-    spot = rows % (height * width)
-    bottom = spot // width + pad_y
-    right = spot % width + pad_x
+    position = rows % (height * width)
+    # Output y * stride - pad + tap * dilation = input position, solved for y: subtract the tap, then divide.
+    bottom = position // width + pad_y
+    right = position % width + pad_x
     plane = g_ptr + (sample * groups + group) * outs * out_h * out_w
-    deep = outs * KH * KW
+    inner_size = outs * KH * KW
     acc = tl.zeros((BM, BN), tl.float32)
-    for start in range(0, deep, BK):
+    for start in range(0, inner_size, BK):
         inner = start + tl.arange(0, BK)  # (o, r, s)
         channel = inner // (KH * KW)
         tap = inner % (KH * KW)
         y = bottom[:, None] - (tap // KW * step_y)[None, :]
         x = right[:, None] - (tap % KW * step_x)[None, :]
-        seen = (rows < count)[:, None] & (inner < deep)[None, :] & (y >= 0) & (x >= 0)
-        seen = seen & (y % stride_y == 0) & (x % stride_x == 0)
+        valid = (rows < count)[:, None] & (inner < inner_size)[None, :] & (y >= 0) & (x >= 0)
+        # Only taps for which the division is exact contribute.
+        valid = valid & (y % stride_y == 0) & (x % stride_x == 0)
         y = y // stride_y
         x = x // stride_x
-        seen = seen & (y < out_h) & (x < out_w)
-        a = tl.load(plane[:, None] + channel[None, :] * (out_h * out_w) + y * out_w + x, mask=seen, other=0.0)
-        at = w_ptr + ((group * outs + channel).to(tl.int64)[:, None] * ins + cols[None, :]) * (KH * KW) + tap[:, None]
-        b = tl.load(at, mask=(inner < deep)[:, None] & (cols < ins)[None, :], other=0.0)
+        valid = valid & (y < out_h) & (x < out_w)
+        a = tl.load(plane[:, None] + channel[None, :] * (out_h * out_w) + y * out_w + x, mask=valid, other=0.0)
+        ptrs = w_ptr + ((group * outs + channel).to(tl.int64)[:, None] * ins + cols[None, :]) * (KH * KW) + tap[:, None]
+        b = tl.load(ptrs, mask=(inner < inner_size)[:, None] & (cols < ins)[None, :], other=0.0)
         acc = dot(a, b, acc, PRECISION)
     if BIAS:
         acc += tl.load(bias_ptr + group * ins + cols, mask=cols < ins, other=0.0).to(tl.float32)[None, :]
-    place = (sample * groups + group) * ins * (height * width) + spot
-    at = gx_ptr + place[:, None] + (cols * (height * width))[None, :]
-    tl.store(at, acc.to(gx_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < ins)[None, :])
+    offset = (sample * groups + group) * ins * (height * width) + position
+    ptrs = gx_ptr + offset[:, None] + (cols * (height * width))[None, :]
+    tl.store(ptrs, acc.to(gx_ptr.dtype.element_ty), mask=(rows < count)[:, None] & (cols < ins)[None, :])
 
 
 @triton.jit
 def _weight(g_ptr, x_ptr, part_ptr, samples, height, width, out_h, out_w, groups, ins, outs,
             stride_y, stride_x, pad_y, pad_x, step_y, step_x, per_chunk, KH: tl.constexpr, KW: tl.constexpr,
             PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
-    """A tile (BM channels, BN taps) of part_ptr (chunks, groups, outs, ins KH KW), summed over a chunk of the positions."""
+    """Computes a tile (BM channels, BN taps) of part_ptr (chunks, groups, outs, ins KH KW), summed over a chunk of positions."""
     group = tl.program_id(1)
     chunk = tl.program_id(2)
-    deep = ins * KH * KW
-    tiles_n = tl.cdiv(deep, BN)
+    inner_size = ins * KH * KW
+    tiles_n = tl.cdiv(inner_size, BN)
     rows = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)  # o
     cols = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)  # (c, r, s)
     channel = cols // (KH * KW)
-    down = cols % (KH * KW) // KW * step_y - pad_y
-    along = cols % KW * step_x - pad_x
+    # Offset of each tap relative to the window's corner, including the padding.
+    tap_y = cols % (KH * KW) // KW * step_y - pad_y
+    tap_x = cols % KW * step_x - pad_x
     count = samples * out_h * out_w
+    # This chunk of the inner axis; the partial sums are written to part_ptr[chunk].
     end = tl.minimum(count, (chunk + 1) * per_chunk)
     acc = tl.zeros((BM, BN), tl.float32)
     for start in range(chunk * per_chunk, end, BK):
         inner = start + tl.arange(0, BK)  # (n, y, x) of the output
         sample = (inner // (out_h * out_w)).to(tl.int64)
-        spot = inner % (out_h * out_w)
-        place = (sample * groups + group) * outs * (out_h * out_w) + spot
-        at = g_ptr + place[None, :] + (rows * (out_h * out_w))[:, None]
-        a = tl.load(at, mask=(rows < outs)[:, None] & (inner < end)[None, :], other=0.0)
-        y = (spot // out_w * stride_y)[:, None] + down[None, :]
-        x = (spot % out_w * stride_x)[:, None] + along[None, :]
-        seen = (inner < end)[:, None] & (cols < deep)[None, :] & (y >= 0) & (y < height) & (x >= 0) & (x < width)
+        position = inner % (out_h * out_w)
+        offset = (sample * groups + group) * outs * (out_h * out_w) + position
+        ptrs = g_ptr + offset[None, :] + (rows * (out_h * out_w))[:, None]
+        a = tl.load(ptrs, mask=(rows < outs)[:, None] & (inner < end)[None, :], other=0.0)
+        y = (position // out_w * stride_y)[:, None] + tap_y[None, :]
+        x = (position % out_w * stride_x)[:, None] + tap_x[None, :]
+        valid = (inner < end)[:, None] & (cols < inner_size)[None, :] & (y >= 0) & (y < height) & (x >= 0) & (x < width)
         plane = (sample * groups + group) * ins * (height * width)
-        at = x_ptr + plane[:, None] + (channel * (height * width))[None, :] + y * width + x
-        b = tl.load(at, mask=seen, other=0.0)
+        ptrs = x_ptr + plane[:, None] + (channel * (height * width))[None, :] + y * width + x
+        b = tl.load(ptrs, mask=valid, other=0.0)
         acc = dot(a, b, acc, PRECISION)
-    at = part_ptr + ((chunk * groups + group).to(tl.int64) * outs + rows)[:, None] * deep + cols[None, :]
-    tl.store(at, acc, mask=(rows < outs)[:, None] & (cols < deep)[None, :])
+    ptrs = part_ptr + ((chunk * groups + group).to(tl.int64) * outs + rows)[:, None] * inner_size + cols[None, :]
+    tl.store(ptrs, acc, mask=(rows < outs)[:, None] & (cols < inner_size)[None, :])
 
 
 def _precision(dtype):
-    """How a product is done: float32 in TF32, as PyTorch does by default, or exactly."""
+    """Returns the precision of float32 products: TF32, PyTorch's default for convolutions, or exact."""
     return "ieee" if dtype.itemsize == 4 and not config.convolution_tf32 else "tf32"
 
 
 @lru_cache
 def _tiles(n, wide, exact):
-    """Tiles to choose from, for an output of n columns; `wide`: float32, `exact`: not in TF32, so on the plain cores."""
+    """Returns the candidate tiles for an output of n columns. wide: float32; exact: not in TF32, so not on tensor cores."""
 
     def options(bm, bn, bk, warps, stages):
         return {"BM": bm, "BN": bn, "BK": bk, "num_warps": warps, "num_stages": stages}
@@ -154,7 +165,7 @@ def _tiles(n, wide, exact):
     if exact:
         return {"none": [options(64, narrow, 16, 4, 3)], "medium": [options(128, narrow, 16, 8, 3), options(128, 128, 16, 8, 2)],
                 "max": [options(64, 32, 32, 4, 2), options(64, 128, 16, 8, 3)]}  # fmt: skip
-    if wide:  # half as much fits into shared memory
+    if wide:  # half as many elements fit into shared memory
         return {"none": [options(128, narrow, 32, 8, 2)], "medium": [options(64, 64, 32, 4, 3), options(128, 128, 32, 8, 2)],
                 "max": [options(64, 128, 32, 4, 3), options(128, 128, 16, 8, 3)]}  # fmt: skip
     default = options(128, narrow if n <= 64 else 128, 32, 8, 3)
@@ -167,7 +178,7 @@ def _tiles_for(n, dtype):
 
 
 class _Geometry:
-    """Sizes in two dimensions, whatever the number given, in the order in which the kernels take them."""
+    """Sizes in two dimensions, for inputs of one or two, in the order of the kernels' arguments."""
 
     def __init__(self, input_shape, weight_shape, stride, padding, dilation, groups):
         def two(values, front):
@@ -184,21 +195,21 @@ class _Geometry:
         self.steps = (*self.stride, *self.padding, *self.dilation)
 
     def leave(self, out):
-        """Take `out` as the output's size: a transposed convolution may leave a rest."""
+        """Sets the output size: the size of a transposed convolution's input is not unique (`output_padding`)."""
         self.out = (1, *out) if len(out) == 1 else tuple(out)
         self.sizes = (self.samples, *self.spatial, *self.out, self.groups, self.ins, self.outs)
 
     def constants(self, dtype):
-        """The constexprs that all kernels have."""
+        """Returns the compile-time constants that all kernels have."""
         return {"KH": self.kernel[0], "KW": self.kernel[1], "PRECISION": _precision(dtype)}
 
     def key(self, dtype):
-        """What tiles are chosen by."""
+        """Returns the key under which the tuned tile is stored."""
         sizes = (*self.spatial, *self.kernel, *self.stride, self.groups, self.ins, self.outs)
         return dtype.name, _precision(dtype), power_of_2(self.samples), *sizes
 
     def product(self, kernel, arrays, positions, channels, dtype):
-        """Start one of the kernels that make positions × channels of each group, with the tile that tuning takes."""
+        """Launches a kernel that computes positions × channels of each group, with the tuned tile."""
 
         def attempt(tile):
             grid = (cdiv(self.samples * math.prod(positions), tile["BM"]) * cdiv(channels, tile["BN"]), self.groups)
@@ -209,7 +220,7 @@ class _Geometry:
 
 
 def run_forward(xp, x, w, bias, stride, padding, dilation, groups, size=None):
-    """The convolution of (N, C, [H,] W) with (O, C / groups, [R,] S); of its output only the first `size`, if that is given."""
+    """Returns the convolution of (N, C, [H,] W) with (O, C / groups, [R,] S), or its first `size` positions."""
     geo = _Geometry(x.shape, w.shape, stride, padding, dilation, groups)
     if size is not None:
         geo.leave(size)
@@ -220,7 +231,7 @@ def run_forward(xp, x, w, bias, stride, padding, dilation, groups, size=None):
 
 
 def run_input(xp, g, w, shape, stride, padding, dilation, groups, bias=None):
-    """The gradient of an input (N, C, *shape); with a bias (C,) added, a transposed convolution."""
+    """Returns the gradient of an input (N, C, *shape). With a bias (C,), it is a transposed convolution."""
     whole = (g.shape[0], w.shape[1] * groups, *shape)
     geo = _Geometry(whole, w.shape, stride, padding, dilation, groups)
     geo.leave(g.shape[2:])
@@ -231,31 +242,33 @@ def run_input(xp, g, w, shape, stride, padding, dilation, groups, bias=None):
 
 
 def run_weight(xp, g, x, kernel, stride, padding, dilation, groups):
-    """The gradient of the weight (O, C / groups, *kernel)."""
+    """Returns the gradient of the weight (O, C / groups, *kernel)."""
     shape = (g.shape[1], x.shape[1] // groups, *kernel)
     geo = _Geometry(x.shape, shape, stride, padding, dilation, groups)
     geo.leave(g.shape[2:])
     g, x = contiguous(xp, g), contiguous(xp, x)
     rows = geo.samples * math.prod(geo.out)
-    deep = geo.ins * math.prod(geo.kernel)
-    found = []
+    inner_size = geo.ins * math.prod(geo.kernel)
+    result = []
 
     def attempt(tile):
-        tiles = cdiv(geo.outs, tile["BM"]) * cdiv(deep, tile["BN"])
+        tiles = cdiv(geo.outs, tile["BM"]) * cdiv(inner_size, tile["BN"])
+        # Enough chunks for about two programs per multiprocessor, but at least four steps of BK per chunk.
         chunks = max(1, min(cdiv(rows, 4 * tile["BK"]), 2 * processors() // (tiles * groups), 64))
         per_chunk = cdiv(cdiv(rows, chunks), tile["BK"]) * tile["BK"]
-        parts = xp.empty((chunks, g.shape[1] * deep), "float32")
+        parts = xp.empty((chunks, g.shape[1] * inner_size), "float32")
         constants = {**geo.constants(x.dtype), **tile}
         launch(_weight, (tiles, groups, chunks), g, x, parts, *geo.sizes, *geo.steps, per_chunk, **constants)
-        found[:] = [parts]
+        result[:] = [parts]
 
-    if not rows or not deep:
+    if not rows or not inner_size:
         return xp.zeros(shape, x.dtype)
-    tiles = _tiles_for(deep, x.dtype)
+    tiles = _tiles_for(inner_size, x.dtype)
+    # With few output channels, a tall tile would be mostly padding.
     if geo.outs <= 64:
         tiles = {**tiles, "none": [{**tiles["none"][0], "BM": 64 if geo.outs > 32 else 32}]}
     attempt(tuned(_weight, geo.key(x.dtype), tiles, attempt))
-    return add_up(xp, found[0], x.dtype).reshape(shape)
+    return add_up(xp, result[0], x.dtype).reshape(shape)
 
 
 def bias_gradient(xp, g, dtype):
@@ -263,16 +276,16 @@ def bias_gradient(xp, g, dtype):
     return xp.sum(g, axis=(0, *range(2, g.ndim)), dtype="float32").astype(dtype, copy=False)
 
 
-# -- as kernels of the ops --------------------------------------------------------------------------------------------
+# -- kernels of the ops -----------------------------------------------------------------------------------------------
 
 
 def _accepts(input, weight, bias=None, **options):
-    """Floats of one dtype, in one or two dimensions."""
+    """Accepts floats of one dtype, in one or two dimensions."""
     return one_dtype(input, weight) and (bias is None or one_dtype(bias)) and input.ndim in (3, 4)
 
 
 def _pays(input, weight, bias=None, *, stride, padding, dilation, groups, shape=None):
-    """Except for 1 × 1 windows, which are a plain product."""
+    """Returns False for 1 × 1 windows, which are a plain matrix product."""
     return any(k != 1 for k in weight.shape[2:]) or any(s != 1 for s in stride) or any(padding) or groups != 1
 
 

@@ -1,16 +1,16 @@
-"""Cross-entropy of rows of logits: the log-sum-exp in forward, softmax minus one-hot in backward.
+"""Cross-entropy of rows of logits: forward computes log-sum-exp, backward softmax minus one-hot.
 
 With w the class weights, t a row's target, s the label smoothing, C the number of classes:
 
     loss = (1 - s) * w_t * (lse - x_t) + s / C * sum_c w_c (lse - x_c),
     gx_c = (1 - s) * w_t * (p_c - [c = t]) + s / C * (p_c * sum_k w_k - w_c),   p = exp(x - lse).
 
-since d lse / dx_c = p_c. Forward reads the logits once, with a running maximum and sum (softmax.py), and keeps one number
-a row, not the probabilities; backward makes them again while it writes the gradient. Where nobody else needs the logits,
-`rows_both` does both in one kernel and writes the gradient over them, as linear_cross_entropy.py wants it.
+since d lse / dx_c = p_c. Forward reads the logits once, with a running maximum and sum (softmax.py), and saves two numbers
+per row instead of the probabilities. Backward computes them again while it writes the gradient. If the logits are not needed
+afterwards, `rows_both` does both in one kernel and overwrites the logits with their gradient (linear_cross_entropy.py).
 
-Grid: a program for each row. Kept for backward: the log-sum-exp of each row, and what the mean divides by.
-Accumulation: float32. Arguments: x_ptr and gx_ptr (N, C), rows stride_xn apart; target_ptr and loss_ptr (N,); lse_ptr (2, N), the maximum and the rest;
+Grid: one program for each row. Saved for backward: the log-sum-exp of each row, and the divisor of the mean. Accumulation: float32.
+Arguments: x_ptr and gx_ptr (N, C) with row stride stride_xn; target_ptr and loss_ptr (N,); lse_ptr (2, N), maximum and log(sum);
 weight_ptr (C,); total_ptr (1,); g_ptr (N,), or (1,) with stride_gn = 0.
 """
 
@@ -26,24 +26,28 @@ residuals = ("lse", "total")
 @triton.jit
 def _row_lse(x_ptr, weight_ptr, classes,
              AGAIN: tl.constexpr, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """The maximum of a row, the logarithm of its sum of exp(x - maximum), and with SMOOTH the (weighted) sum of x - maximum.
+    """Returns the maximum of a row, log(sum(exp(x - maximum))), and with SMOOTH the (weighted) sum of x - maximum.
 
-    Apart, since the sum of the first two would swallow the second where logits are large. AGAIN: the row will be read again."""
-    # Each thread has 8 neighbours at a time and a maximum and a sum of its own, which are joined at the end.
+    The first two are separate, since in their sum large logits would round off the logarithm. AGAIN: the row will be read again.
+    """
+    # Each thread reads 8 adjacent elements at a time, and has its own maximum and sum. They are combined once, at the end.
     cols = tl.arange(0, BLOCK // 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
     peak = tl.full((BLOCK // 8,), float("-inf"), tl.float32)
     total = tl.zeros((BLOCK // 8,), tl.float32)
     linear = tl.zeros((BLOCK // 8,), tl.float32)
-    first = tl.load(x_ptr).to(tl.float32)  # about where the logits lie, so that little is added up
+    # Sum x - first instead of x: the terms are small, so little precision is lost. Corrected at the end.
+    first = tl.load(x_ptr).to(tl.float32)
     first = tl.where(tl.abs(first) < float("inf"), first, 0.0)
     mass = tl.zeros((BLOCK // 8,), tl.float32)
     for start in range(0, classes, BLOCK):
         inside = start + cols < classes
+        # evict_last keeps the row in the cache for the second reading.
         policy: tl.constexpr = "evict_last" if AGAIN else ""
         x = tl.load(x_ptr + start + cols, mask=inside, other=float("-inf"), eviction_policy=policy).to(tl.float32)
         higher = tl.maximum(peak, tl.max(x, axis=1))
-        still = tl.where(higher == float("-inf"), 0.0, higher)
-        total = total * tl.exp2((peak - still) * LOG2E) + tl.sum(tl.exp2((x - still[:, None]) * LOG2E), axis=1)
+        # If all logits so far are -inf, subtract 0: -inf - -inf would be NaN.
+        safe = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * tl.exp2((peak - safe) * LOG2E) + tl.sum(tl.exp2((x - safe[:, None]) * LOG2E), axis=1)
         peak = higher
         if SMOOTH:
             w = inside.to(tl.float32)
@@ -51,21 +55,24 @@ def _row_lse(x_ptr, weight_ptr, classes,
                 w = tl.load(weight_ptr + start + cols, mask=inside, other=0.0).to(tl.float32)
             linear += tl.sum(tl.where(inside, (x - first) * w, 0.0), axis=1)
             mass += tl.sum(w, axis=1)
+    # Combine the threads: rescale each sum to the row's maximum.
     top = tl.max(peak, axis=0)
-    still = tl.where(top == float("-inf"), 0.0, top)
-    log = tl.log2(tl.sum(total * tl.exp2((peak - still) * LOG2E), axis=0)) * LN2
-    return still, log, tl.sum(linear, axis=0) + tl.sum(mass, axis=0) * (first - still)
+    safe = tl.where(top == float("-inf"), 0.0, top)
+    log = tl.log2(tl.sum(total * tl.exp2((peak - safe) * LOG2E), axis=0)) * LN2
+    # sum w (x - max) = sum w (x - first) + sum(w) (first - max).
+    return safe, log, tl.sum(linear, axis=0) + tl.sum(mass, axis=0) * (first - safe)
 
 
 @triton.jit
 def _row_loss(x_ptr, weight_ptr, target, kept, peak, log, linear, classes, smoothing, weight_sum,
               WEIGHT: tl.constexpr, SMOOTH: tl.constexpr):  # fmt: skip
-    """A row's loss, 0 if it is not counted."""
+    """Returns the loss of a row, 0 if its target is ignored."""
     index = tl.where(kept, target, 0)
     picked = tl.load(x_ptr + index).to(tl.float32)
     weight = 1.0
     if WEIGHT:
         weight = tl.load(weight_ptr + index).to(tl.float32)
+    # lse - x_t = log(sum) - (x_t - max). Both terms are small, also for large logits.
     loss = (log - (picked - peak)) * weight
     if SMOOTH:
         loss = loss * (1.0 - smoothing) + (log * weight_sum - linear) * (smoothing / classes)
@@ -75,7 +82,7 @@ def _row_loss(x_ptr, weight_ptr, target, kept, peak, log, linear, classes, smoot
 @triton.jit
 def _row_gradient(x_ptr, gx_ptr, weight_ptr, target, kept, peak, log, scale, classes, smoothing, weight_sum,
                   WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """Write `scale` times the gradient of a row's loss."""
+    """Stores `scale` times the gradient of a row's loss."""
     scale = tl.where(kept, scale, 0.0)
     weight = 1.0
     if WEIGHT:
@@ -83,19 +90,20 @@ def _row_gradient(x_ptr, gx_ptr, weight_ptr, target, kept, peak, log, scale, cla
     hit = scale * weight
     if SMOOTH:
         hit *= 1.0 - smoothing
-        spread = scale * smoothing / classes
+        smooth = scale * smoothing / classes
     cols = tl.arange(0, BLOCK)
     for start in range(0, classes, BLOCK):
         inside = start + cols < classes
         x = tl.load(x_ptr + start + cols, mask=inside, other=float("-inf"), eviction_policy="evict_first").to(
             tl.float32
         )
+        # The probabilities again: exp(x - lse).
         p = tl.exp2((x - peak - log) * LOG2E)
         if SMOOTH:
             w = 1.0
             if WEIGHT:
                 w = tl.load(weight_ptr + start + cols, mask=inside, other=0.0).to(tl.float32)
-            gx = p * (hit + spread * weight_sum) - spread * w
+            gx = p * (hit + smooth * weight_sum) - smooth * w
         else:
             gx = p * hit
         gx = tl.where(kept, gx - tl.where(start + cols == target, hit, 0.0), 0.0)
@@ -105,7 +113,7 @@ def _row_gradient(x_ptr, gx_ptr, weight_ptr, target, kept, peak, log, scale, cla
 @triton.jit
 def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride_xn, classes, ignore_index, smoothing, weight_sum,
              WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """The maximum, the logarithm of the sum and the loss of a row."""
+    """Computes maximum, log(sum) and loss of a row."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xn
     target = tl.load(target_ptr + row)
@@ -120,7 +128,7 @@ def _forward(x_ptr, target_ptr, weight_ptr, lse_ptr, loss_ptr, stride_xn, classe
 @triton.jit
 def _both(x_ptr, target_ptr, weight_ptr, loss_ptr, stride_xn, classes, ignore_index, smoothing, weight_sum,
           WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """The loss, and its gradient over the logits: the second reading finds the row in the second-level cache."""
+    """Computes the loss, and overwrites the logits with its gradient. The second reading finds the row in the second-level cache."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xn
     target = tl.load(target_ptr + row)
@@ -128,7 +136,7 @@ def _both(x_ptr, target_ptr, weight_ptr, loss_ptr, stride_xn, classes, ignore_in
     peak, log, linear = _row_lse(x_ptr, weight_ptr, classes, True, WEIGHT, SMOOTH, BLOCK)
     loss = _row_loss(x_ptr, weight_ptr, target, kept, peak, log, linear, classes, smoothing, weight_sum, WEIGHT, SMOOTH)
     tl.store(loss_ptr + row, loss)
-    tl.debug_barrier()  # the target's logit is read before it is written over
+    tl.debug_barrier()  # all threads must have read the target's logit before it is overwritten
     _row_gradient(
         x_ptr, x_ptr, weight_ptr, target, kept, peak, log, 1.0, classes, smoothing, weight_sum, WEIGHT, SMOOTH, BLOCK
     )
@@ -136,7 +144,7 @@ def _both(x_ptr, target_ptr, weight_ptr, loss_ptr, stride_xn, classes, ignore_in
 
 @triton.jit
 def _count(target_ptr, weight_ptr, total_ptr, rows, ignore_index, WEIGHT: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum of the weights of the targets that count, by one program."""
+    """Sums the weights of the targets that are not ignored, in one program."""
     lane = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, rows, BLOCK):
@@ -152,7 +160,7 @@ def _count(target_ptr, weight_ptr, total_ptr, rows, ignore_index, WEIGHT: tl.con
 
 @triton.jit
 def _add_losses(loss_ptr, total_ptr, out_ptr, rows, MEAN: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum or mean of the losses, by one program."""
+    """Computes the sum or mean of the losses in one program, so that the order is fixed."""
     lane = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, rows, BLOCK):
@@ -166,7 +174,7 @@ def _add_losses(loss_ptr, total_ptr, out_ptr, rows, MEAN: tl.constexpr, BLOCK: t
 @triton.jit
 def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, total_ptr, gx_ptr, stride_gn, stride_xn, classes, ignore_index, smoothing,
               weight_sum, WEIGHT: tl.constexpr, SMOOTH: tl.constexpr, MEAN: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """A row of gx_ptr."""
+    """Computes a row of gx_ptr."""
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(target_ptr + row)
     scale = tl.load(g_ptr + row * stride_gn).to(tl.float32)
@@ -177,18 +185,18 @@ def _backward(g_ptr, x_ptr, target_ptr, weight_ptr, lse_ptr, total_ptr, gx_ptr, 
 
 
 def blocks_of(classes):
-    """The block of a kernel that goes through rows of logits."""
+    """Returns the block size of a kernel that loops over a row of logits."""
     block = min(power_of_2(max(classes, 64)), 4096)
     return {"BLOCK": block, "num_warps": max(2, min(block // 256, 8))}
 
 
 def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
-    """Float logits (N, C); class weights of any float dtype."""
+    """Accepts float logits (N, C) and class weights of any float dtype."""
     return is_float(input, weight) and input.size > 0
 
 
 def count(xp, target, weight, ignore_index):
-    """What the mean divides by: the number, or the weight, of the targets that count; float32, 0-d."""
+    """Returns the divisor of the mean: number or total weight of the targets that are not ignored; float32, 0-d."""
     total, weighted = xp.empty((), "float32"), weight is not None
     sizes = target.size, ignore_index
     launch(_count, (1,), target, weight, total, *sizes, WEIGHT=weighted, **one_program(target.size))
@@ -196,12 +204,12 @@ def count(xp, target, weight, ignore_index):
 
 
 def weight_sum_of(xp, weight, classes):
-    """The sum of the class weights, as a number; one synchronisation if they are on a GPU."""
+    """Returns the sum of the class weights as a Python float. This synchronizes with the GPU."""
     return float(classes) if weight is None else float(xp.sum(weight.astype("float32")))
 
 
 def rows_forward(xp, logits, target, weight, ignore_index, smoothing, weight_sum, loss):
-    """Fill `loss` (N,) for contiguous logits; returns lse (2, N)."""
+    """Fills `loss` (N,) for contiguous logits. Returns lse (2, N)."""
     rows, classes = logits.shape
     lse = xp.empty((2, rows), "float32")
     launch(
@@ -212,9 +220,11 @@ def rows_forward(xp, logits, target, weight, ignore_index, smoothing, weight_sum
 
 
 def rows_both(xp, logits, target, weight, ignore_index, smoothing, weight_sum, loss):
-    """Fill `loss` (N,) for contiguous logits, and write the gradient of the sum of the losses over them."""
+    """Fills `loss` (N,) for contiguous logits, and overwrites the logits with the gradient of the sum of the losses."""
     rows, classes = logits.shape
-    block = min(power_of_2(max(classes, 64)), 16384)  # two programs a multiprocessor: their rows stay in the cache
+    block = min(
+        power_of_2(max(classes, 64)), 16384
+    )  # large blocks: few programs run at once, so their rows stay in the cache
     launch(
         _both, (rows,), logits, target, weight, loss, classes, classes, ignore_index, float(smoothing), weight_sum,
         WEIGHT=weight is not None, SMOOTH=smoothing > 0, BLOCK=block, num_warps=max(2, min(block // 256, 16)),
@@ -222,7 +232,7 @@ def rows_both(xp, logits, target, weight, ignore_index, smoothing, weight_sum, l
 
 
 def rows_backward(xp, g, logits, target, weight, lse, total, ignore_index, smoothing, weight_sum, reduction, into):
-    """Write the gradient of contiguous logits to `into`, which may be the logits."""
+    """Stores the gradient of contiguous logits in `into`, which may be the logits."""
     rows, classes = logits.shape
     launch(
         _backward, (rows,), g, logits, target, weight, lse, total, into, 1 if reduction == "none" else 0, classes, classes,
@@ -233,14 +243,14 @@ def rows_backward(xp, g, logits, target, weight, lse, total, ignore_index, smoot
 
 
 def add_losses(xp, losses, total, reduction, dtype):
-    """The sum or mean of losses (N,), 0-d, of dtype."""
+    """Returns the sum or mean of losses (N,), 0-d, in dtype."""
     out = xp.empty((), dtype)
     launch(_add_losses, (1,), losses, total, out, losses.size, MEAN=reduction == "mean", **one_program(losses.size))
     return out
 
 
 def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
-    """The losses, their mean or their sum, with the log-sum-exp of each row and the mean's divisor."""
+    """Returns the losses, their mean or their sum; the log-sum-exp of each row; and the divisor of the mean."""
     logits, target, weight = contiguous(xp, input), contiguous(xp, target), contiguous(xp, weight)
     dtype = input.dtype if dtype is None else dtype.numpy
     losses = xp.empty(logits.shape[0], "float32")
@@ -253,7 +263,7 @@ def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothin
 
 
 def vjp(g, input, target, weight, ignore_index, label_smoothing, reduction, lse, total, xp):
-    """The gradient of the logits."""
+    """Returns the gradient of the logits."""
     logits, target, weight, g = (contiguous(xp, a) for a in (input, target, weight, g))
     gx = xp.empty_like(logits)
     weight_sum = weight_sum_of(xp, weight, logits.shape[1]) if label_smoothing else 0.0

@@ -1,4 +1,4 @@
-"""Losses of an input and a target of one shape, element by element, and the log-likelihood of classes: one pass each way.
+"""Elementwise losses of an input and a target of one shape, and the negative log-likelihood: one pass each for forward and backward.
 
     mse       d²                                     2 d            with d = x - t
     l1        |d|                                    sign d
@@ -10,9 +10,9 @@
     kl_log    exp(t) (t - x)                         -exp(t)
     nll       -w_t x_t
 
-Grid: a program for STEPS blocks of elements, whose sum it writes; more than one program's sums are added up by one program, in
-a fixed order. Backward: a program for each block, which computes the slope again. Kept for backward: the inputs (nll: the
-mean's divisor). Accumulation: float32. x_ptr, t_ptr and the gradients (N,); nll's x_ptr (N, C, L), target_ptr (N, L).
+Grid: one program for STEPS blocks of elements, which stores their sum. If there are several programs, one more program adds their
+sums in a fixed order. Backward: one program for each block, which computes the derivative. Saved for backward: the inputs (nll:
+the divisor of the mean). Accumulation: float32. x_ptr, t_ptr and the gradients (N,); nll's x_ptr (N, C, L), target_ptr (N, L).
 """
 
 import triton
@@ -25,34 +25,39 @@ from .cross_entropy import add_losses, count
 
 KINDS = {"mse": 0, "l1": 1, "smooth_l1": 2, "huber": 3, "bce": 4, "bce_logits": 5, "kl": 6, "kl_log": 7}
 BLOCK, STEPS = 1024, 8
-LEAST = 1
+LEAST = 1  # smallest number of elements for which the kernel is used
 
 
 @triton.jit
 def _log1p(e):
-    """log(1 + e) for e > -1, right where 1 + e is 1 too. Source: Goldberg, 1991, theorem 4."""
+    """Returns log(1 + e) for e > -1, accurate also if 1 + e rounds to 1. Source: Goldberg, 1991, theorem 4."""
+    # log(u) * e / (u - 1): the rounding errors of u cancel in log(u) / (u - 1).
     u = 1.0 + e
     return tl.where(u == 1.0, e, tl.log(u) * e / tl.where(u == 1.0, 1.0, u - 1.0))
 
 
 @triton.jit
 def _loss(x, t, beta, KIND: tl.constexpr):
-    """The losses of a float32 block."""
+    """Returns the losses of a float32 block. KIND is a constant, so the other branches are not compiled."""
     d = x - t
     if KIND == 0:
         out = d * d
     elif KIND == 1:
         out = tl.abs(d)
     elif KIND <= 3:
-        near = tl.minimum(tl.maximum(d, -beta), beta)
-        out = near * (d - 0.5 * near)
+        # With c = clip(d, ±beta), c (d - c / 2) is d² / 2 inside and beta (|d| - beta / 2) outside.
+        clipped = tl.minimum(tl.maximum(d, -beta), beta)
+        out = clipped * (d - 0.5 * clipped)
         if KIND == 2:
             out = out / beta
+        # minimum and maximum may drop NaN; put it back.
         out = tl.where(d == d, out, d)
     elif KIND == 4:
+        # PyTorch clamps the logarithms at -100, so a certain but wrong prediction has a finite loss.
         out = -(t * tl.maximum(tl.log(x), -100.0) + (1.0 - t) * tl.maximum(_log1p(-x), -100.0))
         out = tl.where(d == d, out, d)
     elif KIND == 5:
+        # The stable form: the exponent is never positive.
         out = tl.where(x > 0, x, x * 0.0) - x * t + _log1p(tl.exp2(-tl.abs(x) * LOG2E))
     elif KIND == 6:
         out = tl.where(t == 0.0, 0.0, t * tl.log(t)) - t * x
@@ -63,7 +68,7 @@ def _loss(x, t, beta, KIND: tl.constexpr):
 
 @triton.jit
 def _slopes(x, t, beta, KIND: tl.constexpr):
-    """The derivatives of the losses by x and by t."""
+    """Returns the derivatives of the losses with respect to x and t."""
     d = x - t
     if KIND == 0:
         gx = 2.0 * d
@@ -84,6 +89,7 @@ def _slopes(x, t, beta, KIND: tl.constexpr):
         gt = -x
     elif KIND == 6:
         gx = -t
+        # t / t is 1, but NaN at t = 0, like PyTorch's gradient of xlogy.
         gt = tl.where(t == 0.0, 0.0, tl.log(t)) + t / t - x
     else:
         gx = -tl.exp2(t * LOG2E)
@@ -93,16 +99,17 @@ def _slopes(x, t, beta, KIND: tl.constexpr):
 
 @triton.jit
 def _forward(x_ptr, t_ptr, out_ptr, size, beta, scale, KIND: tl.constexpr, EACH: tl.constexpr, BLOCK: tl.constexpr, STEPS: tl.constexpr):  # fmt: skip
-    """EACH: the losses. Otherwise their sum, times scale, to out_ptr (programs,)."""
+    """Stores the losses (EACH), or their sum times scale in out_ptr (programs,)."""
     first = tl.program_id(0).to(tl.int64) * (BLOCK * STEPS)
     total = tl.zeros((BLOCK,), tl.float32)
     for step in range(STEPS):
-        place = first + step * BLOCK + tl.arange(0, BLOCK)
-        inside = place < size
-        x = tl.load(x_ptr + place, mask=inside, other=0.5).to(tl.float32)
-        loss = _loss(x, tl.load(t_ptr + place, mask=inside, other=0.5).to(tl.float32), beta, KIND)
+        index = first + step * BLOCK + tl.arange(0, BLOCK)
+        inside = index < size
+        # other=0.5 is inside the domain of every loss; these lanes are dropped below.
+        x = tl.load(x_ptr + index, mask=inside, other=0.5).to(tl.float32)
+        loss = _loss(x, tl.load(t_ptr + index, mask=inside, other=0.5).to(tl.float32), beta, KIND)
         if EACH:
-            tl.store(out_ptr + place, loss.to(out_ptr.dtype.element_ty), mask=inside)
+            tl.store(out_ptr + index, loss.to(out_ptr.dtype.element_ty), mask=inside)
         total += tl.where(inside, loss, 0.0)
     if not EACH:
         tl.store(out_ptr + tl.program_id(0), (tl.sum(total, axis=0) * scale).to(out_ptr.dtype.element_ty))
@@ -111,34 +118,35 @@ def _forward(x_ptr, t_ptr, out_ptr, size, beta, scale, KIND: tl.constexpr, EACH:
 @triton.jit
 def _backward(g_ptr, x_ptr, t_ptr, gx_ptr, gt_ptr, size, beta, scale, KIND: tl.constexpr, EACH: tl.constexpr, INPUT: tl.constexpr,
               TARGET: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """A block of both gradients, those that are wanted; EACH: g_ptr (N,) rather than one number."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < size
-    x = tl.load(x_ptr + place, mask=inside, other=0.5).to(tl.float32)
-    gx, gt = _slopes(x, tl.load(t_ptr + place, mask=inside, other=0.5).to(tl.float32), beta, KIND)
+    """Computes a block of the gradients of INPUT and TARGET. EACH: g_ptr is (N,), otherwise one number."""
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < size
+    x = tl.load(x_ptr + index, mask=inside, other=0.5).to(tl.float32)
+    gx, gt = _slopes(x, tl.load(t_ptr + index, mask=inside, other=0.5).to(tl.float32), beta, KIND)
     if EACH:
-        g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(g_ptr + index, mask=inside, other=0.0).to(tl.float32)
     else:
         g = tl.load(g_ptr).to(tl.float32) * scale
     if INPUT:
-        tl.store(gx_ptr + place, (g * gx).to(gx_ptr.dtype.element_ty), mask=inside)
+        tl.store(gx_ptr + index, (g * gx).to(gx_ptr.dtype.element_ty), mask=inside)
     if TARGET:
-        tl.store(gt_ptr + place, (g * gt).to(gt_ptr.dtype.element_ty), mask=inside)
+        tl.store(gt_ptr + index, (g * gt).to(gt_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _nll_forward(x_ptr, target_ptr, weight_ptr, total_ptr, out_ptr, size, classes, length, ignore_index, WEIGHT: tl.constexpr,
                  EACH: tl.constexpr, MEAN: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """EACH: the losses of a block of targets. Otherwise their sum to out_ptr (programs,), divided by total_ptr (1,) for the MEAN."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    target = tl.load(target_ptr + place, mask=place < size, other=ignore_index).to(tl.int64)
-    kept = (place < size) & (target != ignore_index)
-    at = (place // length * classes + target) * length + place % length
-    loss = -tl.load(x_ptr + at, mask=kept, other=0.0).to(tl.float32)
+    """Stores the losses of a block of targets (EACH), or their sum in out_ptr (programs,), for MEAN divided by total_ptr (1,)."""
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    target = tl.load(target_ptr + index, mask=index < size, other=ignore_index).to(tl.int64)
+    kept = (index < size) & (target != ignore_index)
+    # Element (n, target, l) of x (N, C, L), for index = n L + l.
+    offset = (index // length * classes + target) * length + index % length
+    loss = -tl.load(x_ptr + offset, mask=kept, other=0.0).to(tl.float32)
     if WEIGHT:
         loss *= tl.load(weight_ptr + target, mask=kept, other=0.0).to(tl.float32)
     if EACH:
-        tl.store(out_ptr + place, loss.to(out_ptr.dtype.element_ty), mask=place < size)
+        tl.store(out_ptr + index, loss.to(out_ptr.dtype.element_ty), mask=index < size)
     else:
         out = tl.sum(loss, axis=0)
         if MEAN:
@@ -149,12 +157,13 @@ def _nll_forward(x_ptr, target_ptr, weight_ptr, total_ptr, out_ptr, size, classe
 @triton.jit
 def _nll_backward(g_ptr, target_ptr, weight_ptr, total_ptr, gx_ptr, size, classes, length, ignore_index, WEIGHT: tl.constexpr,
                   EACH: tl.constexpr, MEAN: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """A block of gx_ptr (N, C, L): -w g at each target's class, 0 elsewhere."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < size
-    row = place // (classes * length) * length + place % length
+    """Computes a block of gx_ptr (N, C, L): -w g at the target's class, 0 elsewhere."""
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < size
+    # The target that belongs to element (n, c, l).
+    row = index // (classes * length) * length + index % length
     target = tl.load(target_ptr + row, mask=inside, other=ignore_index).to(tl.int64)
-    hit = inside & (target != ignore_index) & (target == place // length % classes)
+    hit = inside & (target != ignore_index) & (target == index // length % classes)
     if EACH:
         g = -tl.load(g_ptr + row, mask=hit, other=0.0).to(tl.float32)
     else:
@@ -163,28 +172,28 @@ def _nll_backward(g_ptr, target_ptr, weight_ptr, total_ptr, gx_ptr, size, classe
             g = g / tl.load(total_ptr)
     if WEIGHT:
         g = g * tl.load(weight_ptr + target, mask=hit, other=0.0).to(tl.float32)
-    tl.store(gx_ptr + place, tl.where(hit, g, 0.0).to(gx_ptr.dtype.element_ty), mask=inside)
+    tl.store(gx_ptr + index, tl.where(hit, g, 0.0).to(gx_ptr.dtype.element_ty), mask=inside)
 
 
 def _places(xp, programs, shape, dtype, reduction):
-    """Where forward writes: the losses, the one sum, or each program's."""
+    """Returns the output array of forward: the losses, one sum, or one sum per program."""
     if reduction == "none":
         return xp.empty(shape, dtype)
     return xp.empty((), dtype) if programs == 1 else xp.empty(programs, "float32")
 
 
 def _summed(xp, parts, reduction, dtype):
-    """The sum of the programs' sums, where there were several."""
+    """Returns the sum of the programs' sums if there are several."""
     return parts if reduction == "none" or not parts.ndim else add_losses(xp, parts, parts, "sum", dtype)
 
 
 def accepts(input, target, *, kind, reduction="mean", beta=1.0):
-    """Floats of one dtype and shape."""
+    """Accepts floats of one dtype and shape."""
     return one_dtype(input, target) and input.shape == target.shape and input.size > 0
 
 
 def forward(xp, input, target, *, kind, reduction="mean", beta=1.0):
-    """The losses, their mean or their sum."""
+    """Returns the losses, their mean or their sum."""
     x, t = contiguous(xp, input), contiguous(xp, target)
     programs = cdiv(x.size, BLOCK * STEPS)
     out = _places(xp, programs, x.shape, x.dtype, reduction)
@@ -197,15 +206,15 @@ def forward(xp, input, target, *, kind, reduction="mean", beta=1.0):
 
 
 def vjp(g, input, target, kind, reduction, beta, needs, xp):
-    """The gradients of input and target."""
+    """Returns the gradients of input and target."""
     g, x, t = (contiguous(xp, a) for a in (g, input, target))
-    made = [xp.empty(x.shape, x.dtype) if wanted else None for wanted in needs]
+    grads = [xp.empty(x.shape, x.dtype) if needed else None for needed in needs]
     scale = 1.0 / x.size if reduction == "mean" else 1.0
     launch(
-        _backward, (cdiv(x.size, BLOCK),), g, x, t, *made, x.size, float(beta), scale, KIND=KINDS[kind],
+        _backward, (cdiv(x.size, BLOCK),), g, x, t, *grads, x.size, float(beta), scale, KIND=KINDS[kind],
         EACH=reduction == "none", INPUT=needs[0], TARGET=needs[1], BLOCK=BLOCK, num_warps=4,
     )  # fmt: skip
-    return made
+    return grads
 
 
 def _nll_accepts(input, *, target, weight=None, ignore_index=-100, reduction="mean"):

@@ -1,19 +1,18 @@
-"""Matrix products with what follows them: bias, activation, a factor; any strides, any size, batches. And a linear layer with
-its activation.
+"""Matrix products with a fused epilogue (bias, activation, factor) for any strides, sizes and batches; linear layer with activation.
 
-A program makes a tile (BM, BN) of the product, walking along the inner axis BK at a time, with the accumulator in
-registers; bias and activation are applied there before the tile is written, which saves a pass over the output. The
-tiles are numbered in groups of GROUP_ROWS rows, so that programs that run side by side share their operands in the second-level
-cache. Strides are arguments, so a transposed operand costs nothing: the products of backward, g @ w and gᵀ @ x, are
+A program computes a tile (BM, BN) of the product. It advances along the inner axis BK elements at a time, with the accumulator in
+registers. Bias and activation are applied before the tile is written, which saves a pass over the output. The tiles are
+numbered in groups of GROUP_ROWS rows, so that programs that run at the same time share their operands in the second-level
+cache. Strides are arguments, so a transposed operand needs no copy: the products of backward, g @ w and gᵀ @ x, use
 the same kernel.
 
-Grid: a program for each tile of each matrix of the batch. Kept for backward: the operands, and what went into the
-activation. Accumulation: float32; float32 operands as such, not tf32. Backward of y = x wᵀ + b: gx = g w, gw = gᵀ x, gb = the
-sum of g's rows, with g = gy f'(inner) where an activation follows.
+Grid: one program for each tile of each matrix of the batch. Saved for backward: the operands and the input of the
+activation. Accumulation: float32; float32 operands are multiplied exactly, not in TF32. Backward of y = x wᵀ + b: gx = g w, gw = gᵀ x,
+gb = sum of the rows of g, with g = gy f'(inner) if an activation follows.
 
-A linear layer with its activation runs in one of two ways, of which tuning takes the quicker: the product and bias by cuBLASLt
-and a pass for the activation (the default), or all in the epilogue of the product here. For GELU by tanh cuBLASLt has epilogues
-itself, forward and backward, which `gelu_mlp` uses between two linear layers (the default; tuning tries the pass of its own).
+A linear layer with its activation has two implementations, and tuning chooses the faster one: product and bias by cuBLASLt
+with a separate pass for the activation (the default), or everything in the epilogue of the product here. For the tanh
+approximation of GELU, cuBLASLt has epilogues for forward and backward, which `gelu_mlp` uses between two linear layers.
 """
 
 import math
@@ -30,7 +29,7 @@ from .activation import KINDS, activate, apply, apply_backward
 from .common import dot, one_dtype, strides_of
 from .norm import add_up
 
-GROUP_ROWS = tl.constexpr(8)
+GROUP_ROWS = tl.constexpr(8)  # rows of tiles that are computed together
 
 
 @triton.jit
@@ -38,43 +37,47 @@ def _product(a_ptr, b_ptr, bias_ptr, out_ptr, before_ptr, m, n, k, stride_az, st
              stride_oz, stride_om, stride_on, factor,
              BIAS: tl.constexpr, ACT: tl.constexpr, BEFORE: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
              BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # fmt: skip
-    """A tile (BM, BN) of out_ptr (Z, M, N): a_ptr (Z, M, K) times b_ptr (Z, K, N), all of any strides; bias_ptr (N,)."""
+    """Computes a tile (BM, BN) of out_ptr (Z, M, N): a_ptr (Z, M, K) times b_ptr (Z, K, N), with any strides; bias_ptr (N,)."""
     tiles_m = tl.cdiv(m, BM)
     tiles_n = tl.cdiv(n, BN)
     z = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
     tile = tl.program_id(0) % (tiles_m * tiles_n)
+    # Grouped order: within a group of GROUP_ROWS rows of tiles, go down the rows first and then to the next column.
     first_m = tile // (GROUP_ROWS * tiles_n) * GROUP_ROWS
-    tall = tl.minimum(tiles_m - first_m, GROUP_ROWS)
-    tile_m = first_m + (tile % (GROUP_ROWS * tiles_n)) % tall
-    tile_n = (tile % (GROUP_ROWS * tiles_n)) // tall
+    group_rows = tl.minimum(tiles_m - first_m, GROUP_ROWS)  # the last group may have fewer rows
+    tile_m = first_m + (tile % (GROUP_ROWS * tiles_n)) % group_rows
+    tile_n = (tile % (GROUP_ROWS * tiles_n)) // group_rows
     rows = tile_m * BM + tl.arange(0, BM)
     cols = tile_n * BN + tl.arange(0, BN)
-    deep = tl.arange(0, BK)
-    safe_rows = (rows % m).to(tl.int64)  # what lies outside is computed from inside, and not stored
+    inner = tl.arange(0, BK)
+    # Wrap around instead of masking: rows and columns past the end load valid memory, and are not stored.
+    safe_rows = (rows % m).to(tl.int64)
     safe_cols = (cols % n).to(tl.int64)
-    a_at = a_ptr + z * stride_az + safe_rows[:, None] * stride_am + deep[None, :] * stride_ak
-    b_at = b_ptr + z * stride_bz + deep[:, None] * stride_bk + safe_cols[None, :] * stride_bn
+    a_ptrs = a_ptr + z * stride_az + safe_rows[:, None] * stride_am + inner[None, :] * stride_ak
+    b_ptrs = b_ptr + z * stride_bz + inner[:, None] * stride_bk + safe_cols[None, :] * stride_bn
     acc = tl.zeros((BM, BN), tl.float32)
     for start in range(0, k, BK):
+        # EVEN: K is a multiple of BK, so no load along the inner axis needs a mask.
         if EVEN:
-            a = tl.load(a_at)
-            b = tl.load(b_at)
+            a = tl.load(a_ptrs)
+            b = tl.load(b_ptrs)
         else:
-            a = tl.load(a_at, mask=(start + deep < k)[None, :], other=0.0)
-            b = tl.load(b_at, mask=(start + deep < k)[:, None], other=0.0)
+            a = tl.load(a_ptrs, mask=(start + inner < k)[None, :], other=0.0)
+            b = tl.load(b_ptrs, mask=(start + inner < k)[:, None], other=0.0)
         acc = dot(a, b, acc, PRECISION)
-        a_at += BK * stride_ak
-        b_at += BK * stride_bk
+        a_ptrs += BK * stride_ak
+        b_ptrs += BK * stride_bk
     acc *= factor
     if BIAS:
         acc += tl.load(bias_ptr + safe_cols).to(tl.float32)[None, :]
     inside = (rows < m)[:, None] & (cols < n)[None, :]
-    place = z * stride_oz + rows.to(tl.int64)[:, None] * stride_om + cols[None, :].to(tl.int64) * stride_on
+    offset = z * stride_oz + rows.to(tl.int64)[:, None] * stride_om + cols[None, :].to(tl.int64) * stride_on
+    # Backward of the activation needs its input.
     if BEFORE:
-        tl.store(before_ptr + place, acc.to(before_ptr.dtype.element_ty), mask=inside)
+        tl.store(before_ptr + offset, acc.to(before_ptr.dtype.element_ty), mask=inside)
     if ACT >= 0:
         acc = activate(acc, ACT)
-    tl.store(out_ptr + place, acc.to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(out_ptr + offset, acc.to(out_ptr.dtype.element_ty), mask=inside)
 
 
 def _options(bm, bn, bk, warps, stages):
@@ -83,7 +86,8 @@ def _options(bm, bn, bk, warps, stages):
 
 @lru_cache
 def _candidates(tall, short, wide):
-    """Tiles to choose from, for at least 1024 × 256 (`tall`) or at most 64 rows or columns (`short`); `wide`: float32."""
+    """Returns the candidate tiles. tall: at least 1024 × 256; short: at most 64 rows or columns; wide: float32."""
+    # float32 runs on the plain cores, and needs twice the memory per element: smaller tiles.
     if wide:
         default = _options(32, 32, 32, 4, 2) if short else _options(64, 64, 16, 4, 3)
         medium = [_options(128, 64, 16, 8, 3), _options(128, 128, 16, 8, 3), _options(64, 64, 32, 4, 3)]
@@ -97,6 +101,7 @@ def _candidates(tall, short, wide):
     medium = [
         _options(*o) for o in ((128, 128, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 4, 4), (64, 128, 64, 4, 4))
     ]
+    # At most 128 × 256 float32 accumulators: more do not fit into the registers of a program.
     large = [_options(bm, bn, bk, w, s) for bm in (64, 128, 256) for bn in (64, 128, 256) for bk in (32, 64, 128)
              for w in (4, 8) for s in (3, 4) if bm * bn <= 128 * 256]  # fmt: skip
     return {"none": [default], "medium": medium, "max": large}
@@ -109,7 +114,7 @@ def _matrices(x):
 
 
 def product(xp, a, b, bias=None, *, activation=None, factor=1.0, before=False, dtype=None):
-    """activation(a @ b * factor + bias).
+    """Returns activation(a @ b * factor + bias).
 
     Args:
         a: (…, M, K). b: (…, K, N), of a's leading axes, or (K, N) for all. One float dtype, any strides.
@@ -128,6 +133,7 @@ def product(xp, a, b, bias=None, *, activation=None, factor=1.0, before=False, d
     if not one_dtype(a, b):
         raise TypeError(f"product: expected one of float32, float16, bfloat16 for both, got {a.dtype} and {b.dtype}.")
     shape = (*a.shape[:-1], b.shape[-1])
+    # One matrix b for all batches: a single large product instead of a batch.
     if a.ndim > 2 and b.ndim == 2:
         a = a.reshape(-1, a.shape[-1])
     left, left_steps = _matrices(a)
@@ -147,22 +153,22 @@ def product(xp, a, b, bias=None, *, activation=None, factor=1.0, before=False, d
         )  # fmt: skip
 
     if m and n:
-        turned = [int(steps[2] != 1) for steps in (left_steps, right_steps)]
-        key = (a.dtype.name, power_of_2(batch), power_of_2(m), n, k, *turned, activation or "")
+        transposed = [int(steps[2] != 1) for steps in (left_steps, right_steps)]
+        key = (a.dtype.name, power_of_2(batch), power_of_2(m), n, k, *transposed, activation or "")
         attempt(tuned(_product, key, _candidates(m >= 1024 and n >= 256, min(m, n) <= 64, wide), attempt))
     return (out.reshape(shape), kept.reshape(shape)) if before else out.reshape(shape)
 
 
 def linear(xp, x, weight, bias=None, activation=None, before=False):
-    """activation(x @ weightᵀ + bias) for x (…, in) and weight (out, in); with `before`, the activation's input too."""
+    """Returns activation(x @ weightᵀ + bias) for x (…, in) and weight (out, in); with `before`, also the activation's input."""
     flat = x.reshape(-1, x.shape[-1])
-    got = product(xp, flat, weight.T, bias, activation=activation, before=before)
+    result = product(xp, flat, weight.T, bias, activation=activation, before=before)
     shape = (*x.shape[:-1], weight.shape[0])
-    return (got[0].reshape(shape), got[1].reshape(shape)) if before else got.reshape(shape)
+    return (result[0].reshape(shape), result[1].reshape(shape)) if before else result.reshape(shape)
 
 
 def linear_backward(xp, g, x, weight, inner=None, activation=None, needs=(True, True, True), bias_dtype=None):
-    """The gradients of x, weight and bias; `inner` is the activation's input."""
+    """Returns the gradients of x, weight and bias. `inner` is the activation's input."""
     if activation is not None:
         g = apply_backward(xp, g, inner, activation)
     g2 = xp.ascontiguousarray(g).reshape(-1, weight.shape[0])
@@ -173,7 +179,7 @@ def linear_backward(xp, g, x, weight, inner=None, activation=None, needs=(True, 
     return gx, gw, gb
 
 
-# -- as a kernel of the op: a linear layer with its activation ----------------------------------------------------------
+# -- kernel of the op: a linear layer with its activation ---------------------------------------------------------------
 
 WAYS = {"none": [{"way": "two passes"}], "medium": [{"way": "epilogue"}]}
 
@@ -183,7 +189,7 @@ def _accepts(input, weight, bias=None, *, activation):
 
 
 def _linear_activation(xp, input, weight, bias=None, *, activation):
-    """activation(input @ weightᵀ + bias), with the activation's input."""
+    """Returns activation(input @ weightᵀ + bias) and the activation's input."""
 
     def attempt(candidate):
         if candidate["way"] == "epilogue":
@@ -208,7 +214,7 @@ linear_activation = Kernel(
 )
 
 
-# -- two linear layers with GELU by tanh between them: cuBLASLt applies it, and its slope, to the products' tiles --------------
+# -- two linear layers with tanh GELU between them: cuBLASLt's epilogues apply GELU and its derivative ------------------------
 
 GELU_WAYS = {"none": [{"way": "epilogue"}], "medium": [{"way": "two passes"}]}
 
@@ -222,32 +228,33 @@ def _accepts_mlp(input, weight1, weight2, bias1=None, bias2=None):
 
 
 def _gelu_of_linear(xp, x, weight, bias):
-    """gelu(before) and before = x @ weightᵀ + bias."""
+    """Returns gelu(before) and before = x @ weightᵀ + bias."""
 
     def attempt(candidate):
-        found = xp.linear_gelu(x, weight, bias) if candidate["way"] == "epilogue" else None
-        if found is None:
+        result = xp.linear_gelu(x, weight, bias) if candidate["way"] == "epilogue" else None
+        # cuBLASLt returns None if it has no epilogue for this dtype or shape.
+        if result is None:
             before = xp.linear(x, weight, bias)
-            found = apply(xp, before, "gelu_tanh"), before
-        return found
+            result = apply(xp, before, "gelu_tanh"), before
+        return result
 
     key = ("gelu of linear", x.dtype.name, power_of_2(math.prod(x.shape[:-1])), *weight.shape, bias is not None)
     return attempt(tuned(_gelu_of_linear, key, GELU_WAYS, attempt))
 
 
 def _gelu_gradients(xp, g, weight, before, bias):
-    """(g @ weight) gelu'(before) and, with `bias`, its sum over rows, where that came with it; g and before as rows."""
+    """Returns (g @ weight) * gelu'(before) and, with `bias`, its sum over rows, or None if the epilogue did not compute it."""
 
     def attempt(candidate):
-        found = xp.gelu_gradients(g, weight, before, bias) if candidate["way"] == "epilogue" else None
-        return found or (apply_backward(xp, xp.matmul(g, weight), before, "gelu_tanh"), None)
+        result = xp.gelu_gradients(g, weight, before, bias) if candidate["way"] == "epilogue" else None
+        return result or (apply_backward(xp, xp.matmul(g, weight), before, "gelu_tanh"), None)
 
     key = ("gelu gradients", g.dtype.name, power_of_2(len(g)), *weight.shape, bias)
     return attempt(tuned(_gelu_gradients, key, GELU_WAYS, attempt))
 
 
 def _gelu_mlp(xp, input, weight1, weight2, bias1=None, bias2=None):
-    """linear(gelu(before), weight2, bias2) with before = linear(input, weight1, bias1) and gelu(before)."""
+    """Returns linear(gelu(before), weight2, bias2), before = linear(input, weight1, bias1), and gelu(before)."""
     if isinstance(input, np.ndarray):  # in Triton's interpreter
         hidden, before = linear(xp, input, weight1, bias1, "gelu_tanh", before=True)
         return linear(xp, hidden, weight2, bias2), before, hidden

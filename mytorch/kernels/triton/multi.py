@@ -1,12 +1,12 @@
-"""One launch for all parameters: AdamW, SGD and Lion steps, the gradients' norm, clipping, unscaling.
+"""Updates of all parameters in one launch: AdamW, SGD and Lion steps, gradient norm, clipping, unscaling.
 
-A model has hundreds of parameters, and at 20 µs a launch their updates would cost more than the memory they move. So a
-kernel gets a **table** in device memory: for each chunk of 4096 elements, which tensor it is of and where it begins;
-for each tensor, the addresses of its arrays and its length. A program looks up its chunk, turns the address into a
-pointer, and works on it as if it were an argument.
+A model has hundreds of parameters. At 20 µs per launch, separate updates would take longer than the memory traffic. So a
+kernel gets a **table** in device memory. For each chunk of 4096 elements it has the tensor and the first element;
+for each tensor it has the addresses of its arrays and its length. A program looks up its chunk, converts the address to a
+pointer, and works on it like on an argument.
 
-What changes from step to step lies in device memory too (`state`, float32): so a training step captured into a CUDA
-graph replays with a new learning rate, step count, gradient scale and clip factor. See `new_state`.
+Values that change from step to step are in device memory too (`state`, float32). A training step captured into a CUDA
+graph therefore replays with a new learning rate, step count, gradient scale and clip factor. See `new_state`.
 
     unscale      g *= inverse_scale, found_inf = 1 if an element is not finite
     norm         norm = sqrt(sum g²) and clip = min(max_norm / (norm + 1e-6), 1)
@@ -14,10 +14,10 @@ graph replays with a new learning rate, step count, gradient scale and clip fact
     step         g' = g * clip, then the rule; nothing at all if found_inf
     update_scale scale and growth_tracker after a step, inverse_scale = 1 / scale, found_inf = 0
 
-so that clipping needs no pass of its own where gradients need not be seen: the step applies its factor. `clip` makes them what
-PyTorch's clip_grad_norm_ leaves, and passes over them only where the factor is not 1.
+Clipping thus needs no separate pass: the step applies its factor. `clip` changes the gradients themselves, like PyTorch's
+clip_grad_norm_, and passes over them only if the factor is not 1.
 
-Grid: a program for each chunk. Accumulation: float32; sums of a chunk are added up by one program in a fixed order.
+Grid: one program for each chunk. Accumulation: float32; one program adds the sums of the chunks in a fixed order.
 Arguments of all kernels: table_ptr (tensors, ARRAYS + 1) int64, the addresses of a tensor's arrays and its length;
 chunks_ptr (chunks, 2) int64, a chunk's tensor and first element; state_ptr (8,) float32.
 """
@@ -31,9 +31,9 @@ from ...base.capturing import constant, is_recording, upload
 from ..launch import cdiv, launch
 from .common import is_float, one_program
 
-CHUNK = 4096
-PLACES = 8
-LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM, SCALE, GROWTH = range(PLACES)  # in the state
+CHUNK = 4096  # elements of a program
+PLACES = 8  # length of the state
+LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM, SCALE, GROWTH = range(PLACES)  # indices into the state
 _LR, _STEP, _CLIP, _FOUND_INF, _INVERSE_SCALE, _NORM, _SCALE, _GROWTH = map(
     tl.constexpr, range(PLACES)
 )  # for the kernels
@@ -41,15 +41,17 @@ TAKES = "contiguous arrays of one dtype (float32, float16 or bfloat16) on one de
 
 
 def accepts(raws):
-    """Whether one launch can take these arrays: see TAKES."""
-    dtype, where = raws[0].dtype, device_of(raws[0])
-    return is_float(raws[0]) and all(r.flags.c_contiguous and r.dtype == dtype and device_of(r) is where for r in raws)
+    """Returns True if one launch supports these arrays, see TAKES."""
+    dtype, device = raws[0].dtype, device_of(raws[0])
+    return is_float(raws[0]) and all(r.flags.c_contiguous and r.dtype == dtype and device_of(r) is device for r in raws)
 
 
 @triton.jit
 def _at(table_ptr, tensor, which, arrays, dtype: tl.constexpr, ALIGNED: tl.constexpr):
-    """The pointer to one of a tensor's arrays; ALIGNED: they lie at multiples of 16 bytes, and have a
-    multiple of 16 elements each, so that a thread may move 16 bytes at once."""
+    """Returns the pointer to one of a tensor's arrays.
+
+    ALIGNED: addresses and lengths are multiples of 16, so that a thread may load 16 bytes at once.
+    """
     pointer = tl.load(table_ptr + tensor * (arrays + 1) + which).to(tl.pointer_type(dtype))
     if ALIGNED:
         pointer = tl.multiple_of(pointer, 16)
@@ -58,7 +60,7 @@ def _at(table_ptr, tensor, which, arrays, dtype: tl.constexpr, ALIGNED: tl.const
 
 @triton.jit
 def _chunk(table_ptr, chunks_ptr, arrays, ALIGNED: tl.constexpr, CHUNK: tl.constexpr):
-    """This program's tensor, the first element of its chunk, and the tensor's length."""
+    """Returns this program's tensor, the first element of its chunk, and the length of the tensor."""
     tensor = tl.load(chunks_ptr + 2 * tl.program_id(0))
     start = tl.load(chunks_ptr + 2 * tl.program_id(0) + 1)
     length = tl.load(table_ptr + tensor * (arrays + 1) + arrays)
@@ -69,7 +71,7 @@ def _chunk(table_ptr, chunks_ptr, arrays, ALIGNED: tl.constexpr, CHUNK: tl.const
 
 @triton.jit
 def _gradient(g_ptr, inside, clip, MAXIMIZE: tl.constexpr):
-    """A block of gradients, clipped, and turned around to maximize."""
+    """Loads a block of gradients, times the clip factor, negated for MAXIMIZE."""
     g = tl.load(g_ptr, mask=inside, other=0.0).to(tl.float32) * clip
     if MAXIMIZE:
         g = -g
@@ -80,13 +82,14 @@ def _gradient(g_ptr, inside, clip, MAXIMIZE: tl.constexpr):
 def _adamw(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, decay,
            P: tl.constexpr, G: tl.constexpr, DECOUPLED: tl.constexpr, AMSGRAD: tl.constexpr, MAXIMIZE: tl.constexpr,
            HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a half-precision copy of p]."""
+    """AdamW or Adam step. Columns: p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a half-precision copy of p]."""
     if tl.load(state_ptr + _FOUND_INF) == 0.0:
         tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
         lr = tl.load(state_ptr + _LR) * lr_scale
         step = tl.load(state_ptr + _STEP).to(tl.float64)
         clip = tl.load(state_ptr + _CLIP)
-        rest_m = (1.0 - tl.exp2(step * log_beta1)).to(tl.float32)  # 1 - beta^step, in float64 while it is small
+        # Bias correction, with beta^step = 2^(step log2 beta).
+        rest_m = (1.0 - tl.exp2(step * log_beta1)).to(tl.float32)  # in float64: 1 - beta^step cancels digits
         rest_v = (1.0 - tl.exp2(step * log_beta2)).to(tl.float32)
         step_size = lr / rest_m
         root = 1.0 / tl.sqrt(rest_v)
@@ -95,70 +98,73 @@ def _adamw(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest
         m_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32, ALIGNED)
         v_ptr = _at(table_ptr, tensor, 3, ARRAYS, tl.float32, ALIGNED)
         for begin in range(0, CHUNK, BLOCK):
-            place = start + begin + tl.arange(0, BLOCK)
-            inside = place < length
-            p = tl.load(p_ptr + place, mask=inside, other=0.0).to(tl.float32)
-            g = _gradient(g_ptr + place, inside, clip, MAXIMIZE)
-            m = tl.load(m_ptr + place, mask=inside, other=0.0)
-            v = tl.load(v_ptr + place, mask=inside, other=0.0)
+            index = start + begin + tl.arange(0, BLOCK)
+            inside = index < length
+            p = tl.load(p_ptr + index, mask=inside, other=0.0).to(tl.float32)
+            g = _gradient(g_ptr + index, inside, clip, MAXIMIZE)
+            m = tl.load(m_ptr + index, mask=inside, other=0.0)
+            v = tl.load(v_ptr + index, mask=inside, other=0.0)
+            # AdamW decays the parameter itself, Adam adds decay * p to the gradient.
             if DECOUPLED:
                 p *= 1.0 - lr * decay
             else:
                 g += decay * p
             m = beta1 * m + rest1 * g
             v = beta2 * v + rest2 * g * g
-            tl.store(m_ptr + place, m, mask=inside)
-            tl.store(v_ptr + place, v, mask=inside)
+            tl.store(m_ptr + index, m, mask=inside)
+            tl.store(v_ptr + index, v, mask=inside)
             if AMSGRAD:
                 top_ptr = _at(table_ptr, tensor, 4, ARRAYS, tl.float32, ALIGNED)
-                v = tl.maximum(v, tl.load(top_ptr + place, mask=inside, other=0.0))
-                tl.store(top_ptr + place, v, mask=inside)
+                v = tl.maximum(v, tl.load(top_ptr + index, mask=inside, other=0.0))
+                tl.store(top_ptr + index, v, mask=inside)
             p -= step_size * m / (tl.sqrt(v) * root + eps)
-            tl.store(p_ptr + place, p.to(P), mask=inside)
+            tl.store(p_ptr + index, p.to(P), mask=inside)
             if COPY:
                 half_ptr = _at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED)
-                tl.store(half_ptr + place, p.to(HALF), mask=inside)
+                tl.store(half_ptr + index, p.to(HALF), mask=inside)
 
 
 @triton.jit
 def _sgd(table_ptr, chunks_ptr, state_ptr, lr_scale, momentum, damp, decay, P: tl.constexpr, G: tl.constexpr,
          MOMENTUM: tl.constexpr, NESTEROV: tl.constexpr, MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr,
          ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """p, g[, momentum_buffer][, a half-precision copy of p]."""
+    """SGD step. Columns: p, g[, momentum_buffer][, a half-precision copy of p]."""
     if tl.load(state_ptr + _FOUND_INF) == 0.0:
         tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
         lr = tl.load(state_ptr + _LR) * lr_scale
-        first = tl.load(state_ptr + _STEP) == 1.0  # PyTorch's buffer starts as the first gradient, undamped
+        first = (
+            tl.load(state_ptr + _STEP) == 1.0
+        )  # PyTorch initializes the buffer to the first gradient, without dampening
         clip = tl.load(state_ptr + _CLIP)
         p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P, ALIGNED)
         g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G, ALIGNED)
         for begin in range(0, CHUNK, BLOCK):
-            place = start + begin + tl.arange(0, BLOCK)
-            inside = place < length
-            p = tl.load(p_ptr + place, mask=inside, other=0.0).to(tl.float32)
-            g = _gradient(g_ptr + place, inside, clip, MAXIMIZE)
+            index = start + begin + tl.arange(0, BLOCK)
+            inside = index < length
+            p = tl.load(p_ptr + index, mask=inside, other=0.0).to(tl.float32)
+            g = _gradient(g_ptr + index, inside, clip, MAXIMIZE)
             g += decay * p
             if MOMENTUM:
                 b_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32, ALIGNED)
-                b = tl.load(b_ptr + place, mask=inside, other=0.0)
+                b = tl.load(b_ptr + index, mask=inside, other=0.0)
                 b = tl.where(first, g, momentum * b + damp * g)
-                tl.store(b_ptr + place, b, mask=inside)
+                tl.store(b_ptr + index, b, mask=inside)
                 if NESTEROV:
                     g += momentum * b
                 else:
                     g = b
             p -= lr * g
-            tl.store(p_ptr + place, p.to(P), mask=inside)
+            tl.store(p_ptr + index, p.to(P), mask=inside)
             if COPY:
                 half_ptr = _at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED)
-                tl.store(half_ptr + place, p.to(HALF), mask=inside)
+                tl.store(half_ptr + index, p.to(HALF), mask=inside)
 
 
 @triton.jit
 def _lion(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2, decay, P: tl.constexpr, G: tl.constexpr,
           MAXIMIZE: tl.constexpr, HALF: tl.constexpr, COPY: tl.constexpr, ARRAYS: tl.constexpr, ALIGNED: tl.constexpr,
           CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """p, g, exp_avg[, a half-precision copy of p]. Source: Chen et al., 2023."""
+    """Lion step. Columns: p, g, exp_avg[, a half-precision copy of p]. Source: Chen et al., 2023."""
     if tl.load(state_ptr + _FOUND_INF) == 0.0:
         tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
         lr = tl.load(state_ptr + _LR) * lr_scale
@@ -167,38 +173,39 @@ def _lion(table_ptr, chunks_ptr, state_ptr, lr_scale, beta1, beta2, rest1, rest2
         g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G, ALIGNED)
         m_ptr = _at(table_ptr, tensor, 2, ARRAYS, tl.float32, ALIGNED)
         for begin in range(0, CHUNK, BLOCK):
-            place = start + begin + tl.arange(0, BLOCK)
-            inside = place < length
-            p = tl.load(p_ptr + place, mask=inside, other=0.0).to(tl.float32)
-            g = _gradient(g_ptr + place, inside, clip, MAXIMIZE)
-            m = tl.load(m_ptr + place, mask=inside, other=0.0)
+            index = start + begin + tl.arange(0, BLOCK)
+            inside = index < length
+            p = tl.load(p_ptr + index, mask=inside, other=0.0).to(tl.float32)
+            g = _gradient(g_ptr + index, inside, clip, MAXIMIZE)
+            m = tl.load(m_ptr + index, mask=inside, other=0.0)
+            # The sign of an interpolation; the momentum itself uses beta2.
             update = beta1 * m + rest1 * g
             sign = tl.where(update > 0.0, 1.0, tl.where(update < 0.0, -1.0, 0.0))
             p = p * (1.0 - lr * decay) - lr * sign
-            tl.store(m_ptr + place, beta2 * m + rest2 * g, mask=inside)
-            tl.store(p_ptr + place, p.to(P), mask=inside)
+            tl.store(m_ptr + index, beta2 * m + rest2 * g, mask=inside)
+            tl.store(p_ptr + index, p.to(P), mask=inside)
             if COPY:
                 half_ptr = _at(table_ptr, tensor, ARRAYS - 1, ARRAYS, HALF, ALIGNED)
-                tl.store(half_ptr + place, p.to(HALF), mask=inside)
+                tl.store(half_ptr + index, p.to(HALF), mask=inside)
 
 
 @triton.jit
 def _squares(table_ptr, chunks_ptr, parts_ptr, G: tl.constexpr, ARRAYS: tl.constexpr, WHICH: tl.constexpr,
              ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """The sum of the squares of a chunk of column WHICH, to parts_ptr (chunks,)."""
+    """Stores the sum of squares of a chunk of column WHICH in parts_ptr (chunks,)."""
     tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
     g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G, ALIGNED)
     total = tl.zeros((BLOCK,), tl.float32)
     for begin in range(0, CHUNK, BLOCK):
-        place = start + begin + tl.arange(0, BLOCK)
-        g = tl.load(g_ptr + place, mask=place < length, other=0.0).to(tl.float32)
+        index = start + begin + tl.arange(0, BLOCK)
+        g = tl.load(g_ptr + index, mask=index < length, other=0.0).to(tl.float32)
         total += g * g
     tl.store(parts_ptr + tl.program_id(0), tl.sum(total, axis=0))
 
 
 @triton.jit
 def _finish_norm(parts_ptr, state_ptr, count, max_norm, CLIPS: tl.constexpr, BLOCK: tl.constexpr):
-    """The norm, and with CLIPS the factor that makes it max_norm, by one program."""
+    """Computes the norm, and with CLIPS the clip factor, in one program."""
     lane = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, count, BLOCK):
@@ -206,26 +213,27 @@ def _finish_norm(parts_ptr, state_ptr, count, max_norm, CLIPS: tl.constexpr, BLO
     norm = tl.sqrt(tl.sum(total, axis=0))
     tl.store(state_ptr + _NORM, norm)
     if CLIPS:
-        factor = max_norm / (norm + 1e-6)  # 1e-6: as torch.nn.utils
+        factor = max_norm / (norm + 1e-6)  # 1e-6 as in torch.nn.utils.clip_grad_norm_
+        # At most 1. A NaN norm gives a NaN factor, so that the error is visible.
         tl.store(state_ptr + _CLIP, tl.where(factor < 1.0, factor, tl.where(norm != norm, norm, 1.0)))
 
 
 @triton.jit
 def _multiply(table_ptr, chunks_ptr, state_ptr, G: tl.constexpr, WHICH: tl.constexpr, BY: tl.constexpr, CHECK: tl.constexpr,
            ARRAYS: tl.constexpr, ALIGNED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """Gradients times state[BY], in place; CHECK notes in state[FOUND_INF] whether an element is infinite or NaN."""
+    """Multiplies gradients by state[BY] in place. CHECK: sets state[FOUND_INF] if an element is infinite or NaN."""
     tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
     g_ptr = _at(table_ptr, tensor, WHICH, ARRAYS, G, ALIGNED)
     factor = tl.load(state_ptr + BY)
     bad = tl.zeros((BLOCK,), tl.int32)
-    if CHECK or factor != 1.0:  # most steps of a training clip nothing
+    if CHECK or factor != 1.0:  # most training steps do not clip
         for begin in range(0, CHUNK, BLOCK):
-            place = start + begin + tl.arange(0, BLOCK)
-            inside = place < length
-            g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
+            index = start + begin + tl.arange(0, BLOCK)
+            inside = index < length
+            g = tl.load(g_ptr + index, mask=inside, other=0.0).to(tl.float32)
             if CHECK:
                 bad |= (tl.abs(g) < float("inf")).to(tl.int32) ^ 1  # false for NaN too
-            tl.store(g_ptr + place, (g * factor).to(G), mask=inside)
+            tl.store(g_ptr + index, (g * factor).to(G), mask=inside)
     if CHECK:
         if tl.max(bad, axis=0) > 0:
             tl.store(state_ptr + _FOUND_INF, 1.0)
@@ -233,21 +241,21 @@ def _multiply(table_ptr, chunks_ptr, state_ptr, G: tl.constexpr, WHICH: tl.const
 
 @triton.jit
 def _count(state_ptr):
-    """One more step, unless an infinite gradient was found."""
+    """Increments the step count, unless an infinite gradient was found."""
     tl.store(state_ptr + _STEP, tl.load(state_ptr + _STEP) + 1.0 - tl.load(state_ptr + _FOUND_INF))
 
 
 @triton.jit
 def _update_scale(state_ptr, growth_factor, backoff_factor, growth_interval):
-    """The next loss scale, by one program."""
+    """Computes the next loss scale in one program."""
     scale = tl.load(state_ptr + _SCALE)
-    calm = tl.load(state_ptr + _GROWTH) + 1.0  # steps in a row without an overflow
+    streak = tl.load(state_ptr + _GROWTH) + 1.0  # steps in a row without an overflow
     grown = tl.where(scale * growth_factor < float("inf"), scale * growth_factor, scale)
     bad = tl.load(state_ptr + _FOUND_INF) > 0.0
-    due = calm >= growth_interval
+    due = streak >= growth_interval
     scale = tl.where(bad, scale * backoff_factor, tl.where(due, grown, scale))
     tl.store(state_ptr + _SCALE, scale)
-    tl.store(state_ptr + _GROWTH, tl.where(bad, 0.0, tl.where(due, 0.0, calm)))
+    tl.store(state_ptr + _GROWTH, tl.where(bad, 0.0, tl.where(due, 0.0, streak)))
     tl.store(state_ptr + _INVERSE_SCALE, 1.0 / scale)
     tl.store(state_ptr + _FOUND_INF, 0.0)
 
@@ -256,14 +264,14 @@ _TL = {"float32": tl.float32, "float16": tl.float16, "bfloat16": tl.bfloat16}
 
 
 class Table:
-    """Some tensors' arrays as the kernels find them. It holds addresses, not the arrays: keep those.
+    """Table of the arrays of some tensors. It contains addresses only; the caller must keep the arrays alive.
 
     Args:
-        xp: the namespace. columns: lists of contiguous arrays, each list one kind (parameters, gradients, …) of one
-            dtype; all lists as long as there are tensors, and a tensor's arrays of one size.
+        xp: the namespace. columns: lists of contiguous arrays, each list of one kind (parameters, gradients, …) and
+            dtype. All lists have one array per tensor, and the arrays of a tensor have one size.
 
     Raises:
-        ValueError: arrays that aren't contiguous, of another dtype than the first of their kind, or of another size.
+        ValueError: arrays that are not contiguous, or differ in dtype from their list or in size from their tensor.
     """
 
     def __init__(self, xp, *columns):
@@ -286,16 +294,16 @@ class Table:
         self.chunks = constant(xp, np.stack([np.repeat(np.arange(len(rows)), counts), starts], 1).astype(np.int64))
 
     def type(self, which):
-        """Triton's dtype of a column."""
+        """Returns the Triton dtype of a column."""
         return _TL[self.dtypes[which].name]
 
     def launch(self, kernel, *arguments, **constants):
-        """Start a kernel with a program for each chunk."""
+        """Launches a kernel with one program per chunk."""
         shared = {"ARRAYS": self.arrays, "ALIGNED": self.aligned, "CHUNK": CHUNK, "BLOCK": 1024, "num_warps": 4}
         launch(kernel, (self.count,), self.table, self.chunks, *arguments, **constants, **shared)
 
     def update(self, kernel, state, *numbers, half, **flags):
-        """Start a step's kernel; `half`: the last column is a copy of p in half precision."""
+        """Launches the kernel of a step. `half`: the last column is a half-precision copy of p."""
         dtypes = {"P": self.type(0), "G": self.type(1), "HALF": self.type(self.arrays - 1) if half else tl.float16}
         self.launch(kernel, state, *map(float, numbers), **dtypes, COPY=half, **flags)
 
@@ -304,35 +312,38 @@ _tables = {}  # (address, size and dtype of every array) -> Table, the last few
 
 
 def table_of(xp, *columns):
-    """A Table of these arrays: the one made before, if they lie where its arrays lay."""
-    if is_recording():  # a graph's arrays lie where no others will: its tables are its own
+    """Returns a Table of the arrays, from the cache if all addresses are those of a cached table."""
+    if is_recording():  # the arrays of a graph have their own memory pool, so the graph has its own tables
         return Table(xp, *columns)
     key = tuple((address(a), a.size, a.dtype) for column in columns for a in column) + (len(columns),)
-    found = _tables.pop(key, None) or Table(xp, *columns)
-    _tables[key] = found  # the newest is last
+    table = _tables.pop(key, None) or Table(xp, *columns)
+    _tables[key] = table  # dicts keep insertion order: the most recent is last
     while len(_tables) > 32:
         del _tables[next(iter(_tables))]
-    return found
+    return table
 
 
 def new_state(xp, lr=0.0, step=1.0, scale=1.0, growth=0.0):
-    """The numbers in device memory that a step reads: lr, the step's number (from 1), the clip factor, whether an infinite
-    gradient was found, 1 / the loss scale, the gradients' norm, the loss scale, steps since it last changed."""
+    """Returns the state of a step in device memory.
+
+    It contains: lr, step number (from 1), clip factor, found_inf, 1 / loss scale, gradient norm, loss scale, and the number of
+    steps since the loss scale changed.
+    """
     return upload(xp, np.array([lr, step, 1.0, 0.0, 1.0 / scale, 0.0, scale, growth], np.float32))
 
 
-def one(state, place):
-    """One of a state's numbers, as an array of one element in its memory."""
-    return state[place : place + 1]
+def one(state, index):
+    """Returns one number of a state as a view of one element."""
+    return state[index : index + 1]
 
 
 def count(state):
-    """Raise the state's step by one, unless an infinite gradient was found."""
+    """Increments the step count of the state, unless an infinite gradient was found."""
     launch(_count, (1,), state, num_warps=1)
 
 
 def update_scale(state, growth_factor, backoff_factor, growth_interval):
-    """The loss scale for the next step: smaller if an infinite gradient was found, larger after `growth_interval` steps without overflow."""
+    """Updates the loss scale: smaller if an infinite gradient was found, larger after `growth_interval` steps without overflow."""
     launch(_update_scale, (1,), state, float(growth_factor), float(backoff_factor), float(growth_interval), num_warps=1)
 
 
@@ -341,9 +352,9 @@ def adamw(table, state, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, *, decou
     """One Adam or AdamW step of a table of p, g, exp_avg, exp_avg_sq[, max_exp_avg_sq][, a 16-bit copy of p].
 
     Args:
-        state: `new_state`; lr, step, clip and found_inf are read.
-        decoupled: AdamW's decay rather than Adam's. lr_scale: factor on the state's lr, for this table's group.
-        half: the last column is a copy of p in half precision, written too.
+        state: see `new_state`; the kernel reads lr, step, clip and found_inf.
+        decoupled: the weight decay of AdamW instead of Adam. lr_scale: factor on the state's lr, for this table's group.
+        half: the last column is a half-precision copy of p, which is updated too.
     """
     logs = [np.log2(beta) if beta else -1e4 for beta in betas]
     numbers = (lr_scale, *betas, 1.0 - betas[0], 1.0 - betas[1], *logs, eps, weight_decay)
@@ -364,7 +375,7 @@ def lion(table, state, betas=(0.9, 0.99), weight_decay=0.0, *, maximize=False, l
 
 
 def norm(table, state, max_norm=None, which=1):
-    """Put the joint 2-norm of column `which` into the state, and with max_norm the factor that clips it."""
+    """Stores the joint 2-norm of column `which` in the state, and with max_norm also the clip factor."""
     parts = table.xp.empty(max(table.count, 1), "float32")
     table.launch(_squares, parts, G=table.type(which), WHICH=which)
     most, clips = float(max_norm or 0.0), max_norm is not None
@@ -372,10 +383,10 @@ def norm(table, state, max_norm=None, which=1):
 
 
 def clip(table, state, which=1):
-    """Multiply column `which` by the state's clip factor, in place; the steps do that themselves."""
+    """Multiplies column `which` by the state's clip factor in place. Steps apply the factor themselves."""
     table.launch(_multiply, state, G=table.type(which), WHICH=which, BY=CLIP, CHECK=False)
 
 
 def unscale(table, state, which=1):
-    """Multiply column `which` by the state's inverse scale, in place, and note there if an element was not finite."""
+    """Multiplies column `which` by the state's inverse scale in place, and sets found_inf if an element is not finite."""
     table.launch(_multiply, state, G=table.type(which), WHICH=which, BY=INVERSE_SCALE, CHECK=True)

@@ -1,23 +1,23 @@
-"""Layer norm, RMS norm and group norm, the first two also with a residual added in front: one pair of kernels.
+"""Layer norm, RMS norm and group norm, the first two also with a residual that is added first: one pair of kernels.
 
-All center and scale rows: h = (x - mean) * rstd (RMS norm: mean = 0), out = h * weight + bias. They differ in
-which weight belongs to an element: for layer and RMS norm element j of a row has weight j; for group norm a row
-holds whole channels, and row r, element j has that of channel (r % groups) * per_group + j // inner.
+All three center and scale rows: h = (x - mean) * rstd (RMS norm: mean = 0), out = h * weight + bias. They differ in
+the weight of an element. For layer and RMS norm, element j of a row has weight j. For group norm, a row consists of
+whole channels, and element j of row r has the weight of channel (r % groups) * per_group + j // inner.
 
-With a residual, the input is x + residual in float32, rounded once and written out as well, for it goes on
-beside the norm in a transformer; reading it there again would cost another pass.
+With a residual, the input is x + residual, added in float32 and rounded once. The sum is also stored, since a transformer
+continues with it next to the norm. Adding again there would need another pass over memory.
 
 Backward, with u = g * weight, the gradient of h. Since dh_k / dx_j = rstd * ([j = k] - 1 / C - h_j h_k / C),
 
     gx = rstd * (u - mean(u) - h * mean(u * h))   (RMS norm: without mean(u)).
 
-The gradients of weight and bias are sums over rows of g * h and g. Adding them up with atomics would differ
-from run to run; instead as many programs as the card holds each go through some rows and keep partial sums in
-registers, and a second kernel adds those up. Where a row is too long for that, and for group norm, a kernel of
-its own goes down the columns.
+The gradients of weight and bias are sums over rows of g * h and g. Summing with atomics would not be
+deterministic. Instead, as many programs as fit on the GPU loop over some of the rows and keep partial sums in
+registers, and a second kernel adds the partial sums. Rows that are too long for this, and group norm, use separate
+kernels that loop over columns or channels.
 
-Grid: a program for each ROWS rows (forward), a few for each multiprocessor (backward). Kept for backward:
-mean and rstd, one float32 a row. Accumulation: float32; two passes over a row in registers for the variance.
+Grid: one program for each ROWS rows (forward), a few for each multiprocessor (backward). Saved for backward:
+mean and rstd, one float32 per row. Accumulation: float32; two passes over a row in registers for the variance.
 """
 
 import math
@@ -30,12 +30,12 @@ from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, processors
 from .common import contiguous, is_float, row_blocks, rows_of, shaped
 
-LONGEST = 8192  # elements of a row of which backward keeps the sums of gw and gb in registers
+LONGEST = 8192  # longest row, in elements, for which backward keeps its sums of gw and gb in registers
 
 
 @triton.jit
 def _parameter(p_ptr, row, cols, inside, channels, GROUP: tl.constexpr):
-    """The elements of weight or bias (C,) that belong to a block of a row; channels: (groups, inner, per_group)."""
+    """Loads the elements of weight or bias (C,) for a block of a row. channels: (groups, inner, per_group)."""
     if GROUP:
         groups, inner, per_group = channels
         return tl.load(p_ptr + (row % groups) * per_group + cols // inner, mask=inside, other=0.0).to(tl.float32)
@@ -43,13 +43,14 @@ def _parameter(p_ptr, row, cols, inside, channels, GROUP: tl.constexpr):
 
 
 @triton.jit
-def _input(x_ptr, residual_ptr, sum_ptr, place, inside, ADD: tl.constexpr):
-    """A block of what is normalized; with ADD that of x + residual, which is written to sum_ptr."""
-    x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
+def _input(x_ptr, residual_ptr, sum_ptr, offset, inside, ADD: tl.constexpr):
+    """Loads a block of the norm's input. ADD: it is x + residual, which is stored to sum_ptr."""
+    x = tl.load(x_ptr + offset, mask=inside, other=0.0).to(tl.float32)
     if ADD:
-        x += tl.load(residual_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        x += tl.load(residual_ptr + offset, mask=inside, other=0.0).to(tl.float32)
+        # Normalize the rounded sum, since backward reads this sum from memory.
         x = x.to(sum_ptr.dtype.element_ty)
-        tl.store(sum_ptr + place, x, mask=inside)
+        tl.store(sum_ptr + offset, x, mask=inside)
         x = x.to(tl.float32)
     return x
 
@@ -66,19 +67,20 @@ def _affine(out, weight_ptr, bias_ptr, row, cols, inside, channels,
 
 
 @triton.jit
-def joined(mean, squares, done, middle, around, count):
-    """Mean and sum of squared deviations of `done` elements together with those, middle and around, of `count` more.
+def joined(mean, squares, done, mean_b, squares_b, count):
+    """Merges mean and sum of squared deviations of `done` elements with mean_b and squares_b of `count` more.
 
     Source: Chan, Golub and LeVeque, 1979.
     """
-    both = (done + count).to(tl.float32)
-    step = middle - mean
-    return mean + step * (count / both), squares + around + step * step * (done / both) * count
+    total = (done + count).to(tl.float32)
+    delta = mean_b - mean
+    # M = M_a + M_b + delta² n_a n_b / n. It avoids the cancellation of E[x²] - E[x]².
+    return mean + delta * (count / total), squares + squares_b + delta * delta * (done / total) * count
 
 
 @triton.jit
 def _rstd(squares, width, eps, RMS: tl.constexpr):
-    """1 / sqrt(mean of squares + eps); NaN where a variance overflows, which is not to look like a row of zeros."""
+    """Returns 1 / sqrt(squares / width + eps), or NaN if the variance overflows: 0 would hide the overflow in a row of zeros."""
     rstd = 1.0 / tl.sqrt(squares / width + eps)
     if not RMS:
         rstd = tl.where(rstd == 0.0, float("nan"), rstd)
@@ -90,7 +92,7 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
              groups, inner, per_group, RMS: tl.constexpr, GROUP: tl.constexpr, ADD: tl.constexpr,
              WEIGHT: tl.constexpr, BIAS: tl.constexpr,
              ROWS: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr):  # fmt: skip
-    """ROWS rows of out_ptr, with ADD also of sum_ptr, from x_ptr and residual_ptr, all (rows, width); mean_ptr and rstd_ptr (rows,)."""
+    """Computes ROWS rows of out_ptr, mean_ptr and rstd_ptr, with ADD also of sum_ptr, from x_ptr and residual_ptr (rows, width)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     base = row.to(tl.int64) * width + cols
@@ -102,12 +104,14 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
             d = x
             mean = tl.zeros((ROWS, 1), tl.float32)
         else:
+            # Two passes over registers. Padding must not count as (0 - mean)².
             mean = tl.sum(x, axis=1, keep_dims=True) / width
             d = tl.where(inside, x - mean, 0.0)
         rstd = _rstd(tl.sum(d * d, axis=1, keep_dims=True), width, eps, RMS)
         out = _affine(d * rstd, weight_ptr, bias_ptr, row, cols, inside, channels, GROUP, WEIGHT, BIAS)
         tl.store(out_ptr + base, out.to(out_ptr.dtype.element_ty), mask=inside)
     else:
+        # A row longer than a block: statistics block by block, then a second pass over memory.
         mean = tl.zeros((ROWS, 1), tl.float32)
         squares = tl.zeros((ROWS, 1), tl.float32)
         done = 0
@@ -118,9 +122,9 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
                 squares += tl.sum(x * x, axis=1, keep_dims=True)
             else:
                 count = tl.minimum(width - start, BLOCK)
-                here = tl.sum(x, axis=1, keep_dims=True) / count
-                d = tl.where(inside, x - here, 0.0)
-                mean, squares = joined(mean, squares, done, here, tl.sum(d * d, axis=1, keep_dims=True), count)
+                block_mean = tl.sum(x, axis=1, keep_dims=True) / count
+                d = tl.where(inside, x - block_mean, 0.0)
+                mean, squares = joined(mean, squares, done, block_mean, tl.sum(d * d, axis=1, keep_dims=True), count)
                 done += count
         rstd = _rstd(squares, width, eps, RMS)
         for start in range(0, width, BLOCK):
@@ -141,17 +145,19 @@ def _forward(x_ptr, residual_ptr, sum_ptr, weight_ptr, bias_ptr, out_ptr, mean_p
 def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_ptr, also_ptr, gw_ptr, gb_ptr, rows, width, tiles,
                    RMS: tl.constexpr, WEIGHT: tl.constexpr, MORE: tl.constexpr, ALSO: tl.constexpr, GW: tl.constexpr, GB: tl.constexpr,
                    ROWS: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr):  # fmt: skip
-    """Rows that fit into a block: every num_programs-th ROWS rows of gx_ptr, and the share of the gradients of weight and bias.
+    """Computes gx_ptr for rows that fit into a block, and partial sums of the gradients of weight and bias.
 
+    A program processes every num_programs-th tile of ROWS rows.
     g_ptr, x_ptr, more_ptr, gx_ptr, also_ptr: (rows, width). gw_ptr, gb_ptr: (programs, width).
     """
     cols = tl.arange(0, BLOCK)[None, :]
     program = tl.program_id(0)
     if WEIGHT:
         weight = tl.load(weight_ptr + cols, mask=cols < width, other=0.0).to(tl.float32)
+    # Partial sums of all rows of this program, in registers.
     gw = tl.zeros((ROWS, BLOCK), tl.float32)
     gb = tl.zeros((ROWS, BLOCK), tl.float32)
-    for tile in tl.range(program, tiles, tl.num_programs(0), num_stages=2):  # the next tile is fetched meanwhile
+    for tile in tl.range(program, tiles, tl.num_programs(0), num_stages=2):  # two stages: prefetch the next tile
         row = tile * ROWS + tl.arange(0, ROWS)[:, None]
         inside = (row < rows) & (cols < width)
         base = row.to(tl.int64) * width + cols
@@ -172,15 +178,18 @@ def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_pt
             u = g * weight
         else:
             u = g
+        # gx = rstd * (u - h * mean(u h) - mean(u)).
         gx = u - h * (tl.sum(u * h, axis=1, keep_dims=True) / width)
         if not RMS:
             gx -= tl.sum(u, axis=1, keep_dims=True) / width
         gx *= rstd
         if MORE:
+            # MORE: the gradient of the residual stream joins here, which saves a pass.
             gx += rest
         tl.store(gx_ptr + base, gx.to(gx_ptr.dtype.element_ty), mask=inside)
         if ALSO:
             tl.store(also_ptr + base, gx.to(also_ptr.dtype.element_ty), mask=inside)
+    # Sum over the tile's rows once, at the end.
     if GW:
         tl.store(gw_ptr + program * width + cols, tl.sum(gw, axis=0, keep_dims=True), mask=cols < width)
     if GB:
@@ -191,7 +200,7 @@ def _backward_rows(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_pt
 def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_ptr, also_ptr, rows, width, groups, inner, per_group,
                     RMS: tl.constexpr, GROUP: tl.constexpr, WEIGHT: tl.constexpr, MORE: tl.constexpr, ALSO: tl.constexpr,
                     BLOCK: tl.constexpr):  # fmt: skip
-    """One row of gx_ptr (rows, width), of any length, in two sweeps."""
+    """Computes one row of gx_ptr (rows, width) of any length, in two passes."""
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     base = row.to(tl.int64) * width + cols
@@ -200,6 +209,7 @@ def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_p
     if not RMS:
         mean = tl.load(mean_ptr + row)
     channels = groups, inner, per_group
+    # First pass: mean(u) and mean(u h).
     sum_u = tl.zeros((BLOCK,), tl.float32)
     sum_uh = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, width, BLOCK):
@@ -220,6 +230,7 @@ def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_p
         x = tl.load(x_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
         if WEIGHT:
             u *= _parameter(weight_ptr, row, start + cols, inside, channels, GROUP)
+        # Second pass: read g and x again.
         gx = (u - mean_u - (x - mean) * rstd * mean_uh) * rstd
         if MORE:
             gx += tl.load(more_ptr + base + start, mask=inside, other=0.0).to(tl.float32)
@@ -231,7 +242,7 @@ def _backward_input(g_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, more_ptr, gx_p
 @triton.jit
 def _backward_columns(g_ptr, x_ptr, mean_ptr, rstd_ptr, gw_ptr, gb_ptr, rows, width, per_chunk,
                       RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """Sums of g * h and g over a chunk of the rows, for BLOCK columns: of gw_ptr and gb_ptr (chunks, width)."""
+    """Computes the sums of g * h and g over a chunk of rows for BLOCK columns, in gw_ptr and gb_ptr (chunks, width)."""
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
     chunk = tl.program_id(1)
     gw = tl.zeros((ROWS, BLOCK), tl.float32)
@@ -254,12 +265,13 @@ def _backward_columns(g_ptr, x_ptr, mean_ptr, rstd_ptr, gw_ptr, gb_ptr, rows, wi
 @triton.jit
 def _backward_channels(g_ptr, x_ptr, mean_ptr, rstd_ptr, gw_ptr, gb_ptr, samples, channels, inner, per_group, groups,
                        BLOCK: tl.constexpr):  # fmt: skip
-    """Group norm's sums of g * h and g (samples, channels, inner) for one channel, over samples and positions."""
+    """Computes group norm's sums of g * h and g for one channel of (samples, channels, inner), over samples and positions."""
     channel = tl.program_id(0)
     lane = tl.arange(0, BLOCK)
     gw = tl.zeros((BLOCK,), tl.float32)
     gb = tl.zeros((BLOCK,), tl.float32)
     for sample in range(0, samples):
+        # Mean and rstd belong to the group of this channel.
         row = sample * groups + channel // per_group
         mean = tl.load(mean_ptr + row)
         rstd = tl.load(rstd_ptr + row)
@@ -276,41 +288,42 @@ def _backward_channels(g_ptr, x_ptr, mean_ptr, rstd_ptr, gw_ptr, gb_ptr, samples
 
 @triton.jit
 def _add_up(parts_ptr, out_ptr, count, width, per_chunk, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum over a chunk of the rows of parts_ptr (count, width), for BLOCK columns: of out_ptr (chunks, width)."""
+    """Computes the sum over a chunk of the rows of parts_ptr (count, width) for BLOCK columns, in out_ptr (chunks, width)."""
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
     chunk = tl.program_id(1)
     end = tl.minimum(count, (chunk + 1) * per_chunk)
     total = tl.zeros((ROWS, BLOCK), tl.float32)
     for start in range(chunk * per_chunk, end, ROWS):
         row = start + tl.arange(0, ROWS)[:, None]
-        place = row.to(tl.int64) * width + cols
-        total += tl.load(parts_ptr + place, mask=(row < end) & (cols < width), other=0.0).to(tl.float32)
+        offset = row.to(tl.int64) * width + cols
+        total += tl.load(parts_ptr + offset, mask=(row < end) & (cols < width), other=0.0).to(tl.float32)
     total = tl.sum(total, axis=0, keep_dims=True)
     tl.store(out_ptr + chunk * width + cols, total.to(out_ptr.dtype.element_ty), mask=cols < width)
 
 
 def add_up(xp, parts, dtype):
-    """The sum over the rows of (count, width), in float32, as (width,) of dtype; in two steps if there are many."""
+    """Returns the sum over the rows of (count, width), added in float32, as (width,) of dtype."""
     count, width = parts.shape
+    # Many rows: first sum chunks in parallel, then the chunks. The order is fixed, so results are deterministic.
     if count > 1024:
         chunks = min(cdiv(count, 128), 128)
         sums, grid = xp.empty((chunks, width), "float32"), (cdiv(width, 64), chunks)
         launch(_add_up, grid, parts, sums, count, width, cdiv(count, chunks), ROWS=16, BLOCK=64, num_warps=4)
         parts, count = sums, chunks
     out = xp.empty(width, dtype)
-    rows = 128 if count > 64 else 32  # few turns, each a wait for memory
+    rows = 128 if count > 64 else 32  # few iterations, since each waits for memory
     launch(_add_up, (cdiv(width, 32), 1), parts, out, count, width, count, ROWS=rows, BLOCK=32, num_warps=rows // 16)
     return out
 
 
 def forward(xp, x, weight=None, bias=None, *, width, eps, rms=False, groups=0, inner=1, residual=None, dtype=None):
-    """The norm of the rows of x, with what backward needs.
+    """Returns the norm of the rows of x, and the values that backward needs.
 
     Args:
-        width: elements of a row. rms: don't center.
+        width: elements of a row. rms: do not center.
         groups, inner: for group norm, the groups of a sample and the elements of a channel.
-        residual: added to x first, of its shape; the sum has the wider of their dtypes.
-        dtype: of out, one of the library's; that of the normalized input if None.
+        residual: added to x first, with the shape of x. The sum has the promoted dtype.
+        dtype: dtype of out, a dtype of the library; the dtype of the normalized input if None.
 
     Returns:
         out (x's shape), the normalized input (x itself, or x + residual), mean (None if rms), rstd.
@@ -334,20 +347,20 @@ def forward(xp, x, weight=None, bias=None, *, width, eps, rms=False, groups=0, i
 def backward(
     xp, g, x, weight, mean, rstd, *, width, rms=False, groups=0, inner=1, more=None, also=None, needs=(True, True, True), bias_dtype=None
 ):  # fmt: skip
-    """The gradients of x, weight and bias of `forward`, None where not needed.
+    """Returns the gradients of x, weight and bias of `forward`, None for those that are not needed.
 
     Args:
-        x: what was normalized. more: a gradient to add to that of x, the residual stream's.
-        also: a contiguous array of x's size, to which x's gradient is written in another dtype too.
-        needs: which of the three are wanted; that of x is always computed.
-        bias_dtype: dtype of bias, whose gradient may be wanted without a weight; weight's, or float32, if not given.
+        x: the normalized input. more: a gradient to add to the gradient of x, from the residual stream.
+        also: a contiguous array of x's size, to which the gradient of x is also written, in another dtype.
+        needs: three flags; the gradient of x is always computed.
+        bias_dtype: dtype of the bias; by default the dtype of weight, or float32.
     """
     flat, g = rows_of(xp, x, width), rows_of(xp, g, width)
     rows, gx = flat.shape[0], xp.empty_like(flat)
     channels = (groups, inner, width // inner) if groups else (1, inner, 1)
     w_dtype = "float32" if weight is None else weight.dtype
     dtypes = [
-        dtype if wanted else None for dtype, wanted in zip((w_dtype, bias_dtype or w_dtype), needs[1:], strict=True)
+        dtype if needed else None for dtype, needed in zip((w_dtype, bias_dtype or w_dtype), needs[1:], strict=True)
     ]
     weight, more = contiguous(xp, weight), contiguous(xp, more)
     flags = {"RMS": rms, "WEIGHT": weight is not None, "MORE": more is not None, "ALSO": also is not None}
@@ -356,8 +369,11 @@ def backward(
         gw, gb = (None if dtype is None else xp.zeros(size, dtype) for dtype in dtypes)
     elif groups == 0 and width <= LONGEST:
         blocks = row_blocks(width, LONGEST)
-        warps = min(max(blocks["ROWS"] * blocks["BLOCK"] // 256, 2), 16)  # 8 elements a thread, or too few programs fit
+        warps = min(
+            max(blocks["ROWS"] * blocks["BLOCK"] // 256, 2), 16
+        )  # 8 elements per thread; with more, fewer programs fit on a multiprocessor
         tiles = cdiv(rows, blocks["ROWS"])
+        # As many programs as run at the same time; each loops over its tiles.
         programs = min(tiles, processors() * max(1, min(12, 24 // warps)))
         parts = [None if dtype is None else xp.empty((programs, width), "float32") for dtype in dtypes]
         launch(
@@ -376,7 +392,7 @@ def backward(
 
 
 def _long_sums(xp, g, x, mean, rstd, rms, channels, dtypes):
-    """The gradients of weight and bias, of rows of any length (rows, width), in two dtypes; None where that is None."""
+    """Returns the gradients of weight and bias for rows (rows, width) of any length, in two dtypes; None where a dtype is None."""
     if dtypes == [None, None]:
         return None, None
     rows, width = x.shape
@@ -397,11 +413,11 @@ def _long_sums(xp, g, x, mean, rstd, rms, channels, dtypes):
     return [None if dtype is None else add_up(xp, part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
 
 
-# -- as kernels of the ops --------------------------------------------------------------------------------------------
+# -- kernels of the ops -----------------------------------------------------------------------------------------------
 
 
 def _accepts(*arrays, width, eps=1e-5, dtype=None):
-    """Floats, which may be of several dtypes."""
+    """Accepts floats, which may have different dtypes."""
     return is_float(*arrays) and width > 0
 
 
@@ -452,13 +468,14 @@ def _add_rms_norm_vjp(g, total, weight, shapes, dtypes, rstd, width, needs, xp):
 
 
 def _add_backward(xp, g, dtypes, total, weight, mean, rstd, needs, **options):
-    """The gradients of input, residual, weight and bias from g, those of the sum and of its norm, either of which may be None."""
+    """Returns the gradients of input, residual, weight and bias from g, the gradients of the sum and of its norm (or None)."""
     g_total, g_out = g
     if g_out is None:
         return g_total[...], g_total[...], None, None
+    # Input and residual have the same gradient. If their dtypes differ, the kernel writes it in both.
     also = None
-    for dtype, wanted in zip(dtypes[:2], needs[:2], strict=True):
-        if wanted and dtype != total.dtype:
+    for dtype, needed in zip(dtypes[:2], needs[:2], strict=True):
+        if needed and dtype != total.dtype:
             also = xp.empty(total.shape, dtype)
     needs = (True, *needs[2:])
     gx, gw, gb = backward(xp, g_out, total, weight, mean, rstd, more=g_total, also=also, needs=needs, **options)
@@ -470,7 +487,7 @@ def _group_accepts(*arrays, num_groups, eps=1e-5, dtype=None):
 
 
 def _group_sizes(input, num_groups):
-    """The sizes of the norm of (N, C, …) in groups of channels."""
+    """Returns the sizes of a group norm of (N, C, …)."""
     inner = math.prod(input.shape[2:])
     return {"width": input.shape[1] // num_groups * inner, "groups": num_groups, "inner": inner}
 

@@ -1,11 +1,11 @@
-"""Rotary position embedding: pairs of a head's elements turned by an angle that grows with the position.
+"""Rotary position embedding: rotates pairs of a head's elements by an angle proportional to the position.
 
     out_1 = x_1 cos - x_2 sin,   out_2 = x_2 cos + x_1 sin
 
-where (x_1, x_2) are the two halves of a head (GPT-NeoX, LLaMA), or neighbours (`interleaved`, GPT-J). A rotation's
-gradient is the rotation back, its transpose: sin with its sign turned.
+where x_1 and x_2 are the two halves of a head (GPT-NeoX, LLaMA), or adjacent elements (`interleaved`, GPT-J). The gradient of a
+rotation is its transpose, the inverse rotation: sin with the opposite sign.
 
-Grid: a program for each ROWS positions of heads. Kept for backward: nothing. Accumulation: float32.
+Grid: one program for each ROWS positions of heads. Saved for backward: nothing. Accumulation: float32.
 Source: Su et al., 2021.
 """
 
@@ -20,14 +20,14 @@ from .common import contiguous, is_float, strides_of
 def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, stride_xb, stride_xh, stride_xt, stride_xd,
             stride_ob, stride_oh, stride_ot, stride_od, stride_ct, shift,
             BACK: tl.constexpr, WHOLE: tl.constexpr, INTERLEAVED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """ROWS of the B H T rows of x_ptr and out_ptr (B, H, T, D), half = D / 2; cos_ptr and sin_ptr (positions, D / 2), WHOLE: (…, D)."""
+    """Rotates ROWS of the B H T rows of x_ptr (B, H, T, D), half = D / 2. cos_ptr, sin_ptr: (positions, D / 2), WHOLE: (…, D)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     lane = tl.arange(0, BLOCK)[None, :]
     inside = (row < count) & (lane < half)
     time = row % length
-    above = row // length
-    batch = (above // heads).to(tl.int64)
-    head = above % heads
+    batch_head = row // length
+    batch = (batch_head // heads).to(tl.int64)
+    head = batch_head % heads
     cos = tl.load(cos_ptr + (time + shift) * stride_ct + lane, mask=inside, other=0.0).to(tl.float32)
     sin = tl.load(sin_ptr + (time + shift) * stride_ct + lane, mask=inside, other=0.0).to(tl.float32)
     cos2 = cos
@@ -35,49 +35,50 @@ def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, stride
     if WHOLE:
         cos2 = tl.load(cos_ptr + (time + shift) * stride_ct + lane + half, mask=inside, other=0.0).to(tl.float32)
         sin2 = tl.load(sin_ptr + (time + shift) * stride_ct + lane + half, mask=inside, other=0.0).to(tl.float32)
+    # The transposed rotation swaps the two sines and their signs.
     if BACK:
-        turn = sin
+        sin1 = sin
         sin = -sin2
-        sin2 = -turn
+        sin2 = -sin1
     if INTERLEAVED:
         first = 2 * lane
         second = 2 * lane + 1
     else:
         first = lane
         second = lane + half
-    at = x_ptr + batch * stride_xb + head * stride_xh + time * stride_xt
-    to = out_ptr + batch * stride_ob + head * stride_oh + time * stride_ot
-    a = tl.load(at + first * stride_xd, mask=inside, other=0.0).to(tl.float32)
-    b = tl.load(at + second * stride_xd, mask=inside, other=0.0).to(tl.float32)
-    tl.store(to + first * stride_od, (a * cos - b * sin).to(out_ptr.dtype.element_ty), mask=inside)
-    tl.store(to + second * stride_od, (b * cos2 + a * sin2).to(out_ptr.dtype.element_ty), mask=inside)
+    x_row = x_ptr + batch * stride_xb + head * stride_xh + time * stride_xt
+    out_row = out_ptr + batch * stride_ob + head * stride_oh + time * stride_ot
+    a = tl.load(x_row + first * stride_xd, mask=inside, other=0.0).to(tl.float32)
+    b = tl.load(x_row + second * stride_xd, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out_row + first * stride_od, (a * cos - b * sin).to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(out_row + second * stride_od, (b * cos2 + a * sin2).to(out_ptr.dtype.element_ty), mask=inside)
 
 
 def fits(x, cos, sin, shift=0):
-    """Whether x is (B, H, T, D) of floats with an even D, and the tables (at least T + shift, D / 2 or D)."""
+    """Returns True if x is a float array (B, H, T, D) with even D, and the tables are (at least T + shift, D / 2 or D)."""
     if not is_float(x, cos, sin) or x.ndim != 4 or x.shape[3] % 2 or cos.shape != sin.shape or cos.ndim != 2:
         return False
     return cos.shape[1] in (x.shape[3] // 2, x.shape[3]) and cos.shape[0] >= x.shape[2] + shift
 
 
 def rotate(xp, x, cos, sin, *, interleaved=False, shift=0, back=False):
-    """x (B, H, T, D) rotated; any strides, so a transposed (B, T, H, D) needs no copy.
+    """Returns x (B, H, T, D) rotated. x may have any strides, so a transposed (B, T, H, D) needs no copy.
 
     Args:
         cos, sin: (positions, D / 2); or (positions, D), for the elements of both halves.
-        interleaved: pairs are neighbours rather than the two halves.
+        interleaved: pairs are adjacent elements, not the two halves.
         shift: position of the first element, for generation with a cache.
-        back: rotate back: the gradient.
+        back: rotate in the opposite direction, for the gradient.
 
     Raises:
-        ValueError: tables that don't fit.
+        ValueError: tables of the wrong shape.
     """
     if not fits(x, cos, sin, shift) or (interleaved and cos.shape[1] == x.shape[3]):
         raise ValueError(
             f"rotary: tables of shape {cos.shape} don't fit x of shape {x.shape} at shift {shift}; wanted (T, D / 2)."
         )
     batch, heads, length, width = x.shape
-    out = xp.empty_like(x)  # with x's layout, as both libraries' empty_like has
+    out = xp.empty_like(x)  # empty_like keeps the memory order of x
     cos, sin = contiguous(xp, cos), contiguous(xp, sin)
     block = power_of_2(width // 2)
     rows = max(1, 512 // block)
@@ -90,17 +91,17 @@ def rotate(xp, x, cos, sin, *, interleaved=False, shift=0, back=False):
     return out
 
 
-# -- as a kernel of the op --------------------------------------------------------------------------------------------
+# -- kernel of the op -------------------------------------------------------------------------------------------------
 
 
 def _table(table, x):
-    """A table that broadcasts to x (B, H, T, D) as (T, D), or None if it differs between samples or heads."""
+    """Returns a table that broadcasts to x (B, H, T, D) as (T, D), or None if it differs between samples or heads."""
     shape = (1,) * (4 - table.ndim) + tuple(table.shape)
     return table.reshape(shape[2:]) if shape == (1, 1, *x.shape[2:]) else None
 
 
 def accepts(input, *, cos, sin):
-    """(B, H, T, D) with tables that are the same for all samples and heads."""
+    """Accepts (B, H, T, D) with the same tables for all samples and heads."""
     if input.ndim != 4 or cos.ndim > 4 or cos.shape != sin.shape:
         return False
     table = _table(cos, input)
@@ -108,10 +109,10 @@ def accepts(input, *, cos, sin):
 
 
 def forward(xp, input, *, cos, sin):
-    """The halves of each head turned."""
+    """Returns the rotated input."""
     return rotate(xp, input, _table(cos, input), _table(sin, input))
 
 
 def vjp(g, cos, sin, xp):
-    """The gradient of input."""
+    """Returns the gradient of the input."""
     return (rotate(xp, g, _table(cos, g), _table(sin, g), back=True),)
