@@ -35,7 +35,7 @@ def fast_call(op, operator=False):
         operator: make the method of a binary operator such as `+`, which returns NotImplemented if the second operand is
             neither a tensor nor a number.
     """
-    if op.variadic:
+    if op.variadic and not op.integers:
         call = _variadic(op)
     elif op.inputs[0] != "input":  # the name that the closures below give it
         call = _nary(op)
@@ -238,12 +238,15 @@ def _keeps_dtype(number, dtype):
 
 
 def _nary(op):
-    count, required, total = len(op.inputs), op.required, len(op.inputs) + len(op.attrs)
+    variadic, required = op.variadic, op.required
+    count = len(op.inputs) + (64 if variadic else 0)  # NumPy's arrays have at most 64 axes
+    total = count + len(op.attrs)
     dispatch, run, names, allowed, defaults = op.dispatch, op.run, op.attrs, op.attr_names, op.defaults
     forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
     several, view, residuals = op.outputs is not None, op.view, op.residuals
     promoted = () if op.dtype == "same" else op.promoted or range(count)
-    promotes = tuple([i in promoted for i in range(count)])  # which inputs must have one dtype
+    # which inputs must have one dtype; None for integer inputs, which may also be Arrays
+    promotes = tuple([None if i >= op.floats else i in promoted for i in range(count)])
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
 
     def call(*args, fused=None, auto=False, **attrs):
@@ -279,6 +282,11 @@ def _nary(op):
                 if not _keeps_dtype(tensor, dtype):
                     return run(args, fused, attrs, mode)
                 raw = tensor
+            elif promote is None and type(tensor) is Array:
+                array = tensor
+                raw = array._array
+                if type(raw) is not ndarray:
+                    return run(args, fused, attrs, mode)
             elif tensor is not None:
                 return run(args, fused, attrs, mode)
             raws.append(raw)
@@ -291,7 +299,7 @@ def _nary(op):
         module = None
         if kernels.of and fused is not False and (x.size >= SMALL or _fused_policy()):
             module = kernels.find("cpu", fused, raws, attrs)
-        if module is not None or several or len(args) < count:
+        if module is not None or several or (len(args) < count and not variadic):
             operands = raws, edges, arrays, mask, numpy_ns
             return op.execute(op.by_kernel(module) if module else reference, operands, attrs, mode, args)
         try:
@@ -313,7 +321,8 @@ def _nary(op):
                 accum = op.cast_from_float32(edges) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
                 shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None
                 saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
-                values = (*raws, out, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
+                given = op.by_name(raws) if variadic else raws
+                values = (*given, out, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
                 cells = versions(plan, arrays, result._data) if plan.watches else ()
                 result._edge = Node(op, plan, tuple(edges), plan.pick(values), cells, out.shape, out.dtype)
         return result
@@ -333,19 +342,23 @@ def _variadic(op):
     return call
 
 
-def versions(plan, arrays, data):
-    """Returns (version cell, version) of each array that a plan saves: of inputs, and of the output."""
+def versions(plan, arrays, *results):
+    """Returns (version cell, version) of each array that a plan saves: of inputs, and of outputs."""
+    inputs, count = plan.inputs, len(arrays)
+    if plan.op.variadic:
+        last = len(plan.op.inputs) - 1
+        inputs = [i for i in range(count) if min(i, last) in inputs]
     cells = []
-    for i in plan.inputs:
-        array = arrays[i]
+    for i in inputs:
+        array = arrays[i] if i < count else None
         if array is not None:
             cell = array._cell
             if cell is None:
                 cell = array._cell = [0]
             cells.append((cell, cell[0]))
-    if plan.out:
-        cell = data._cell
+    for i in plan.out:
+        cell = results[i]._cell
         if cell is None:
-            cell = data._cell = [0]
+            cell = results[i]._cell = [0]
         cells.append((cell, cell[0]))
     return cells

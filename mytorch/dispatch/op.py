@@ -23,7 +23,7 @@ from ..engine.node import Node, Port
 from ..engine.saved import pack_node
 from .composed import composed_by
 from .errors import translate_error
-from .fast_call import fast_call
+from .fast_call import fast_call, versions
 from .half import back_to_bfloat16, in_float32
 from .meta import on_meta
 from .operands import unpack_inputs
@@ -125,10 +125,10 @@ class Op(Record):
         plan = implementation.plans.get(mask) or implementation.plan(mask)
         if not plan.wanted:
             return
-        saved, cells = (), []
+        saved = cells = ()
         if plan.names:
             first = raws[0]
-            values = [*raws] if not self.variadic else [tuple(raws)]
+            values = self.by_name(raws)
             if not self.variadic and len(raws) < len(self.inputs):
                 values += [None] * (len(self.inputs) - len(raws))
             values += [results] if self.outputs == "list" else results
@@ -145,16 +145,8 @@ class Op(Record):
                 None,  # owned_sum, which is known in backward
             )
             saved = plan.pick(values)
-            for i in range(len(arrays)) if self.variadic and plan.inputs else plan.inputs:
-                array = arrays[i] if i < len(arrays) else None
-                if array is not None:
-                    cell = array._cell
-                    if cell is None:
-                        cell = array._cell = [0]
-                    cells.append((cell, cell[0]))
-            for i in plan.out:
-                cell = outs[i]._data._shared_cell()
-                cells.append((cell, cell[0]))
+            if plan.watches:
+                cells = versions(plan, arrays, *[out._data for out in outs])
         first = results[0] if results else raws[0]
         if self.outputs == "list" or self.differentiable > 1:
             return self._record_ports(outs, results, plan, edges, saved, cells, mode)

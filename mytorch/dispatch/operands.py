@@ -61,8 +61,7 @@ def unpack_inputs(op, inputs):
             raw = as_raw(t)
             array = Array._wrap(raw)
         else:
-            name = op.inputs[min(len(raws), len(op.inputs) - 1)]
-            raise TypeError(f"{op.name}(): argument {name!r} must be Tensor, not {kind(t)}.")
+            raise TypeError(f"{op.name}(): argument {op.input_name(len(raws))!r} must be Tensor, not {kind(t)}.")
         bit += bit
         raws.append(raw)
         edges.append(edge)
@@ -75,6 +74,10 @@ def unpack_inputs(op, inputs):
     if first is None:
         raws = [r if r is None else as_raw(r) for r in raws]
         arrays = [None if r is None else Array._wrap(r) for r in raws]
+    if op.integers:  # only the other inputs decide
+        others = inputs[: op.floats]
+        has_tensor = any(isinstance(t, Tensor) for t in others)
+        has_array = any(isinstance(t, Array) for t in others)
     as_tensor = has_tensor or not has_array
     if same and type(first) is ndarray:
         kind_of = first.dtype.kind
@@ -100,7 +103,10 @@ def namespace(raws):
 
 def _same_device(op, raws, arrays, edges):
     """Check that all arrays lie on one device; a 0-d CPU tensor may join any, as in PyTorch."""
-    here = {device_of(raw) for raw in raws if is_raw(raw) and raw.ndim}
+    here = {device_of(raw) for raw in raws[: op.floats] if is_raw(raw) and raw.ndim}
+    fixed = {device_of(raw) for raw in raws[op.floats :] if is_raw(raw)}
+    if not any(device.type == "meta" for device in (*here, *fixed)):
+        here |= fixed
     if len(here) > 1:
         first, second = sorted(here, key=str, reverse=True)[:2]
         raise DeviceError(
@@ -110,7 +116,7 @@ def _same_device(op, raws, arrays, edges):
     where = here.pop() if here else next((device_of(r) for r in raws if is_raw(r) and type(r) is not ndarray), CPU)
     if where is CPU:
         return
-    for i, raw in enumerate(raws):
+    for i, raw in enumerate(raws[: op.floats]):
         if isinstance(raw, ndarray) and device_of(raw) is not where:
             if edges[i] is not None:
                 raise DeviceError(f"{op.name}: a CPU tensor that requires grad joins one on {where}; move it with .to.")

@@ -50,6 +50,28 @@ def outside(raw, size):
     return bool(xp_of(raw).max(raw.view(f"u{raw.itemsize}")) >= size)  # read without a sign, what is negative is large
 
 
+def watched(raw, index):
+    """Returns an Array over `raw`, which was computed from `index`, with the version counter of `index`.
+
+    An op that saves the Array then refuses to run backward if `index` was changed in place.
+    """
+    data = getattr(index, "_data", None)
+    if data is None:
+        return Array._wrap(raw)
+    if data._array is raw:
+        return data
+    array = Array._wrap(raw)
+    array._cell = data._shared_cell()
+    return array
+
+
+def with_raw_integers(record, inputs):
+    """Returns the inputs of an op with the integer inputs as raw arrays, as a formula or a reference forward expects them."""
+    if not record.integers:
+        return inputs
+    return [*inputs[: record.floats], *map(raw_of, inputs[record.floats :])]
+
+
 def index_vector(index, name):
     """The raw array of an index tensor of at most one axis, as a vector.
 

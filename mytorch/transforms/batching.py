@@ -23,6 +23,7 @@ from ..backend import MetaArray, device_of, hollow, numpy_ns
 from ..base import dtypes
 from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.record import RECORDS
+from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
 from ..engine.node import Port
 from ..ops import everything  # noqa: F401 - the rules name records of all operations
@@ -404,20 +405,20 @@ def _at(batch, call):
 
 @rule("embedding")
 def _embedding(batch, call):
-    raw = _raw(batch, call.attrs["index"])
-    if call.values[0] is not None or raw is None or call.attrs["scale_grad_by_freq"]:
+    weight, index = call.values
+    if weight is not None or index is None or call.attrs["scale_grad_by_freq"]:
         raise Unbatched("vmap: a table of its own for each.")
-    return call.run(call.inputs[0], index=raw)
+    return call.run(call.inputs[0], index)
 
 
 @rule("embedding_backward")
 def _embedding_backward(batch, call):
-    raw, (rows, *rest) = _raw(batch, call.attrs["index"]), call.attrs["shape"]
+    raw, (rows, *rest) = _raw(batch, call.inputs[1]), call.attrs["shape"]
     if call.attrs["padding_idx"] is not None or call.attrs["scale_grad_by_freq"]:
         raise Unbatched("vmap: embedding's gradient with padding.")
-    index = call.attrs["index"] if raw is None else raw
+    index = raw_of(call.inputs[1]) if raw is None else raw
     index = index + rows * np.arange(batch.size).reshape(-1, *(1,) * (index.ndim - (raw is not None)))
-    out = call.run(batch.spread(call.inputs[0], call.values[0]), index=index, shape=(batch.size * rows, *rest))
+    out = call.run(batch.spread(call.inputs[0], call.values[0]), index, shape=(batch.size * rows, *rest))
     return out.reshape(batch.size, rows, *rest)
 
 

@@ -14,6 +14,7 @@ from ..base import dtypes
 from ..dispatch.composed import Composing
 from ..dispatch.op import op
 from ..dispatch.record import RECORDS
+from ..dispatch.unwrap import with_raw_integers
 from ..engine import walk
 from ..engine.mode import enable_grad, get_mode
 from ..engine.node import Port, accumulating
@@ -178,7 +179,7 @@ def _composed(record, inputs, fused, attrs):
     if tensors and not record.view and not record.variadic and record.is_differentiable:
         try:
             xp = tensor_ns(xp_of(tensors[0]._data._array))
-            return without_residuals(record, record.forward(xp, *inputs, **attrs))
+            return without_residuals(record, record.forward(xp, *with_raw_integers(record, inputs), **attrs))
         except (NotImplementedError, AttributeError, TypeError):  # it asks for what only raw arrays have
             pass
     return record.dispatch(*inputs, fused=fused, **attrs)
@@ -290,8 +291,10 @@ def _attached(node):
         value = saved[k]
         if name == "xp":
             saved[k] = tensor_ns(value)
+        elif name in op_record.integers:
+            continue  # constants, which formulas use as raw arrays
         elif name in op_record.inputs:
-            if op_record.variadic:
+            if op_record.variadic and name == op_record.inputs[-1]:
                 saved[k] = [_input(given, i, v, e) for i, (v, e) in enumerate(zip(value, node.parents, strict=True))]
             elif value is not None and hasattr(value, "shape"):
                 i = op_record.inputs.index(name)
@@ -342,7 +345,7 @@ def _replay(node, g):
             continue
         value = values[name]
         edge = node.parents[i] if i < len(node.parents) else None
-        if value is None or not hasattr(value, "shape"):
+        if value is None or not hasattr(value, "shape") or i >= record.floats:
             inputs.append(value)
             continue
         t = _input(given, i, value, edge)
