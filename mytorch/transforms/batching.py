@@ -27,6 +27,7 @@ from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
 from ..engine.node import Port
 from ..ops import everything  # noqa: F401 - the rules name records of all operations
+from ..ops.indexing import joined, parted
 from .forward_mode import Level
 
 
@@ -383,24 +384,27 @@ def _index_for(batch, index):
     return (first, *own, *items[len(arrays) :])
 
 
-@rule("index")
+@rule("slice")
+def _slice(batch, call):
+    return call.run(call.only(), index=(slice(None), *call.attrs["index"]))
+
+
+@rule("index", "index_zeros")
 def _index(batch, call):
-    value = batch.spread(call.inputs[0], call.values[0])
-    return call.run(value, index=_index_for(batch, call.attrs["index"]))
-
-
-@rule("index_zeros")
-def _index_zeros(batch, call):
-    index, shape = _index_for(batch, call.attrs["index"]), tuple(call.attrs["shape"])
-    return call.run(batch.spread(call.inputs[0], call.values[0]), index=index, shape=(batch.size, *shape))
+    index = joined(call.attrs["layout"], tuple(map(raw_of, call.inputs[1:])))
+    arrays, layout = parted(_index_for(batch, index))
+    changes = {"shape": (batch.size, *call.attrs["shape"])} if "shape" in call.attrs else {}
+    return call.run(batch.spread(call.inputs[0], call.values[0]), *arrays, layout=layout, **changes)
 
 
 @rule("gather", "take_along", "put_along", "scatter_zeros", "scatter")
 def _at(batch, call):
-    changes = {"index": _raw_for_each(batch, call.attrs["index"]), "dim": call.attrs["dim"] % call.ndims[0] + 1}
+    *inputs, index = call.inputs
+    changes = {"dim": call.attrs["dim"] % call.ndims[0] + 1}
     if "shape" in call.attrs:
         changes["shape"] = (batch.size, *call.attrs["shape"])
-    return call.run(*map(batch.spread, call.inputs, call.values), **changes)
+    index = _raw_for_each(batch, raw_of(index))
+    return call.run(*[batch.spread(x, v) for x, v in zip(inputs, call.values, strict=False)], index, **changes)
 
 
 @rule("embedding")

@@ -132,8 +132,7 @@ class TensorNamespace:
         return movement.flip(x, axis)
 
     def take_along_axis(self, x, index, axis):
-        index = index._data._array if isinstance(index, Tensor) else index
-        return indexing._gather(x, index=index, dim=axis % x.ndim)
+        return indexing._gather(x, index, dim=axis % x.ndim)
 
     def arange(self, n):
         return Tensor._wrap(self.arrays.arange(n))
