@@ -189,7 +189,7 @@ def _reduced(input, src, index, dim, reduce, include_self):
     neutral = 1 if reduce == "prod" else 0
     first = input if include_self else where(_reached(raw, dim, input.shape), neutral, input).to(input.dtype)
     if reduce == "prod":
-        return _products(first, src, raw, dim)
+        return _products(first, src, index, dim)
     shape = tuple(input.shape)
     total = first + _scatter_zeros(src, index, dim=dim, shape=shape)
     if reduce == "mean":
@@ -210,14 +210,15 @@ def _reached(index, dim, shape):
     return Tensor._wrap(mask)
 
 
-def _products(input, src, index, dim):
+def _products(input, src, at, dim):
     """Each element times what arrives there: neighbours on the way to one element are multiplied until one is left for each."""
-    index, count = to_cpu(index), input.numel()
+    index, count = to_cpu(at), input.numel()
     grid = np.broadcast_arrays(*numpy_ns.grid(index, dim), index)[:-1]
     target = np.concatenate([np.arange(count), np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1)])
     order = np.argsort(target, kind="stable")
     target, wide = target[order], dtypes.float32 if input.dtype.itemsize == 2 else input.dtype
-    values = cat([input.reshape(count), src.reshape(src.numel())], 0)[on_device_of(order, src)].to(wide)
+    first = Tensor._of(watched(raw_of(on_device_of(order, src)), at))  # computed from the index
+    values = cat([input.reshape(count), src.reshape(src.numel())], 0)[first].to(wide)
     while len(target) > count:
         place = np.arange(len(target)) - np.searchsorted(target, target)
         left = np.flatnonzero(place % 2 == 0)

@@ -533,11 +533,10 @@ def _rows(batch, call):
 
 
 def _cross_entropy(batch, record, inputs, attrs):
-    (logits,), attrs = inputs, {**record.defaults, **attrs}
+    (logits, target), attrs = inputs, {**record.defaults, **attrs}
     if attrs["weight"] is not None or attrs["label_smoothing"] or attrs["dtype"] is not None:
         raise Unbatched("vmap: cross_entropy with weights or smoothing.")
-    target = attrs["target"]
-    target = Tensor._wrap(target) if isinstance(target, np.ndarray) else target
+    target = Tensor._wrap(raw_of(target))
     counts = target != attrs["ignore_index"]
     log_p = RECORDS["log_softmax"].dispatch(logits, dim=-1)
     losses = -(log_p.gather(-1, (target * counts).unsqueeze(-1)).squeeze(-1) * counts.to(logits.dtype))

@@ -60,12 +60,12 @@ def _bwd(x, target, peaks, logs, scale, gx, ignore_index):
 residuals = ("total", "peaks", "logs")
 
 
-def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
+def accepts(input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """float32 logits without class weights or label smoothing."""
     return is_float32(input) and weight is None and not label_smoothing and input.size > 0
 
 
-def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
+def forward(xp, input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """lse - logit of the target, and their mean, sum or all of them."""
     x, target = np.ascontiguousarray(input), np.ascontiguousarray(target)
     losses, peaks, logs = np.empty((3, x.shape[0]), np.float32)

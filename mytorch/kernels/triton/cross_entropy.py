@@ -182,7 +182,7 @@ def blocks_of(classes):
     return {"BLOCK": block, "num_warps": max(2, min(block // 256, 8))}
 
 
-def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
+def accepts(input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """Float logits (N, C); class weights of any float dtype."""
     return is_float(input, weight) and input.size > 0
 
@@ -239,7 +239,7 @@ def add_losses(xp, losses, total, reduction, dtype):
     return out
 
 
-def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
+def forward(xp, input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """The losses, their mean or their sum, with the log-sum-exp of each row and the mean's divisor."""
     logits, target, weight = contiguous(xp, input), contiguous(xp, target), contiguous(xp, weight)
     dtype = input.dtype if dtype is None else dtype.numpy
