@@ -35,9 +35,7 @@ def fast_call(op, operator=False):
         operator: make the method of a binary operator such as `+`, which returns NotImplemented if the second operand is
             neither a tensor nor a number.
     """
-    if op.variadic and not op.integers:
-        call = _variadic(op)
-    elif op.inputs[0] != "input":  # the name that the closures below give it
+    if op.variadic or op.inputs[0] != "input":  # the name that the closures below give it
         call = _nary(op)
     elif op.required == len(op.inputs) == 1:
         call = _unary_with_attributes(op) if op.attrs or op.view or op.residuals or op.outputs else _unary(op)
@@ -238,7 +236,7 @@ def _keeps_dtype(number, dtype):
 
 
 def _nary(op):
-    variadic, required = op.variadic, op.required
+    variadic, required = op.variadic, op.required or 1
     count = len(op.inputs) + (64 if variadic else 0)  # NumPy's arrays have at most 64 axes
     total = count + len(op.attrs)
     dispatch, run, names, allowed, defaults = op.dispatch, op.run, op.attrs, op.attr_names, op.defaults
@@ -254,7 +252,7 @@ def _nary(op):
         if auto or fused or (attrs and not attrs.keys() <= allowed):
             return dispatch(*args, fused=fused, auto=auto, **attrs)
         if len(args) > count:
-            if attrs or len(args) > total:
+            if attrs or variadic or len(args) > total:
                 return dispatch(*args, fused=fused, **attrs)
             attrs = dict(zip(names, args[count:]))  # noqa: B905 - the others keep their defaults
             args = args[:count]
@@ -290,7 +288,8 @@ def _nary(op):
             elif tensor is not None:
                 return run(args, fused, attrs, mode)
             raws.append(raw)
-            edges.append(edge)
+            if promote is not None:
+                edges.append(edge)
             arrays.append(array)
             bit += bit
         x = raws[0]
@@ -326,18 +325,6 @@ def _nary(op):
                 cells = versions(plan, arrays, result._data) if plan.watches else ()
                 result._edge = Node(op, plan, tuple(edges), plan.pick(values), cells, out.shape, out.dtype)
         return result
-
-    return call
-
-
-def _variadic(op):
-    dispatch, allowed, run = op.dispatch, op.attr_names, op.run
-
-    def call(*inputs, **attrs):
-        mode = get_mode()
-        if not mode.plain or not inputs or not attrs.keys() <= allowed:
-            return dispatch(*inputs, **attrs)
-        return run(inputs, None, attrs, mode)
 
     return call
 

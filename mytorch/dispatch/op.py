@@ -150,7 +150,7 @@ class Op(Record):
         first = results[0] if results else raws[0]
         if self.outputs == "list" or self.differentiable > 1:
             return self._record_ports(outs, results, plan, edges, saved, cells, mode)
-        node = Node(self, plan, tuple(edges), saved, cells, first.shape, first.dtype)
+        node = Node(self, plan, tuple(edges[: self.floats]), saved, cells, first.shape, first.dtype)
         if not mode.plain:
             _annotate(node, mode)
         if first.dtype.kind in "fcV":

@@ -75,9 +75,7 @@ def unpack_inputs(op, inputs):
         raws = [r if r is None else as_raw(r) for r in raws]
         arrays = [None if r is None else Array._wrap(r) for r in raws]
     if op.integers:  # only the other inputs decide
-        others = inputs[: op.floats]
-        has_tensor = any(isinstance(t, Tensor) for t in others)
-        has_array = any(isinstance(t, Array) for t in others)
+        has_tensor, has_array = (any(isinstance(t, kind) for t in inputs[: op.floats]) for kind in (Tensor, Array))
     as_tensor = has_tensor or not has_array
     if same and type(first) is ndarray:
         kind_of = first.dtype.kind

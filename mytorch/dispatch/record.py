@@ -110,9 +110,7 @@ class Record:
         if self.inputs[len(self.inputs) - len(integers) :] != tuple(integers):
             raise TypeError(f"{self.name}: expected integers to be the last of {self.inputs}, got {integers}.")
         self.integers = tuple(integers)
-        self.floats = (
-            len(self.inputs) - len(integers) if integers else sys.maxsize
-        )  # position of the first integer input
+        self.floats = len(self.inputs) - len(integers) if integers else sys.maxsize  # where the integer inputs begin
         self.required = code.co_argcount - 1 - len(forward.__defaults__ or ())
         given = forward.__kwdefaults__ or {}
         self.defaults = {n: given.get(n, inspect.Parameter.empty) for n in code.co_varnames[code.co_argcount : named]}
@@ -183,10 +181,8 @@ class Record:
 
     def by_name(self, values):
         """Returns one value for each name of an input: those of a variadic input as a tuple."""
-        if not self.variadic:
-            return [*values]
         last = len(self.inputs) - 1
-        return [*values[:last], tuple(values[last:])]
+        return [*values[:last], tuple(values[last:])] if self.variadic else [*values]
 
     @property
     def is_differentiable(self):

@@ -51,10 +51,7 @@ def outside(raw, size):
 
 
 def watched(raw, index):
-    """Returns an Array over `raw`, which was computed from `index`, with the version counter of `index`.
-
-    An op that saves the Array then refuses to run backward if `index` was changed in place.
-    """
+    """Returns an Array over `raw`, computed from `index`, with the version counter of `index`, which an op that saves it checks."""
     data = getattr(index, "_data", None)
     if data is None:
         return Array._wrap(raw)
@@ -67,8 +64,6 @@ def watched(raw, index):
 
 def with_raw_integers(record, inputs):
     """Returns the inputs of an op with the integer inputs as raw arrays, as a formula or a reference forward expects them."""
-    if not record.integers:
-        return inputs
     return [*inputs[: record.floats], *map(raw_of, inputs[record.floats :])]
 
 

@@ -95,10 +95,8 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
-    return _embedding.fast_call(
-        weight, watched(index, input), padding_idx=padding_idx, scale_grad_by_freq=bool(scale_grad_by_freq), fused=fused,
-        auto=auto,
-    )  # fmt: skip
+    index = watched(index, input)
+    return _embedding.fast_call(weight, index, padding_idx, bool(scale_grad_by_freq), fused=fused, auto=auto)
 
 
 @on_input_device
@@ -235,8 +233,7 @@ def embedding_bag(
         bags, kept = bags[kept], xp.asarray(kept)
         flat = flat[kept]
         factors = None if factors is None else factors[Tensor._wrap(kept)]
-    flat = watched(flat, input)
-    rows = embedding(flat, weight, None, max_norm, norm_type, scale_grad_by_freq, fused=fused)  # (n, C)
+    rows = embedding(watched(flat, input), weight, None, max_norm, norm_type, scale_grad_by_freq, fused=fused)
     if index.ndim == 2 and padding_idx is None and mode != "max":  # bags of one size: no need to sort them out
         rows = rows.reshape(count, size, weight.shape[1])
         rows = rows if factors is None else rows * factors.to(rows.dtype).reshape(count, size, 1)

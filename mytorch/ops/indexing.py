@@ -224,26 +224,21 @@ def read_along(input, dim, index):
 
 @op(dtype="same", view=True, name="slice", grad_name="Index")
 def _slice(xp, input, *, index):
-    """input[index] for an index without arrays: a view."""
+    """input[index], a view: the index has no arrays."""
+    if type(input) is ndarray and input.size > 1024 and _picks_along_last(index):
+        return input.take(index[-1], len(index) - 1)
     try:
         found = input[index]
         return input[(*index, ...)] if isinstance(found, np.generic) else found  # one element: a view, not a copy
     except IndexError:
         _check_bounds(input.shape, index)
-        raise
+        raise IndexError(_misfit(input.shape, index)) from None
 
 
 @op(dtype="same", name="index", integers=("indices",))
 def _index(xp, input, *indices, layout):
-    """input[joined(layout, indices)], with at least one index array."""
-    index = joined(layout, indices)
-    if type(input) is ndarray and input.size > 1024 and _picks_along_last(index):
-        return input.take(index[-1], len(index) - 1)
-    try:
-        return input[index]
-    except IndexError:
-        _check_bounds(input.shape, index)
-        raise IndexError(_misfit(input.shape, index)) from None
+    """input[joined(layout, indices)], a copy: the index has arrays."""
+    return _slice.forward(xp, input, index=joined(layout, indices))
 
 
 @op(dtype="same", name="index_zeros", integers=("indices",))

@@ -369,16 +369,7 @@ def put_along(xp, src, index, *, shape, dim):
     return out
 
 
-put_along.grad(src=lambda g, index, dim, xp: xp.call(take_along, g, index, dim=dim))
-
-
-@op(dtype="same", integers=("index",))
-def take_along(xp, input, index, *, dim):
-    """The elements of input at `index` along `dim`, all of them distinct."""
-    return xp.take_along_axis(input, index, axis=dim)
-
-
-take_along.grad(input=lambda g, index, shape, dim, xp: xp.call(put_along, g, index, shape=shape, dim=dim))
+put_along.grad(src=lambda g, index, dim, xp: xp.take_along_axis(g, index, axis=dim))
 
 _max, _min = _indexed("max", "argmax"), _indexed("min", "argmin")
 return_types = {name: namedtuple(name, ("values", "indices")) for name in ("max", "min")}

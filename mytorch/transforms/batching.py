@@ -95,9 +95,7 @@ class Batch(Interpreter):
         return outs if record.outputs else outs[0]
 
     def is_batched(self, attr):
-        """Whether an attribute, or an item of one, is a raw array of this batch."""
-        if isinstance(attr, (tuple, list)):
-            return any(self.is_batched(a) for a in attr)
+        """Whether an attribute is a raw array of this batch."""
         return self.value(attr) is not None if isinstance(attr, (MetaArray, Tensor)) else False
 
     def record(self, record, inputs, outs, attrs, mode):
@@ -195,11 +193,8 @@ class Call:
         """
         if self.values[0] is None or any(v is not None for v in self.values[1:]):
             raise Unbatched(f"vmap: {self.record.name} of several batched tensors.")
-        for attr in self.attrs.values():
-            if isinstance(attr, MetaArray) or (
-                isinstance(attr, (tuple, list)) and any(isinstance(a, MetaArray) for a in attr)
-            ):
-                raise Unbatched(f"vmap: {self.record.name} with a batched attribute.")
+        if any(isinstance(attr, MetaArray) for attr in self.attrs.values()):
+            raise Unbatched(f"vmap: {self.record.name} with a batched attribute.")
         return self.values[0]
 
 
@@ -397,7 +392,7 @@ def _index(batch, call):
     return call.run(batch.spread(call.inputs[0], call.values[0]), *arrays, layout=layout, **changes)
 
 
-@rule("gather", "take_along", "put_along", "scatter_zeros", "scatter")
+@rule("gather", "put_along", "scatter_zeros", "scatter")
 def _at(batch, call):
     *inputs, index = call.inputs
     changes = {"dim": call.attrs["dim"] % call.ndims[0] + 1}

@@ -290,9 +290,7 @@ def _attached(node):
         value = saved[k]
         if name == "xp":
             saved[k] = tensor_ns(value)
-        elif name in op_record.integers:
-            continue  # constants, which formulas use as raw arrays
-        elif name in op_record.inputs:
+        elif name in op_record.inputs and name not in op_record.integers:
             if op_record.variadic and name == op_record.inputs[-1]:
                 saved[k] = [_input(given, i, v, e) for i, (v, e) in enumerate(zip(value, node.parents, strict=True))]
             elif value is not None and hasattr(value, "shape"):
