@@ -280,11 +280,9 @@ def _nary(op):
                 if not _keeps_dtype(tensor, dtype):
                     return run(args, fused, attrs, mode)
                 raw = tensor
-            elif promote is None and type(tensor) is Array:
+            elif promote is None and type(tensor) is Array and type(tensor._array) is ndarray:
                 array = tensor
                 raw = array._array
-                if type(raw) is not ndarray:
-                    return run(args, fused, attrs, mode)
             elif tensor is not None:
                 return run(args, fused, attrs, mode)
             raws.append(raw)
@@ -320,8 +318,8 @@ def _nary(op):
                 accum = op.cast_from_float32(edges) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
                 shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None
                 saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
-                given = op.by_name(raws) if variadic else raws
-                values = (*given, out, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
+                raws = op.by_name(raws) if variadic else raws
+                values = (*raws, out, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
                 cells = versions(plan, arrays, result._data) if plan.watches else ()
                 result._edge = Node(op, plan, tuple(edges), plan.pick(values), cells, out.shape, out.dtype)
         return result
@@ -333,8 +331,7 @@ def versions(plan, arrays, *results):
     """Returns (version cell, version) of each array that a plan saves: of inputs, and of outputs."""
     inputs, count = plan.inputs, len(arrays)
     if plan.op.variadic:
-        last = len(plan.op.inputs) - 1
-        inputs = [i for i in range(count) if min(i, last) in inputs]
+        inputs = [i for i in range(count) if min(i, len(plan.op.inputs) - 1) in inputs]
     cells = []
     for i in inputs:
         array = arrays[i] if i < count else None

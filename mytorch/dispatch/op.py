@@ -145,8 +145,7 @@ class Op(Record):
                 None,  # owned_sum, which is known in backward
             )
             saved = plan.pick(values)
-            if plan.watches:
-                cells = versions(plan, arrays, *[out._data for out in outs])
+            cells = versions(plan, arrays, *[out._data for out in outs])
         first = results[0] if results else raws[0]
         if self.outputs == "list" or self.differentiable > 1:
             return self._record_ports(outs, results, plan, edges, saved, cells, mode)

@@ -75,7 +75,7 @@ def unpack_inputs(op, inputs):
         raws = [r if r is None else as_raw(r) for r in raws]
         arrays = [None if r is None else Array._wrap(r) for r in raws]
     if op.integers:  # only the other inputs decide
-        has_tensor, has_array = (any(isinstance(t, kind) for t in inputs[: op.floats]) for kind in (Tensor, Array))
+        has_tensor, has_array = (any(isinstance(t, cls) for t in inputs[: op.floats]) for cls in (Tensor, Array))
     as_tensor = has_tensor or not has_array
     if same and type(first) is ndarray:
         kind_of = first.dtype.kind

@@ -53,12 +53,10 @@ def outside(raw, size):
 def watched(raw, index):
     """Returns an Array over `raw`, computed from `index`, with the version counter of `index`, which an op that saves it checks."""
     data = getattr(index, "_data", None)
-    if data is None:
-        return Array._wrap(raw)
-    if data._array is raw:
+    if data is not None and data._array is raw:
         return data
     array = Array._wrap(raw)
-    array._cell = data._shared_cell()
+    array._cell = None if data is None else data._shared_cell()
     return array
 
 

@@ -21,15 +21,13 @@ from ..dispatch.unwrap import index_raw, index_vector, outside, raw_of, shape_of
 from ..engine.mode import get_mode
 from ..numerics import blocks
 from .elementwise import where
-from .reduction import normalize_dim, put_along
+from .reduction import normalize_dim, place
 
 # -- x[index] ------------------------------------------------------------------------------------------------
 
 
 def raw_index(tensor, index):
-    """An index expression with raw arrays in place of Tensors; returns (index tuple, its arrays as Arrays).
-
-    The Arrays have the version counters of the Tensors, so that an op that saves them watches the Tensors.
+    """An index expression with raw arrays in place of Tensors; returns (index tuple, its arrays, `watched`).
 
     A list of numbers is an index array, as in PyTorch; `x[None]`, slices, ints, `...`, bool masks and integer
     arrays may be mixed. A second `...` stands for nothing.
@@ -167,12 +165,12 @@ def _check_bounds(shape, items):
 def _misfit(shape, index):
     """PyTorch's sentence on an index that does not fit a shape."""
     used, axis, arrays = sum(map(_dims_of, index)), 0, []
-    for place, item in enumerate(index):
+    for position, item in enumerate(index):
         if is_raw(item) and item.dtype.kind == "b":
             here = shape[axis : axis + item.ndim]
             if item.shape != here:
                 return (
-                    f"The shape of the mask {list(item.shape)} at index {place} does not match the shape of the indexed tensor "
+                    f"The shape of the mask {list(item.shape)} at index {position} does not match the shape of the indexed tensor "
                     f"{list(shape)} at index {axis}"
                 )
         elif is_raw(item):
@@ -210,11 +208,6 @@ def joined(layout, arrays):
         return arrays or layout
     rest = iter(arrays)
     return tuple([next(rest) if item is ARRAY else item for item in layout])
-
-
-def read(input, index, arrays):
-    """Returns input[index], of which `arrays` are the index arrays."""
-    return _index.fast_call(input, *arrays, layout=parted(index)[1]) if arrays else _slice.fast_call(input, index)
 
 
 def read_along(input, dim, index):
@@ -319,8 +312,8 @@ def getitem(self, index):
     found, arrays = raw_index(self, index)
     parts = _split_index(found, self.ndim) if arrays else None
     if parts is not None:
-        return read(_slice.fast_call(self, parts[0]), parts[1], arrays)
-    return read(self, found, arrays)
+        self, found = _slice.fast_call(self, parts[0]), parts[1]
+    return _index.fast_call(self, *arrays, layout=parted(found)[1]) if arrays else _slice.fast_call(self, found)
 
 
 @op(dtype="same", name="index_write", integers=("indices",))
@@ -681,11 +674,7 @@ def _sort(xp, input, *, dim, descending):
     return xp.gather(input, order, dim), order
 
 
-def _unsort(g, indices, shape, dim, xp):
-    return xp.call(put_along, g, indices, shape=shape, dim=dim) if len(shape) else g
-
-
-_sort.grad(input=_unsort)
+_sort.grad(input=lambda g, indices, shape, dim, xp: place(xp, g, indices, shape, dim, True))
 
 
 @public(inplace=False, spellings={"axis": "dim"})
@@ -733,7 +722,7 @@ def _topk(xp, input, *, k, dim, largest):
     return xp.take_along_axis(input, indices, axis=dim), indices
 
 
-_topk.grad(input=_unsort)
+_topk.grad(input=lambda g, indices, shape, dim, xp: place(xp, g, indices, shape, dim, True))
 
 
 @public(inplace=False)

@@ -183,17 +183,16 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
 
 def _reduced(input, src, index, dim, reduce, include_self):
     """What arrives at each element along `dim`, reduced into it; src has the shape of the index, an Array."""
-    raw = index._array
     if reduce in ("amax", "amin"):
         return _extremes(input, src, index, dim, reduce, include_self)
     neutral = 1 if reduce == "prod" else 0
-    first = input if include_self else where(_reached(raw, dim, input.shape), neutral, input).to(input.dtype)
+    first = input if include_self else where(_reached(index._array, dim, input.shape), neutral, input).to(input.dtype)
     if reduce == "prod":
         return _products(first, src, index, dim)
     shape = tuple(input.shape)
     total = first + _scatter_zeros(src, index, dim=dim, shape=shape)
     if reduce == "mean":
-        ones = Tensor._wrap(xp_of(raw).ones(raw.shape, raw_of(input).dtype))
+        ones = Tensor._wrap(xp_of(index._array).ones(index.shape, raw_of(input).dtype))
         count = _scatter_zeros(ones, index, dim=dim, shape=shape) + int(include_self)
         count = where(count == 0, 1, count).to(input.dtype)
         if input.dtype.is_floating_point:

@@ -77,7 +77,7 @@ class Batch(Interpreter):
         if mode.autocast is not None:
             inputs, attrs = mode.autocast.cast(record, inputs, attrs)
         values = [self.value(x) for x in inputs]
-        if all(v is None for v in values) and not any(map(self.is_batched, attrs.values())):
+        if all(v is None for v in values) and all(self.value(a) is None for a in attrs.values()):
             with self.outside():
                 return record.dispatch(*inputs, fused=fused, **attrs)
         rule = RULES.get(record.name) or (_elementwise if record.elementwise else None)
@@ -93,10 +93,6 @@ class Batch(Interpreter):
         outs = tuple(map(self.stand_for, found if record.outputs else (found,)))
         self.record(record, inputs, outs, attrs, mode)
         return outs if record.outputs else outs[0]
-
-    def is_batched(self, attr):
-        """Whether an attribute is a raw array of this batch."""
-        return self.value(attr) is not None if isinstance(attr, (MetaArray, Tensor)) else False
 
     def record(self, record, inputs, outs, attrs, mode):
         """Give results their edges, among the tensors of the batch."""

@@ -359,8 +359,7 @@ def _transposed(record, values, outs, wanted):
 
 def _values(record, inputs, outs, tangents, attrs):
     """What a gradient formula may name, over Tensors."""
-    given = [_as_tensor(x) for x in inputs[: record.floats]]
-    given += map(raw_of, inputs[record.floats :])
+    given = [*map(_as_tensor, inputs[: record.floats]), *map(raw_of, inputs[record.floats :])]
     raws = [x._data._array if isinstance(x, Tensor) else x for x in given]
     first = next(r for r in raws if hasattr(r, "shape"))
     values = dict.fromkeys(record.inputs)
