@@ -236,7 +236,7 @@ def _keeps_dtype(number, dtype):
 
 
 def _nary(op):
-    variadic, required = op.variadic, op.required or 1
+    variadic, required, last = op.variadic, op.required or 1, len(op.inputs) - 1
     count = len(op.inputs) + (64 if variadic else 0)  # NumPy's arrays have at most 64 axes
     total = count + len(op.attrs)
     dispatch, run, names, allowed, defaults = op.dispatch, op.run, op.attrs, op.attr_names, op.defaults
@@ -318,7 +318,7 @@ def _nary(op):
                 accum = op.cast_from_float32(edges) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
                 shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None
                 saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
-                raws = op.by_name(raws) if variadic else raws
+                raws = (*raws[:last], tuple(raws[last:])) if variadic else raws
                 values = (*raws, out, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
                 cells = versions(plan, arrays, result._data) if plan.watches else ()
                 result._edge = Node(op, plan, tuple(edges), plan.pick(values), cells, out.shape, out.dtype)
@@ -330,8 +330,8 @@ def _nary(op):
 def versions(plan, arrays, *results):
     """Returns (version cell, version) of each array that a plan saves: of inputs, and of outputs."""
     inputs, count = plan.inputs, len(arrays)
-    if plan.op.variadic:
-        inputs = [i for i in range(count) if min(i, len(plan.op.inputs) - 1) in inputs]
+    if plan.op.variadic and inputs and inputs[-1] == len(plan.op.inputs) - 1:
+        inputs = (*inputs[:-1], *range(inputs[-1], count))
     cells = []
     for i in inputs:
         array = arrays[i] if i < count else None

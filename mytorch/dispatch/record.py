@@ -293,7 +293,7 @@ class SavePlan:
         )
         self.no_accum = (False,) * count
         self.pick = _picker([implementation.names.index(n) for n in names])
-        self.inputs = tuple(op.inputs.index(n) for n in names if n in op.inputs)
+        self.inputs = tuple(sorted(op.inputs.index(n) for n in names if n in op.inputs))
         self.out = tuple(op.outputs_names.index(n) for n in names if n in op.outputs_names)
         arrays = (*op.inputs, *op.outputs_names, *implementation.residuals)
         self.light = not any(n in arrays for n in names)

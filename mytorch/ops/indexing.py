@@ -197,15 +197,15 @@ ARRAY = "array"  # takes the place of an index array in the layout of an index
 ROWS = (ARRAY,)  # the layout of x[rows]
 
 
-def parted(index):
-    """Returns the arrays of an index, and its layout: the index with ARRAY in their places."""
-    return [i for i in index if is_raw(i)], tuple([ARRAY if is_raw(i) else i for i in index])
+def layout_of(index):
+    """Returns an index with ARRAY in the places of its arrays."""
+    return tuple([ARRAY if is_raw(i) else i for i in index])
 
 
 def joined(layout, arrays):
     """Returns the index with this layout and these arrays."""
-    if not arrays or layout == ROWS:
-        return arrays or layout
+    if len(arrays) == len(layout):
+        return tuple(arrays)
     rest = iter(arrays)
     return tuple([next(rest) if item is ARRAY else item for item in layout])
 
@@ -228,10 +228,13 @@ def _slice(xp, input, *, index):
         raise IndexError(_misfit(input.shape, index)) from None
 
 
+_read = _slice.forward
+
+
 @op(dtype="same", name="index", integers=("indices",))
 def _index(xp, input, *indices, layout):
     """input[joined(layout, indices)], a copy: the index has arrays."""
-    return _slice.forward(xp, input, index=joined(layout, indices))
+    return _read(xp, input, index=joined(layout, indices))
 
 
 @op(dtype="same", name="index_zeros", integers=("indices",))
@@ -313,7 +316,7 @@ def getitem(self, index):
     parts = _split_index(found, self.ndim) if arrays else None
     if parts is not None:
         self, found = _slice.fast_call(self, parts[0]), parts[1]
-    return _index.fast_call(self, *arrays, layout=parted(found)[1]) if arrays else _slice.fast_call(self, found)
+    return _index.fast_call(self, *arrays, layout=layout_of(found)) if arrays else _slice.fast_call(self, found)
 
 
 @op(dtype="same", name="index_write", integers=("indices",))
@@ -352,7 +355,7 @@ def setitem(self, index, value):
         check_writable(self, "index_put_")
     parts = None if basic else _split_index(found, self.ndim)
     if parts is not None:
-        setitem(_slice(self, index=parts[0]), joined(parted(parts[1])[1], arrays), value)
+        setitem(_slice(self, index=parts[0]), joined(layout_of(parts[1]), arrays), value)
         return
     array = self if isinstance(self, Array) else self._data
     if isinstance(value, (Tensor, Array)):
@@ -427,7 +430,7 @@ def _record_assignment(self, array, found, arrays, source):
         set_edge(_slice.fast_call(self, found), src._edge)  # what shares a place with the region is written, too
         return
     before = Tensor._of(array, self._edge)
-    set_edge(self, _write_index(before, src, *arrays, layout=parted(found)[1])._edge)
+    set_edge(self, _write_index(before, src, *arrays, layout=layout_of(found))._edge)
 
 
 def delitem(self, index):

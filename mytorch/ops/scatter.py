@@ -17,7 +17,7 @@ from ..dispatch.overlap import refuse_overlap, refuse_shared
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu, watched
 from .elementwise import cast, where
-from .indexing import ROWS, _gather, _put_index, _scatter_zeros, parted, raw_index
+from .indexing import ROWS, _gather, _put_index, _scatter_zeros, layout_of, raw_index
 from .movement import cat
 from .reduction import normalize_dim
 from .shapes import as_strided, diagonal, select
@@ -367,7 +367,7 @@ def index_put_(self, indices, values, accumulate=False):
     except IndexError as error:
         raise IndexError(f"index_put_: {error} (tensor of shape {tuple(self.shape)}).") from None
     values = values.expand(region) if tuple(values.shape) != region else values
-    total = self + _put_index(values, *arrays, layout=parted(raws)[1], shape=tuple(self.shape))
+    total = self + _put_index(values, *arrays, layout=layout_of(raws), shape=tuple(self.shape))
     return adopt(self, total, "index_put_")
 
 

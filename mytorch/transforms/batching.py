@@ -27,7 +27,7 @@ from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
 from ..engine.node import Port
 from ..ops import everything  # noqa: F401 - the rules name records of all operations
-from ..ops.indexing import joined, parted
+from ..ops.indexing import joined, layout_of
 from .forward_mode import Level
 
 
@@ -383,7 +383,8 @@ def _slice(batch, call):
 @rule("index", "index_zeros")
 def _index(batch, call):
     index = joined(call.attrs["layout"], tuple(map(raw_of, call.inputs[1:])))
-    arrays, layout = parted(_index_for(batch, index))
+    index = _index_for(batch, index)
+    arrays, layout = [i for i in index if isinstance(i, np.ndarray)], layout_of(index)
     changes = {"shape": (batch.size, *call.attrs["shape"])} if "shape" in call.attrs else {}
     return call.run(batch.spread(call.inputs[0], call.values[0]), *arrays, layout=layout, **changes)
 
