@@ -3,8 +3,8 @@
 The common case is Tensors of one dtype in NumPy arrays, with no mode switched on. Everything else (an Array, mixed dtypes, a GPU,
 autocast, `fused=True`, `out=`, ...) goes to `Op.dispatch`. `mytorch.exp` and `Tensor.exp` are such closures.
 
-There is one kind of closure for each arity: `_unary` for one input, `_binary` for two inputs without attributes, `_nary` for the
-others. The rules of the record are looked up once, when the closure is made; its kernels and formulas are given to it later.
+There is one kind of closure for each arity: `_unary`, `_binary` for two inputs without attributes, `_nary` for the others. The rules
+of the record are looked up once, when the closure is made; its kernels and formulas are given to it later.
 """
 
 import numpy as np
@@ -243,8 +243,8 @@ def _nary(op):
     forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
     several, view, residuals = op.outputs is not None, op.view, op.residuals
     promoted = () if op.dtype == "same" else op.promoted or range(count)
-    # which inputs must have one dtype; None for integer inputs, which may also be Arrays
-    promotes = tuple([None if i >= op.floats else i in promoted for i in range(count)])
+    floats, integers = op.floats, op.integers
+    promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
 
     def call(*args, fused=None, auto=False, **attrs):
@@ -280,16 +280,19 @@ def _nary(op):
                 if not _keeps_dtype(tensor, dtype):
                     return run(args, fused, attrs, mode)
                 raw = tensor
-            elif promote is None and type(tensor) is Array and type(tensor._array) is ndarray:
-                array = tensor
-                raw = array._array
             elif tensor is not None:
                 return run(args, fused, attrs, mode)
             raws.append(raw)
-            if promote is not None:
-                edges.append(edge)
+            edges.append(edge)
             arrays.append(array)
             bit += bit
+        for index in args[floats:] if integers else ():
+            array = index._data if isinstance(index, (Tensor, Array)) else None
+            raw = index if array is None else array._array
+            if type(raw) is not ndarray:
+                return run(args, fused, attrs, mode)
+            raws.append(raw)
+            arrays.append(array)
         x = raws[0]
         if x is None:
             return run(args, fused, attrs, mode)
@@ -313,7 +316,7 @@ def _nary(op):
         if mask and mode.grad:
             plan = plans.get(mask) or reference.plan(mask)
             if plan.wanted and out.dtype.kind in "fcV":
-                middle = {**defaults, **attrs}.values() if names else ()
+                middle = attrs.values() if len(attrs) == 1 == len(names) else {**defaults, **attrs}.values()
                 middle = (*extra, *middle) if residuals else middle
                 accum = op.cast_from_float32(edges) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
                 shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None

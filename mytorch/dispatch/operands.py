@@ -101,10 +101,9 @@ def namespace(raws):
 
 def _same_device(op, raws, arrays, edges):
     """Check that all arrays lie on one device; a 0-d CPU tensor may join any, as in PyTorch."""
-    here = {device_of(raw) for raw in raws[: op.floats] if is_raw(raw) and raw.ndim}
-    fixed = {device_of(raw) for raw in raws[op.floats :] if is_raw(raw)}
-    if not any(device.type == "meta" for device in (*here, *fixed)):
-        here |= fixed
+    here = {device_of(raw) for raw in raws if is_raw(raw) and raw.ndim}
+    if op.integers and any(device.type == "meta" for device in here):  # an index may be on the CPU
+        here = {device_of(raw) for raw in raws[: op.floats] if is_raw(raw)}
     if len(here) > 1:
         first, second = sorted(here, key=str, reverse=True)[:2]
         raise DeviceError(
@@ -114,7 +113,7 @@ def _same_device(op, raws, arrays, edges):
     where = here.pop() if here else next((device_of(r) for r in raws if is_raw(r) and type(r) is not ndarray), CPU)
     if where is CPU:
         return
-    for i, raw in enumerate(raws[: op.floats]):
+    for i, raw in enumerate(raws):
         if isinstance(raw, ndarray) and device_of(raw) is not where:
             if edges[i] is not None:
                 raise DeviceError(f"{op.name}: a CPU tensor that requires grad joins one on {where}; move it with .to.")

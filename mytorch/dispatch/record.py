@@ -107,9 +107,10 @@ class Record:
         self.variadic = bool(code.co_flags & inspect.CO_VARARGS)
         rest = code.co_varnames[named : named + 1] if self.variadic else ()
         self.inputs = code.co_varnames[1 : code.co_argcount] + rest
-        if self.inputs[len(self.inputs) - len(integers) :] != tuple(integers):
-            raise TypeError(f"{self.name}: expected integers to be the last of {self.inputs}, got {integers}.")
         self.integers = tuple(integers)
+        assert self.integers == self.inputs[len(self.inputs) - len(integers) :], (
+            f"{self.name}: integer inputs come last"
+        )
         self.floats = len(self.inputs) - len(integers) if integers else sys.maxsize  # where the integer inputs begin
         self.required = code.co_argcount - 1 - len(forward.__defaults__ or ())
         given = forward.__kwdefaults__ or {}
@@ -181,8 +182,7 @@ class Record:
 
     def by_name(self, values):
         """Returns one value for each name of an input: those of a variadic input as a tuple."""
-        last = len(self.inputs) - 1
-        return [*values[:last], tuple(values[last:])] if self.variadic else [*values]
+        return [*values[: len(self.inputs) - 1], tuple(values[len(self.inputs) - 1 :])] if self.variadic else [*values]
 
     @property
     def is_differentiable(self):

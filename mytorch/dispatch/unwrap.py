@@ -60,11 +60,6 @@ def watched(raw, index):
     return array
 
 
-def with_raw_integers(record, inputs):
-    """Returns the inputs of an op with the integer inputs as raw arrays, as a formula or a reference forward expects them."""
-    return [*inputs[: record.floats], *map(raw_of, inputs[record.floats :])]
-
-
 def index_vector(index, name):
     """The raw array of an index tensor of at most one axis, as a vector.
 

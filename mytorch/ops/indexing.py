@@ -228,13 +228,10 @@ def _slice(xp, input, *, index):
         raise IndexError(_misfit(input.shape, index)) from None
 
 
-_read = _slice.forward
-
-
 @op(dtype="same", name="index", integers=("indices",))
 def _index(xp, input, *indices, layout):
     """input[joined(layout, indices)], a copy: the index has arrays."""
-    return _read(xp, input, index=joined(layout, indices))
+    return _slice.forward(xp, input, index=indices if layout is ROWS else joined(layout, indices))
 
 
 @op(dtype="same", name="index_zeros", integers=("indices",))

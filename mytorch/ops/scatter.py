@@ -306,8 +306,8 @@ def index_add(input, dim, index, source, *, alpha=1):
     """
     d, raw = _at(input, dim, index, "index_add", source)
     source = source if alpha == 1 else source * alpha
-    layout = (slice(None),) * d + ROWS
-    return input + _put_index(cast(source, input.dtype), watched(raw, index), layout=layout, shape=tuple(input.shape))
+    index, layout = watched(raw, index), (slice(None),) * d + ROWS
+    return input + _put_index(cast(source, input.dtype), index, layout=layout, shape=tuple(input.shape))
 
 
 @public()

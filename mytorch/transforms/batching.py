@@ -382,21 +382,19 @@ def _slice(batch, call):
 
 @rule("index", "index_zeros")
 def _index(batch, call):
-    index = joined(call.attrs["layout"], tuple(map(raw_of, call.inputs[1:])))
-    index = _index_for(batch, index)
-    arrays, layout = [i for i in index if isinstance(i, np.ndarray)], layout_of(index)
+    index = _index_for(batch, joined(call.attrs["layout"], tuple(map(raw_of, call.inputs[1:]))))
+    arrays = [i for i in index if isinstance(i, np.ndarray)]
     changes = {"shape": (batch.size, *call.attrs["shape"])} if "shape" in call.attrs else {}
-    return call.run(batch.spread(call.inputs[0], call.values[0]), *arrays, layout=layout, **changes)
+    return call.run(batch.spread(call.inputs[0], call.values[0]), *arrays, layout=layout_of(index), **changes)
 
 
 @rule("gather", "put_along", "scatter_zeros", "scatter")
 def _at(batch, call):
-    *inputs, index = call.inputs
     changes = {"dim": call.attrs["dim"] % call.ndims[0] + 1}
     if "shape" in call.attrs:
         changes["shape"] = (batch.size, *call.attrs["shape"])
-    index = _raw_for_each(batch, raw_of(index))
-    return call.run(*[batch.spread(x, v) for x, v in zip(inputs, call.values, strict=False)], index, **changes)
+    inputs = [batch.spread(x, v) for x, v in zip(call.inputs[:-1], call.values, strict=False)]
+    return call.run(*inputs, _raw_for_each(batch, raw_of(call.inputs[-1])), **changes)
 
 
 @rule("embedding")

@@ -23,11 +23,11 @@ from .._tensor import Tensor
 from ..backend import MetaArray, memory_owner, xp_of
 from ..dispatch.backward import grad
 from ..dispatch.interpreter import Interpreter, interpreting
-from ..dispatch.unwrap import raw_of, with_raw_integers
+from ..dispatch.unwrap import raw_of
 from ..engine.mode import enable_grad, get_mode
 from ..engine.node import Port
 from ..ops.creation import zeros_like
-from .tensor_ns import RecordedArithmetic, tensor_ns, without_residuals
+from .tensor_ns import RecordedArithmetic, over_tensors, tensor_ns
 
 
 class Level(Interpreter):
@@ -132,8 +132,7 @@ class Level(Interpreter):
         """An op with residuals, as the ops that its reference is written in."""
         first = next(x for x in inputs if isinstance(x, Tensor))
         try:
-            given = with_raw_integers(record, inputs)
-            return without_residuals(record, record.forward(tensor_ns(xp_of(first._data._array)), *given, **attrs))
+            return over_tensors(record, first, inputs, attrs)
         except (AttributeError, NotImplementedError) as error:
             raise NotImplementedError(
                 f"Trying to use forward AD with {record.name} that does not support it because it has not been implemented yet: {error}"

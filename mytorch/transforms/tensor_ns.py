@@ -14,7 +14,7 @@ from ..base import dtypes
 from ..dispatch.composed import Composing
 from ..dispatch.op import op
 from ..dispatch.record import RECORDS
-from ..dispatch.unwrap import with_raw_integers
+from ..dispatch.unwrap import raw_of
 from ..engine import walk
 from ..engine.mode import enable_grad, get_mode
 from ..engine.node import Port, accumulating
@@ -177,15 +177,16 @@ def _composed(record, inputs, fused, attrs):
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     if tensors and not record.view and not record.variadic and record.is_differentiable:
         try:
-            xp = tensor_ns(xp_of(tensors[0]._data._array))
-            return without_residuals(record, record.forward(xp, *with_raw_integers(record, inputs), **attrs))
+            return over_tensors(record, tensors[0], inputs, attrs)
         except (NotImplementedError, AttributeError, TypeError):  # it asks for what only raw arrays have
             pass
     return record.dispatch(*inputs, fused=fused, **attrs)
 
 
-def without_residuals(record, out):
-    """What a reference forward gives, less what is only for backward."""
+def over_tensors(record, first, inputs, attrs):
+    """Returns the outputs of an op's reference forward over Tensors, of which `first` is one; integer inputs are raw arrays there."""
+    inputs = [*inputs[: record.floats], *map(raw_of, inputs[record.floats :])]
+    out = record.forward(tensor_ns(xp_of(first._data._array)), *inputs, **attrs)
     count = len(record.residuals)
     return out if not count else out[0] if len(out) == count + 1 else out[:-count]
 
@@ -354,8 +355,7 @@ def _replay(node, g):
     attrs = {name: values[name] for name in record.attrs}
     with enable_grad():
         if record.residuals or not record.is_differentiable:  # the latter: a kernel for what ops compose
-            arrays = xp_of(next(t for t in inputs if isinstance(t, Tensor))._data._array)
-            out = without_residuals(record, record.forward(tensor_ns(arrays), *inputs, **attrs))
+            out = over_tensors(record, next(t for t in inputs if isinstance(t, Tensor)), inputs, attrs)
         else:
             out = record(*inputs, fused=False, **attrs)
     if isinstance(out, (tuple, list)):
