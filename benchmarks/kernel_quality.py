@@ -156,7 +156,7 @@ def run(wanted):
         table, index = empty(classes, width, dtype=F32), np.zeros(rows, np.int64)
         LABEL[0] = f"{rows} of {classes}x{width} float32"
         e = module("embedding")
-        e.vjp(e.forward(xp, table, index=index), index, None, False, table.shape, xp)
+        e.vjp(e.forward(xp, table, index), index, None, False, table.shape, xp)
 
     def optimizers():
         m = module("multi")

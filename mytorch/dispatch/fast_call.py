@@ -3,8 +3,8 @@
 The common case is Tensors of one dtype in NumPy arrays, with no mode switched on. Everything else (an Array, mixed dtypes, a GPU,
 autocast, `fused=True`, `out=`, ...) goes to `Op.dispatch`. `mytorch.exp` and `Tensor.exp` are such closures.
 
-There is one kind of closure for each arity: `_unary` for one input, `_binary` for two inputs without attributes, `_nary` for the
-others. The rules of the record are looked up once, when the closure is made; its kernels and formulas are given to it later.
+There is one kind of closure for each arity: `_unary`, `_binary` for two inputs without attributes, `_nary` for the others. The rules
+of the record are looked up once, when the closure is made; its kernels and formulas are given to it later.
 """
 
 import numpy as np
@@ -36,9 +36,7 @@ def fast_call(op, operator=False):
         operator: make the method of a binary operator such as `+`, which returns NotImplemented if the second operand is
             neither a tensor nor a number.
     """
-    if op.variadic:
-        call = _variadic(op)
-    elif op.inputs[0] != "input":  # the name that the closures below give it
+    if op.variadic or op.inputs[0] != "input":  # the name that the closures below give it
         call = _nary(op)
     elif op.required == len(op.inputs) == 1:
         call = _unary_with_attributes(op) if op.attrs or op.view or op.residuals or op.outputs else _unary(op)
@@ -265,12 +263,16 @@ def _keeps_dtype(number, dtype):
 
 
 def _nary(op):
-    count, required, total = len(op.inputs), op.required, len(op.inputs) + len(op.attrs)
+    """Any number of inputs, of which the last ones may be integers (`integers`) or any number (`*tensors`), and attributes."""
+    variadic, required, last = op.variadic, op.required or 1, len(op.inputs) - 1
+    count = len(op.inputs) + (64 if variadic else 0)  # NumPy's arrays have at most 64 axes
+    total = count + len(op.attrs)
     dispatch, run, names, allowed, defaults = op.dispatch, op.run, op.attrs, op.attr_names, op.defaults
     forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels.of
     several, view, residuals = op.outputs is not None, op.view, op.residuals
     promoted = () if op.dtype == "same" else op.promoted or range(count)
-    promotes = tuple([i in promoted for i in range(count)])  # which inputs must have one dtype
+    floats, integers = op.floats, op.integers
+    promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
 
     def call(*args, **attrs):
@@ -280,13 +282,13 @@ def _nary(op):
             if auto or fused or not attrs.keys() <= allowed:
                 return dispatch(*args, fused=fused, auto=auto, **attrs)
         if len(args) > count:
-            if attrs or len(args) > total:
+            if attrs or variadic or len(args) > total:
                 return dispatch(*args, fused=fused, **attrs)
             attrs = dict(zip(names, args[count:]))  # noqa: B905 - the others keep their defaults
             args = args[:count]
         if not mode.plain or len(args) < required:
             return dispatch(*args, fused=fused, **attrs)
-        raws, mask, dtype, differentiable = [], 0, None, False
+        raws, dtype, differentiable = [], None, False
         for tensor, promote in zip(args, promotes):  # noqa: B905 - optional inputs at the end may be left out
             if isinstance(tensor, Tensor):
                 raw = tensor._data._array
@@ -307,23 +309,20 @@ def _nary(op):
             else:
                 return run(args, fused, attrs, mode)
             raws.append(raw)
+        if integers:
+            for index in args[floats:]:
+                raw = index._data._array if isinstance(index, (Tensor, Array)) else index
+                if type(raw) is not ndarray:
+                    return run(args, fused, attrs, mode)
+                raws.append(raw)
         x = raws[0]
-        if x is None:
+        if (
+            x is None
+            or several
+            or (len(args) < count and not variadic)
+            or (kernels and fused is not False and (x.size >= SMALL or _fused_policy()))
+        ):
             return run(args, fused, attrs, mode)
-        if several or len(args) < count or (kernels and fused is not False and (x.size >= SMALL or _fused_policy())):
-            return run(args, fused, attrs, mode)
-        if differentiable and mode.grad:
-            bit, edges, arrays = 1, [], []
-            for tensor in args:
-                edge = array = None
-                if isinstance(tensor, Tensor):
-                    array = tensor._data
-                    edge = tensor._edge if tensor._view is None else tensor.edge
-                    if edge is not None:
-                        mask += bit
-                bit += bit
-                edges.append(edge)
-                arrays.append(array)
         try:
             out = forward(numpy_ns, *raws, **attrs)
         except Exception as error:
@@ -342,80 +341,60 @@ def _nary(op):
         result._view = None
         if view:
             op.share_memory(result, out, x, args[0], ((op, attrs),))
-        if mask:
-            plan = plans.get(mask) or reference.plan(mask)
-            if plan.wanted and out.dtype.kind in "fcV":
-                cells = versions(plan, arrays, data) if plan.watches else ()
+        if differentiable and mode.grad:
+            edges, mask, bit = [], 0, 1
+            for tensor in args[:floats] if integers else args:
+                edge = None
+                if isinstance(tensor, Tensor):
+                    edge = tensor._edge if tensor._view is None else tensor.edge
+                    if edge is not None:
+                        mask += bit
+                bit += bit
+                edges.append(edge)
+            plan = (plans.get(mask) or reference.plan(mask)) if mask else None
+            if plan is not None and plan.wanted and out.dtype.kind in "fcV":
+                cells = ()
+                if plan.watches:
+                    cells = versions(plan, [a._data if isinstance(a, (Tensor, Array)) else None for a in args], data)
+                values = (*raws[:last], tuple(raws[last:])) if variadic else raws
                 if plan.pick_arrays is not None:
-                    saved = plan.pick_arrays((*raws, out, numpy_ns))
+                    saved = plan.pick_arrays((*values, out, numpy_ns))
                 else:
-                    middle = {**defaults, **attrs}.values() if names else ()
+                    middle = (
+                        ()
+                        if not names
+                        else attrs.values()
+                        if len(attrs) == 1 == len(names)
+                        else {**defaults, **attrs}.values()
+                    )
                     accum = op.cast_from_float32(edges) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
                     shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None
                     saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
-                    values = (*raws, out, *extra, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
-                    saved = plan.pick(values)
+                    saved = plan.pick(
+                        (*values, out, *extra, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
+                    )
                 result._edge = Node(op, plan, tuple(edges), saved, cells, out.shape, out.dtype)
         return result
 
     return call
 
 
-def _variadic(op):
-    """Any number of inputs of one dtype, such as those of cat."""
-    dispatch, allowed, run, forward, reference = op.dispatch, op.attr_names, op.run, op.forward, op.reference
-    several, accepted = bool(op.outputs or op.residuals or op.view or op.kernels.of), _accepted(op)
-
-    def call(*inputs, **attrs):
-        mode = get_mode()
-        if not mode.plain or not inputs or not attrs.keys() <= allowed:
-            return dispatch(*inputs, **attrs)
-        if several:
-            return run(inputs, None, attrs, mode)
-        raws, edges, mask, bit, dtype = [], [], 0, 1, None
-        for tensor in inputs:
-            if not isinstance(tensor, Tensor):
-                return run(inputs, None, attrs, mode)
-            raw = tensor._data._array
-            if type(raw) is not ndarray or (raw.dtype is not dtype and dtype is not None):
-                return run(inputs, None, attrs, mode)
-            dtype = raw.dtype
-            edge = tensor._edge if tensor._view is None else tensor.edge
-            if edge is not None:
-                mask |= bit
-            bit += bit
-            raws.append(raw)
-            edges.append(edge)
-        if dtype.char not in accepted:
-            return run(inputs, None, attrs, mode)
-        try:
-            out = forward(numpy_ns, *raws, **attrs)
-        except Exception as error:
-            raise translate_error(op, raws, attrs, error) from None
-        if type(out) is not ndarray:
-            out = _as_array(out)
-        result = _wrap(out)
-        if mask and mode.grad:
-            arrays = [tensor._data for tensor in inputs]
-            op.record((result,), (out,), reference, (), (raws, edges, arrays, mask, numpy_ns), attrs, mode)
-        return result
-
-    return call
-
-
-def versions(plan, arrays, data):
-    """Returns (version cell, version) of each array that a plan saves: of inputs, and of the output."""
+def versions(plan, arrays, *results):
+    """Returns (version cell, version) of each array that a plan saves: of inputs, and of outputs."""
+    inputs, count = plan.inputs, len(arrays)
+    if plan.op.variadic and inputs and inputs[-1] == len(plan.op.inputs) - 1:
+        inputs = (*inputs[:-1], *range(inputs[-1], count))
     cells = []
-    for i in plan.inputs:
-        array = arrays[i]
+    for i in inputs:
+        array = arrays[i] if i < count else None
         if array is not None:
             cell = array._cell
             if cell is None:
                 cell = array._cell = [0]
             cells.append((cell, cell[0]))
-    if plan.out:
-        cell = data._cell
+    for i in plan.out:
+        cell = results[i]._cell
         if cell is None:
-            cell = data._cell = [0]
+            cell = results[i]._cell = [0]
         cells.append((cell, cell[0]))
     return cells

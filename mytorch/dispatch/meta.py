@@ -3,12 +3,12 @@
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import MetaArray, emptied, stand_in
+from .unwrap import raw_of
 
 
 def on_meta(op, inputs, attrs):
     """What an op gives for tensors on the meta device, learnt from a run over zeros; nothing is recorded."""
-    index = attrs.get("index")
-    for mask in index if isinstance(index, tuple) else (index,):
+    for mask in map(raw_of, inputs[op.floats :]):
         if type(mask) is MetaArray and mask.dtype == bool:
             mask.nonzero()  # which refuses
     zeros = [

@@ -23,7 +23,7 @@ from ..engine.node import Node, Port
 from ..engine.saved import pack_node
 from .composed import composed_by
 from .errors import translate_error
-from .fast_call import fast_call
+from .fast_call import fast_call, versions
 from .half import back_to_bfloat16, in_float32
 from .meta import on_meta
 from .operands import unpack_inputs
@@ -125,10 +125,10 @@ class Op(Record):
         plan = implementation.plans.get(mask) or implementation.plan(mask)
         if not plan.wanted:
             return
-        saved, cells = (), []
+        saved = cells = ()
         if plan.names:
             first = raws[0]
-            values = [*raws] if not self.variadic else [tuple(raws)]
+            values = self.by_name(raws)
             if not self.variadic and len(raws) < len(self.inputs):
                 values += [None] * (len(self.inputs) - len(raws))
             values += [results] if self.outputs == "list" else results
@@ -145,23 +145,15 @@ class Op(Record):
                 None,  # owned_sum, which is known in backward
             )
             saved = plan.pick(tuple(values))
-            for i in range(len(arrays)) if self.variadic and plan.inputs else plan.inputs:
-                array = arrays[i] if i < len(arrays) else None
-                if array is not None:
-                    cell = array._cell
-                    if cell is None:
-                        cell = array._cell = [0]
-                    cells.append((cell, cell[0]))
-            for i in plan.out:
-                cell = outs[i]._data._shared_cell()
-                cells.append((cell, cell[0]))
+            cells = versions(plan, arrays, *[out._data for out in outs])
         first = results[0] if results else raws[0]
+        parents = tuple(edges[: self.floats])
         count = len(outs) if self.outputs == "list" else self.differentiable
         if self.outputs == "list" or count > 1:
             shapes, numpy_dtypes = tuple(r.shape for r in results), tuple(r.dtype for r in results)
-            node = Node(self, plan.with_ports(count), tuple(edges), saved, cells, shapes, numpy_dtypes)
+            node = Node(self, plan.with_ports(count), parents, saved, cells, shapes, numpy_dtypes)
         else:
-            node = Node(self, plan, tuple(edges), saved, cells, first.shape, first.dtype)
+            node = Node(self, plan, parents, saved, cells, first.shape, first.dtype)
         if not mode.plain:
             _annotate(node, mode)
         attach(node, [out if result.dtype.kind in "fcV" else None for out, result in zip(outs, results)][:count])  # noqa: B905

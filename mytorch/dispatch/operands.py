@@ -61,8 +61,7 @@ def unpack_inputs(op, inputs):
             raw = as_raw(t)
             array = Array._wrap(raw)
         else:
-            name = op.inputs[min(len(raws), len(op.inputs) - 1)]
-            raise TypeError(f"{op.name}(): argument {name!r} must be Tensor, not {kind(t)}.")
+            raise TypeError(f"{op.name}(): argument {op.input_name(len(raws))!r} must be Tensor, not {kind(t)}.")
         bit += bit
         raws.append(raw)
         edges.append(edge)
@@ -75,6 +74,8 @@ def unpack_inputs(op, inputs):
     if first is None:
         raws = [r if r is None else as_raw(r) for r in raws]
         arrays = [None if r is None else Array._wrap(r) for r in raws]
+    if op.integers:  # only the other inputs decide
+        has_tensor, has_array = (any(isinstance(t, cls) for t in inputs[: op.floats]) for cls in (Tensor, Array))
     as_tensor = has_tensor or not has_array
     if same and type(first) is ndarray:
         kind_of = first.dtype.kind
@@ -101,6 +102,8 @@ def namespace(raws):
 def _same_device(op, raws, arrays, edges):
     """Check that all arrays lie on one device; a 0-d CPU tensor may join any, as in PyTorch."""
     here = {device_of(raw) for raw in raws if is_raw(raw) and raw.ndim}
+    if op.integers and any(device.type == "meta" for device in here):  # an index may be on the CPU
+        here = {device_of(raw) for raw in raws[: op.floats] if is_raw(raw)}
     if len(here) > 1:
         first, second = sorted(here, key=str, reverse=True)[:2]
         raise DeviceError(

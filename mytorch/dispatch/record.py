@@ -35,6 +35,9 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
   `autocast_cpu=`: the same on a CPU, where PyTorch leaves most ops in the precision that they are given.
 * `dtype=`: "promote" (PyTorch's promotion of all inputs, or of those in `promoted`), "float" (integers also
   become the default float), "same" (inputs are left alone).
+* `integers=("index",)`: the last inputs, if they hold positions, classes or masks. They have no gradient, keep their dtype and do not
+  decide the dtype or the type of the result. A formula gets them as raw arrays, also over Tensors; naming them saves them and watches
+  their versions, as for every input. A variadic last input gives a formula a tuple.
 * `view=True`: the result may share the input's memory. `elementwise=True`: each element is computed from those at its place;
   "exact": it is chosen or compared, and nothing is rounded.
 * `xp_name=`: NumPy's name of the op, under which formulas that run over Tensors find it (transforms/tensor_ns.py).
@@ -51,6 +54,7 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
 """
 
 import inspect
+import sys
 from collections.abc import Callable
 from operator import itemgetter
 from typing import NamedTuple
@@ -91,7 +95,7 @@ class Record:
     def __init__(
         self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, missing=False,
         summed=False, view=False, autocast="promote", autocast_cpu=None, xp_name=None, name=None, holomorphic=True,
-        grad_name=None, elementwise=False, passes_float32=False,
+        grad_name=None, elementwise=False, passes_float32=False, integers=(),
     ):  # fmt: skip
         self.name = name or forward.__name__
         self.__doc__ = forward.__doc__
@@ -103,6 +107,11 @@ class Record:
         self.variadic = bool(code.co_flags & inspect.CO_VARARGS)
         rest = code.co_varnames[named : named + 1] if self.variadic else ()
         self.inputs = code.co_varnames[1 : code.co_argcount] + rest
+        self.integers = tuple(integers)
+        assert self.integers == self.inputs[len(self.inputs) - len(integers) :], (
+            f"{self.name}: integer inputs come last"
+        )
+        self.floats = len(self.inputs) - len(integers) if integers else sys.maxsize  # where the integer inputs begin
         self.required = code.co_argcount - 1 - len(forward.__defaults__ or ())
         given = forward.__kwdefaults__ or {}
         self.defaults = {n: given.get(n, inspect.Parameter.empty) for n in code.co_varnames[code.co_argcount : named]}
@@ -116,7 +125,8 @@ class Record:
         self.replayed = (self.outputs_names[0], *self.inputs[2:]) if summed else self.inputs
         self.residuals = tuple(residuals)
         self.dtype = dtype
-        self.promoted = tuple(self.inputs.index(n) for n in promoted) if promoted else None
+        promoted = promoted or (self.inputs[: self.floats] if integers else ())
+        self.promoted = tuple(self.inputs.index(n) for n in promoted) or None
         self.autocast = autocast
         self.autocast_cpu = autocast_cpu or "promote"
         self.view = view
@@ -165,6 +175,14 @@ class Record:
                 found.vjp = found.checked(formula_of(vjp))
             self.implementations[module] = found
         return found
+
+    def input_name(self, i):
+        """Returns the name of the input at a position; all that follow a variadic input share its name."""
+        return self.inputs[min(i, len(self.inputs) - 1)]
+
+    def by_name(self, values):
+        """Returns one value for each name of an input: those of a variadic input as a tuple."""
+        return [*values[: len(self.inputs) - 1], tuple(values[len(self.inputs) - 1 :])] if self.variadic else [*values]
 
     @property
     def is_differentiable(self):
@@ -262,7 +280,7 @@ class SavePlan:
             wanted = dict.fromkeys(self.needed, vjp)
         else:
             own = implementation.formulas
-            wanted = {i: own[op.inputs[i]] for i in self.needed if op.inputs[i] in own}
+            wanted = {i: own[op.input_name(i)] for i in self.needed if op.input_name(i) in own}
         names = []
         for f in wanted.values():
             names += [n for n in f.names if n not in names]
@@ -275,7 +293,7 @@ class SavePlan:
         )
         self.no_accum = (False,) * count
         self.pick = _picker([implementation.names.index(n) for n in names])
-        self.inputs = tuple(op.inputs.index(n) for n in names if n in op.inputs)
+        self.inputs = tuple(sorted(op.inputs.index(n) for n in names if n in op.inputs))
         self.out = tuple(op.outputs_names.index(n) for n in names if n in op.outputs_names)
         arrays = (*op.inputs, *op.outputs_names, *implementation.residuals)
         self.light = not any(n in arrays for n in names)

@@ -50,6 +50,16 @@ def outside(raw, size):
     return bool(xp_of(raw).max(raw.view(f"u{raw.itemsize}")) >= size)  # read without a sign, what is negative is large
 
 
+def watched(raw, index):
+    """Returns an Array over `raw`, computed from `index`, with the version counter of `index`, which an op that saves it checks."""
+    data = getattr(index, "_data", None)
+    if data is not None and data._array is raw:
+        return data
+    array = Array._wrap(raw)
+    array._cell = None if data is None else data._shared_cell()
+    return array
+
+
 def index_vector(index, name):
     """The raw array of an index tensor of at most one axis, as a vector.
 

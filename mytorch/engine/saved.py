@@ -1,7 +1,6 @@
 """Hooks on what the graph saves for backward: `pack` when an op saves an array, `unpack` when backward needs it."""
 
 from ..backend import is_raw
-from .node import Port
 
 
 class Packed:
@@ -37,17 +36,6 @@ def pack_node(node, hooks, wrap):
     if node.saved:
         node.saved = PackedValues(tuple(packed(value, hooks, wrap) for value in node.saved))
         node.cells = ()
-
-
-def watching(out, *indices):
-    """out, whose node counts the index tensors among what it saved: if they are changed in place, backward refuses."""
-    edge = getattr(out, "_edge", None)
-    if edge is not None:
-        node = edge.node if type(edge) is Port else edge
-        if type(node.saved) is not PackedValues:
-            cells = [i._data._shared_cell() for i in indices if hasattr(i, "_data")]
-            node.cells = (*node.cells, *((cell, cell[0]) for cell in cells))
-    return out
 
 
 def packed(value, hooks, wrap):

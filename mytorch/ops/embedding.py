@@ -9,21 +9,20 @@ from ..base import dtypes
 from ..base.errors import warn, warn_once
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
-from ..dispatch.unwrap import outside, raw_of, shape_of, to_cpu
-from ..engine.saved import watching
+from ..dispatch.unwrap import outside, raw_of, shape_of, to_cpu, watched
 from .elementwise import where
 from .indexing import add_rows
 
 
-@op(dtype="same", name="embedding")
-def _embedding(xp, weight, *, index, padding_idx=None, scale_grad_by_freq=False):
+@op(dtype="same", name="embedding", integers=("index",))
+def _embedding(xp, weight, index, *, padding_idx=None, scale_grad_by_freq=False):
     if not isinstance(xp, Namespace) and (padding_idx is not None or scale_grad_by_freq):
         raise NotImplementedError("a gradient that is not that of indexing")
     return weight[index]
 
 
-@op(dtype="same", name="embedding_backward")
-def _embedding_backward(xp, src, *, index, padding_idx, scale_grad_by_freq, shape):
+@op(dtype="same", name="embedding_backward", integers=("index",))
+def _embedding_backward(xp, src, index, *, padding_idx, scale_grad_by_freq, shape):
     """The gradient of the table: src's rows added up where they were looked up."""
     values = src.reshape(-1, shape[-1])
     rows = index.reshape(-1)
@@ -37,7 +36,7 @@ def _embedding_backward(xp, src, *, index, padding_idx, scale_grad_by_freq, shap
 
 
 def _embedding_twice(g, index, padding_idx, scale_grad_by_freq, xp):
-    out = xp.call(_embedding, g, index=index)
+    out = xp.call(_embedding, g, index)
     if padding_idx is not None:
         out = xp.where(xp.asarray(index == padding_idx)[..., None], 0.0, out)
     if scale_grad_by_freq:
@@ -51,7 +50,7 @@ _embedding_backward.grad(src=_embedding_twice)
 
 def _embedding_grad(g, index, padding_idx, scale_grad_by_freq, shape, xp):
     return xp.call(
-        _embedding_backward, g, index=index, padding_idx=padding_idx, scale_grad_by_freq=scale_grad_by_freq, shape=shape
+        _embedding_backward, g, index, padding_idx=padding_idx, scale_grad_by_freq=scale_grad_by_freq, shape=shape
     )
 
 
@@ -96,8 +95,8 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
-    out = _embedding.fast_call(weight, index, padding_idx, bool(scale_grad_by_freq), fused=fused, auto=auto)
-    return watching(out, input)
+    index = watched(index, input)
+    return _embedding.fast_call(weight, index, padding_idx, bool(scale_grad_by_freq), fused=fused, auto=auto)
 
 
 @on_input_device
@@ -234,8 +233,7 @@ def embedding_bag(
         bags, kept = bags[kept], xp.asarray(kept)
         flat = flat[kept]
         factors = None if factors is None else factors[Tensor._wrap(kept)]
-    rows = embedding(Tensor._wrap(flat), weight, None, max_norm, norm_type, scale_grad_by_freq, fused=fused)  # (n, C)
-    watching(rows, input)
+    rows = embedding(watched(flat, input), weight, None, max_norm, norm_type, scale_grad_by_freq, fused=fused)
     if index.ndim == 2 and padding_idx is None and mode != "max":  # bags of one size: no need to sort them out
         rows = rows.reshape(count, size, weight.shape[1])
         rows = rows if factors is None else rows * factors.to(rows.dtype).reshape(count, size, 1)

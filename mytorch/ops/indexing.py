@@ -17,18 +17,17 @@ from ..dispatch.op import name_node, op
 from ..dispatch.operands import NUMBERS
 from ..dispatch.out import write_out
 from ..dispatch.overlap import overlaps_itself, refuse_overlap
-from ..dispatch.unwrap import index_raw, index_vector, outside, raw_of, shape_of
+from ..dispatch.unwrap import index_raw, index_vector, outside, raw_of, shape_of, watched
 from ..engine.mode import get_mode
-from ..engine.saved import watching
 from ..numerics import blocks
 from .elementwise import where
-from .reduction import normalize_dim, put_along
+from .reduction import normalize_dim, place
 
 # -- x[index] ------------------------------------------------------------------------------------------------
 
 
 def raw_index(tensor, index):
-    """An index expression with raw arrays in place of Tensors; returns (index tuple, is it basic).
+    """An index expression with raw arrays in place of Tensors; returns (index tuple, its arrays, `watched`).
 
     A list of numbers is an index array, as in PyTorch; `x[None]`, slices, ints, `...`, bool masks and integer
     arrays may be mixed. A second `...` stands for nothing.
@@ -37,7 +36,7 @@ def raw_index(tensor, index):
         IndexError: an index array of floats, or too many indices.
     """
     items = index if type(index) is tuple or _is_tuple_in_disguise(index) else (index,)
-    out, basic = [], True
+    out, arrays = [], []
     ellipsis = False
     raw = raw_of(tensor)
     for item in items:
@@ -55,8 +54,8 @@ def raw_index(tensor, index):
             out.append(int(item))
             continue
         if isinstance(item, (bool, np.bool_)):
-            basic = False
             out.append(np.asarray(item))
+            arrays.append(Array._wrap(out[-1]))
             continue
         if isinstance(item, (list, tuple)) and not _has_tensors(item):
             item = np.asarray(item)
@@ -82,12 +81,12 @@ def raw_index(tensor, index):
         if array.ndim == 0 and array.dtype.kind != "b" and type(array) is not MetaArray:
             out.append(int(array))  # on a GPU this waits for it, as in PyTorch: the result is a view
             continue
-        basic = False
         xp = xp_of(raw)
         as_is = type(array) is MetaArray or (xp is numpy_ns and isinstance(array, ndarray))
         out.append(array if as_is else xp.asarray(array))
+        arrays.append(watched(out[-1], item))
     _check_bounds(raw.shape, out)
-    return tuple(out), basic
+    return tuple(out), arrays
 
 
 _PLAIN = frozenset((int, type(None)))
@@ -166,12 +165,12 @@ def _check_bounds(shape, items):
 def _misfit(shape, index):
     """PyTorch's sentence on an index that does not fit a shape."""
     used, axis, arrays = sum(map(_dims_of, index)), 0, []
-    for place, item in enumerate(index):
+    for position, item in enumerate(index):
         if is_raw(item) and item.dtype.kind == "b":
             here = shape[axis : axis + item.ndim]
             if item.shape != here:
                 return (
-                    f"The shape of the mask {list(item.shape)} at index {place} does not match the shape of the indexed tensor "
+                    f"The shape of the mask {list(item.shape)} at index {position} does not match the shape of the indexed tensor "
                     f"{list(shape)} at index {axis}"
                 )
         elif is_raw(item):
@@ -194,8 +193,31 @@ def _picks_along_last(index):
     )  # fmt: skip
 
 
-@op(dtype="same", view=True, name="index")
-def _index(xp, input, *, index):
+ARRAY = "array"  # takes the place of an index array in the layout of an index
+ROWS = (ARRAY,)  # the layout of x[rows]
+
+
+def layout_of(index):
+    """Returns an index with ARRAY in the places of its arrays."""
+    return tuple([ARRAY if is_raw(i) else i for i in index])
+
+
+def joined(layout, arrays):
+    """Returns the index with this layout and these arrays."""
+    if len(arrays) == len(layout):
+        return tuple(arrays)
+    rest = iter(arrays)
+    return tuple([next(rest) if item is ARRAY else item for item in layout])
+
+
+def read_along(input, dim, index):
+    """Returns the slices of input at the positions in the array `index` along `dim`."""
+    return _index.fast_call(input, index, layout=(slice(None),) * dim + ROWS)
+
+
+@op(dtype="same", view=True, name="slice", grad_name="Index")
+def _slice(xp, input, *, index):
+    """input[index], a view: the index has no arrays."""
     if type(input) is ndarray and input.size > 1024 and _picks_along_last(index):
         return input.take(index[-1], len(index) - 1)
     try:
@@ -206,11 +228,17 @@ def _index(xp, input, *, index):
         raise IndexError(_misfit(input.shape, index)) from None
 
 
-@op(dtype="same", name="index_zeros")
-def _put_index(xp, src, *, index, shape):
-    """Zeros of `shape` with src added at `index`: the gradient of reading there."""
-    out = xp.zeros(shape, src.dtype)
-    integers = [i for i in index if is_raw(i) and i.dtype.kind != "b"]
+@op(dtype="same", name="index", integers=("indices",))
+def _index(xp, input, *indices, layout):
+    """input[joined(layout, indices)], a copy: the index has arrays."""
+    return _slice.forward(xp, input, index=indices if layout is ROWS else joined(layout, indices))
+
+
+@op(dtype="same", name="index_zeros", integers=("indices",))
+def _put_index(xp, src, *indices, layout, shape):
+    """Zeros of `shape` with src added at an index: the gradient of reading there."""
+    out, index = xp.zeros(shape, src.dtype), joined(layout, indices)
+    integers = [i for i in indices if i.dtype.kind != "b"]
     if not integers:
         out[index] = src
     elif len(index) == 1:
@@ -224,8 +252,13 @@ def _put_index(xp, src, *, index, shape):
     return out
 
 
-_put_index.grad(src=lambda g, index, xp: xp.call(_index, g, index=index))
-_index.grad(input=lambda g, index, shape, xp: xp.call(_put_index, g, index=index, shape=shape))
+def _read_grad(g, indices, layout, xp):
+    return xp.call(_index, g, *indices, layout=layout) if indices else xp.call(_slice, g, index=layout)
+
+
+_put_index.grad(src=_read_grad)
+_slice.grad(input=lambda g, index, shape, xp: xp.call(_put_index, g, layout=index, shape=shape))
+_index.grad(input=lambda g, indices, layout, shape, xp: xp.call(_put_index, g, *indices, layout=layout, shape=shape))
 
 
 def add_rows(xp, out, rows, values):
@@ -273,30 +306,29 @@ def getitem(self, index):
     if isinstance(index, Tensor) and type(raw_of(self)) is ndarray:
         raw = index._data._array
         if type(raw) is ndarray and raw.ndim and raw.size and raw.dtype.kind in "ib":
-            return watching(_index.fast_call(self, (raw,)), index)
+            return _index.fast_call(self, index, layout=ROWS)
     elif _is_plain(items):
-        return _index.fast_call(self, items)
-    found, basic = raw_index(self, index)
-    parts = None if basic else _split_index(found, self.ndim)
+        return _slice.fast_call(self, items)
+    found, arrays = raw_index(self, index)
+    parts = _split_index(found, self.ndim) if arrays else None
     if parts is not None:
-        return watching(_index.fast_call(_index.fast_call(self, parts[0]), parts[1]), *items)
-    out = _index.fast_call(self, found)
-    return out if basic else watching(out, *items)
+        self, found = _slice.fast_call(self, parts[0]), parts[1]
+    return _index.fast_call(self, *arrays, layout=layout_of(found)) if arrays else _slice.fast_call(self, found)
 
 
-@op(dtype="same", name="index_write")
-def _write_index(xp, input, src, *, index):
-    """input with src written at `index`; the memory holds that already (see setitem)."""
+@op(dtype="same", name="index_write", integers=("indices",))
+def _write_index(xp, input, src, *indices, layout):
+    """input with src written at an index; the memory holds that already (see setitem)."""
     return input
 
 
-def _cleared(g, index, xp):
+def _cleared(g, indices, layout, xp):
     mask = xp_of(raw_of(g)).ones(g.shape, bool)
-    mask[index] = False
+    mask[joined(layout, indices)] = False
     return xp.where(xp.asarray(mask), g, 0.0)
 
 
-_write_index.grad(input=_cleared, src=lambda g, index, xp: xp.call(_index, g, index=index))
+_write_index.grad(input=_cleared, src=_read_grad)
 
 
 def setitem(self, index, value):
@@ -310,16 +342,17 @@ def setitem(self, index, value):
         if where is not None:
             with where:
                 return setitem(self, index, value)
-    found, basic = raw_index(self, index)
+    found, arrays = raw_index(self, index)
+    basic = not arrays
     if basic and 0 in raw_of(self).strides:  # what is written may be one of the elements that share a place
-        check_writable(_index(self.detach(), index=found), "fill_" if isinstance(value, NUMBERS) else "setitem")
+        check_writable(_slice(self.detach(), index=found), "fill_" if isinstance(value, NUMBERS) else "setitem")
         if isinstance(self, Tensor) and get_mode().grad:
             check_shared(self, "setitem")
     else:
         check_writable(self, "index_put_")
     parts = None if basic else _split_index(found, self.ndim)
     if parts is not None:
-        setitem(_index(self, index=parts[0]), parts[1], value)
+        setitem(_slice(self, index=parts[0]), joined(layout_of(parts[1]), arrays), value)
         return
     array = self if isinstance(self, Array) else self._data
     if isinstance(value, (Tensor, Array)):
@@ -337,9 +370,7 @@ def setitem(self, index, value):
     if mode.interpreter:
         mode.interpreter.set_item(self, found, value if isinstance(value, (Tensor, Array)) else written)
     if isinstance(self, Tensor) and mode.grad:
-        _record_assignment(self, array, found, value)
-        if not basic:
-            watching(self, *(index if type(index) is tuple else (index,)))
+        _record_assignment(self, array, found, arrays, value)
 
 
 def _written(self, array, found, basic, source):
@@ -378,7 +409,7 @@ def _unwritable(raw, found, value, error):
     )
 
 
-def _record_assignment(self, array, found, source):
+def _record_assignment(self, array, found, arrays, source):
     """The edge of a tensor into which `source` was written, if one of the two has an edge."""
     is_tensor = isinstance(source, Tensor)
     if self.edge is None and (not is_tensor or source.edge is None):
@@ -392,11 +423,11 @@ def _record_assignment(self, array, found, source):
         src = src.to(self.dtype)
     else:
         src = Tensor._wrap(xp_of(raw).zeros(region, raw.dtype))
-    if self._view is not None and not any(map(is_raw, found)) and overlaps_itself(raw):
-        set_edge(_index.fast_call(self, found), src._edge)  # what shares a place with the region is written, too
+    if self._view is not None and not arrays and overlaps_itself(raw):
+        set_edge(_slice.fast_call(self, found), src._edge)  # what shares a place with the region is written, too
         return
     before = Tensor._of(array, self._edge)
-    set_edge(self, _write_index(before, src, index=found)._edge)
+    set_edge(self, _write_index(before, src, *arrays, layout=layout_of(found))._edge)
 
 
 def delitem(self, index):
@@ -416,15 +447,15 @@ METHODS["__setitem__"] = setitem
 # -- along an axis: gather, scatter, take -------------------------------------------------------------------
 
 
-@op(dtype="same", name="gather")
-def _gather(xp, input, *, index, dim):
+@op(dtype="same", name="gather", integers=("index",))
+def _gather(xp, input, index, *, dim):
     if input.ndim == 0:
         return xp.broadcast_to(input, index.shape).copy()
     return xp.gather(input, index, dim)
 
 
-@op(dtype="same", name="scatter_zeros")
-def _scatter_zeros(xp, src, *, index, dim, shape):
+@op(dtype="same", name="scatter_zeros", integers=("index",))
+def _scatter_zeros(xp, src, index, *, dim, shape):
     """Zeros of `shape` with src added at `index` along `dim`: the gradient of gather."""
     out = xp.zeros(shape, src.dtype)
     if not len(shape):
@@ -433,8 +464,8 @@ def _scatter_zeros(xp, src, *, index, dim, shape):
     return out
 
 
-_gather.grad(input=lambda g, index, dim, shape, xp: xp.call(_scatter_zeros, g, index=index, dim=dim, shape=shape))
-_scatter_zeros.grad(src=lambda g, index, dim, xp: xp.call(_gather, g, index=index, dim=dim))
+_gather.grad(input=lambda g, index, dim, shape, xp: xp.call(_scatter_zeros, g, index, dim=dim, shape=shape))
+_scatter_zeros.grad(src=lambda g, index, dim, xp: xp.call(_gather, g, index, dim=dim))
 
 
 @public(inplace=False)
@@ -470,7 +501,7 @@ def gather(input, dim, index, *, sparse_grad=False):
     if outside(raw, size):
         wrong = next(i for i in raw.reshape(-1).tolist() if not 0 <= i < size)
         raise RuntimeError(f"gather: index {wrong} is out of bounds for dimension {d} with size {size}")
-    return watching(_gather.fast_call(input, raw, d), index)
+    return _gather.fast_call(input, watched(raw, index), dim=d)
 
 
 @public(inplace=False)
@@ -490,7 +521,7 @@ def index_select(input, dim, index):
         return index_select(input.reshape(1), 0, index).reshape(())
     if outside(raw, input.shape[d]):
         raise IndexError(f"index_select: index out of range in self: values must lie in [0, {input.shape[d]}).")
-    return watching(_index(input, index=(slice(None),) * d + (raw,)), index)
+    return read_along(input, d, watched(raw, index))
 
 
 # -- masks -----------------------------------------------------------------------------------------------------
@@ -643,11 +674,7 @@ def _sort(xp, input, *, dim, descending):
     return xp.gather(input, order, dim), order
 
 
-def _unsort(g, indices, shape, dim, xp):
-    return xp.call(put_along, g, index=indices, shape=shape, dim=dim) if len(shape) else g
-
-
-_sort.grad(input=_unsort)
+_sort.grad(input=lambda g, indices, shape, dim, xp: place(xp, g, indices, shape, dim, True))
 
 
 @public(inplace=False, spellings={"axis": "dim"})
@@ -695,7 +722,7 @@ def _topk(xp, input, *, k, dim, largest):
     return xp.take_along_axis(input, indices, axis=dim), indices
 
 
-_topk.grad(input=_unsort)
+_topk.grad(input=lambda g, indices, shape, dim, xp: place(xp, g, indices, shape, dim, True))
 
 
 @public(inplace=False)

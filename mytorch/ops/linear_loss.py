@@ -1,22 +1,22 @@
 """The last layer and its cross-entropy as one function: on a GPU the logits are never all there at once."""
 
 from ..dispatch.op import op
-from ..dispatch.unwrap import raw_of
+from ..dispatch.unwrap import raw_of, watched
 from ..engine.mode import get_mode
 from ..kernels.registry import UNFIT
 from .linalg import _linear
 from .loss import _cross_entropy, _cross_entropy_grad, class_indices
 
 
-@op(name="linear_cross_entropy", dtype="same", autocast="half")
+@op(name="linear_cross_entropy", dtype="same", autocast="half", integers=("target",))
 def _linear_cross_entropy(
-    xp, input, linear_weight, linear_bias=None, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
+    xp, input, linear_weight, linear_bias, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
     grads=True,
 ):  # fmt: skip
     """The loss of rows (N, in); see the function of this name. `grads`: whether a kernel should make the gradients too."""
     logits = xp.call(_linear, input, linear_weight, linear_bias)
     out = xp.call(
-        _cross_entropy, logits, target=target, weight=weight, ignore_index=ignore_index, label_smoothing=label_smoothing,
+        _cross_entropy, logits, target, weight=weight, ignore_index=ignore_index, label_smoothing=label_smoothing,
         reduction=reduction,
     )  # fmt: skip
     return xp.astype(out, "float32") if out.dtype.itemsize == 2 else out
@@ -51,7 +51,7 @@ def by_kernel(input, linear_weight, target, linear_bias, weight, reduction, igno
     if _linear_cross_entropy.kernels.allowed(input.device.type, fused, problem) is None:
         return None
     return _linear_cross_entropy(
-        input, linear_weight, linear_bias, target=class_indices(target, "linear_cross_entropy"), weight=raw_of(weight),
+        input, linear_weight, linear_bias, watched(class_indices(target, "linear_cross_entropy"), target), weight=raw_of(weight),
         ignore_index=ignore_index, label_smoothing=float(label_smoothing), reduction=reduction, fused=fused,
         grads=get_mode().grad and any(t is not None and t.requires_grad for t in (input, linear_weight, linear_bias)),
     )  # fmt: skip

@@ -15,17 +15,16 @@ from ..dispatch.bind import spelled
 from ..dispatch.errors import broadcast
 from ..dispatch.op import name_node, op
 from ..dispatch.precision import in_precision
-from ..dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu
+from ..dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, watched
 from ..engine.mode import get_mode
-from ..engine.saved import watching
 from .activation import _sigmoid, _softmax, log_softmax, logsigmoid
 from .elementwise import cast, minimum, where
 from .special import xlogy
 
 
-@op(name="cross_entropy", dtype="same", autocast="float32", autocast_cpu="float32")
+@op(name="cross_entropy", dtype="same", autocast="float32", autocast_cpu="float32", integers=("target",))
 def _cross_entropy(
-    xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None
+    xp, input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None
 ):
     """Cross-entropy of rows of logits (N, C) with class indices (N,)."""
     logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
@@ -177,10 +176,9 @@ def cross_entropy(
     index = class_indices(target, "cross_entropy").reshape(-1)
     _check_classes(index, classes, ignore_index, "cross_entropy")
     out = _cross_entropy(
-        rows, target=index, weight=raw_of(weight), ignore_index=ignore_index, label_smoothing=float(label_smoothing),
+        rows, watched(index, target), weight=raw_of(weight), ignore_index=ignore_index, label_smoothing=float(label_smoothing),
         reduction=reduction, fused=fused, auto=auto,
     )  # fmt: skip
-    watching(out, target)
     return out.reshape(out_shape) if reduction == "none" else out
 
 
@@ -276,8 +274,8 @@ def _elementwise_loss(xp, input, target, *, kind, reduction="mean", beta=1.0):
 _elementwise_loss.fuse(cuda="mytorch.kernels.triton.losses")
 
 
-@op(name="nll", dtype="same")
-def _nll(xp, input, *, target, weight=None, ignore_index=-100, reduction="mean"):
+@op(name="nll", dtype="same", integers=("target",))
+def _nll(xp, input, target, *, weight=None, ignore_index=-100, reduction="mean"):
     """`nll_loss` of (N, C, L) likewise."""
     return _picked_losses(input, target, None if weight is None else Tensor._wrap(weight), ignore_index, reduction)
 
@@ -385,20 +383,21 @@ def nll_loss(
         )
     _check_classes(index, classes, ignore_index, "nll_loss")
     fixed = weight is None or not getattr(weight, "requires_grad", False)
-    options = {"target": index, "weight": raw_of(weight), "ignore_index": ignore_index, "reduction": reduction}
-    if fixed and _runs(_nll, fused, (rows,), options):
-        options["target"] = index.reshape(len(index), math.prod(index.shape[1:]))
-        losses = _nll.dispatch(rows.reshape(*rows.shape[:2], math.prod(rows.shape[2:])), fused=fused, **options)
+    options = {"weight": raw_of(weight), "ignore_index": ignore_index, "reduction": reduction}
+    if fixed and _runs(_nll, fused, (rows, index), options):
+        flat = watched(index.reshape(len(index), math.prod(index.shape[1:])), target)
+        losses = _nll.dispatch(rows.reshape(*rows.shape[:2], math.prod(rows.shape[2:])), flat, fused=fused, **options)
         losses = losses.reshape(index.shape) if reduction == "none" else losses
     else:
-        losses = _picked_losses(rows, index, weight, ignore_index, reduction)
+        losses = _picked_losses(rows, watched(index, target), weight, ignore_index, reduction)
     return losses.squeeze(0) if reduction == "none" and single else losses
 
 
-def _picked_losses(rows, index, weight, ignore_index, reduction):
-    """The losses of log-probabilities (N, C, …) with classes (N, …), a raw array; their sum or their mean."""
+def _picked_losses(rows, target, weight, ignore_index, reduction):
+    """The losses of log-probabilities (N, C, …) with classes (N, …), an Array or a raw array; their sum or their mean."""
+    index = raw_of(target)
     kept = index != ignore_index
-    safe = Tensor._wrap(xp_of(index).where(kept, index, 0))
+    safe = Tensor._of(watched(xp_of(index).where(kept, index, 0), target))
     weights = Tensor._wrap(kept.astype(raw_of(rows).dtype))
     if weight is not None:
         weights = weights * weight[safe]
@@ -868,7 +867,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 supported, got {p}")
     rows = _scores(input, target)
-    index = Tensor._wrap(class_indices(target, "multi_margin_loss")).reshape(rows.shape[0], 1)
+    index = Tensor._of(watched(class_indices(target, "multi_margin_loss"), target)).reshape(rows.shape[0], 1)
     margins = _positive(margin - rows.gather(1, index) + rows)
     margins = margins if p == 1 else margins.square()
     if weight is not None:
@@ -933,7 +932,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     is_target = xp.zeros(index.shape, bool)
     where_rows, where_columns = xp.nonzero(listed)
     is_target[where_rows, index[where_rows, where_columns]] = True
-    safe = Tensor._wrap(xp.where(listed, index, 0))
+    safe = Tensor._of(watched(xp.where(listed, index, 0), target))
     picked = rows.gather(1, safe)  # (N, C): the logits of the listed targets
     margins = _positive(1 - (picked.unsqueeze(2) - rows.unsqueeze(1)))
     counted = Tensor._wrap(listed[:, :, None] & ~is_target[:, None, :])

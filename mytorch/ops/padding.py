@@ -4,7 +4,7 @@ import numpy as np
 
 from ..backend import Namespace
 from ..dispatch.op import op
-from .indexing import _index
+from .indexing import read_along
 from .movement import laid_out_as
 
 
@@ -64,7 +64,7 @@ def pad(input, pad, mode="constant", value=None):
                         f"Expected a non-empty axis to replicate, but got input of shape {list(input.shape)}"
                     )
                 order = np.arange(-a, input.shape[axis] + b).clip(0, input.shape[axis] - 1)
-                input = _index(input, index=(slice(None),) * axis + (order,))
+                input = read_along(input, axis, order)
         return input if any(widths) else input.clone()
     d = len(widths) // 2
     if mode == "reflect" and 0 in input.shape[-d - 1 :]:
@@ -91,5 +91,5 @@ def pad(input, pad, mode="constant", value=None):
     for axis, (a, b) in enumerate(pairs):
         if a or b:  # each axis is a lookup of its own elements
             order = np.pad(np.arange(input.shape[axis]), (a, b), mode=_MODES[mode])
-            input = _index(input, index=(slice(None),) * axis + (order,))
+            input = read_along(input, axis, order)
     return input

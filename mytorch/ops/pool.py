@@ -14,8 +14,7 @@ from .._tensor import Tensor
 from ..backend import xp_of
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
-from ..dispatch.unwrap import on_device_of
-from ..engine.saved import watching
+from ..dispatch.unwrap import on_device_of, watched
 from .conv import check_window, several, tap_slices, taps
 from .elementwise import named
 from .movement import laid_out_as, stack
@@ -192,8 +191,7 @@ def _max_pooling(d):
             return out
         indices = Tensor._wrap(_flat_positions(chosen._data._array, tuple(x.shape), **geometry))
         indices = indices.squeeze(0) if single else laid_out_as(input, indices)
-        watching(pooled, indices)
-        return out, indices
+        return out, Tensor._of(watched(indices._data._array, chosen))  # backward uses `chosen` instead of the indices
 
     return max_pool
 

@@ -357,27 +357,18 @@ def place(xp, g, indices, shape, dim, keepdim):
         return g
     if not keepdim:
         g, indices = xp.expand_dims(g, dim), xp.expand_dims(indices, dim)
-    return xp.call(put_along, g, index=indices, shape=shape, dim=dim)
+    return xp.call(put_along, g, indices, shape=shape, dim=dim)
 
 
-@op(dtype="same")
-def put_along(xp, src, *, index, shape, dim):
+@op(dtype="same", integers=("index",))
+def put_along(xp, src, index, *, shape, dim):
     """Zeros of `shape`, with src written at distinct `index` along `dim`."""
     out = xp.zeros(shape, src.dtype)
     xp.put_along_axis(out, index, src, axis=dim)
     return out
 
 
-put_along.grad(src=lambda g, index, dim, xp: xp.call(take_along, g, index=index, dim=dim))
-
-
-@op(dtype="same")
-def take_along(xp, input, *, index, dim):
-    """The elements of input at `index` along `dim`, all of them distinct."""
-    return xp.take_along_axis(input, index, axis=dim)
-
-
-take_along.grad(input=lambda g, index, shape, dim, xp: xp.call(put_along, g, index=index, shape=shape, dim=dim))
+put_along.grad(src=lambda g, index, dim, xp: xp.take_along_axis(g, index, axis=dim))
 
 _max, _min = _indexed("max", "argmax"), _indexed("min", "argmin")
 return_types = {name: namedtuple(name, ("values", "indices")) for name in ("max", "min")}

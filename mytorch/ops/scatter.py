@@ -15,17 +15,16 @@ from ..dispatch.inplace import adopt, check_writable
 from ..dispatch.op import op
 from ..dispatch.overlap import refuse_overlap, refuse_shared
 from ..dispatch.precision import in_precision
-from ..dispatch.unwrap import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu
-from ..engine.saved import watching
+from ..dispatch.unwrap import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu, watched
 from .elementwise import cast, where
-from .indexing import _gather, _put_index, _scatter_zeros, raw_index
+from .indexing import ROWS, _gather, _put_index, _scatter_zeros, layout_of, raw_index
 from .movement import cat
 from .reduction import normalize_dim
 from .shapes import as_strided, diagonal, select
 
 
-@op(name="scatter", dtype="same")
-def _scatter(xp, input, src, *, index, dim):
+@op(name="scatter", dtype="same", integers=("index",))
+def _scatter(xp, input, src, index, *, dim):
     out = input.copy()
     xp.put_along(out, index, dim, src[tuple(slice(n) for n in index.shape)])
     return out
@@ -39,7 +38,7 @@ def _without(g, index, dim, xp):
 
 
 def _cropped(g, index, dim, shapes, xp):
-    picked = xp.call(_gather, g, index=index, dim=dim)
+    picked = xp.call(_gather, g, index, dim=dim)
     return picked if tuple(picked.shape) == tuple(shapes[1]) else xp.call(_embed, picked, shape=tuple(shapes[1]))
 
 
@@ -70,10 +69,12 @@ def _source(input, src, index, name):
 
 
 def _checked(input, dim, index, name):
+    """(the axis, the raw index, the index as an Array that is watched), checked."""
     d = normalize_dim(dim, input.ndim)
     raw = index_raw(index, name)
     if raw.size == 0:  # of any shape: nothing is written
-        return d, raw.reshape((0,) * input.ndim)
+        raw = raw.reshape((0,) * input.ndim)
+        return d, raw, watched(raw, index)
     if raw.ndim != input.ndim:
         raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as self tensor")
     if any(n > m for i, (n, m) in enumerate(zip(raw.shape, input.shape, strict=True)) if i != d):
@@ -84,7 +85,7 @@ def _checked(input, dim, index, name):
         raise RuntimeError(
             f"{name}: index {int(raw.max())} is out of bounds for dimension {d} with size {input.shape[d]}"
         )
-    return d, raw
+    return d, raw, watched(raw, index)
 
 
 def on_numbers_too(function):
@@ -138,8 +139,8 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
     if reduce is not None:
         src = _source(input, src, _checked(input, dim, index, "scatter")[1], "scatter")
         return scatter_reduce(input, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
-    d, raw = _checked(input, dim, index, "scatter")
-    return watching(_scatter(input, _source(input, src, raw, "scatter"), index=raw, dim=d), index)
+    d, raw, index = _checked(input, dim, index, "scatter")
+    return _scatter(input, _source(input, src, raw, "scatter"), index, dim=d)
 
 
 @public()
@@ -155,11 +156,11 @@ def scatter_add(input, dim, index, src):
         >>> mytorch.zeros(2).scatter_add(0, tensor([1, 1, 0]), tensor([1.0, 2.0, 3.0])).tolist()
         [3.0, 3.0]
     """
-    d, raw = _checked(input, dim, index, "scatter_add")
+    d, raw, index = _checked(input, dim, index, "scatter_add")
     src = _source(input, src, raw, "scatter_add")
     if tuple(src.shape) != raw.shape:
         src = src[tuple(slice(n) for n in raw.shape)]
-    return watching(input + _scatter_zeros(src, index=raw, dim=d, shape=tuple(input.shape)), index)
+    return input + _scatter_zeros(src, index, dim=d, shape=tuple(input.shape))
 
 
 @public()
@@ -172,27 +173,27 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
-    d, raw = _checked(input, dim, index, "scatter_reduce")
+    d, raw, index = _checked(input, dim, index, "scatter_reduce")
     if raw.size == 0:
         return input.clone()
     src = _source(input, src, raw, "scatter_reduce")
     src = src[tuple(slice(n) for n in raw.shape)] if tuple(src.shape) != raw.shape else src
-    return watching(_reduced(input, src, raw, d, reduce, include_self), index)
+    return _reduced(input, src, index, d, reduce, include_self)
 
 
-def _reduced(input, src, raw, dim, reduce, include_self):
-    """What arrives at each element along `dim`, reduced into it; src has the shape of the raw index."""
+def _reduced(input, src, index, dim, reduce, include_self):
+    """What arrives at each element along `dim`, reduced into it; src has the shape of the index, an Array."""
     if reduce in ("amax", "amin"):
-        return _extremes(input, src, raw, dim, reduce, include_self)
+        return _extremes(input, src, index, dim, reduce, include_self)
     neutral = 1 if reduce == "prod" else 0
-    first = input if include_self else where(_reached(raw, dim, input.shape), neutral, input).to(input.dtype)
+    first = input if include_self else where(_reached(index._array, dim, input.shape), neutral, input).to(input.dtype)
     if reduce == "prod":
-        return _products(first, src, raw, dim)
+        return _products(first, src, index, dim)
     shape = tuple(input.shape)
-    total = first + _scatter_zeros(src, index=raw, dim=dim, shape=shape)
+    total = first + _scatter_zeros(src, index, dim=dim, shape=shape)
     if reduce == "mean":
-        ones = Tensor._wrap(xp_of(raw).ones(raw.shape, raw_of(input).dtype))
-        count = _scatter_zeros(ones, index=raw, dim=dim, shape=shape) + int(include_self)
+        ones = Tensor._wrap(xp_of(index._array).ones(index.shape, raw_of(input).dtype))
+        count = _scatter_zeros(ones, index, dim=dim, shape=shape) + int(include_self)
         count = where(count == 0, 1, count).to(input.dtype)
         if input.dtype.is_floating_point:
             return total / count
@@ -208,14 +209,15 @@ def _reached(index, dim, shape):
     return Tensor._wrap(mask)
 
 
-def _products(input, src, index, dim):
+def _products(input, src, at, dim):
     """Each element times what arrives there: neighbours on the way to one element are multiplied until one is left for each."""
-    index, count = to_cpu(index), input.numel()
+    index, count = to_cpu(at), input.numel()
     grid = np.broadcast_arrays(*numpy_ns.grid(index, dim), index)[:-1]
     target = np.concatenate([np.arange(count), np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1)])
     order = np.argsort(target, kind="stable")
     target, wide = target[order], dtypes.float32 if input.dtype.itemsize == 2 else input.dtype
-    values = cat([input.reshape(count), src.reshape(src.numel())], 0)[on_device_of(order, src)].to(wide)
+    first = Tensor._of(watched(raw_of(on_device_of(order, src)), at))  # computed from the index
+    values = cat([input.reshape(count), src.reshape(src.numel())], 0)[first].to(wide)
     while len(target) > count:
         place = np.arange(len(target)) - np.searchsorted(target, target)
         left = np.flatnonzero(place % 2 == 0)
@@ -226,9 +228,9 @@ def _products(input, src, index, dim):
     return values.reshape(input.shape).to(input.dtype)
 
 
-def _extremes(input, src, index, dim, reduce, include_self):
+def _extremes(input, src, at, dim, reduce, include_self):
     """scatter_reduce for extremes: values by unbuffered ufuncs, gradients by lookup."""
-    x, values = raw_of(input), raw_of(src)
+    x, values, index = raw_of(input), raw_of(src), at._array
     xp = xp_of(x)
     start = x.copy()
     grid = xp.grid(index, dim)
@@ -249,13 +251,13 @@ def _extremes(input, src, index, dim, reduce, include_self):
     if not include_self:
         mine = mine * Tensor._wrap((start == x).astype(x.dtype))
     theirs = (src.detach() == spread).to(input.dtype)
-    ties = mine + _scatter_zeros(theirs, index=index, dim=dim, shape=x.shape)
+    ties = mine + _scatter_zeros(theirs, at, dim=dim, shape=x.shape)
     ties = where(ties == 0, 1, ties).to(input.dtype)
     share_in = mine / ties
-    share_src = theirs / _gather(ties, index=index, dim=dim)
+    share_src = theirs / _gather(ties, at, dim=dim)
     if not include_self:
         share_in = share_in * (~_reached(index, dim, x.shape)).to(input.dtype)
-    linear = input * share_in + _scatter_zeros(src * share_src, index=index, dim=dim, shape=x.shape)
+    linear = input * share_in + _scatter_zeros(src * share_src, at, dim=dim, shape=x.shape)
     raw_of(linear)[...] = out  # the gradients of the linear form, the values themselves: infinities stay
     return linear
 
@@ -264,7 +266,7 @@ def _extremes(input, src, index, dim, reduce, include_self):
 
 
 def _at(input, dim, index, name, source=None):
-    """(the axis, the raw 1-d index, the index tuple that reads it along that axis), checked, as the source is.
+    """(the axis, the raw 1-d index), checked, as the source is.
 
     Raises:
         IndexError: more than one axis, or an index out of range. RuntimeError: a source of another shape.
@@ -279,7 +281,7 @@ def _at(input, dim, index, name, source=None):
             f"{name}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
             f"{list(input.shape)} source.shape = {list(source.shape)}, and {raw.size} indices"
         )
-    return d, raw, (slice(None),) * d + (raw,)
+    return d, raw
 
 
 def _along(vector, ndim, dim):
@@ -287,10 +289,10 @@ def _along(vector, ndim, dim):
     return vector.reshape([-1 if axis == dim else 1 for axis in range(ndim)])
 
 
-def _full_index(raw, source, dim):
-    """A 1-d index repeated to the shape of source."""
+def _full_index(raw, source, dim, index):
+    """A 1-d index repeated to the shape of source, as an Array with the version of `index`."""
     xp = xp_of(raw)
-    return xp.ascontiguousarray(xp.broadcast_to(_along(raw, source.ndim, dim), source.shape))
+    return watched(xp.ascontiguousarray(xp.broadcast_to(_along(raw, source.ndim, dim), source.shape)), index)
 
 
 @public()
@@ -302,9 +304,10 @@ def index_add(input, dim, index, source, *, alpha=1):
     Args:
         dim: the axis. index: int64 (K,). source: input's shape but for K along dim. alpha: its factor.
     """
-    _, _, where_ = _at(input, dim, index, "index_add", source)
+    d, raw = _at(input, dim, index, "index_add", source)
     source = source if alpha == 1 else source * alpha
-    return watching(input + _put_index(cast(source, input.dtype), index=where_, shape=tuple(input.shape)), index)
+    index, layout = watched(raw, index), (slice(None),) * d + ROWS
+    return input + _put_index(cast(source, input.dtype), index, layout=layout, shape=tuple(input.shape))
 
 
 @public()
@@ -316,8 +319,8 @@ def index_copy(input, dim, index, source):
         index: int64 positions.
         source: slices, as many as there are indices.
     """
-    d, raw, _ = _at(input, dim, index, "index_copy", source)
-    return _scatter(input, source, index=_full_index(raw, source, d), dim=d)
+    d, raw = _at(input, dim, index, "index_copy", source)
+    return _scatter(input, source, _full_index(raw, source, d, index), dim=d)
 
 
 @public()
@@ -329,7 +332,7 @@ def index_fill(input, dim, index, value):
         index: int64 positions.
         value: a number or a 0-d tensor.
     """
-    d, raw, _ = _at(input, dim, index, "index_fill")
+    d, raw = _at(input, dim, index, "index_fill")
     mask = xp_of(raw).zeros(input.shape[d], bool)
     mask[raw] = True
     if isinstance(value, Tensor):
@@ -358,14 +361,14 @@ def index_put_(self, indices, values, accumulate=False):
         self[where_] = values
         return self
     check_writable(self, "index_put_")
-    raws, _ = raw_index(self, where_)
+    raws, arrays = raw_index(self, where_)
     try:
         region = raw_of(self)[raws].shape
     except IndexError as error:
         raise IndexError(f"index_put_: {error} (tensor of shape {tuple(self.shape)}).") from None
     values = values.expand(region) if tuple(values.shape) != region else values
-    total = self + _put_index(values, index=raws, shape=tuple(self.shape))
-    return adopt(self, watching(total, *where_), "index_put_")
+    total = self + _put_index(values, *arrays, layout=layout_of(raws), shape=tuple(self.shape))
+    return adopt(self, total, "index_put_")
 
 
 METHODS["index_put_"] = index_put_
@@ -498,8 +501,8 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True):
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    d, raw, _ = _at(input, dim, index, "index_reduce", source)
-    index = Tensor._wrap(_full_index(raw, source, d))
+    d, raw = _at(input, dim, index, "index_reduce", source)
+    index = _full_index(raw, source, d, index)
     return scatter_reduce(input, d, index, source, reduce, include_self=include_self)
 
 

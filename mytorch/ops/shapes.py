@@ -19,7 +19,7 @@ from ..engine.mode import get_mode
 from ..engine.node import Leaf
 from .creation import arange, empty
 from .elementwise import named
-from .indexing import _index, _put_index
+from .indexing import ROWS, _put_index, _slice, read_along
 from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
 from .reduction import normalize_dim
 
@@ -158,7 +158,7 @@ def narrow(input, dim, start, length):
     start += n if start < 0 else 0
     if not 0 <= start <= n or start + length > n or length < 0:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
-    return _index(input, index=(slice(None),) * d + (slice(start, start + length),))
+    return _slice(input, index=(slice(None),) * d + (slice(start, start + length),))
 
 
 @public(inplace=False)
@@ -178,7 +178,7 @@ def select(input, dim, index):
         raise IndexError(
             f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {d}"
         )
-    return _index(input, index=(slice(None),) * d + (index,))
+    return _slice(input, index=(slice(None),) * d + (index,))
 
 
 @op(dtype="same", view=True, name="unfold")
@@ -269,7 +269,7 @@ def _as_strided_grad(g, shape, size, stride, offset, memory, xp):
     mine = np.full(places, n)  # which element of the input each place holds; n where none
     mine[_lattice(shape, strides, begin)] = np.arange(n)
     index = mine[_lattice(size, stride, offset)]
-    flat = xp.call(_put_index, xp.reshape(g, (math.prod(size),)), index=(index,), shape=(n + 1,))
+    flat = xp.call(_put_index, xp.reshape(g, (math.prod(size),)), index, layout=ROWS, shape=(n + 1,))
     return xp.reshape(flat[slice(0, n)], shape)
 
 
@@ -394,7 +394,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
         raise RuntimeError(
             f"repeat_interleave: allocated size does not match required size: {output_size}, not {order.size}"
         )
-    return _index(input, index=(slice(None),) * d + (order,))
+    return read_along(input, d, order)
 
 
 @public(inplace=False, method=False)
@@ -474,7 +474,7 @@ def combinations(input, r=2, with_replacement=False):
         return input.new_empty(0)
     chooser = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = np.array(list(chooser(range(input.shape[0]), r)), np.int64)
-    return _index(input, index=(rows.reshape(len(rows), r),))
+    return read_along(input, 0, rows.reshape(len(rows), r))
 
 
 # -- diagonals ---------------------------------------------------------------------------------------------------------

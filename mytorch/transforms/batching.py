@@ -23,9 +23,11 @@ from ..backend import MetaArray, device_of, hollow, numpy_ns
 from ..base import dtypes
 from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.record import RECORDS
+from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
 from ..engine.node import Port
 from ..ops import everything  # noqa: F401 - the rules name records of all operations
+from ..ops.indexing import joined, layout_of
 from .forward_mode import Level
 
 
@@ -75,7 +77,7 @@ class Batch(Interpreter):
         if mode.autocast is not None:
             inputs, attrs = mode.autocast.cast(record, inputs, attrs)
         values = [self.value(x) for x in inputs]
-        if all(v is None for v in values) and not any(map(self.is_batched, attrs.values())):
+        if all(v is None for v in values) and all(self.value(a) is None for a in attrs.values()):
             with self.outside():
                 return record.dispatch(*inputs, fused=fused, **attrs)
         rule = RULES.get(record.name) or (_elementwise if record.elementwise else None)
@@ -91,12 +93,6 @@ class Batch(Interpreter):
         outs = tuple(map(self.stand_for, found if record.outputs else (found,)))
         self.record(record, inputs, outs, attrs, mode)
         return outs if record.outputs else outs[0]
-
-    def is_batched(self, attr):
-        """Whether an attribute, or an item of one, is a raw array of this batch."""
-        if isinstance(attr, (tuple, list)):
-            return any(self.is_batched(a) for a in attr)
-        return self.value(attr) is not None if isinstance(attr, (MetaArray, Tensor)) else False
 
     def record(self, record, inputs, outs, attrs, mode):
         """Give results their edges, among the tensors of the batch."""
@@ -193,11 +189,8 @@ class Call:
         """
         if self.values[0] is None or any(v is not None for v in self.values[1:]):
             raise Unbatched(f"vmap: {self.record.name} of several batched tensors.")
-        for attr in self.attrs.values():
-            if isinstance(attr, MetaArray) or (
-                isinstance(attr, (tuple, list)) and any(isinstance(a, MetaArray) for a in attr)
-            ):
-                raise Unbatched(f"vmap: {self.record.name} with a batched attribute.")
+        if any(isinstance(attr, MetaArray) for attr in self.attrs.values()):
+            raise Unbatched(f"vmap: {self.record.name} with a batched attribute.")
         return self.values[0]
 
 
@@ -382,42 +375,44 @@ def _index_for(batch, index):
     return (first, *own, *items[len(arrays) :])
 
 
-@rule("index")
+@rule("slice")
+def _slice(batch, call):
+    return call.run(call.only(), index=(slice(None), *call.attrs["index"]))
+
+
+@rule("index", "index_zeros")
 def _index(batch, call):
-    value = batch.spread(call.inputs[0], call.values[0])
-    return call.run(value, index=_index_for(batch, call.attrs["index"]))
+    index = _index_for(batch, joined(call.attrs["layout"], tuple(map(raw_of, call.inputs[1:]))))
+    arrays = [i for i in index if isinstance(i, np.ndarray)]
+    changes = {"shape": (batch.size, *call.attrs["shape"])} if "shape" in call.attrs else {}
+    return call.run(batch.spread(call.inputs[0], call.values[0]), *arrays, layout=layout_of(index), **changes)
 
 
-@rule("index_zeros")
-def _index_zeros(batch, call):
-    index, shape = _index_for(batch, call.attrs["index"]), tuple(call.attrs["shape"])
-    return call.run(batch.spread(call.inputs[0], call.values[0]), index=index, shape=(batch.size, *shape))
-
-
-@rule("gather", "take_along", "put_along", "scatter_zeros", "scatter")
+@rule("gather", "put_along", "scatter_zeros", "scatter")
 def _at(batch, call):
-    changes = {"index": _raw_for_each(batch, call.attrs["index"]), "dim": call.attrs["dim"] % call.ndims[0] + 1}
+    changes = {"dim": call.attrs["dim"] % call.ndims[0] + 1}
     if "shape" in call.attrs:
         changes["shape"] = (batch.size, *call.attrs["shape"])
-    return call.run(*map(batch.spread, call.inputs, call.values), **changes)
+    inputs = [batch.spread(x, v) for x, v in zip(call.inputs[:-1], call.values, strict=False)]
+    return call.run(*inputs, _raw_for_each(batch, raw_of(call.inputs[-1])), **changes)
 
 
 @rule("embedding")
 def _embedding(batch, call):
-    raw = _raw(batch, call.attrs["index"])
-    if call.values[0] is not None or raw is None or call.attrs["scale_grad_by_freq"]:
+    weight, index = call.values
+    if weight is not None or index is None or call.attrs["scale_grad_by_freq"]:
         raise Unbatched("vmap: a table of its own for each.")
-    return call.run(call.inputs[0], index=raw)
+    return call.run(call.inputs[0], index)
 
 
 @rule("embedding_backward")
 def _embedding_backward(batch, call):
-    raw, (rows, *rest) = _raw(batch, call.attrs["index"]), call.attrs["shape"]
+    raw, (rows, *rest) = _raw(batch, call.inputs[1]), call.attrs["shape"]
     if call.attrs["padding_idx"] is not None or call.attrs["scale_grad_by_freq"]:
         raise Unbatched("vmap: embedding's gradient with padding.")
-    index = call.attrs["index"] if raw is None else raw
+    index = raw_of(call.inputs[1]) if raw is None else raw
     index = index + rows * np.arange(batch.size).reshape(-1, *(1,) * (index.ndim - (raw is not None)))
-    out = call.run(batch.spread(call.inputs[0], call.values[0]), index=index, shape=(batch.size * rows, *rest))
+    out = call.run(batch.spread(call.inputs[0], call.values[0]), index, shape=(batch.size * rows, *rest))
     return out.reshape(batch.size, rows, *rest)
 
 
@@ -528,11 +523,10 @@ def _rows(batch, call):
 
 
 def _cross_entropy(batch, record, inputs, attrs):
-    (logits,), attrs = inputs, {**record.defaults, **attrs}
+    (logits, target), attrs = inputs, {**record.defaults, **attrs}
     if attrs["weight"] is not None or attrs["label_smoothing"] or attrs["dtype"] is not None:
         raise Unbatched("vmap: cross_entropy with weights or smoothing.")
-    target = attrs["target"]
-    target = Tensor._wrap(target) if isinstance(target, np.ndarray) else target
+    target = Tensor._wrap(raw_of(target))
     counts = target != attrs["ignore_index"]
     log_p = RECORDS["log_softmax"].dispatch(logits, dim=-1)
     losses = -(log_p.gather(-1, (target * counts).unsqueeze(-1)).squeeze(-1) * counts.to(logits.dtype))

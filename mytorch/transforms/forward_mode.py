@@ -23,10 +23,11 @@ from .._tensor import Tensor
 from ..backend import MetaArray, memory_owner, xp_of
 from ..dispatch.backward import grad
 from ..dispatch.interpreter import Interpreter, interpreting
+from ..dispatch.unwrap import raw_of
 from ..engine.mode import enable_grad, get_mode
 from ..engine.node import Port
 from ..ops.creation import zeros_like
-from .tensor_ns import RecordedArithmetic, tensor_ns, without_residuals
+from .tensor_ns import RecordedArithmetic, over_tensors, tensor_ns
 
 
 class Level(Interpreter):
@@ -131,7 +132,7 @@ class Level(Interpreter):
         """An op with residuals, as the ops that its reference is written in."""
         first = next(x for x in inputs if isinstance(x, Tensor))
         try:
-            return without_residuals(record, record.forward(tensor_ns(xp_of(first._data._array)), *inputs, **attrs))
+            return over_tensors(record, first, inputs, attrs)
         except (AttributeError, NotImplementedError) as error:
             raise NotImplementedError(
                 f"Trying to use forward AD with {record.name} that does not support it because it has not been implemented yet: {error}"
@@ -281,7 +282,7 @@ def tangents_of(record, inputs, outs, tangents, attrs):
     """
     implementation = record.reference
     wanted = [i for i, t in enumerate(tangents) if t is not None]
-    names = [record.inputs[0 if record.variadic else i] for i in wanted]
+    names = [record.input_name(i) for i in wanted]
     if implementation.vjp is None and not any(n in implementation.formulas for n in names):
         return [None] * len(outs)
     values = _values(record, inputs, outs, tangents, attrs)
@@ -331,9 +332,7 @@ def _transposed(record, values, outs, wanted):
         parts = implementation.vjp.on(g, values)
         found = [(parts[i], x, t) for i, x, t in wanted]
     else:
-        formulas = [
-            (implementation.formulas.get(record.inputs[0 if record.variadic else i]), x, t) for i, x, t in wanted
-        ]
+        formulas = [(implementation.formulas.get(record.input_name(i)), x, t) for i, x, t in wanted]
         found = [(f.on(g, values), x, t) for f, x, t in formulas if f is not None]
     roots, cotangents = [], []
     for part, x, t in found:
@@ -359,11 +358,11 @@ def _transposed(record, values, outs, wanted):
 
 def _values(record, inputs, outs, tangents, attrs):
     """What a gradient formula may name, over Tensors."""
-    given = [_as_tensor(x) for x in inputs]
+    given = [*map(_as_tensor, inputs[: record.floats]), *map(raw_of, inputs[record.floats :])]
     raws = [x._data._array if isinstance(x, Tensor) else x for x in given]
     first = next(r for r in raws if hasattr(r, "shape"))
     values = dict.fromkeys(record.inputs)
-    values.update({record.inputs[0]: given} if record.variadic else zip(record.inputs, given, strict=False))
+    values.update(zip(record.inputs, record.by_name(given), strict=False))
     results = [o if _has_tangents(o) else o._data._array for o in outs]
     values.update({"out": results} if record.outputs == "list" else zip(record.outputs_names, results, strict=False))
     values.update({n: attrs.get(n, default) for n, default in record.defaults.items()})

@@ -13,6 +13,7 @@ from ..backend import MetaArray, meta_ns, numpy_ns, xp_of
 from ..base import dtypes, hooks
 from ..dispatch.op import op
 from ..dispatch.record import RECORDS
+from ..dispatch.unwrap import raw_of
 from ..engine import walk
 from ..engine.mode import enable_grad, get_mode
 from ..engine.node import Port, accumulating
@@ -130,8 +131,7 @@ class TensorNamespace:
         return movement.flip(x, axis)
 
     def take_along_axis(self, x, index, axis):
-        index = index._data._array if isinstance(index, Tensor) else index
-        return indexing._gather(x, index=index, dim=axis % x.ndim)
+        return indexing._gather(x, index, dim=axis % x.ndim)
 
     def arange(self, n):
         return Tensor._wrap(self.arrays.arange(n))
@@ -176,15 +176,16 @@ def _composed(record, inputs, fused, attrs):
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     if tensors and not record.view and not record.variadic and record.is_differentiable:
         try:
-            xp = tensor_ns(xp_of(tensors[0]._data._array))
-            return without_residuals(record, record.forward(xp, *inputs, **attrs))
+            return over_tensors(record, tensors[0], inputs, attrs)
         except (NotImplementedError, AttributeError, TypeError):  # it asks for what only raw arrays have
             pass
     return record.dispatch(*inputs, fused=fused, **attrs)
 
 
-def without_residuals(record, out):
-    """What a reference forward gives, less what is only for backward."""
+def over_tensors(record, first, inputs, attrs):
+    """Returns the outputs of an op's reference forward over Tensors, of which `first` is one; integer inputs are raw arrays there."""
+    inputs = [*inputs[: record.floats], *map(raw_of, inputs[record.floats :])]
+    out = record.forward(tensor_ns(xp_of(first._data._array)), *inputs, **attrs)
     count = len(record.residuals)
     return out if not count else out[0] if len(out) == count + 1 else out[:-count]
 
@@ -289,8 +290,8 @@ def _attached(node):
         value = saved[k]
         if name == "xp":
             saved[k] = tensor_ns(value)
-        elif name in op_record.inputs:
-            if op_record.variadic:
+        elif name in op_record.inputs and name not in op_record.integers:
+            if op_record.variadic and name == op_record.inputs[-1]:
                 saved[k] = [_input(given, i, v, e) for i, (v, e) in enumerate(zip(value, node.parents, strict=True))]
             elif value is not None and hasattr(value, "shape"):
                 i = op_record.inputs.index(name)
@@ -341,7 +342,7 @@ def _replay(node, g):
             continue
         value = values[name]
         edge = node.parents[i] if i < len(node.parents) else None
-        if value is None or not hasattr(value, "shape"):
+        if value is None or not hasattr(value, "shape") or i >= record.floats:
             inputs.append(value)
             continue
         t = _input(given, i, value, edge)
@@ -353,8 +354,7 @@ def _replay(node, g):
     attrs = {name: values[name] for name in record.attrs}
     with enable_grad():
         if record.residuals or not record.is_differentiable:  # the latter: a kernel for what ops compose
-            arrays = xp_of(next(t for t in inputs if isinstance(t, Tensor))._data._array)
-            out = without_residuals(record, record.forward(tensor_ns(arrays), *inputs, **attrs))
+            out = over_tensors(record, next(t for t in inputs if isinstance(t, Tensor)), inputs, attrs)
         else:
             out = record(*inputs, fused=False, **attrs)
     if isinstance(out, (tuple, list)):

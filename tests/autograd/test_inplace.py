@@ -1,9 +1,13 @@
 """In-place operations and views, against PyTorch."""
 
+import math
+
 import numpy as np
 import pytest
 
 import mytorch
+from mytorch.dispatch.record import RECORDS
+from mytorch.ops import everything  # noqa: F401 - defines the records of all operations
 
 
 def both(program, torch, *inputs):
@@ -124,8 +128,19 @@ INDEXED = {
     "embedding": lambda lib, x, i: lib.nn.functional.embedding(i, x),
     "embedding_bag": lambda lib, x, i: lib.nn.functional.embedding_bag(i, x),
     "cross_entropy": lambda lib, x, i: lib.nn.functional.cross_entropy(x, i[0]),
+    "nll_loss": lambda lib, x, i: lib.nn.functional.nll_loss(x, i[0], ignore_index=1),
+    "multi_margin_loss": lambda lib, x, i: lib.nn.functional.multi_margin_loss(x, i[0]),
+    "take_along_dim": lambda lib, x, i: lib.take_along_dim(x, i, 0),
+    "index_copy": lambda lib, x, i: lib.zeros(3, 3).index_copy(0, i[0], x),
+    "self_of_scatter": lambda lib, x, i: x.scatter(1, i, lib.ones(3, 3)),
+    "self_of_scatter_add": lambda lib, x, i: x.scatter_add(1, i, lib.ones(3, 3)),
+    "self_of_index_add": lambda lib, x, i: x.index_add(1, i[0], lib.ones(3, 3)),
     "unpool": lambda lib, x, i: lib.nn.functional.max_unpool1d(x[None], i[None], 2),
 }
+
+
+# The gradient is the upstream gradient, or PyTorch computes another index from the index.
+NOT_READ = ("self_of_scatter_add", "self_of_index_add", "take_along_dim")
 
 
 @pytest.mark.parametrize("name", INDEXED)
@@ -135,11 +150,53 @@ def test_an_index_that_backward_reads_is_not_to_be_changed(name, torch):
             x = lib.tensor([[3.0, 1, 2], [4, 6, 5], [7, 8, 9]], requires_grad=True)
             index = lib.tensor([[0, 2, 1], [1, 0, 0], [2, 2, 0]])
             out = INDEXED[name](lib, x, index).sum()
-            if change(index) is None:
+            if change(index) is None or name in NOT_READ:
                 out.backward()
             else:
                 with pytest.raises(RuntimeError, match="modified by an inplace"):
                     out.backward()
+
+
+SAMPLES = {  # op with index inputs -> shapes of its other inputs, shapes of its indices, attributes
+    "cross_entropy": ([(3, 4)], [(3,)], {}),
+    "embedding": ([(3, 4)], [(2, 3)], {"padding_idx": 1}),
+    "embedding_backward": ([(5, 4)], [(5,)], {"padding_idx": None, "scale_grad_by_freq": False, "shape": (3, 4)}),
+    "gather": ([(3, 4)], [(5, 2)], {"dim": 0}),
+    "index": ([(3, 4)], [(2,), (5, 2)], {"layout": ("array", "array")}),
+    "index_write": ([(3, 2, 4), (5, 2)], [(5,), (5,)], {"layout": ("array", slice(None), "array")}),
+    "index_zeros": ([(5, 2)], [(5,), (5,)], {"layout": ("array", slice(None), "array"), "shape": (3, 2, 4)}),
+    "linear_cross_entropy": ([(3, 2), (4, 2), (4,)], [(3,)], {}),
+    "put_along": ([(3, 4)], [(3, 4)], {"dim": 0, "shape": (3, 4)}),
+    "scatter": ([(3, 4), (3, 4)], [(3, 4)], {"dim": 0}),
+    "scatter_zeros": ([(3, 4)], [(3, 4)], {"dim": 0, "shape": (3, 4)}),
+}
+WITH_INDICES = [
+    pytest.param(record, i, id=f"{record.name}-{name}")
+    for record in RECORDS.values()
+    if record.integers and record.is_differentiable
+    for i, name in enumerate(record.inputs[: record.floats])
+]
+
+
+@pytest.mark.parametrize(("record", "i"), WITH_INDICES)
+def test_every_op_watches_the_indices_that_its_gradient_names(record, i):
+    """If only the input i requires grad, changing an index in place is an error exactly if the gradient of that input names it."""
+    shapes, sizes, attrs = SAMPLES[record.name]
+    watched = set(record.integers) & set(record.reference.plan(1 << i).names)
+    for call in (record.fast_call, record.dispatch):
+        for changed in (None, *range(len(sizes))):
+            inputs = [mytorch.rand(*shape, requires_grad=j == i) for j, shape in enumerate(shapes)]
+            indices = [mytorch.arange(math.prod(size)).reshape(size) % 3 for size in sizes]
+            out = call(*inputs, *indices, **attrs)
+            assert len(out.grad_fn.next_functions) == record.floats
+            if changed is not None:
+                indices[changed].add_(0)
+            if changed is not None and watched:
+                with pytest.raises(RuntimeError, match="modified by an inplace"):
+                    out.sum().backward()
+            else:
+                out.sum().backward()
+                assert inputs[i].grad.shape == inputs[i].shape
 
 
 @pytest.mark.parametrize("value", [1.0, [5.0, 6.0]], ids=["number", "tensor"])

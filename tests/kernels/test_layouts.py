@@ -396,8 +396,8 @@ SAMPLES = {
     "gelu_mlp": [Sample(normal(2, 3, 8), normal(16, 8), normal(8, 16), normal(16), normal(8))],
     "rotary": [Sample(normal(2, 3, 4, 6), **TABLES)],
     "embedding": [
-        Sample(normal(7, 5), index=classes(7, 3)),
-        Sample(normal(7, 5), index=classes(7, 2, 3, 4), padding_idx=2, scale_grad_by_freq=True),
+        Sample(normal(7, 5), classes(7, 3)),
+        Sample(normal(7, 5), classes(7, 2, 3, 4), padding_idx=2, scale_grad_by_freq=True),
     ],
     "gated": [
         Sample(normal(3, 6), gate="silu"),

@@ -67,12 +67,12 @@ def _bwd(x, target, peaks, logs, scale, gx, ignore_index):
 residuals = ("total", "peaks", "logs")
 
 
-def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
+def accepts(input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """Accepts float32 logits without class weights and label smoothing."""
     return is_float32(input) and weight is None and not label_smoothing and input.size > 0
 
 
-def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
+def forward(xp, input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """Returns logsumexp - logit of the target: the mean, the sum or all losses."""
     x, target = np.ascontiguousarray(input), np.ascontiguousarray(target)
     losses, peaks, logs = np.empty((3, x.shape[0]), np.float32)

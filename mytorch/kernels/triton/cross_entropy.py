@@ -190,7 +190,7 @@ def blocks_of(classes):
     return {"BLOCK": block, "num_warps": max(2, min(block // 256, 8))}
 
 
-def accepts(input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
+def accepts(input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """Accepts float logits (N, C) and class weights of any float dtype."""
     return is_float(input, weight) and input.size > 0
 
@@ -249,7 +249,7 @@ def add_losses(xp, losses, total, reduction, dtype):
     return out
 
 
-def forward(xp, input, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
+def forward(xp, input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
     """Returns the losses, their mean or their sum; the log-sum-exp of each row; and the divisor of the mean."""
     logits, target, weight = contiguous(xp, input), contiguous(xp, target), contiguous(xp, weight)
     dtype = input.dtype if dtype is None else dtype.numpy

@@ -73,7 +73,7 @@ def _backward_sorted(g_ptr, index_ptr, order_ptr, counts_ptr, out_ptr, rows, wid
         tl.store(out_ptr + target * width + cols, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
-def accepts(weight, *, index, padding_idx=None, scale_grad_by_freq=False):
+def accepts(weight, index, *, padding_idx=None, scale_grad_by_freq=False):
     """Accepts a float table (V, C)."""
     return is_float(weight) and weight.ndim == 2 and weight.size > 0
 
@@ -83,7 +83,7 @@ def _block(width):
     return {"BLOCK": block, "num_warps": max(1, min(block // 256, 8))}
 
 
-def forward(xp, weight, *, index, padding_idx=None, scale_grad_by_freq=False):
+def forward(xp, weight, index, *, padding_idx=None, scale_grad_by_freq=False):
     """Returns weight[index]. Indices are not checked on a GPU and must be in the range of the table."""
     weight, index = contiguous(xp, weight), contiguous(xp, index)
     if index.dtype.kind == "i" and index.dtype.itemsize < 8:

@@ -125,13 +125,13 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
 residuals = ("total", "gx", "gw", "gb")
 
 
-def accepts(input, linear_weight, linear_bias=None, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
+def accepts(input, linear_weight, linear_bias=None, target=None, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
             grads=True):  # fmt: skip
     """Accepts floats of one dtype, and the reductions mean and sum, for which forward can compute the gradients."""
     return one_dtype(input, linear_weight, linear_bias) and is_float(weight) and reduction != "none" and input.size > 0
 
 
-def forward(xp, input, linear_weight, linear_bias=None, *, target, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
+def forward(xp, input, linear_weight, linear_bias=None, target=None, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
             grads=True):  # fmt: skip
     """Returns the loss, and the gradients of the sum of the losses."""
     return run(

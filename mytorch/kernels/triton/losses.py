@@ -217,11 +217,11 @@ def vjp(g, input, target, kind, reduction, beta, needs, xp):
     return grads
 
 
-def _nll_accepts(input, *, target, weight=None, ignore_index=-100, reduction="mean"):
+def _nll_accepts(input, target, *, weight=None, ignore_index=-100, reduction="mean"):
     return is_float(input, weight) and input.size > 0
 
 
-def _nll(xp, input, *, target, weight=None, ignore_index=-100, reduction="mean"):
+def _nll(xp, input, target, *, weight=None, ignore_index=-100, reduction="mean"):
     x, target, weight = (contiguous(xp, a) for a in (input, target, weight))
     total = count(xp, target.reshape(-1), weight, ignore_index) if reduction == "mean" else None
     programs = cdiv(target.size, BLOCK)
