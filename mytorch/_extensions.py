@@ -140,6 +140,6 @@ def install(*tensor_classes):
             for cls in tensor_classes:
                 setattr(cls, name, LazyMethod(cls, name, home))
     sys.meta_path.insert(0, Finder("einops._backends", "compat.einops_hook"))
-    sys.meta_path.append(Finder("mytorch.", "compat.paths"))
+    sys.meta_path += [Finder("mytorch.", "compat.paths"), Finder("miniddp", "compat.paths")]
     if "einops._backends" in sys.modules:
         load("compat.einops_hook").register()

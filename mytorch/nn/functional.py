@@ -1,6 +1,6 @@
 """The functions behind the layers, by PyTorch's names. They are defined in `ops`; this is where they are found as `F`."""
 
-from .. import ops
+from .. import _extensions, ops
 from ..base.arguments import described
 from ..ops.multihead import multi_head_attention_forward
 from .linear_cross_entropy import linear_cross_entropy
@@ -47,5 +47,6 @@ def _found(home, name):
 
 _FOUND = {name: _found(home, name) for home, names in _NAMES.items() for name in names.split()}
 globals().update(_FOUND)
+__getattr__, __dir__ = _extensions.lazy(__name__)
 
 __all__ = [*_FOUND, "linear_cross_entropy", "multi_head_attention_forward"]

@@ -190,6 +190,7 @@ def _is_sampler(x):
 
 
 def states_of(sources):
+    """Returns the states of generators: {path: state}."""
     return {path: _state(source) for path, source in sources.items()}
 
 
