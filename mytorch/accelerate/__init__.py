@@ -1,5 +1,6 @@
 """Accelerator: one training loop for one process or many, one precision or two."""
 
+from .. import _extensions
 from .accelerator import Accelerator
 from .loader import AcceleratedLoader
 from .optimizer import AcceleratedOptimizer, AcceleratedScheduler
@@ -10,3 +11,5 @@ __all__ = [
     "AcceleratedLoader", "AcceleratedOptimizer", "AcceleratedScheduler", "Accelerator", "ProcessState",
     "notebook_launcher",
 ]  # fmt: skip
+
+__getattr__, __dir__ = _extensions.lazy(__name__)

@@ -1,6 +1,6 @@
 """Models that the scripts, benchmarks and tests share."""
 
-from . import lora
+from . import lora, run_files
 from .auto import from_pretrained
 from .cache import KVCache
 from .fusion import fuse_
