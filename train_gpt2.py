@@ -25,6 +25,8 @@ from mytorch.optim import AdamW
 from mytorch.optim.lr_scheduler import CosineLRScheduler
 from mytorch.utils.data import DataLoader, RandomBlocks, read_vocab_size
 
+FASTER = "--model_size demo --context_length 64 --batch_size 12 --gradient_accumulation_steps 1 --train_iterations 2500 --max_lr 4e-3 --warmup_steps 100 takes minutes."  # advice for CPUs
+
 
 # fmt: off
 @dataclasses.dataclass
@@ -77,9 +79,6 @@ class Flags:  # a checkpoint contains all but those with saved=False; resuming c
 # fmt: on
 
 
-FASTER = "--model_size demo --context_length 64 --batch_size 12 --gradient_accumulation_steps 1 --train_iterations 2500 --max_lr 4e-3 --warmup_steps 100 takes minutes."
-
-
 def parse(argv=None):
     """Returns the flags, and the parser, whose `error` reports combinations that are found to be invalid later."""
     p = ArgumentParser(description=__doc__.splitlines()[0])
@@ -107,8 +106,8 @@ def settle_batches(args, processes, error):
         error(f"--batch_size {size} is not divisible by --gradient_accumulation_steps {steps}; choose a multiple of it")
     args.micro_batch_size = args.batch_size_per_gpu or size // steps
     if args.tokens_per_batch is not None:
-        tokens = args.micro_batch_size * args.context_length * processes
-        args.gradient_accumulation_steps = max(1, round(args.tokens_per_batch / tokens))
+        steps = args.tokens_per_batch / (args.micro_batch_size * args.context_length * processes)
+        args.gradient_accumulation_steps = max(1, round(steps))
     args.batch_size = args.micro_batch_size * args.gradient_accumulation_steps
 
 
@@ -294,10 +293,9 @@ def main(argv=None):
         checkpoint = accelerate.find_checkpoint(folder, args.resume_from_checkpoint)
         saved = run_files.read_meta(checkpoint)
         differing = inherit_flags(args, args.given, saved["training"])
-        for name, ours, theirs, is_fixed in differing:
-            if is_fixed:
-                text = f"--{name} {ours} can't be had in resuming: the checkpoint's is {theirs}"
-                parser.error(f"{text}; leave it out, or begin another --project_name")
+        for name, ours, theirs, _ in [flag for flag in differing if flag[3]]:
+            text = f"--{name} {ours} can't be had in resuming: the checkpoint's is {theirs}"
+            parser.error(f"{text}; leave it out, or begin another --project_name")
     options = {"mixed_precision": args.mixed_precision, "log_wandb": args.log_wandb, "project_dir": folder}
     try:
         accelerator = Accelerator(device=args.device, **options)

@@ -15,7 +15,7 @@ import pytest
 from . import layers
 
 ROOT, PACKAGE, FILES = layers.ROOT, layers.PACKAGE, layers.FILES
-MAX_CORE_LINES = 62_300  # may only be lowered
+MAX_CORE_LINES = 62_250  # may only be lowered
 
 
 def test_no_upward_imports():

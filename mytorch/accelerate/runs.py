@@ -110,11 +110,11 @@ class RunLog:
 
     Example:
         >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> log = mytorch.accelerate.RunLog(folder / "log.jsonl")
+        >>> path = tempfile.mkdtemp() + "/log.jsonl"
+        >>> log = mytorch.accelerate.RunLog(path)
         >>> log.write(iteration=1, loss=2.5)
         >>> log.write(iteration=2, loss=2.25)
-        >>> mytorch.accelerate.RunLog(folder / "log.jsonl", iteration=1).records
+        >>> mytorch.accelerate.RunLog(path, iteration=1).records
         [{'iteration': 1, 'loss': 2.5}]
     """
 
@@ -394,7 +394,7 @@ class Progress:
 
     Example:
         >>> import tempfile
-        >>> log = mytorch.accelerate.RunLog(Path(tempfile.mkdtemp()) / "log.jsonl")
+        >>> log = mytorch.accelerate.RunLog(tempfile.mkdtemp() + "/log.jsonl")
         >>> accelerator = mytorch.accelerate.Accelerator(cpu=True)
         >>> speed = mytorch.accelerate.Throughput(tokens_per_step=1024)
         >>> with mytorch.accelerate.Progress(accelerator, log, speed, total=4, every=2) as progress:
