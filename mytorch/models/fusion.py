@@ -6,8 +6,7 @@ file, whose `forward` calls fewer and larger ops:
 * a residual addition and the norm that follows it become `F.add_layer_norm` or `F.add_rms_norm`;
 * the two linear layers of an MLP and the GELU between them become `F.gelu_mlp`.
 
-Parameters, state dict keys and results stay the same. The ops have kernels for GPUs. On a CPU they call the same
-operations as the separate layers.
+Parameters, state dict keys and results stay the same. The ops have kernels for GPUs. On a CPU the layers run one by one.
 """
 
 from typing import Any
@@ -41,14 +40,14 @@ class FusedBlock(gpt2.Block):
     """GPT-2's block, in which each norm also computes the residual addition before it.
 
     The addition after the MLP is left to the next norm: the block returns `(x, branch)` instead of `x + branch`. The next
-    FusedBlock, or FusedFinalNorm after the last block, accepts the pair.
+    FusedBlock, or FusedFinalNorm after the last block, accepts the pair. On a CPU the block runs as a plain one.
     """
 
-    def forward(  # type: ignore[override]
-        self, x: Tensor | tuple[Tensor, Tensor], cache: LayerCache | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Any, cache: LayerCache | None = None) -> Any:
         if isinstance(x, tuple):
             x, h = self.ln_1(*x)
+        elif x.device.type == "cpu":
+            return super().forward(x, cache)
         else:  # the embeddings, before the first block
             h = self.ln_1(x)
         x, h = self.ln_2(x, self.attn(h, cache))
@@ -58,14 +57,16 @@ class FusedBlock(gpt2.Block):
 class FusedFinalNorm(AddLayerNorm):
     """The norm after the last FusedBlock: the layer norm of `x + branch`."""
 
-    def forward(self, pair: tuple[Tensor, Tensor]) -> Tensor:  # type: ignore[override]
-        return super().forward(*pair)[1]
+    def forward(self, x: Any) -> Tensor:  # type: ignore[override]
+        return super().forward(*x)[1] if isinstance(x, tuple) else super().forward(x)
 
 
 class FusedLlamaBlock(llama.Block):
     """Llama's block, in which the second norm also computes the residual addition before it."""
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Any:
+        if x.device.type == "cpu":
+            return super().forward(x, cos, sin, cache)
         x, h = self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), cos, sin, cache), x)
         if isinstance(self.mlp, MixtureOfExperts):
             out, routing = self.mlp(h)
@@ -77,7 +78,7 @@ def fuse_(model: nn.Module) -> nn.Module:
     """Combines neighboring layers of a GPT2 or Llama in place, which is faster on a GPU.
 
     The results, the parameters and the state dict keys stay the same. Modules of other classes stay as they are, so any
-    model is accepted. Hooks on the blocks of a fused GPT2 receive the pair `(x, branch)` as the block's output.
+    model is accepted. Hooks on the blocks of a fused GPT2 on a GPU receive the pair `(x, branch)` as the block's output.
 
     Args:
         model: a GPT2 or Llama, or a module that contains one. `fuse_` changes the classes of its blocks, norms and MLPs.
