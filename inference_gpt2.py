@@ -13,7 +13,7 @@ from pathlib import Path
 import mytorch
 from mytorch.accelerate.training_state import is_complete, newest_checkpoint, saved_at
 from mytorch.cli.arguments import ArgumentParser, run_script, usable_device
-from mytorch.models import GPT2, Llama, from_pretrained, lora
+from mytorch.models import GPT2, Llama, from_pretrained, fuse_, lora
 from mytorch.models.tokenizer import GPT2Tokenizer, load_tokenizer
 from mytorch.serialization import load_safetensors
 
@@ -133,7 +133,7 @@ def load(args):
         tokenizer = load_tokenizer(beside_weights("tokenizer.json", checkpoint, project))
         source = checkpoint
     dtype = mytorch.float16 if args.fp16 else mytorch.bfloat16 if args.bf16 else mytorch.float32
-    return model.to(args.device, dtype).eval(), tokenizer, source
+    return fuse_(model).to(args.device, dtype).eval(), tokenizer, source
 
 
 def read_prompt(given, tokenizer):

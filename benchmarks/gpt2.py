@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import mytorch
-from mytorch.models import GPT2, GPT2Config
+from mytorch.models import GPT2, GPT2Config, fuse_
 
 
 def machine():
@@ -46,6 +46,7 @@ def build(library, config):
     mytorch.manual_seed(0)
     model = GPT2(config)
     if library == "mytorch":
+        fuse_(model)
         tensor, clip, AdamW = mytorch.from_numpy, mytorch.nn.utils.clip_grad_norm_, mytorch.optim.AdamW
         version = mytorch.__version__
     else:

@@ -382,14 +382,14 @@ def step_of(size, batch, half, activation="gelu"):
     """A function that runs one training step, as train_gpt2.py's, and the bytes of parameters and moments."""
     import mytorch
     from mytorch import amp
-    from mytorch.models import GPT2, GPT2Config
+    from mytorch.models import GPT2, GPT2Config, fuse_
     from mytorch.models import gpt2 as home
     from mytorch.nn.utils import clip_grad_norm_
 
     others = {"vocab_size": 65, "context_length": 256} if size == "small" else {}
     config = GPT2Config.sized(size, activation=activation, **others)
     home.init = types.SimpleNamespace(normal_=lambda *a, **k: None, zeros_=lambda *a: None)  # contents don't matter
-    model = GPT2(config).to("cuda")
+    model = fuse_(GPT2(config)).to("cuda")
     optimizer = mytorch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95))
     x, y = (mytorch.zeros(batch, config.context_length, dtype=mytorch.int64).to("cuda") for _ in range(2))
 

@@ -13,6 +13,7 @@ from importlib import import_module
 
 # Extension -> purpose. Each is a module or package below `mytorch`.
 EXTENSIONS = {
+    "accelerate.runs": "interruptions, logs, checkpoints and speed of training scripts",
     "cli.chat": "the command `mytorchrun chat`",
     "compat": "PyTorch's other names, import paths and file formats, `import torch`, einops",
     "distributions": "probability distributions",
@@ -21,12 +22,24 @@ EXTENSIONS = {
     "profiler": "the profiler",
     "quasirandom": "Sobol sequences",
     "tools": "drawings of graphs and memory, model summaries, benchmarks",
+    "utils.data.tokens": "token files and random batches of tokens",
     "vision": "image data sets, transforms and models",
 }
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
     "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name},
+    "mytorch.accelerate": {
+        name: f"accelerate.runs:{name}"
+        for name in (
+            "Interrupt Progress RunLog Throughput check_finite find_checkpoint ignore_interrupts mean_loss newest_checkpoint "
+            "peak_flops remove_checkpoints warn_if_long"
+        ).split()
+    },
     "mytorch.files": {"legacy": "compat.legacy_files"},
+    "mytorch.utils.data": {
+        name: f"utils.data.tokens:{name}"
+        for name in ("RandomBlocks", "TokenBlocks", "read_tokens", "read_vocab_size", "write_tokens")
+    },
     "mytorch.utils": {
         "render": "tools.drawing:render", "summary": "tools.model_summary:summary", "watch": "tools.watching:watch"
     },

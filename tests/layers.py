@@ -46,11 +46,11 @@ LAYERS = [
     ("distributed", "process groups, collectives, gradient buckets"),
     ("optim nn", "optimizers; layers, DistributedDataParallel"),
     (
-        "func utils distributions profiler tools vision",
+        "func utils utils.data.tokens distributions profiler tools vision",
         "function transforms, data loading; distributions, profiling, drawing, image data and models",
     ),
     ("models", "language models and text generation"),
-    ("accelerate", "the training loop helper"),
+    ("accelerate accelerate.runs", "the training loop helper, parts of training scripts"),
     ("compat", "PyTorch's other names and import paths"),
     ("__init__", "`import mytorch`"),
     ("cli __main__ cli.chat playground", "`mytorchrun`, `python -m mytorch`, `python -m mytorch.playground`"),

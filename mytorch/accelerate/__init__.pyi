@@ -5,6 +5,18 @@ from mytorch.accelerate.accelerator import Accelerator as Accelerator
 from mytorch.accelerate.loader import AcceleratedLoader as AcceleratedLoader
 from mytorch.accelerate.optimizer import AcceleratedOptimizer as AcceleratedOptimizer
 from mytorch.accelerate.optimizer import AcceleratedScheduler as AcceleratedScheduler
+from mytorch.accelerate.runs import Interrupt as Interrupt
+from mytorch.accelerate.runs import Progress as Progress
+from mytorch.accelerate.runs import RunLog as RunLog
+from mytorch.accelerate.runs import Throughput as Throughput
+from mytorch.accelerate.runs import check_finite as check_finite
+from mytorch.accelerate.runs import find_checkpoint as find_checkpoint
+from mytorch.accelerate.runs import ignore_interrupts as ignore_interrupts
+from mytorch.accelerate.runs import mean_loss as mean_loss
+from mytorch.accelerate.runs import peak_flops as peak_flops
+from mytorch.accelerate.runs import remove_checkpoints as remove_checkpoints
+from mytorch.accelerate.runs import warn_if_long as warn_if_long
 from mytorch.accelerate.state import ProcessState as ProcessState
+from mytorch.accelerate.training_state import newest_checkpoint as newest_checkpoint
 from mytorch.accelerate.utils import notebook_launcher as notebook_launcher
 

@@ -1,8 +1,12 @@
 """The scripts' command lines: help that shows defaults, and one line for what is wrong."""
 
 import argparse
+import dataclasses
 import sys
+import typing
+from collections.abc import Container, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..base.errors import DeviceError
 from ..ops.creation import empty
@@ -41,6 +45,100 @@ class ArgumentParser(argparse.ArgumentParser):
         for name in set(names) - given:
             setattr(args, name, self.get_default(name))
         return args, given
+
+    def parse_flags(self, flags: type, argv: Sequence[str] | None = None) -> tuple[Any, set[str]]:
+        """Parses a command line whose flags are the fields of a dataclass that `flag` and `switch` made.
+
+        A value is converted if the type of the field is int, float, `int | None` or `float | None`.
+
+        Args:
+            flags: the dataclass.
+            argv: the command line, by default that of the process.
+
+        Returns:
+            An instance of the dataclass, and the names of the flags that the command line contains.
+
+        Example:
+            >>> from dataclasses import dataclass
+            >>> from mytorch.cli.arguments import ArgumentParser, flag, switch
+            >>> @dataclass
+            ... class Flags:
+            ...     seed: int = flag(1337, "seed of the weights")
+            ...     quiet: bool = switch("print nothing")
+            >>> ArgumentParser().parse_flags(Flags, ["--seed", "3"])
+            (Flags(seed=3, quiet=False), {'seed'})
+        """
+        kinds = typing.get_type_hints(flags)
+        for field in dataclasses.fields(flags):
+            if "flag" not in field.metadata:
+                continue
+            kind, options = kinds[field.name], dict(field.metadata["flag"])
+            if number := {int, float}.intersection((kind, *typing.get_args(kind))):
+                options["type"] = number.pop()
+            self.add_argument(f"--{field.name}", default=field.default, **options)
+        values, given = self.parse_given(argv)
+        return flags(**vars(values)), given
+
+
+def flag(
+    default: Any = None, help: str | None = None, *, saved: bool = True, fixed: bool = False, **options: Any
+) -> Any:
+    """Makes a field of a dataclass for a flag of `ArgumentParser.parse_flags`.
+
+    Args:
+        default: the value of a flag that is not given.
+        help: the help text.
+        saved: False for a flag that belongs to one start of a script, see `flags_to_save`.
+        fixed: True for a flag that can't change when a run resumes, see `inherit_flags`.
+        **options: other arguments of argparse's `add_argument`, such as `choices`.
+    """
+    about = {"flag": {"help": help, **options}, "saved": saved, "fixed": fixed}
+    return dataclasses.field(default=default, metadata=about)
+
+
+def switch(help: str, **options: Any) -> Any:
+    """Makes a field like `flag`, for a flag without a value: False unless the command line contains the flag.
+
+    Args:
+        help: the help text.
+        **options: `saved` and `fixed`, see `flag`.
+    """
+    return flag(False, help, action="store_true", **options)
+
+
+def flags_to_save(flags: Any) -> dict[str, Any]:
+    """Returns the fields of a dataclass of flags as a dict, except flags that belong to one start of a script.
+
+    Args:
+        flags: an instance of the dataclass. Flags with `saved=False` are left out.
+    """
+    fields = dataclasses.fields(flags)
+    return {f.name: getattr(flags, f.name) for f in fields if f.metadata.get("saved", True)}
+
+
+def inherit_flags(
+    flags: Any, given: Container[str], saved: dict[str, Any]
+) -> list[tuple[str, Any, Any, bool]]:  # fmt: skip
+    """Sets the flags that a command line does not give to saved values.
+
+    Args:
+        flags: an instance of the dataclass, which is changed.
+        given: names of the flags on the command line, which keep their values.
+        saved: a dict from `flags_to_save`. Other names are ignored.
+
+    Returns:
+        (name, value on the command line, saved value, `fixed` of the flag) of each given flag whose values differ.
+    """
+    differing = []
+    for field in dataclasses.fields(flags):
+        name = field.name
+        if not field.metadata.get("saved") or name not in saved:
+            continue
+        if name not in given:
+            setattr(flags, name, saved[name])
+        elif getattr(flags, name) != saved[name]:
+            differing.append((name, getattr(flags, name), saved[name], field.metadata["fixed"]))
+    return differing
 
 
 def count(text: str) -> int:

@@ -1,8 +1,9 @@
 """Models that the scripts, benchmarks and tests share."""
 
-from . import lora
+from . import lora, run_files
 from .auto import from_pretrained
 from .cache import KVCache
+from .fusion import fuse_
 from .generation import generate, stream
 from .gpt2 import GPT2, GPT2Config
 from .llama import Llama, LlamaConfig
@@ -10,6 +11,6 @@ from .mixture import MixtureOfExperts
 from .quantization import QuantizedLinear, quantize_
 
 __all__ = [
-    "GPT2", "GPT2Config", "KVCache", "Llama", "LlamaConfig", "MixtureOfExperts", "QuantizedLinear", "from_pretrained", "generate",
-    "lora", "quantize_", "stream",
+    "GPT2", "GPT2Config", "KVCache", "Llama", "LlamaConfig", "MixtureOfExperts", "QuantizedLinear", "from_pretrained", "fuse_",
+    "generate", "lora", "quantize_", "stream",
 ]  # fmt: skip

@@ -4,13 +4,17 @@ from builtins import bool as _bool, float as _float, int as _int
 from typing import Any
 
 from mytorch.models import gguf_files as gguf_files
+from mytorch.models import gpt2 as gpt2
 from mytorch.models import gpt2_files as gpt2_files
 from mytorch.models import hugging_face as hugging_face
+from mytorch.models import llama as llama
 from mytorch.models import llama_files as llama_files
 from mytorch.models import lora as lora
 from mytorch.models import rotary as rotary
+from mytorch.models import run_files as run_files
 from mytorch.models.auto import from_pretrained as from_pretrained
 from mytorch.models.cache import KVCache as KVCache
+from mytorch.models.fusion import fuse_ as fuse_
 from mytorch.models.generation import generate as generate
 from mytorch.models.generation import stream as stream
 from mytorch.models.gpt2 import GPT2 as GPT2

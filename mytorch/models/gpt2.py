@@ -12,7 +12,6 @@ from .. import nn
 from .._tensor import Tensor
 from ..nn import functional as F
 from ..nn import init
-from ..nn.residual import AddLayerNorm, mlp
 from ..ops.creation import arange
 from . import gpt2_files
 from .cache import KVCache, LayerCache
@@ -96,19 +95,13 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, cache: LayerCache | None = None) -> Tensor:
         B, T, C = x.shape
         H, D = self.num_heads, C // self.num_heads
-        if T == 1:  # the order in memory is the same
-            q, k, v = self.c_attn(x).reshape(B, 3 * H, 1, D).split(H, dim=1)
-        else:
-            q, k, v = (
-                part.reshape(B, T, H, D).transpose(1, 2) for part in self.c_attn(x).split(C, dim=2)
-            )  # (B, H, T, D)
+        q, k, v = self.c_attn(x).reshape(B, T, 3 * H, D).transpose(1, 2).split(H, dim=1)  # each (B, H, T, D)
         mask, is_causal = None, True
         if cache is not None:
             k, v, mask, is_causal = cache.extend(k, v)  # (B, H, cache.length + T, D)
         dropout_p = self.dropout_p if self.training else 0.0
         out = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal, fused=self.fused)
-        out = out if T == 1 else out.transpose(1, 2)
-        return self.resid_dropout(self.c_proj(out.reshape(B, T, C)))
+        return self.resid_dropout(self.c_proj(out.transpose(1, 2).reshape(B, T, C)))
 
 
 class MLP(nn.Module):
@@ -123,18 +116,15 @@ class MLP(nn.Module):
         self.dropout = nn.Dropout(config.dropout_p, fused=config.fused)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(mlp(x, self.c_fc, self.gelu, self.c_proj))
+        return self.dropout(self.c_proj(self.gelu(self.c_fc(x))))
 
 
 def _norm(config):
-    return AddLayerNorm(config.embed_dim, config.layer_norm_eps, bias=config.use_bias, fused=config.fused)
+    return nn.LayerNorm(config.embed_dim, config.layer_norm_eps, bias=config.use_bias, fused=config.fused)
 
 
 class Block(nn.Module):
-    """x = x + attn(ln_1(x)); x = x + mlp(ln_2(x)), each addition done by the norm that follows it.
-
-    So a block takes x and the branch that the block before it would add, and gives x and its own.
-    """
+    """Attention, then an MLP. Each reads a layer norm of `x` and adds its result to `x`."""
 
     def __init__(self, config: GPT2Config):
         super().__init__()
@@ -143,10 +133,10 @@ class Block(nn.Module):
         self.ln_2 = _norm(config)
         self.mlp = MLP(config)
 
-    def forward(self, x: Tensor, branch: Tensor | None = None, cache: LayerCache | None = None):
-        x, h = self.ln_1(x, branch)
-        x, h = self.ln_2(x, self.attn(h, cache))
-        return x, self.mlp(h)
+    def forward(self, x: Tensor, cache: LayerCache | None = None) -> Tensor:
+        x = x + self.attn(self.ln_1(x), cache)
+        x = x + self.mlp(self.ln_2(x))
+        return x
 
 
 class GPT2(LanguageModel):
@@ -211,13 +201,11 @@ class GPT2(LanguageModel):
         self._check_length(T if cache is None else cache.length + T)
         positions = arange(T, device=input.device) if cache is None else cache.positions(T, input.device)
         x = body.drop(body.wte(input) + body.wpe(positions))  # (B, T, C)
-        branch = None
-        for run in self._runs(body.h, cache):
-            x, branch = run(x, branch)
+        for block in self._runs(body.h, cache):
+            x = block(x)
         if cache is not None:
             cache.advance(T)
-        x, h = body.ln_f(x, branch)
-        return self._head(h, targets, last_only)
+        return self._head(body.ln_f(x), targets, last_only)
 
     def num_parameters(self, embeddings: bool = True, *, only_trainable: bool = False) -> int:
         """How many numbers the parameters are; without the position table if `embeddings` is False, as nanoGPT counts;

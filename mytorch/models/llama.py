@@ -182,15 +182,11 @@ class Attention(nn.Module):
         if cache is not None:
             k, v, mask, is_causal = cache.extend(k, v)
             window = None
-        if T == 1:  # the heads that share keys are as good as queries of one head: no key is copied
-            q = q.reshape(B, k.shape[1], -1, self.head)
-            is_causal, window = False, None
         dropout_p = self.dropout_p if self.training else 0.0
         out = F.scaled_dot_product_attention(
             q, k, v, mask, dropout_p, is_causal, enable_gqa=True, window=window, fused=self.fused
         )
-        out = out.reshape(B, 1, -1) if T == 1 else out.transpose(1, 2).reshape(B, T, -1)
-        return self.o_proj(out)
+        return self.o_proj(out.transpose(1, 2).reshape(B, T, -1))
 
 
 class MLP(nn.Module):
@@ -224,7 +220,10 @@ def _hidden_layer(config):
 
 
 class Block(nn.Module):
-    """x = x + self_attn(norm(x)); x = x + mlp(norm(x)). With experts it gives their routing, too."""
+    """Attention, then an MLP. Each reads an RMS norm of `x` and adds its result to `x`.
+
+    A block with a mixture of experts also returns the routing of its tokens.
+    """
 
     def __init__(self, config: LlamaConfig, layer: int):
         super().__init__()
@@ -234,12 +233,12 @@ class Block(nn.Module):
         self.mlp = _mixture(config) if config.num_experts else _hidden_layer(config)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Any:
-        branch = self.self_attn(self.input_layernorm(x), cos, sin, cache)
-        x, h = self.post_attention_layernorm(branch, x)  # the sum and its norm
-        if not isinstance(self.mlp, MixtureOfExperts):
-            return x + self.mlp(h)
-        h, routing = self.mlp(h)
-        return x + h, routing
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, cache)
+        if isinstance(self.mlp, MixtureOfExperts):
+            out, routing = self.mlp(self.post_attention_layernorm(x))
+            return x + out, routing
+        x = x + self.mlp(self.post_attention_layernorm(x))
+        return x
 
 
 def _mixture(config):
@@ -332,8 +331,8 @@ class Llama(LanguageModel):
             x = body.norm(x)
         cos, sin = self.rotary(positions, stop, x.dtype)
         routing = []
-        for run in self._runs(body.layers, cache):
-            x = run(x, cos, sin)
+        for block in self._runs(body.layers, cache):
+            x = block(x, cos, sin)
             if self.config.num_experts:
                 x, here = x
                 routing.append(here)

@@ -149,13 +149,18 @@ def scaled_dot_product_attention(
         raise RuntimeError(
             f"scaled_dot_product_attention: shapes {shapes(query, key, value)} don't fit; wanted (…, L, E), (…, S, E) and (…, S, Ev)."
         )
+    one_query = False
     if enable_gqa and q[-3] != k[-3]:
         groups, rest = divmod(q[-3], k[-3])
         if rest or q[-3] < k[-3]:
             raise RuntimeError(
                 f"scaled_dot_product_attention: {q[-3]} query heads can't share {k[-3]} key heads evenly."
             )
-        if query.device.type == "cpu":  # the GPU's kernel reads a shared head where it is
+        one_query = q[-2] == 1 and _sees_all_keys(k[-2], attn_mask, is_causal, window)
+        if one_query:  # the queries that share a key head become the rows of one head, so no key is copied
+            query, is_causal, window = query.reshape(*q[:-3], k[-3], groups, q[-1]), False, None
+            q = shape_of(query)
+        elif query.device.type == "cpu":  # the GPU's kernel reads a shared head where it is
             key, value = _share_heads(key, groups), _share_heads(value, groups)
     if softcap is not None and not softcap > 0:
         raise RuntimeError(f"scaled_dot_product_attention: softcap must be positive, got {softcap}.")
@@ -165,10 +170,18 @@ def scaled_dot_product_attention(
     if is_tensor(attn_mask) and attn_mask.ndim < 2:
         attn_mask = attn_mask.expand(q[-2], k[-2])
     scale = 1.0 / math.sqrt(q[-1]) if scale is None else float(scale)
-    return _attention.fast_call(
+    out = _attention.fast_call(
         query, key, value, attn_mask, keep=keep, causal=bool(is_causal), window=window, scale=scale, softcap=softcap,
         fused=fused, auto=auto,
     )  # fmt: skip
+    return out.reshape(*out.shape[:-3], -1, 1, v[-1]) if one_query else out
+
+
+def _sees_all_keys(keys, mask, is_causal, window):
+    """Returns True if a single query sees all `keys`, except keys that a mask hides from all heads alike."""
+    if keys > 1 and (is_causal or window is not None):
+        return False
+    return mask is None or mask.ndim < 2 or (mask.shape[-2] == 1 and (mask.ndim == 2 or mask.shape[-3] == 1))
 
 
 def _share_heads(x, groups):

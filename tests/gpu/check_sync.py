@@ -7,7 +7,7 @@ import pytest
 
 import mytorch
 from mytorch import cuda, nn
-from mytorch.models import GPT2, GPT2Config
+from mytorch.models import GPT2, GPT2Config, fuse_
 from mytorch.nn import functional as F
 
 fake = sys.modules.get("fake_cupy")
@@ -38,9 +38,8 @@ def classifier(model, x, y, **options):
 
 
 def gpt2(**options):
-    model = GPT2(GPT2Config(vocab_size=33, context_length=8, num_layers=2, num_heads=2, embed_dim=16, **options)).to(
-        "cuda"
-    )
+    config = GPT2Config(vocab_size=33, context_length=8, num_layers=2, num_heads=2, embed_dim=16, **options)
+    model = fuse_(GPT2(config)).to("cuda")
     x, y = whole(33, 2, 8), whole(33, 2, 8)
     return classifier(model, x, y)
 

@@ -291,11 +291,10 @@ def test_attention_with_dropout_and_its_second_derivative():
 
 
 def test_a_small_gpt2_trains():
-    from mytorch.models.gpt2 import GPT2, GPT2Config
+    from mytorch.models import GPT2, GPT2Config, fuse_
 
-    model = GPT2(
-        GPT2Config(vocab_size=33, context_length=16, num_layers=1, num_heads=2, embed_dim=16, dropout_p=0.1)
-    ).to(DEVICE)
+    config = GPT2Config(vocab_size=33, context_length=16, num_layers=1, num_heads=2, embed_dim=16, dropout_p=0.1)
+    model = fuse_(GPT2(config)).to(DEVICE)
     optimizer = mytorch.optim.AdamW(model.parameters(), lr=1e-2)
     x = mytorch.randint(0, 33, (2, 16), device=DEVICE)
     losses = []

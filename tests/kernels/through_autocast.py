@@ -410,10 +410,11 @@ def test_a_kernel_reads_half_precision_and_writes_float32(name, half, casts):
 
 @pytest.mark.parametrize("half", HALVES)
 def test_gpt2_under_autocast_casts_weights_alone(half, casts):
-    from mytorch.models.gpt2 import GPT2, GPT2Config
+    from mytorch.models import GPT2, GPT2Config, fuse_
 
     mytorch.manual_seed(0)
-    model = GPT2(GPT2Config(vocab_size=40, context_length=8, num_layers=2, num_heads=2, embed_dim=16)).to("cuda")
+    config = GPT2Config(vocab_size=40, context_length=8, num_layers=2, num_heads=2, embed_dim=16)
+    model = fuse_(GPT2(config)).to("cuda")
     x = mytorch.tensor(np.random.default_rng(0).integers(0, 40, (2, 8)), device="cuda")
     results = []
     for policy in (None, False):

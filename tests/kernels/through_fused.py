@@ -270,11 +270,13 @@ def test_the_policy_decides_what_is_not_asked():
     np.testing.assert_allclose(F.gelu(floats(0, 5)).detach().cpu().numpy(), np.zeros((0, 5)))
 
 
-def test_an_mlp_of_plain_layers_is_one_op():
+def test_a_fused_mlp_of_plain_layers_is_one_op():
     """Its gradients are those of the layers, which run one by one as soon as somebody watches or replaces one."""
+    from mytorch.models import fuse_
     from mytorch.models.gpt2 import MLP, GPT2Config
 
-    mlp = MLP(GPT2Config(embed_dim=6, mlp_ratio=4 / 3, activation="gelu_tanh", use_bias=True, num_heads=2)).to("cuda")
+    config = GPT2Config(embed_dim=6, mlp_ratio=4 / 3, activation="gelu_tanh", use_bias=True, num_heads=2)
+    mlp = fuse_(MLP(config)).to("cuda")
     x, seen = floats(2, 3, 6), []
 
     def run():

@@ -1,6 +1,5 @@
 """train_gpt2.py and inference_gpt2.py, run as a user runs them."""
 
-import argparse
 import importlib.util
 import json
 import math
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from mytorch import accelerate
 from mytorch.accelerate.training_state import is_complete
 from mytorch.models import GPT2, GPT2Config, Llama, from_pretrained, lora
 from mytorch.models.tokenizer import CharTokenizer, load_tokenizer, save_tokenizer
@@ -615,9 +615,8 @@ def test_fine_tuning_refuses_data_of_another_vocabulary_and_longer_sequences(dat
 def test_flops_for_a_token_are_counted_as_nanogpt_counts():
     model = GPT2(GPT2Config(vocab_size=11, context_length=8, num_layers=2, num_heads=2, embed_dim=4))
     assert model.flops_per_token() == 6 * (model.num_parameters() - 8 * 4) + 12 * 2 * 4 * 8
-    args = argparse.Namespace(peak_tflops=2.5)
-    assert train_gpt2.peak_flops(args, mytorch.device("cpu")) == 2.5e12
-    assert train_gpt2.peak_flops(argparse.Namespace(peak_tflops=None), mytorch.device("cpu")) > 1e8
+    assert accelerate.peak_flops(mytorch.device("cpu"), tflops=2.5) == 2.5e12
+    assert accelerate.peak_flops(mytorch.device("cpu")) > 1e8
 
 
 @pytest.mark.filterwarnings("ignore:fused=True")  # where Numba is missing

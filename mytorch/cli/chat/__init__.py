@@ -20,14 +20,14 @@ def _load(args):
     Raises:
         FileNotFoundError: there is none. ValueError: it is not one that chats.
     """
-    from mytorch.models import from_pretrained
+    from mytorch.models import from_pretrained, fuse_
     from mytorch.models.chat import SPECIAL
     from mytorch.models.tokenizer import load_tokenizer
 
     folder = Path(args.folder)
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"There is no model in {folder}; `mytorchrun chat train` makes one.")
-    model = from_pretrained(folder)
+    model = fuse_(from_pretrained(folder))
     model.tokenizer = load_tokenizer(folder / "tokenizer.json")  # says what is missing
     if not set(SPECIAL) <= set(getattr(model.tokenizer, "special", ())):
         raise ValueError(f"{folder} holds a model that has not learnt to chat; `mytorchrun chat train` makes one.")

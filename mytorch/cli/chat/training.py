@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 import mytorch
-from mytorch.models import Llama, LlamaConfig
+from mytorch.models import Llama, LlamaConfig, fuse_
 from mytorch.models.chat import BEGIN, SPECIAL, render, reply
 from mytorch.models.llama import NANOCHAT
 from mytorch.models.tokenizer import FastTokenizer
@@ -142,7 +142,7 @@ def train(args, say=print):
     config = LlamaConfig.sized(
         args.size, vocab_size=tokenizer.vocab_size, context_length=args.context, num_kv_heads=None, **NANOCHAT
     )
-    model = Llama(config).to(args.device)
+    model = fuse_(Llama(config)).to(args.device)
     model.tokenizer = tokenizer
     say(f"model        {model.num_parameters():,} parameters on {args.device}")
     shape = args.batch_size, args.context, chooser

@@ -107,6 +107,20 @@ def read_header(path: str | os.PathLike) -> tuple[np.dtype, int, int]:
     return np.dtype(f"<u{itemsize}"), count, vocab_size
 
 
+def read_vocab_size(data: str | os.PathLike) -> int:
+    """Reads the vocabulary size of a data folder with the token files train.bin and val.bin.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+    """
+    for name in ("train.bin", "val.bin"):
+        if not os.path.isfile(os.path.join(data, name)):
+            raise FileNotFoundError(
+                f"There is no {os.path.join(data, name)}; make it with one of the scripts in prepare_data/."
+            )
+    return read_header(os.path.join(data, "train.bin"))[2]
+
+
 def read_tokens(path: str | os.PathLike) -> np.ndarray:
     """The tokens of a file, as a read-only memory map.
 
@@ -118,6 +132,61 @@ def read_tokens(path: str | os.PathLike) -> np.ndarray:
     if not count:
         return np.empty(0, dtype)
     return np.memmap(path, dtype=dtype, mode="r", offset=HEADER_BYTES, shape=(count,))
+
+
+class RandomBlocks:
+    """Batches of random blocks of a token file, each a function of its number: a dataset for a language model.
+
+    Sample j depends on the seed and on j only. So a run that resumes with other batch sizes or numbers of processes
+    continues with the samples that were not used yet: set `first` to the number of used samples.
+
+    Item i is a pair (inputs, targets) of int64 arrays (batch_size, block_size) with the samples from
+    `first + i * batch_size` on. The targets are the inputs shifted by one token.
+
+    Args:
+        path: a token file.
+        block_size: tokens in a block.
+        batch_size: blocks in an item.
+        length: the number of items.
+        seed: seed of the random positions.
+        first: the number of the first sample.
+
+    Raises:
+        ValueError: the file has not more than block_size tokens.
+
+    Example:
+        >>> import tempfile
+        >>> from mytorch.utils.data.tokens import RandomBlocks, write_tokens
+        >>> path = tempfile.mkdtemp() + "/train.bin"
+        >>> write_tokens(path, range(100), vocab_size=100)
+        >>> inputs, targets = RandomBlocks(path, block_size=8, batch_size=4, length=10, seed=0)[0]
+        >>> inputs.shape, bool((targets == inputs + 1).all())
+        ((4, 8), True)
+    """
+
+    def __init__(
+        self, path: str | os.PathLike, block_size: int, batch_size: int, length: int, seed: int, first: int = 0
+    ):
+        self.tokens = read_tokens(path)
+        if len(self.tokens) <= block_size:
+            raise ValueError(
+                f"{path} holds {len(self.tokens)} tokens, too few for a context of {block_size}; "
+                "use a longer text or a smaller context."
+            )
+        self.window = np.arange(block_size + 1)
+        self.batch_size, self.length, self.seed, self.first = batch_size, length, seed, first
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, i):
+        if not 0 <= i < self.length:
+            raise IndexError(i)
+        counter, skipped = divmod(self.first + i * self.batch_size, 4)  # each count of Philox gives four numbers
+        numbers = np.random.Philox(key=self.seed, counter=counter).random_raw(skipped + self.batch_size)[skipped:]
+        starts = (numbers % np.uint64(len(self.tokens) - len(self.window) + 1)).astype(np.int64)
+        rows = self.tokens[starts[:, None] + self.window].astype(np.int64)
+        return rows[:, :-1], rows[:, 1:]
 
 
 class TokenBlocks:

@@ -1,0 +1,94 @@
+"""Files of a training run beside its weights: `model_meta.json`, which describes the model, and `tokenizer.json`.
+
+`train_gpt2.py` writes them into each checkpoint and into the folder of the run. `inference_gpt2.py` reads them.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ..serialization import write_json
+from .gpt2 import GPT2, GPT2Config
+from .gpt2 import SIZES as SIZES
+from .llama import NANOCHAT, Llama, LlamaConfig
+
+_META, _TOKENIZER = "model_meta.json", "tokenizer.json"
+
+ARCHITECTURES: dict[str, dict[str, Any]] = {  # name -> fields of the config
+    "gpt2": {},
+    "llama": {},
+    "qwen": {"qk_norm": True, "tie_embeddings": True},
+    "mistral": {},  # and a window of half of the context
+    "moe": {"num_experts": 8},
+    "nanochat": NANOCHAT,
+}
+
+
+def config_of(architecture: str, size: str, context_length: int, **fields: Any) -> Any:
+    """Returns the config of a new model: a GPT2Config for "gpt2", otherwise a LlamaConfig.
+
+    Args:
+        architecture: a name in ARCHITECTURES.
+        size: a name such as "demo", see `GPT2Config.sized`.
+        context_length: the maximum number of positions.
+        **fields: other fields of the config.
+
+    Example:
+        >>> mytorch.models.run_files.config_of("mistral", "demo", context_length=64).sliding_window
+        32
+    """
+    fields = {"context_length": context_length, **fields, **ARCHITECTURES[architecture]}
+    if architecture == "mistral":
+        fields["sliding_window"] = max(1, context_length // 2)
+    return (GPT2Config if architecture == "gpt2" else LlamaConfig).sized(size, **fields)
+
+
+def model_of(meta: dict[str, Any], **changes: Any) -> Any:
+    """Returns a new model with the config in a run's metadata. Its weights are not the run's.
+
+    Args:
+        meta: the metadata from `read_meta`.
+        **changes: fields of the config to change, such as `fused`.
+    """
+    kind = GPT2 if meta.get("architecture", "gpt2") == "gpt2" else Llama
+    return kind(kind.config_class.from_dict({**meta["model"], **changes}))
+
+
+def write_meta(folder: str | Path, meta: dict[str, Any], data: str | Path) -> None:
+    """Writes the metadata of a run into a folder, and copies the tokenizer of the data if there is one.
+
+    Args:
+        folder: the folder, which is created if it is missing.
+        meta: a dict with the keys "architecture", "model" (the fields of the config) and "training" (the flags).
+        data: the folder of the training data.
+    """
+    folder, tokenizer = Path(folder), Path(data) / _TOKENIZER
+    folder.mkdir(parents=True, exist_ok=True)
+    if tokenizer.is_file():
+        shutil.copyfile(tokenizer, folder / _TOKENIZER)
+    write_json(folder / _META, meta)
+
+
+def read_meta(checkpoint: str | Path) -> dict[str, Any]:
+    """Reads the metadata of a checkpoint. In older runs they are in the folder of the run.
+
+    Raises:
+        FileNotFoundError: there are no metadata.
+    """
+    checkpoint = Path(checkpoint)
+    for folder in (checkpoint, checkpoint.parent):
+        if (folder / _META).is_file():
+            return json.loads((folder / _META).read_text())
+    raise FileNotFoundError(f"There is no {checkpoint / _META}; it is no checkpoint of train_gpt2.py.")
+
+
+def check_tokenizer(data: str | Path, checkpoint: str | Path) -> None:
+    """Compares the tokenizer of a data folder with the tokenizer of a checkpoint, if both have one.
+
+    Raises:
+        ValueError: the tokenizers differ.
+    """
+    ours, theirs = Path(data) / _TOKENIZER, Path(checkpoint) / _TOKENIZER
+    if ours.is_file() and theirs.is_file() and json.loads(ours.read_text()) != json.loads(theirs.read_text()):
+        raise ValueError(f"--path_to_data {data} was made with another tokenizer than {checkpoint} was trained with.")
