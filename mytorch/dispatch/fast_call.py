@@ -36,7 +36,11 @@ def fast_call(op, operator=False):
         operator: make the method of a binary operator such as `+`, which returns NotImplemented if the second operand is
             neither a tensor nor a number.
     """
-    if op.variadic or op.inputs[0] != "input":  # the name that the closures below give it
+    if op.variadic:
+        call = _nary(op)
+    elif len(op.inputs) == 3 and not (op.integers or op.outputs or op.view):
+        call = _ternary(op)
+    elif op.inputs[0] != "input":  # the name that the closures below give it
         call = _nary(op)
     elif op.required == len(op.inputs) == 1:
         call = _unary_with_attributes(op) if op.attrs or op.view or op.residuals or op.outputs else _unary(op)
@@ -75,7 +79,7 @@ def _unary(op):
         x = array._array
         if type(x) is not ndarray or x.dtype.char not in accepted:
             return dispatch(input)
-        if kernels and (x.size >= SMALL or x.itemsize == 2 or _fused_policy()):
+        if "cpu" in kernels and (x.size >= SMALL or x.itemsize == 2 or _fused_policy()):
             return run((input,), None, {}, mode)
         try:
             out = forward(numpy_ns, x)
@@ -90,8 +94,8 @@ def _unary(op):
         result._data = data
         result._edge = None
         result._view = None
-        edge = input._edge if input._view is None else input.edge
-        if edge is not None and mode.grad:
+        edge = (input._edge if input._view is None else input.edge) if mode.grad else None
+        if edge is not None:
             if plan is None:  # at the first call: the formulas are given after the definition
                 plan = reference.plan(1)
             if plan.wanted:
@@ -117,7 +121,7 @@ def _unary(op):
 
 def _unary_with_attributes(op):
     """One input and attributes: reductions, views, activations with options."""
-    forward, dispatch, run, kernels, names = op.forward, op.dispatch, op.run, op.kernels.of, op.attrs
+    forward, dispatch, run, execute, kernels, names = op.forward, op.dispatch, op.run, op.execute, op.kernels, op.attrs
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
     share_memory = op.share_memory
@@ -147,8 +151,13 @@ def _unary_with_attributes(op):
         x = array._array
         if type(x) is not ndarray or x.dtype.char not in accepted:
             return dispatch(input, fused=fused, **attrs)
-        if several or (kernels and fused is None and (x.size >= SMALL or x.itemsize == 2 or _fused_policy())):
-            return run((input,), fused, attrs, mode)
+        module = None
+        if "cpu" in kernels.of and fused is not False and (x.size >= SMALL or _fused_policy()):
+            module = kernels.find("cpu", fused, (x,), attrs)
+        if module is not None or several:
+            edge = input._edge if input._view is None else input.edge
+            operands = (x,), (edge,), (array,), int(edge is not None), numpy_ns
+            return execute(op.by_kernel(module) if module else reference, operands, attrs, mode, (input,))
         try:
             out = forward(numpy_ns, x, **attrs)
         except Exception as error:
@@ -167,8 +176,8 @@ def _unary_with_attributes(op):
         result._view = None
         if view:
             share_memory(result, out, x, input, ((op, attrs),))
-        edge = input._edge if input._view is None else input.edge
-        if edge is not None and mode.grad:
+        edge = (input._edge if input._view is None else input.edge) if mode.grad else None
+        if edge is not None:
             if plan is None:
                 plan = reference.plan(1)
                 pick = plan.picker(basic) if set(plan.names) <= {*basic} else None
@@ -207,7 +216,7 @@ def _binary(op, operator):
         x0 = array0._array
         if type(x0) is not ndarray or not (any_dtype or x0.dtype.char in accepted):
             return general(input, other)
-        if kernels and (x0.size >= SMALL or x0.itemsize == 2 or _fused_policy()):
+        if "cpu" in kernels and (x0.size >= SMALL or x0.itemsize == 2 or _fused_policy()):
             return general(input, other)
         if isinstance(other, Tensor):
             array1 = other._data
@@ -262,31 +271,147 @@ def _keeps_dtype(number, dtype):
     return dtype.char in "fd" or (type(number) is int and dtype.kind == "i" and 0 <= number < 128)
 
 
+def _ternary(op):
+    """Three inputs, of which the last two may be None, and attributes: linear layers, norms, `where`."""
+    dispatch, run, names, allowed, defaults = op.dispatch, op.run, op.attrs, op.attr_names, op.defaults
+    forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
+    residuals, total, required = op.residuals, 3 + len(op.attrs), op.required
+    promoted = () if op.dtype == "same" else op.promoted or range(3)
+    first, second, third = (i in promoted for i in range(3))
+    accepted = _accepted(op)
+
+    def call(*args, fused=None, auto=False, **attrs):
+        mode, count = get_mode(), len(args)
+        if (
+            auto
+            or fused
+            or not mode.plain
+            or count < required
+            or count > total
+            or (attrs and not attrs.keys() <= allowed)
+        ):
+            return dispatch(*args, fused=fused, auto=auto, **attrs)
+        if count == 3:
+            a, b, c = args
+        elif count > 3:
+            if attrs:
+                return dispatch(*args, fused=fused, **attrs)
+            a, b, c, *values = args
+            args, attrs = args[:3], dict(zip(names, values))  # noqa: B905 - the others keep their defaults
+        else:
+            args = a, b, c = (*args, None, None)[:3]
+        if not isinstance(a, Tensor):
+            return run(args, fused, attrs, mode)
+        array0, array1, array2 = a._data, None, None
+        x0 = array0._array
+        if type(x0) is not ndarray or x0.dtype.char not in accepted:
+            return run(args, fused, attrs, mode)
+        dtype = x0.dtype if first else None
+        if isinstance(b, Tensor):
+            array1 = b._data
+            x1 = array1._array
+            if type(x1) is not ndarray:
+                return run(args, fused, attrs, mode)
+            if second:
+                if dtype is None:
+                    dtype = x1.dtype
+                elif x1.dtype is not dtype:
+                    return run(args, fused, attrs, mode)
+        elif b is None:
+            x1 = None
+        else:
+            return run(args, fused, attrs, mode)
+        if isinstance(c, Tensor):
+            array2 = c._data
+            x2 = array2._array
+            if type(x2) is not ndarray or (third and x2.dtype is not dtype):
+                return run(args, fused, attrs, mode)
+        elif c is None or (
+            third and (type(c) is float or type(c) is int) and dtype is not None and _keeps_dtype(c, dtype)
+        ):
+            x2 = c
+        else:
+            return run(args, fused, attrs, mode)
+        edge0 = edge1 = edge2 = None
+        mask = 0
+        if mode.grad:
+            edge0 = a._edge if a._view is None else a.edge
+            if array1 is not None:
+                edge1 = b._edge if b._view is None else b.edge
+            if array2 is not None:
+                edge2 = c._edge if c._view is None else c.edge
+            mask = (edge0 is not None) + 2 * (edge1 is not None) + 4 * (edge2 is not None)
+        if "cpu" in kernels.of and fused is not False and (x0.size >= SMALL or _fused_policy()):
+            module = kernels.find("cpu", fused, (x0, x1, x2), attrs)
+            if module is not None:
+                operands = (x0, x1, x2), (edge0, edge1, edge2), (array0, array1, array2), mask, numpy_ns
+                return op.execute(op.by_kernel(module), operands, attrs, mode, args)
+        try:
+            out = forward(numpy_ns, x0, x1, x2, **attrs)
+        except Exception as error:
+            raise translate_error(op, (x0, x1, x2), attrs, error) from None
+        extra = ()
+        if residuals:
+            out, *extra = out
+        if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
+            out = _as_array(out)
+        data = _new(Array)
+        data._array = out
+        data._cell = None
+        result = _new(Tensor)
+        result._data = data
+        result._edge = None
+        result._view = None
+        if mask:
+            plan = plans.get(mask) or reference.plan(mask)
+            if plan.wanted and out.dtype.kind in "fcV":
+                edges = edge0, edge1, edge2
+                cells = versions(plan, (array0, array1, array2), data) if plan.watches else ()
+                if plan.pick_arrays is not None:
+                    saved = plan.pick_arrays((x0, x1, x2, out, numpy_ns))
+                else:
+                    middle = {**defaults, **attrs}.values() if names else ()
+                    accum = op.cast_from_float32(edges) if plan.needs_accum and x0.itemsize == 2 else plan.no_accum
+                    shapes = saved_dtypes = None
+                    if plan.needs_shapes or plan.needs_dtypes:
+                        shapes = tuple([getattr(x, "shape", ()) for x in (x0, x1, x2)])
+                        saved_dtypes = tuple([getattr(x, "dtype", None) for x in (x0, x1, x2)])
+                    saved = plan.pick(
+                        (x0, x1, x2, out, *extra, *middle, numpy_ns, x0.shape, shapes, saved_dtypes, plan.needs, accum)
+                    )
+                result._edge = Node(op, plan, edges, saved, cells, out.shape, out.dtype)
+        return result
+
+    return call
+
+
 def _nary(op):
     """Any number of inputs, of which the last ones may be integers (`integers`) or any number (`*tensors`), and attributes."""
     variadic, required, last = op.variadic, op.required or 1, len(op.inputs) - 1
     count = len(op.inputs) + (64 if variadic else 0)  # NumPy's arrays have at most 64 axes
     total = count + len(op.attrs)
     dispatch, run, names, allowed, defaults = op.dispatch, op.run, op.attrs, op.attr_names, op.defaults
-    forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels.of
+    forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
     several, view, residuals = op.outputs is not None, op.view, op.residuals
     promoted = () if op.dtype == "same" else op.promoted or range(count)
     floats, integers = op.floats, op.integers
     promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
 
-    def call(*args, **attrs):
-        mode, fused = get_mode(), None
-        if attrs:
-            fused, auto = attrs.pop("fused", None), attrs.pop("auto", False)
-            if auto or fused or not attrs.keys() <= allowed:
-                return dispatch(*args, fused=fused, auto=auto, **attrs)
+    def call(*args, fused=None, auto=False, **attrs):
+        mode = get_mode()
+        if auto or fused or (attrs and not attrs.keys() <= allowed):
+            return dispatch(*args, fused=fused, auto=auto, **attrs)
+        if len(args) < required:
+            return dispatch(*args, fused=fused, **attrs)
         if len(args) > count:
             if attrs or variadic or len(args) > total:
                 return dispatch(*args, fused=fused, **attrs)
             attrs = dict(zip(names, args[count:]))  # noqa: B905 - the others keep their defaults
             args = args[:count]
-        if not mode.plain or len(args) < required:
+        elif len(args) < count and not variadic:
+            args = (*args, *[None] * (count - len(args)))
+        if not mode.plain:
             return dispatch(*args, fused=fused, **attrs)
         raws, dtype, differentiable = [], None, False
         for tensor, promote in zip(args, promotes):  # noqa: B905 - optional inputs at the end may be left out
@@ -316,13 +441,13 @@ def _nary(op):
                     return run(args, fused, attrs, mode)
                 raws.append(raw)
         x = raws[0]
-        if (
-            x is None
-            or several
-            or (len(args) < count and not variadic)
-            or (kernels and fused is not False and (x.size >= SMALL or _fused_policy()))
-        ):
+        if x is None or several:
             return run(args, fused, attrs, mode)
+        if "cpu" in kernels.of and fused is not False and (x.size >= SMALL or _fused_policy()):
+            module = kernels.find("cpu", fused, raws, attrs)
+            if module is not None:
+                edges, arrays, mask = operands_of(args)
+                return op.execute(op.by_kernel(module), (raws, edges, arrays, mask, numpy_ns), attrs, mode, args)
         try:
             out = forward(numpy_ns, *raws, **attrs)
         except Exception as error:
@@ -342,20 +467,10 @@ def _nary(op):
         if view:
             op.share_memory(result, out, x, args[0], ((op, attrs),))
         if differentiable and mode.grad:
-            edges, mask, bit = [], 0, 1
-            for tensor in args[:floats] if integers else args:
-                edge = None
-                if isinstance(tensor, Tensor):
-                    edge = tensor._edge if tensor._view is None else tensor.edge
-                    if edge is not None:
-                        mask += bit
-                bit += bit
-                edges.append(edge)
+            edges, arrays, mask = operands_of(args)
             plan = (plans.get(mask) or reference.plan(mask)) if mask else None
             if plan is not None and plan.wanted and out.dtype.kind in "fcV":
-                cells = ()
-                if plan.watches:
-                    cells = versions(plan, [a._data if isinstance(a, (Tensor, Array)) else None for a in args], data)
+                cells = versions(plan, arrays, data) if plan.watches else ()
                 values = (*raws[:last], tuple(raws[last:])) if variadic else raws
                 if plan.pick_arrays is not None:
                     saved = plan.pick_arrays((*values, out, numpy_ns))
@@ -373,10 +488,28 @@ def _nary(op):
                     saved = plan.pick(
                         (*values, out, *extra, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
                     )
-                result._edge = Node(op, plan, tuple(edges), saved, cells, out.shape, out.dtype)
+                result._edge = Node(op, plan, tuple(edges[:floats]), saved, cells, out.shape, out.dtype)
         return result
 
     return call
+
+
+def operands_of(inputs):
+    """Returns the edges and Arrays of the inputs of an op, with None for numbers, and a bit for each input that has an edge."""
+    edges, arrays, mask, bit = [], [], 0, 1
+    for x in inputs:
+        edge = array = None
+        if isinstance(x, Tensor):
+            array = x._data
+            edge = x._edge if x._view is None else x.edge
+            if edge is not None:
+                mask += bit
+        elif isinstance(x, Array):
+            array = x
+        bit += bit
+        edges.append(edge)
+        arrays.append(array)
+    return edges, arrays, mask
 
 
 def versions(plan, arrays, *results):

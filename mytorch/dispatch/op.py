@@ -175,14 +175,13 @@ class Op(Record):
         if result is not raw and base is not raw and (base is None or base is not raw.base):
             if memory_owner(result) is not memory_owner(raw):
                 return  # a copy
-        array = tensor._data if isinstance(tensor, Tensor) else tensor
+        array = tensor._data  # an Array's `_data` is the Array
         cell = array._cell
         if cell is None:
             cell = array._cell = [0]
-        if not isinstance(tensor, Tensor):
-            (out._data if isinstance(out, Tensor) else out)._cell = cell
-            return
         out._data._cell = cell
+        if array is tensor:
+            return
         view = tensor._view
         if view is None:
             out._view = (tensor, tensor._edge, steps)
