@@ -14,6 +14,7 @@ vmap, forward mode). `Op.run` then
 
 import copy
 import traceback
+from contextlib import nullcontext
 
 from .._array import Array, other_device
 from .._tensor import Tensor
@@ -66,9 +67,11 @@ class Op(Record):
         if not fits or not attrs.keys() <= self.attr_names:
             inputs, attrs = self._bind(inputs, attrs)
         mode = get_mode()
-        if mode.wrap is not None:
+        if mode.wrap is None:
+            return self.run(inputs, fused, attrs, mode)
+        device = other_device(inputs) if gpu.several_gpus else None
+        with device or nullcontext():
             return mode.wrap(self, inputs, fused, attrs)
-        return self.run(inputs, fused, attrs, mode)
 
     def run(self, inputs, fused, attrs, mode):
         """Runs the op on its inputs as they are: unpacks them, chooses an implementation and executes it."""

@@ -100,10 +100,12 @@ def namespace(raws):
 
 
 def _same_device(op, raws, arrays, edges):
-    """Check that all arrays lie on one device; a 0-d CPU tensor may join any, as in PyTorch."""
-    here = {device_of(raw) for raw in raws if is_raw(raw) and raw.ndim}
-    if op.integers and any(device.type == "meta" for device in here):  # an index may be on the CPU
-        here = {device_of(raw) for raw in raws[: op.floats] if is_raw(raw)}
+    """Checks that all arrays are on one device. As in PyTorch, a 0-d CPU tensor or a CPU index is copied to another device."""
+    here = {
+        device_of(raw)
+        for i, raw in enumerate(raws)
+        if is_raw(raw) and raw.ndim and (i < op.floats or type(raw) is not ndarray)
+    }
     if len(here) > 1:
         first, second = sorted(here, key=str, reverse=True)[:2]
         raise DeviceError(
