@@ -24,7 +24,7 @@ def bent_identity(xp, input):
 
 
 bent_identity.grad(input=lambda g, input, xp: g * (input / xp.sqrt(input * input + 1.0) * 0.5 + 1.0))
-bent_identity.fuse(cpu=__name__)  # this file is the kernel's module, with the three functions below
+bent_identity.register_kernel(cpu=__name__)  # this file is the kernel's module, with the three functions below
 
 
 def accepts(input):

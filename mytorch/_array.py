@@ -1,4 +1,4 @@
-"""Array: a thin cell over one NumPy or CuPy array.
+"""Array: a thin wrapper around one NumPy or CuPy array.
 
 It is the type of `tensor.data`, of `tensor.grad` and of optimizer state: numbers without the machinery
 of autograd. Every op of the library is bound to it as a method (forward only, the result an Array), and
@@ -80,7 +80,7 @@ class Array:
         dtype: by default its own; Python floats get the default dtype.
     """
 
-    __slots__ = ("__weakref__", "_array", "_cell")
+    __slots__ = ("__weakref__", "_array", "_version_counter")
     __array_priority__ = 1000
     retains_grad = False
     grad = _grad = grad_fn = edge = _base = _edge = _view = None
@@ -91,14 +91,14 @@ class Array:
 
     def __init__(self, data=(), device=None, dtype=None):
         self._array = as_raw(data, device, dtype)
-        self._cell = None
+        self._version_counter = None
 
     @classmethod
     def _wrap(cls, raw):
         """An Array over a raw array, without checks."""
         self = _new(cls)
         self._array = raw
-        self._cell = None
+        self._version_counter = None
         return self
 
     @property
@@ -155,20 +155,20 @@ class Array:
 
     @property
     def _version(self):
-        return 0 if self._cell is None else self._cell[0]
+        return 0 if self._version_counter is None else self._version_counter[0]
 
     def _bump(self):
         """Note that the memory was changed in place."""
-        if self._cell is None:
-            self._cell = [1]
+        if self._version_counter is None:
+            self._version_counter = [1]
         else:
-            self._cell[0] += 1
+            self._version_counter[0] += 1
 
-    def _shared_cell(self):
-        """The version cell, made if need be."""
-        if self._cell is None:
-            self._cell = [0]
-        return self._cell
+    def shared_version_counter(self):
+        """The version counter, made if need be."""
+        if self._version_counter is None:
+            self._version_counter = [0]
+        return self._version_counter
 
     def __len__(self):
         if self._array.ndim == 0:

@@ -4,7 +4,7 @@ The class is storage and bookkeeping. Its arithmetic, reductions, indexing and a
 compute are attached by `dispatch/bind.py` from the definitions in `ops/`: to find `Tensor.softmax`, look for
 `softmax` there. In-place methods (`add_`, `x[i] = v`) come from `dispatch/inplace.py`.
 
-Slots: `_data`, the Array; `_edge`, a Node, Port or Leaf (engine/node.py), or None for a constant; `_view`,
+Slots: `_data`, the Array; `_edge`, a Node, OutputEdge or Leaf (engine/node.py), or None for a constant; `_view`,
 for a tensor that lies in another's memory, (base, the base's edge at that time, the ops that lead from
 the base to it). Fields that few tensors have live in `__dict__`.
 """
@@ -86,7 +86,7 @@ class Tensor:
         self = _new(Tensor)
         data = _new(Array)
         data._array = raw
-        data._cell = None
+        data._version_counter = None
         self._data = data
         self._edge = None
         self._view = None
@@ -107,7 +107,7 @@ class Tensor:
     def data(self):
         """The Array underneath (under `install_as_torch`, a Tensor over it). Writing to it is not recorded; assigning
         replaces the contents."""
-        return Tensor._of(self._data) if config.torch_face else self._data
+        return Tensor._of(self._data) if config.pytorch_mode else self._data
 
     @data.setter
     def data(self, value):
@@ -253,7 +253,7 @@ class Tensor:
                     "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
                     "Tensor, use .retain_grad() on the non-leaf Tensor."
                 )
-        return self._as_tensor(grad) if config.torch_face and grad is not None else grad
+        return self._as_tensor(grad) if config.pytorch_mode and grad is not None else grad
 
     def _as_tensor(self, grad):
         """The gradient as a Tensor, the same one as long as somebody holds it."""
@@ -270,7 +270,7 @@ class Tensor:
         if value is not None:
             if isinstance(value, Tensor):
                 if value._edge is None:
-                    if config.torch_face:
+                    if config.pytorch_mode:
                         self.__dict__["_shown_grad"] = weakref.ref(value)
                     value = value._data
             elif not isinstance(value, Array):

@@ -281,7 +281,7 @@ class GradScaler:
         self._on_cpu = (float(init_scale), 0)  # the scale, and steps without overflow since it changed
         self._live = None  # both in device memory, see multi.new_state
         self._module = None  # the kernels that work on them
-        self._verdicts = {}  # id of an optimizer -> (its own such array, the optimizer)
+        self._found_inf_arrays = {}  # id of an optimizer -> (its own such array, the optimizer)
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval = growth_interval
         self._optimizers = {}  # id -> (stage, found_inf: a bool or an array in device memory, the optimizer)
@@ -372,12 +372,12 @@ class GradScaler:
         module = None if self._live is None or not raws else multi_tensor(raws)
         if module is not None and device_of(raws[0]) is device_of(self._live):  # all of them in one launch
             with device_guard(self._live):
-                verdict = self._verdict(optimizer)
-                verdict[...] = self._live
-                module.unscale(module.table_of(xp_of(raws[0]), raws), verdict, which=0)
+                found_inf = self._found_inf_array(optimizer)
+                found_inf[...] = self._live
+                module.unscale(module.table_of(xp_of(raws[0]), raws), found_inf, which=0)
             for array in arrays:
                 array._bump()
-            return module.one(verdict, module.FOUND_INF)
+            return module.one(found_inf, module.FOUND_INF)
         capturing.refuse("unscaling these gradients", "contiguous gradients of one dtype on one GPU are needed.")
         bad = {}
         inverse = 1.0 / self._values()[0]
@@ -391,11 +391,11 @@ class GradScaler:
             array._bump()
         return not all(bool(finite) for finite in bad.values())
 
-    def _verdict(self, optimizer):
+    def _found_inf_array(self, optimizer):
         """An optimizer's own array of numbers for unscaling."""
-        found = self._verdicts.get(id(optimizer))
+        found = self._found_inf_arrays.get(id(optimizer))
         if found is None:
-            found = self._verdicts[id(optimizer)] = (xp_of(self._live).empty_like(self._live), optimizer)
+            found = self._found_inf_arrays[id(optimizer)] = (xp_of(self._live).empty_like(self._live), optimizer)
         return found[0]
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -439,7 +439,7 @@ class GradScaler:
         finally:
             del optimizer.grad_scale, optimizer.found_inf
 
-    def verdict(self, optimizer):
+    def found_inf_on_device(self, optimizer):
         """As `found_inf`, without waiting: a bool, or an array in the GPU's memory until the next step."""
         return self._stage(optimizer)[1]
 

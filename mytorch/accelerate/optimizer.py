@@ -26,17 +26,17 @@ class AcceleratedOptimizer(_Wrapper):
     All else is the optimizer's own.
     """
 
-    _own = ("optimizer", "accelerator", "_verdict")
+    _own = ("optimizer", "accelerator", "_found_inf")
 
     def __init__(self, optimizer, accelerator):
         self.optimizer = optimizer
         self.accelerator = accelerator
-        self._verdict = False
+        self._found_inf = False
 
     @property
     def step_was_skipped(self) -> bool:
         """Whether the last `step` was left out because gradients had overflowed. Waits for the GPU."""
-        return bool(self._verdict)
+        return bool(self._found_inf)
 
     def step(self, closure: Callable | None = None) -> Any:
         """Step, if the accumulation is complete."""
@@ -47,7 +47,7 @@ class AcceleratedOptimizer(_Wrapper):
             return self.optimizer.step() if closure is None else self.optimizer.step(closure)
         self.accelerator.unscale_gradients(self)
         result = scaler.step(self.optimizer) if closure is None else scaler.step(self.optimizer, closure)
-        self._verdict = scaler.verdict(self.optimizer)
+        self._found_inf = scaler.found_inf_on_device(self.optimizer)
         self.accelerator.optimizer_stepped(self)
         return result
 

@@ -17,7 +17,7 @@ from ..dispatch.inplace import check_writable, set_edge
 from ..dispatch.op import attach
 from ..engine import walk
 from ..engine.mode import enable_grad, get_mode, no_grad
-from ..engine.node import Node, Port
+from ..engine.node import Node, OutputEdge
 from ..engine.saved import Packed, packed, unpacked
 from ..ops.creation import zeros
 
@@ -36,7 +36,7 @@ class _Saved:
             return
         self.array = tensor._data
         self.version = tensor._data._version
-        tensor._data._shared_cell()
+        tensor._data.shared_version_counter()
 
 
 class FunctionCtx:
@@ -139,7 +139,7 @@ class FunctionNode(Node):
 
     def output_edge(self, i):
         """The edge of output i."""
-        return Port(self, i, *self.outputs[i]) if self.plan.ports else self
+        return OutputEdge(self, i, *self.outputs[i]) if self.plan.ports else self
 
 
 class _Plan:

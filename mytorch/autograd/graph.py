@@ -9,7 +9,7 @@ from .._tensor import RemovableHandle, Tensor
 from ..backend import device_guard
 from ..engine import walk
 from ..engine.mode import ModeSwitch, get_mode, no_grad
-from ..engine.node import Leaf, Node, Port
+from ..engine.node import Leaf, Node, OutputEdge
 
 
 class saved_tensors_hooks(ModeSwitch):
@@ -116,7 +116,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     edge = tensor.edge
     if edge is None:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
-    found = GradientEdge(edge.node if type(edge) is Port else edge, getattr(edge, "index", 0))
+    found = GradientEdge(edge.node if type(edge) is OutputEdge else edge, getattr(edge, "index", 0))
     found.edge = edge
     return found
 

@@ -9,7 +9,7 @@ SHARED = {
     "keepdim": "keep the reduced axes with size 1.",
     "inplace": "write the result into input.",
     "generator": "where the random numbers come from; the default generator if None.",
-    "fused": "True asks for a compiled kernel, False for the reference; by default the kernel runs where it pays.",
+    "fused": "True asks for a compiled kernel, False for the reference; by default the kernel runs if it is faster.",
     "auto": "derive the gradient from the formula instead of the written one.",
 }
 _LATER = ("Raises:", "Returns:", "Shape:", "Source:", "Example:")  # the sections that stand behind `Args:`

@@ -35,13 +35,13 @@ convolution_tf32 = True  # and its convolutions; PyTorch's `backends.cudnn.allow
 check_indices = os.environ.get("MYTORCH_CHECK_INDICES", "0") not in ("", "0")  # those on a GPU too, which waits for it
 deterministic = False  # kernels whose sums are added up in the order that it happens are left out
 fill_uninitialized = False  # what `empty` makes is filled with NaN, or the largest number
-torch_face = False  # set by install_as_torch: `.grad` and `.data` are Tensors, and what PyTorch refuses is refused
+pytorch_mode = False  # set by install_as_torch: `.grad` and `.data` are Tensors, and what PyTorch refuses is refused
 fused_policy = ContextVar("fused_policy", default=_policy_from_environment())  # noqa: B039
 
 
 def torch_name():
     """The module's name as users see it: in `repr` of dtypes and sizes."""
-    return "torch" if torch_face else "mytorch"
+    return "torch" if pytorch_mode else "mytorch"
 
 
 @contextmanager

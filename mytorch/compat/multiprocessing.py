@@ -92,7 +92,7 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
     Raises:
         ProcessException: one of them failed; the others were ended.
     """
-    forks = config.torch_face and start_method == "spawn" and "fork" in multiprocessing.get_all_start_methods()
+    forks = config.pytorch_mode and start_method == "spawn" and "fork" in multiprocessing.get_all_start_methods()
     mp = multiprocessing.get_context("fork" if forks else start_method)
     errors = mp.SimpleQueue()
     processes = [mp.Process(target=_run, args=(fn, i, args, errors), daemon=daemon) for i in range(nprocs)]

@@ -130,7 +130,7 @@ def _home(name):
 
 def _absent_spec(name, loader):
     """The spec of a module that PyTorch has and mytorch has not, under PyTorch's face; else None."""
-    if not (config.torch_face and name.startswith("mytorch.") and stubs.home_of(name[8:])):
+    if not (config.pytorch_mode and name.startswith("mytorch.") and stubs.home_of(name[8:])):
         return None
     return importlib.machinery.ModuleSpec(name, loader, is_package=True, loader_state=stubs.Absent(name[8:]))
 
@@ -177,12 +177,12 @@ def find_spec(name, path=None):
 
 
 @functools.cache
-def _contents_of(package, torch_face):
+def _contents_of(package, pytorch_mode):
     """Returns {name: value} of PyTorch's other names in a package of the core."""
     if package == "mytorch":
         from . import names, torch_only  # which import much of the library
 
-        more = torch_only.NAMES if torch_face else {}
+        more = torch_only.NAMES if pytorch_mode else {}
         return {**more, "install_as_torch": install_as_torch, **names.NAMES}
     if package == "mytorch.cuda":
         from ..storage import CUDA_CLASSES
@@ -193,7 +193,7 @@ def _contents_of(package, torch_face):
 
 def names_of(package):
     """Returns PyTorch's other names in a package of the core, such as "mytorch"."""
-    return _contents_of(package, config.torch_face).keys()
+    return _contents_of(package, config.pytorch_mode).keys()
 
 
 def attribute(package, name):
@@ -207,12 +207,12 @@ def attribute(package, name):
         AttributeError: PyTorch has no such attribute, or mytorch does not support it.
     """
     path = f"{package}.{name}".removeprefix("mytorch.")
-    if path in PATHS or (config.torch_face and path in stubs.MODULES):
+    if path in PATHS or (config.pytorch_mode and path in stubs.MODULES):
         return importlib.import_module(f"mytorch.{path}")
-    contents = _contents_of(package, config.torch_face)
+    contents = _contents_of(package, config.pytorch_mode)
     if name in contents:
         return contents[name]
-    found = stubs.attribute(package.partition(".")[2], name) if config.torch_face else None
+    found = stubs.attribute(package.partition(".")[2], name) if config.pytorch_mode else None
     if found is None:
         raise AttributeError(f"module {sys.modules[package].__name__!r} has no attribute {name!r}")
     return found
@@ -301,5 +301,5 @@ def install_as_torch():
         mine.torch, mine.__name__ = mine, "torch"
         mine.__version__ = mine.version.__version__ = VERSIONS["torch"]
     sys.modules["torch"] = mine
-    config.torch_face = True
+    config.pytorch_mode = True
     set_printoptions(layout="torch")

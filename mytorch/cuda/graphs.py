@@ -112,7 +112,7 @@ class CUDAGraph:
         if self._end is None:
             raise RuntimeError("capture_end: called without capture_begin.")
         for generator in capturing.current.generators - capturing.current.advanced:
-            generator.advance()
+            generator.add_to_offset()
         end, self._end = self._end, None
         try:
             self._capture, self._graph = end()
@@ -320,7 +320,7 @@ class CompiledStep:
         finally:
             self._generators |= capturing.current.generators
             for generator in generators:
-                capturing.current.before_replay(functools.partial(generator.go_on_from, generator.position[2]))
+                capturing.current.before_replay(functools.partial(generator.set_subsequence, generator.philox_state[2]))
 
     def _prepare(self, leaves, spec, where):
         with temporarily(capturing, current=Capture(recording=False)):

@@ -7,7 +7,7 @@ from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..base import hooks
 from ..engine import walk
 from ..engine.mode import get_mode, reset_mode, set_mode
-from ..engine.node import Leaf, Port
+from ..engine.node import Leaf, OutputEdge
 from .bind import public
 
 
@@ -156,7 +156,7 @@ def _edge(tensor):
 
 
 def _port(node, i):
-    return node.output_edge(i) if hasattr(node, "output_edge") else Port(node, i, node.shape[i], node.dtype[i])
+    return node.output_edge(i) if hasattr(node, "output_edge") else OutputEdge(node, i, node.shape[i], node.dtype[i])
 
 
 def _edge_of(tensor, what):

@@ -89,7 +89,7 @@ def _unary(op):
             out = _as_array(out)
         data = _new(Array)
         data._array = out
-        data._cell = None
+        data._version_counter = None
         result = _new(Tensor)
         result._data = data
         result._edge = None
@@ -99,21 +99,21 @@ def _unary(op):
             if plan is None:  # at the first call: the formulas are given after the definition
                 plan = reference.plan(1)
             if plan.wanted:
-                cells = ()
+                versions = ()
                 if plan.inputs:
-                    cell = array._cell
-                    if cell is None:
-                        cell = array._cell = [0]
-                    cells = ((cell, cell[0]),)
+                    counter = array._version_counter
+                    if counter is None:
+                        counter = array._version_counter = [0]
+                    versions = ((counter, counter[0]),)
                 if plan.out:
-                    cell = data._cell = [0]
-                    cells = (*cells, (cell, 0))
+                    counter = data._version_counter = [0]
+                    versions = (*versions, (counter, 0))
                 if plan.pick_arrays is not None:
                     saved = plan.pick_arrays((x, out, numpy_ns))
                 else:
                     accum = op.cast_from_float32((edge,)) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
                     saved = plan.pick((x, out, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum))
-                result._edge = Node(op, plan, (edge,), saved, cells, out.shape, out.dtype)
+                result._edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
         return result
 
     return call
@@ -121,7 +121,7 @@ def _unary(op):
 
 def _unary_with_attributes(op):
     """One input and attributes: reductions, views, activations with options."""
-    forward, dispatch, run, execute, kernels, names = op.forward, op.dispatch, op.run, op.execute, op.kernels, op.attrs
+    forward, dispatch, execute, kernels, names = op.forward, op.dispatch, op.execute, op.kernels, op.attrs
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
     share_memory = op.share_memory
@@ -169,7 +169,7 @@ def _unary_with_attributes(op):
             out = _as_array(out)
         data = _new(Array)
         data._array = out
-        data._cell = None
+        data._version_counter = None
         result = _new(Tensor)
         result._data = data
         result._edge = None
@@ -191,8 +191,8 @@ def _unary_with_attributes(op):
                     saved = plan.pick(
                         (x, out, *extra, *middle, numpy_ns, shape, (shape,), (x.dtype,), plan.needs, accum)
                     )
-                cells = versions(plan, (array,), data) if plan.watches else ()
-                result._edge = Node(op, plan, (edge,), saved, cells, out.shape, out.dtype)
+                versions = saved_versions(plan, (array,), data) if plan.watches else ()
+                result._edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
         return result
 
     return call
@@ -237,7 +237,7 @@ def _binary(op, operator):
             out = _as_array(out)
         data = _new(Array)
         data._array = out
-        data._cell = None
+        data._version_counter = None
         result = _new(Tensor)
         result._data = data
         result._edge = None
@@ -249,10 +249,10 @@ def _binary(op, operator):
                 plan = plans.get(mask) or reference.plan(mask)
                 if plan.wanted:
                     edges = edge0, edge1
-                    cells = versions(plan, (array0, array1), data) if plan.watches else ()
+                    versions = saved_versions(plan, (array0, array1), data) if plan.watches else ()
                     if plan.pick_arrays is not None:
                         saved = plan.pick_arrays((x0, x1, out, numpy_ns))
-                        result._edge = Node(op, plan, edges, saved, cells, out.shape, out.dtype)
+                        result._edge = Node(op, plan, edges, saved, versions, out.shape, out.dtype)
                         return result
                     accum = op.cast_from_float32(edges) if plan.needs_accum and x0.itemsize == 2 else plan.no_accum
                     shapes = saved_dtypes = None
@@ -260,7 +260,7 @@ def _binary(op, operator):
                         shapes = x0.shape, getattr(x1, "shape", ())
                         saved_dtypes = x0.dtype, getattr(x1, "dtype", None)
                     values = (x0, x1, out, numpy_ns, x0.shape, shapes, saved_dtypes, plan.needs, accum)
-                    result._edge = Node(op, plan, edges, plan.pick(values), cells, out.shape, out.dtype)
+                    result._edge = Node(op, plan, edges, plan.pick(values), versions, out.shape, out.dtype)
         return result
 
     return call
@@ -357,7 +357,7 @@ def _ternary(op):
             out = _as_array(out)
         data = _new(Array)
         data._array = out
-        data._cell = None
+        data._version_counter = None
         result = _new(Tensor)
         result._data = data
         result._edge = None
@@ -366,7 +366,7 @@ def _ternary(op):
             plan = plans.get(mask) or reference.plan(mask)
             if plan.wanted and out.dtype.kind in "fcV":
                 edges = edge0, edge1, edge2
-                cells = versions(plan, (array0, array1, array2), data) if plan.watches else ()
+                versions = saved_versions(plan, (array0, array1, array2), data) if plan.watches else ()
                 if plan.pick_arrays is not None:
                     saved = plan.pick_arrays((x0, x1, x2, out, numpy_ns))
                 else:
@@ -379,7 +379,7 @@ def _ternary(op):
                     saved = plan.pick(
                         (x0, x1, x2, out, *extra, *middle, numpy_ns, x0.shape, shapes, saved_dtypes, plan.needs, accum)
                     )
-                result._edge = Node(op, plan, edges, saved, cells, out.shape, out.dtype)
+                result._edge = Node(op, plan, edges, saved, versions, out.shape, out.dtype)
         return result
 
     return call
@@ -459,7 +459,7 @@ def _nary(op):
             out = _as_array(out)
         data = _new(Array)
         data._array = out
-        data._cell = None
+        data._version_counter = None
         result = _new(Tensor)
         result._data = data
         result._edge = None
@@ -470,7 +470,7 @@ def _nary(op):
             edges, arrays, mask = operands_of(args)
             plan = (plans.get(mask) or reference.plan(mask)) if mask else None
             if plan is not None and plan.wanted and out.dtype.kind in "fcV":
-                cells = versions(plan, arrays, data) if plan.watches else ()
+                versions = saved_versions(plan, arrays, data) if plan.watches else ()
                 values = (*raws[:last], tuple(raws[last:])) if variadic else raws
                 if plan.pick_arrays is not None:
                     saved = plan.pick_arrays((*values, out, numpy_ns))
@@ -488,7 +488,7 @@ def _nary(op):
                     saved = plan.pick(
                         (*values, out, *extra, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum)
                     )
-                result._edge = Node(op, plan, tuple(edges[:floats]), saved, cells, out.shape, out.dtype)
+                result._edge = Node(op, plan, tuple(edges[:floats]), saved, versions, out.shape, out.dtype)
         return result
 
     return call
@@ -512,22 +512,22 @@ def operands_of(inputs):
     return edges, arrays, mask
 
 
-def versions(plan, arrays, *results):
-    """Returns (version cell, version) of each array that a plan saves: of inputs, and of outputs."""
+def saved_versions(plan, arrays, *results):
+    """Returns (version counter, version) of each array that a plan saves: of inputs, and of outputs."""
     inputs, count = plan.inputs, len(arrays)
     if plan.op.variadic and inputs and inputs[-1] == len(plan.op.inputs) - 1:
         inputs = (*inputs[:-1], *range(inputs[-1], count))
-    cells = []
+    versions = []
     for i in inputs:
         array = arrays[i] if i < count else None
         if array is not None:
-            cell = array._cell
-            if cell is None:
-                cell = array._cell = [0]
-            cells.append((cell, cell[0]))
+            counter = array._version_counter
+            if counter is None:
+                counter = array._version_counter = [0]
+            versions.append((counter, counter[0]))
     for i in plan.out:
-        cell = results[i]._cell
-        if cell is None:
-            cell = results[i]._cell = [0]
-        cells.append((cell, cell[0]))
-    return cells
+        counter = results[i]._version_counter
+        if counter is None:
+            counter = results[i]._version_counter = [0]
+        versions.append((counter, counter[0]))
+    return versions

@@ -42,7 +42,7 @@ def in_float32(record):
 def _forward_of(record):
     def forward(xp, *inputs, **attrs):
         half = next(x.dtype for x in inputs if _is_half(x))
-        if not record.wide_numbers:
+        if not record.keeps_python_scalars_float32:
             with np.errstate(over="ignore"):
                 inputs = [float(half.type(x)) if type(x) in (float, int) else x for x in inputs]
         out = xp.asarray(record.forward(xp, *map(_wide, inputs), **attrs))

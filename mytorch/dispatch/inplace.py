@@ -108,15 +108,15 @@ def _keep_original(self, result):
     node = result._edge if isinstance(result, Tensor) and isinstance(self, Tensor) else None
     if type(node) is not Node or type(node.saved) is not tuple:
         return
-    raw, cell = self._data._array, self._data._cell
+    raw, counter = self._data._array, self._data._version_counter
 
     def kept(value):
         return value.copy() if value is raw or (type(value) is ndarray and np.may_share_memory(value, raw)) else value
 
-    if any(pair[0] is cell for pair in node.cells):
+    if any(pair[0] is counter for pair in node.versions):
         with device_guard(raw):
             node.saved = tuple(map(kept, node.saved))
-        node.cells = [pair for pair in node.cells if pair[0] is not cell]
+        node.versions = [pair for pair in node.versions if pair[0] is not counter]
 
 
 def _ufunc_of(function):

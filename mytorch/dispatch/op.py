@@ -20,11 +20,11 @@ from .._array import Array, other_device
 from .._tensor import Tensor
 from ..backend import gpu, is_raw, memory_owner, meta_ns
 from ..engine.mode import get_mode
-from ..engine.node import Node, Port
+from ..engine.node import Node, OutputEdge
 from ..engine.saved import pack_node
 from .composed import composed_by
 from .errors import translate_error
-from .fast_call import fast_call, versions
+from .fast_call import fast_call, saved_versions
 from .half import back_to_bfloat16, in_float32
 from .meta import on_meta
 from .operands import unpack_inputs
@@ -123,12 +123,12 @@ class Op(Record):
         return outs if self.outputs else outs[0]
 
     def record(self, outs, results, implementation, extra, operands, attrs, mode):
-        """Attaches a Node to the result tensors, or Ports of one."""
+        """Attaches a Node to the result tensors, or OutputEdges of one."""
         raws, edges, arrays, mask, xp = operands
         plan = implementation.plans.get(mask) or implementation.plan(mask)
         if not plan.wanted:
             return
-        saved = cells = ()
+        saved = versions = ()
         if plan.names:
             first = raws[0]
             values = self.by_name(raws)
@@ -148,15 +148,15 @@ class Op(Record):
                 None,  # owned_sum, which is known in backward
             )
             saved = plan.pick(tuple(values))
-            cells = versions(plan, arrays, *[out._data for out in outs])
+            versions = saved_versions(plan, arrays, *[out._data for out in outs])
         first = results[0] if results else raws[0]
         parents = tuple(edges[: self.floats])
         count = len(outs) if self.outputs == "list" else self.differentiable
         if self.outputs == "list" or count > 1:
             shapes, numpy_dtypes = tuple(r.shape for r in results), tuple(r.dtype for r in results)
-            node = Node(self, plan.with_ports(count), parents, saved, cells, shapes, numpy_dtypes)
+            node = Node(self, plan.with_ports(count), parents, saved, versions, shapes, numpy_dtypes)
         else:
-            node = Node(self, plan, parents, saved, cells, first.shape, first.dtype)
+            node = Node(self, plan, parents, saved, versions, first.shape, first.dtype)
         if not mode.plain:
             _annotate(node, mode)
         attach(node, [out if result.dtype.kind in "fcV" else None for out, result in zip(outs, results)][:count])  # noqa: B905
@@ -179,10 +179,10 @@ class Op(Record):
             if memory_owner(result) is not memory_owner(raw):
                 return  # a copy
         array = tensor._data  # an Array's `_data` is the Array
-        cell = array._cell
-        if cell is None:
-            cell = array._cell = [0]
-        out._data._cell = cell
+        counter = array._version_counter
+        if counter is None:
+            counter = array._version_counter = [0]
+        out._data._version_counter = counter
         if array is tensor:
             return
         view = tensor._view
@@ -244,7 +244,7 @@ def _was_float32(e):
 def name_node(out, name):
     """Let the node that made `out`, perhaps one of several results, print under another name; returns out."""
     node = getattr(out, "_edge", None)
-    node = node.node if type(node) is Port else node
+    node = node.node if type(node) is OutputEdge else node
     if type(node) is Node:
         node.op = node.op.named(name)
     return out

@@ -125,7 +125,7 @@ def _same_device(op, raws, arrays, edges):
 
 def _promote(op, inputs, raws, edges, arrays):
     """Bring the participating inputs to one dtype, by PyTorch's rules; casts are recorded."""
-    if config.torch_face and op.name in _ONE_DTYPE:
+    if config.pytorch_mode and op.name in _ONE_DTYPE:
         dtypes.refuse_mixed(op.name, [dtypes.from_numpy(raw.dtype) for raw in raws if is_raw(raw)])
     which = op.promoted if op.promoted is not None else range(len(raws))
     ranks = ([], [], [])
@@ -153,7 +153,7 @@ def _promote(op, inputs, raws, edges, arrays):
             elif type(raw) is bool:
                 raws[i] = float(raw)
         elif raw.dtype != wanted:
-            if op.wide_numbers and stays_wide(raw, result):
+            if op.keeps_python_scalars_float32 and stays_wide(raw, result):
                 continue
             if edges[i] is not None:
                 cast = inputs[i].to(result)

@@ -21,7 +21,7 @@ def check_out(out, inputs, name):
     Raises:
         RuntimeError: it is so.
     """
-    if not hasattr(out, "_cell") and not hasattr(out, "_data"):
+    if not hasattr(out, "_version_counter") and not hasattr(out, "_data"):
         return
     refuse_shared(out, name)
     if get_mode().interpreter:
@@ -99,11 +99,11 @@ def takes_out(function):
             raise RuntimeError(f"Expected out tensor to have dtype {kwargs['dtype']}, but got {out.dtype} instead")
         return write_out(result, out, function.__name__)
 
-    with_out.__wrapped__ = Further(function, "out", None)
+    with_out.__wrapped__ = SignatureExtra(function, "out", None)
     return with_out
 
 
-class Further:
+class SignatureExtra:
     """What `inspect.signature` finds behind a function that was given one more argument: its parameters, and that."""
 
     def __init__(self, function, name, default):

@@ -35,11 +35,13 @@ def refuse_overlap(tensor, other, name, region=None, elementwise=True):
     Raises:
         RuntimeError: both are dense, they share memory, and are not the same elements in the same order.
     """
-    cell = tensor._data._cell
+    counter = tensor._data._version_counter
     other = getattr(other, "_data", other)
     if not elementwise and other is getattr(tensor, "_data", tensor):
-        cell = tensor._shared_cell() if isinstance(tensor, Array) else tensor._data._shared_cell()
-    if cell is None or type(other) is not Array or other._cell is not cell:
+        counter = (
+            tensor.shared_version_counter() if isinstance(tensor, Array) else tensor._data.shared_version_counter()
+        )
+    if counter is None or type(other) is not Array or other._version_counter is not counter:
         return
     a, b = tensor._data._array if region is None else region, other._array
     if type(a) is not ndarray or not a.size or not b.size:

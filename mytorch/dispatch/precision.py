@@ -11,7 +11,7 @@ import functools
 
 from ..engine.mode import get_mode
 from .composed import composed
-from .out import Further
+from .out import SignatureExtra
 
 
 def in_precision(wanted, inside=False, composes=False):
@@ -35,7 +35,7 @@ def in_precision(wanted, inside=False, composes=False):
             return policy.run(function, wanted, inside, args, kwargs)
 
         if composes:
-            run.__wrapped__ = Further(function, "auto", False)
+            run.__wrapped__ = SignatureExtra(function, "auto", False)
         return run
 
     return decorate

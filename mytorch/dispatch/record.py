@@ -25,11 +25,11 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
 * `residuals=("mean", "rstd")`: forward returns `(out, mean, rstd)`; the extra results are only for backward.
   Residuals are not differentiable, so such an op (like one that ran by a kernel) is differentiated a
   second time by running its reference forward over Tensors. Its forward may then use only what
-  `tensor_ns` has. It wants the inputs for that; `summed=True` says that the first two are only ever seen as their sum, the
+  `tensor_ns` has. It wants the inputs for that; `saves_sum=True` says that the first two are only ever seen as their sum, the
   first output, which is kept in their place (forward is then run with the sum and None).
 * `outputs=("values", "indices")`: forward returns a tuple; the first is differentiable, or the first
   `differentiable` ones, whose formula then takes a list of gradients. `outputs="list"`: any number.
-  `missing=True`: the gradient of an output that nothing used is None there, not zeros.
+  `undefined_grads=True`: the gradient of an output that nothing used is None there, not zeros.
 * `autocast=`: under autocast on a GPU "half" or "float32" casts the inputs to that, "promote" leaves them alone. An op that
   has an attribute `dtype`, of its result, and wants float32 is given that instead: it reads half precision as it is.
   `autocast_cpu=`: the same on a CPU, where PyTorch leaves most ops in the precision that they are given.
@@ -47,7 +47,7 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
 * `passes_float32=True`: the gradient of a half-precision result may arrive in float32, as a kernel summed it (a cast).
 * `grad_name=`: how its node is printed, without "Backward", where that is not its name in capitals: "ReLU". "{d}" stands for
   the number of the result's spatial axes.
-* `.fuse(cpu="mytorch.kernels.numba.gelu", cuda=…)`: kernel modules with `accepts`, `forward` and perhaps `vjp` and
+* `.register_kernel(cpu="mytorch.kernels.numba.gelu", cuda=…)`: kernel modules with `accepts`, `forward` and perhaps `vjp` and
   `residuals`, imported on first use; kernels/registry.py says which one runs.
 
 `op.py` runs a record, and `bind.py` binds it to the names that users call.
@@ -90,11 +90,13 @@ def formula_of(function):
 class Record:
     """The declaration of an op; see the module's docstring for the fields."""
 
-    wide_numbers = False  # whether a number that half precision meets stays float32, instead of being rounded to it
+    keeps_python_scalars_float32 = (
+        False  # whether a number that half precision meets stays float32, instead of being rounded to it
+    )
 
     def __init__(
-        self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, missing=False,
-        summed=False, view=False, autocast="promote", autocast_cpu=None, xp_name=None, name=None, holomorphic=True,
+        self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, undefined_grads=False,
+        saves_sum=False, view=False, autocast="promote", autocast_cpu=None, xp_name=None, name=None, holomorphic=True,
         grad_name=None, elementwise=False, passes_float32=False, integers=(),
     ):  # fmt: skip
         self.name = name or forward.__name__
@@ -120,9 +122,9 @@ class Record:
         self.outputs = outputs
         self.outputs_names = ("out",) if outputs in (None, "list") else tuple(outputs)
         self.differentiable = differentiable
-        self.missing = missing
-        self.summed = summed
-        self.replayed = (self.outputs_names[0], *self.inputs[2:]) if summed else self.inputs
+        self.undefined_grads = undefined_grads
+        self.saves_sum = saves_sum
+        self.replayed = (self.outputs_names[0], *self.inputs[2:]) if saves_sum else self.inputs
         self.residuals = tuple(residuals)
         self.dtype = dtype
         promoted = promoted or (self.inputs[: self.floats] if integers else ())
@@ -138,7 +140,7 @@ class Record:
         self.reference = Implementation(self, forward, residuals=self.residuals)
         self.kernels = Kernels(self.name)
         self.fused_on = frozenset()  # the kinds of device that there are kernels for
-        self.further = ("out",)  # arguments that its signature shows beside inputs and attributes
+        self.signature_extras = ("out",)  # arguments that its signature shows beside inputs and attributes
         self.implementations = {}  # kernel module -> Implementation
         self.xp_name = xp_name
         RECORDS[self.name] = self
@@ -156,12 +158,14 @@ class Record:
         self.reference.vjp = self.reference.checked(formula_of(function))
         return self
 
-    def fuse(self, **paths):
+    def register_kernel(self, **paths):
         """Name the kernel modules: `cpu=` and `cuda=` take a path, "module" or "module:name"."""
         self.kernels.add(**paths)
         self.fused_on = frozenset(self.kernels.of)
-        self.further = ("fused", "out")
+        self.signature_extras = ("fused", "out")
         return self
+
+    fuse = register_kernel  # the former name
 
     def by_kernel(self, module):
         """The implementation that a kernel module is."""
@@ -202,7 +206,9 @@ class Record:
             if seen_default and p.default is p.empty and p.kind is parameter.POSITIONAL_OR_KEYWORD:
                 parameters[i:] = [q.replace(kind=parameter.KEYWORD_ONLY) for q in parameters[i:]]
                 break
-        further = [parameter(n, parameter.KEYWORD_ONLY, default=False if n == "auto" else None) for n in self.further]
+        further = [
+            parameter(n, parameter.KEYWORD_ONLY, default=False if n == "auto" else None) for n in self.signature_extras
+        ]
         return inspect.Signature([*parameters, *further])
 
     def __repr__(self):

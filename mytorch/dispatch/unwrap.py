@@ -56,7 +56,7 @@ def watched(raw, index):
     if data is not None and data._array is raw:
         return data
     array = Array._wrap(raw)
-    array._cell = None if data is None else data._shared_cell()
+    array._version_counter = None if data is None else data.shared_version_counter()
     return array
 
 

@@ -1,9 +1,9 @@
-"""What the graph is made of: Node (an op that ran), Port (one of its outputs), Leaf (a parameter).
+"""What the graph is made of: Node (an op that ran), OutputEdge (one of its outputs), Leaf (a parameter).
 
 The graph holds raw arrays and edges, never Tensors. So there is no reference cycle, everything is
 freed by counting references, and the arrays a node saved die as soon as the node has run.
 
-A tensor's edge is the Node that made it, the Port of a Node with several differentiable outputs, or a
+A tensor's edge is the Node that made it, the OutputEdge of a Node with several differentiable outputs, or a
 Leaf when the user made it with requires_grad. Every edge knows the shape and dtype of its tensor: a
 gradient that arrives is summed to that shape and cast to that dtype, once, in the engine.
 """
@@ -19,7 +19,7 @@ from ..base.errors import GraphFreedError, InPlaceError
 
 
 class Edge:
-    """What Node, Port and Leaf share: the tensor's shape and dtype, its hooks and its kept gradient."""
+    """What Node, OutputEdge and Leaf share: the tensor's shape and dtype, its hooks and its kept gradient."""
 
     __slots__ = ("__weakref__", "dtype", "grad", "hooks", "keeps_grad", "parents", "shape")
 
@@ -111,17 +111,17 @@ class Node(_HookedNode, Edge):
         plan: which formulas to run, and what `saved` holds; see dispatch/op.py.
         parents: the edges of its inputs, None for a constant.
         saved: the values that the formulas name; None once they were given up.
-        cells: (version cell, version at saving) of each array in `saved` that a user can reach.
+        versions: (version counter, version at saving) of each array in `saved` that a user can reach.
     """
 
-    __slots__ = ("cells", "op", "plan", "saved", "trace")
+    __slots__ = ("op", "plan", "saved", "trace", "versions")
 
-    def __init__(self, op, plan, parents, saved, cells, shape, dtype):
+    def __init__(self, op, plan, parents, saved, versions, shape, dtype):
         self.op = op
         self.plan = plan
         self.parents = parents
         self.saved = saved
-        self.cells = cells
+        self.versions = versions
         self.shape = shape
         self.dtype = dtype
         self.grad = self.hooks = self.trace = None
@@ -129,7 +129,7 @@ class Node(_HookedNode, Edge):
 
     def output_edge(self, i):
         """Returns the edge of output `i`: the node itself if it has one output."""
-        return Port(self, i, self.shape[i], self.dtype[i]) if self.plan.ports else self
+        return OutputEdge(self, i, self.shape[i], self.dtype[i]) if self.plan.ports else self
 
     @property
     def label(self):
@@ -144,7 +144,7 @@ class Node(_HookedNode, Edge):
     @property
     def next_functions(self):
         """PyTorch's view of the parents: ((edge, index), …)."""
-        return tuple((p.node, p.index) if type(p) is Port else (p, 0) for p in self.parents)
+        return tuple((p.node, p.index) if type(p) is OutputEdge else (p, 0) for p in self.parents)
 
     def check(self):
         """Raise if what was saved is gone or was changed in place."""
@@ -153,25 +153,25 @@ class Node(_HookedNode, Edge):
                 f"Trying to backward through the graph a second time: what {self.op.name} saved was freed by the "
                 "first backward pass. Give retain_graph=True to that one if the graph is needed again."
             )
-        for cell, version in self.cells:
-            if cell[0] != version:
+        for counter, version in self.versions:
+            if counter[0] != version:
                 raise InPlaceError(
                     "one of the variables needed for gradient computation has been modified by an inplace operation: "
                     f"an array saved for {self.op.name} ({self.label}, result of shape {self.shape}) is at version "
-                    f"{cell[0]}; expected version {version} instead. clone() it before changing it in place."
+                    f"{counter[0]}; expected version {version} instead. clone() it before changing it in place."
                 )
 
     def release(self):
         """Give up the saved arrays; a node that saved none, but sizes at most, can run again."""
         if self.saved and not (self.plan.light and all(type(value) in _SMALL for value in self.saved)):
             self.saved = None
-            self.cells = ()
+            self.versions = ()
 
     def __repr__(self):
         return f"<{self.label}>"
 
 
-class Port(Edge):
+class OutputEdge(Edge):
     """One differentiable output of a Node that has several: hands its gradient in at its index."""
 
     __slots__ = ("index", "node")

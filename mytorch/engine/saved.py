@@ -35,7 +35,7 @@ def pack_node(node, hooks, wrap):
     """Run the pack hook on every array that a node saved, as the Tensor that `wrap` makes of it. Versions are not checked then, as in PyTorch."""
     if node.saved:
         node.saved = PackedValues(tuple(packed(value, hooks, wrap) for value in node.saved))
-        node.cells = ()
+        node.versions = ()
 
 
 def packed(value, hooks, wrap):

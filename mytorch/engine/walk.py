@@ -27,7 +27,7 @@ from numpy import asarray, generic
 from .._array import Array, Size
 from ..backend import device_of, gpu, on, restore_device, set_device_of, xp_of
 from .mode import get_mode
-from .node import Leaf, Node, Port, node_hooks
+from .node import Leaf, Node, OutputEdge, node_hooks
 
 
 class RawArithmetic:
@@ -189,17 +189,17 @@ class Walk:
                 if (edge.hooks or edge.keeps_grad or self.keep_grads or self.targets is not None) and type(
                     g
                 ) is not list:
-                    g = self.look_at(edge, g)
+                    g = self.run_hooks(edge, g)
             if kind is Leaf:
                 if g is not None:
                     self.visit_leaf(edge, g)
-            elif kind is Port:
+            elif kind is OutputEdge:
                 self.visit_port(edge, g)
             else:
                 self.visit_node(edge, g)
         return self.found
 
-    def look_at(self, edge, g):
+    def run_hooks(self, edge, g):
         """Show a complete gradient to the hooks, and keep it if it is one of those to return; returns the gradient to go on with."""
         for hook in list(edge.hooks.values()) if edge.hooks else ():
             changed = hook(self.arithmetic.wrap(g))
@@ -234,10 +234,10 @@ class Walk:
         node = port.node
         if self.useful is not None and node not in self.useful:
             return  # a target itself, with nothing wanted behind it
-        if g is not None:  # there may be several Ports for one output: backward's own graph makes new ones
+        if g is not None:  # there may be several OutputEdges for one output: backward's own graph makes new ones
             parts = self.grads.setdefault(node, [None] * node.plan.ports)
             parts[port.index] = g if parts[port.index] is None else parts[port.index] + g
-        self.done_with(node)
+        self.decrement(node)
 
     def visit_node(self, node, g):
         """Run the node's formulas and hand each parent its gradient."""
@@ -254,12 +254,12 @@ class Walk:
         for parent, gp in results:
             if self.useful is None or parent in self.useful:
                 if gp is not None:
-                    self.hand_on(node, g, parent, gp, results)
+                    self.accumulate(node, g, parent, gp, results)
                 self.waiting[parent] -= 1
                 if not self.waiting[parent]:
                     self.ready.append(parent)
 
-    def hand_on(self, node, g, parent, gp, results):
+    def accumulate(self, node, g, parent, gp, results):
         """Add a formula's result to what a parent has. The first one is borrowed, unless nobody else can hold it."""
         if gpu.several_gpus:
             set_device_of(self.arithmetic.raw(gp))
@@ -289,7 +289,7 @@ class Walk:
             grads[edge] = grads[edge] + g
             self.owned.add(edge)
 
-    def done_with(self, edge):
+    def decrement(self, edge):
         """One gradient less to wait for."""
         self.waiting[edge] -= 1
         if not self.waiting[edge]:
@@ -327,7 +327,7 @@ def _run_node(node, g, arithmetic):
     """The gradients of a node's inputs: (parent, gradient) pairs."""
     if node.plan.run is not None:  # a user's autograd.Function
         return node.plan.run(node, g, arithmetic)
-    if node.plan.ports and not node.op.missing and any(x is None for x in g):
+    if node.plan.ports and not node.op.undefined_grads and any(x is None for x in g):
         like = arithmetic.raw(next(x for x in g if x is not None))
         g = [
             arithmetic.zeros(shape, dtype, like) if x is None else x

@@ -21,7 +21,7 @@ def accepts(input, weight, bias=None):
     )
 
 
-def pays(input, weight, bias=None):
+def is_faster(input, weight, bias=None):
     """Returns True with a bias, which saves a pass over the output. Without a bias, the kernel equals the reference."""
     return bias is not None
 

@@ -6,12 +6,12 @@ reference. `fused` is the user's choice:
 
 * True: a kernel wherever it can run; otherwise one warning with the reason.
 * False: no kernel.
-* None: the policy of `mytorch.fused(…)` and `MYTORCH_FUSED`. The default policy uses a kernel if its `pays` returns True.
+* None: the policy of `mytorch.fused(…)` and `MYTORCH_FUSED`. The default policy uses a kernel if its `is_faster` returns True.
 
 Attributes of a kernel:
 
 * `accepts(*arrays, **options)`: returns True if the kernel supports the arguments.
-* `pays(*arrays, **options)`, optional: returns True if the kernel is faster than the reference.
+* `is_faster(*arrays, **options)`, optional: returns True if the kernel is faster than the reference.
 * `better(*arrays, **options)`, optional: returns another kernel to run instead, or None.
 * `LEAST`, optional: smallest size of the first array for which the kernel is faster.
 * `TAKES`, optional: a description of the supported arguments, for messages.
@@ -55,13 +55,13 @@ class LazyKernel:
 
     Attributes:
         module: the imported kernel; None before the import, or if it failed. problem: the reason of the failure, or None.
-        least, pays, better: LEAST of the kernel, and its two optional functions or None.
+        least, is_faster, better: LEAST of the kernel, and its two optional functions or None.
     """
 
     def __init__(self, path, device):
         self.path = path
         self.device = device
-        self.module = self.problem = self.pays = self.better = None
+        self.module = self.problem = self.is_faster = self.better = None
         self.least = SMALL if device == "cpu" else 0
 
     def load(self):
@@ -78,7 +78,8 @@ class LazyKernel:
                 self.problem = f"{package or path} is not installed" if package != "mytorch" else str(error)
             if self.problem is None:
                 module = getattr(module, name) if name else module
-                self.pays, self.better = getattr(module, "pays", None), getattr(module, "better", None)
+                self.is_faster = getattr(module, "is_faster", None) or getattr(module, "pays", None)  # the former name
+                self.better = getattr(module, "better", None)
                 self.least = max(self.least, getattr(module, "LEAST", 0))
                 self.module = module  # last, since other threads check only this attribute
         return self.module
@@ -130,7 +131,7 @@ class Kernels:
         if kernel.better is not None and (better := kernel.better(*arrays, **options)):
             return better
         if module.accepts(*arrays, **options):
-            return module if policy or kernel.pays is None or kernel.pays(*arrays, **options) else None
+            return module if policy or kernel.is_faster is None or kernel.is_faster(*arrays, **options) else None
         if fused is True:
             self.warn(_unfit(module))
         return None

@@ -9,7 +9,7 @@ from ..base.arguments import bind
 from ..dispatch.composed import accepts
 from .module import Module
 
-_FURTHER = {"auto": False, "fused": None}  # options that a layer has if its function does
+_KERNEL_OPTIONS = {"auto": False, "fused": None}  # options that a layer has if its function does
 
 
 class _DeclaredSignature:
@@ -52,12 +52,12 @@ class Declared(Module):
         super().__init_subclass__()
         if function is not None:
             cls._function = staticmethod(function)
-            further = {n: d for n, d in _FURTHER.items() if n not in options and accepts(function, n)}
+            further = {n: d for n, d in _KERNEL_OPTIONS.items() if n not in options and accepts(function, n)}
             cls._options = {**cls._options, **further}
             options = options and {**options, **further}
         if options:
             cls._options = options
-            cls._ordered = tuple(n for n in options if n not in named.split() and n not in _FURTHER)
+            cls._ordered = tuple(n for n in options if n not in named.split() and n not in _KERNEL_OPTIONS)
             cls._shown = ", ".join(f"{n}={{{n}!r}}" for n in cls._ordered if n != "inplace")
         if shown is not None:
             cls._shown = shown
@@ -73,8 +73,8 @@ class Declared(Module):
 
     def _compute(self, *inputs):
         """The function of the inputs and of the options."""
-        options = {n: getattr(self, n) for n in self._options if n not in self._unused and n not in _FURTHER}
-        for n, usual in _FURTHER.items():
+        options = {n: getattr(self, n) for n in self._options if n not in self._unused and n not in _KERNEL_OPTIONS}
+        for n, usual in _KERNEL_OPTIONS.items():
             if getattr(self, n, usual) is not usual and n in self._options:
                 options[n] = getattr(self, n)
         return self._function(*inputs, **options)

@@ -65,14 +65,14 @@ _sigmoid = unary(
     "sigmoid", "1 / (1 + exp(-input)).", "[0.0] -> [0.5]", lambda g, out: g * (out * (1.0 - out)), forward=_sigmoid_of
 )
 tanh, sigmoid = _tanh.fast_call, _sigmoid.fast_call
-_sigmoid.fuse(cpu="mytorch.kernels.numba.activation:sigmoid")
-_tanh.further = _sigmoid.further = ("auto", "fused", "out")
+_sigmoid.register_kernel(cpu="mytorch.kernels.numba.activation:sigmoid")
+_tanh.signature_extras = _sigmoid.signature_extras = ("auto", "fused", "out")
 for _function in (tanh, sigmoid):
     _function.__module__ = __name__  # where pickle finds them
 _relu = _activation(
     "relu", _rectified, lambda g, out, xp: _masked(xp, out != 0, g), grad_name="ReLU", elementwise="exact"
 )
-_relu.fuse(cpu="mytorch.kernels.numba.rectifier:relu")
+_relu.register_kernel(cpu="mytorch.kernels.numba.rectifier:relu")
 
 
 @public()
@@ -105,7 +105,7 @@ def _gelu_grad(g, input, approximate, xp):
 
 
 _gelu.grad(input=_gelu_grad)
-_gelu.fuse(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.triton.activation:gelu")
+_gelu.register_kernel(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.triton.activation:gelu")
 
 
 def gelu(input, approximate="none", *, fused=None, auto=False):
@@ -133,7 +133,7 @@ def _silu_grad(g, input, xp):
 
 
 _silu = _activation("silu", lambda xp, input: input * xp.call(_sigmoid, input), _silu_grad, grad_name="SiLU")
-_silu.fuse(cpu="mytorch.kernels.numba.activation:silu", cuda="mytorch.kernels.triton.activation:silu")
+_silu.register_kernel(cpu="mytorch.kernels.numba.activation:silu", cuda="mytorch.kernels.triton.activation:silu")
 
 
 def silu(input, inplace=False, *, fused=None, auto=False):
@@ -154,7 +154,7 @@ def _relu_squared_forward(xp, input):
 _relu_squared = _activation(
     "relu_squared", _relu_squared_forward, lambda g, input, xp: xp.where(input > 0, g * input * 2.0, 0.0)
 )
-_relu_squared.fuse(cuda="mytorch.kernels.triton.activation:relu_squared")
+_relu_squared.register_kernel(cuda="mytorch.kernels.triton.activation:relu_squared")
 
 
 # -- softmax -------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _softmax_grad(g, out, dim, xp):
 
 
 _softmax.grad(input=_softmax_grad)
-_softmax.fuse(cpu="mytorch.kernels.numba.softmax", cuda="mytorch.kernels.triton.softmax:softmax")
+_softmax.register_kernel(cpu="mytorch.kernels.numba.softmax", cuda="mytorch.kernels.triton.softmax:softmax")
 
 
 @public(inplace=False)
@@ -245,7 +245,7 @@ def _log_softmax_grad(g, out, dim, xp):
 
 
 _log_softmax.grad(input=_log_softmax_grad)
-_log_softmax.fuse(cpu="mytorch.kernels.numba.log_softmax", cuda="mytorch.kernels.triton.softmax:log_softmax")
+_log_softmax.register_kernel(cpu="mytorch.kernels.numba.log_softmax", cuda="mytorch.kernels.triton.softmax:log_softmax")
 
 
 @public(inplace=False)
@@ -283,7 +283,7 @@ def _masked_softmax_grad(g, out, xp):
 
 
 _masked_softmax.grad(input=_masked_softmax_grad, mask=_masked_softmax_grad)
-_masked_softmax.fuse(cuda="mytorch.kernels.triton.softmax:masked_softmax")
+_masked_softmax.register_kernel(cuda="mytorch.kernels.triton.softmax:masked_softmax")
 
 
 def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=None, auto=False):
@@ -332,7 +332,7 @@ def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=
 # fmt: off
 _leaky_relu = _activation(
     "leaky_relu", lambda xp, input, *, slope: xp.where(input > 0, input, input * slope),
-    lambda g, input, slope, xp: xp.where(input > 0, g, g * slope), grad_name="LeakyReLU").fuse(cpu="mytorch.kernels.numba.rectifier:leaky_relu")
+    lambda g, input, slope, xp: xp.where(input > 0, g, g * slope), grad_name="LeakyReLU").register_kernel(cpu="mytorch.kernels.numba.rectifier:leaky_relu")
 _hardtanh = _activation(
     "hardtanh", lambda xp, input, *, low, high: xp.clip(input, input.dtype.type(low), input.dtype.type(high)),
     lambda g, input, low, high, xp: _masked(xp, (input > low) & (input < high), g), elementwise="exact")
@@ -341,7 +341,7 @@ _hardsigmoid = _activation(
     lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0))
 _hardswish = _activation(
     "hardswish", lambda xp, input: input * _hardsigmoid.forward(xp, input),
-    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5))).fuse(cpu="mytorch.kernels.numba.rectifier:hardswish")
+    lambda g, input, xp: g * xp.where(input <= -3, 0.0, xp.where(input >= 3, 1.0, input * (1.0 / 3) + 0.5))).register_kernel(cpu="mytorch.kernels.numba.rectifier:hardswish")
 _hardshrink = _activation(
     "hardshrink", lambda xp, input, *, lambd: xp.where(_within(xp, input, lambd), input.dtype.type(0), input),
     lambda g, input, lambd, xp: _masked(xp, ~_within(xp, input, lambd), g), elementwise="exact")

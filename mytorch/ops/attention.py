@@ -100,7 +100,7 @@ def _attention_vjp(g, query, key, value, probabilities, keep, scale, softcap, ne
 
 
 _attention.vjp(_attention_vjp)
-_attention.fuse(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.triton.attention")
+_attention.register_kernel(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.triton.attention")
 
 
 @spelled(Q="query", K="key", V="value")

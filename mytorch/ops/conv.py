@@ -234,7 +234,9 @@ convolve.grad(
     ),
     bias=lambda g, xp: _over_positions(xp, g),
 )
-convolve.fuse(cpu="mytorch.kernels.numba.convolution:convolution", cuda="mytorch.kernels.triton.conv:convolution")
+convolve.register_kernel(
+    cpu="mytorch.kernels.numba.convolution:convolution", cuda="mytorch.kernels.triton.conv:convolution"
+)
 
 
 def _cropped_to(x, shape):
@@ -252,7 +254,7 @@ def _convolve_input_vjp(up, g, weight, shapes, stride, padding, dilation, groups
 
 
 convolve_input.vjp(_convolve_input_vjp)
-convolve_input.fuse(
+convolve_input.register_kernel(
     cpu="mytorch.kernels.numba.convolution:conv_transpose", cuda="mytorch.kernels.triton.conv:conv_transpose"
 )
 

@@ -550,7 +550,7 @@ def numpy(self, *, force=False):
     if not force and self.requires_grad and get_mode().grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     raw = raw_of(self)
-    if config.torch_face and not isinstance(raw, ndarray) and not force:
+    if config.pytorch_mode and not isinstance(raw, ndarray) and not force:
         raise TypeError(
             f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
         )

@@ -43,7 +43,7 @@ def dropout_mask(op, like, shape, p, fused=None):
     module = op.kernels.allowed(like.device.type, fused)
     if not getattr(module, "draws", False):
         return bernoulli_mask(like, shape, p)
-    return DropoutSeed(p, *generator_for(like.device).next_draw(), module)
+    return DropoutSeed(p, *generator_for(like.device).next_subsequence(), module)
 
 
 def materialize(mask, shape, dtype):
@@ -66,4 +66,4 @@ dropout.grad(
         g * xp.asarray(materialize(mask, shape, np.dtype(getattr(g.dtype, "numpy", g.dtype))))
     )
 )
-dropout.fuse(cuda="mytorch.kernels.triton.dropout")
+dropout.register_kernel(cuda="mytorch.kernels.triton.dropout")

@@ -139,7 +139,7 @@ fmod = binary("fmod", "The remainder of input / other, with the sign of input (C
 _divide_floor = op(name="_divide_floor", elementwise="exact")(_divider(lambda xp, x, y: xp.floor_divide(x, y)))
 _divide_floor.grad(input=zero, other=zero)
 _divide_trunc = op(name="_divide_trunc", elementwise="exact")(_divider(_truncated)).grad(input=zero, other=zero)
-mul.wide_numbers = _div.wide_numbers = True
+mul.keeps_python_scalars_float32 = _div.keeps_python_scalars_float32 = True
 
 
 @public(dunder="__pow__", spellings={"exponent": "other"})

@@ -55,7 +55,7 @@ def _embedding_grad(g, index, padding_idx, scale_grad_by_freq, shape, xp):
 
 
 _embedding.grad(weight=_embedding_grad)
-_embedding.fuse(cuda="mytorch.kernels.triton.embedding")
+_embedding.register_kernel(cuda="mytorch.kernels.triton.embedding")
 
 
 def embedding(

@@ -34,7 +34,7 @@ def _gated_vjp(g, input, other, gate, needs, xp):
 
 
 _gated.vjp(_gated_vjp)
-_gated.fuse(cuda="mytorch.kernels.triton.activation:glu")
+_gated.register_kernel(cuda="mytorch.kernels.triton.activation:glu")
 
 
 def _apply(name, gate, activation, input, other, fused):

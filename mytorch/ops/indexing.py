@@ -382,7 +382,7 @@ def _written(self, array, found, basic, source):
             "Index put requires the source and destination dtypes match, got "
             f"{dtypes.from_numpy(raw.dtype)} for the destination and {dtypes.from_numpy(value.dtype)} for the source."
         )
-    if array._cell is not None and basic and isinstance(raw, ndarray):
+    if array._version_counter is not None and basic and isinstance(raw, ndarray):
         refuse_overlap(self, source, "setitem", region=raw[found])
     if value.ndim > 1 and value.shape[0] == 1:
         value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim - 1) :])

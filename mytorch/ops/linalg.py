@@ -246,7 +246,7 @@ _linear.grad(
     ),
     bias=lambda g, xp: xp.sum(_rows(xp, g), axis=0),
 )
-_linear.fuse(cuda="mytorch.kernels.linear")
+_linear.register_kernel(cuda="mytorch.kernels.linear")
 
 
 # -- sums of products --------------------------------------------------------------------------------------------

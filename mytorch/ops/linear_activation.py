@@ -30,7 +30,7 @@ def _vjp(g, input, weight, bias, shapes, activation, needs, xp):
 
 
 linear_activation.vjp(_vjp)
-linear_activation.fuse(cuda="mytorch.kernels.triton.matmul:linear_activation")
+linear_activation.register_kernel(cuda="mytorch.kernels.triton.matmul:linear_activation")
 
 
 @op(name="gelu_mlp", autocast="half")
@@ -56,4 +56,4 @@ def _gelu_mlp_vjp(g, input, weight1, weight2, bias1, shapes, needs, xp):
 
 
 gelu_mlp.vjp(_gelu_mlp_vjp)
-gelu_mlp.fuse(cuda="mytorch.kernels.triton.matmul:gelu_mlp")
+gelu_mlp.register_kernel(cuda="mytorch.kernels.triton.matmul:gelu_mlp")

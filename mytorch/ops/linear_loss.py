@@ -36,7 +36,7 @@ def _linear_cross_entropy_vjp(
 
 
 _linear_cross_entropy.vjp(_linear_cross_entropy_vjp)
-_linear_cross_entropy.fuse(cuda="mytorch.kernels.triton.linear_cross_entropy")
+_linear_cross_entropy.register_kernel(cuda="mytorch.kernels.triton.linear_cross_entropy")
 
 
 def by_kernel(input, linear_weight, target, linear_bias, weight, reduction, ignore_index, label_smoothing, fused):

@@ -74,7 +74,7 @@ def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing,
 
 
 _cross_entropy.grad(input=_cross_entropy_grad)
-_cross_entropy.fuse(cpu="mytorch.kernels.numba.cross_entropy", cuda="mytorch.kernels.triton.cross_entropy")
+_cross_entropy.register_kernel(cpu="mytorch.kernels.numba.cross_entropy", cuda="mytorch.kernels.triton.cross_entropy")
 
 
 def check_reduction(reduction):
@@ -91,7 +91,7 @@ def class_indices(target, name):
         RuntimeError: under `install_as_torch`, any dtype but int64 and uint8.
     """
     raw = raw_of(target)
-    if config.torch_face and isinstance(target, Tensor) and target.dtype not in (dtypes.int64, dtypes.uint8):
+    if config.pytorch_mode and isinstance(target, Tensor) and target.dtype not in (dtypes.int64, dtypes.uint8):
         raise RuntimeError(
             f"expected target dtype to be Long or Byte, but got {dtypes.TYPE_WORDS.get(target.dtype.name)}"
         )
@@ -217,7 +217,7 @@ def _cross_entropy_soft_vjp(g, input, target, weight, label_smoothing, reduction
 
 
 _cross_entropy_soft.vjp(_cross_entropy_soft_vjp)
-_cross_entropy_soft.fuse(cuda="mytorch.kernels.triton.cross_entropy_soft")
+_cross_entropy_soft.register_kernel(cuda="mytorch.kernels.triton.cross_entropy_soft")
 
 
 def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused, auto):
@@ -271,7 +271,7 @@ def _elementwise_loss(xp, input, target, *, kind, reduction="mean", beta=1.0):
     return _reduce(_TERMS[kind](input, target, beta, None), reduction)
 
 
-_elementwise_loss.fuse(cuda="mytorch.kernels.triton.losses")
+_elementwise_loss.register_kernel(cuda="mytorch.kernels.triton.losses")
 
 
 @op(name="nll", dtype="same", integers=("target",))
@@ -280,7 +280,7 @@ def _nll(xp, input, target, *, weight=None, ignore_index=-100, reduction="mean")
     return _picked_losses(input, target, None if weight is None else Tensor._wrap(weight), ignore_index, reduction)
 
 
-_nll.fuse(cuda="mytorch.kernels.triton.losses:nll")
+_nll.register_kernel(cuda="mytorch.kernels.triton.losses:nll")
 
 
 def _runs(record, fused, inputs, options):
@@ -415,7 +415,7 @@ def _squared_error(xp, input, target):
 _squared_error.grad(
     input=lambda g, input, target: g * 2 * (input - target), target=lambda g, input, target: g * 2 * (target - input)
 )
-_squared_error.fuse(cpu="mytorch.kernels.numba.losses:squared_error")
+_squared_error.register_kernel(cpu="mytorch.kernels.numba.losses:squared_error")
 
 
 @_loss
@@ -467,7 +467,7 @@ _clipped_error.grad(
     input=lambda g, input, target, delta, scale, xp: g * scale * _clipped(xp, input, target, delta)[1],
     target=lambda g, input, target, delta, scale, xp: g * -scale * _clipped(xp, input, target, delta)[1],
 )
-_clipped_error.fuse(cpu="mytorch.kernels.numba.losses:clipped_error")
+_clipped_error.register_kernel(cpu="mytorch.kernels.numba.losses:clipped_error")
 
 
 @_loss
@@ -561,7 +561,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise ValueError(
             f"Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)}) is deprecated. Please ensure they have the same size."
         )
-    if config.torch_face and target.dtype is not input.dtype:
+    if config.pytorch_mode and target.dtype is not input.dtype:
         words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (target, input)]
         raise RuntimeError(f"Found dtype {words[0]} but expected {words[1]}")
     raw = raw_of(input)
@@ -581,7 +581,7 @@ def _logistic_error(xp, input, target):
 _logistic_error.grad(
     input=lambda g, input, target, xp: g * (xp.call(_sigmoid, input) - target), target=lambda g, input: -g * input
 )
-_logistic_error.fuse(cpu="mytorch.kernels.numba.losses:logistic_error")
+_logistic_error.register_kernel(cpu="mytorch.kernels.numba.losses:logistic_error")
 
 
 @_loss
@@ -602,7 +602,7 @@ def binary_cross_entropy_with_logits(
     """
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(f"Target size ({tuple(target.shape)}) must be the same as input size ({tuple(input.shape)})")
-    if config.torch_face and target.dtype.category < input.dtype.category:
+    if config.pytorch_mode and target.dtype.category < input.dtype.category:
         words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (input, target)]
         raise RuntimeError(f"result type {words[0]} can't be cast to the desired output type {words[1]}")
     if pos_weight is None:
@@ -996,7 +996,7 @@ def _alignments_grad(g, skip, steps, ends, history, out, xp):
 
 
 _alignments.vjp(_alignments_grad)
-_alignments.fuse(cpu="mytorch.kernels.numba.ctc:alignments")
+_alignments.register_kernel(cpu="mytorch.kernels.numba.ctc:alignments")
 
 
 @op(dtype="same")

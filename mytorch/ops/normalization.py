@@ -22,7 +22,7 @@ def _check(name, input, *parameters):
     16-bit inputs may have float32 parameters.
     """
     require_tensor(name, input)
-    if config.torch_face:
+    if config.pytorch_mode:
         for p in parameters:
             if p is not None and p.dtype is not input.dtype and (p.dtype is not float32 or input.dtype.itemsize != 2):
                 raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
@@ -80,7 +80,7 @@ def _layer_norm_vjp(g, input, weight, shapes, mean, rstd, width, needs, xp):
 
 
 _layer_norm.vjp(_layer_norm_vjp)
-_layer_norm.fuse(cpu="mytorch.kernels.numba.layer_norm", cuda="mytorch.kernels.triton.norm:layer_norm")
+_layer_norm.register_kernel(cpu="mytorch.kernels.numba.layer_norm", cuda="mytorch.kernels.triton.norm:layer_norm")
 
 
 def _width(input, normalized_shape, weight, bias, name):
@@ -146,7 +146,7 @@ def _rms_norm_vjp(g, input, weight, shapes, rstd, width, needs, xp):
 
 
 _rms_norm.vjp(_rms_norm_vjp)
-_rms_norm.fuse(cuda="mytorch.kernels.triton.norm:rms_norm")
+_rms_norm.register_kernel(cuda="mytorch.kernels.triton.norm:rms_norm")
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None, auto=False):
@@ -182,7 +182,7 @@ def _sum_of(xp, input, residual):
 
 
 @op(
-    name="add_layer_norm", dtype="same", outputs=("total", "out"), differentiable=2, missing=True, summed=True,
+    name="add_layer_norm", dtype="same", outputs=("total", "out"), differentiable=2, undefined_grads=True, saves_sum=True,
     residuals=("mean", "rstd"), autocast="float32",
 )  # fmt: skip
 def _add_layer_norm(xp, input, residual, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
@@ -206,7 +206,7 @@ def _add_layer_norm_vjp(g, total, weight, shapes, mean, rstd, width, needs, xp):
 
 
 _add_layer_norm.vjp(_add_layer_norm_vjp)
-_add_layer_norm.fuse(cuda="mytorch.kernels.triton.norm:add_layer_norm")
+_add_layer_norm.register_kernel(cuda="mytorch.kernels.triton.norm:add_layer_norm")
 
 
 def add_layer_norm(
@@ -239,7 +239,7 @@ def _with_residual(record, norm, input, residual, parameters, options):
 
 
 @op(
-    name="add_rms_norm", dtype="same", outputs=("total", "out"), differentiable=2, missing=True, summed=True, residuals=("rstd",),
+    name="add_rms_norm", dtype="same", outputs=("total", "out"), differentiable=2, undefined_grads=True, saves_sum=True, residuals=("rstd",),
     autocast="float32",
 )  # fmt: skip
 def _add_rms_norm(xp, input, residual, weight=None, *, width, eps, dtype=None):
@@ -253,7 +253,7 @@ def _add_rms_norm_vjp(g, total, weight, shapes, rstd, width, needs, xp):
 
 
 _add_rms_norm.vjp(_add_rms_norm_vjp)
-_add_rms_norm.fuse(cuda="mytorch.kernels.triton.norm:add_rms_norm")
+_add_rms_norm.register_kernel(cuda="mytorch.kernels.triton.norm:add_rms_norm")
 
 
 def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None, auto=False):
@@ -324,7 +324,9 @@ def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
 
 
 _batch_norm.vjp(_batch_norm_vjp)
-_batch_norm.fuse(cpu="mytorch.kernels.numba.batch_norm:batch_norm", cuda="mytorch.kernels.triton.batch_norm:batch_norm")
+_batch_norm.register_kernel(
+    cpu="mytorch.kernels.numba.batch_norm:batch_norm", cuda="mytorch.kernels.triton.batch_norm:batch_norm"
+)
 
 
 @op(name="channel_affine", promoted=("input",))
@@ -346,7 +348,7 @@ def _channel_affine_vjp(g, input, scale, shapes, needs, xp):
 
 
 _channel_affine.vjp(_channel_affine_vjp)
-_channel_affine.fuse(
+_channel_affine.register_kernel(
     cpu="mytorch.kernels.numba.batch_norm:channel_affine", cuda="mytorch.kernels.triton.batch_norm:channel_affine"
 )
 
@@ -443,7 +445,7 @@ def _group_norm_vjp(g, input, weight, shapes, mean, rstd, num_groups, needs, xp)
 
 
 _group_norm.vjp(_group_norm_vjp)
-_group_norm.fuse(cuda="mytorch.kernels.triton.norm:group_norm")
+_group_norm.register_kernel(cuda="mytorch.kernels.triton.norm:group_norm")
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None, auto=False):

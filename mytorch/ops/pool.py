@@ -110,7 +110,7 @@ _max_pool.grad(
         _max_pool_scatter, g, chosen=chosen, shape=shape, **_geometry(kernel, stride, padding, dilation)
     )
 )
-_max_pool.fuse(cpu="mytorch.kernels.numba.max_pool", cuda="mytorch.kernels.triton.pool:max_pool")
+_max_pool.register_kernel(cpu="mytorch.kernels.numba.max_pool", cuda="mytorch.kernels.triton.pool:max_pool")
 _max_pool_scatter.grad(
     g=lambda g, chosen, kernel, stride, padding, dilation, xp: xp.call(
         _max_pool_pick, g, chosen=chosen, **_geometry(kernel, stride, padding, dilation)
@@ -225,7 +225,7 @@ _sum_pool.grad(
         _sum_pool_spread, g, shape=shape, kernel=kernel, stride=stride, padding=padding, scale=scale
     )
 )
-_sum_pool.fuse(cuda="mytorch.kernels.triton.pool:avg_pool")
+_sum_pool.register_kernel(cuda="mytorch.kernels.triton.pool:avg_pool")
 _sum_pool_spread.grad(
     g=lambda g, shapes, kernel, stride, padding, scale, xp: xp.call(
         _sum_pool, g, out_size=tuple(shapes[0][2:]), kernel=kernel, stride=stride, padding=padding, scale=scale

@@ -47,4 +47,4 @@ def _grad(g, input, weight, scale, offset, group_size, xp):
 
 
 quantized_linear.grad(input=_grad)
-quantized_linear.fuse(cpu="mytorch.kernels.numba.quantized_linear")
+quantized_linear.register_kernel(cpu="mytorch.kernels.numba.quantized_linear")

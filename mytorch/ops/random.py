@@ -53,18 +53,18 @@ class Generator:
     def __init__(self, device="cpu"):
         self.device = as_device(device)
         self._seed = _FIRST_SEED
-        self._spare = None  # the second number of the last pair of scalar normals
-        self._bits = None  # seed and offset in the device's memory
+        self._cached_normal = None  # the second number of the last pair of scalar normals
+        self._device_state = None  # seed and offset in the device's memory
         self._reset()
 
     def _reset(self):
         if self.device.type == "cpu":
             self._source = np.random.RandomState(np.random.MT19937())
             self._source.seed(self._seed & 0xFFFFFFFF)
-        self._spare = self._written = None
-        self._offset = self._draws = 0
-        if self._bits is not None or self.device.type != "cpu":
-            self.go_to(self.position)
+        self._cached_normal = self._state_in_memory = None
+        self._offset = self._subsequence = 0
+        if self._device_state is not None or self.device.type != "cpu":
+            self.set_philox_state(self.philox_state)
 
     @property
     def xp(self):
@@ -72,65 +72,65 @@ class Generator:
         return on(self.device)[0]
 
     @property
-    def position(self):
+    def philox_state(self):
         """(seed, offset, number of draws): the state of a Philox generator. Reading it does not synchronize with the GPU."""
-        return self._seed, self._offset, self._draws
+        return self._seed, self._offset, self._subsequence
 
-    def go_to(self, position):
-        """Continues from a `position`. Seed and offset are written to the same memory, from which a captured graph reads them."""
-        seed, offset, _ = position
-        if self._bits is None:
-            self._bits = _memory_for_state(self.device)
-        if self._written != (seed, offset):
+    def set_philox_state(self, state):
+        """Continues from a `philox_state`. Seed and offset are written to the same memory, from which a captured graph reads them."""
+        seed, offset, _ = state
+        if self._device_state is None:
+            self._device_state = _memory_for_state(self.device)
+        if self._state_in_memory != (seed, offset):
             with on(self.device)[1]:
                 # The memory is int64; seeds from 2^63 on are stored in two's complement.
-                self._bits[0] = seed - (1 << 64) if seed >> 63 else seed
-                self._bits[1] = offset
-            self._written = seed, offset
-        self._seed, self._offset, self._draws = position
+                self._device_state[0] = seed - (1 << 64) if seed >> 63 else seed
+                self._device_state[1] = offset
+            self._state_in_memory = seed, offset
+        self._seed, self._offset, self._subsequence = state
 
-    def next_draw(self):
+    def next_subsequence(self):
         """Returns the arguments of one Philox draw: seed and offset, int64 (2,) in device memory, and the number of the draw.
 
         It neither allocates nor copies, so it may be called while a CUDA graph is captured.
         """
-        if self._bits is None:  # the CPU generator has no such memory until it is needed
-            self.go_to(self.position)
-        self._draws += 1
-        if self._draws >> 31:  # the number has 31 bits; continue at an offset that `advance` does not reach
-            self._draws = 0
-            self._raise_offset(1 << 31)
+        if self._device_state is None:  # the CPU generator has no such memory until it is needed
+            self.set_philox_state(self.philox_state)
+        self._subsequence += 1
+        if self._subsequence >> 31:  # the number has 31 bits; continue at an offset that `add_to_offset` does not reach
+            self._subsequence = 0
+            self._increase_offset(1 << 31)
         capturing.note_draw(self)
-        return self._bits, self._draws
+        return self._device_state, self._subsequence
 
-    def advance(self):
+    def add_to_offset(self):
         """Increments the offset in device memory. In a captured graph, each replay increments it, so each draws new numbers."""
-        if self._bits is None:
-            self.go_to(self.position)
-        self._raise_offset(1)
+        if self._device_state is None:
+            self.set_philox_state(self.philox_state)
+        self._increase_offset(1)
 
     def start_step(self):
         """Increments the offset and resets the number of draws, so that a step draws the same numbers eagerly and in a replay."""
-        self.advance()
-        self._draws = 0
+        self.add_to_offset()
+        self._subsequence = 0
 
-    def go_on_from(self, draw):
+    def set_subsequence(self, subsequence):
         """Sets the number of draws, after a replay has made the draws before."""
-        self._draws = draw
+        self._subsequence = subsequence
 
-    def _raise_offset(self, step):
+    def _increase_offset(self, step):
         with on(self.device)[1]:
-            offset = self._bits[1:]
+            offset = self._device_state[1:]
             offset += step
         if capturing.is_recording():
             capturing.current.advanced.add(self)
-            capturing.current.before_replay(lambda: self._note_offset(step))
+            capturing.current.before_replay(lambda: self._offset_was_increased(step))
         else:
-            self._note_offset(step)
+            self._offset_was_increased(step)
 
-    def _note_offset(self, step):
+    def _offset_was_increased(self, step):
         self._offset += step
-        self._written = self._seed, self._offset
+        self._state_in_memory = self._seed, self._offset
 
     def manual_seed(self, seed):
         """Restarts from `seed`, an int (negative seeds count from 2**64). Returns self."""
@@ -154,11 +154,13 @@ class Generator:
     def get_state(self):
         """Returns the state as a uint8 tensor, for `set_state`."""
         if self.device.type != "cpu":
-            offset = int(to_cpu(self._bits)[1])  # read from the GPU, since a captured graph may have incremented it
-            raw = _GPU_STATE.pack(self._seed, offset, self._draws)
+            offset = int(
+                to_cpu(self._device_state)[1]
+            )  # read from the GPU, since a captured graph may have incremented it
+            raw = _GPU_STATE.pack(self._seed, offset, self._subsequence)
         else:
             _, key, position, _, _ = self._source.get_state()
-            spare = math.nan if self._spare is None else self._spare
+            spare = math.nan if self._cached_normal is None else self._cached_normal
             raw = _CPU_STATE.pack(self._seed, position, spare) + key.astype(np.uint32).tobytes()
         return Tensor._wrap(np.frombuffer(raw, np.uint8).copy())
 
@@ -174,11 +176,11 @@ class Generator:
         if len(raw) != size:
             raise RuntimeError(f"set_state: expected the {size} bytes of {name}.get_state(), got {len(raw)}.")
         if not cpu:
-            self._written = None
-            self.go_to(_GPU_STATE.unpack(raw))
+            self._state_in_memory = None
+            self.set_philox_state(_GPU_STATE.unpack(raw))
             return self
         self._seed, position, spare = _CPU_STATE.unpack(raw[:24])
-        self._spare = None if math.isnan(spare) else spare
+        self._cached_normal = None if math.isnan(spare) else spare
         self._source.set_state(("MT19937", np.frombuffer(raw[24:], np.uint32), position, 0, 0.0))
         return self
 
@@ -233,7 +235,7 @@ class Generator:
 
     def _by_kernel(self, name, *arguments):
         """Draws on a GPU with a kernel or with array functions, which give the same numbers."""
-        state, call = self.next_draw()
+        state, call = self.next_subsequence()
         xp, context = on(self.device)
         with context:
             return getattr(RANDOM.allowed(self.device.type) or philox, name)(xp, state, call, *arguments)
@@ -254,7 +256,7 @@ class Generator:
         capturing.refuse(
             "a draw from CuPy's generator (Poisson, binomial, gamma)", "each replay would give the same numbers."
         )
-        _, call = self.next_draw()
+        _, call = self.next_subsequence()
         xp, context = on(self.device)
         with context:
             return xp.random.Generator(xp.random.Philox4x3210(philox.seed_of(self._seed, call)))
@@ -280,7 +282,7 @@ class Generator:
 
     def serial_normal(self, n):
         """Returns n normal numbers, float64, drawn in pairs. The unused half of a pair is kept for the next call (CPU)."""
-        old = [] if self._spare is None else [self._spare]
+        old = [] if self._cached_normal is None else [self._cached_normal]
         # Box and Muller: each pair of uniforms gives a cosine and a sine.
         pairs = (n - len(old) + 1) // 2 if n else 0
         if n < 16:
@@ -295,7 +297,7 @@ class Generator:
             radius, theta = np.sqrt(-2.0 * np.log(1.0 - u[:, 1])), 2.0 * math.pi * u[:, 0]
             numbers = np.concatenate([old, np.stack([radius * np.cos(theta), radius * np.sin(theta)], 1).ravel()])
         if n:
-            self._spare = float(numbers[n]) if len(numbers) > n else None
+            self._cached_normal = float(numbers[n]) if len(numbers) > n else None
         return numbers[:n]
 
     def bernoulli(self, shape, p):
@@ -318,7 +320,7 @@ class Generator:
         """
         n, count = len(arguments[0]), int(1.1 * expected) + 64
         compiled = RANDOM.allowed("cpu") if n >= 1 << 11 else None
-        start, spare = self._source.get_state(), math.nan if self._spare is None else self._spare
+        start, spare = self._source.get_state(), math.nan if self._cached_normal is None else self._cached_normal
         # Draw 10 % more uniforms than expected, then rewind and skip exactly the used ones. If they were too few, retry with
         # twice as many.
         while True:
@@ -332,7 +334,7 @@ class Generator:
             self._source.set_state(start)
             if used >= 0:
                 self.words(2 * used)
-                self._spare = None if math.isnan(left) else left
+                self._cached_normal = None if math.isnan(left) else left
                 return out
             count *= 2
 
@@ -517,7 +519,7 @@ def set_rng_state(new_state):
 def positions(devices=None):
     """Returns the states of the default generators of the CPU and of GPUs (all by default), without synchronizing with a GPU."""
     indices = None if devices is None else [as_device(d).index for d in devices]
-    return get_rng_state(), indices, {g: g.position for g in (default_generator, *_gpu_generators.values())}
+    return get_rng_state(), indices, {g: g.philox_state for g in (default_generator, *_gpu_generators.values())}
 
 
 def set_positions(found):
@@ -527,7 +529,7 @@ def set_positions(found):
     start = default_generator.initial_seed(), 0, 0
     for generator in (default_generator, *_gpu_generators.values()):
         if generator is default_generator or indices is None or generator.device.index in indices:
-            generator.go_to(known.get(generator, start))  # a generator that did not exist yet starts at 0
+            generator.set_philox_state(known.get(generator, start))  # a generator that did not exist yet starts at 0
 
 
 def _source(device, generator):

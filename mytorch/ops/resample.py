@@ -482,7 +482,7 @@ _sampled.grad(
     x=lambda g, weight, shapes, index, xp: xp.call(_sampled_input, g, weight, index=index, size=shapes[0][2]),
     weight=lambda g, x, index, xp: xp.call(_sampled_weight, g, x, index=index),
 )
-_sampled.fuse(cpu="mytorch.kernels.numba.sampling:sampled")
+_sampled.register_kernel(cpu="mytorch.kernels.numba.sampling:sampled")
 _sampled_input.grad(
     g=lambda up, weight, index, xp: xp.call(_sampled, up, weight, index=index),
     weight=lambda up, g, index, xp: xp.call(_sampled_weight, g, up, index=index),

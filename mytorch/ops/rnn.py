@@ -97,7 +97,7 @@ def _lstm_vjp(g, x, weight, projection, shapes, gates, cells, hiddens, sizes, re
 
 
 lstm_layer.vjp(_lstm_vjp)
-lstm_layer.fuse(cpu="mytorch.kernels.rnn:LSTM")
+lstm_layer.register_kernel(cpu="mytorch.kernels.rnn:LSTM")
 
 
 @op(
@@ -152,7 +152,7 @@ def _gru_vjp(g, weight, shapes, gates, hiddens, sizes, reverse, xp):
 
 
 gru_layer.vjp(_gru_vjp)
-gru_layer.fuse(cpu="mytorch.kernels.rnn:GRU")
+gru_layer.register_kernel(cpu="mytorch.kernels.rnn:GRU")
 
 
 @op(
@@ -190,4 +190,4 @@ def _rnn_vjp(g, weight, shapes, outs, hiddens, sizes, reverse, relu, xp):
 
 
 rnn_layer.vjp(_rnn_vjp)
-rnn_layer.fuse(cpu="mytorch.kernels.rnn:RNN")
+rnn_layer.register_kernel(cpu="mytorch.kernels.rnn:RNN")

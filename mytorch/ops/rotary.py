@@ -16,4 +16,4 @@ def rotary(xp, input, *, cos, sin):
 
 
 rotary.grad(input=lambda g, cos, sin, xp: g * xp.asarray(cos) - _turned(xp, g * xp.asarray(sin)))
-rotary.fuse(cuda="mytorch.kernels.triton.rotary")
+rotary.register_kernel(cuda="mytorch.kernels.triton.rotary")

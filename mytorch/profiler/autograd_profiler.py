@@ -14,7 +14,7 @@ from typing import Any
 
 from ..backend import memory_owner, ndarray
 from ..engine.mode import ModeSwitch, get_mode, reset_mode, set_mode
-from ..engine.node import Leaf, Port
+from ..engine.node import Leaf, OutputEdge
 from ..engine.walk import Walk, raw
 from ..kernels.registry import Kernels
 from .events import BACKWARD, FORWARD, USER, EventList, FunctionEvent
@@ -127,7 +127,7 @@ class profile(ModeSwitch):
         """Note a result: its node, which backward will name, and its memory."""
         edge = getattr(out, "_edge", None)
         if edge is not None:
-            node = edge.node if type(edge) is Port else edge
+            node = edge.node if type(edge) is OutputEdge else edge
             if node not in self._nodes:  # and not an input's, handed on as it is
                 event.sequence_nr = event.id
                 self._nodes[node] = event

@@ -25,7 +25,7 @@ from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.record import RECORDS
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
-from ..engine.node import Port
+from ..engine.node import OutputEdge
 from ..ops import everything  # noqa: F401 - the rules name records of all operations
 from ..ops.indexing import joined, layout_of
 from .forward_mode import Level
@@ -107,7 +107,7 @@ class Batch(Interpreter):
         record.record(outs, results, record.reference, (None,) * len(record.residuals), operands, attrs, mode)
         edge = outs[0]._edge
         if edge is not None:
-            self.nodes[edge.node if type(edge) is Port else edge] = inputs, outs
+            self.nodes[edge.node if type(edge) is OutputEdge else edge] = inputs, outs
 
     def kept(self, node):
         return self.nodes.get(node) or super().kept(node)

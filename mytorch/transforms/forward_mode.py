@@ -25,7 +25,7 @@ from ..dispatch.backward import grad
 from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import enable_grad, get_mode
-from ..engine.node import Port
+from ..engine.node import OutputEdge
 from ..ops.creation import zeros_like
 from .tensor_ns import RecordedArithmetic, over_tensors, tensor_ns
 
@@ -124,7 +124,7 @@ class Level(Interpreter):
                 self.give(o, t)
             edge = o._edge
             if edge is not None:
-                self.nodes[edge.node if type(edge) is Port else edge] = inputs, outs
+                self.nodes[edge.node if type(edge) is OutputEdge else edge] = inputs, outs
         return out
 
     @staticmethod

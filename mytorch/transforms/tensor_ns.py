@@ -16,7 +16,7 @@ from ..dispatch.record import RECORDS
 from ..dispatch.unwrap import raw_of
 from ..engine import walk
 from ..engine.mode import enable_grad, get_mode
-from ..engine.node import Port, accumulating
+from ..engine.node import OutputEdge, accumulating
 from ..ops import complex as complex_
 from ..ops import creation, elementwise, indexing, movement, reduction
 from ..ops.padding import pad
@@ -320,7 +320,7 @@ def _output(node, i, raw):
         return raw
     if not node.plan.ports:
         return Tensor._of(Array._wrap(raw), node)
-    port = Port(node, i, raw.shape, raw.dtype)
+    port = OutputEdge(node, i, raw.shape, raw.dtype)
     return Tensor._of(Array._wrap(raw), port)
 
 
@@ -334,7 +334,7 @@ def _replay(node, g):
     values = dict(zip(plan.names, node.saved, strict=True))
     inputs, ends = [], {}
     given, _ = _followed(node)
-    if record.summed:  # the sum of the first two inputs, an output of the node's own
+    if record.saves_sum:  # the sum of the first two inputs, an output of the node's own
         total = _alias.fast_call(_output(node, 0, values[record.outputs_names[0]]))
         inputs, ends = [total, None], {i: total._edge for i in (0, 1) if plan.needs[i]}
     for i, name in enumerate(record.inputs):

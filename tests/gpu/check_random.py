@@ -170,31 +170,31 @@ def test_the_accelerator_saves_and_restores_the_gpus_generators(tmp_path):
 
 def test_advance_gives_fresh_numbers_in_the_same_memory():
     generator = mytorch.Generator("cuda").manual_seed(3)
-    bits, call = generator.next_draw()
+    bits, call = generator.next_subsequence()
     state = generator.get_state()
     seen = set()
     for _ in range(4):
-        generator._draws = call  # what a captured graph repeats
+        generator._subsequence = call  # what a captured graph repeats
         seen.add(draw("rand", generator).tobytes())
-        generator.advance()
+        generator.add_to_offset()
     assert len(seen) == 4
-    assert generator.next_draw()[0] is bits
+    assert generator.next_subsequence()[0] is bits
     generator.set_state(state)
-    assert generator.next_draw()[0] is bits
+    assert generator.next_subsequence()[0] is bits
     assert bits.tolist() == [3, 0]
     generator.manual_seed(4)
-    assert generator.next_draw()[0] is bits
+    assert generator.next_subsequence()[0] is bits
     assert bits.tolist() == [4, 0]
 
 
 def test_draws_beyond_what_a_call_counts_are_new():
     generator = mytorch.Generator("cuda").manual_seed(3)
     first = draw("rand", generator)
-    generator._draws = 2**31 - 1
+    generator._subsequence = 2**31 - 1
     at_the_end = draw("rand", generator)
     assert (draw("rand", generator) != first).any()
     assert (at_the_end != first).any()
-    assert generator.position == (3, 2**31, 1)
+    assert generator.philox_state == (3, 2**31, 1)
 
 
 def test_while_a_graph_is_captured_a_state_must_be_there():
@@ -203,7 +203,7 @@ def test_while_a_graph_is_captured_a_state_must_be_there():
     ready = mytorch.Generator("cuda").manual_seed(3)
     capturing.current = capturing.Capture(recording=True)
     try:
-        ready.next_draw()
+        ready.next_subsequence()
         assert capturing.current.generators == {ready}
         with pytest.raises(RuntimeError, match="draw from it once before"):
             mytorch.Generator("cuda")

@@ -76,8 +76,8 @@ def test_few_positions_are_left_to_products():
 
     weight = np.empty((128, 64, 4, 4), np.float32)
     geometry = {"stride": (2, 2), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
-    assert not kernels.convolution.pays(np.empty((32, 64, 8, 8), np.float32), weight, **geometry)
-    assert kernels.convolution.pays(np.empty((32, 64, 64, 64), np.float32), weight, **geometry)
+    assert not kernels.convolution.is_faster(np.empty((32, 64, 8, 8), np.float32), weight, **geometry)
+    assert kernels.convolution.is_faster(np.empty((32, 64, 64, 64), np.float32), weight, **geometry)
 
 
 def test_convolutions_of_random_geometry():

@@ -135,7 +135,7 @@ def test_a_record_has_a_kernel_for_it(monkeypatch):
     kernel.accepts = lambda input: True
     kernel.forward = lambda xp, input: toy_device.calls.append("thrice") or input + input + input
     monkeypatch.setitem(sys.modules, "toy_kernels", kernel)
-    thrice.fuse(toy="toy_kernels")
+    thrice.register_kernel(toy="toy_kernels")
     x = mytorch.ones(2, device="toy", requires_grad=True)
     thrice(x).sum().backward()
     assert "thrice" in toy_device.calls

@@ -106,7 +106,7 @@ def accepts(query, key, value, mask=None, *, keep=None, causal=False, window=Non
     )
 
 
-def pays(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
+def is_faster(query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """Returns True for few queries, or at least 512 scores."""
     return _are_few(query, key, keep, causal) or math.prod(query.shape[:-1]) * key.shape[-2] >= 512
 

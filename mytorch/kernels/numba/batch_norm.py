@@ -170,6 +170,6 @@ def _affine_vjp(g, input, scale, shapes, needs):
 
 
 batch_norm = Kernel(
-    accepts=_accepts, pays=_pays, forward=_forward, vjp=_vjp, residuals=("mean", "rstd"), statistics=statistics
+    accepts=_accepts, is_faster=_pays, forward=_forward, vjp=_vjp, residuals=("mean", "rstd"), statistics=statistics
 )
-channel_affine = Kernel(accepts=_accepts, pays=_pays, forward=_affine, vjp=_affine_vjp)
+channel_affine = Kernel(accepts=_accepts, is_faster=_pays, forward=_affine, vjp=_affine_vjp)

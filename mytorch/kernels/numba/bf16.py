@@ -116,7 +116,7 @@ def accepts(a, b):
     return _HERE and a.dtype.name == b.dtype.name == "bfloat16" and a.ndim >= 2 and (same or b.ndim == 2)
 
 
-def pays(a, b):
+def is_faster(a, b):
     """Returns True if the product is large enough, and a has enough rows, to outweigh the packing of b."""
     return a.shape[-2] >= 4 and a.shape[-2] * a.shape[-1] * b.shape[-1] >= 1 << 16
 

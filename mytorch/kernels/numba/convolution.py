@@ -480,5 +480,5 @@ def _transposed_vjp(up, g, weight, shapes, stride, padding, dilation, groups, ne
     )
 
 
-convolution = Kernel(accepts=_accepts, pays=_pays, forward=_convolution, vjp=_convolution_vjp)
-conv_transpose = Kernel(accepts=_accepts, pays=_transposed_pays, forward=_transposed, vjp=_transposed_vjp)
+convolution = Kernel(accepts=_accepts, is_faster=_pays, forward=_convolution, vjp=_convolution_vjp)
+conv_transpose = Kernel(accepts=_accepts, is_faster=_transposed_pays, forward=_transposed, vjp=_transposed_vjp)

@@ -319,5 +319,5 @@ def _transposed_vjp(up, g, weight, bias, shapes, stride, padding, dilation, grou
     )
 
 
-convolution = Kernel(accepts=_accepts, pays=_pays, forward=_convolution, vjp=_convolution_vjp)
-conv_transpose = Kernel(accepts=_transposed_accepts, pays=_pays, forward=_transposed, vjp=_transposed_vjp)
+convolution = Kernel(accepts=_accepts, is_faster=_pays, forward=_convolution, vjp=_convolution_vjp)
+conv_transpose = Kernel(accepts=_transposed_accepts, is_faster=_pays, forward=_transposed, vjp=_transposed_vjp)
