@@ -112,7 +112,7 @@ class CUDAGraph:
         if self._end is None:
             raise RuntimeError("capture_end: called without capture_begin.")
         for generator in capturing.current.generators - capturing.current.advanced:
-            generator.add_to_offset()
+            generator.advance()
         end, self._end = self._end, None
         try:
             self._capture, self._graph = end()

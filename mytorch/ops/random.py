@@ -97,13 +97,13 @@ class Generator:
         if self._device_state is None:  # the CPU generator has no such memory until it is needed
             self.set_philox_state(self.philox_state)
         self._subsequence += 1
-        if self._subsequence >> 31:  # the number has 31 bits; continue at an offset that `add_to_offset` does not reach
+        if self._subsequence >> 31:  # the number has 31 bits; continue at an offset that `advance` does not reach
             self._subsequence = 0
             self._increase_offset(1 << 31)
         capturing.note_draw(self)
         return self._device_state, self._subsequence
 
-    def add_to_offset(self):
+    def advance(self):
         """Increments the offset in device memory. In a captured graph, each replay increments it, so each draws new numbers."""
         if self._device_state is None:
             self.set_philox_state(self.philox_state)
@@ -111,7 +111,7 @@ class Generator:
 
     def start_step(self):
         """Increments the offset and resets the number of draws, so that a step draws the same numbers eagerly and in a replay."""
-        self.add_to_offset()
+        self.advance()
         self._subsequence = 0
 
     def set_subsequence(self, subsequence):

@@ -176,7 +176,7 @@ def test_advance_gives_fresh_numbers_in_the_same_memory():
     for _ in range(4):
         generator._subsequence = call  # what a captured graph repeats
         seen.add(draw("rand", generator).tobytes())
-        generator.add_to_offset()
+        generator.advance()
     assert len(seen) == 4
     assert generator.next_subsequence()[0] is bits
     generator.set_state(state)
