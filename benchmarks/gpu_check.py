@@ -100,7 +100,7 @@ def section(options):
     """Run one section in this process, or with `part` a share of the checks."""
     if options.rehearse:
         sys.path.insert(0, str(ROOT / "tests" / "gpu"))
-        importlib.import_module("rehearsal").prepare(importlib.import_module("benchmarks.gpu.sizes"))
+        importlib.import_module("benchmarks_with_fake_cupy").prepare(importlib.import_module("benchmarks.gpu.sizes"))
     report = importlib.import_module("benchmarks.gpu.measure").Report(options.report)
     module, _, name = RUNNERS[options.section].partition(":")
     module = importlib.import_module(f"benchmarks.gpu.{module}")

@@ -77,7 +77,7 @@ train=(train_gpt2.py --model_size small --context_length 256 --batch_size 32 --t
 limit=460
 case " $* " in *" --rehearse "*)
     export TRITON_INTERPRET=1 OMP_NUM_THREADS=1
-    train=(tests/gpu/over_stand_in.py train_gpt2.py --model_size demo --context_length 8 --batch_size 2 --train_iterations 6 --eval_interval 6 --eval_iterations 1 --log_iter 1 --warmup_steps 2) ;;
+    train=(tests/gpu/with_fake_cupy.py train_gpt2.py --model_size demo --context_length 8 --batch_size 2 --train_iterations 6 --eval_interval 6 --eval_iterations 1 --log_iter 1 --warmup_steps 2) ;;
 esac
 for name in $parts; do
     begun=$SECONDS

@@ -1,4 +1,4 @@
-"""How much each section of gpu_check.py does; tests/gpu/rehearsal.py makes all of it small before a section is imported."""
+"""How much each section of gpu_check.py does; tests/gpu/benchmarks_with_fake_cupy.py makes all of it small before a section is imported."""
 
 DEVICE = "cuda"  # PyTorch's; the CPU in the rehearsal
 ROWS, WIDTH, CLASSES = 32768, 768, 50304

@@ -1,6 +1,6 @@
 """CUDA graphs: captured steps do what steps do one by one; what can't be captured says so.
 
-They run with `pytest --device cuda` on a GPU, and over the stand-in for CuPy with Triton's interpreter (`test_stand_in.py`
+They run with `pytest --device cuda` on a GPU, and over the stand-in for CuPy with Triton's interpreter (`test_fake_cupy.py`
 starts both): there a graph is a list of what was called, done at each launch and not before.
 """
 

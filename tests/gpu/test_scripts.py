@@ -20,7 +20,7 @@ def run(script, *flags, **more):
         sys.executable,
         "-W",
         "ignore",
-        str(ROOT / "tests/gpu/over_stand_in.py"),
+        str(ROOT / "tests/gpu/with_fake_cupy.py"),
         str(ROOT / script),
         *map(str, flags),
     ]

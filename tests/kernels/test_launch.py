@@ -265,7 +265,7 @@ def test_through_tritons_own_driver(tmp_path):
     paths = {"TRITON_LIBCUDA_PATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": path}
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", here / "over_fake_libcuda.py"], capture_output=True, text=True,
+        [sys.executable, "-W", "ignore", here / "with_fake_libcuda.py"], capture_output=True, text=True,
         env={**environment, **paths, "TRITON_CACHE_DIR": str(tmp_path / "cache")}, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -3,7 +3,7 @@
 The tests walk through the registry of ops. A new kernel needs sample inputs in `SAMPLES` or, for an array kernel, in
 `ARRAY_SAMPLES`; without samples its test fails. Kernels run in float32, references in float64 on contiguous copies.
 
-The tests cover the kernels of the default device. `through_layouts.py` runs the Triton kernels.
+The tests cover the kernels of the default device. `every_kernel_layouts.py` runs the Triton kernels.
 """
 
 import contextlib

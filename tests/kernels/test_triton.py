@@ -4,7 +4,7 @@ On a GPU (`pytest -m gpu`) the same checks run on it.
 
 Both change Triton for the whole process, so each set runs in a process of its own: with `TRITON_INTERPRET=1` the
 kernels run on NumPy memory and are compared with float64 (check_*.py), or run on the memory of the stand-in for CuPy, as a
-program on a GPU would run them (through_*.py); with `MYTORCH_COMPILE_ONLY=1` every launch is compiled and
+program on a GPU would run them (every_*.py); with `MYTORCH_COMPILE_ONLY=1` every launch is compiled and
 assembled. Run one set by hand with `TRITON_INTERPRET=1 python -m pytest tests/kernels/check_attention.py`.
 """
 
@@ -33,7 +33,7 @@ def test_in_the_interpreter(name):
     run_checks(HERE / name, TRITON_INTERPRET="1")
 
 
-@pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("through_*.py")))
+@pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("every_*.py")))
 def test_through_the_stand_in_for_cupy(name):
     if version("triton") < (3, 9) and version("numpy") >= (2, 4):
         pytest.skip("this release's interpreter wants NumPy before 2.4")
@@ -49,7 +49,7 @@ def test_on_the_gpu(name):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("through_*.py")))
+@pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("every_*.py")))
 def test_programs_on_the_gpu(name):
     if not mytorch.cuda.is_available():
         pytest.skip("there is no GPU")
