@@ -92,7 +92,7 @@ def parse(argv=None):
         p.error(f"--{others.pop()} is what --init_from {args.init_from} says; leave it out")
     if not args.resume_from_checkpoint and (others := {name for name in given if name.startswith("lora_")}):
         if "lora_r" not in others or not args.init_from:
-            p.error(f"--{min(others)} goes with --lora_r and --init_from")
+            p.error("--lora_r requires --init_from, and the other --lora_ flags require --lora_r")
     if args.path_to_data is None and not args.resume_from_checkpoint:
         p.error("--path_to_data is needed: a folder that one of the scripts in prepare_data/ has made")
     args.given = given
@@ -275,7 +275,7 @@ class Trainer:
                 accelerator.print(f"The model is in {folder / 'hugging_face'}, too, in Hugging Face's form.")
         accelerator.end_training()
         if signal is not None:
-            again = "the same command with --resume_from_checkpoint latest continues."
+            again = "python train_gpt2.py with the same flags and --resume_from_checkpoint latest continues."
             accelerator.print(f"Interrupted after {self.iteration} iterations; {again}")
             return 128 + signal
         if accelerator.device.type == "cuda":  # the memory of pools and graphs only grows

@@ -12,8 +12,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 HEAD = """# Benchmarks
 
-Every figure is a ratio against PyTorch, measured in turn with it on the same machine; below 1 is faster than
-PyTorch. `python benchmarks/report.py` makes this page from `benchmarks/results/*.json`.
+The columns named "ratio" compare mytorch with PyTorch, measured alternately on the same machine. A ratio below 1 means that mytorch
+is faster or smaller. The other columns have their unit in the heading. `python benchmarks/report.py` makes this page from `benchmarks/results/*.json`.
 
 Nothing on this page was run on a GPU. The Triton kernels were compiled for one (compute capability 9.0) and their results
 compared with float64 in Triton's interpreter; CuPy's paths ran over a stand-in (`tests/gpu`). `python benchmarks/gpu_check.py`

@@ -600,7 +600,7 @@ def test_lora_trains_small_matrices_alone_and_leaves_an_adapter_to_sample_with(d
     for wrong in ({"lora_r": 2}, {"lora_alpha": 2.0, "init_from": tmp_path / "hf"}):
         with pytest.raises(SystemExit):
             train(data, model_size=None, **wrong)
-        assert "goes with --lora_r and --init_from" in capsys.readouterr().err
+        assert "--lora_r requires --init_from" in capsys.readouterr().err
 
 
 def test_fine_tuning_refuses_data_of_another_vocabulary_and_longer_sequences(data, tmp_path):

@@ -87,8 +87,12 @@ def main(argv=None):
     """Run what the command line asks for."""
     parser = ArgumentParser(prog="mytorchrun chat", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="train | talk | serve")
-    for name, run in (("train", _train), ("talk", _talk), ("serve", _serve)):
-        p = commands.add_parser(name, description=f"{name}: see `mytorchrun chat --help`")
+    for name, run, description in (
+        ("train", _train, "Train a small chat model: tokenizer, pretraining, mid-training and fine-tuning."),
+        ("talk", _talk, "Talk to the trained model in the terminal."),
+        ("serve", _serve, "Serve a web page on which you talk to the trained model."),
+    ):
+        p = commands.add_parser(name, description=description, help=description)
         p.set_defaults(run=run)
         p.add_argument("--folder", default="work_dir/chat", help="where the model is")
         p.add_argument("--device", type=usable_device, default="cpu", help='"cpu", "cuda" or "cuda:N"')
