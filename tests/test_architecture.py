@@ -361,6 +361,17 @@ def test_a_wrong_file_name_in_a_comment_is_found():
     assert missing_files(path, texts) == ["mytorch/ops/conv.py:7 kernels/nowhere.py"]
 
 
+def test_no_text_installs_the_package_from_an_index():
+    """The package is not published, so any user could register its name: `pip install .` in the checkout is the way."""
+    texts = [
+        p for p in ROOT.rglob("*") if p.suffix in (".md", ".py", ".ipynb", ".sh", ".html") and ".git" not in p.parts
+    ]
+    found = [
+        f"{p}: {m[0]}" for p in texts for m in re.finditer(r"pip3? install [\"']?mytorch[\w-]*[^\n]*", p.read_text())
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_commands_in_the_readme_exist():
     text = (ROOT / "README.md").read_text()
     for script in re.findall(r"(?:bash|python) ([\w/]+\.(?:sh|py))", text):

@@ -170,7 +170,7 @@ def main(argv):
     parser.add_argument("--only", choices=list(TASKS), nargs="+", metavar="NAME", help="of " + ", ".join(TASKS))
     args = parser.parse_args(argv)
     if importlib.util.find_spec("numba") is None:
-        print('mytorchrun warmup: Numba is not installed: pip install "mytorch[numba]".', file=sys.stderr)
+        print("mytorchrun warmup: Numba is not installed. Run `pip install numba`.", file=sys.stderr)
         return 1
     start, tasks, kernels = time.perf_counter(), args.only or list(TASKS), []
     for n, (task, compiled) in enumerate(_run(tasks, min(args.processes, len(tasks))), 1):
