@@ -1,9 +1,8 @@
 """Lion."""
 
-from ..backend import xp_of
 from .optimizer import Optimizer
 from .options import Options, number
-from .state import zeros_for
+from .state import namespace_of, zeros_for
 
 
 class Lion(Optimizer):
@@ -37,11 +36,11 @@ class Lion(Optimizer):
             fused.kernels.lion(table, state, group["betas"], group["weight_decay"], maximize=group["maximize"])
 
     def update(self, p, g, state, group):
-        xp, (beta1, beta2), lr = xp_of(p), group["betas"], number(group["lr"])
+        xp, (beta1, beta2), lr = namespace_of(p), group["betas"], number(group["lr"])
         mean = zeros_for(state, "exp_avg", p)
         direction = xp.sign(mean * beta1 + g * (1 - beta1))
         if group["weight_decay"]:
             p *= 1 - lr * group["weight_decay"]
-        p -= (direction * lr).astype(p.dtype, copy=False)
+        p -= xp.astype(direction * lr, p.dtype)
         mean *= beta2
         mean += g * (1 - beta2)

@@ -217,6 +217,26 @@ def test_a_differentiable_step_steps_as_pytorchs_and_has_the_derivatives_of_fini
     assert mytorch.autograd.gradcheck(walk, leaves)
 
 
+def test_every_rule_with_the_option_has_a_differentiable_step():
+    """Also the rules that PyTorch does not have."""
+    rng = np.random.default_rng(0)
+    rules = {
+        n: c for n, c in vars(mytorch.optim).items() if isinstance(c, type) and issubclass(c, mytorch.optim.Optimizer)
+    }
+    rules = {
+        n
+        for n, c in rules.items()
+        if c.options is not None and "differentiable" in {**c.options.positional, **c.options.keywords}
+    }
+    assert {name for name, _ in DIFFERENTIABLE} | {"Lion"} <= rules
+    for name in rules:
+        leaves = [mytorch.tensor(rng.uniform(0.3, 2.0, 5), requires_grad=True) for _ in range(2)]
+        options = {"lr": 0.1, "differentiable": True}
+        assert mytorch.autograd.gradcheck(lambda *x, name=name, o=options: _two_steps(mytorch, name, o, *x), leaves), (
+            name
+        )
+
+
 def test_a_learning_rate_is_learned_through_a_differentiable_step():
     p, lr = mytorch.ones(3).clone(), mytorch.tensor(0.5, requires_grad=True)
     optimizer = mytorch.optim.SGD([p], lr=lr, differentiable=True)
