@@ -68,10 +68,12 @@ def _accepted(op):
 def _unary(op):
     """One input, no attributes: most elementwise functions."""
     forward, dispatch, run, kernels = op.forward, op.dispatch, op.run, op.kernels.of
-    accepted, reference, plan = _accepted(op), op.reference, None
+    accepted, reference = _accepted(op), op.reference
+    # Set at the first recorded call, since the formulas are given after the definition.
+    plan = wanted = saves_input = saves_out = pick = None
 
     def call(input, *args, **kwargs):
-        nonlocal plan
+        nonlocal plan, wanted, saves_input, saves_out, pick
         mode = get_mode()
         if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or not isinstance(input, Tensor):
             return dispatch(input, *args, **kwargs)
@@ -96,20 +98,21 @@ def _unary(op):
         result._view = None
         edge = (input._edge if input._view is None else input.edge) if mode.grad else None
         if edge is not None:
-            if plan is None:  # at the first call: the formulas are given after the definition
+            if plan is None:
                 plan = reference.plan(1)
-            if plan.wanted:
+                wanted, saves_input, saves_out, pick = plan.wanted, bool(plan.inputs), bool(plan.out), plan.pick_arrays
+            if wanted:
                 versions = ()
-                if plan.inputs:
+                if saves_input:
                     counter = array._version_counter
                     if counter is None:
                         counter = array._version_counter = [0]
                     versions = ((counter, counter[0]),)
-                if plan.out:
+                if saves_out:
                     counter = data._version_counter = [0]
                     versions = (*versions, (counter, 0))
-                if plan.pick_arrays is not None:
-                    saved = plan.pick_arrays((x, out, numpy_ns))
+                if pick is not None:
+                    saved = pick((x, out, numpy_ns))
                 else:
                     accum = op.cast_from_float32((edge,)) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
                     saved = plan.pick((x, out, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum))
@@ -317,8 +320,10 @@ def _ternary(op):
                     dtype = x1.dtype
                 elif x1.dtype is not dtype:
                     return run(args, fused, attrs, mode)
-        elif b is None:
-            x1 = None
+        elif b is None or (
+            second and dtype is not None and (type(b) is float or type(b) is int) and _keeps_dtype(b, dtype)
+        ):
+            x1 = b
         else:
             return run(args, fused, attrs, mode)
         if isinstance(c, Tensor):
