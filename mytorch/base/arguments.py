@@ -78,8 +78,14 @@ def constructor(cls, parameters, build):
     positional = tuple(p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD)
     name = f"{cls.__qualname__}.__init__"
 
+    required = len([p for p in parameters if p.default is Parameter.empty])
+
     def __init__(self, *args, **kwargs):
-        build(self, bind(name, positional, defaults, args, kwargs))
+        if not kwargs and required <= len(args) <= len(positional):
+            values = {**defaults, **dict(zip(positional, args))}  # noqa: B905 - the other arguments keep their defaults
+        else:
+            values = bind(name, positional, defaults, args, kwargs)
+        build(self, values)
 
     __init__.__signature__ = Signature([Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *parameters])
     __init__.__annotations__ = {**{p.name: p.annotation for p in parameters}, "return": None}

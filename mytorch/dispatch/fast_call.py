@@ -519,12 +519,12 @@ def operands_of(inputs):
 
 def saved_versions(plan, arrays, *results):
     """Returns (version counter, version) of each array that a plan saves: of inputs, and of outputs."""
-    inputs, count = plan.inputs, len(arrays)
+    inputs = plan.inputs
     if plan.op.variadic and inputs and inputs[-1] == len(plan.op.inputs) - 1:
-        inputs = (*inputs[:-1], *range(inputs[-1], count))
+        inputs = (*inputs[:-1], *range(inputs[-1], len(arrays)))
     versions = []
     for i in inputs:
-        array = arrays[i] if i < count else None
+        array = arrays[i] if i < len(arrays) else None
         if array is not None:
             counter = array._version_counter
             if counter is None:
