@@ -37,10 +37,10 @@ class Flags:  # a checkpoint contains all but those with saved=False; resuming c
     checkpoint_iterations: int = flag(10000, "iterations between checkpoints")
     always_save_checkpoint: bool = switch("keep every checkpoint instead of the newest one")
     resume_from_checkpoint: str | None = flag(help='path or name of a checkpoint, or "latest"; flags that are not given are the checkpoint\'s', saved=False, metavar="CHECKPOINT")
-    overwrite: bool = switch("replace the run that lies in the project's folder", saved=False)
+    overwrite: bool = switch("replace the run in the project's folder", saved=False)
     architecture: str = flag("gpt2", "which model; qwen is Qwen 3, moe is Mixtral", choices=list(run_files.ARCHITECTURES), fixed=True)
     init_from: str | None = flag(help="fine-tune: begin with the model of a Hugging Face directory or a GGUF file, whatever its size", fixed=True)
-    lora_r: int | None = flag(help="fine-tune small matrices of this rank beside the frozen weights (LoRA), with --init_from", fixed=True)
+    lora_r: int | None = flag(help="fine-tune small matrices of this rank next to the frozen weights (LoRA), with --init_from", fixed=True)
     lora_alpha: float | None = flag(help="how much they count, compared with the rank; by default twice as much", fixed=True)
     lora_dropout: float = flag(0.0, "dropout before them", fixed=True)
     lora_target_modules: list[str] | None = flag(help="layers that get them; by default c_attn, or q_proj and v_proj", nargs="+", metavar="NAME", fixed=True)  # noqa: RUF009
@@ -50,7 +50,7 @@ class Flags:  # a checkpoint contains all but those with saved=False; resuming c
     use_bias: bool = switch("biases in linear layers and layer norms (gpt2)", fixed=True)
     activation: str = flag("gelu", "exact GELU, or GPT-2's approximation (gpt2)", choices=["gelu", "gelu_tanh"], fixed=True)
     fused: bool = switch("use fused kernels wherever there are any; by default where they pay")
-    path_to_data: str | None = flag(help="folder with train.bin, val.bin and tokenizer.json (needed, but for resuming)")
+    path_to_data: str | None = flag(help="folder with train.bin, val.bin and tokenizer.json (required, except to resume)")
     num_workers: int = flag(0, "processes that read data; a batch costs microseconds, so none", saved=False)
     train_iterations: int = flag(150000, "optimizer steps")
     use_chinchilla: bool = switch("as many iterations as show 20 tokens for each parameter")
@@ -337,7 +337,7 @@ def main(argv=None):
     elif args.overwrite and accelerator.is_main_process:
         accelerate.remove_checkpoints(folder)
     elif not args.overwrite and (newest := accelerate.newest_checkpoint(folder)) is not None:
-        ways = "--resume_from_checkpoint latest goes on with that run, --overwrite replaces it, another --project_name begins beside it."
+        ways = "--resume_from_checkpoint latest goes on with that run, --overwrite replaces it, another --project_name starts a new run."
         raise FileExistsError(f"{newest} is there already: {ways}")
     if accelerator.is_main_process:
         run_files.write_meta(folder, meta, data)

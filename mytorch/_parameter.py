@@ -16,7 +16,7 @@ def _take_memory(tensor, data):
 
 
 class Parameter(Tensor):
-    """A tensor that is learnt. Assigning one to a Module's attribute registers it there.
+    """A trainable tensor. Assigning one to a Module's attribute registers it there.
 
     Args:
         data: a Tensor, Array, ndarray or numbers; its memory is shared.
@@ -41,7 +41,7 @@ class Parameter(Tensor):
 
 
 class Buffer(Tensor):
-    """A tensor that is state but not learnt. Assigning one to a Module's attribute registers it there.
+    """A tensor that is state but is not trained. Assigning one to a Module's attribute registers it there.
 
     Args:
         persistent: whether it belongs to the state dict.
@@ -85,7 +85,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
     """A parameter whose shape is known only at the first forward.
 
     Args:
-        requires_grad: whether it will be learnt.
+        requires_grad: whether the tensor will be trained.
         device: where it will lie.
         dtype: what it will hold.
     """

@@ -140,7 +140,7 @@ class Record:
         self.reference = Implementation(self, forward, residuals=self.residuals)
         self.kernels = Kernels(self.name)
         self.fused_on = frozenset()  # the kinds of device that there are kernels for
-        self.signature_extras = ("out",)  # arguments that its signature shows beside inputs and attributes
+        self.signature_extras = ("out",)  # arguments that the signature shows besides inputs and attributes
         self.implementations = {}  # kernel module -> Implementation
         self.xp_name = xp_name
         RECORDS[self.name] = self

@@ -1,4 +1,4 @@
-"""Files of a training run beside its weights: `model_meta.json`, which describes the model, and `tokenizer.json`.
+"""Files of a training run next to the weights: `model_meta.json`, which describes the model, and `tokenizer.json`.
 
 `train_gpt2.py` writes them into each checkpoint and into the folder of the run. `inference_gpt2.py` reads them.
 """

@@ -1,4 +1,4 @@
-"""Run a program on the stand-in for CuPy: `python tests/gpu/with_fake_cupy.py train_gpt2.py --device cuda …`.
+"""Runs a program with the fake CuPy: `python tests/gpu/with_fake_cupy.py train_gpt2.py --device cuda …`.
 
 With TRITON_INTERPRET=1 Triton's kernels run too, in its interpreter; without, the library does without kernels.
 """
