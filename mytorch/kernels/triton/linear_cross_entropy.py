@@ -144,7 +144,7 @@ def vjp(g, total, gx, gw, gb, needs, xp):
     """Returns the saved gradients times g / total."""
     scale = xp.asarray(g.astype("float32") / total)
     return tuple(
-        scaled(xp, saved, scale) if needed else None for saved, needed in zip((gx, gw, gb), needs, strict=True)
+        scaled(xp, saved, scale) if needed else None for saved, needed in zip((gx, gw, gb), needs[:3], strict=True)
     )
 
 
