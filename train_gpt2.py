@@ -39,7 +39,7 @@ class Flags:  # a checkpoint contains all but those with saved=False; resuming c
     resume_from_checkpoint: str | None = flag(help='path or name of a checkpoint, or "latest"; flags that are not given are the checkpoint\'s', saved=False, metavar="CHECKPOINT")
     overwrite: bool = switch("replace the run in the project's folder", saved=False)
     architecture: str = flag("gpt2", "which model; qwen is Qwen 3, moe is Mixtral", choices=list(run_files.ARCHITECTURES), fixed=True)
-    init_from: str | None = flag(help="fine-tune: begin with the model of a Hugging Face directory or a GGUF file, whatever its size", fixed=True)
+    init_from: str | None = flag(help="fine-tune: begin with the model of a Hugging Face directory or a GGUF file of any size", fixed=True)
     lora_r: int | None = flag(help="fine-tune small matrices of this rank next to the frozen weights (LoRA), with --init_from", fixed=True)
     lora_alpha: float | None = flag(help="how much they count, compared with the rank; by default twice as much", fixed=True)
     lora_dropout: float = flag(0.0, "dropout before them", fixed=True)

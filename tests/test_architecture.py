@@ -17,7 +17,7 @@ import pytest
 from . import layers
 
 ROOT, PACKAGE, FILES = layers.ROOT, layers.PACKAGE, layers.FILES
-MAX_CORE_CODE_LINES = 40_100  # without comments, docstrings and blank lines; may only be lowered
+MAX_CORE_CODE_LINES = 40_060  # without comments, docstrings and blank lines; may only be lowered
 
 
 def test_no_upward_imports():
