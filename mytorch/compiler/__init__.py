@@ -1,0 +1,241 @@
+"""Compilation of functions, modules and training steps on the CPU.
+
+`mytorch.compile` runs a function once with arrays that record the operations on them (`arrays.py`, `tracing.py`). `program.py`
+removes work that the results do not need. `replay.py` runs the rest with prepared arguments and memory, and `native.py` translates
+it to machine code. `guards.py` and `observe.py` decide when a trace is valid. Functions that cannot be traced run eagerly.
+
+`explain` shows the traces of a compiled function, and the reason if it runs eagerly.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .. import backend
+from ..base.pytree import tree_flatten
+from ..cuda.graphs import CompiledStep, device_for
+from ..nn.module import Module
+from .arrays import Untraceable, current_tape
+from .compiled import Compiled, _all
+
+__all__ = [
+    "Compiled",
+    "OptimizedModule",
+    "Untraceable",
+    "compile",
+    "compile_step",
+    "disable",
+    "explain",
+    "is_compiling",
+    "reset",
+]
+
+_BACKENDS = "inductor eager aot_eager cudagraphs openxla tvm eager_debug aot_ts ts".split()
+_MODES = "default lite reduce-overhead max-autotune max-autotune-no-cudagraphs".split()
+
+
+def compile(
+    model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, name=None, disable=False,
+    recompile_limit=None, isolate_recompiles=False, shapes_spec=None,
+):  # fmt: skip
+    """Compiles a function or a module, which then runs faster on a CPU. Without a function, returns a decorator.
+
+    The first call runs eagerly and checks that the function only computes with tensors. The second call records the array
+    operations of forward and backward. Later calls replay them. A call with other shapes, dtypes, modes or Python values is
+    recorded separately. A function that cannot be recorded runs eagerly. It reads an element of a tensor, prints, or changes
+    Python objects, for example. On a GPU, the function runs eagerly.
+
+    Args:
+        model: function or module. A module is wrapped in an `OptimizedModule`.
+        fullgraph: if True, raises an error instead of running eagerly (default: False).
+        dynamic: has no effect: each shape is recorded separately.
+        backend: name of one of PyTorch's backends. With "eager" or a callable, the function runs eagerly.
+        mode: name of one of PyTorch's modes. All modes do the same.
+        options: accepted only without `mode`; has no effect.
+        name: has no effect.
+        disable: if True, returns the function unchanged (default: False).
+        recompile_limit: has no effect.
+        isolate_recompiles: has no effect.
+        shapes_spec: has no effect.
+
+    Returns:
+        A `Compiled` function, or an `OptimizedModule`.
+
+    Raises:
+        RuntimeError: the backend or the mode does not exist, or both `mode` and `options` are given.
+
+    Example:
+        >>> @mytorch.compile
+        ... def f(x):
+        ...     return mytorch.tanh(x) * 2
+        >>> x = mytorch.tensor([0.0, 1.0])
+        >>> [f(x).tolist() == (mytorch.tanh(x) * 2).tolist() for _ in range(3)]
+        [True, True, True]
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if not callable(backend) and backend not in _BACKENDS:
+        raise RuntimeError(f"Invalid backend: {backend!r}, expected one of: {', '.join(_BACKENDS)}, or a callable.")
+    if model is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if disable or backend == "eager" or callable(backend):
+        return model
+    if isinstance(model, Module):
+        return OptimizedModule(model, fullgraph)
+    return Compiled(model, fullgraph)
+
+
+class OptimizedModule(Module):
+    """A compiled module. Attributes are read from the original module, which is `_orig_mod`.
+
+    Args:
+        module: the module.
+        fullgraph: see `compile`.
+
+    Shape:
+        As in the original module.
+    """
+
+    def __init__(self, module, fullgraph=False):
+        super().__init__()
+        self._orig_mod = module
+        self._compiled = Compiled(module.__call__, fullgraph)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the compiled module."""
+        return self._compiled(*args, **kwargs)
+
+    def __getattr__(self, name):
+        if name == "_orig_mod":
+            return super().__getattr__(name)
+        return getattr(self._orig_mod, name)
+
+    def __reduce__(self):
+        return OptimizedModule, (self._orig_mod,)
+
+
+class _Step(CompiledStep):
+    def __init__(self, function, warmup):
+        super().__init__(function, warmup)
+        self.on_cpu = Compiled(function)
+
+    def __call__(self, *args, **kwargs):
+        if backend.cuda_available() and device_for(tree_flatten((args, kwargs))[0]) is not None:
+            return super().__call__(*args, **kwargs)
+        return self.on_cpu(*args, **kwargs)
+
+    def reset(self) -> None:
+        """Deletes all traces and graphs."""
+        super().reset()
+        self.on_cpu.reset()
+
+
+def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callable:
+    """Compiles a whole training step: forward, backward, clipping and the optimizer.
+
+        @mytorch.compile_step
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+    On a CPU, the step is compiled as `compile` does. On a GPU, it becomes one CUDA graph: the first calls run the function
+    normally, the next call captures it, and later calls replay the graph on new inputs. Each call is a real training step.
+    Another shape, dtype or value of an argument gets a separate trace or graph. Learning rates may change between steps
+    (call `scheduler.step()` outside). If hyperparameters, parameters' memory or a loaded state dict change, the step is
+    recorded again.
+
+    On a GPU, the function must not wait for the GPU (`.item()`, `print(loss)`, `if loss > 3`) or read data from the CPU. Other
+    Python code in it (counters, `model.train()`, hooks) runs only in the first calls. Pass batches as arguments; they may be
+    on the CPU. The results are copies, which later steps do not change.
+
+    Args:
+        function: function of tensors and hashable values. `compile_step(warmup=5)` is a decorator.
+        warmup: number of calls before the capture on a GPU; at least 1 (default: 3).
+
+    Raises:
+        ValueError: if warmup is less than 1.
+        CaptureError: when called on a GPU, if an operation cannot be captured.
+    """
+    if warmup < 1:
+        raise ValueError(f"compile_step: expected warmup of at least 1, got {warmup}.")
+    if function is None:
+        return functools.partial(compile_step, warmup=warmup)
+    return _Step(function, warmup)
+
+
+def disable(fn=None, recursive=True, *, reason=None):
+    """Returns a function unchanged. A compiled function that calls it is recorded with it.
+
+    Args:
+        fn: the function; None for a decorator.
+        recursive: has no effect.
+        reason: has no effect.
+    """
+    return fn if fn is not None else lambda f: f
+
+
+def allow_in_graph(fn):
+    """Returns a function unchanged, because all functions can be recorded."""
+    return fn
+
+
+assume_constant_result = allow_in_graph
+
+
+def substitute_in_graph(original_fn, **options):
+    """Returns a decorator without effect."""
+    return allow_in_graph
+
+
+def is_compiling():
+    """Returns True while a function is recorded."""
+    return current_tape() is not None
+
+
+is_dynamo_compiling = is_exporting = is_compiling
+
+
+def list_backends(exclude_tags=()):
+    """Returns the names of the compilers of `mytorch.compile`."""
+    return ["inductor"]
+
+
+def cudagraph_mark_step_begin():
+    """Has no effect, because results are never overwritten by later calls."""
+
+
+def reset():
+    """Deletes the traces of all compiled functions."""
+    for function in list(_all):
+        function.reset()
+
+
+def explain(function):
+    """Returns a text about a compiled function: its traces, or the reason for which it runs eagerly.
+
+    Args:
+        function: a `Compiled` function, an `OptimizedModule`, or the result of `compile_step`.
+
+    Example:
+        >>> f = mytorch.compile(lambda x: x * 2 + 1)
+        >>> for _ in range(2):
+        ...     _ = f(mytorch.ones(3))
+        >>> print(mytorch.compiler.explain(f))
+        1 trace
+        %1: float32[3] = multiply(%0, 2)
+        %2: float32[3] = add(%1, 1)
+    """
+    function = getattr(function, "_compiled", None) or getattr(function, "on_cpu", None) or function
+    if not isinstance(function, Compiled):
+        raise TypeError(f"explain: expected a compiled function, got {type(function).__name__}.")
+    count = sum(map(len, function.entries.values()))
+    if function.eager:
+        return f"runs eagerly: {function.eager}"
+    return f"{count} trace{'s' if count != 1 else ''}\n{function.trace}" if count else "not recorded yet"

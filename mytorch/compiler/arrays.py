@@ -1,0 +1,569 @@
+"""Arrays that record the operations on them.
+
+A `TracedArray` wraps a NumPy array and behaves like it. Each operation runs on the wrapped array, and is added to the `Tape`
+as a `Step`. So a program runs once with real numbers, and leaves a list of array operations.
+
+The library treats a TracedArray as an array of a registered device (`backend/others.py`), so all ops, gradient formulas and
+update rules accept it. A conversion to a Python number or to a NumPy array raises `Untraceable`, because the list of
+operations would then depend on the values.
+"""
+
+import operator
+import threading
+import types
+import weakref
+
+import numpy as np
+
+from ..backend import CPU
+from ..backend.namespaces import ON_NUMPY, Namespace, numpy_ns
+from ..backend.others import BY_ARRAY
+
+ndarray = np.ndarray
+
+
+class Untraceable(RuntimeError):
+    """Raised if a program cannot be traced. The message contains the reason."""
+
+
+class Ref:
+    """A value in the arguments of a Step: the number of an array of the tape."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index):
+        self.index = index
+
+    def __repr__(self):
+        return f"%{self.index}"
+
+
+class HostNumber:
+    """A Python number in the arguments of a Step that each replay computes again."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index):
+        self.index = index
+
+    def __repr__(self):
+        return f"#{self.index}"
+
+
+class Value:
+    """The description of an array of a tape.
+
+    Attributes:
+        shape, dtype, strides: layout of the array.
+        storage: number of the memory that the array is in. Views share the storage of their base.
+        is_view: True if the array is a view of an earlier value.
+        scalar: True if NumPy returned a scalar, which was converted to a 0-d array.
+    """
+
+    __slots__ = ("dtype", "is_view", "scalar", "shape", "storage", "strides")
+
+    def __init__(self, array, storage, is_view, scalar=False):
+        self.shape, self.dtype, self.strides = array.shape, array.dtype, array.strides
+        self.storage, self.is_view, self.scalar = storage, is_view, scalar
+
+    @property
+    def size(self):
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __repr__(self):
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+
+
+class Step:
+    """One operation of a tape: `function(*args, **kwargs)`.
+
+    Attributes:
+        function: the function of NumPy, of NumPy's namespace, or of a kernel.
+        args, kwargs: the arguments, with `Ref` for arrays.
+        results: the result: a Ref, or a nested tuple of Refs.
+        writes: numbers of the storages that the function changes.
+        kind: "array" for a function of its arguments, "draw" for random numbers, "check" for a condition, "host" for other
+            Python code.
+        line: the line of the user's program, as (file, line, function).
+    """
+
+    __slots__ = ("args", "function", "kind", "kwargs", "line", "results", "writes")
+
+    def __init__(self, function, args, kwargs, results, writes, kind, line):
+        self.function, self.args, self.kwargs, self.results = function, args, kwargs, results
+        self.writes, self.kind, self.line = writes, kind, line
+
+    @property
+    def name(self):
+        owner = getattr(self.function, "__self__", None)
+        name = getattr(self.function, "__name__", None) or type(self.function).__name__
+        return f"{owner.__name__}.{name}" if isinstance(owner, np.ufunc) else name
+
+    def refs(self):
+        """Returns the numbers of the arrays that the step reads."""
+        return refs_in((self.args, self.kwargs))
+
+    def storage(self, values):
+        """Returns the storage that contains the result."""
+        outs = self.outs()
+        return self.writes[0] if self.writes else values[outs[0]].storage
+
+    def outs(self):
+        """Returns the numbers of the results."""
+        return refs_in(self.results)
+
+
+def refs_in(x):
+    """Returns the numbers of all Refs in nested tuples, lists and dicts."""
+    if type(x) is Ref:
+        return [x.index]
+    if isinstance(x, dict):
+        x = x.values()
+    elif not isinstance(x, (tuple, list)):
+        return []
+    return [i for item in x for i in refs_in(item)]
+
+
+def mapped(x, function):
+    """Returns a copy of nested tuples, lists, dicts and slices with `function` applied to all other values."""
+    if isinstance(x, (tuple, list)):
+        items = [mapped(item, function) for item in x]
+        return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
+    if isinstance(x, dict):
+        return {k: mapped(v, function) for k, v in x.items()}
+    if isinstance(x, slice):
+        return slice(*(mapped(v, function) for v in (x.start, x.stop, x.step)))
+    return function(x)
+
+
+def owner(array):
+    """Returns the array that owns the memory of an array."""
+    while True:
+        base = array.base
+        if type(base).__name__ == "DummyArray":  # of NumPy's as_strided
+            base = base.base
+        if not isinstance(base, ndarray):
+            return array
+        array = base
+
+
+# Attributes of NumPy arrays that depend on the elements.
+_ELEMENTS = frozenset("item tolist tobytes dump dumps tofile data ctypes flat nonzero compress".split())
+# Functions whose results depend only on shapes and dtypes.
+_STATIC = {
+    np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.may_share_memory, np.shares_memory, np.iscomplexobj,
+    np.isrealobj, np.broadcast_shapes, np.isscalar,
+}  # fmt: skip
+# Functions whose results have shapes that depend on elements.
+_SHAPED_BY_ELEMENTS = {
+    np.nonzero, np.flatnonzero, np.argwhere, np.unique, np.extract, np.compress, np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d,
+    np.bincount, np.trim_zeros, ndarray.nonzero, ndarray.compress,
+}  # fmt: skip
+# Functions, by name, that change their first argument.
+_WRITES_FIRST = frozenset(
+    "copyto put place putmask fill_diagonal put_along_axis scatter_add scatter_max scatter_min add_rows add_matmul at fill "
+    "add_along put_along max_along min_along "
+    "sort partition itemset setfield setitem _numpy_scatter_add _numpy_add_rows _numpy_add_matmul".split()
+)
+_current = threading.local()
+
+
+def current_tape():
+    """Returns the tape that this thread records, or None."""
+    return getattr(_current, "tape", None)
+
+
+class Tape:
+    """A list of array operations.
+
+    Attributes:
+        values: the `Value` of each array.
+        steps: the steps.
+        lifted: {number of a value: raw array} for arrays that existed before: arguments, parameters, constants.
+        saved: {storage: (array, copy)} for memory that existed before and was changed; `restore` undoes the changes.
+        where: function without arguments that returns the current line of the user's program.
+    """
+
+    def __init__(self, where=lambda: None):
+        self.values, self.steps, self.lifted, self.saved, self.where = [], [], {}, {}, where
+        self.generators = {}  # random generator -> its state before the first draw
+        self._of = {}  # id of a raw array -> its TracedArray
+        self._storages = {}  # id of the owner of memory that existed before -> storage
+        self._owners = {}  # storage -> the owner of memory that existed before
+        self._first = weakref.WeakValueDictionary()  # storage -> its first array, the base of its views
+        self._lost = {}  # storage -> the base of its views after the first array was freed
+        self.count = 0  # number of storages
+        # Recorded updates of optimizers, see updates.py: numbers by key, conditions, step counters, groups and states.
+        self.numbers, self.conditions, self.counts = {}, {}, {}
+        self.counters, self.groups, self.states = [], [], []
+
+    def lift(self, raw):
+        """Returns the TracedArray of an array that existed before."""
+        found = self._of.get(id(raw))
+        if found is None:
+            root = owner(raw)
+            if root is not raw:
+                self.lift(root)
+            storage = self._storages.get(id(root))
+            if storage is None:
+                storage = self._storages[id(root)] = self._new_storage()
+                self._owners[storage] = root
+            found = self._of[id(raw)] = self._add(raw, storage, False)
+            self.lifted[found.index] = raw
+        return found
+
+    def _new_storage(self):
+        self.count += 1
+        return self.count - 1
+
+    def _add(self, array, storage, is_view, scalar=False, root=None):
+        self.values.append(Value(array, storage, is_view, scalar))
+        traced = TracedArray(self, array, len(self.values) - 1, storage, owner(array) if root is None else root)
+        self._first.setdefault(storage, traced)
+        return traced
+
+    def base_of(self, storage):
+        """Returns one object for the memory of a storage: its first array, or a substitute if that was freed."""
+        first = self._first.get(storage)
+        return first if first is not None else self._lost.setdefault(storage, _Root())
+
+    def restore(self):
+        """Restores the contents of changed memory that existed before."""
+        for array, copy in self.saved.values():
+            array[...] = copy
+        self.saved.clear()
+
+    def _before_write(self, traced):
+        root = self._owners.get(traced.storage)
+        if root is not None and traced.storage not in self.saved:
+            if not root.flags.writeable:
+                raise Untraceable("a read-only array is changed in place")
+            self.saved[traced.storage] = root, root.copy()
+
+    def call(self, function, args, kwargs=None, kind="array", check=False):
+        """Runs a function on arrays, adds it to the tape, and returns its result as TracedArrays.
+
+        Args:
+            function: the function.
+            args, kwargs: the arguments, with TracedArrays.
+            kind: see `Step`.
+            check: find out which arguments the function changes.
+        """
+        kwargs = kwargs or {}
+        arrays = []
+
+        def lower(x):
+            if type(x) is TracedArray:
+                if x.tape is not self:
+                    raise Untraceable("an array of another trace is used")
+                arrays.append(x)
+                return x.value
+            if isinstance(x, ndarray):
+                return lower(self.lift(x))
+            if hasattr(x, "compute"):
+                return x.value
+            return numpy_ns if type(x) is TraceNamespace else x
+
+        plain_args, plain_kwargs = mapped(args, lower), mapped(kwargs, lower)
+        out = kwargs.get("out")
+        written = [x for x in (out if isinstance(out, tuple) else (out,)) if x is not None]
+        name = getattr(function, "__name__", "")
+        if name in _WRITES_FIRST and function not in (np.sort, np.partition):
+            written.append(args[0])
+        written = [x if type(x) is TracedArray else self.lift(x) for x in written]
+        for x in written:
+            self._before_write(x)
+        before = []
+        if check:
+            before = [(x, x.value.copy()) for x in arrays if x.value.flags.writeable]
+            for x, _ in before:
+                self._before_write(x)
+        _current.tape = None  # operations inside the function are part of this step
+        try:
+            result = function(*plain_args, **plain_kwargs)
+        finally:
+            _current.tape = self
+        for x, old in before:
+            if old.tobytes() != x.value.tobytes():
+                written.append(x)
+        if function in _STATIC:
+            return result
+        if function in _SHAPED_BY_ELEMENTS or (function is operator.getitem and _has_mask(plain_args[1])):
+            raise Untraceable(_reason("the shape of a result"))
+        if result is None and not written:
+            raise Untraceable(f"it is unknown which array {name} changes")
+        wrapped = self._wrap(result, arrays, written)
+
+        def refs(x):
+            if type(x) is TracedArray:
+                return Ref(x.index)
+            if isinstance(x, ndarray):
+                return Ref(self.lift(x).index)
+            if hasattr(x, "compute"):
+                return HostNumber(self.numbers.setdefault(x.key, (len(self.numbers), x.compute))[0])
+            return numpy_ns if type(x) is TraceNamespace else x
+
+        writes = tuple({x.storage for x in written})
+        args, kwargs, results = mapped(tuple(args), refs), mapped(kwargs, refs), mapped(wrapped, refs)
+        self.steps.append(Step(function, args, kwargs, results, writes, kind, self.where()))
+        return wrapped
+
+    def _wrap(self, result, arrays, written):
+        if isinstance(result, (tuple, list)):
+            items = [self._wrap(item, arrays, written) for item in result]
+            return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+        scalar = isinstance(result, np.generic)
+        if scalar:
+            result = np.asarray(result)
+        if not isinstance(result, ndarray):
+            if result is None:
+                return None
+            raise Untraceable(f"a value of type {type(result).__name__} depends on the elements of an array")
+        root = owner(result)
+        for x in arrays:
+            if x.value is result:
+                return x
+        for x in arrays:
+            if x.root is root:
+                return self._add(result, x.storage, True, root=root)
+        return self._add(result, self._new_storage(), False, scalar, root)
+
+    def check(self, array):
+        """Returns the truth value of an array. Replays stop if it has another one.
+
+        Raises:
+            Untraceable: Python code has run, so that a replay cannot be repeated.
+        """
+        result = bool(array.value)
+        if any(step.kind == "host" for step in self.steps):
+            raise Untraceable("a condition depends on an array after an optimizer's update")
+        self.steps.append(Step(bool, (Ref(array.index),), {"expected": result}, (), (), "check", self.where()))
+        return result
+
+    def host(self, function, reads, writes):
+        """Adds a call of other Python code, which is not executed now.
+
+        Args:
+            function: function without arguments.
+            reads, writes: the arrays that it reads and changes.
+        """
+        for x in writes:
+            self._before_write(x)
+        storages = tuple({x.storage for x in writes})
+        refs = tuple(Ref(x.index) for x in (*reads, *writes))
+        self.steps.append(Step(function, refs, {}, (), storages, "host", self.where()))
+
+    def __enter__(self):
+        _current.tape = self
+        return self
+
+    def __exit__(self, *error):
+        _current.tape = None
+
+
+def _has_mask(index):
+    """Returns True if an index contains a mask, so that the shape of the result depends on its elements."""
+    return any(isinstance(x, ndarray) and x.dtype == bool for x in (index if isinstance(index, tuple) else (index,)))
+
+
+def _plain(x):
+    return mapped(x, lambda item: item.value if type(item) is TracedArray else item)
+
+
+def _reason(what):
+    return f"{what} needs the elements of an array, which a trace does not know"
+
+
+class TracedArray:
+    """A NumPy array whose operations are recorded on a tape."""
+
+    __slots__ = ("__weakref__", "index", "root", "storage", "tape", "value")
+    __array_priority__ = 2000
+
+    def __init__(self, tape, value, index, storage, root):
+        self.tape, self.value, self.index, self.storage, self.root = tape, value, index, storage, root
+
+    shape = property(lambda self: self.value.shape)
+    dtype = property(lambda self: self.value.dtype)
+    ndim = property(lambda self: self.value.ndim)
+    size = property(lambda self: self.value.size)
+    itemsize = property(lambda self: self.value.itemsize)
+    nbytes = property(lambda self: self.value.nbytes)
+    strides = property(lambda self: self.value.strides)
+    flags = property(lambda self: self.value.flags)
+
+    @property
+    def base(self):
+        """The array that owns the memory; None if this array does."""
+        first = self.tape.base_of(self.storage)
+        return None if first is self else first
+
+    @property
+    def T(self):
+        return self.tape.call(ndarray.transpose, (self,))
+
+    @property
+    def mT(self):
+        return self.tape.call(ndarray.swapaxes, (self, -1, -2))
+
+    @property
+    def real(self):
+        return self.tape.call(_real, (self,))
+
+    @property
+    def imag(self):
+        return self.tape.call(_imag, (self,))
+
+    def __getattr__(self, name):
+        if name[:2] == "__":
+            raise AttributeError(name)
+        if name in _ELEMENTS:
+            raise Untraceable(_reason(f"`{name}`"))
+        method = getattr(ndarray, name)
+        return lambda *args, **kwargs: self.tape.call(method, (self, *args), kwargs)
+
+    def __getitem__(self, index):
+        if type(index) is tuple and isinstance(self.value[_plain(index)], np.generic):
+            index = (*index, ...)  # a view, as in the forward function of the op "slice"
+        return self.tape.call(operator.getitem, (self, index))
+
+    def __setitem__(self, index, value):
+        self.tape.call(operator.setitem, (self, index, value))
+
+    def __len__(self):
+        return len(self.value)
+
+    def __iter__(self):
+        return iter([self[i] for i in range(len(self.value))])
+
+    def __array__(self, dtype=None, copy=None):
+        raise Untraceable(_reason("a conversion to NumPy"))
+
+    def __bool__(self):
+        return self.tape.check(self)
+
+    def __int__(self):
+        raise Untraceable(_reason("`int` or `item`"))
+
+    def __float__(self):
+        raise Untraceable(_reason("`float` or `item`"))
+
+    __index__ = __complex__ = __contains__ = __int__
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        function = ufunc if method == "__call__" else getattr(ufunc, method)
+        result = self.tape.call(function, inputs, kwargs)
+        return result
+
+    def __array_function__(self, function, types, args, kwargs):
+        return self.tape.call(function, args, kwargs)
+
+    def __pow__(self, other):
+        if type(other) in (int, float) and self.value.dtype.kind in "fc":
+            fast = {1.0: np.positive, -1.0: np.reciprocal, 0.5: np.sqrt, 2.0: np.square}.get(float(other))
+            if fast is not None:  # as NumPy's operator does
+                return self.tape.call(fast, (self,))
+        return self.tape.call(np.power, (self, other))
+
+    def __repr__(self):
+        return f"TracedArray(%{self.index}, {self.value.dtype}, {self.value.shape})"
+
+    __hash__ = object.__hash__
+
+
+class _Root:
+    """The base of views of an array that was freed."""
+
+    base = None
+
+
+def _real(x):
+    return x.real
+
+
+def _imag(x):
+    return x.imag
+
+
+def _operators():
+    names = (
+        "add subtract:sub multiply:mul true_divide:truediv floor_divide:floordiv remainder:mod matmul bitwise_and:and "
+        "bitwise_or:or bitwise_xor:xor left_shift:lshift right_shift:rshift"
+    )
+    for name in names.split():
+        ufunc, _, short = name.partition(":")
+        ufunc, short = getattr(np, ufunc), short or ufunc
+        setattr(TracedArray, f"__{short}__", lambda a, b, f=ufunc: a.tape.call(f, (a, b)))
+        setattr(TracedArray, f"__r{short}__", lambda a, b, f=ufunc: a.tape.call(f, (b, a)))
+
+        def in_place(a, b, f=ufunc):
+            a.tape.call(f, (a, b), {"out": (a,)})
+            return a
+
+        setattr(TracedArray, f"__i{short}__", in_place)
+    TracedArray.__rpow__ = lambda a, b: a.tape.call(np.power, (b, a))
+    TracedArray.__ipow__ = lambda a, b: (a.tape.call(np.power, (a, b), {"out": (a,)}), a)[1]
+    for name in "less:lt less_equal:le greater:gt greater_equal:ge equal:eq not_equal:ne".split():
+        ufunc, _, short = name.partition(":")
+        setattr(TracedArray, f"__{short}__", lambda a, b, f=getattr(np, ufunc): a.tape.call(f, (a, b)))
+    for name in "negative:neg positive:pos absolute:abs invert:invert".split():
+        ufunc, _, short = name.partition(":")
+        setattr(TracedArray, f"__{short}__", lambda a, f=getattr(np, ufunc): a.tape.call(f, (a,)))
+
+
+_operators()
+
+
+class TraceNamespace(Namespace):
+    """The namespace of TracedArrays: functions of NumPy's namespace that record their calls."""
+
+    kind = "trace"
+    device = CPU
+    half_in_float32 = True
+
+    def __init__(self, module=numpy_ns):
+        super().__init__(module)
+        for name in vars(Namespace):  # methods that NumPy's namespace replaces
+            if name[0] != "_" and name in vars(numpy_ns) and module is numpy_ns:
+                self.__dict__[name] = _recorded(
+                    lambda *args, _name=name, **kwargs: getattr(numpy_ns, _name)(*args, **kwargs), name
+                )
+
+    def __getattr__(self, name):
+        value = getattr(self.module, name)
+        if isinstance(value, (types.ModuleType, types.SimpleNamespace)):
+            value = TraceNamespace(value)
+        elif callable(value) and not isinstance(value, type):
+            value = _recorded(value)
+        self.__dict__[name] = value
+        return value
+
+    def address(self, array):
+        return array.value.__array_interface__["data"][0]
+
+    def asarray(self, x, dtype=None, **options):
+        """Returns x as an array. Python numbers become constants."""
+        if type(x) is TracedArray:
+            return x if dtype is None or x.dtype == dtype else x.astype(dtype)
+        tape = current_tape()
+        found = np.asarray(x, dtype, **options)
+        return found if tape is None else tape.lift(found)
+
+    def __repr__(self):
+        return "<namespace of traced arrays>"
+
+
+def _recorded(function, name=None):
+    def call(*args, **kwargs):
+        tape = current_tape()
+        return function(*args, **kwargs) if tape is None else tape.call(function, args, kwargs)
+
+    call.__name__ = name or getattr(function, "__name__", "function")
+    if name:
+        function.__name__ = name
+    return call
+
+
+trace_ns = TraceNamespace()
+ON_NUMPY.add(trace_ns)
+BY_ARRAY[TracedArray] = trace_ns
