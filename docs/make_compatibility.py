@@ -1,9 +1,9 @@
-"""Make docs/compatibility.md: PyTorch's public names against ours.
+"""Generate docs/compatibility.md: the public names of PyTorch that mytorch has, and known differences.
 
     python docs/make_compatibility.py
 
-Needs PyTorch. Names of sparse, quantized and named tensors, of other devices and of PyTorch's internals are left
-out of the count, by the patterns below.
+Requires PyTorch. The pattern LEFT_OUT excludes names of sparse, quantized and named tensors, of other devices, and of
+PyTorch's internals from the count.
 """
 
 import importlib
@@ -28,91 +28,156 @@ LEFT_OUT = re.compile(
     r"get_file_path|init_num_threads|merge_type_from_type_comment|prepare_multiprocessing_environment|profiler_.*|"
     r"thread_safe_generator|unify_type_list|compiled_with_cxx11_abi|choose_qparams.*|s?addmm_sparse|spmm|get_device_module|"
     r".*DataPipe.*|.*datapipe.*|DataChunk|argument_validation|non_deterministic|runtime_validation.*|values|indices|"
-    r"eig|lstsq|solve|symeig|matrix_rank|saddmm|index|resize|resize_as|"  # gone from PyTorch, or raising there
+    r"eig|lstsq|solve|symeig|matrix_rank|saddmm|index|resize|resize_as|"  # removed from PyTorch, or raises an error there
     r"assert_int_or_pair|scaled_mm|scaled_grouped_mm|grouped_mm|Tensor)$"
 )
 
-INTRODUCTION = """
-The library has two faces. `import mytorch` shows its own: tensors print with five decimals and without commas, `.data` and `.grad` are
-Arrays (numbers outside any graph, which are `mytorch.Tensor`s to `isinstance` and do what tensors do), and mixed dtypes are promoted.
+INTRODUCTION = """# PyTorch compatibility
 
-`mytorch.install_as_torch()`, or `python -m mytorch script.py` (also `-m module` and `-c code`), shows PyTorch's to a program that is
-not to be changed: `import torch` finds this library, tensors, dtypes and sizes print as there, `.grad` and `.data` are Tensors, and what
-PyTorch refuses is refused: mixed dtypes in matrix products, `linear`, convolutions and `einsum`, targets of another dtype for binary
-cross-entropies, class targets that are not int64 or uint8. It holds for the process, and costs nothing where dtypes agree.
+This page lists the PyTorch names that mytorch has, the names that are missing, and the calls that behave differently.
+[Coming from PyTorch](from_pytorch.md) explains how to run or port a program.
 
-`torch.hub` reads local folders and files by address, but runs no code from GitHub; `torch.multiprocessing` copies tensors, and its
-`spawn` forks under PyTorch's face; `torch.compiler` and the settings of `torch.backends` are accepted and change nothing, but for TF32.
+## Modes
 
+mytorch has two modes. **Native mode** is the default. **PyTorch mode** runs unchanged PyTorch programs:
+
+```text
+# also: python -m mytorch -m module, python -m mytorch -c code
+python -m mytorch script.py
+```
+
+In a program, `mytorch.install_as_torch()` enables PyTorch mode. PyTorch mode applies to the whole process.
+
+| behavior | native mode | PyTorch mode |
+|---|---|---|
+| `import torch` | PyTorch, if installed | mytorch |
+| printed tensors | five decimals, no commas | as in PyTorch |
+| type of `.data` and `.grad` | `Array` (a tensor without autograd) | `Tensor` |
+| matrix products of mixed dtypes | promoted | error, as in PyTorch |
+
+In PyTorch mode, these calls raise an error, as in PyTorch:
+
+* matrix products, `linear`, convolutions and `einsum` with mixed dtypes;
+* binary cross-entropies with targets of another dtype;
+* classification losses with class targets that are not int64 or uint8.
+"""
+
+DIFFERENCES = """
+## Known differences
+
+### Autograd and views
+
+* In native mode, `x.grad` is an `Array`. It has all tensor methods, and `mytorch.is_tensor(x.grad)` is True. But
+  `isinstance(x.grad, mytorch.Tensor)` is False.
+* `__torch_function__` receives the arguments as the program passed them. PyTorch passes optional arguments of functions in
+  `nn.functional` by keyword.
+* `__torch_function__` receives functions of `linalg`, `fft` and `special` with their public `__name__`, such as "norm". PyTorch
+  uses names such as "linalg_norm".
+* `enable_grad()` inside `inference_mode` does not change `is_grad_enabled()`, which returns False. Nothing is recorded, as in PyTorch.
+* `type(x.grad_fn).__name__` is the name of mytorch's last op if mytorch composes a function of several ops: `F.mish` ends with
+  MulBackward0. Most functions of one op have PyTorch's name.
+* A view created under `no_grad` has `requires_grad=False`. PyTorch reports True, although no gradient flows through the view.
+* `differentiable=True` in an optimizer also differentiates through the first momentum buffer. PyTorch detaches that buffer.
+* Forward mode (`autograd.forward_ad`, `func.jvp`) returns second derivatives of `layer_norm` that agree with finite differences.
+  PyTorch's second derivatives do not.
+* `Function.ctx` and module hooks do not reject views that are changed in place.
+
+### Data types
+
+* Matrix products other than `baddbmm`, and convolutions, promote mixed dtypes in native mode.
+* `add(array, tensor)` accepts a NumPy array, and `1 - mask` accepts a boolean mask.
+* `complex32` exists only for comparing dtypes. No tensor has this dtype.
+
+### Files
+
+* `load` and `save` support PyTorch's current format, the format before PyTorch 1.6, storages, and attributes of tensors.
+* `save` writes any object that Python can pickle, always with protocol 2. `load(f, weights_only=False)` reads it and can run code
+  from the file, as in PyTorch.
+* State dicts may contain NumPy arrays.
+* `torch.hub` reads local folders and files from URLs. It does not run code from GitHub.
+
+### Processes and settings
+
+* `torch.multiprocessing` copies tensors between processes, except tensors after `share_memory_()`. In PyTorch mode, `spawn` forks the process.
+* `torch.compile` records array operations on a CPU. `backend`, `mode`, `dynamic` and `options` are checked or accepted, and have no
+  effect, except that `backend="eager"` and custom backends run functions eagerly. A function with a part that cannot be recorded
+  runs eagerly as a whole. PyTorch compiles the other parts. See [Compilation](compile.md).
+* The settings of `torch.backends` are accepted. Only the TF32 settings have an effect.
+
+### Features that are not included
+
+* The internals of TorchScript and ONNX, `hipify`, and quantized engines
+* Lazy conjugates and negatives (`_conj`, `_neg_view`), and `_fix_weakref` of tensors and storages
+* Errors of `use_deterministic_algorithms` for functions that are nondeterministic only in PyTorch
+"""
+
+CALLS = """
 ## Calls that differ
 
-`tests/fuzzing.py` makes random calls in both libraries. `tests/test_fuzz.py`, a part of the test suite, runs 380 of
-them. The calls below differ, for the reason given.
+`tests/fuzzing.py` makes random calls in both libraries and compares results, gradients and errors. The inputs include infinities, NaN,
+denormal numbers, empty tensors and invalid arguments. The test suite runs 380 of these calls (`tests/test_fuzz.py`). The table lists the
+calls with known differences. A name includes its numbered variants: `Conv` includes `Conv2d`.
 
-| calls | how | reason |
+| outcome | meaning |
+|---|---|
+| different | values, shapes, dtypes or gradients differ |
+| inf/NaN | results differ only where one of the two results is infinite or NaN |
+| accepted | mytorch returns a result; PyTorch raises an error |
+| refused | mytorch raises an error; PyTorch returns a result |
+| message | mytorch raises an error with a raw NumPy or Python message |
+
+<div class="stacked" markdown="block">
+
+| calls | outcome | reason |
 |---|---|---|
-| `adaptive_avg_pool`, `AdaptiveAvgPool`, `interpolate`, `upsample`, `Upsample` | spread, accepted | windows of unequal sizes are products with a matrix of weights, in which an inf or NaN reaches its whole row as NaN; no channels |
-| `addmm`, `addmv`, `baddbmm`, `inner`, `conv_transpose`, `mean`, `sum`, `nansum`, `maximum`, `minimum` | different, spread | infinities in complex products, and sums in another order beside huge numbers |
-| `fractional_max_pool`, `max_unpool` | accepted, words | sizes and index dtypes that PyTorch is stricter about; ratios that are infinite |
-| `addr`, `addcdiv`, `addcmul`, `vdot`, `multi_dot`, `linalg.multi_dot`, `reciprocal`, `sinc` | different, spread | infinities in products of complex numbers or of several matrices; denormal complex numbers |
-| `as_strided_scatter` | different, spread | what is replaced has no gradient; PyTorch gives it one where the view is a single element |
-| `cholesky_solve`, `cholesky_inverse` | different | the gradient is that of the triangle that is read; PyTorch fills the other one too |
-| `ctc_loss` | spread | the gradient of a log-probability of `-inf` is finite; PyTorch returns NaN |
-| `fft.`, `linalg.householder_product`, `linalg.lstsq`, `linalg.lu`, `linalg.norm`, `linalg.det`, `ldexp`, `linspace`, `lu` | different, spread | how far infinities and NaN spread |
-| `linalg.eigvals`, `polar`, `triangular_solve`, `special.ndtr`, `special.zeta`, `special.erfcx`, `linalg.pinv`, `linalg.cond`, `linalg.matrix_norm`, `linalg.ldl_`, `special.i0e`, `logsigmoid`, `prod`, `cosine_similarity`, `normalize`, `logcumsumexp`, `multilabel_soft_margin_loss`, `binary_cross_entropy_with_logits` | different, spread | digits that PyTorch loses in float32 or float16, or that we lose at poles and in badly conditioned matrices; a multiple of 2 pi |
-| `resize_`, `resize_as_` | different, spread | new elements are not initialised |
-| `sign`, `sgn` | different, spread | NaN stays NaN; PyTorch gives 0 |
-| `elu`, `selu`, `celu`, `ELU`, `SELU`, `CELU`, `hardshrink`, `Hardshrink`, `softshrink`, `Softshrink`, `abs`, `special.i1`, `special.i1e` | different, spread | the gradient at NaN, which is NaN |
-| `Conv`, `ConvTranspose` | different, spread | weights that are drawn differ in the last bit, which huge inputs show |
-| `std`, `std_mean`, `var_mean`, `var` | different, spread | the mean of infinities is infinite, where PyTorch's running sums give NaN; squares that overflow float32 |
-| `layer_norm`, `group_norm`, `native_layer_norm`, `native_group_norm`, `LayerNorm`, `GroupNorm` | different, spread | a variance that overflows gives NaN, never zeros; PyTorch's gives either, by how many of the processor's vectors a row fills |
-| `norm`, `linalg.vector_norm` | different, spread, accepted | derivatives at denormal numbers; negative orders of nothing |
-| `atan2` | different | the gradient beside bytes or float16, whose squares PyTorch takes in their own dtype |
-| `Softsign`, `softsign` | spread, different | PyTorch adds 1 to bytes in their own dtype |
-| `bucketize`, `searchsorted` | different | boundaries that do not rise |
-| `grid_sampler` | refused | numbers that stand for no mode, for which PyTorch takes one |
-| `mode`, `kthvalue`, `topk`, `argsort`, `sort`, `nanmedian` | different, spread | which of several equal elements' places is given |
-| `kron`, `take_along_dim`, `view_as_complex`, `linear`, `bilinear`, `logspace`, `isclose`, `index_copy`, `pinverse`, `pad`, `soft_margin_loss`, `linalg.vecdot`, `allclose`, `clamp`, `index_put`, `setitem` | different, spread, accepted | strides, shapes and dtypes that broadcast or can be copied, a bound that is a number beside one that is a tensor; a device's name that is never reached |
-| `trapezoid`, `trapz`, `cumulative_trapezoid` | different, spread, accepted | shapes that broadcast; sums of bytes that overflow in PyTorch |
-| `addbmm`, `bmm`, `mm`, `dot`, `tensordot`, `rsub`, `conv1d`, `conv3d`, `polygamma`, `linalg.solve`, `linalg.solve_triangular`, `linalg.inv_ex`, `linalg.vander`, `linalg.matrix_power`, `angle`, `cumprod`, `prod`, `fmod`, `prelu`, `nanquantile`, `instance_norm`, `index_reduce`, `scatter_reduce`, `logit`, `logsumexp`, `grid_sampler`, `grid_sample`, `rsqrt`, `logaddexp`, `remainder`, `logdet`, `group_norm`, `linalg.inv`, `sinh`, `istft`, `gelu`, `lp_pool`, `LPPool`, `cholesky_solve`, `cholesky_inverse`, `acosh`, `mvlgamma`, `cov` | spread | infinities in products and quotients, and how far NaN spreads from there |
-| `cdist`, `linalg.slogdet`, `slogdet`, `linalg.solve_ex` | different, spread | NaN is unlike any number; what is said of a matrix with a NaN in it |
-| `avg_pool1d`, `avg_pool3d`, `unfold`, `max_pool1d`, `max_pool3d`, `ConvTranspose`, `conv_transpose`, `ReplicationPad`, `CircularPad` | accepted | no channels or no batch; more axes before those that are padded; padding makes up for an input smaller than the window; lists of one number |
-| `pixel_unshuffle`, `PixelUnshuffle`, `sum_to_size`, `einsum`, `matmul`, `conv3d`, `cholesky`, `linalg.eigvalsh`, `linalg.solve_triangular` | different | nothing to shuffle; sums of bytes and integers keep their dtype; a bias of another dtype; matrices without elements, and mixed dtypes, are promoted |
-| `logsumexp`, `linalg.solve`, `linalg.pinv`, `linalg.cholesky` | accepted | complex numbers over no axes, or a matrix without elements, where PyTorch fails |
-| `scaled_dot_product_attention` | accepted | keys of fewer heads are shared among the queries', with `enable_gqa` or without |
-| `getitem` | accepted | `loss[0]` of a number is the number |
-| `program` | accepted | what backward reads is copied when it is overwritten in place, where PyTorch refuses; what is written over while it is read is copied first; views made under `no_grad` may be written into |
-| `gather` | different, spread, accepted | an empty index of another number of axes gives a result without a graph; an index with axes into a number |
-| `index_fill` | accepted | a value that the dtype cannot hold |
-| `ormqr` | accepted | fewer reflections than columns |
-| `fft.fftshift`, `fft.ifftshift` | accepted | no axes: nothing is shifted |
-| `upsample` | different | bytes are weighted in float32, where PyTorch rounds the weights |
-| `linalg.qr` | different, spread | the sign of a column that all but vanishes, and infinities |
-| `cholesky` | accepted | a matrix with an infinity, of which there is no telling whether it is positive |
-| `cross_entropy` | different | probabilities of another dtype than the logits, whose dtype the result has |
-| `soft_margin_loss` | spread | finite loss and gradient for a margin below -88 in float32; PyTorch overflows to `inf` and NaN |
-| `softmin`, `softmax`, `log_softmax` | different | of no integers, which become the default float |
-| `pow`, `float_power` | spread | a complex zero to the power of -0, which is 1; NaN in PyTorch |
-| `scatter_reduce`, `index_reduce` | different, spread | gradients of products with a zero among them, which are those of the others; PyTorch divides by it. An element that is not included takes no part of a tie's gradient |
-| `index_reduce` | accepted | a vector of one element as the source of a number |
-| `svd`, `linalg.svd`, `linalg.svdvals`, `linalg.solve`, `linalg.eig`, `linalg.eigh`, `linalg.cholesky`, `lu_solve` | different, spread | matrices with an inf or NaN are refused, where PyTorch answers NaN for some of them |
-| `lu`, `linalg.lu` | accepted | LU without pivoting, which PyTorch has on GPUs alone |
+| `adaptive_avg_pool`, `AdaptiveAvgPool`, `interpolate`, `upsample`, `Upsample` | inf/NaN, accepted | Windows of unequal sizes are computed with a weight matrix, so an inf or NaN turns its whole row into NaN. An input without channels is accepted. |
+| `addmm`, `addmv`, `baddbmm`, `inner`, `conv_transpose`, `mean`, `sum`, `nansum`, `maximum`, `minimum` | different, inf/NaN | Complex products with infinities differ. Sums that contain huge numbers are added in a different order. |
+| `fractional_max_pool`, `max_unpool` | accepted, message | mytorch accepts more sizes, index dtypes and infinite ratios. |
+| `addr`, `addcdiv`, `addcmul`, `vdot`, `multi_dot`, `linalg.multi_dot`, `reciprocal`, `sinc` | different, inf/NaN | Complex products and products of several matrices differ at infinities. Denormal complex numbers differ. |
+| `as_strided_scatter` | different, inf/NaN | Replaced elements get no gradient. PyTorch returns a gradient if the view is a single element. |
+| `cholesky_solve`, `cholesky_inverse` | different | Only the triangle that is read gets a gradient. PyTorch fills both triangles. |
+| `ctc_loss` | inf/NaN | The gradient of a log-probability of `-inf` is finite. PyTorch returns NaN. |
+| `fft.`, `linalg.householder_product`, `linalg.lstsq`, `linalg.lu`, `linalg.norm`, `linalg.det`, `ldexp`, `linspace`, `lu` | different, inf/NaN | Infinities and NaN propagate differently. |
+| `linalg.eigvals`, `polar`, `triangular_solve`, `special.ndtr`, `special.zeta`, `special.erfcx`, `linalg.pinv`, `linalg.cond`, `linalg.matrix_norm`, `linalg.ldl_`, `special.i0e`, `logsigmoid`, `prod`, `cosine_similarity`, `normalize`, `logcumsumexp`, `multilabel_soft_margin_loss`, `binary_cross_entropy_with_logits` | different, inf/NaN | Precision differs: PyTorch loses digits in float32 or float16, or mytorch loses digits at poles and for ill-conditioned matrices. Angles may differ by a multiple of 2π. |
+| `resize_`, `resize_as_` | different, inf/NaN | New elements are uninitialized. |
+| `sign`, `sgn` | different, inf/NaN | NaN stays NaN. PyTorch returns 0. |
+| `elu`, `selu`, `celu`, `ELU`, `SELU`, `CELU`, `hardshrink`, `Hardshrink`, `softshrink`, `Softshrink`, `abs`, `special.i1`, `special.i1e` | different, inf/NaN | The gradient at NaN is NaN. |
+| `Conv`, `ConvTranspose` | different, inf/NaN | Initial weights differ in the last bit, which becomes visible for huge inputs. |
+| `std`, `std_mean`, `var_mean`, `var` | different, inf/NaN | The mean of infinities is infinite. PyTorch's running sums return NaN. Squares that overflow float32 also differ. |
+| `layer_norm`, `group_norm`, `native_layer_norm`, `native_group_norm`, `LayerNorm`, `GroupNorm` | different, inf/NaN | A variance that overflows gives NaN. PyTorch returns NaN or zeros, depending on the row length and the vector width of the processor. |
+| `norm`, `linalg.vector_norm` | different, inf/NaN, accepted | Derivatives at denormal numbers differ. Negative orders of empty tensors are accepted. |
+| `atan2` | different | PyTorch squares uint8 and float16 inputs in their own dtype for the gradient. |
+| `Softsign`, `softsign` | inf/NaN, different | PyTorch adds 1 to uint8 inputs in uint8. |
+| `bucketize`, `searchsorted` | different | Results differ if the boundaries are not sorted. |
+| `grid_sampler` | refused | Integers that are not a valid mode raise an error. PyTorch selects a mode. |
+| `mode`, `kthvalue`, `topk`, `argsort`, `sort`, `nanmedian` | different, inf/NaN | The index among equal elements may differ. |
+| `kron`, `take_along_dim`, `view_as_complex`, `linear`, `bilinear`, `logspace`, `isclose`, `index_copy`, `pinverse`, `pad`, `soft_margin_loss`, `linalg.vecdot`, `allclose`, `clamp`, `index_put`, `setitem` | different, inf/NaN, accepted | Shapes and dtypes that broadcast, and strides that require a copy, are accepted. Bounds may mix numbers and tensors. Some invalid device names are not checked. |
+| `trapezoid`, `trapz`, `cumulative_trapezoid` | different, inf/NaN, accepted | Shapes that broadcast are accepted. Sums of uint8 overflow in PyTorch only. |
+| `addbmm`, `bmm`, `mm`, `dot`, `tensordot`, `rsub`, `conv1d`, `conv3d`, `polygamma`, `linalg.solve`, `linalg.solve_triangular`, `linalg.inv_ex`, `linalg.vander`, `linalg.matrix_power`, `angle`, `cumprod`, `prod`, `fmod`, `prelu`, `nanquantile`, `instance_norm`, `index_reduce`, `scatter_reduce`, `logit`, `logsumexp`, `grid_sampler`, `grid_sample`, `rsqrt`, `logaddexp`, `remainder`, `logdet`, `group_norm`, `linalg.inv`, `sinh`, `istft`, `gelu`, `lp_pool`, `LPPool`, `cholesky_solve`, `cholesky_inverse`, `acosh`, `mvlgamma`, `cov` | inf/NaN | Infinities in products and quotients, and the resulting NaN, propagate differently. |
+| `cdist`, `linalg.slogdet`, `slogdet`, `linalg.solve_ex` | different, inf/NaN | `cdist` with `p=0` counts two NaN as unequal, and PyTorch returns NaN. Results for a matrix with a NaN differ. |
+| `avg_pool1d`, `avg_pool3d`, `unfold`, `max_pool1d`, `max_pool3d`, `ConvTranspose`, `conv_transpose`, `ReplicationPad`, `CircularPad` | accepted | Inputs without channels or batch, additional leading axes, padded inputs smaller than the window, and one-element lists are accepted. |
+| `pixel_unshuffle`, `PixelUnshuffle`, `sum_to_size`, `einsum`, `matmul`, `conv3d`, `cholesky`, `linalg.eigvalsh`, `linalg.solve_triangular` | different | Results for empty inputs differ. Sums of integers keep their dtype. A bias of another dtype, mixed dtypes and empty matrices are promoted. |
+| `logsumexp`, `linalg.solve`, `linalg.pinv`, `linalg.cholesky` | accepted | Complex `logsumexp` over no axes, and empty matrices, are accepted. |
+| `scaled_dot_product_attention` | accepted | Keys with fewer heads are shared among the query heads, also without `enable_gqa`. |
+| `getitem` | accepted | `loss[0]` of a zero-dimensional tensor returns the value. |
+| `program` | accepted | Programs of views and in-place changes: values that backward needs are copied before they are overwritten. |
+| `gather` | different, inf/NaN, accepted | An empty index with another number of axes returns a result without a graph. A zero-dimensional input accepts an index with axes. |
+| `index_fill` | accepted | A value out of the range of the dtype is accepted. |
+| `ormqr` | accepted | Fewer reflections than columns are accepted. |
+| `fft.fftshift`, `fft.ifftshift` | accepted | An empty list of axes returns the input unchanged. |
+| `upsample` | different | uint8 inputs are weighted in float32. PyTorch rounds the weights. |
+| `linalg.qr` | different, inf/NaN | The sign of a nearly vanishing column, and infinities, differ. |
+| `cholesky` | accepted | A matrix with an infinity is accepted. |
+| `cross_entropy` | different | The result has the dtype of the logits, also if the probabilities have another dtype. |
+| `soft_margin_loss` | inf/NaN | Loss and gradient are finite for a margin below -88 in float32. PyTorch overflows to `inf` and NaN. |
+| `softmin`, `softmax`, `log_softmax` | different | Empty integer tensors are converted to the default float dtype. |
+| `pow`, `float_power` | inf/NaN | A complex zero to the power of -0 is 1. PyTorch returns NaN. |
+| `scatter_reduce`, `index_reduce` | different, inf/NaN | Gradients of a product that contains a zero are products of the other factors. PyTorch divides by the zero. With `include_self=False`, the overwritten element gets no share of a tie's gradient. |
+| `index_reduce` | accepted | A zero-dimensional input accepts a source with one element. |
+| `svd`, `linalg.svd`, `linalg.svdvals`, `linalg.solve`, `linalg.eig`, `linalg.eigh`, `linalg.cholesky`, `lu_solve` | different, inf/NaN | Matrices with an inf or NaN raise an error. PyTorch returns NaN for some of these matrices. |
+| `lu`, `linalg.lu` | accepted | LU without pivoting works on the CPU. PyTorch supports it on GPUs only. |
 
-Under `inference_mode` nothing is recorded, but its tensors are ordinary ones: `is_inference()` is False, and using them in a graph or
-changing them in place is right, since they have versions; PyTorch refuses both.
-A view made under `no_grad` says `requires_grad=False`; in PyTorch it says True, though no gradient comes through it. It may be changed in place while recording, with right gradients; PyTorch refuses.
-
-Files are read and written in PyTorch's formats (also that of before 1.6, storages, and attributes of tensors), but `weights_only=False`
-and `pickle_module` run no code from a file here either. `differentiable=True` steps of the optimizers differentiate the first momentum
-buffer too, which PyTorch detaches. Forward mode (`autograd.forward_ad`, `func.jvp`) gives the second derivatives of
-`layer_norm` that finite differences give, which PyTorch's does not. Left out on purpose: TorchScript's and ONNX's internals, and
-`Function.ctx`'s and module hooks' refusals of views that are changed in place.
-Left out, since nothing depends on them here: `hipify`, quantized engines, jit internals; errors of `use_deterministic_algorithms` for
-functions that vary in PyTorch only; lazy conjugates and negatives (`_conj`, `_neg_view`); `_fix_weakref` of tensors and storages.
-`complex32` is a name to compare dtypes with, which no tensor has. Products (other than `baddbmm`) and convolutions promote mixed
-dtypes, as does `add(array, tensor)` of a NumPy array, and `1 - mask` is allowed; state dicts may hold NumPy arrays. The gradient behind
-a pooling to nothing, `adaptive_avg_pool2d(x, 0)`, is zeros, where PyTorch refuses.
-
+</div>
 """
 
 SURFACES = [
@@ -131,8 +196,8 @@ SURFACES = [
 
 
 def names_of(label, module):
-    """The public names of a surface that count."""
-    found = []
+    """Returns the public names of a module that are included in the count."""
+    names = []
     for name in dir(module):
         if LEFT_OUT.search(name) or name[0] == "_":
             continue
@@ -140,7 +205,7 @@ def names_of(label, module):
         if inspect.ismodule(value):
             continue
         if label == "torch.Tensor" or name in getattr(module, "__all__", ()):
-            found.append(name)
+            names.append(name)
         elif callable(value) and str(getattr(value, "__module__", "torch")).startswith("torch") and "." not in name:
             home = str(getattr(value, "__module__", ""))
             if label in ("torch.nn", "torch.optim", "torch.optim.lr_scheduler") and (
@@ -153,33 +218,33 @@ def names_of(label, module):
                 home not in ("torch.nn.functional", "torch._C._nn", "torch") or "handle" in name or "has_torch" in name
             ):
                 continue
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def main():
     lines = [
-        "# What of PyTorch is here",
-        "",
-        *INTRODUCTION.strip().splitlines(),
         "",
         "## Names",
         "",
-        f"Made by `docs/make_compatibility.py` from the public names of PyTorch {torch.__version__.split('+')[0]}. Left out of the count: sparse,",
-        "quantized and named tensors, other devices, 8-bit floats, data pipes, and PyTorch's internals.",
+        f"The table counts the public names of PyTorch {torch.__version__.split('+')[0]} and the names that mytorch also has. It excludes sparse,",
+        "quantized and named tensors, devices other than CPU and CUDA, 8-bit floats, data pipes, and internals of PyTorch.",
+        "`docs/make_compatibility.py` generates this page.",
         "",
-        "| surface | names | present | share |",
-        "|---|---|---|---|",
+        "| module | names in PyTorch | names in mytorch |",
+        "|---|---|---|",
     ]
     missing = []
-    for label, theirs, ours in SURFACES:
-        names = names_of(label, theirs)
-        absent = [n for n in names if not hasattr(ours, n)]
-        share = 100 * (len(names) - len(absent)) / len(names)
-        lines.append(f"| `{label}` | {len(names)} | {len(names) - len(absent)} | {share:.0f} % |")
-        missing += ["", f"## Missing in `{label}`", "", ", ".join(f"`{n}`" for n in absent) or "Nothing."]
-    lines += ["", "A name that is missing raises an AttributeError that says so."]
-    Path(__file__).with_name("compatibility.md").write_text("\n".join(lines + missing) + "\n")
+    for label, torch_module, module in SURFACES:
+        names = names_of(label, torch_module)
+        absent = [n for n in names if not hasattr(module, n)]
+        present = len(names) - len(absent)
+        lines.append(f"| `{label}` | {len(names)} | {present} ({100 * present / len(names):.0f}\u00a0%) |")
+        if absent:
+            missing.append(f"* `{label}`: {', '.join(f'`{n}`' for n in absent)}")
+    lines += ["", "These names are missing and raise `AttributeError`:", "", *missing, ""]
+    text = INTRODUCTION + "\n".join(lines) + DIFFERENCES + CALLS
+    Path(__file__).with_name("compatibility.md").write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Write the pictures of the documents, which the library draws: PYTHONPATH=. python docs/make_pictures.py
+"""Draw the figures of the documentation with the library.
 
-Those of strides.md are tensors over their storage (`mytorch.tools.views`), those of autograd.md, gradients.md and fusion.md graphs
-(`mytorch.tools.drawing`), laid out without Graphviz, so that they are the same everywhere; a test compares them.
+    PYTHONPATH=. python docs/make_pictures.py
+
+The figures in strides.md show tensors and their storage (`mytorch.tools.views`). The figures in autograd.md and gradients.md show graphs
+(`mytorch.tools.drawing`). Graphviz is not used, so the result is the same on all machines. A test compares the files with the result.
 """
 
 from pathlib import Path
@@ -13,7 +15,7 @@ from mytorch.utils import graph, views
 
 
 def strides():
-    """{name: SVG} of tensors that read the same memory in different ways."""
+    """Returns {name: SVG} of views."""
     x = mytorch.arange(12).reshape(3, 4)
     tensors = {
         "matrix": x,
@@ -30,8 +32,8 @@ def leaf(*values):
 
 
 def walk():
-    """{name: SVG} of one graph before backward, while it runs and after it; drawn by hooks, which see it half done."""
-    found = {}
+    """Returns {name: SVG} of one graph before, during and after backward. Hooks draw the graph during backward."""
+    drawings = {}
     a, b = leaf(1.0, 2.0), leaf(0.5, -0.5)
     c = a * b
     d = c.exp()
@@ -39,7 +41,7 @@ def walk():
     loss = e.sum()
 
     def draw(name):
-        found[name] = graph.draw(loss, params={"a": a, "b": b}).svg("own")
+        drawings[name] = graph.draw(loss, params={"a": a, "b": b}).svg("own")
 
     for tensor in (c, d, e, loss):
         tensor.retain_grad()
@@ -48,20 +50,20 @@ def walk():
     c.register_hook(lambda g: draw("backward2"))
     loss.backward()
     draw("backward3")
-    return found
+    return drawings
 
 
 def compositions():
-    """{name: SVG} of the graphs of one function: its own gradient, and composed of other operations."""
-    found = {}
+    """Returns {name: SVG} of two graphs of softmax: with its written gradient, and composed of other operations."""
+    drawings = {}
     x = mytorch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 5.0]], requires_grad=True)
     for name, auto in (("softmax_own", False), ("softmax_composed", True)):
-        found[name] = graph.draw(F.softmax(x, dim=1, auto=auto), params={"x": x}).svg("own")
-    return found
+        drawings[name] = graph.draw(F.softmax(x, dim=1, auto=auto), params={"x": x}).svg("own")
+    return drawings
 
 
 def model():
-    """{name: SVG} of a small network, folded by module."""
+    """Returns {name: SVG} of a small network, folded by module."""
     mytorch.manual_seed(0)
     blocks = [nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU()) for _ in range(2)]
     net = nn.Sequential(*blocks, nn.Linear(8, 2))
@@ -69,7 +71,7 @@ def model():
 
 
 def pictures():
-    """{name: SVG} of all."""
+    """Returns {name: SVG} of all figures."""
     return {**strides(), **walk(), **compositions(), **model()}
 
 

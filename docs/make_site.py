@@ -1,5 +1,6 @@
-"""What mkdocs is given besides the pages of this folder (a hook of mkdocs.yml): the API reference, the sources of the core, and
-the root's own documents; links to what no page shows become plain text.
+"""Add generated pages to the site: the API reference, source files, and documents from the root folder.
+
+This module is a hook of mkdocs.yml. It also replaces links to files without a page by plain text.
 """
 
 import posixpath
@@ -17,43 +18,45 @@ DOCUMENTS = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md
 
 
 def on_config(config):
-    """Complete the navigation: the reference's pages, and the gallery where it has been made."""
+    """Adds the pages of the reference, and the gallery if it exists, to the navigation."""
     sys.path[:0] = [str(ROOT), str(ROOT / "docs")]  # the library itself, and make_reference.py
     import make_reference
 
-    modules = [{title: f"reference/{path}.md"} for path, title in make_reference.titles().items()]
-    next(part for part in config.nav if "Reference" in part)["Reference"] = ["reference/index.md", *modules]
+    reference = ["reference/index.md", *make_reference.navigation()]
+    next(part for part in config.nav if "Reference" in part)["Reference"] = reference
     if (ROOT / "docs" / "gallery.md").exists():
         config.nav.insert(2, {"Gallery": "gallery.md"})
     return config
 
 
 def on_files(files, config):
-    """Add the pages that are made: the reference, the files that reading.md lists, CONTRIBUTING.md and CHANGELOG.md."""
+    """Adds the generated pages: the reference, notebooks, source files, CONTRIBUTING.md and CHANGELOG.md."""
+    import make_notebooks
     import make_reference
 
     made = {f"reference/{name}": text for name, text in make_reference.pages().items()}
-    made.update((f"source/{name}.md", source_page(name)) for name in core())
+    made.update((f"source/{name}.md", source_page(name)) for name in {*core(), *make_reference.sources()})
     for page, name in DOCUMENTS.items():
         made[page] = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+    made.update(make_notebooks.pages())
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
 def core():
-    """The files of the core, as reading.md lists them."""
+    """Returns the files of the core, which reading.md lists."""
     return dict.fromkeys(SOURCE.findall((ROOT / "docs" / "reading.md").read_text(encoding="utf-8")))
 
 
 def source_page(name):
-    """A source file as a page, which the search leaves out."""
+    """Returns a page with a source file. The search ignores it, and each line has an anchor."""
     code = (ROOT / name).read_text(encoding="utf-8")
     return f'---\nsearch:\n  exclude: true\nhide: [navigation, toc]\n---\n# {name}\n\n````python linenums="1"\n{code}\n````\n'
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Names of the core's files lead to their pages; links to files that have no page are text."""
+    """Turns names of source files into links to their pages, and links to files without a page into text."""
     here = posixpath.dirname(page.file.src_uri)
 
     def to_source(match):
@@ -71,7 +74,7 @@ def on_page_markdown(markdown, page, config, files):
             return match[1]
         named = (
             match[1].removeprefix("docs/") == target and found.page is not None
-        )  # a file's name: the page's title says more
+        )  # replace the name of a file by the title of its page
         return f"[{found.page.title}]({match[2]})" if named else match[0]
 
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.S | re.M)

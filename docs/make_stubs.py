@@ -1,12 +1,12 @@
-"""Write the type stubs (`*.pyi`) of the modules whose names are made at run time, by looking at the imported library.
+"""Generate the type stubs (`*.pyi`) of modules whose names are created at run time, from the imported library.
 
-    python docs/make_stubs.py            writes them
-    python docs/make_stubs.py --check    exits with 1 and names the files that are not up to date
+    python docs/make_stubs.py            # writes the stubs
+    python docs/make_stubs.py --check    # prints the outdated stubs and exits with 1 if there are any
 
-`Tensor`'s methods, the functions of `mytorch`, `nn.functional` and `linalg`, and layers that are made from tables have no `def`
-that a type checker or an editor could find. Signatures come from the records (`Op.__signature__`) and from `inspect.signature`; an
-argument that the source annotates keeps its annotation, any other gets the type that `stub_tables.py` gives to its name.
-Packages get a stub that exports what they import (`from .linear import Linear as Linear`), as PEP 484 asks of typed libraries.
+Many public names have no `def` statement that a type checker or an editor could read: methods of `Tensor`, functions of `mytorch`,
+`nn.functional` and `linalg`, and layers created from tables. Their signatures come from the ops (`Op.__signature__`) and from
+`inspect.signature`. An annotated argument keeps its annotation. Other arguments get the type that `stub_tables.py` lists for the name.
+The stub of a package exports the imported names (`from .linear import Linear as Linear`), as PEP 484 requires.
 """
 
 import ast
@@ -48,13 +48,14 @@ sys.path.insert(0, str(ROOT))
 
 
 def home_of(value, default=None):
-    """Returns the name of the module that defines a value. `Tensor` presents itself as `mytorch.Tensor`."""
+    """Returns the name of the module that defines a value. The `__module__` of classes such as `Tensor` is `mytorch`."""
     home = getattr(value, "__module__", default)
-    return "mytorch._tensor" if (home, getattr(value, "__name__", None)) == ("mytorch", "Tensor") else home
+    shown = {"Tensor": "mytorch._tensor", "device": "mytorch.backend.devices", "dtype": "mytorch.base.dtypes"}
+    return shown.get(getattr(value, "__name__", None), home) if home == "mytorch" else home
 
 
 class Stub:
-    """The stub of one module, as it is written: imports, named tuples, and a body."""
+    """The stub of one module: imports, named tuples, and the body."""
 
     def __init__(self, module):
         self.module = module
@@ -70,18 +71,18 @@ class Stub:
         return Path(self.module.__file__).with_suffix(".pyi")
 
     def names(self):
-        """What the module offers: public names, and private ones that are its own or that other modules import."""
-        wanted, listed = IMPORTED.get(self.name, set()), vars(self.module).get("__all__")
-        found = {}
+        """Returns the names for the stub: public names, and private names that the module defines or that other modules import."""
+        required, listed = IMPORTED.get(self.name, set()), vars(self.module).get("__all__")
+        result = {}
         for name in dir(self.module):
             home = home_of(getattr(self.module, name), self.name)
             public = name in listed if listed else not name.startswith("_") and (self.exports or home == self.name)
             value = getattr(self.module, name)
             base = isinstance(value, type) and home == self.name and value.__name__ == name
             public = public and (home == self.name or not (inspect.isfunction(value) and home.startswith(HELPERS)))
-            if name in wanted or public or base or name == "__version__":
-                found[name] = value
-        return found
+            if name in required or public or base or name == "__version__":
+                result[name] = value
+        return result
 
     def text(self):
         for name, home in HOME.items():
@@ -121,11 +122,11 @@ class Stub:
             self.imports.add(f"from {package} import {last} as {name}")
 
     def add_class(self, name, value, home):
-        """A class of another module: imported where a checker finds it, written out if a table made it."""
+        """Adds a class of another module: an import if the source has the class, otherwise the whole class."""
         if home and home.startswith("mytorch") and home != self.name and made_constructor(value):
             self.imports.add(f"from {home} import {value.__name__} as _{name}")
-            given = self.parameters(inspect.signature(value), value.__name__)
-            self.body += [f"class {name}(_{name}):", f"    def __init__(self, {given}) -> None: ..."]
+            parameters = self.parameters(inspect.signature(value), value.__name__)
+            self.body += [f"class {name}(_{name}):", f"    def __init__(self, {parameters}) -> None: ..."]
         elif home and home.startswith("mytorch") and made_from_table(value):
             self.body += self.class_lines(name, value, only=("__init__", "forward"))
         elif home and home.startswith("mytorch") and home != self.name:
@@ -206,10 +207,10 @@ class Stub:
             lines = []
             lead = "" if f"{owner}.{name}" in OVERLOADS and first is None else f"{first or 'input: Tensor'}, "
             for overload in overloads:
-                given, _, result = overload.rpartition(" -> ")
+                parameters, _, result = overload.rpartition(" -> ")
                 fields = result.strip("{}")
                 result = self.named_tuple(fields) if result.startswith("{") else result
-                lines += ["@overload", f"def {name}({lead}{given}) -> {result}: ..."]
+                lines += ["@overload", f"def {name}({lead}{parameters}) -> {result}: ..."]
             return lines
         signature = inspect.signature(function)
         twin = name.endswith("_") and first == "self" and owner in ("Tensor", "Array")
@@ -230,7 +231,7 @@ class Stub:
         ]
 
     def parameters(self, signature, name, function=None, first=None, without=(), owner=None, words=None):
-        """The arguments as text; `words` gives some of them other names."""
+        """Returns the arguments as text. `words` maps arguments to other names."""
         op = getattr(function, "op", None)
         out, starred = [], False
         layer = name == "forward" or function is None
@@ -257,7 +258,7 @@ class Stub:
         return ", ".join(out)
 
     def kind_of(self, p, name, fallback=None, op=None, known=True):
-        """The type of a parameter: as annotated, as the tables say, or as its default shows."""
+        """Returns the type of a parameter, from its annotation, the tables, or its default."""
         if p.annotation is not p.empty:
             kind = self.annotation(p.annotation)
             return f"{kind} | None" if p.default is None and not re.search(r"\b(Any|None)$", kind) else kind
@@ -306,7 +307,7 @@ class Stub:
         return "Tensor" if layer or self.library(function) or (owner == "Tensor" and name[0] != "_") else "Any"
 
     def library(self, function):
-        """Whether it computes with tensors: an op, or a function of the modules that hold such."""
+        """Returns True for an op, and for a function of a module that contains functions of tensors."""
         home = inspect.unwrap(function).__module__ or ""
         return home.startswith(
             tuple(f"mytorch.{w}" for w in "ops nn.functional linalg fft special compat.functional compat.names".split())
@@ -316,7 +317,7 @@ class Stub:
         return self.tuples.setdefault(fields, "_" + "_".join(fields.split()))
 
     def annotation(self, kind):
-        """An annotation as text; what it names is imported."""
+        """Returns an annotation as text, and adds the imports of its names."""
         if isinstance(kind, str):
             return self.names_in(kind)
         if kind is None or kind is type(None):
@@ -354,7 +355,7 @@ class Stub:
         return kind.__name__
 
     def names_in(self, text):
-        """A string annotation: resolved in the module if that works, else Any."""
+        """Returns a string annotation, resolved in the module if possible, otherwise Any."""
         for space in (vars(self.module), vars(importlib.import_module("mytorch._tensor")), vars(typing)):
             try:
                 return self.annotation(eval(text, dict(space)))
@@ -389,7 +390,7 @@ def tree_of(module):
 
 
 def made_from_table(cls):
-    """Whether the source of its module has no `class` statement of that name: a function made it."""
+    """Returns True if the source has no `class` statement with this name, because a function created the class."""
     module = sys.modules.get(home_of(cls))
     if not getattr(module, "__file__", None) or not cls.__module__.startswith("mytorch"):
         return False
@@ -399,7 +400,7 @@ def made_from_table(cls):
 
 
 def made_constructor(cls):
-    """Whether a class statement declares what its constructor takes, so that no `def __init__` shows it."""
+    """Returns True if the class statement declares the options of the constructor, without `def __init__`."""
     if made_from_table(cls) or "__init__" in methods_of(cls):
         return False
     return "__init__" in vars(cls) or isinstance(getattr(cls, "__signature__", None), inspect.Signature)
@@ -407,12 +408,12 @@ def made_constructor(cls):
 
 def methods_of(cls):
     tree = tree_of(sys.modules[home_of(cls)])
-    found = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == cls.__name__]
-    return {n.name for n in found[0].body if isinstance(n, ast.FunctionDef)} if found else set()
+    result = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == cls.__name__]
+    return {n.name for n in result[0].body if isinstance(n, ast.FunctionDef)} if result else set()
 
 
 def attributes_set(cls):
-    """Public names that the methods of a class store on self, as its source shows."""
+    """Returns the public attributes that the methods of a class assign, read from the source."""
     for node in ast.walk(tree_of(sys.modules[home_of(cls)])):
         if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
             return {
@@ -423,7 +424,7 @@ def attributes_set(cls):
 
 
 def without_unused(text):
-    """A stub without the imports and aliases of its head that nothing in it names; `import x as x` exports, and stays."""
+    """Returns a stub without unused imports and aliases. `import x as x` is an export and stays."""
     while True:
         tree = ast.parse(text)
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
@@ -444,16 +445,16 @@ def without_unused(text):
 
 
 def imported_names():
-    """{module: the names that other modules of the library import from it}."""
-    found = {}
+    """Returns {module: the names that other modules of the library import from it}."""
+    result = {}
     for path in (ROOT / "mytorch").rglob("*.py"):
         package = ["mytorch", *path.relative_to(ROOT / "mytorch").parts[:-1]]
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom):
                 up = package[: len(package) - node.level + 1] if node.level else []
                 home = ".".join([*up, *([node.module] if node.module else [])])
-                found.setdefault(home, set()).update(a.name for a in node.names)
-    return found
+                result.setdefault(home, set()).update(a.name for a in node.names)
+    return result
 
 
 CLASSES = {}
@@ -462,9 +463,9 @@ BINARY, COMPARISONS = set(), {f"__{word}__" for word in "eq ne lt le gt ge neg p
 
 
 def stubs():
-    """Every stub: (path, text)."""
+    """Yields (path, text) of every stub."""
     mytorch = importlib.import_module("mytorch")
-    for name in " ".join(mytorch._extensions.METHODS.values()).split():  # replaces the placeholders by the methods
+    for name in " ".join(mytorch._extensions.METHODS.values()).split():  # replaces the lazy placeholders by the methods
         getattr(mytorch.Tensor, name), getattr(mytorch._array.Array, name)
     modules = {"mytorch": mytorch}
     for path in sorted((ROOT / "mytorch").rglob("*.py")):
@@ -492,11 +493,11 @@ def stubs():
 
 def main():
     check = "--check" in sys.argv
-    wanted = dict(stubs())
-    stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text() != text]
-    orphans = [path for path in (ROOT / "mytorch").rglob("*.pyi") if path not in wanted]
+    required = dict(stubs())
+    stale = [path for path, text in required.items() if not path.is_file() or path.read_text() != text]
+    orphans = [path for path in (ROOT / "mytorch").rglob("*.pyi") if path not in required]
     for path in stale if not check else ():
-        path.write_text(wanted[path])
+        path.write_text(required[path])
     for path in orphans if not check else ():
         path.unlink()
     stale = [str(path.relative_to(ROOT)) for path in (*stale, *orphans)]

@@ -1,8 +1,9 @@
-"""Run a notebook's cells in this process and write their outputs into it; no Jupyter is needed.
+"""Run the cells of a notebook in this process and write the outputs into the file, without Jupyter.
 
     python docs/run_notebook.py examples/tiny_gpt2.ipynb
 
-Printed text, the figures of matplotlib, and a drawn graph in a cell's last line are kept. An error ends the run, and nothing is written.
+The outputs are printed text, figures of matplotlib, and a drawing in the last line of a cell. If a cell raises an error, the file
+is not changed.
 """
 
 import ast
@@ -16,25 +17,25 @@ from pathlib import Path
 
 
 def figures():
-    """The open figures of matplotlib as outputs of a cell; closes them."""
+    """Yields the open figures of matplotlib as outputs of a cell and closes them."""
     plt = sys.modules.get("matplotlib.pyplot")
     for number in plt.get_fignums() if plt is not None else ():
-        picture = io.BytesIO()
-        plt.figure(number).savefig(picture, format="png", dpi=80, metadata={"Software": None})
-        data = {"image/png": base64.b64encode(picture.getvalue()).decode(), "text/plain": ["<Figure>"]}
+        image = io.BytesIO()
+        plt.figure(number).savefig(image, format="png", dpi=80, metadata={"Software": None})
+        data = {"image/png": base64.b64encode(image.getvalue()).decode(), "text/plain": ["<Figure>"]}
         yield {"output_type": "display_data", "data": data, "metadata": {}}
         plt.close(number)
 
 
 def drawing(value, count):
-    """The output of a cell whose last line is something that draws itself."""
+    """Yields the output of a cell whose last line is an object with an SVG representation."""
     if hasattr(value, "_repr_svg_"):
         data = {"image/svg+xml": value._repr_svg_().splitlines(keepends=True), "text/plain": ["<drawing>"]}
         yield {"output_type": "execute_result", "data": data, "metadata": {}, "execution_count": count}
 
 
 def run(book, change=lambda source: source):
-    """Fill in the outputs of a notebook (a dict) by running its code; `change` may replace a cell's source before."""
+    """Runs a notebook (a dict) and stores its outputs; `change` maps the source of a cell to the source that runs."""
     names, count = {"__name__": "__main__"}, 0
     for cell in book["cells"]:
         if cell["cell_type"] != "code":

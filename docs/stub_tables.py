@@ -1,21 +1,21 @@
-"""What `make_stubs.py` cannot see at run time: the types of arguments by their names, of results, and a few overloads.
+"""Types for `make_stubs.py` that are not available at run time: types of arguments by name, types of results, and overloads.
 
-Each table says a type and the names that have it. In the stubs `_int` and its kin are Python's: `float`, `int` and `bool` are dtypes
-of `mytorch` and methods of Tensor.
+Each table maps a type to the names that have this type. In the stubs, `_int`, `_float` and `_bool` are the types of Python:
+`int`, `float` and `bool` are also dtypes of `mytorch` and methods of Tensor.
 """
 
 # Modules that get a stub besides the packages.
-SURFACES = "linalg fft special random nn.functional".split()  # what these import is there for users, too
+SURFACES = "linalg fft special random nn.functional".split()  # names that these modules import are public too
 MODULES = [*SURFACES, *"_tensor _array amp engine.mode ops.random autograd.function".split()]
 HELPERS = tuple(
     f"mytorch.{w}"
     for w in "dispatch.out dispatch.bind dispatch.op dispatch.precision dispatch.inplace kernels _array".split()
 )
-INTERNAL = "ops dispatch transforms engine numerics kernels base backend files compat cli playground tools utils.tensorboard".split()  # no user imports these packages
+INTERNAL = "ops dispatch transforms engine numerics kernels base backend files compat cli playground tools utils.tensorboard".split()  # packages without public names
 
 
 def _table(rows):
-    """{type: "name name …"} as {name: type}."""
+    """Converts {type: "name name …"} to {name: type}."""
     return {name: kind for kind, names in rows.items() for name in names.split()}
 
 
@@ -79,14 +79,14 @@ SPECIFIC = _table({
 })  # fmt: skip
 SURE = (
     "dtype device generator requires_grad reduction".split()
-)  # these mean the same everywhere, others in functions of tensors
+)  # these have the same type in all functions; other names only in functions of tensors
 VARIADIC = _table({
     "_int | _Shape": "size shape sizes repeats dims dim tile",
     "Tensor": "tensors matrices operands arrays",
     "_Shape": "shapes",
 })  # fmt: skip
 
-# What functions return that do not return a Tensor, nor say it.
+# Result types of functions that do not return a Tensor and have no annotation.
 RETURNS = _table({
     "_bool": """allclose equal can_cast is_complex is_conj is_floating_point is_inference is_neg is_nonzero is_same_size is_signed is_tensor is_storage
         is_contiguous is_pinned is_set_to is_coalesced is_shared is_distributed __bool__ __contains__ _is_view build_graph_enabled
@@ -119,7 +119,7 @@ RETURNS = _table({
         __cuda_array_interface__ _extra_state histogramdd lu""",
 })  # fmt: skip
 
-# Named tuples: their fields, and who returns them.
+# Fields of named tuples, and the functions that return these tuples.
 FIELDS = _table({
     "values indices": "sort topk kthvalue mode cummax cummin", "min max": "aminmax", "mantissa exponent": "frexp", "hist bin_edges": "histogram",
     "sign logabsdet": "slogdet", "U S V": "svd svd_lowrank pca_lowrank", "Q R": "qr", "P L U": "lu_unpack", "solution cloned_coefficient": "triangular_solve",
@@ -129,7 +129,7 @@ FIELDS = _table({
 })  # fmt: skip
 FIELDS_OF = {"linalg.svd": "U S Vh", "linalg.lu": "P L U", "linalg.slogdet": "sign logabsdet"}
 
-# Functions whose result depends on how they are called: their arguments after the tensor. Methods and functions alike.
+# Overloads of functions and methods: the arguments after the tensor, and the type of the result.
 _BY_DIM = ("*, out: Any = ... -> Tensor", "dim: _int, keepdim: _bool = ..., *, out: Any = ... -> {values indices}")
 _BY_AXIS = ("*, axis: _int, keepdims: _bool = ... -> {values indices}", "other: Tensor, *, out: Any = ... -> Tensor")
 _SIZES = ("*{0}: _int -> Tensor", "{0}: _Shape -> Tensor")
@@ -162,9 +162,12 @@ PROPERTIES = _table({
     "str": "name", "Tensor": "data real imag T H mT mH", "Tensor | None": "grad _base", "Any": "edge grad_fn _data _edge _view",
 })  # fmt: skip
 
-# Attributes and bases that no run-time look at a class shows.
+# Attributes and base classes that are not visible at run time.
 CLASS_EXTRAS = {
-    "Array": ("Tensor", ["_array: Any", "_cell: Any"]),  # `.data` and `.grad` are Arrays; to a checker they are Tensors
+    "Array": (
+        "Tensor",
+        ["_array: Any", "_cell: Any"],
+    ),  # `.data` and `.grad` are Arrays; for type checkers, they are Tensors
     "Size": (
         "tuple[_int, ...]",
         [
