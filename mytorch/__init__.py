@@ -23,6 +23,7 @@ from .backend.memory_format import (
     channels_last_3d,
     contiguous_format,
     layout,
+    legacy_contiguous_format,
     memory_format,
     preserve_format,
     strided,
@@ -84,7 +85,6 @@ _MODULES = "accelerate amp autograd cuda distributed fft files func linalg nn op
 _NAMES = {
     "accelerate": "Accelerator",
     "amp": "GradScaler autocast get_autocast_dtype is_autocast_enabled",
-    "cuda.graphs": "compile_step",
     "func": "vmap",
     "nn.functional": """
         adaptive_avg_pool1d adaptive_max_pool1d affine_grid alpha_dropout avg_pool1d batch_norm bilinear

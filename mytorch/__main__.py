@@ -4,8 +4,8 @@
     python -m mytorch -m module arguments
     python -m mytorch -c "import torch; print(torch.ones(2))"
 
-It is Python's own command line with `install_as_torch` before it: `sys.argv`, `sys.path` and exit codes are as there.
-Processes that the program starts with another Python, or that multiprocessing spawns, are not changed.
+It calls `install_as_torch` and then runs the program. `sys.argv`, `sys.path` and exit codes are the same as with
+`python`. Processes that the program starts, also with multiprocessing, do not use this library as `torch`.
 """
 
 import os
@@ -17,7 +17,7 @@ from . import install_as_torch
 
 
 def _show(kind, error, trace):
-    """Print a traceback from the program's first line on, without this file's and runpy's."""
+    """Prints a traceback that starts in the program, without the frames of this file and of runpy."""
     ours = (__file__, runpy.__file__, "<frozen runpy>")
     inner = trace
     while inner is not None and inner.tb_frame.f_code.co_filename in ours:
@@ -32,7 +32,7 @@ def _run_code(code):
 
 
 def main(argv):
-    """Run the program that the arguments name."""
+    """Runs the program that the arguments name."""
     flag, *rest = argv or ["--help"]
     if flag in ("-h", "--help") or (flag in ("-m", "-c") and not rest):
         wanted = bool(argv) and flag in ("-h", "--help")

@@ -1,11 +1,14 @@
 """Array: a thin wrapper around one NumPy or CuPy array.
 
-It is the type of `tensor.data`, of `tensor.grad` and of optimizer state: numbers without the machinery
-of autograd. Every op of the library is bound to it as a method (forward only, the result an Array), and
-NumPy's functions work on it on either device and give Arrays back: `np.power(a, 2)`.
+It is the type of `tensor.data`, of `tensor.grad` and of optimizer state: elements without autograd. Ops are also methods
+of Array. They run forward only and return Arrays. NumPy functions work on Arrays on both devices and return Arrays, as
+in `np.power(a, 2)`.
 
-Slots: `_array`, the raw array; `_cell`, a one-item list holding the version, made the first time that
-somebody must notice changes (an op saves the array for backward, or a view shares the memory).
+An Array has two slots:
+
+* `_array`: the raw array.
+* `_version_counter`: a list with the version as its only item, or None. It is created when an op saves the array for
+  backward, or when a view shares the memory.
 """
 
 import functools
@@ -33,10 +36,10 @@ _new = object.__new__
 
 
 def other_device(items):
-    """The GPU to make current before working on these: where the first of them on a GPU lies. None where it is current.
+    """Returns the GPU of the first item that is on a GPU, or None if that GPU is already the current device.
 
     Args:
-        items: Tensors, Arrays, raw arrays, or anything else; lists and tuples of them are looked into.
+        items: Tensors, Arrays, raw arrays and other values, also in lists and tuples.
     """
     where = _first_gpu(items)
     return None if where is None or where.id == xp_of_cuda().cuda.runtime.getDevice() else where
@@ -56,7 +59,7 @@ def _first_gpu(items):
 
 
 def on_input_device(function):
-    """A function that works on raw arrays itself, run with its first GPU argument's device as the current one."""
+    """Decorates a function on raw arrays, so that the GPU of its first GPU argument is the current device."""
 
     @functools.wraps(function)
     def guarded(*args, **kwargs):
@@ -71,13 +74,19 @@ def on_input_device(function):
 
 
 class Array:
-    """An n-dimensional array on some device.
+    """An n-dimensional array without autograd, on a CPU or a GPU. `x.data` and `x.grad` of a Tensor are Arrays.
+
+    An Array has the methods of `Tensor`, except the autograd methods.
 
     Args:
-        data: numbers, nested lists, a NumPy or CuPy array, an Array or a Tensor. A NumPy array is
-            wrapped, not copied.
-        device: where it shall be; by default where it is, and the CPU for Python numbers.
-        dtype: by default its own; Python floats get the default dtype.
+        data: numbers, nested lists, a NumPy or CuPy array, an Array or a Tensor. A NumPy array is wrapped, not copied.
+        device: device of the array (default: the device of `data`, or the CPU for Python numbers).
+        dtype: dtype of the elements (default: the dtype of `data`, or the default dtype for Python floats).
+
+    Example:
+        >>> x = mytorch.ones(2, requires_grad=True)
+        >>> type(x.data).__name__, (x.data + 1).tolist()
+        ('Array', [2.0, 2.0])
     """
 
     __slots__ = ("__weakref__", "_array", "_version_counter")
@@ -86,8 +95,9 @@ class Array:
     grad = _grad = grad_fn = edge = _base = _edge = _view = None
     is_leaf = True
     output_nr = 0
-    is_sparse = is_quantized = is_mkldnn = is_nested = False
-    is_meta = property(lambda self: self.device.type == "meta")
+    is_sparse = is_quantized = is_mkldnn = is_nested = is_sparse_csr = False
+    is_xpu = is_ipu = is_maia = is_mtia = is_vulkan = is_xla = False
+    is_meta = property(lambda self: self.device.type == "meta", doc="True if the array is on the `meta` device.")
 
     def __init__(self, data=(), device=None, dtype=None):
         self._array = as_raw(data, device, dtype)
@@ -95,7 +105,7 @@ class Array:
 
     @classmethod
     def _wrap(cls, raw):
-        """An Array over a raw array, without checks."""
+        """Returns an Array over a raw array, without checks."""
         self = _new(cls)
         self._array = raw
         self._version_counter = None
@@ -103,7 +113,7 @@ class Array:
 
     @property
     def data(self):
-        """Returns the array itself: programs write `p.grad.data`."""
+        """This Array, so that `p.grad.data` works."""
         return self
 
     _data = data  # so that `x._data._array` is the raw array of a Tensor and of an Array
@@ -137,18 +147,18 @@ class Array:
         return self._array.nbytes
 
     def detach_(self):
-        """Itself: it is in no graph."""
+        """Returns this Array, which has no graph."""
         return self
 
     @property
     def requires_grad(self):
-        """False; it can be told so."""
+        """False. Setting it to False has no effect; setting it to True raises an error."""
         return False
 
     @requires_grad.setter
     def requires_grad(self, value):
         if value:
-            raise RuntimeError("An Array records nothing; go on with the Tensor that array.requires_grad_() returns.")
+            raise RuntimeError("An Array cannot record operations. Use the Tensor that array.requires_grad_() returns.")
 
     def _is_view(self):
         return False
@@ -158,14 +168,14 @@ class Array:
         return 0 if self._version_counter is None else self._version_counter[0]
 
     def _bump(self):
-        """Note that the memory was changed in place."""
+        """Increments the version after an in-place change."""
         if self._version_counter is None:
             self._version_counter = [1]
         else:
-            self._version_counter[0] += 1
+            self._version_counter[-1] += 1  # index -1: an inference tensor raises its error for changes
 
     def shared_version_counter(self):
-        """The version counter, made if need be."""
+        """Returns the version counter, and creates it at the first call."""
         if self._version_counter is None:
             self._version_counter = [0]
         return self._version_counter
@@ -178,7 +188,7 @@ class Array:
     def __repr__(self):
         return format_array(self)
 
-    # -- NumPy's protocols: its functions run where the array is, and give Arrays -------------------
+    # -- NumPy protocols: NumPy functions run on the device of the array and return Arrays -----------
 
     def __array__(self, dtype=None, copy=None):
         host = to_device(self._array, as_device("cpu"))
@@ -227,12 +237,18 @@ class Array:
 
 
 class Size(tuple):
-    """A shape: a tuple of ints that prints as PyTorch's and knows its number of elements."""
+    """The shape of a tensor: a tuple of ints.
+
+    Example:
+        >>> size = mytorch.zeros(2, 3).shape
+        >>> size, size.numel(), size == (2, 3)
+        (mytorch.Size([2, 3]), 6, True)
+    """
 
     __slots__ = ()
 
     def numel(self):
-        """The number of elements of an array of this shape."""
+        """Returns the number of elements of an array of this shape."""
         n = 1
         for size in self:
             n *= size
@@ -256,11 +272,11 @@ class Size(tuple):
 
 
 def as_raw(data, device=None, dtype=None):
-    """The raw array of `data`, on `device` and of `dtype` if given, else as it is.
+    """Returns the raw array of `data`, converted to `device` and `dtype` if they are not None.
 
     Raises:
-        TypeError: data holds something that is not a number.
-        ValueError: nested lists of uneven lengths.
+        TypeError: an item of `data` is not a number.
+        ValueError: nested lists have different lengths.
     """
     wanted = None if dtype is None else dtypes.as_numpy(dtype)
     data = getattr(data, "_data", data)
@@ -271,7 +287,7 @@ def as_raw(data, device=None, dtype=None):
     elif hasattr(data, "__cuda_array_interface__") and device is not None and as_device(device).type == "cuda":
         raw = xp_of_cuda().asarray(data)
     elif isinstance(data, np.generic) or hasattr(data, "__array__"):
-        raw = data.elements(dtype) if hasattr(data, "elements") else np.asarray(data)  # a storage's, or an array's
+        raw = data.elements(dtype) if hasattr(data, "elements") else np.asarray(data)  # storages have `elements`
     else:
         return _from_python(data, device, wanted)
     if raw.dtype not in dtypes._BY_NUMPY:
@@ -282,23 +298,29 @@ def as_raw(data, device=None, dtype=None):
 
 
 def place_for(data, device):
-    """Where a tensor of `data` is made: on `device`; if none is given, where a tensor or GPU array is, and host data on
-    the default device."""
+    """Returns the device for a new tensor of `data`: `device` if it is given, the default device for NumPy data.
+
+    None stands for the current device of `data`.
+    """
     return as_device(None) if device is None and isinstance(data, (np.ndarray, np.generic)) else device
 
 
 def xp_of_cuda():
-    """The CuPy namespace; see backend/gpu.py."""
+    """Returns the CuPy namespace; see backend/gpu.py."""
     return on(as_device("cuda"))[0]
 
 
 def _from_python(data, device, wanted):
-    """The raw array of numbers, nested sequences, or sequences of arrays."""
+    """Returns a raw array of numbers, nested sequences, or sequences of arrays."""
     plain = _plain(data)
     try:
         host = np.asarray(plain)
     except ValueError:
         raise ValueError(_uneven(plain)) from None
+    if host.dtype == object and wanted is None and any(isinstance(x, float) for x in host.flat):
+        host = host.astype(np.float64)
+    if host.dtype == object and (wanted is None or wanted.kind in "iu"):  # ints of more than 64 bits
+        raise ValueError(f"Overflow when unpacking long: value {max(host.flat, key=abs)} is out of range for int64.")
     if wanted is None:
         wanted = dtypes.from_numpy(host.dtype)
         holds_arrays = _holds_arrays(data)
@@ -309,7 +331,7 @@ def _from_python(data, device, wanted):
         elif (wanted.category == dtypes.FLOAT or host.size == 0) and not holds_arrays:
             wanted = dtypes.default_dtype()
         elif host.dtype == np.uint64 and not holds_arrays:
-            raise ValueError("Overflow when unpacking long: an int is too large for int64.")
+            raise ValueError(f"Overflow when unpacking long: value {host.max()} is out of range for int64.")
         wanted = wanted.numpy
     if host.dtype != wanted:
         _check_fits(host, wanted)
@@ -318,11 +340,11 @@ def _from_python(data, device, wanted):
 
 
 def _check_fits(host, wanted):
-    """Refuse to make Python numbers into what can't hold them.
+    """Checks that Python numbers can be converted to a dtype.
 
     Raises:
-        TypeError: complex numbers for real ones.
-        RuntimeError: ints beyond the integer dtype's range (by as much as PyTorch refuses).
+        TypeError: complex numbers for a real dtype.
+        RuntimeError: ints outside of the range that PyTorch accepts for the dtype.
     """
     if host.dtype.kind == "c" and wanted.kind not in "cb":
         raise TypeError(f"can't make complex numbers into {wanted}.")
@@ -334,7 +356,7 @@ def _check_fits(host, wanted):
 
 
 def _common(data):
-    """The dtype that nested sequences with tensors or arrays in them promote to."""
+    """Returns the promoted dtype of nested sequences that contain tensors or arrays."""
     if isinstance(data, (list, tuple)):
         found = [_common(item) for item in data]
         result = found[0] if found else dtypes.default_dtype()
@@ -346,9 +368,9 @@ def _common(data):
 
 
 def _plain(data):
-    """Nested sequences with the Tensors and Arrays in them turned into host arrays or numbers."""
+    """Replaces Tensors and Arrays in nested sequences by NumPy arrays."""
     if isinstance(data, (list, tuple)):
-        return [_plain(x) for x in data]
+        return [_number(x) for x in data]
     if isinstance(data, (str, bytes)):
         raise TypeError(f"can't make a tensor of {type(data).__name__} {data!r}; expected numbers.")
     if isinstance(data, (dict, set)) or data is None:
@@ -357,8 +379,19 @@ def _plain(data):
     return np.asarray(inner) if isinstance(inner, Array) else data
 
 
+def _number(item):
+    """Returns an item of a sequence as `_plain` does, and a tensor of one element as a number."""
+    plain = _plain(item)
+    if isinstance(getattr(item, "_data", None), Array):
+        if plain.size == 1:
+            return plain.reshape(())
+        if config.pytorch_mode:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+    return plain
+
+
 def _uneven(data):
-    """PyTorch's sentence on the first of nested sequences that is longer or shorter than the first beside it."""
+    """Returns PyTorch's error message for nested sequences of different lengths."""
     level, dim = [data], 0
     while level and all(isinstance(item, (list, tuple)) for item in level):
         odd = next((item for item in level if len(item) != len(level[0])), None)
@@ -369,14 +402,14 @@ def _uneven(data):
 
 
 def _holds_arrays(data):
-    """Whether nested sequences hold arrays, whose dtype then counts."""
+    """Returns True if nested sequences contain arrays, which then decide the dtype."""
     if isinstance(data, (list, tuple)):
         return any(map(_holds_arrays, data))
     return hasattr(data, "dtype")
 
 
 def _unwrap(x):
-    """Raw arrays in place of Arrays and Tensors, through containers."""
+    """Replaces Arrays and Tensors by raw arrays, also in containers."""
     inner = getattr(x, "_data", x)
     if isinstance(inner, Array):
         return inner._array
@@ -388,7 +421,7 @@ def _unwrap(x):
 
 
 def _rewrap(x):
-    """Arrays in place of raw arrays and scalars, through containers."""
+    """Replaces raw arrays and NumPy scalars by Arrays, also in containers."""
     if is_raw(x):
         return Array._wrap(x)
     if isinstance(x, np.generic) and x.dtype in dtypes._BY_NUMPY:
@@ -399,6 +432,6 @@ def _rewrap(x):
 
 
 def _restore(host, where):
-    """Rebuild a pickled Array; one from a device that is not there comes back to the CPU."""
+    """Returns a pickled Array. If its device is not available, the Array is on the CPU."""
     there = where.startswith("cuda") and cuda_available()
     return Array(host, device=where if there or where in BY_NAME else "cpu")

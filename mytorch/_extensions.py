@@ -1,7 +1,7 @@
 """The fence between the core and its extensions, and names that are imported on first use.
 
-The core works without its extensions and never imports them. Where the core shows a name of an extension, the name is
-in a table of this file, and the extension is imported when a program first uses the name:
+The core works without its extensions and never imports them. The tables of this file list the names of extensions that
+the core shows. An extension is imported when a program first uses one of its names:
 
 * an attribute of a core package, such as `mytorch.vision` (`lazy`);
 * a method of tensors, such as `x.svd()` (`LazyMethod`);
@@ -15,6 +15,8 @@ from importlib import import_module
 EXTENSIONS = {
     "accelerate.runs": "interruptions, logs, checkpoints and speed of training scripts",
     "cli.chat": "the command `mytorchrun chat`",
+    "cli.local_server": "HTTP servers for web pages on this computer",
+    "compiler": "`compile` and `compile_step`: recorded functions and training steps",
     "compat": "PyTorch's other names, import paths and file formats, `import torch`, einops",
     "distributions": "probability distributions",
     "models": "language models, tokenizers, text generation and their file formats",
@@ -27,15 +29,16 @@ EXTENSIONS = {
 }
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
-    "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name},
+    "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}
+    | {"_torch_layout": "compat.tensor_str", "compile": "compiler:compile", "compile_step": "compiler:compile_step"},
     "mytorch.accelerate": {
         name: f"accelerate.runs:{name}"
         for name in (
-            "Interrupt Progress RunLog Throughput check_finite find_checkpoint ignore_interrupts mean_loss newest_checkpoint "
+            "Interrupt Progress RunLog Throughput check_finite exclusive find_checkpoint ignore_interrupts mean_loss newest_checkpoint "
             "peak_flops remove_checkpoints warn_if_long"
         ).split()
     },
-    "mytorch.files": {"legacy": "compat.legacy_files"},
+    "mytorch.files": {"legacy": "compat.legacy_files", "trusted": "compat.trusted_files"},
     "mytorch.utils.data": {
         name: f"utils.data.tokens:{name}"
         for name in ("RandomBlocks", "TokenBlocks", "read_tokens", "read_vocab_size", "write_tokens")
@@ -47,6 +50,9 @@ NAMES = {
 # Module -> methods of tensors that it defines and that are imported on first use.
 METHODS = {
     "compat.functional": "geqrf lu lu_solve orgqr ormqr pinverse qr stft istft svd triangular_solve",
+    "compat.overrides": "__torch_function__ _make_subclass",
+    "compat.sharing": "is_shared share_memory_ _share_with",
+    "compat.stubs": "to_sparse to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask dequantize int_repr q_scale",
     "linalg": "matrix_exp matrix_power",
     "nn.functional": "hardshrink prelu",
     "storage": "_typed_storage storage storage_type untyped_storage",
@@ -73,7 +79,7 @@ def load(path):
 
 
 def _compat():
-    """The extension that knows PyTorch's other names, or None where it is not installed."""
+    """Returns the extension with PyTorch's other names, or None if it is not installed."""
     try:
         return load("compat.paths")
     except ModuleNotFoundError:
@@ -83,7 +89,7 @@ def _compat():
 def lazy(package, modules="", names=None):
     """Returns `__getattr__` and `__dir__` for a package that imports some of its names on first use.
 
-    A name that the package does not have is one of PyTorch's other names, which `compat` knows.
+    If the package does not have a name, `compat` looks it up among PyTorch's other names.
 
     Args:
         package: `__name__` of the package.
@@ -129,7 +135,7 @@ class Finder:
     """Part of Python's import system: an extension finds the modules whose names begin with `prefix`.
 
     Args:
-        prefix: of the names of modules.
+        prefix: start of the names of modules that it finds.
         home: module with a function `find_spec(name, path)`.
     """
 
@@ -146,13 +152,38 @@ class Finder:
             return None
 
 
+class _Alias:
+    """Part of Python's import system: enables PyTorch mode in a program that runs `sys.modules["torch"] = mytorch`."""
+
+    def find_spec(self, name, path=None, target=None):
+        """Returns None. The next import after the assignment enables the mode."""
+        if sys.modules.get("torch") is sys.modules.get("mytorch", self):
+            sys.meta_path.remove(self)
+            if _compat() is not None:
+                _compat().install_as_torch()
+
+
+def _define_subclass(cls):
+    """Prepares a subclass of Tensor that a program defined, where `compat` is installed."""
+    if _compat() is not None:
+        load("compat.overrides").define(cls)
+
+
+def _name_node(node):
+    """Gives a node the class with PyTorch's name, where `compat` is installed."""
+    if _compat() is not None:
+        load("compat.node_names").show(node)
+
+
 def install(*tensor_classes):
     """Connects the core with the extensions: methods of the classes, and import paths."""
     for home, names in METHODS.items():
         for name in names.split():
             for cls in tensor_classes:
                 setattr(cls, name, LazyMethod(cls, name, home))
-    sys.meta_path.insert(0, Finder("einops._backends", "compat.einops_hook"))
+    hooks = import_module("mytorch.base.hooks")
+    hooks.define_subclass, hooks.name_node = _define_subclass, _name_node
+    sys.meta_path[:0] = [_Alias(), Finder("einops._backends", "compat.einops_hook")]
     sys.meta_path += [Finder("mytorch.", "compat.paths"), Finder("miniddp", "compat.paths")]
     if "einops._backends" in sys.modules:
         load("compat.einops_hook").register()

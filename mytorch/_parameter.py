@@ -1,4 +1,4 @@
-"""Parameter and Buffer: tensors that a Module registers when they are assigned to it."""
+"""Parameter and Buffer: tensors that a Module registers when they are assigned to an attribute."""
 
 from typing import Any
 
@@ -16,17 +16,20 @@ def _take_memory(tensor, data):
 
 
 class Parameter(Tensor):
-    """A trainable tensor. Assigning one to a Module's attribute registers it there.
+    """Marks a tensor as trainable. A Module registers it when it is assigned to an attribute.
 
     Args:
-        data: a Tensor, Array, ndarray or numbers; its memory is shared.
-        requires_grad: whether gradients are computed for it.
+        data: a Tensor, Array, NumPy array or numbers. The parameter shares the memory of arrays. By default, an empty
+            tensor.
+        requires_grad: if True, autograd computes its gradient (default: True).
 
     Example:
         >>> layer = nn.Module()
         >>> layer.scale = nn.Parameter(mytorch.ones(2))
         >>> [name for name, _ in layer.named_parameters()]
         ['scale']
+
+    See also: `nn.Buffer`, `nn.Module.register_parameter`.
     """
 
     __slots__ = ()
@@ -41,10 +44,20 @@ class Parameter(Tensor):
 
 
 class Buffer(Tensor):
-    """A tensor that is state but is not trained. Assigning one to a Module's attribute registers it there.
+    """Marks a tensor as state that is not trained. A Module registers it when it is assigned to an attribute.
 
     Args:
-        persistent: whether it belongs to the state dict.
+        data: a Tensor, Array, NumPy array or numbers. The buffer shares the memory of arrays. By default, an empty
+            tensor.
+        persistent: if True, the state dict contains the buffer (default: True).
+
+    Example:
+        >>> layer = nn.Module()
+        >>> layer.mean = nn.Buffer(mytorch.zeros(2))
+        >>> list(layer.state_dict()), list(layer.parameters())
+        (['mean'], [])
+
+    See also: `nn.Parameter`, `nn.Module.register_buffer`.
     """
 
     __slots__ = ()
@@ -55,13 +68,19 @@ class Buffer(Tensor):
 
 
 class _Uninitialized(Tensor):
-    """What the lazy parameters share: no shape until `materialize`."""
+    """The base class of lazy parameters and buffers, which have no shape before `materialize`."""
 
     __slots__ = ()
     _becomes: Any
 
     def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
-        """Give it memory of the given shape, and turn it into the ordinary kind."""
+        """Allocates memory of the given shape, and changes the class to the regular one.
+
+        Args:
+            shape: shape of the tensor.
+            device: device of the tensor. By default, the device given before.
+            dtype: dtype of the tensor. By default, the dtype given before.
+        """
         memory = empty(shape, device=device or self.device, dtype=dtype or self.dtype)
         requires_grad = self.requires_grad
         self._data = memory._data
@@ -82,12 +101,20 @@ class _Uninitialized(Tensor):
 
 
 class UninitializedParameter(_Uninitialized, Parameter):
-    """A parameter whose shape is known only at the first forward.
+    """Reserves a parameter with a shape that is inferred in the first call of its module.
 
     Args:
-        requires_grad: whether the tensor will be trained.
-        device: where it will lie.
-        dtype: what it will hold.
+        requires_grad: if True, autograd computes its gradient (default: True).
+        device: device of the parameter. By default, the default device.
+        dtype: dtype of the parameter. By default, the default dtype.
+
+    Example:
+        >>> p = nn.UninitializedParameter()
+        >>> p.materialize((2, 3))
+        >>> type(p).__name__, tuple(p.shape)
+        ('Parameter', (2, 3))
+
+    See also: `nn.LazyLinear`.
     """
 
     __slots__ = ()
@@ -98,13 +125,21 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
 
 class UninitializedBuffer(_Uninitialized, Buffer):
-    """A buffer whose shape is known only at the first forward.
+    """Reserves a buffer with a shape that is inferred in the first call of its module.
 
     Args:
-        requires_grad: whether it will have a gradient.
-        device: where it will lie.
-        dtype: what it will hold.
-        persistent: whether the state dict has it.
+        requires_grad: accepted for compatibility, without effect (default: False).
+        device: device of the buffer. By default, the default device.
+        dtype: dtype of the buffer. By default, the default dtype.
+        persistent: if True, the state dict contains the buffer (default: True).
+
+    Example:
+        >>> b = nn.UninitializedBuffer()
+        >>> b.materialize((2,))
+        >>> type(b).__name__, tuple(b.shape)
+        ('Buffer', (2,))
+
+    See also: `nn.LazyBatchNorm1d`.
     """
 
     __slots__ = ()
@@ -117,5 +152,5 @@ class UninitializedBuffer(_Uninitialized, Buffer):
 
 
 def is_lazy(x: object) -> bool:
-    """Whether x is an uninitialised parameter or buffer."""
+    """Returns True for a parameter or buffer without a shape."""
     return isinstance(x, _Uninitialized)

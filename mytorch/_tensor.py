@@ -1,12 +1,17 @@
-"""Tensor: an Array, and the edge that ties it to the graph.
+"""Tensor: an Array with a position in the autograd graph.
 
-The class is storage and bookkeeping. Its arithmetic, reductions, indexing and all other methods that
-compute are attached by `dispatch/bind.py` from the definitions in `ops/`: to find `Tensor.softmax`, look for
-`softmax` there. In-place methods (`add_`, `x[i] = v`) come from `dispatch/inplace.py`.
+This class stores data and graph links. `dispatch/bind.py` attaches all methods that compute, such as arithmetic,
+reductions and indexing. They are defined in `ops/`: to find `Tensor.softmax`, search for `softmax` there. In-place
+methods such as `add_` and `x[i] = v` come from `dispatch/inplace.py`.
 
-Slots: `_data`, the Array; `_edge`, a Node, OutputEdge or Leaf (engine/node.py), or None for a constant; `_view`,
-for a tensor that lies in another's memory, (base, the base's edge at that time, the ops that lead from
-the base to it). Fields that few tensors have live in `__dict__`.
+A Tensor has three slots:
+
+* `_data`: the Array.
+* `_edge`: a Node, an OutputEdge or a Leaf (engine/node.py); None for a constant.
+* `_view`: None, or for a view the tuple (base, edge, steps): the edge of the base at the time of the view, and the ops
+  that compute the view.
+
+Rarely used fields are stored in `__dict__`.
 """
 
 import weakref
@@ -15,10 +20,10 @@ from collections import OrderedDict
 from ._array import Array, Size, as_raw, place_for
 from ._tensor_str import format_tensor
 from .backend import ndarray
-from .base import config, dtypes
+from .base import config, dtypes, hooks
 from .base.errors import InPlaceError, warn
-from .engine.mode import enable_grad, get_mode
-from .engine.node import Leaf, Node
+from .engine.mode import enable_grad, get_mode, inference_counter
+from .engine.node import Leaf, Node, shown
 
 _new = object.__new__
 
@@ -28,26 +33,38 @@ def _nothing():
 
 
 class Tensor:
-    """A multi-dimensional array that remembers how it was computed.
+    """A multi-dimensional array that can record the operations on it for automatic differentiation.
+
+    Prefer `mytorch.tensor` to create a tensor from data. Unlike `mytorch.tensor`, this constructor shares the memory of
+    an array if neither its device nor its dtype changes, and it reads integers as sizes: `Tensor(5)` has five elements.
 
     Args:
-        data: numbers, nested lists, a NumPy or CuPy array, an Array, or a Tensor. Integers (or a Size) given one
-            by one, with nothing else, are the sizes of an uninitialised tensor: `Tensor(2, 3)`.
-        requires_grad: record what is computed from it, so that `backward()` fills its `.grad`.
-        device, dtype: where it lies and what it holds. Numbers, lists and floating point arrays become
-            the default dtype; an array of integers or bools keeps its own unless requires_grad is given.
-        grad_fn, grad_fn_name: for an operation of one's own: a function that is given the gradient of this tensor and adds to
-            the `.grad` of the tensors that `_add_parents` names, and the name that is printed for it, "<CubeBackward>".
+        data: numbers, nested lists, a NumPy or CuPy array, an Array, or a Tensor. Integers or a Size are the sizes of
+            an uninitialized tensor: `Tensor(2, 3)`.
+        requires_grad: record operations on this tensor, so that `backward()` computes its `.grad` (default: False).
+        device: device of the tensor (default: the device of `data`, or the default device for host data).
+        dtype: dtype of the elements. By default, numbers, lists and floating point arrays get the default dtype.
+            Arrays of integers or bools keep their dtype, unless `requires_grad` is True.
+        sizes: further sizes, if `data` is an integer.
+        grad_fn: backward function of a custom operation. It receives the gradient of this tensor and adds to the
+            `.grad` of the inputs.
+        grad_fn_name: name that `repr` shows for `grad_fn`, such as "<CubeBackward>".
 
-    Ints are sizes, as in PyTorch: `Tensor(5)` is a vector of five, here of zeros; the number 5 is `tensor(5.0)`. Unlike `mytorch.tensor`,
-    the constructor shares an array's memory where neither device nor dtype has to change.
+    Example:
+        >>> x = mytorch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        >>> (x**2).sum().backward()
+        >>> x.grad.tolist()
+        [[2.0, 4.0], [6.0, 8.0]]
+        >>> mytorch.Tensor(2, 3).shape
+        mytorch.Size([2, 3])
     """
 
     __slots__ = ("__dict__", "__weakref__", "_data", "_edge", "_view")
     __module__ = "mytorch"  # the name that repr and pickle show
     __array_priority__ = 1000
-    is_sparse = is_quantized = is_mkldnn = is_nested = False
-    is_meta = property(lambda self: self.device.type == "meta")
+    is_sparse = is_quantized = is_mkldnn = is_nested = is_sparse_csr = False
+    is_xpu = is_ipu = is_maia = is_mtia = is_vulkan = is_xla = False
+    is_meta = property(lambda self: self.device.type == "meta", doc="True if the tensor is on the `meta` device.")
 
     def __init__(
         self, data=(), requires_grad=False, device=None, dtype=None, *sizes, grad_fn=None, grad_fn_name=None
@@ -64,9 +81,10 @@ class Tensor:
                 data, like = python, python.dtype
                 dtype = dtypes.default_dtype()
             category = dtypes.as_dtype(like).category
-            if category == dtypes.FLOAT or (requires_grad and category < dtypes.FLOAT):
+            if config.pytorch_mode or category == dtypes.FLOAT or (requires_grad and category < dtypes.FLOAT):
                 dtype = dtypes.default_dtype()
         self._data = Array._wrap(as_raw(data, place_for(data, device), dtype))
+        self._data._version_counter = get_mode().counter
         self._edge = None
         self._view = None
         if grad_fn is not None:
@@ -74,19 +92,24 @@ class Tensor:
         elif requires_grad:
             self.requires_grad_()
 
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if hooks.define_subclass is not None and not cls.__module__.startswith("mytorch."):
+            hooks.define_subclass(cls)
+
     def _add_parents(self, *tensors):
-        """Say which tensors this one, made with a `grad_fn`, was computed from."""
+        """Sets the inputs of a tensor that was created with a `grad_fn`."""
         if type(self._edge) is not _OwnNode:
             raise RuntimeError("_add_parents: this tensor was not made with a grad_fn.")
         self._edge.add_parents(tensors)
 
     @staticmethod
-    def _wrap(raw):
-        """A constant Tensor over a raw array, without checks; results of ops are made here."""
+    def _wrap(raw, mode=None):
+        """Returns a constant Tensor over a raw array, without checks. Ops create their results here."""
         self = _new(Tensor)
         data = _new(Array)
         data._array = raw
-        data._version_counter = None
+        data._version_counter = (mode or get_mode()).counter
         self._data = data
         self._edge = None
         self._view = None
@@ -94,20 +117,31 @@ class Tensor:
 
     @staticmethod
     def _of(array, edge=None, cls=None):
-        """A Tensor over an existing Array (so that versions are shared), with an edge."""
+        """Returns a Tensor with an edge over an existing Array, and shares its version counter."""
         self = _new(cls or Tensor)
         self._data = array
         self._edge = edge
         self._view = None
         return self
 
-    # -- what it is ------------------------------------------------------------------------------
+    # -- data and metadata -----------------------------------------------------------------------
 
     @property
     def data(self):
-        """The Array underneath (under `install_as_torch`, a Tensor over it). Writing to it is not recorded; assigning
-        replaces the contents."""
-        return Tensor._of(self._data) if config.pytorch_mode else self._data
+        """The Array that stores the elements. In PyTorch mode (`install_as_torch`) it is a Tensor that shares this memory.
+
+        Autograd does not record operations on it. Assign to `data` to replace the contents of the tensor.
+
+        Raises:
+            RuntimeError: the tensor requires gradients, and the assigned value is not floating point.
+
+        Example:
+            >>> w = mytorch.ones(2, requires_grad=True)
+            >>> w.data -= 0.5
+            >>> w.tolist()
+            [0.5, 0.5]
+        """
+        return Tensor._wrap(self._data._array) if config.pytorch_mode else self._data
 
     @data.setter
     def data(self, value):
@@ -123,35 +157,57 @@ class Tensor:
 
     @property
     def shape(self):
+        """The size of each dimension, a `Size`. `size()` returns the same.
+
+        Example:
+            >>> mytorch.zeros(2, 3).shape
+            mytorch.Size([2, 3])
+        """
         return Size(self._data._array.shape)
 
     @property
     def dtype(self):
+        """The dtype of the elements.
+
+        Example:
+            >>> tensor([1.0]).dtype
+            mytorch.float32
+        """
         return dtypes._BY_NUMPY[self._data._array.dtype]
 
     @property
     def device(self):
+        """The device that stores the elements.
+
+        Example:
+            >>> tensor([1.0]).device
+            device(type='cpu')
+        """
         return self._data.device
 
     @property
     def ndim(self):
+        """The number of dimensions."""
         return self._data._array.ndim
 
     @property
     def is_cuda(self):
+        """True if the tensor is on a GPU."""
         return type(self._data._array) is not ndarray and self.device.type == "cuda"
 
     @property
     def itemsize(self):
+        """The size of one element in bytes."""
         return self._data._array.itemsize
 
     @property
     def nbytes(self):
+        """The size of all elements in bytes, `numel() * itemsize`."""
         return self._data._array.nbytes
 
     @property
     def _base(self):
-        """The tensor that this one is a view of; None if it is none."""
+        """The base of this tensor if it is a view, otherwise None."""
         return None if self._view is None else self._view[0]
 
     def _is_view(self):
@@ -159,6 +215,8 @@ class Tensor:
 
     @property
     def _version(self):
+        if self._data._version_counter is inference_counter:
+            raise RuntimeError("Inference tensors do not track version counter.")
         return self._data._version
 
     def __len__(self):
@@ -172,11 +230,23 @@ class Tensor:
     def __repr__(self, *, tensor_contents=None):
         return format_tensor(self)
 
-    # -- its place in the graph --------------------------------------------------------------------
+    # -- autograd ----------------------------------------------------------------------------------
 
     @property
     def requires_grad(self):
-        """Whether operations on it are recorded. Settable on leaves."""
+        """True if autograd records operations on this tensor.
+
+        You can set it on leaf tensors, by assignment or with `requires_grad_`. A computed tensor requires gradients if one
+        of its inputs does.
+
+        Raises:
+            RuntimeError: it is set to True on a tensor of integers or bools, or to False on a computed tensor.
+
+        Example:
+            >>> w = mytorch.zeros(2, requires_grad=True)
+            >>> (w * 2).requires_grad
+            True
+        """
         return self.edge is not None
 
     @requires_grad.setter
@@ -184,10 +254,23 @@ class Tensor:
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad=True):
-        """Set requires_grad; returns self.
+        """Sets `requires_grad` in place. Use it to start recording operations on a tensor, or to freeze a parameter.
+
+        Args:
+            requires_grad: True to record operations on this tensor (default: True).
+
+        Returns:
+            This tensor.
 
         Raises:
-            RuntimeError: an integer tensor, or switching it off on a tensor that was computed.
+            RuntimeError: the dtype is not floating point or complex, or `requires_grad` is False and the tensor is not
+                a leaf.
+
+        Example:
+            >>> layer = nn.Linear(2, 1)
+            >>> _ = layer.weight.requires_grad_(False)
+            >>> [name for name, p in layer.named_parameters() if p.requires_grad]
+            ['bias']
         """
         edge = self.edge
         if requires_grad:
@@ -195,6 +278,10 @@ class Tensor:
                 if self._data._array.dtype.kind not in "fcV":
                     raise RuntimeError(
                         f"only Tensors of floating point and complex dtype can require gradients, this one is {self.dtype}."
+                    )
+                if self._data._version_counter is inference_counter and not get_mode().inference:
+                    raise RuntimeError(
+                        "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
                     )
                 self._edge = Leaf(self._data._array)
                 self._edge.owner = weakref.ref(self)
@@ -213,7 +300,7 @@ class Tensor:
 
     @property
     def edge(self):
-        """The edge, up to date: an in-place operation on the base of a view changes the view's graph."""
+        """The current edge. It changes if an in-place operation on the base of a view changes the graph of the view."""
         view = self._view
         if view is not None and view[0]._edge is not view[1]:
             refresh(self)
@@ -221,26 +308,60 @@ class Tensor:
 
     @property
     def grad_fn(self):
-        """The Node that made it; None for a leaf."""
+        """The graph node of the operation that computed this tensor; None for a leaf.
+
+        Example:
+            >>> x = mytorch.ones(2, requires_grad=True)
+            >>> x.grad_fn is None
+            True
+            >>> (x * 2).grad_fn.name()
+            'MulBackward0'
+        """
         edge = self.edge
-        return None if edge is None or isinstance(edge, Leaf) else getattr(edge, "node", edge)
+        return None if edge is None or isinstance(edge, Leaf) else shown(getattr(edge, "node", edge))
 
     @property
     def is_leaf(self):
+        """True if no recorded operation computed this tensor.
+
+        Leaf tensors are created by the user, such as inputs and parameters. Tensors that do not require gradients are
+        also leaves. `backward()` stores gradients in the `.grad` of leaves that require gradients.
+
+        Example:
+            >>> w = mytorch.ones(2, requires_grad=True)
+            >>> w.is_leaf, (w * 2).is_leaf
+            (True, False)
+        """
         edge = self.edge
         return edge is None or isinstance(edge, Leaf)
 
     @property
     def output_nr(self):
+        """The position of this tensor among the outputs of its `grad_fn`."""
         return getattr(self.edge, "index", 0)
 
     @property
     def grad(self):
-        """The accumulated gradient, an Array (a Tensor after `backward(create_graph=True)` and under `install_as_torch`),
-        or None.
+        """The accumulated gradient, or None.
 
-        A tensor that is not a leaf has one only after `retain_grad()`, or when backward was called with
-        `retain_graph=True`.
+        The gradient is an Array. After `backward(create_graph=True)` and in PyTorch mode (`install_as_torch`) it is a
+        Tensor. Each call of `backward()` adds to it. Set it to None, or call `optimizer.zero_grad()`, before the next step.
+
+        A tensor that is not a leaf has a gradient only after `retain_grad()`, or after `backward(retain_graph=True)`.
+
+        Raises:
+            RuntimeError: an assigned gradient has another shape, dtype or device than the tensor.
+            TypeError: the assigned value is not a Tensor, an Array or None.
+
+        Example:
+            >>> w = mytorch.ones(2, requires_grad=True)
+            >>> (3 * w).sum().backward()
+            >>> w.grad.tolist()
+            [3.0, 3.0]
+            >>> (3 * w).sum().backward()
+            >>> w.grad.tolist()
+            [6.0, 6.0]
+            >>> w.grad = None
         """
         edge = self._edge
         if edge is None:
@@ -256,7 +377,7 @@ class Tensor:
         return self._as_tensor(grad) if config.pytorch_mode and grad is not None else grad
 
     def _as_tensor(self, grad):
-        """The gradient as a Tensor, the same one as long as somebody holds it."""
+        """Returns the gradient as a Tensor, the same object as long as there is a reference to it."""
         if isinstance(grad, Tensor):
             return grad
         shown = self.__dict__.get("_shown_grad", _nothing)()
@@ -294,30 +415,57 @@ class Tensor:
     def grad(self):
         self.grad = None
 
-    _grad = grad  # PyTorch's other name; the fields of a constant keep its gradient under this key
+    _grad = grad  # another name in PyTorch; a constant stores its gradient in `__dict__` under this key
 
     @property
     def retains_grad(self):
+        """True if this tensor is not a leaf and `retain_grad()` was called on it."""
         return self._edge is not None and self._edge.keeps_grad and not self.is_leaf
 
     @staticmethod
     def build_graph_enabled():
-        """Whether operations are being recorded; the same as `mytorch.is_grad_enabled()`."""
+        """Returns True if operations are recorded; an alias of `mytorch.is_grad_enabled()`."""
         return get_mode().grad
 
     def detach(self):
-        """The same memory, out of the graph. Versions are shared, so changing it in place is noticed."""
+        """Returns a tensor that shares the memory of this tensor and does not require gradients.
+
+        The gradient does not flow through the result. In-place changes of the result also change this tensor; backward
+        raises an error if it needs the overwritten values. Use `x.detach().clone()` for a copy.
+
+        Returns:
+            A new tensor that is a leaf.
+
+        Example:
+            >>> x = tensor([1.0, 2.0], requires_grad=True)
+            >>> y = x * x.detach()
+            >>> y.sum().backward()
+            >>> x.grad.tolist()
+            [1.0, 2.0]
+        """
         return Tensor._of(self._data)
 
     def detach_(self):
-        """Cut this tensor out of the graph that made it; returns self."""
+        """Detaches this tensor from its graph in place, so that it becomes a leaf.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            RuntimeError: the tensor is a view.
+
+        Example:
+            >>> y = tensor([1.0], requires_grad=True) * 2
+            >>> y.detach_().requires_grad
+            False
+        """
         if self._view is not None:
             raise RuntimeError("Can't detach views in-place: use detach() instead.")
         self._edge = None
         self.__dict__.pop("_tangents", None)
         return self
 
-    # -- Python's and NumPy's protocols -----------------------------------------------------------
+    # -- protocols of Python and NumPy ------------------------------------------------------------
 
     def __array__(self, dtype=None, copy=None):
         if self.requires_grad and get_mode().grad:
@@ -343,7 +491,7 @@ class Tensor:
         return _restore, (type(self), self._data, self.is_leaf and self.requires_grad, self._extra_state())
 
     def _extra_state(self):
-        """The attributes that a user set on this tensor."""
+        """Returns the attributes that the user set on this tensor."""
         return {k: v for k, v in self.__dict__.items() if k not in ("_grad", "_shown_grad")}
 
     def __deepcopy__(self, memo):
@@ -356,16 +504,16 @@ class Tensor:
             )
         import copy
 
-        twin = _restore(type(self), self._data.__deepcopy__(memo), self.requires_grad, {})
-        memo[id(self)] = twin
-        twin.__dict__.update(copy.deepcopy(self._extra_state(), memo))
+        copied = _restore(type(self), self._data.__deepcopy__(memo), self.requires_grad, {})
+        memo[id(self)] = copied
+        copied.__dict__.update(copy.deepcopy(self._extra_state(), memo))
         if self.grad is not None:
-            twin.grad = copy.deepcopy(self.grad, memo)
-        return twin
+            copied.grad = copy.deepcopy(self.grad, memo)
+        return copied
 
 
 class _OwnPlan:
-    """What the engine looks at: that such a node runs by itself."""
+    """The plan of a custom node, which makes the engine call `gradients` of the node."""
 
     vjp = None
     names = ()
@@ -378,7 +526,7 @@ class _OwnPlan:
 
 
 class _OwnNode(Node):
-    """The node of `Tensor(data, grad_fn=…)`: a function that adds to its parents' `.grad`."""
+    """The node of `Tensor(data, grad_fn=…)`: a function that adds to the `.grad` of its inputs."""
 
     __slots__ = ("function", "own_label", "tensors")
 
@@ -393,17 +541,17 @@ class _OwnNode(Node):
         return self.own_label
 
     def name(self):
-        """The name that was given."""
+        """Returns the name that was passed as `grad_fn_name`."""
         return self.own_label
 
     def add_parents(self, tensors):
-        """Count further tensors among what the result was computed from; constants among them are left out."""
+        """Adds tensors to the inputs of the operation. Constants are ignored."""
         found = {id(t.edge): t for t in (*self.tensors, *tensors) if t.edge is not None}
         self.tensors = tuple(found.values())
         self.parents = tuple(t.edge for t in self.tensors)
 
     def gradients(self, g, arithmetic):
-        """Let the function write into empty `.grad`s, and put back what was there."""
+        """Runs the function with empty `.grad`s, reads them, and restores their former values."""
         before = [edge.grad for edge in self.parents]
         try:
             for edge in self.parents:
@@ -418,7 +566,7 @@ class _OwnNode(Node):
 
 
 def _restore(cls, array, requires_grad, extra):
-    """Rebuild a pickled or copied tensor without running its constructor."""
+    """Returns a pickled or copied tensor without a call of its constructor."""
     tensor = Tensor._of(array, None, cls)
     if requires_grad:
         tensor._edge = Leaf(array._array)
@@ -432,7 +580,7 @@ RESHAPED = "a view is used after its base was given another shape in place (by t
 
 
 def refresh(tensor):
-    """Regenerate a view's edge from its base, whose graph an in-place operation has changed."""
+    """Updates the edge of a view after an in-place operation changed the graph of its base."""
     base, _, steps = tensor._view
     if base._view is not None:
         raise InPlaceError(RESHAPED)
@@ -446,26 +594,39 @@ def refresh(tensor):
     with enable_grad():
         for op, attrs in steps:
             fresh = op(fresh, **attrs)
-    tensor._edge = fresh._edge
+    replace_edge(tensor, fresh._edge)
     tensor._view = (base, base._edge, steps)
 
 
+def replace_edge(tensor, edge):
+    """Gives a tensor that was changed in place its new edge, which keeps the gradient if the old edge did."""
+    before = tensor._edge
+    if before is not None and before.keeps_grad and edge is not None:
+        edge.keeps_grad, edge.grad = True, before.grad
+        before.keeps_grad, before.grad = False, None
+    tensor._edge = edge
+
+
 def is_tensor(obj):
-    """Returns True if obj is a Tensor, or an Array such as `p.data` and `p.grad`.
+    """Returns True if `obj` is a Tensor or an Array. `p.data` and `p.grad` are Arrays.
 
     Args:
         obj: any object.
+
+    Example:
+        >>> mytorch.is_tensor(mytorch.ones(2)), mytorch.is_tensor([1.0])
+        (True, False)
     """
     return isinstance(obj, (Tensor, Array))
 
 
 class RemovableHandle:
-    """What registering a hook returns: `remove()` takes it away; also a context manager.
+    """The handle of a registered hook. `remove()` removes the hook; a `with` block removes it at its end.
 
     Args:
-        hooks: the dict that the hook joins.
-        hook: the function.
-        prepend: put it before the others.
+        hooks: dict of the registered hooks.
+        hook: the new hook.
+        prepend: call this hook before the other hooks (default: False).
     """
 
     _next = 0
@@ -480,7 +641,7 @@ class RemovableHandle:
                 hooks.move_to_end(self.id, last=False)
 
     def remove(self):
-        """Take the hook away; a second time does nothing."""
+        """Removes the hook. A second call has no effect."""
         hooks = self.hooks_dict_ref()
         if hooks is not None:
             hooks.pop(self.id, None)

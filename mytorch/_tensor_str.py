@@ -1,10 +1,12 @@
-"""How tensors and arrays print.
+"""Text representation of tensors and arrays.
 
-The default is this library's own layout: five decimals, blanks between numbers, as its texts show it. `set_printoptions(layout="torch")`, or any of PyTorch's own options, switches to PyTorch's: commas,
-four decimals, one column width for all. Both name the dtype where it is not the default one, and an empty tensor's size.
+The default layout has five decimals and blanks between numbers. `set_printoptions(layout="torch")`, or another print
+option of PyTorch, selects PyTorch's layout, with commas, four decimals, and columns of the same width
+(`compat/tensor_str.py`). Both layouts show the dtype if it is not the default, and the size of an empty tensor.
 """
 
 import math
+import sys
 
 import numpy as np
 
@@ -18,15 +20,25 @@ _options = {"layout": "mytorch", **_DEFAULTS}
 def set_printoptions(
     precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None, *, layout=None
 ):
-    """Choose how tensors print.
+    """Sets the text representation of tensors. All options except `layout` select PyTorch's layout.
 
     Args:
-        precision, threshold, edgeitems, linewidth, sci_mode: PyTorch's options; giving one switches to its layout.
-        profile: "default", "short" or "full".
+        precision: number of decimals (default: 4).
+        threshold: number of elements above which a tensor is summarized (default: 1000).
+        edgeitems: number of elements at both ends of each dimension in a summary (default: 3).
+        linewidth: characters per line (default: 80).
+        profile: "default", "short" or "full", which set the options above.
+        sci_mode: True for scientific notation, False for decimal notation (default: depends on the values).
         layout: "mytorch" or "torch".
 
     Raises:
-        ValueError: another layout or profile.
+        ValueError: `layout` or `profile` has another value.
+
+    Example:
+        >>> mytorch.set_printoptions(precision=2)
+        >>> mytorch.tensor([1.0, 0.5])
+        tensor([1.00, 0.50])
+        >>> mytorch.set_printoptions(profile="default", layout="mytorch")
     """
     if layout not in (None, "mytorch", "torch"):
         raise ValueError(f"set_printoptions: layout is {layout!r}; expected 'mytorch' or 'torch'.")
@@ -51,42 +63,40 @@ def set_printoptions(
 
 
 def in_torch_layout():
-    """Whether PyTorch's layout was chosen."""
+    """Returns True if PyTorch's layout is selected."""
     return _options["layout"] == "torch"
 
 
 def format_tensor(tensor):
-    """`tensor([[…]], requires_grad=True)`, with grad_fn or device where there are such."""
+    """Returns text such as `tensor([[…]], requires_grad=True)`, with `grad_fn` and device if necessary."""
+    if _options["layout"] == "torch":
+        return sys.modules["mytorch"]._torch_layout.format_tensor(tensor)
     suffix = []
-    torch_layout = _options["layout"] == "torch"
-    if tensor.device is not CPU:
-        suffix.append(f"device='{tensor.device}'" if torch_layout else f"device={tensor.device}")
     empty = tensor.numel() == 0 or tensor.is_meta
-    if empty and (tensor.ndim != 1 or not torch_layout):
+    if empty:
         suffix.append(f"size={tuple(tensor.shape)}")
-    if not _dtype_is_plain(tensor.dtype) or (empty and tensor.dtype is dtypes.int64):
-        suffix.append(f"dtype={tensor.dtype if torch_layout else tensor.dtype.name}")
+    if not dtype_is_plain(tensor.dtype) or (empty and tensor.dtype is dtypes.int64):
+        suffix.append(f"dtype={tensor.dtype.name}")
     if tensor.grad_fn is not None:
-        suffix.append(f"grad_fn=<{tensor.grad_fn.name() if torch_layout else tensor.grad_fn.label}>")
+        suffix.append(f"grad_fn=<{tensor.grad_fn.label}>")
     elif tensor.requires_grad:
         suffix.append("requires_grad=True")
     suffix += [f"tangent={t}" for t in getattr(tensor, "__dict__", {}).get("_tangents", {}).values()]
-    if not torch_layout and tensor.device is not CPU:
-        suffix = [*suffix[1:], suffix[0]]
-    if tensor.is_meta:
-        return "tensor(" + ", ".join(["...", *suffix]) + ")"
-    numbers = _torch_numbers(tensor._data._array, 7) if torch_layout else _numbers(tensor._data._array, 7)
-    return "tensor(" + ", ".join([numbers, *suffix]) + ")"
+    if tensor.device is not CPU:
+        suffix.append(f"device={tensor.device}")
+    text = "..." if tensor.is_meta else _numbers(tensor._data._array, 7)
+    return f"tensor({', '.join([text, *suffix])})"
 
 
-def _dtype_is_plain(dtype):
+def dtype_is_plain(dtype):
+    """Returns True for a dtype that printed tensors do not show."""
     own = dtypes.default_dtype()
     complex_own = dtypes.complex128 if own is dtypes.float64 else dtypes.complex64
     return dtype in (own, complex_own, dtypes.int64, dtypes.bool_)
 
 
 def format_array(array):
-    """`Array([[…]], dtype=float32)`; in PyTorch's layout as the tensor that it would be there."""
+    """Returns text such as `Array([[…]], dtype=float32)`. In PyTorch's layout, an Array looks like a tensor."""
     if array.is_meta:
         return f"Array(..., size={tuple(array.shape)}, dtype={array.dtype.name}, device=meta)"
     if _options["layout"] == "torch":
@@ -96,84 +106,12 @@ def format_array(array):
     return f"Array({_numbers(array._array, 6)}{size}, dtype={array.dtype.name}{where})"
 
 
-def _host(raw):
+def to_host(raw):
+    """Returns an array in the memory of the CPU, with a dtype that NumPy can print."""
     host = to_device(raw, CPU)
     return host.astype(np.float32) if host.dtype.kind == "V" else host
 
 
 def _numbers(raw, indent):
-    text = np.array2string(_host(raw), separator=" ", precision=5, floatmode="fixed", max_line_width=80)
+    text = np.array2string(to_host(raw), separator=" ", precision=5, floatmode="fixed", max_line_width=80)
     return text.replace("\n", "\n" + " " * indent)
-
-
-# -- PyTorch's layout --------------------------------------------------------------------------------------------------
-
-
-class _Formatter:
-    """How each number is written, and how wide the widest is; decided from the numbers that are shown."""
-
-    def __init__(self, values):
-        self.kind = values.dtype.kind
-        self.whole, self.scientific, self.width = True, False, 1
-        self.precision = _options["precision"]
-        if self.kind not in "fc":
-            self.width = max((len(str(v)) for v in values.reshape(-1).tolist()), default=1)
-            return
-        flat = np.abs(values[np.isfinite(values) & (values != 0)].astype(np.float64))
-        if flat.size == 0:
-            self.width = max((len(self(v)) for v in values.reshape(-1).tolist()), default=1)
-            return
-        self.whole = bool((flat == np.ceil(flat)).all())
-        low, high = float(flat.min()), float(flat.max())
-        self.scientific = high / low > 1000.0 or high > 1.0e8 or (low < 1.0e-4 and not self.whole)
-        if _options["sci_mode"] is not None:
-            self.scientific = _options["sci_mode"]
-        finite = values[np.isfinite(values) & (values != 0)]  # the others don't widen the columns
-        self.width = max(len(self(v)) for v in finite.tolist())
-
-    def __call__(self, value):
-        if self.kind == "b" or self.kind in "iu":
-            return str(value)
-        if self.kind == "c":
-            return f"{value.real:.{self.precision}f}{value.imag:+.{self.precision}f}j"
-        if self.scientific:
-            return f"{value:.{self.precision}e}"
-        if self.whole:
-            return f"{value:.0f}" + ("" if not math.isfinite(value) else ".")
-        return f"{value:.{self.precision}f}"
-
-
-def _torch_numbers(raw, indent):
-    values = _host(raw)
-    if values.size == 0:
-        return "[]"
-    summarise = values.size > _options["threshold"]
-    shown = values
-    if summarise:
-        edge = _options["edgeitems"]
-        for axis, n in enumerate(values.shape):
-            if n > 2 * edge:
-                shown = shown.take([*range(edge), *range(n - edge, n)], axis)
-    write = _Formatter(shown)
-    if values.ndim == 0:
-        return write(values.item())
-    return _rows(values, write, indent, summarise)
-
-
-def _rows(values, write, indent, summarise):
-    edge = _options["edgeitems"]
-    n = values.shape[0]
-    cut = summarise and n > 2 * edge
-    if values.ndim == 1:
-        items = values[:edge].tolist() + ["..."] + values[-edge:].tolist() if cut else values.tolist()
-        cells = [" ..." if v == "..." else write(v).rjust(write.width) for v in items]
-        per_line = max(1, math.floor((_options["linewidth"] - indent) / (write.width + 2)))
-        lines = [", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line)]
-        return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
-    parts = [
-        _rows(values[i], write, indent + 1, summarise)
-        for i in (range(n) if not cut else [*range(edge), *range(n - edge, n)])
-    ]
-    if cut:
-        parts.insert(edge, "...")
-    return "[" + ("," + "\n" * (values.ndim - 1) + " " * (indent + 1)).join(parts) + "]"

@@ -1,8 +1,14 @@
-"""Mixed precision: `autocast` runs matrix products in half precision, `GradScaler` keeps small gradients alive.
+"""Mixed precision: `autocast` runs matrix products in half precision, and `GradScaler` scales the loss.
 
-Parameters, optimizer state and gradients stay in float32. Inside `autocast`, an op's record says what it
-wants: "half" (products: inputs are cast down), "float32" (exponentials, norms, sums, losses: cast up) or
-"promote" (the widest of its inputs). The cast of a parameter is kept until the outermost block ends.
+Parameters, optimizer state and gradients stay in float32. The definition of each op declares its precision inside
+`autocast`:
+
+* "half": matrix products. Inputs are cast to half precision.
+* "float32": exponentials, norms, sums and losses. Inputs are cast to float32.
+* "promote": all other ops. The widest dtype of the inputs is used.
+
+The cast of a parameter is cached until the outermost block ends.
+
 Source: Micikevicius et al., Mixed Precision Training, 2018.
 """
 
@@ -15,7 +21,7 @@ from typing import Any
 from . import _extensions
 from ._array import Array
 from ._tensor import Tensor
-from .backend import CPU, device_guard, device_of, to_device, xp_of
+from .backend import CPU, cuda_available, device_guard, device_of, to_device, xp_of
 from .base import capturing, dtypes
 from .base.config import temporarily
 from .base.errors import warn
@@ -31,12 +37,12 @@ _cache_enabled = True
 
 
 class Policy:
-    """What `Mode.autocast` holds: casts the inputs of each op.
+    """The value of `Mode.autocast`, which casts the inputs of each op.
 
     Args:
-        device_type: "cpu" or "cuda"; tensors elsewhere are left alone.
-        dtype: the half precision.
-        cache: casts of parameters made so far, shared by nested blocks of one dtype; None to keep none.
+        device_type: "cpu" or "cuda". Tensors on other devices are not cast.
+        dtype: dtype for half precision.
+        cache: dict of the casts of parameters, shared by nested blocks with the same dtype; None disables the cache.
     """
 
     def __init__(self, device_type, dtype, cache):
@@ -45,7 +51,7 @@ class Policy:
         self.cache = cache
 
     def cast(self, op, inputs, attrs):
-        """The inputs in the precision that the op's record asks for, and the attributes."""
+        """Returns the inputs, cast to the precision that the op declares, and the attributes."""
         wanted = op.autocast_cpu if self.device_type == "cpu" else op.autocast
         if wanted == "half":
             return [self._half(x) for x in inputs], attrs
@@ -58,12 +64,12 @@ class Policy:
         return [self._single(x) for x in inputs], attrs
 
     def run_op(self, op, inputs, fused, attrs):
-        """Runs an op on its inputs in the precision that its record asks for."""
+        """Runs an op with its inputs cast to the precision that the op declares."""
         inputs, attrs = self.cast(op, inputs, attrs)
         return op.run(inputs, fused, attrs, get_mode())
 
     def run(self, function, wanted, inside, args, kwargs):
-        """Call a function that PyTorch's lists name; see `ops.precision.in_precision`. A CPU's autocast knows none of them."""
+        """Calls a function in a precision; see `dispatch.precision.in_precision`. On a CPU, the function runs unchanged."""
         given = [x for arg in (*args, *kwargs.values()) for x in (arg if isinstance(arg, (tuple, list)) else (arg,))]
         given = [a for a in (getattr(x, "_data", x) for x in given) if isinstance(a, Array) and self._here(a._array)]
         if self.device_type == "cpu" or not given:
@@ -94,7 +100,8 @@ class Policy:
         found = self.cache.get(key)
         stamp = (array, array._version)
         if found is None or found[1][0] is not stamp[0] or found[1][1] != stamp[1]:
-            found = self.cache[key] = (to_dtype(x, dtype=self.dtype), stamp, x)  # x is kept, so its id stays its own
+            # The reference to x keeps its id unique.
+            found = self.cache[key] = (to_dtype(x, dtype=self.dtype), stamp, x)
         return found[0]
 
     def _is_half(self, x):
@@ -106,26 +113,28 @@ class Policy:
 
 
 def _each(cast, argument):
-    """An argument, or the tensors in a tuple or list, cast."""
+    """Applies `cast` to an argument, or to each tensor in a tuple or list."""
     if type(argument) in (tuple, list):
         return type(argument)(cast(x) for x in argument)
     return cast(argument)
 
 
 class autocast(ModeSwitch):
-    """Run a block, or a decorated function, in mixed precision.
+    """Runs a `with` block or a decorated function in mixed precision.
 
-    On a GPU, exponentials, norms, sums and losses of half precision run in float32; on a CPU, as in PyTorch, only
-    losses, decompositions and transforms do, and other ops stay in the precision of what they are given.
+    Matrix products and convolutions run in half precision. On a GPU, exponentials, norms, sums and losses run in float32.
+    On a CPU, as in PyTorch, only losses, decompositions and transforms run in float32; other ops use the dtype of their
+    inputs. Run the forward pass and the loss inside the block, and `backward()` outside of it.
 
     Args:
-        device_type: "cuda" or "cpu": where.
-        dtype: float16 or bfloat16; by default float16 on a GPU and bfloat16 on a CPU.
-        enabled: False switches an outer autocast off.
-        cache_enabled: keep the casts of parameters until the outermost block ends.
+        device_type: "cuda" or "cpu" (default: "cuda").
+        dtype: float16 or bfloat16 (default: float16 on a GPU, bfloat16 on a CPU).
+        enabled: False disables an outer autocast (default: True).
+        cache_enabled: cache the casts of parameters until the outermost block ends (default: True).
 
     Raises:
-        RuntimeError: another device type. ValueError: another dtype.
+        RuntimeError: `device_type` is not "cuda" or "cpu".
+        ValueError: `dtype` is not float16 or bfloat16, or `device_type` is not a string.
 
     Example:
         >>> x = mytorch.ones(2, 2)
@@ -150,6 +159,9 @@ class autocast(ModeSwitch):
         self.fast_dtype = _defaults[device_type] if dtype is None else dtypes.as_dtype(dtype)
         if enabled and self.fast_dtype not in (*_HALVES, dtypes.float32):
             raise ValueError(f"autocast: dtype must be float16 or bfloat16, got {self.fast_dtype.name}.")
+        if enabled and device_type == "cuda" and not cuda_available():
+            warn("User provided device_type of 'cuda', but CUDA is not available. Disabling")
+            enabled = False
         self.enabled = enabled and self.fast_dtype is not dtypes.float32
         self.cache_enabled = _cache_enabled if cache_enabled is None else cache_enabled
 
@@ -166,36 +178,59 @@ class autocast(ModeSwitch):
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether this code runs under `autocast` (for the device type, if given)."""
+    """Returns True inside `autocast`.
+
+    Args:
+        device_type: "cuda" or "cpu"; None for any device type (default: None).
+    """
     policy = get_mode().autocast
     return policy is not None and device_type in (None, policy.device_type)
 
 
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
-    """The half precision of the current autocast, or the one that `autocast(device_type)` would take."""
+    """Returns the dtype of the current autocast block, or the default dtype of autocast outside of a block.
+
+    Args:
+        device_type: "cuda" or "cpu".
+
+    Raises:
+        RuntimeError: `device_type` has another value.
+    """
+    if device_type not in _defaults:
+        raise RuntimeError(f"get_autocast_dtype: expected device_type 'cpu' or 'cuda', got {device_type!r}.")
     policy = get_mode().autocast
     return policy.dtype if policy is not None and policy.device_type == device_type else _defaults[device_type]
 
 
 def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
-    """Make `dtype` what `autocast(device_type)` takes by default."""
+    """Sets the default dtype of `autocast` for a device type.
+
+    Args:
+        device_type: "cuda" or "cpu".
+        dtype: float16 or bfloat16.
+    """
     _defaults[device_type] = dtypes.as_dtype(dtype)
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether `autocast` knows this device type."""
+    """Returns True if `autocast` supports a device type.
+
+    Args:
+        device_type: such as "cuda" or "cpu".
+    """
     return device_type in _defaults
 
 
 def custom_fwd(
     fwd: Callable | None = None, *, device_type: str = "cuda", cast_inputs: dtypes.dtype | None = None
 ) -> Callable:
-    """Decorate the forward of an autograd.Function: run it in `cast_inputs` with autocast off, if given.
+    """Decorates the `forward` of an `autograd.Function` for use inside `autocast`.
 
     Args:
-        fwd: the function to decorate.
-        device_type: "cuda" or "cpu".
-        cast_inputs: dtype of the floating inputs; None leaves them and autocast as they are.
+        fwd: the static method `forward`.
+        device_type: "cuda" or "cpu" (default: "cuda").
+        cast_inputs: target dtype of floating point inputs. Autocast is then disabled inside `forward`. With
+            None, `forward` runs with the current autocast (default: None).
     """
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
@@ -215,7 +250,12 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable | None = None, *, device_type: str = "cuda") -> Callable:
-    """Decorate the backward of an autograd.Function: run it in the precision that its forward ran in."""
+    """Decorates the `backward` of an `autograd.Function`, so that it runs with the autocast state of `forward`.
+
+    Args:
+        bwd: the static method `backward`.
+        device_type: "cuda" or "cpu" (default: "cuda").
+    """
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 
@@ -237,17 +277,25 @@ class _Stage(Enum):
 
 
 class GradScaler:
-    """Scales the loss so that float16 gradients don't vanish, and skips steps whose gradients overflowed.
+    """Scales the loss, so that small float16 gradients do not become zero, and skips steps with infinite gradients.
 
-    The scale starts high, shrinks by `backoff_factor` after an overflow, and grows by `growth_factor` after
-    `growth_interval` steps without one.
+    The scale is multiplied by `backoff_factor` after an overflow, and by `growth_factor` after `growth_interval` steps
+    without an overflow.
 
-    On a GPU with kernels all of it stays there: overflows are found, steps left out and the scale changed without waiting,
-    and in a captured step too. `get_scale`, `state_dict` and `found_inf` wait.
+    On a GPU with Triton, the scale stays in GPU memory. The scaler checks gradients, skips steps and changes the scale
+    without waiting for the GPU, also in a captured step. `get_scale`, `state_dict` and `found_inf` wait for the GPU.
 
     Args:
-        device: "cuda" or "cpu".
-        enabled: False makes every method do nothing (and `step` simply step).
+        device: "cuda" or "cpu" (default: "cuda").
+        init_scale: initial scale (default: 65536).
+        growth_factor: factor of the scale after `growth_interval` steps without an overflow (default: 2).
+        backoff_factor: factor of the scale after an overflow (default: 0.5).
+        growth_interval: number of steps without an overflow before the scale grows (default: 2000).
+        enabled: False disables the scaler; `step` then calls `optimizer.step()` (default: True).
+
+    Raises:
+        ValueError: `growth_factor` is not greater than 1, or `backoff_factor` is not between 0 and 1.
+        TypeError: `device` is not a string.
 
     Example:
         >>> p = nn.Parameter(tensor([1.0]))
@@ -255,7 +303,7 @@ class GradScaler:
         >>> scaler.scale(p.sum()).backward()
         >>> p.grad.item()
         4.0
-        >>> scaler.step(optimizer)  # on the unscaled gradient
+        >>> scaler.step(optimizer)  # divides the gradient by the scale first
         >>> scaler.update()
         >>> p.item(), scaler.get_scale()
         (0.5, 4.0)
@@ -276,28 +324,31 @@ class GradScaler:
             raise ValueError(f"The growth factor must be > 1.0, got {growth_factor}.")
         if not 0.0 < backoff_factor < 1.0:
             raise ValueError(f"The backoff factor must be < 1.0 and positive, got {backoff_factor}.")
+        if enabled and device == "cuda" and not cuda_available():
+            warn("GradScaler is enabled, but CUDA is not available. Disabling.")
+            enabled = False
         self._device = device
         self._enabled = enabled
-        self._on_cpu = (float(init_scale), 0)  # the scale, and steps without overflow since it changed
-        self._live = None  # both in device memory, see multi.new_state
-        self._module = None  # the kernels that work on them
-        self._found_inf_arrays = {}  # id of an optimizer -> (its own such array, the optimizer)
+        self._on_cpu = (float(init_scale), 0)  # the scale, and the number of steps without overflow since it changed
+        self._live = None  # both values in GPU memory, see multi.new_state
+        self._module = None  # the kernels that change them
+        self._found_inf_arrays = {}  # id of an optimizer -> (its array for unscaling, the optimizer)
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval = growth_interval
         self._optimizers = {}  # id -> (stage, found_inf: a bool or an array in device memory, the optimizer)
 
     def is_enabled(self) -> bool:
-        """Whether it does anything."""
+        """Returns True if the scaler is enabled."""
         return self._enabled
 
     def get_scale(self) -> float:
-        """The current scale, a Python float; 1.0 if it is not enabled. Waits for the GPU."""
+        """Returns the current scale as a Python float; 1.0 if the scaler is disabled. Waits for the GPU."""
         return self._values()[0] if self._enabled else 1.0
 
-    # -- where the scale lies -----------------------------------------------------------------------------
+    # -- the memory of the scale --------------------------------------------------------------------------
 
     def _values(self):
-        """(scale, steps since the last overflow), from the GPU if they lie there."""
+        """Returns (scale, steps since the last overflow), read from the GPU if necessary."""
         if self._live is None:
             return self._on_cpu
         module = self._module
@@ -306,31 +357,40 @@ class GradScaler:
 
     def _set_values(self, scale, tracker):
         self._on_cpu = (float(scale), int(tracker))
-        if self._live is not None:  # in place: a captured step reads it there
+        if self._live is not None:  # in place, since a captured step reads this memory
             with device_guard(self._live):
                 self._live[...] = self._module.new_state(xp_of(self._live), scale=float(scale), growth=float(tracker))
 
     def _settle(self, raw):
-        """Move the scale to the GPU of a raw array, if there are kernels for it."""
+        """Moves the scale to the GPU of a raw array, if kernels are available."""
         if self._live is None:
             self._module = multi_tensor([raw])
             if self._module is None:
-                capturing.refuse("GradScaler", "its scale lies on the CPU: Triton is needed, and `fused` not False.")
+                capturing.refuse(
+                    "GradScaler", "its scale is on the CPU. Install Triton, and do not set `fused` to False."
+                )
                 return
             capturing.refuse(
-                "the first use of a GradScaler", "it makes the scaler's state; run a step before the capture."
+                "the first use of a GradScaler", "it allocates the state of the scaler; run a step before the capture."
             )
             scale, tracker = self._on_cpu
             with device_guard(raw):
                 self._live = self._module.new_state(xp_of(raw), scale=scale, growth=float(tracker))
 
     def scale(self, outputs: Any) -> Any:
-        """outputs, a tensor or nested lists and tuples of them, times the scale."""
+        """Multiplies outputs by the scale. Call `backward()` on the result.
+
+        Args:
+            outputs: a tensor, or nested lists and tuples of tensors. Tensors of half precision are converted to float32.
+
+        Raises:
+            ValueError: an item is not a tensor, a list or a tuple.
+        """
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
             if outputs.dtype in _HALVES:
-                outputs = outputs.float()  # 65536 is beyond float16
+                outputs = outputs.float()  # 65536 overflows in float16
             self._settle(outputs._data._array)
             if self._live is None or device_of(self._live) is not outputs.device:
                 return outputs * self._values()[0]
@@ -345,10 +405,14 @@ class GradScaler:
         )
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide the gradients of the optimizer's parameters by the scale; call it before clipping them.
+        """Divides the gradients of the parameters of an optimizer by the scale. Call it before you clip the gradients.
+
+        Args:
+            optimizer: the optimizer.
 
         Raises:
-            RuntimeError: called twice, or after `step`, without `update` in between.
+            RuntimeError: it is called twice, or after `step`, without `update` in between.
+            ValueError: a gradient is float16.
         """
         if not self._enabled:
             return
@@ -363,14 +427,17 @@ class GradScaler:
         return self._optimizers.get(id(optimizer), (_Stage.READY, False, optimizer))
 
     def _unscale(self, optimizer):
-        """Unscale in place; returns whether an element is infinite or NaN: in device memory, or as a bool, for which it waits."""
+        """Divides the gradients by the scale in place. Returns True if an element is infinite or NaN.
+
+        With kernels the result is an array in GPU memory. Otherwise it is a bool, and the CPU waits for it.
+        """
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         arrays = [getattr(g, "_data", g) for g in grads]
         if any(a.dtype == dtypes.float16 for a in arrays):
             raise ValueError("Attempting to unscale FP16 gradients.")
         raws = [a._array for a in arrays]
         module = None if self._live is None or not raws else multi_tensor(raws)
-        if module is not None and device_of(raws[0]) is device_of(self._live):  # all of them in one launch
+        if module is not None and device_of(raws[0]) is device_of(self._live):  # one launch for all gradients
             with device_guard(self._live):
                 found_inf = self._found_inf_array(optimizer)
                 found_inf[...] = self._live
@@ -392,20 +459,25 @@ class GradScaler:
         return not all(bool(finite) for finite in bad.values())
 
     def _found_inf_array(self, optimizer):
-        """An optimizer's own array of numbers for unscaling."""
+        """Returns the array that the kernel uses to unscale the gradients of an optimizer."""
         found = self._found_inf_arrays.get(id(optimizer))
         if found is None:
             found = self._found_inf_arrays[id(optimizer)] = (xp_of(self._live).empty_like(self._live), optimizer)
         return found[0]
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """`optimizer.step()` on unscaled gradients, or nothing if one of them is infinite or NaN.
+        """Calls `optimizer.step()` with unscaled gradients, or skips the step if a gradient is infinite or NaN.
+
+        Args:
+            optimizer: the optimizer.
+            args: must be empty.
+            kwargs: keyword arguments of `optimizer.step`.
 
         Returns:
-            What the optimizer's step returned, or None.
+            The result of `optimizer.step()`, or None.
 
         Raises:
-            RuntimeError: called twice without `update` in between, or with a closure.
+            RuntimeError: it is called twice without `update` in between, or with a closure.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -425,7 +497,7 @@ class GradScaler:
             return optimizer.step(**kwargs)
 
     def _hand_over(self, optimizer, found, kwargs):
-        """The step of a foreign optimizer that deals with overflow itself: told so, of gradients that need no unscaling any more."""
+        """Calls `step` of an optimizer that handles overflow itself, as some PyTorch optimizers do."""
         if "grad_scaler" in inspect.signature(optimizer.step).parameters:
             warn(
                 "GradScaler is going to stop passing itself as a keyword argument to the passed optimizer. In the near future "
@@ -440,18 +512,29 @@ class GradScaler:
             del optimizer.grad_scale, optimizer.found_inf
 
     def found_inf_on_device(self, optimizer):
-        """As `found_inf`, without waiting: a bool, or an array in the GPU's memory until the next step."""
+        """Returns the value of `found_inf` without waiting: a bool, or an array in GPU memory, valid until the next step.
+
+        Args:
+            optimizer: the optimizer.
+        """
         return self._stage(optimizer)[1]
 
     def found_inf(self, optimizer: Any) -> bool:
-        """Whether the optimizer's gradients, since the last `update`, were found to have overflowed. Waits for the GPU."""
+        """Returns True if a gradient of an optimizer was infinite or NaN since the last `update`. Waits for the GPU.
+
+        Args:
+            optimizer: the optimizer.
+        """
         return bool(self._stage(optimizer)[1])
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Set the scale for the next step: `new_scale`, or smaller after an overflow, larger after enough steps without one.
+        """Updates the scale. Call it once per iteration, after `step`.
+
+        Args:
+            new_scale: the new scale (default: computed from the overflows).
 
         Raises:
-            RuntimeError: no optimizer was unscaled or stepped since the last time.
+            RuntimeError: no gradients were unscaled since the last `update`.
         """
         if not self._enabled:
             return
@@ -473,7 +556,7 @@ class GradScaler:
         self._optimizers = {}
 
     def _update_live(self):
-        """`update`, where the scale lies on a GPU."""
+        """Updates the scale in GPU memory."""
         module = self._module
         found = module.one(self._live, module.FOUND_INF)
         with device_guard(self._live):
@@ -485,41 +568,56 @@ class GradScaler:
             module.update_scale(self._live, self._growth_factor, self._backoff_factor, self._growth_interval)
 
     def get_growth_factor(self) -> float:
-        """The factor of growth."""
+        """Returns the growth factor."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set the factor of growth."""
+        """Sets the growth factor.
+
+        Args:
+            new_factor: factor of the scale after `growth_interval` steps without inf or NaN.
+        """
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """The factor by which an overflow shrinks the scale."""
+        """Returns the backoff factor."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set the factor by which an overflow shrinks the scale."""
+        """Sets the backoff factor.
+
+        Args:
+            new_factor: factor of the scale after a step with inf or NaN.
+        """
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """The number of steps without overflow that make the scale grow."""
+        """Returns the growth interval in steps."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Set the number of steps without overflow that make the scale grow."""
+        """Sets the growth interval in steps.
+
+        Args:
+            new_interval: number of steps without inf or NaN before the scale grows.
+        """
         self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale, the factors, the interval and the steps since the last overflow; {} if not enabled."""
+        """Returns the state of the scaler as a dict; an empty dict if the scaler is disabled."""
         if not self._enabled:
             return {}
         scale, calm = self._values()
         return {"scale": scale, **{name: getattr(self, f"_{name}") for name in _NUMBERS}, "_growth_tracker": calm}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave.
+        """Loads a state that `state_dict` returned.
+
+        Args:
+            state_dict: the state.
 
         Raises:
-            RuntimeError: it is that of a scaler that was not enabled.
+            RuntimeError: the state is empty, because the scaler that saved it was disabled.
         """
         if not self._enabled:
             return

@@ -1,5 +1,7 @@
-"""Fourier transforms, with `torch.fft`'s names."""
+"""Discrete Fourier transforms, as in `torch.fft`."""
 
+from .base.arguments import described as _described
+from .dispatch.bind import found_by_pickle
 from .dispatch.out import takes_out
 from .ops import fft as _fft
 
@@ -8,4 +10,6 @@ _NAMES = (
     "rfft2 rfftfreq rfftn"
 )
 __all__ = _NAMES.split()
-globals().update({name: takes_out(getattr(_fft, name)) for name in __all__})
+globals().update(
+    {name: found_by_pickle(_described(takes_out(getattr(_fft, name))), name, __name__) for name in __all__}
+)

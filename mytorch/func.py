@@ -1,10 +1,11 @@
-"""Functions of functions, as `torch.func`'s: gradients, Jacobians, Hessians, modules as functions, calls for a whole batch.
+"""Function transforms as in `torch.func`: gradients, Jacobians, Hessians, vectorization, and modules as functions.
 
-Arguments may be nested tuples, lists and dicts of tensors. The transforms nest (`grad(grad(f))`), and a result
-stays differentiable by whatever else it depends on: an outer transform's argument, or a parameter that the
-function closes over. `jvp`, `jacfwd` and `hessian` run in forward mode (transforms/forward_mode.py).
-`vmap` calls the function once, over tensors that stand for the batch (transforms/batching.py); a function in which an op has no batching
-rule, or which looks at numbers, is called for each index instead.
+Arguments can be nested tuples, lists and dicts of tensors. Transforms can be nested, as in `grad(grad(f))`. A result is
+differentiable with respect to the arguments of outer transforms, and to parameters that the function uses.
+
+`jvp`, `jacfwd` and `hessian` use forward mode (transforms/forward_mode.py). `vmap` calls the function once with tensors
+that represent the batch (transforms/batching.py). It calls the function for each index if an op has no batching rule, or
+if the function reads values of the tensors.
 """
 
 import weakref
@@ -38,7 +39,7 @@ __all__ = [
 
 
 def _flatten(tree):
-    """(leaves, rebuild): the leaves of nested tuples, lists and dicts, and the function that puts others in place."""
+    """Returns (leaves, rebuild) of nested tuples, lists and dicts. `rebuild` makes the same structure of other leaves."""
     leaves, spec = tree_flatten(tree)
     return leaves, partial(tree_unflatten, treespec=spec)
 
@@ -54,23 +55,23 @@ def _tensors(tree, what):
 # -- one level of differentiation -----------------------------------------------------------------------------
 
 
-_spent = weakref.WeakSet()  # leaves of levels whose function has returned; nobody asks for gradients there
+_spent = weakref.WeakSet()  # leaves of levels whose function has returned; no further gradients are computed there
 
 
 def _fresh(leaves):
-    """The tensors to differentiate by: views of what an outer level tracks, leaves of their own otherwise."""
+    """Returns the inputs of the derivative: views of tensors that an outer level tracks, new leaves for other tensors."""
     tracked = is_grad_enabled()
     return [t.view_as(t) if tracked and t.requires_grad else _detached(t).requires_grad_() for t in leaves]
 
 
 def _detached(tensor, cut=None):
-    """A tensor out of its graph, still followed by the transforms around this one."""
+    """Returns a detached tensor that outer transforms still track."""
     interpreter = get_mode().interpreter
     return tensor.detach() if interpreter is None else interpreter.detach(tensor, cut)
 
 
 def _depends_on_others(tensor, given):
-    """Whether a result was computed from anything that wants a gradient besides the tensors `given`."""
+    """Returns True if a result depends on tensors that require gradients, other than the tensors `given`."""
     own = {id(t.edge) for t in given}
     waiting, seen = [tensor.edge], set()
     while waiting:
@@ -85,14 +86,14 @@ def _depends_on_others(tensor, given):
 
 
 def _with_aux(out, name):
-    """(output, aux) of a function that returns both."""
+    """Checks that a function returned a tuple (output, aux), and returns it."""
     if not (isinstance(out, tuple) and len(out) == 2):
         raise RuntimeError(f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True")
     return out
 
 
 class _Level:
-    """A function called with fresh arguments, and what its results are differentiated by."""
+    """One call of a function with new leaves as arguments, and the derivatives of its results."""
 
     def __init__(self, func, args, argnums=None, has_aux=False, name="grad"):
         self.name = name
@@ -116,13 +117,13 @@ class _Level:
         self.outer = self.record and any(_depends_on_others(o, self.inputs) for o in self.outputs)
 
     def closed(self, value):
-        """A result as the caller gets it: out of this level's graph, unless it is in another's too."""
+        """Returns a result of the transform, detached from the graph of this level unless an outer level tracks it."""
         if not isinstance(value, Tensor) or not value.requires_grad:
             return value
         return value if self.record and _depends_on_others(value, self.inputs) else _detached(value, self.closed)
 
     def gradients(self, outputs, upstream, retain=False):
-        """The gradients of outputs by every input; zeros where there is no way."""
+        """Returns the gradients of outputs with respect to each input; zeros for unused inputs."""
         pairs = [(o, g) for o, g in zip(outputs, upstream, strict=True) if o.requires_grad]
         if not pairs:
             return [zeros_like(t) for t in self.inputs]
@@ -135,7 +136,7 @@ class _Level:
 
 
 def _argnums(argnums, args):
-    """argnums as a tuple of places within the arguments, and whether it was one number."""
+    """Returns (argnums as a tuple of nonnegative positions, True if argnums is an int)."""
     one = isinstance(argnums, int)
     numbers = (argnums,) if one else argnums
     if not isinstance(numbers, tuple) or not all(isinstance(i, int) for i in numbers):
@@ -152,15 +153,23 @@ def _argnums(argnums, args):
 
 
 def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., tuple]:
-    """A function that returns (gradient of func by its argument, func's value).
+    """Returns a function that computes the gradient and the value of `func`.
 
     Args:
-        func: returns one number, or (number, anything) if has_aux.
-        argnums: which argument, or a tuple of several.
-        has_aux: the value is then (number, aux).
+        func: function that returns a tensor without dimensions, or (tensor, aux) if `has_aux` is True.
+        argnums: position of the argument to differentiate, or a tuple of positions (default: 0).
+        has_aux: `func` also returns auxiliary data (default: False).
+
+    Returns:
+        A function with the arguments of `func`. It returns (gradient, value), or (gradient, (value, aux)).
 
     Raises:
-        RuntimeError: when the result is called: func's result is no single number, or there is no such argument.
+        RuntimeError: at the call, if the result of `func` has dimensions, or `argnums` is out of range.
+
+    Example:
+        >>> gradient, value = mytorch.func.grad_and_value(lambda x: x**3)(tensor(2.0))
+        >>> gradient.item(), value.item()
+        (12.0, 8.0)
     """
 
     def run(*args, **kwargs):
@@ -180,15 +189,18 @@ def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: 
 
 
 def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns the gradient of func by its argument; see `grad_and_value`.
+    """Returns a function that computes the gradient of `func`.
 
     Args:
-        func: a function of tensors, returning tensors.
-        argnums: which argument, or a tuple of several.
-        has_aux: func returns (output, aux).
+        func: function that returns a tensor without dimensions, or (tensor, aux) if `has_aux` is True.
+        argnums: position of the argument to differentiate, or a tuple of positions (default: 0).
+        has_aux: `func` also returns auxiliary data (default: False).
 
     Returns:
-        A function giving the gradient, or (gradient, aux) if has_aux.
+        A function with the arguments of `func`. It returns the gradient, or (gradient, aux) if `has_aux` is True.
+
+    Raises:
+        RuntimeError: at the call, if the result of `func` has dimensions, or `argnums` is out of range.
 
     Example:
         >>> mytorch.func.grad(lambda x: x**3)(tensor(2.0)).item()
@@ -204,9 +216,19 @@ def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = Fal
 
 
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
-    """(func(*primals), vjp_fn), and aux if has_aux; vjp_fn(cotangents) gives a tuple of gradients, one per primal.
+    """Computes `func(*primals)` and returns a function for products of vectors with the Jacobian.
 
-    vjp_fn can be called again. The cotangents have the structure and shapes of func's result.
+    Args:
+        func: function of tensors.
+        primals: arguments of `func`.
+        has_aux: `func` returns (output, aux) (default: False).
+
+    Returns:
+        A tuple (output, vjp_fn), or (output, vjp_fn, aux) if `has_aux` is True. `vjp_fn(cotangents)` returns a tuple with
+        a gradient for each primal, and can be called several times. Cotangents have the structure of the output.
+
+    Raises:
+        RuntimeError: cotangents do not match the output.
 
     Example:
         >>> out, vjp_fn = mytorch.func.vjp(lambda x: x**2, tensor([1.0, 3.0]))
@@ -225,7 +247,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
         for g, o in zip(given, level.outputs, strict=True):
             if tuple(g.shape) != tuple(o.shape):
                 raise RuntimeError(
-                    f"vjp: expected a cotangent of shape {tuple(o.shape)}, the output's, got {tuple(g.shape)}."
+                    f"vjp: expected a cotangent of shape {tuple(o.shape)}, as the output, got {tuple(g.shape)}."
                 )
         level.outer = level.outer or (is_grad_enabled() and any(g.requires_grad for g in given))
         return tuple(level.rebuild(level.gradients(level.outputs, given, retain=True)))
@@ -235,11 +257,25 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 
 
 def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False) -> tuple:
-    """(func(*primals), J tangents), and aux if has_aux: a Jacobian times a vector.
+    """Computes `func(*primals)` and the product of the Jacobian with the tangents, in forward mode.
 
     Args:
-        primals, tangents: tuples of equal structure and shapes.
-        strict: raise where an output does not depend on the primals, instead of giving zeros.
+        func: function of tensors.
+        primals: tuple of the arguments of `func`.
+        tangents: tuple with the structure and shapes of `primals`.
+        strict: raise an error if an output does not depend on the primals, instead of returning zeros (default: False).
+        has_aux: `func` returns (output, aux) (default: False).
+
+    Returns:
+        A tuple (output, product), or (output, product, aux) if `has_aux` is True.
+
+    Raises:
+        RuntimeError: tangents do not match the primals.
+
+    Example:
+        >>> output, product = mytorch.func.jvp(lambda x: x**2, (tensor(3.0),), (tensor(1.0),))
+        >>> output.item(), product.item()
+        (9.0, 6.0)
     """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples.")
@@ -269,7 +305,20 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
-    """(func(*primals), jvp_fn): jvp_fn(*tangents) is the Jacobian at primals times the tangents."""
+    """Computes `func(*primals)` and returns a function for products of the Jacobian at `primals` with vectors.
+
+    Args:
+        func: function of tensors.
+        primals: arguments of `func`.
+
+    Returns:
+        A tuple (output, jvp_fn). `jvp_fn(*tangents)` returns the product of the Jacobian with the tangents.
+
+    Example:
+        >>> output, jvp_fn = mytorch.func.linearize(lambda x: x**2, tensor(3.0))
+        >>> jvp_fn(tensor(1.0)).item()
+        6.0
+    """
     out, _ = jvp(func, primals, tuple(tree_map(zeros_like, p) for p in primals))
     return out, lambda *tangents: jvp(func, primals, tangents)[1]
 
@@ -278,12 +327,17 @@ def jacrev(
     func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False, chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Callable[..., Any]:  # fmt: skip
-    """A function that returns the Jacobian of func by its argument: a tensor of shape output.shape + argument.shape.
+    """Returns a function that computes the Jacobian of `func` in reverse mode, row by row.
 
     Args:
-        argnums: which argument, or a tuple of several (then each output has a tuple of Jacobians).
-        has_aux: func returns (output, aux), and the Jacobian comes with aux.
-        chunk_size: accepted; the rows are computed one by one.
+        func: function of tensors.
+        argnums: position of the argument to differentiate, or a tuple of positions (default: 0).
+        has_aux: `func` returns (output, aux) (default: False).
+        chunk_size: for compatibility with PyTorch; the rows are computed one by one.
+
+    Returns:
+        A function with the arguments of `func`. It returns the Jacobian, of shape `output.shape + argument.shape`, or a
+        tuple of Jacobians for several `argnums`. If `has_aux` is True, it returns (Jacobian, aux).
 
     Example:
         >>> mytorch.func.jacrev(lambda x: x**2)(tensor([1.0, 3.0])).tolist()
@@ -309,7 +363,7 @@ def jacrev(
 
 
 def _units(out):
-    """The unit tensors of out's shape."""
+    """Yields the tensors of the shape of `out` with a single 1."""
     for i in range(out.numel()):
         unit = zeros_like(out.detach()).reshape(-1)
         unit[i] = 1
@@ -319,13 +373,19 @@ def _units(out):
 def jacfwd(
     func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
-    """A function that returns the Jacobian of func by its argument, as `jacrev`'s, column by column in forward mode.
+    """Returns a function that computes the Jacobian of `func` in forward mode, column by column.
+
+    It is faster than `jacrev` if the output has more elements than the input.
 
     Args:
-        func: a function of tensors, returning tensors.
-        argnums: which argument, or a tuple of several.
-        has_aux: func returns (output, aux).
-        randomness: accepted; func draws the same numbers for each column.
+        func: function of tensors.
+        argnums: position of the argument to differentiate, or a tuple of positions (default: 0).
+        has_aux: `func` returns (output, aux) (default: False).
+        randomness: for compatibility with PyTorch; `func` draws the same random numbers for each column.
+
+    Returns:
+        A function with the arguments of `func`. It returns the Jacobian, of shape `output.shape + argument.shape`, or a
+        tuple of Jacobians for several `argnums`. If `has_aux` is True, it returns (Jacobian, aux).
 
     Example:
         >>> mytorch.func.jacfwd(lambda x: x**2)(tensor([1.0, 3.0])).tolist()
@@ -349,7 +409,7 @@ def jacfwd(
                 tangents = tuple(unit if j == i else zeros_like(_detached(t)) for j, t in enumerate(leaves))
                 found = jvp(of_leaves, tuple(leaves), tangents, has_aux=has_aux)
                 columns.append(_flatten(found[1])[0])
-        if found is None:  # no column to learn the results' shapes from
+        if found is None:  # without a column, the shapes of the results are unknown
             found = jvp(of_leaves, tuple(leaves), tuple(map(zeros_like, leaves)), has_aux=has_aux)
         outputs, rebuild_out = _flatten(found[0])
         jacobians = []
@@ -368,7 +428,14 @@ def jacfwd(
 
 
 def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
-    """A function that returns the second derivatives of func by its argument.
+    """Returns a function that computes the Hessian of `func`: forward mode over reverse mode.
+
+    Args:
+        func: function that returns a tensor without dimensions.
+        argnums: position of the argument to differentiate, or a tuple of positions (default: 0).
+
+    Returns:
+        A function with the arguments of `func`. It returns a tensor of shape `argument.shape + argument.shape`.
 
     Example:
         >>> mytorch.func.hessian(lambda x: (x**3).sum())(tensor([1.0, 2.0])).tolist()
@@ -377,35 +444,40 @@ def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable[...,
     return jacfwd(jacrev(func, argnums), argnums)
 
 
-# -- a batch ---------------------------------------------------------------------------------------------------
+# -- vectorization ---------------------------------------------------------------------------------------------
 
 
 def _spread(dims, tree, what):
-    """The leaves of `tree` with a batch axis for each; one number holds for all below it."""
+    """Returns the batch axis of each leaf of `tree`. A single number applies to all leaves below it."""
     if isinstance(dims, int) or dims is None:
         return [dims] * len(_flatten(tree)[0])
     children = list(tree.values()) if isinstance(tree, dict) else tree
     alike = type(dims) is type(tree) or (isinstance(dims, (tuple, list)) and isinstance(tree, (tuple, list)))
     parts = [dims[k] for k in tree] if alike and isinstance(dims, dict) else dims
     if not alike or len(parts) != len(children):
-        raise ValueError(f"vmap: {what} is not compatible with the structure of what it is for: {dims!r}.")
+        raise ValueError(f"vmap: {what} does not match the structure of the values: {dims!r}.")
     return [d for part, child in zip(parts, children, strict=True) for d in _spread(part, child, what)]
 
 
 def vmap(
     func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Callable[..., Any]:
-    """A function that gives what func gives for each index of a batch axis, stacked.
+    """Returns a function that applies `func` to each index of a batch axis and stacks the results.
 
     Args:
-        in_dims: the batch axis of the arguments, None for what is the same for all; nested like the arguments.
-        out_dims: where the batch axis of the results goes.
-        randomness: what func draws is "same" for all, or "different"; "error" refuses that it draws.
-        chunk_size: run for so many indices at a time, in less memory.
+        func: function of tensors that returns tensors.
+        in_dims: batch axis of each argument; None for arguments without a batch axis. A single number applies to all
+            arguments. Nested arguments can have nested `in_dims` (default: 0).
+        out_dims: position of the batch axis in each result (default: 0).
+        randomness: "same" for equal random numbers in each call, "different", or "error" (default: "error").
+        chunk_size: number of indices to compute at a time, to save memory (default: all).
+
+    Returns:
+        A function with the arguments of `func`.
 
     Raises:
-        ValueError: when the result is called: no argument has a batch axis, sizes differ, or a result is no tensor.
-        RuntimeError: func draws random numbers, and randomness is "error".
+        ValueError: at the call, if no argument has a batch axis, sizes differ, or a result is not a tensor.
+        RuntimeError: `func` draws random numbers, and `randomness` is "error".
 
     Example:
         >>> x, y = tensor([[1, 2], [3, 4]]), tensor([[5, 6], [7, 8]])
@@ -469,13 +541,13 @@ def vmap(
 
 
 def _drawn(before):
-    """Whether random numbers were drawn since."""
+    """Returns True if random numbers were drawn since `before`."""
     after = positions()
     return after[2] != before[2] or not np.array_equal(after[0]._data._array, before[0]._data._array)
 
 
 def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs):
-    """One call for the whole batch (transforms/batching.py)."""
+    """Calls the function once for the whole batch (transforms/batching.py)."""
     batch = Batch(size)
     values = [leaf if d is None else leaf.movedim(d, 0) for leaf, d in zip(leaves, dims, strict=True)]
     stand = [v if d is None else batch.stand_for(v) for v, d in zip(values, dims, strict=True)]
@@ -505,7 +577,7 @@ def _flatten_tensors(result):
 
 
 def _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, chunk):
-    """`_at_once` for parts of the batch, whose results are joined."""
+    """Calls `_at_once` for parts of the batch, and joins the results."""
     parts = []
     for start in range(0, size, chunk):
         n = min(chunk, size - start)
@@ -517,7 +589,7 @@ def _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, chunk):
 
 
 def _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness):
-    """A call for each index, for functions in which an op has no batching rule."""
+    """Calls the function for each index, if an op has no batching rule."""
     state = positions() if randomness == "same" else None
     results = []
     for i in range(size):
@@ -545,17 +617,28 @@ def functional_call(
     module: Module, parameter_and_buffer_dicts: dict[str, Tensor] | Sequence[dict[str, Tensor]], args: Any = None,
     kwargs: dict[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """module(*args, **kwargs) with other tensors in the place of its parameters and buffers.
+    """Calls a module with other tensors in place of its parameters and buffers. The module does not change.
 
     Args:
-        parameter_and_buffer_dicts: {dotted name: tensor}, or several such dicts; what is not named stays.
-        args: a tuple of arguments, or one that is no tuple.
-        tie_weights: a tensor given for a shared parameter counts under all its names.
-        strict: all names must be given, and no others.
+        module: the module.
+        parameter_and_buffer_dicts: a dict {dotted name: tensor}, or a sequence of dicts. The module uses its own
+            tensors for the other names.
+        args: tuple of arguments, or a single argument.
+        kwargs: dict of keyword arguments.
+        tie_weights: use the tensor of a shared parameter for all names of the parameter (default: True).
+        strict: require all names of the module, and no others (default: False).
+
+    Returns:
+        The result of the module.
 
     Raises:
-        ValueError: a name in several dicts, or several values for a shared parameter.
-        RuntimeError: names that don't match, if strict.
+        ValueError: a name is in several dicts, or a shared parameter has several values.
+        RuntimeError: `strict` is True and names do not match.
+
+    Example:
+        >>> layer = nn.Linear(2, 1, bias=False)
+        >>> mytorch.func.functional_call(layer, {"weight": tensor([[1.0, 10.0]])}, tensor([2.0, 3.0])).tolist()
+        [32.0]
     """
     dicts = parameter_and_buffer_dicts
     if isinstance(dicts, dict):
@@ -576,10 +659,23 @@ def functional_call(
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """(parameters, buffers) of several modules of one class, stacked along a new first axis, by name.
+    """Stacks the parameters and buffers of several modules of the same class along a new first axis.
+
+    Use it with `vmap` and `functional_call` to run an ensemble of models at once.
+
+    Args:
+        models: modules of the same class, all in training mode or all in eval mode.
+
+    Returns:
+        A tuple (parameters, buffers) of dicts {name: tensor}.
 
     Raises:
-        RuntimeError: no models, different classes or modes, or parameters that differ in requires_grad.
+        RuntimeError: there are no models, classes or modes differ, or parameters differ in `requires_grad`.
+
+    Example:
+        >>> params, buffers = mytorch.func.stack_module_state([nn.Linear(2, 1) for _ in range(3)])
+        >>> params["weight"].shape
+        mytorch.Size([3, 1, 2])
     """
     models = list(models)
     if not models:
@@ -605,7 +701,14 @@ def _stack_leaf(tensors, name):
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Take the running statistics from all batch norms below `root`, so that they change nothing; returns root."""
+    """Removes the running statistics of all batch norm layers in a module, so that transforms can run it.
+
+    Args:
+        root: the module.
+
+    Returns:
+        The module.
+    """
     for module in root.modules():
         if isinstance(module, _BatchNorm):
             module.running_mean = module.running_var = module.num_batches_tracked = None

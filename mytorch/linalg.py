@@ -1,8 +1,9 @@
-"""Linear algebra, with `torch.linalg`'s names. Decompositions and their gradients are in ops/decompositions.py.
+"""Linear algebra, as in `torch.linalg`. ops/decompositions.py defines the decompositions and their gradients.
 
-Matrices are the last two axes of a tensor, everything before them is a batch.
+The last two dimensions of a tensor are matrices; the other dimensions are a batch.
 """
 
+import bisect
 import functools
 import math
 from collections import namedtuple
@@ -12,8 +13,9 @@ import numpy as np
 from ._array import on_input_device
 from ._tensor import Tensor
 from .backend import xp_of
+from .base.arguments import described as _described
 from .base.errors import LinAlgError
-from .dispatch.bind import also_named
+from .dispatch.bind import also_named, found_by_pickle
 from .dispatch.out import takes_out, write_out
 from .dispatch.precision import in_precision
 from .dispatch.unwrap import on_device_of, raw_of, to_cpu
@@ -49,17 +51,34 @@ def _real_dtype(A):
 
 
 def _eye_like(A, *size):
-    """A unit matrix of that size with the dtype and device of A."""
+    """Returns an identity matrix with the dtype and device of A."""
     return eye(*size, dtype=A.dtype, device=A.device)
 
 
 def _no_errors(A):
-    """The `info` of a batch of matrices none of which failed."""
+    """Returns `info` for a batch of matrices without errors."""
     return on_device_of(np.zeros(A.shape[:-2], np.int32), A)
 
 
 def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
-    """The diagonals of matrices, as a new last axis; a view."""
+    """Returns the diagonals of matrices as a new last dimension. The result is a view.
+
+    Args:
+        A: tensor of shape (…, M, N).
+        offset: diagonal above (positive) or below (negative) the main diagonal (default: 0).
+        dim1: first dimension of the matrices (default: -2).
+        dim2: second dimension of the matrices (default: -1).
+
+    Returns:
+        A view of shape (…, K): K is the number of elements on the diagonal. `dim1` and `dim2` are removed.
+
+    Raises:
+        RuntimeError: `dim1` and `dim2` are equal.
+
+    Example:
+        >>> mytorch.linalg.diagonal(tensor([[1, 2], [3, 4]])).tolist()
+        [1, 4]
+    """
     return _diagonal(A, offset, dim1, dim2)
 
 
@@ -67,17 +86,26 @@ def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
 
 
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
-    """The ord-norm of all elements or along `dim`; ord is any number, inf and -inf among them.
+    """Computes a vector norm of all elements or along dimensions.
+
+        sum_i |x_i|^ord ^ (1 / ord)
 
     Args:
-        x: the tensor.
-        ord: the order.
-        dim: the axes; all if None.
-        keepdim: keep the reduced axes with size 1.
+        x: the input tensor, floating point or complex, of any shape.
+        ord: order of the norm, a number, `inf` or `-inf` (default: 2).
+        dim: dimension, or tuple of dimensions (default: all).
+        keepdim: keep reduced dimensions with size 1 (default: False).
         dtype: dtype of the result.
 
+    Returns:
+        A real tensor of the shape of `x` without the reduced dimensions.
+
     Raises:
-        RuntimeError: integers, or no element to take the largest of.
+        RuntimeError: the dtype is an integer dtype, or there are no elements and the norm is not defined.
+
+    Example:
+        >>> mytorch.linalg.vector_norm(tensor([3.0, 4.0])).item()
+        5.0
     """
     if dtype is None and not (x.dtype.is_floating_point or x.dtype.is_complex):
         raise RuntimeError(
@@ -99,17 +127,30 @@ def _two_axes(dim, ndim):
 
 
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
-    """A norm of matrices: "fro", "nuc", inf, -inf, 1, -1, 2 or -2.
+    """Computes a norm of matrices. The order selects the norm:
+
+    * "fro": Frobenius norm;
+    * "nuc": sum of the singular values;
+    * 2 or -2: largest or smallest singular value;
+    * 1 or -1: largest or smallest sum of the absolute values of a column;
+    * `inf` or `-inf`: largest or smallest sum of the absolute values of a row.
 
     Args:
-        A: (…, M, N).
-        ord: which norm.
-        dim: the two axes of the matrices.
-        keepdim: keep the reduced axes with size 1.
+        A: tensor of shape (…, M, N).
+        ord: order of the norm (default: "fro").
+        dim: the two dimensions of the matrices (default: the last two).
+        keepdim: keep reduced dimensions with size 1 (default: False).
         dtype: dtype of the result.
 
+    Returns:
+        A real tensor of shape (…), or (…, 1, 1) with `keepdim`.
+
     Raises:
-        RuntimeError: another order, or fewer than two axes.
+        RuntimeError: `ord` has another value, or A has fewer than two dimensions.
+
+    Example:
+        >>> mytorch.linalg.matrix_norm(tensor([[3.0, 0.0], [0.0, 4.0]]), ord=1).item()
+        4.0
     """
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
@@ -122,7 +163,10 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     if ord in (math.inf, -math.inf, 1, -1):
         inner, outer = (columns, rows) if abs(ord) == math.inf else (rows, columns)
         sums = A.abs().sum(inner, keepdim=True)
-        out = sums.amax(outer, keepdim=True) if ord > 0 else sums.amin(outer, keepdim=True)
+        if ord > 0 and not sums.shape[outer]:
+            out = sums.sum(outer, keepdim=True)  # the largest of no sums is 0
+        else:
+            out = sums.amax(outer, keepdim=True) if ord > 0 else sums.amin(outer, keepdim=True)
     elif ord in ("nuc", 2, -2):
         s = svdvals(A.movedim((rows, columns), (-2, -1)))
         out = s.sum(-1) if ord == "nuc" else s.amax(-1) if ord == 2 else s.amin(-1)
@@ -134,14 +178,22 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
 
 
 def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
-    """A vector norm, or a matrix norm where two axes or a matrix order are given.
+    """Computes a vector norm or a matrix norm.
+
+    It is a matrix norm if `dim` has two dimensions, or if `ord` is given and A has two dimensions.
 
     Args:
-        A: the tensor.
-        ord: the order; 2, or "fro" of a matrix, by default.
-        dim: one axis for vectors, two for matrices.
-        keepdim: keep the reduced axes with size 1.
+        A: the input tensor, floating point or complex, of any shape.
+        ord: order of the norm; see `vector_norm` and `matrix_norm` (default: 2 for vectors, "fro" for matrices).
+        dim: a dimension for vector norms, or two dimensions for matrix norms (default: all).
+        keepdim: keep reduced dimensions with size 1 (default: False).
         dtype: dtype of the result.
+
+    Returns:
+        A real tensor of the shape of A without the reduced dimensions.
+
+    Raises:
+        RuntimeError: `ord` is given without `dim`, and A does not have one or two dimensions.
 
     Example:
         >>> mytorch.linalg.norm(tensor([[3.0, 0.0], [0.0, 4.0]])).item()
@@ -158,7 +210,24 @@ def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
 
 
 def cond(A, p=None):
-    """The condition number of matrices with respect to the norm p (2 by default); inf for singular ones."""
+    """Computes the condition number of matrices; `inf` for singular matrices.
+
+        norm(A) * norm(A^-1)
+
+    Args:
+        A: tensor of shape (…, M, N), or (…, N, N) if `p` is not 2 or -2.
+        p: order of the norm, as in `matrix_norm` (default: 2).
+
+    Returns:
+        A real tensor of shape (…).
+
+    Raises:
+        RuntimeError: A has fewer than two dimensions.
+
+    Example:
+        >>> mytorch.linalg.cond(tensor([[4.0, 0.0], [0.0, 2.0]])).item()
+        2.0
+    """
     if A.ndim < 2:
         raise RuntimeError("linalg.cond: The input tensor A must have at least 2 dimensions.")
     if 0 in A.shape[-2:]:
@@ -177,10 +246,17 @@ def cond(A, p=None):
 
 
 def eigh(A, UPLO="L"):
-    """(eigenvalues in ascending order, eigenvectors) of symmetric or Hermitian matrices, of which one triangle is read.
+    """Computes the eigenvalues and eigenvectors of symmetric or Hermitian matrices.
+
+    Args:
+        A: tensor of shape (…, N, N). Only one triangle is read.
+        UPLO: "L" to read the lower triangle, "U" to read the upper one (default: "L").
+
+    Returns:
+        A named tuple (eigenvalues, eigenvectors). Eigenvalues are in ascending order, eigenvectors are columns.
 
     Raises:
-        RuntimeError: UPLO is neither "L" nor "U", or matrices that are not square.
+        RuntimeError: `UPLO` has another value, or matrices are not square.
 
     Example:
         >>> mytorch.linalg.eigh(tensor([[3.0, 0.0], [0.0, 1.0]])).eigenvalues.tolist()
@@ -192,28 +268,80 @@ def eigh(A, UPLO="L"):
 
 
 def eigvalsh(A, UPLO="L"):
-    """The eigenvalues of symmetric matrices, ascending."""
+    """Computes the eigenvalues of symmetric or Hermitian matrices, in ascending order.
+
+    Args:
+        A: tensor of shape (…, N, N). Only one triangle is read.
+        UPLO: "L" to read the lower triangle, "U" to read the upper one (default: "L").
+
+    Returns:
+        A real tensor of shape (…, N).
+
+    Raises:
+        RuntimeError: `UPLO` has another value, or matrices are not square.
+
+    Example:
+        >>> mytorch.linalg.eigvalsh(tensor([[2.0, 1.0], [1.0, 2.0]])).round().tolist()
+        [1.0, 3.0]
+    """
     return eigh(A, UPLO).eigenvalues
 
 
 def eig(A):
-    """(eigenvalues, eigenvectors) of square matrices, complex."""
+    """Computes the complex eigenvalues and eigenvectors of square matrices.
+
+    Args:
+        A: tensor of shape (…, N, N).
+
+    Returns:
+        A named tuple (eigenvalues, eigenvectors). Eigenvectors are columns.
+
+    Raises:
+        RuntimeError: matrices are not square.
+
+    Example:
+        >>> mytorch.linalg.eig(tensor([[0.0, -1.0], [1.0, 0.0]])).eigenvalues.tolist()
+        [1j, -1j]
+    """
     return _Eig(*_d._eig(square(A, "eig")))
 
 
 def eigvals(A):
-    """The eigenvalues of square matrices, complex."""
+    """Computes the complex eigenvalues of square matrices.
+
+    Args:
+        A: tensor of shape (…, N, N).
+
+    Returns:
+        A complex tensor of shape (…, N). The order of the eigenvalues is unspecified.
+
+    Raises:
+        RuntimeError: matrices are not square.
+
+    Example:
+        >>> mytorch.linalg.eigvals(tensor([[2.0, 0.0], [0.0, 3.0]])).tolist()
+        [(2+0j), (3+0j)]
+    """
     return eig(A).eigenvalues
 
 
 @on_input_device
 def svd(A, full_matrices=True, *, driver=None):
-    """(U, S, Vh) with A = U diag(S) Vh. The columns that full_matrices adds are constants to autograd.
+    """Computes the singular value decomposition of matrices.
+
+        A = U diag(S) Vh
 
     Args:
-        A: (…, M, N).
-        full_matrices: square U and Vh.
-        driver: accepted; a choice for CUDA in PyTorch.
+        A: tensor of shape (…, M, N).
+        full_matrices: return square matrices U and Vh. Autograd treats the additional columns as constants
+            (default: True).
+        driver: accepted for compatibility with PyTorch; has no effect.
+
+    Returns:
+        A named tuple (U, S, Vh). The singular values S are in descending order.
+
+    Raises:
+        RuntimeError: A has fewer than two dimensions.
 
     Example:
         >>> U, S, Vh = mytorch.linalg.svd(tensor([[3.0, 0.0], [0.0, 4.0]]))
@@ -234,12 +362,27 @@ def svd(A, full_matrices=True, *, driver=None):
 
 
 def svdvals(A, *, driver=None):
-    """The singular values, descending."""
+    """Computes the singular values of matrices, in descending order.
+
+    Args:
+        A: tensor of shape (…, M, N).
+        driver: accepted for compatibility with PyTorch; has no effect.
+
+    Returns:
+        A real tensor of shape (…, min(M, N)).
+
+    Raises:
+        RuntimeError: A has fewer than two dimensions.
+
+    Example:
+        >>> mytorch.linalg.svdvals(tensor([[3.0, 0.0], [0.0, 4.0]])).tolist()
+        [4.0, 3.0]
+    """
     return svd(A, full_matrices=False).S
 
 
 def _cut(largest, shape, atol, rtol, kind):
-    """Below which singular values count as 0: the larger of atol and rtol times the largest."""
+    """Returns the threshold below which singular values are treated as 0: `max(atol, rtol * largest)`."""
     atol, rtol = (to_cpu(tol) if isinstance(tol, Tensor) else tol for tol in (atol, rtol))
     if rtol is None:
         given = isinstance(atol, np.ndarray) or (atol is not None and atol > 0)
@@ -248,14 +391,26 @@ def _cut(largest, shape, atol, rtol, kind):
 
 
 def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
-    """The pseudo-inverse (Moore-Penrose); singular values up to max(atol, rtol * largest) count as 0.
+    """Computes the pseudo-inverse (Moore-Penrose inverse) of matrices.
+
+    Singular values up to `max(atol, rtol * largest)` are treated as 0.
 
     Args:
-        A: (…, M, N).
-        rcond: older name of rtol.
-        hermitian: A is Hermitian.
-        atol: absolute cut.
-        rtol: cut by the largest singular value; max(M, N) * eps by default.
+        A: tensor of shape (…, M, N).
+        rcond: older name of `rtol`.
+        hermitian: True if A is Hermitian (default: False).
+        atol: absolute tolerance (default: 0).
+        rtol: tolerance relative to the largest singular value (default: `max(M, N) * eps`).
+
+    Returns:
+        A tensor of shape (…, N, M).
+
+    Raises:
+        RuntimeError: `hermitian` is True, and matrices are not square.
+
+    Example:
+        >>> mytorch.linalg.pinv(tensor([[2.0, 0.0], [0.0, 0.0]])).tolist()
+        [[0.5, 0.0], [0.0, 0.0]]
     """
     if hermitian:
         square(A, "pinv")
@@ -264,17 +419,24 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
 
 
 def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
-    """How many singular values are above max(atol, rtol * largest).
+    """Computes the rank of matrices: the number of singular values above `max(atol, rtol * largest)`.
 
     Args:
-        A: (…, M, N).
-        tol: absolute cut.
-        hermitian: A is Hermitian.
-        atol: absolute cut.
-        rtol: cut by the largest singular value; max(M, N) * eps by default.
+        A: tensor of shape (…, M, N).
+        tol: older name of `atol`.
+        hermitian: True if A is Hermitian (default: False).
+        atol: absolute tolerance (default: 0).
+        rtol: tolerance relative to the largest singular value (default: `max(M, N) * eps`).
+
+    Returns:
+        An int64 tensor of shape (…).
 
     Raises:
-        RuntimeError: fewer than two axes.
+        RuntimeError: A has fewer than two dimensions.
+
+    Example:
+        >>> mytorch.linalg.matrix_rank(tensor([[1.0, 2.0], [2.0, 4.0]])).item()
+        1
     """
     raw = to_cpu(A)
     if raw.ndim < 2:
@@ -292,16 +454,25 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
 
 
 def lstsq(A, B, rcond=None, *, driver=None):
-    """Least squares: the X that makes the norm of A X - B smallest.
+    """Computes least-squares solutions: the X that minimizes the norm of `A X - B`.
 
     Args:
-        driver: "gelsy" (default), "gels", "gelsd" or "gelss": which of rank and singular values are returned.
-
-    Raises:
-        RuntimeError: another driver, or axes that do not fit.
+        A: tensor of shape (…, M, N).
+        B: tensor of shape (…, M, K) or (…, M).
+        rcond: tolerance for the rank of A, relative to the largest singular value (default: `max(M, N) * eps`).
+        driver: "gels", "gelsy", "gelsd" or "gelss". The first returns no rank; the last two return singular values
+            (default: "gelsy").
 
     Returns:
-        A named tuple (solution, residuals, rank, singular_values); `solution` and `residuals` are differentiable.
+        A named tuple (solution, residuals, rank, singular_values). `solution` and `residuals` are differentiable.
+
+    Raises:
+        RuntimeError: `driver` has another value, or shapes or dtypes do not match.
+
+    Example:
+        >>> A, B = tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), tensor([[1.0], [3.0], [5.0]])
+        >>> mytorch.linalg.lstsq(A, B).solution.round(decimals=3).tolist()  # the line 1 + 2 x
+        [[1.0], [2.0]]
     """
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError(
@@ -336,13 +507,17 @@ def lstsq(A, B, rcond=None, *, driver=None):
 
 
 def qr(A, mode="reduced"):
-    """(Q, R) with A = Q R, Q orthonormal and R upper triangular.
+    """Computes the QR decomposition of matrices: A = Q R, with orthonormal columns of Q and upper triangular R.
 
     Args:
-        mode: "reduced", "complete" (Q is square) or "r" (Q is empty and nothing is differentiable).
+        A: tensor of shape (…, M, N).
+        mode: "reduced", "complete" for a square Q, or "r" for R only (default: "reduced").
+
+    Returns:
+        A named tuple (Q, R). With mode "r", Q is empty.
 
     Raises:
-        RuntimeError: a gradient is needed in a mode that has none.
+        RuntimeError: `mode` has another value, or A requires gradients and the mode is not differentiable.
 
     Example:
         >>> A = tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -369,7 +544,7 @@ def qr(A, mode="reduced"):
 
 
 def _permutation(order, dtype, like):
-    """The matrices that move row order[i] back from row i: A = P L U."""
+    """Returns the permutation matrices that move row i to row order[i], as in A = P L U."""
     n = order.shape[-1]
     P = np.zeros((*order.shape, n), dtype)
     np.put_along_axis(np.swapaxes(P, -1, -2), order[..., None], 1, -1)
@@ -377,20 +552,56 @@ def _permutation(order, dtype, like):
 
 
 def lu(A, *, pivot=True):
-    """(P, L, U) with A = P L U; P is empty without pivoting."""
+    """Computes the LU decomposition of matrices with partial pivoting.
+
+        A = P L U
+
+    Args:
+        A: tensor of shape (…, M, N).
+        pivot: exchange rows for numerical stability (default: True).
+
+    Returns:
+        A named tuple (P, L, U). P is empty if `pivot` is False.
+
+    Raises:
+        RuntimeError: A has fewer than two dimensions.
+
+    Example:
+        >>> A = tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> P, L, U = mytorch.linalg.lu(A)
+        >>> mytorch.allclose(P @ L @ U, A)
+        True
+    """
     _, order, L, U = lu_parts(A, pivot)
     P = _permutation(order, raw_of(A).dtype, A) if pivot else _empty(A)
     return _Lu(P, L, U)
 
 
 def _compact(L, U):
-    """L below the diagonal, U on and above it, in one matrix."""
+    """Returns one matrix with L below the diagonal, and U on and above the diagonal."""
     rows, k, columns = L.shape[-2], L.shape[-1], U.shape[-1]
     return pad(L.tril(-1), (0, columns - k)) + pad(U, (0, 0, 0, rows - k))
 
 
 def lu_factor(A, *, pivot=True):
-    """(LU, pivots): both factors in one matrix, and which row (from 1) each step exchanged with its own."""
+    """Computes a compact LU decomposition of matrices. Solve equations with it by `lu_solve`.
+
+    Args:
+        A: tensor of shape (…, M, N).
+        pivot: exchange rows for numerical stability (default: True).
+
+    Returns:
+        A named tuple (LU, pivots). LU contains both factors, and pivots contains the number (from 1) of the row that
+        each step exchanged with its own row.
+
+    Raises:
+        RuntimeError: A has dtype bool.
+
+    Example:
+        >>> LU, pivots = mytorch.linalg.lu_factor(tensor([[2.0, 0.0], [0.0, 4.0]]))
+        >>> mytorch.linalg.lu_solve(LU, pivots, tensor([[2.0], [2.0]])).tolist()
+        [[1.0], [0.5]]
+    """
     if A.dtype.name == "bool":
         raise RuntimeError("linalg.lu_factor: Expected numbers, got a tensor of torch.bool")
     pivots, _, L, U = lu_parts(A, pivot)
@@ -398,12 +609,18 @@ def lu_factor(A, *, pivot=True):
 
 
 def lu_factor_ex(A, *, pivot=True, check_errors=False):
-    """lu_factor with `info`: for each matrix the first step (from 1) whose pivot is 0, or 0.
+    """Computes a compact LU decomposition, and reports pivots that are 0.
 
     Args:
-        A: (…, M, N).
-        pivot: exchange rows for stability.
-        check_errors: raise where a pivot is 0.
+        A: tensor of shape (…, M, N).
+        pivot: exchange rows for numerical stability (default: True).
+        check_errors: raise an error if a pivot is 0 (default: False).
+
+    Returns:
+        A named tuple (LU, pivots, info). For each matrix, `info` is the first step (from 1) with a pivot of 0, or 0.
+
+    Raises:
+        LinAlgError: `check_errors` is True, and a pivot is 0.
     """
     LU, pivots = lu_factor(A, pivot=pivot)
     zero = np.diagonal(to_cpu(LU), axis1=-2, axis2=-1) == 0
@@ -426,16 +643,19 @@ def _check_pivots(pivots, rows):
 
 
 def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
-    """(P, L, U) of what lu_factor returned.
+    """Computes P, L and U from a result of `lu_factor`.
 
     Args:
-        LU_data: (…, M, N).
-        LU_pivots: (…, min(M, N)).
-        unpack_data: False leaves L and U empty.
-        unpack_pivots: False leaves P empty.
+        LU_data: tensor of shape (…, M, N).
+        LU_pivots: tensor of shape (…, min(M, N)).
+        unpack_data: return L and U; if False, they are empty (default: True).
+        unpack_pivots: return P; if False, it is empty (default: True).
+
+    Returns:
+        A named tuple (P, L, U).
 
     Raises:
-        RuntimeError: pivots of another shape, or outside of the rows.
+        RuntimeError: pivots have another shape, or are not valid row numbers.
     """
     rows, columns = LU_data.shape[-2:] if LU_data.ndim > 1 else (0, 0)
     k = min(rows, columns)
@@ -455,14 +675,26 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
 
 
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
-    """X with A X = B (X A = B if not left; Aᴴ instead of A if adjoint), given lu_factor's result for A.
+    """Solves A X = B with the result of `lu_factor` for A.
 
     Args:
-        LU: (…, N, N).
-        pivots: (…, N).
-        B: (…, N, K).
-        left: False solves X A = B.
-        adjoint: solve with Aᴴ.
+        LU: tensor of shape (…, N, N).
+        pivots: tensor of shape (…, N).
+        B: tensor of shape (…, N, K).
+        left: False to solve X A = B (default: True).
+        adjoint: True to solve with the conjugate transpose of A (default: False).
+
+    Returns:
+        X, a tensor of the shape of B.
+
+    Raises:
+        RuntimeError: shapes do not match, or pivots are not valid row numbers.
+        LinAlgError: a pivot of U is 0.
+
+    Example:
+        >>> LU, pivots = mytorch.linalg.lu_factor(tensor([[2.0, 0.0], [0.0, 4.0]]))
+        >>> mytorch.linalg.lu_solve(LU, pivots, tensor([[2.0], [2.0]])).tolist()
+        [[1.0], [0.5]]
     """
     P, L, U = lu_unpack(LU, pivots)
     A = P @ L @ U
@@ -470,11 +702,16 @@ def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
 
 
 def ldl_factor(A, *, hermitian=False):
-    """(LD, pivots): L below the diagonal and D on it of A = P L D Lᵀ Pᵀ, D of blocks of one or two columns; not differentiable.
+    """Computes a compact LDL decomposition of symmetric or Hermitian matrices. It is not differentiable.
+
+        A = P L D L^T P^T
 
     Args:
-        A: (…, N, N), symmetric or Hermitian; the lower triangles are read.
-        hermitian: complex matrices are Hermitian, not symmetric.
+        A: tensor of shape (…, N, N). Only the lower triangles are read.
+        hermitian: True if complex matrices are Hermitian, False if they are symmetric (default: False).
+
+    Returns:
+        A named tuple (LD, pivots). LD contains L below the diagonal, and the blocks of D on the diagonal.
 
     Raises:
         LinAlgError: a block of D is 0.
@@ -484,12 +721,19 @@ def ldl_factor(A, *, hermitian=False):
 
 
 def ldl_factor_ex(A, *, hermitian=False, check_errors=False):
-    """ldl_factor with `info`: for each matrix the first column (from 1) in which D is 0, or 0.
+    """Computes a compact LDL decomposition, and reports blocks of D that are 0.
 
     Args:
-        A: (…, N, N), symmetric or Hermitian; the lower triangles are read.
-        hermitian: complex matrices are Hermitian, not symmetric.
-        check_errors: raise where D is 0.
+        A: tensor of shape (…, N, N). Only the lower triangles are read.
+        hermitian: True if complex matrices are Hermitian, False if they are symmetric (default: False).
+        check_errors: raise an error if a block of D is 0 (default: False).
+
+    Returns:
+        A named tuple (LD, pivots, info). For each matrix, `info` is the first column (from 1) in which D is 0, or 0.
+
+    Raises:
+        RuntimeError: the dtype is not supported.
+        LinAlgError: `check_errors` is True, and a block of D is 0.
     """
     raw = to_cpu(_d.square(A, "ldl_factor_ex"))
     if raw.dtype.kind not in "fc" or raw.itemsize == 2:
@@ -497,7 +741,7 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False):
             f"linalg.ldl_factor_ex: Expected a floating point (of 32 or 64 bits) or complex tensor as input. Got {A.dtype}"
         )
     hermitian = hermitian and raw.dtype.kind == "c"
-    if hermitian:  # whose diagonal is real, as LAPACK takes it to be
+    if hermitian:  # like LAPACK, ignore the imaginary part of the diagonal
         raw = raw.copy()
         np.einsum("...ii->...i", raw).imag = 0
     LD, pivots, info = (on_device_of(part, A) for part in _d.ldl_parts(raw, hermitian))
@@ -507,16 +751,19 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False):
 
 
 def ldl_solve(LD, pivots, B, *, hermitian=False):
-    """X with A X = B, given ldl_factor's result for A; batches broadcast.
+    """Solves A X = B with the result of `ldl_factor` for A. Batch dimensions are broadcast.
 
     Args:
-        LD: (…, N, N), and
-        pivots: (…, N), of ldl_factor.
-        B: (…, N, K).
-        hermitian: as it was given to ldl_factor.
+        LD: tensor of shape (…, N, N) from `ldl_factor`.
+        pivots: tensor of shape (…, N) from `ldl_factor`.
+        B: tensor of shape (…, N, K).
+        hermitian: the same value as in `ldl_factor` (default: False).
+
+    Returns:
+        X, a tensor of shape (…, N, K).
 
     Raises:
-        RuntimeError: shapes or dtypes that do not fit.
+        RuntimeError: shapes or dtypes do not match.
     """
     _d.square(LD, "ldl_solve")
     if B.ndim < 2 or B.shape[-2] != LD.shape[-1] or B.dtype is not LD.dtype:
@@ -529,7 +776,7 @@ def ldl_solve(LD, pivots, B, *, hermitian=False):
         )
     A, order, right = (to_cpu(x) for x in (LD, pivots, B))
     if order.size and not 1 <= abs(order).min() <= abs(order).max() <= A.shape[-1]:
-        raise RuntimeError(f"linalg.ldl_solve: pivots must satisfy 1 <= |pivot| <= {A.shape[-1]}, as ldl_factor's do")
+        raise RuntimeError(f"linalg.ldl_solve: pivots must satisfy 1 <= |pivot| <= {A.shape[-1]}")
     batch = np.broadcast_shapes(A.shape[:-2], right.shape[:-2])
     X = np.empty((*batch, *right.shape[-2:]), right.dtype)
     A, order = np.broadcast_to(A, (*batch, *A.shape[-2:])), np.broadcast_to(order, (*batch, order.shape[-1]))
@@ -540,10 +787,17 @@ def ldl_solve(LD, pivots, B, *, hermitian=False):
 
 
 def householder_product(A, tau):
-    """The first columns of the product of reflections 1 - tau v vᴴ, the vectors v below A's diagonal.
+    """Computes the first columns of a product of Householder reflections `1 - tau v v^H`.
+
+    Args:
+        A: tensor of shape (…, M, N). The vectors v are below its diagonal.
+        tau: tensor of shape (…, K) with the factors.
+
+    Returns:
+        A tensor of shape (…, M, N).
 
     Raises:
-        RuntimeError: more vectors than columns, or more columns than rows.
+        RuntimeError: shapes or dtypes do not match, there are more vectors than columns, or more columns than rows.
     """
     if A.ndim < 2:
         raise RuntimeError("torch.linalg.householder_product: input must have at least 2 dimensions.")
@@ -565,21 +819,37 @@ def householder_product(A, tau):
 
 
 def _reflected(A, tau):
-    """The square product of the reflections."""
+    """Returns the product of the reflections, a square matrix."""
     rows, columns = A.shape[-2:]
     out = _eye_like(A, rows).expand(*A.shape[:-2], rows, rows)
     V = A.tril(-1) + _eye_like(A, rows, columns)
     for i in range(tau.shape[-1]):
         v = V[..., i : i + 1]
         out = out - tau[..., i, None, None] * (out @ v) @ v.mH
-    return out if tau.shape[-1] else out + A[..., :0, :].sum()  # the graph, without a number of A
+    return out if tau.shape[-1] else out + A[..., :0, :].sum()  # connects the graph to A without using its values
 
 
 # -- powers, solving, products ------------------------------------------------------------------------------------
 
 
 def matrix_power(A, n):
-    """A multiplied with itself n times; negative n for the inverse."""
+    """Computes the n-th power of square matrices.
+
+    Args:
+        A: tensor of shape (…, N, N).
+        n: exponent, an integer. A negative exponent inverts the matrices.
+
+    Returns:
+        A tensor of shape (…, N, N).
+
+    Raises:
+        RuntimeError: matrices are not square.
+        LinAlgError: `n` is negative, and a matrix is singular.
+
+    Example:
+        >>> mytorch.linalg.matrix_power(tensor([[2.0, 0.0], [0.0, 3.0]]), 2).tolist()
+        [[4.0, 0.0], [0.0, 9.0]]
+    """
     square(A, "matrix_power")
     if n == 0:
         return _eye_like(A, A.shape[-1]).expand(*A.shape).clone() + A * 0
@@ -596,9 +866,25 @@ def matrix_power(A, n):
 
 @in_precision(None)
 def matrix_exp(A):
-    """e to the power of square matrices: 18 terms of its series for A / 2^s of norm below 1, squared s times, each matrix as often as it needs.
+    """Computes the matrix exponential of square matrices.
 
-    Source: C. Moler, C. Van Loan, "Nineteen dubious ways to compute the exponential of a matrix" (2003).
+    The method is scaling and squaring: it scales each matrix by a power of 2 to a norm below 1, adds 18 terms of the power
+    series, and squares the result.
+
+    Args:
+        A: tensor of shape (…, N, N).
+
+    Returns:
+        A tensor of shape (…, N, N).
+
+    Raises:
+        RuntimeError: matrices are not square.
+
+    Source: C. Moler, C. Van Loan, Nineteen dubious ways to compute the exponential of a matrix, 2003.
+
+    Example:
+        >>> mytorch.linalg.matrix_exp(mytorch.zeros(2, 2)).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
     """
     square(A, "matrix_exp")
     norms = to_cpu(A.detach().abs().sum(-1).amax(-1)[..., None, None]) if A.numel() else np.zeros((1, 1), np.float32)
@@ -615,20 +901,31 @@ def matrix_exp(A):
 
 
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
-    """X with A X = B for triangular A (or X A = B).
+    """Solves A X = B for triangular matrices A.
 
     Args:
-        A: (…, N, N).
-        B: (…, N, K).
-        upper: whether A is upper triangular.
-        left: False solves X A = B.
-        unitriangular: take A's diagonal as ones.
+        A: tensor of shape (…, N, N).
+        B: tensor of shape (…, N, K).
+        upper: True if A is upper triangular, False if it is lower triangular.
+        left: False to solve X A = B (default: True).
+        unitriangular: True to treat the diagonal of A as ones (default: False).
+
+    Returns:
+        X, a tensor of shape (…, N, K).
+
+    Raises:
+        RuntimeError: shapes do not match.
+
+    Example:
+        >>> A, B = tensor([[2.0, 0.0], [1.0, 1.0]]), tensor([[4.0], [5.0]])
+        >>> mytorch.linalg.solve_triangular(A, B, upper=False).tolist()
+        [[2.0], [3.0]]
     """
     square(A, "solve_triangular")
     side = B.shape[-2 if left else -1] if B.ndim > 1 else None
     if side != A.shape[-1]:
         raise RuntimeError(
-            f"linalg.solve_triangular: A of shape {list(A.shape)} and B of shape {list(B.shape)} don't fit; B wants at least 2 "
+            f"linalg.solve_triangular: A of shape {list(A.shape)} and B of shape {list(B.shape)} don't fit. B must have at least 2 "
             f"dimensions and {A.shape[-1]} {'rows' if left else 'columns'}"
         )
     if left:
@@ -637,26 +934,47 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
 
 
 def solve_ex(A, B, *, left=True, check_errors=False):
-    """(solve, zeros): a singular matrix raises here too.
+    """Solves A X = B, and reports singular matrices. The solution for a singular matrix is NaN.
 
     Args:
-        A: (…, N, N).
-        B: (…, N) or (…, N, K).
-        left: False solves X A = B.
-        check_errors: accepted.
+        A: tensor of shape (…, N, N).
+        B: tensor of shape (…, N) or (…, N, K).
+        left: False to solve X A = B (default: True).
+        check_errors: raise an error for a singular matrix (default: False).
+
+    Returns:
+        A named tuple (result, info). For each matrix, `info` is the first step (from 1) without a pivot, or 0.
+
+    Raises:
+        LinAlgError: `check_errors` is True, and a matrix is singular.
     """
-    return _SolveEx(solve(A, B, left=left), _no_errors(A))
+    try:
+        return _SolveEx(solve(A, B, left=left), _no_errors(A))
+    except np.linalg.LinAlgError:
+        if check_errors:
+            raise
+    regular, bad, info = _without_singular(A, _steps_without_pivot(to_cpu(A)))
+    found = solve(regular, B, left=left)
+    return _SolveEx(found.masked_fill(bad if found.ndim >= A.ndim else bad[..., 0], math.nan), info)
 
 
 def inv_ex(A, *, check_errors=False):
-    """(inverse, info). Where a matrix is singular, its `info` is the first step (from 1) without a pivot, its inverse NaN.
+    """Inverts square matrices, and reports singular matrices. The inverse of a singular matrix is NaN.
 
     Args:
-        A: (…, N, N).
-        check_errors: raise instead of telling by `info`.
+        A: tensor of shape (…, N, N).
+        check_errors: raise an error for a singular matrix (default: False).
+
+    Returns:
+        A named tuple (inverse, info). For each matrix, `info` is the first step (from 1) without a pivot, or 0.
 
     Raises:
-        LinAlgError: with check_errors, for such a matrix.
+        LinAlgError: `check_errors` is True, and a matrix is singular.
+
+    Example:
+        >>> inverse, info = mytorch.linalg.inv_ex(tensor([[1.0, 2.0], [2.0, 4.0]]))
+        >>> info.item()
+        2
     """
     try:
         return _InvEx(inverse(A), _no_errors(A))
@@ -667,13 +985,19 @@ def inv_ex(A, *, check_errors=False):
                 f"linalg.inv: The diagonal element {info.max()} is zero, the inversion could not be completed because the input "
                 "matrix is singular."
             ) from None
+    regular, bad, info = _without_singular(A, info)
+    return _InvEx(inverse(regular).masked_fill(bad, math.nan), info)
+
+
+def _without_singular(A, info):
+    """Returns the matrices with the identity where info is not 0, the mask of the replaced matrices, and info on the device of A."""
     info = on_device_of(info, A)
     bad = (info > 0)[..., None, None]
-    return _InvEx(inverse(A.masked_fill(bad, 0) + _eye_like(A, A.shape[-1]) * bad).masked_fill(bad, math.nan), info)
+    return A.masked_fill(bad, 0) + _eye_like(A, A.shape[-1]) * bad, bad, info
 
 
 def _steps_without_pivot(raw):
-    """For each square matrix the first step (from 1) of its elimination whose pivot is 0, or 0."""
+    """Returns for each square matrix the first step (from 1) of the elimination with a pivot of 0, or 0."""
     info = np.zeros(raw.shape[:-2], np.int32)
     for place in np.ndindex(*info.shape):
         sizes = (np.linalg.matrix_rank(raw[place][:, :k]) == k for k in range(1, raw.shape[-1] + 1))
@@ -682,15 +1006,26 @@ def _steps_without_pivot(raw):
 
 
 def cholesky_ex(A, *, upper=False, check_errors=False):
-    """(cholesky, info). Where a matrix is not positive definite, its `info` is 1 and its factor NaN.
+    """Computes the Cholesky decomposition, and reports matrices that are not positive definite.
+
+    The factor of a matrix that is not positive definite is NaN.
 
     Args:
-        A: (…, N, N), Hermitian.
-        upper: return the upper factor.
-        check_errors: raise instead of telling by `info`.
+        A: Hermitian tensor of shape (…, N, N).
+        upper: return the upper triangular factor (default: False).
+        check_errors: raise an error if a matrix is not positive definite (default: False).
+
+    Returns:
+        A named tuple (L, info). For each matrix, `info` is the order of the first leading minor that is not
+        positive definite, or 0.
 
     Raises:
-        LinAlgError: with check_errors, for such a matrix.
+        LinAlgError: `check_errors` is True, and a matrix is not positive definite.
+
+    Example:
+        >>> L, info = mytorch.linalg.cholesky_ex(tensor([[1.0, 0.0], [0.0, -1.0]]))
+        >>> info.item()
+        2
     """
     try:
         return _CholeskyEx(cholesky(A, upper), _no_errors(A))
@@ -700,15 +1035,40 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     raw = to_cpu(A)
     info = np.zeros(A.shape[:-2], np.int32)
     for i in np.ndindex(*info.shape):
-        try:
-            np.linalg.cholesky(raw[i])
-        except np.linalg.LinAlgError:
-            info[i] = 1
-    return _CholeskyEx(on_device_of(np.full_like(raw, np.nan), A), on_device_of(info, A))
+        if _has_no_factor(raw[i]):
+            minors = range(1, A.shape[-1] + 1)
+            info[i] = 1 + bisect.bisect_left(minors, True, key=lambda k: _has_no_factor(raw[i][:k, :k]))
+    regular, bad, info = _without_singular(A, info)
+    return _CholeskyEx(cholesky(regular, upper).masked_fill(bad, math.nan), info)
+
+
+def _has_no_factor(raw):
+    """Returns True if a NumPy matrix is not positive definite."""
+    try:
+        np.linalg.cholesky(raw)
+    except np.linalg.LinAlgError:
+        return True
+    return False
 
 
 def multi_dot(tensors, *, out=None):
-    """The product of several matrices (the first and last may be vectors), in the cheapest order of multiplication."""
+    """Computes the product of several matrices, in the order with the fewest multiplications.
+
+    Args:
+        tensors: sequence of at least two matrices. The first and the last can be vectors.
+        out: tensor for the result.
+
+    Returns:
+        The product: a matrix, or a vector or a number if the first or the last tensor is a vector.
+
+    Raises:
+        RuntimeError: there are fewer than two tensors, or dimensions or dtypes do not match.
+
+    Example:
+        >>> A, B, C = mytorch.ones(2, 100), mytorch.ones(100, 3), mytorch.ones(3, 4)
+        >>> mytorch.linalg.multi_dot([A, B, C]).shape
+        mytorch.Size([2, 4])
+    """
     tensors = list(tensors)
     if out is not None:
         result = multi_dot(tensors)
@@ -748,21 +1108,42 @@ def multi_dot(tensors, *, out=None):
 
 @in_precision("half")
 def vecdot(x, y, *, dim=-1):
-    """Inner products along an axis, the first conjugated.
+    """Computes inner products along a dimension. The first tensor is conjugated.
 
     Args:
-        x: the first tensor, conjugated.
-        y: the second.
-        dim: the axis that is summed.
+        x: tensor of shape (…, N). Complex elements are conjugated.
+        y: tensor of a shape that broadcasts with `x`.
+        dim: dimension to sum (default: -1).
+
+    Returns:
+        A tensor of the broadcast shape without dimension `dim`.
+
+    Raises:
+        RuntimeError: shapes do not broadcast.
+
+    Example:
+        >>> mytorch.linalg.vecdot(tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([1.0, 1.0])).tolist()
+        [3.0, 7.0]
     """
     return (x.conj() * y).sum(dim)
 
 
 def vander(x, N=None):
-    """The powers 0 to N - 1 of each element, along a new last axis.
+    """Computes Vandermonde matrices: the powers 0 to N - 1 of each element, along a new last dimension.
+
+    Args:
+        x: tensor of shape (…).
+        N: number of columns (default: size of the last dimension).
+
+    Returns:
+        A tensor of shape (…, N).
 
     Raises:
-        RuntimeError: fewer than two columns.
+        RuntimeError: there are fewer than two columns.
+
+    Example:
+        >>> mytorch.linalg.vander(tensor([2, 3]), N=3).tolist()
+        [[1, 2, 4], [1, 3, 9]]
     """
     x = x.reshape(1) if x.ndim == 0 else x
     n = x.shape[-1] if N is None else N
@@ -773,7 +1154,23 @@ def vander(x, N=None):
 
 
 def tensorinv(A, ind=2):
-    """The inverse of A as a linear map from its last axes to its first `ind` ones."""
+    """Inverts a tensor as a linear map from its last dimensions to its first `ind` dimensions.
+
+    Args:
+        A: the tensor. The product of its first `ind` sizes must be equal to the product of the others.
+        ind: number of dimensions of the result of the linear map (default: 2).
+
+    Returns:
+        A tensor of shape `A.shape[ind:] + A.shape[:ind]`.
+
+    Raises:
+        RuntimeError: `ind` is not positive, or sizes do not match.
+
+    Example:
+        >>> A = mytorch.eye(4).reshape(4, 2, 2)
+        >>> mytorch.linalg.tensorinv(A, ind=1).shape
+        mytorch.Size([2, 2, 4])
+    """
     if ind <= 0:
         raise RuntimeError(f"tensorinv: Expected a strictly positive integer for 'ind', but got {ind}")
     n = math.prod(A.shape[:ind])
@@ -785,28 +1182,40 @@ def tensorinv(A, ind=2):
 
 
 def tensorsolve(A, B, dims=None):
-    """X with tensordot(A, X, X.ndim) = B; `dims` names axes of A that are moved to its end first.
+    """Solves `tensordot(A, X, X.ndim) = B` for X.
 
     Args:
-        A: its first axes are B's, the others the result's.
-        B: the right-hand side.
-        dims: axes of A to move to its end first.
+        A: tensor of shape `B.shape + X.shape`.
+        B: the right-hand side, a tensor of any shape.
+        dims: dimensions of A to move to its end first (default: none).
+
+    Returns:
+        X, a tensor of shape `A.shape[B.ndim:]`, after the move of `dims`.
+
+    Raises:
+        TypeError: `dims` is not a tuple or list.
+        RuntimeError: the sizes of A and B do not match.
+        LinAlgError: A is singular.
+
+    Example:
+        >>> A, B = mytorch.eye(4).reshape(2, 2, 4), tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> mytorch.linalg.tensorsolve(A, B).tolist()
+        [1.0, 2.0, 3.0, 4.0]
     """
     if dims is not None:
         if not isinstance(dims, (tuple, list)):
             raise TypeError(f"linalg.tensorsolve: dims must be a tuple of ints, not {type(dims).__name__}")
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     shape = tuple(A.shape[B.ndim :])
-    return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
+    return solve(A.reshape(B.numel(), math.prod(shape)), B.reshape(-1)).reshape(shape)
 
 
 norm = also_named(norm, {"axis": "dim", "keepdims": "keepdim"})
 
-
 for _name, _function in list(globals().items()):
     _ours = getattr(_function, "__module__", None) in (__name__, _d.__name__) and not _name.startswith("_")
-    if _ours and callable(_function) and not isinstance(_function, type):
-        globals()[_name] = takes_out(_function)
+    if (_ours or _name == "cross") and callable(_function) and not isinstance(_function, type):
+        globals()[_name] = found_by_pickle(_described(takes_out(_function)), _name, __name__)
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",

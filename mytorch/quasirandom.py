@@ -1,4 +1,4 @@
-"""Sobol's sequences: points that fill the unit cube more evenly than random ones, with `torch.quasirandom`'s names."""
+"""Sobol sequences, as in `torch.quasirandom`: points that fill the unit cube more evenly than random points."""
 
 from functools import cache
 from pathlib import Path
@@ -20,10 +20,10 @@ MAXDEGREE = 18
 
 @cache
 def _joe_kuo():
-    """Joe and Kuo's table: a primitive polynomial for each dimension, as its bits, and the first (odd) numbers m_1, m_2, …
+    """Returns the table of Joe and Kuo: for each dimension a primitive polynomial and the initial numbers m_1, m_2, …
 
-    A polynomial of degree s comes with s numbers, the k-th below 2^k. In the file the polynomials are differences, and of the
-    numbers there are the bits without the last, for all dimensions the second numbers, then the third, ….
+    A polynomial of degree s has s odd numbers, the k-th below 2^k. The file stores the differences of the polynomials. It
+    stores the bits of the numbers without the last bit: the second numbers of all dimensions, then the third, and so on.
     """
     with np.load(Path(__file__).with_suffix(".npz")) as file:
         polynomials = 1 + 2 * np.cumsum(file["steps"], dtype=np.int64)
@@ -40,12 +40,12 @@ def _joe_kuo():
 
 
 def _directions(dimension):
-    """The direction numbers of the first dimensions, (dimension, MAXBIT): m_k 2^(MAXBIT - k), by Bratley and Fox's recurrence."""
+    """Returns the direction numbers m_k 2^(MAXBIT - k), of shape (dimension, MAXBIT), by the recurrence of Bratley and Fox."""
     polynomials, degrees, numbers = (part[:dimension] for part in _joe_kuo())
     m = np.ones((dimension, MAXBIT), np.int64)
     for degree in range(1, degrees.max() + 1):
         rows = np.flatnonzero(degrees == degree)
-        rows = rows[rows > 0]  # the first dimension is van der Corput's: all ones
+        rows = rows[rows > 0]  # the first dimension is the van der Corput sequence: all ones
         polynomial, part = polynomials[rows], numbers[rows]
         part = np.pad(part[:, :degree], ((0, 0), (0, MAXBIT - degree)))
         for j in range(degree, MAXBIT):
@@ -57,18 +57,23 @@ def _directions(dimension):
 
 
 class SobolEngine:
-    """Draws a Sobol sequence, if wanted scrambled: PyTorch's points, also from equal seeds.
-
-    Sources: Joe and Kuo, 2008, Constructing Sobol sequences with better two-dimensional projections (direction numbers D(6));
-    Owen, 1998, Scrambling Sobol' and Niederreiter-Xing points.
+    """Draws points of a Sobol sequence. For the same seed, PyTorch draws the same points.
 
     Args:
-        dimension: how many coordinates a point has, 1 to 21201.
-        scramble: scramble the bits and shift the points; the sequence is then random, and as even.
-        seed: of the scrambling; by default the global generator draws it.
+        dimension: number of coordinates of a point, 1 to 21201.
+        scramble: scramble the bits and shift the points randomly, which keeps the points evenly distributed
+            (default: False).
+        seed: seed of the scrambling (default: random numbers of the global generator).
 
     Raises:
         ValueError: the dimension is out of range.
+
+    Example:
+        >>> mytorch.quasirandom.SobolEngine(dimension=2).draw(3).tolist()
+        [[0.0, 0.0], [0.5, 0.5], [0.75, 0.25]]
+
+    Source: Joe and Kuo, Constructing Sobol sequences with better two-dimensional projections, 2008 (direction numbers
+    D(6)). Owen, Scrambling Sobol' and Niederreiter-Xing points, 1998.
     """
 
     MAXBIT = MAXBIT
@@ -100,11 +105,20 @@ class SobolEngine:
         return (digits.astype(np.int64) & 1) @ (1 << places), shift
 
     def draw(self, n=1, out=None, dtype=None):
-        """The next `n` points, (n, dimension), in `dtype` (the default dtype) or into `out`."""
+        """Draws the next points of the sequence.
+
+        Args:
+            n: number of points (default: 1).
+            out: tensor for the result.
+            dtype: dtype of the result (default: the default dtype).
+
+        Returns:
+            A tensor of shape (n, dimension).
+        """
         dtype = dtypes.default_dtype() if dtype is None else dtype
         start, count = max(self.num_generated - 1, 0), n - (self.num_generated == 0)
         steps = np.arange(start, start + count)
-        which = np.frexp(~steps & (steps + 1))[1] - 1  # the rightmost zero of each step's number
+        which = np.frexp(~steps & (steps + 1))[1] - 1  # position of the rightmost zero bit of each step
         rows = raw_of(self.sobolstate).T[which]
         points = np.bitwise_xor.accumulate(np.concatenate([raw_of(self.quasi)[None], rows]))
         self.quasi = tensor(points[-1])
@@ -115,7 +129,16 @@ class SobolEngine:
         return result if out is None else out.resize_as_(result).copy_(result)
 
     def draw_base2(self, m, out=None, dtype=None):
-        """The next 2^m points, where so many keep the number of all that were drawn a power of two; else a ValueError."""
+        """Draws the next 2^m points of the sequence.
+
+        Args:
+            m: exponent of the number of points.
+            out: tensor for the result.
+            dtype: dtype of the result (default: the default dtype).
+
+        Raises:
+            ValueError: the total number of points would not be a power of 2.
+        """
         n, total = 2**m, self.num_generated + 2**m
         if total & (total - 1):
             raise ValueError(
@@ -126,16 +149,20 @@ class SobolEngine:
         return self.draw(n=n, out=out, dtype=dtype)
 
     def reset(self):
-        """Back to the first point."""
+        """Returns to the first point of the sequence."""
         self.quasi.copy_(self.shift)
         self.num_generated = 0
         return self
 
     def fast_forward(self, n):
-        """Leave `n` points out, at the cost of one."""
+        """Skips points, in the time of drawing one point.
+
+        Args:
+            n: number of points to skip.
+        """
         start = max(self.num_generated - 1, 0)
         end = self.num_generated + n - 1
-        changed = (start ^ start >> 1) ^ (end ^ end >> 1)  # the bits in which the steps' Gray codes differ
+        changed = (start ^ start >> 1) ^ (end ^ end >> 1)  # bits that differ between the Gray codes of both steps
         columns = [k for k in range(MAXBIT) if changed >> k & 1]
         raw_of(self.quasi)[...] ^= np.bitwise_xor.reduce(raw_of(self.sobolstate)[:, columns], axis=1)
         self.num_generated += n

@@ -1,4 +1,4 @@
-"""Seeds and generator states, with `torch.random`'s names."""
+"""Seeds and states of random number generators, as in `torch.random`."""
 
 from contextlib import contextmanager
 
@@ -9,10 +9,19 @@ from .ops.random import set_positions as _set_positions
 
 @contextmanager
 def fork_rng(devices=None, enabled=True, device_type="cuda"):
-    """Draw what you like inside the block: afterwards the generators are where they were before.
+    """Restores the states of the random number generators at the end of a `with` block.
 
     Args:
-        devices: the GPUs whose generators are restored, as well as the CPU's; all by default.
+        devices: GPUs to restore, in addition to the CPU (default: all).
+        enabled: False disables the context manager (default: True).
+        device_type: for compatibility with PyTorch.
+
+    Example:
+        >>> _ = mytorch.manual_seed(0)
+        >>> with mytorch.random.fork_rng():
+        ...     inside = mytorch.rand(1)
+        >>> mytorch.equal(inside, mytorch.rand(1))
+        True
     """
     if not enabled:
         yield

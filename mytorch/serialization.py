@@ -1,11 +1,13 @@
-"""save and load: PyTorch's own files, and safetensors.
+"""Saving and loading of tensors: PyTorch files and safetensors files.
 
-`save` writes PyTorch's zip format (files/archive.py) without running pickle; a name that ends in `.safetensors` gives
-a safetensors file, in whose metadata what contained the tensors (dicts, lists, numbers, …) is a JSON tree in which
-`{"$tensor": name}` stands for a tensor. Every file is written under another name first and renamed when it is
-complete, so a crash leaves the old file or the new one. `load` reads both, and runs no code from either.
+`save` writes PyTorch's zip format (files/archive.py) without the module `pickle`. If the file name ends in
+`.safetensors`, it writes a safetensors file. Its metadata stores the containers (dicts, lists, numbers, …) as a JSON tree.
+In the tree, `{"$tensor": name}` represents a tensor.
 
-The formats: https://docs.pytorch.org/docs/main/notes/serialization.html,
+Each file is first written under another name and renamed when it is complete. After a crash, the file is either the old
+or the new one. `load` reads both formats and never executes code from a file.
+
+File formats: https://docs.pytorch.org/docs/main/notes/serialization.html,
 https://github.com/huggingface/safetensors#format
 """
 
@@ -37,7 +39,8 @@ PathOrFile = str | os.PathLike | BinaryIO
 MapLocation = DeviceLike | dict[str, str] | Callable | None
 MAP_LOCATION = MapLocation
 FORMAT = "mytorch"
-_MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
+DEFAULT_PROTOCOL = 2
+_MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 
 _NAMES = {
     "F64": dtypes.float64, "F32": dtypes.float32, "F16": dtypes.float16, "BF16": dtypes.bfloat16,
@@ -53,7 +56,7 @@ _mmap_modes: dict[int, Literal["r+", "c"]] = {1: "r+", 2: "c"}  # MAP_SHARED, MA
 
 
 class LoadEndianness(Enum):
-    """Byte orders of files."""
+    """Byte order of a file."""
 
     NATIVE = 1
     LITTLE = 2
@@ -64,10 +67,13 @@ _endianness: list[LoadEndianness | None] = [None]
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Say in which byte order files are that do not say it, as those of PyTorch before 2.1: little, if None.
+    """Sets the byte order of files that do not store it. PyTorch stores it since version 2.1.
+
+    Args:
+        endianness: the byte order; None for little-endian.
 
     Raises:
-        TypeError: something else than None or a LoadEndianness.
+        TypeError: `endianness` is not None or a `LoadEndianness`.
     """
     if endianness is not None and not isinstance(endianness, LoadEndianness):
         raise TypeError("Invalid argument type in function set_default_load_endianness")
@@ -77,15 +83,18 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
-    """What was last set."""
+    """Returns the byte order that `set_default_load_endianness` set."""
     return _endianness[0]
 
 
 def set_default_mmap_options(flags: int) -> None:
-    """Say what `load(mmap=True)` does with changes: `mmap.MAP_PRIVATE` keeps them in memory, `mmap.MAP_SHARED` writes them to the file.
+    """Sets the mode of memory maps of `load(mmap=True)`.
+
+    Args:
+        flags: `mmap.MAP_PRIVATE` keeps changes of the tensors in memory; `mmap.MAP_SHARED` writes them to the file.
 
     Raises:
-        ValueError: another flag.
+        ValueError: `flags` is another flag.
     """
     if flags not in _mmap_modes:
         raise ValueError(
@@ -95,7 +104,7 @@ def set_default_mmap_options(flags: int) -> None:
 
 
 def get_default_mmap_options() -> int:
-    """What was last set."""
+    """Returns the flag that `set_default_mmap_options` set."""
     return _mmap_flags[0]
 
 
@@ -103,7 +112,7 @@ def get_default_mmap_options() -> int:
 
 
 def _cpu_array(value, name):
-    """The contiguous CPU array of a Tensor, Array or ndarray."""
+    """Returns a contiguous NumPy array of the elements of a Tensor, Array or ndarray."""
     inner = getattr(value, "_data", value)
     raw = inner._array if isinstance(inner, Array) else inner
     if not hasattr(raw, "dtype") or not hasattr(raw, "shape"):
@@ -116,19 +125,19 @@ def _cpu_array(value, name):
 def save_safetensors(
     tensors: Mapping[str, Tensor], path: PathOrFile, metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write a dict of named tensors as a safetensors file, atomically.
+    """Writes a dict of named tensors to a safetensors file. The file is replaced atomically.
 
     Args:
-        tensors: Tensors, Arrays or ndarrays by name.
-        path: a file name, or a binary file to write to.
-        metadata: a dict of strings to keep with them.
+        tensors: dict {name: Tensor, Array or ndarray}.
+        path: file name, or a binary file.
+        metadata: dict of strings that the file also stores.
 
     Raises:
-        TypeError: a value is no tensor, or of a dtype that the format has no code for.
+        TypeError: a value is not a tensor, or the format does not support its dtype.
     """
     arrays = {name: _cpu_array(value, name) for name, value in tensors.items()}
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": {str(k): str(v) for k, v in metadata.items()}}
-    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # so that all are aligned
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # aligns all tensors
     end = 0
     for name in order:
         raw = arrays[name]
@@ -147,37 +156,37 @@ def save_safetensors(
             file.write(arrays[name].reshape(-1).view(np.uint8).data)
 
 
-def _no_twins(pairs):
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name is there twice")
-    return found
+def _without_duplicates(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return entries
 
 
 def _read_header(content, name):
-    """The header of safetensors content (entries by name), its metadata, and where the data begins.
+    """Returns the header of a safetensors file (a dict of entries), its metadata, and the offset of the data.
 
     Raises:
-        ValueError: it is not such content, or it is cut short.
+        ValueError: the content is not a safetensors file, or it is truncated.
     """
     size = int.from_bytes(bytes(content[:8]), "little")
     if len(content) < 8 or size > min(_MAX_HEADER, len(content) - 8) or bytes(content[8:9]) != b"{":
-        raise ValueError(f"load: {name} is not a safetensors file, or it is cut short.")
+        raise ValueError(f"load: {name} is not a safetensors file, or it is truncated.")
     try:
-        header = json.loads(bytes(content[8 : 8 + size]).decode(), object_pairs_hook=_no_twins)
+        header = json.loads(bytes(content[8 : 8 + size]).decode(), object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"load: {name} is not a safetensors file: its header can't be read ({error}).") from None
     metadata = header.pop("__metadata__", None) or {}
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
-        raise ValueError(f"load: {name} is damaged: its metadata is no dict of strings.")
+        raise ValueError(f"load: {name} is damaged: its metadata is not a dict of strings.")
     return header, metadata, 8 + size
 
 
 def _read_entry(entry):
-    """(dtype, shape, start, stop) of a header's entry.
+    """Returns (dtype, shape, start, stop) of an entry of the header.
 
     Raises:
-        KeyError, TypeError, ValueError: it is none.
+        KeyError, TypeError, ValueError: the entry is damaged.
     """
     d, shape, (start, stop) = _NAMES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
     if any(type(n) is not int or not 0 <= n < 1 << 63 for n in (*shape, start, stop)):
@@ -186,15 +195,18 @@ def _read_entry(entry):
 
 
 def read_safetensors(content: Any, name: str = "the file") -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays of safetensors content by name, and its metadata.
+    """Reads the content of a safetensors file.
 
     Args:
-        content: a bytes-like object or a uint8 array; the arrays lie in its memory where they can.
-        name: for error messages.
+        content: a bytes-like object or a uint8 array. The returned arrays share its memory if possible.
+        name: name of the file for error messages.
+
+    Returns:
+        A tuple (dict {name: array}, metadata).
 
     Raises:
-        ValueError: the content is damaged, foreign or cut short; its tensors don't lie one behind the other, without
-            holes, to its end, as the format demands.
+        ValueError: the content is damaged or truncated, or it is not a safetensors file. The format requires that the
+            tensors fill the data without gaps.
     """
     header, metadata, base = _read_header(content, name)
     data = np.frombuffer(content, np.uint8)[base:]
@@ -208,18 +220,18 @@ def read_safetensors(content: Any, name: str = "the file") -> tuple[dict[str, np
             ) from None
         if not start <= stop <= data.size or math.prod(shape) * d.itemsize != stop - start:
             raise ValueError(
-                f"load: {name} is cut short or damaged: {key!r} should span bytes {start} to {stop} of {data.size}."
+                f"load: {name} is truncated or damaged: {key!r} should span bytes {start} to {stop} of {data.size}."
             )
         try:
             arrays[key] = data[start:stop].view(d.numpy).reshape(shape)
-        except (ValueError, OverflowError) as error:  # too many axes, or too long ones
-            raise ValueError(f"load: {name} describes {key[:99]!r} with a shape that can't be had ({error}).") from None
+        except (ValueError, OverflowError) as error:  # too many axes, or axes that are too long
+            raise ValueError(f"load: {name} describes {key[:99]!r} with an invalid shape ({error}).") from None
         spans.append((start, stop, key))
     end = 0
     for start, stop, key in sorted(spans):
         if start != end:
-            what = "overlaps what lies before it" if start < end else f"lies behind a hole of {start - end} bytes"
-            raise ValueError(f"load: {name} is damaged: {key[:99]!r} {what}.")
+            fault = "overlaps the tensor before it" if start < end else f"follows a gap of {start - end} bytes"
+            raise ValueError(f"load: {name} is damaged: {key[:99]!r} {fault}.")
         end = stop
     if end != data.size:
         raise ValueError(f"load: {name} is damaged: {data.size - end} bytes follow its tensors.")
@@ -227,10 +239,17 @@ def read_safetensors(content: Any, name: str = "the file") -> tuple[dict[str, np
 
 
 def load_safetensors(path: str | os.PathLike, device: DeviceLike | None = None) -> dict[str, Tensor]:
-    """The tensors of a safetensors file: a state dict.
+    """Reads a safetensors file.
+
+    Args:
+        path: file name.
+        device: device of the tensors (default: the default device).
+
+    Returns:
+        A dict {name: tensor}.
 
     Raises:
-        ValueError: the file is damaged, foreign or cut short.
+        ValueError: the file is damaged or truncated, or it is not a safetensors file.
     """
     arrays, metadata = read_safetensors(np.fromfile(path, np.uint8), str(path))
     where = as_device(device)
@@ -238,7 +257,10 @@ def load_safetensors(path: str | os.PathLike, device: DeviceLike | None = None) 
 
 
 def _with_aliases(tensors, metadata):
-    """Tie the tensors again that were one; `save_state_dict`'s metadata maps a name to the first of its tensor's names."""
+    """Shares tensors that were saved under several names.
+
+    The metadata that `save_state_dict` writes maps each further name of a tensor to its first name.
+    """
     for name, kept in metadata.items():
         if name in tensors and kept in tensors:
             ours, theirs = tensors[name], tensors[kept]
@@ -250,12 +272,14 @@ def _with_aliases(tensors, metadata):
 def save_state_dict(
     state: Mapping[str, Tensor], path: str | os.PathLike, metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write a state dict as safetensors, every name with its numbers; the metadata says which names are tied to which.
+    """Writes a state dict to a safetensors file, including all names of shared tensors.
+
+    The metadata stores which names share a tensor, and `load_safetensors` shares them again.
 
     Args:
-        state: tensors by name.
-        path: the file, replaced in one step.
-        metadata: words to keep with them.
+        state: dict {name: tensor}.
+        path: file name. The file is replaced atomically.
+        metadata: dict of strings that the file also stores.
     """
     aliases, names = {}, {}
     for name, tensor in state.items():
@@ -269,11 +293,11 @@ def save_state_dict(
 
 
 class _Writer:
-    """Turns an object into a JSON tree, setting its tensors aside under names."""
+    """Converts an object to a JSON tree, and collects its tensors by name."""
 
     def __init__(self):
         self.tensors = {}
-        self.names = {}  # id of an array -> name: what is saved twice is kept once
+        self.names = {}  # id of an array -> name, so that each array is stored once
         self.kept = []
 
     def tree(self, x, path):
@@ -300,7 +324,7 @@ class _Writer:
         where = path.rstrip(".") or "the object"
         hint = "; save its state_dict() instead" if hasattr(x, "state_dict") else ""
         raise TypeError(
-            f"save: {where} is {type(x).__name__}, which can't be saved: only tensors, numbers, strings, and dicts, "
+            f"save: {where} is {type(x).__name__}, which can't be saved. Expected tensors, numbers, strings, or dicts, "
             f"lists, tuples and sets of them{hint}."
         )
 
@@ -313,7 +337,7 @@ class _Writer:
         return {"$ordered" if ordered else "$dict": pairs}
 
     def name_of(self, array, path):
-        """The name under which the array is kept; a second reference gets the first one's."""
+        """Returns the name of an array in the file. All references to an array have the same name."""
         if id(array) not in self.names:
             name = path.rstrip(".") or "tensor"
             while name in self.tensors or name == "__metadata__":
@@ -325,7 +349,7 @@ class _Writer:
 
 
 def _number(pair):
-    """A NumPy scalar; of numbers only, since text or bytes could be of any size."""
+    """Returns a NumPy scalar of a numeric dtype. Text and bytes are refused, because they can have any size."""
     known = pair[0] in dtypes._BY_NAME
     d = dtypes.as_numpy(pair[0]) if known else np.dtype(pair[0])
     if not known and d.kind not in "biufc":
@@ -334,7 +358,7 @@ def _number(pair):
 
 
 _SEQUENCES = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
-_VALUES = {  # mark -> (classes, how they become JSON, how it becomes them)
+_VALUES = {  # mark -> (classes, function to JSON, function from JSON)
     "$number": (np.generic, lambda x: [x.dtype.name, x.item()], _number),
     "$float": (float, repr, float),  # inf and nan, which JSON lacks
     "$complex": (complex, lambda x: [x.real, x.imag], lambda v: complex(*v)),
@@ -346,7 +370,7 @@ _VALUES = {  # mark -> (classes, how they become JSON, how it becomes them)
 
 
 def _build(x, take):
-    """The object of a tree; `take(name, kind, requires_grad)` gives its tensors."""
+    """Returns the object that a JSON tree describes; `take(name, kind, requires_grad)` returns its tensors."""
     if isinstance(x, list):
         return [_build(item, take) for item in x]
     if not isinstance(x, dict):
@@ -363,19 +387,19 @@ def _build(x, take):
     if mark in _SEQUENCES:
         return _SEQUENCES[mark](_build(item, take) for item in value)
     if mark not in _VALUES:
-        raise ValueError(f"load: the file holds a {mark!r}, which this version doesn't know.")
+        raise ValueError(f"load: the file contains a {mark!r}, which this version does not support.")
     return _VALUES[mark][2](value)
 
 
 def save_tree(obj: Any, f: PathOrFile) -> None:
-    """Write an object as safetensors, with its containers as JSON in the metadata: no pickle, whatever the name; for `load`.
+    """Writes an object to a safetensors file. The metadata stores its containers as JSON. `load` reads the file.
 
     Args:
-        obj: tensors, arrays, numbers, strings, None, and dicts, lists and tuples of them.
-        f: a file name (the file is replaced atomically), or a binary file.
+        obj: tensors, arrays, numbers, strings, None, and dicts, lists and tuples of these.
+        f: file name with any ending, or a binary file. A named file is replaced atomically.
 
     Raises:
-        TypeError: something in obj is of another kind.
+        TypeError: the object contains another type.
     """
     writer = _Writer()
     tree = writer.tree(obj, "")
@@ -389,41 +413,44 @@ def save(
     pickle_protocol: int = 2,
     _use_new_zipfile_serialization: bool = True,
 ) -> None:
-    """Write an object to a file, atomically, in PyTorch's format: `torch.load(f, weights_only=True)` reads it.
+    """Saves an object to a file in PyTorch's format. `torch.load(f, weights_only=True)` can read it.
 
-    Tensors are kept with their dtype, class (Parameter or Buffer), requires_grad and device; those that lie in
-    one memory share it again after loading; an Array comes back as a Tensor. A name that ends in `.safetensors`
-    gives a safetensors file that holds the same object, with its containers in the metadata.
+    The file stores the dtype, the class (Tensor, Parameter or Buffer), `requires_grad` and the device of each tensor.
+    Tensors that share memory share it again after loading. An Array is loaded as a Tensor. If the file name ends in
+    `.safetensors`, the object is saved as a safetensors file.
 
     Args:
-        obj: a tensor, number, string, None, dtype, device, ndarray, or dicts, lists, tuples and sets of them, or
-            objects of classes that were given to `add_safe_globals`.
-        f: a file name, or a binary file to write to.
-        _use_new_zipfile_serialization: False: the format of before PyTorch 1.6.
+        obj: a tensor, number, string, None, dtype, device or ndarray, or dicts, lists, tuples and sets of these. Other
+            objects that Python can pickle, such as a whole module, require `load(f, weights_only=False)`.
+        f: file name, or a binary file. A named file is replaced atomically.
+        pickle_module: must be None or `pickle`, since the file is written without it.
+        pickle_protocol: for compatibility with PyTorch. Files have protocol 2.
+        _use_new_zipfile_serialization: False for the format of PyTorch before version 1.6 (default: True).
 
     Raises:
-        TypeError: something in obj is of another kind; the message says where. Nothing is written.
-        ValueError: another pickle_module than Python's, or another pickle_protocol than 2.
+        TypeError, PicklingError: the object contains an object that cannot be pickled. No file is written.
+        ValueError: `pickle_module` or `pickle_protocol` has another value.
 
     Example:
         >>> import io
         >>> file = io.BytesIO()
         >>> mytorch.save({"weight": tensor([1.0, 2.0]), "epoch": 3}, file)
+        >>> mytorch.load(io.BytesIO(file.getvalue()))["epoch"]
+        3
     """
     if pickle_module not in (None, pickle):
-        raise ValueError(f"save: pickle_module={pickle_module.__name__} is not supported: the pickle is written here.")
-    if pickle_protocol != 2:
-        raise ValueError(f"save: pickle_protocol must be 2, which PyTorch writes, got {pickle_protocol}.")
-    if not _use_new_zipfile_serialization:
-        with nullcontext(f) if hasattr(f, "write") else atomic_file(f) as file:
-            files.legacy.write(obj, file)
-    elif hasattr(f, "write"):
-        archive.write(obj, f)
-    elif str(f).endswith(".safetensors"):
+        raise ValueError(f"save: pickle_module={pickle_module.__name__} is not supported. Leave it out.")
+    if pickle_protocol not in range(6):
+        raise ValueError(f"save: expected a pickle_protocol from 0 to 5, got {pickle_protocol}.")
+    if not hasattr(f, "write") and str(f).endswith(".safetensors") and _use_new_zipfile_serialization:
         save_tree(obj, f)
-    else:
-        with atomic_file(f) as file:
-            archive.write(obj, file, archive.root_name(f))
+        return
+    name = "archive" if hasattr(f, "write") else archive.root_name(f)
+    with nullcontext(f) if hasattr(f, "write") else atomic_file(f) as file:
+        if _use_new_zipfile_serialization:
+            archive.write(obj, file, name)
+        else:
+            files.legacy.write(obj, file)
 
 
 def load(
@@ -431,26 +458,35 @@ def load(
     map_location: MapLocation = None,
     pickle_module: Any = None,
     *,
-    weights_only: bool = True,
+    weights_only: bool | None = None,
     mmap: bool | None = None,
     **pickle_load_args,
 ) -> Any:
-    """Read what `save` or PyTorch wrote, or a safetensors file (a state dict).
+    """Loads an object from a file that `save` or PyTorch wrote, or the state dict of a safetensors file.
+
+    By default, loading never executes code from the file. It creates only tensors, plain containers, and objects of classes
+    that were passed to `add_safe_globals`. With `weights_only=False`, it creates objects of any class, such as whole
+    modules, as Python's pickle does. **A malicious file can then execute any code**, so use it only for files that you trust.
 
     Args:
-        f: a file name, or a binary file.
-        map_location: the device on which tensors shall lie, a dict from the devices they were saved on to such,
-            or a function (storage, name of its device) -> storage, a flat tensor; by default where they were saved.
-        weights_only: whatever it says, nothing is made but tensors, plain containers and objects of classes that
-            were given to `add_safe_globals`.
-        mmap: read a file's tensors when they are used, through the system's memory map; changes stay in memory, unless
-            `set_default_mmap_options` says otherwise.
+        f: file name, or a binary file.
+        map_location: device of the tensors (default: the device of each tensor when it was saved). It can also be a dict
+            {saved device: device}, or a function (storage, name of the saved device) -> storage.
+        pickle_module: module whose `Unpickler` reads the file, if `weights_only` is False (default: `pickle`).
+        weights_only: False to create objects of any class from a file that you trust (default: True; False if
+            `pickle_module` is given).
+        mmap: map the file into memory and read tensors when they are used. Changes stay in memory, unless
+            `set_default_mmap_options` selects another mode (default: False).
+        pickle_load_args: `encoding`, for files of Python 2.
+
+    Returns:
+        The saved object.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is damaged, foreign, or cut short; mmap of a file object; another pickle_module.
-        RuntimeError: it holds something that is neither tensor nor plain container; the message names it. Or the
-            tensors' device is not here.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is damaged, truncated or of another format, or an argument is not supported.
+        UnpicklingError: the file contains an object of another class, which the message names. It is also a RuntimeError.
+        RuntimeError: the device of a tensor is not available, or `pickle_module` is given with `weights_only=True`.
 
     Example:
         >>> import io
@@ -460,10 +496,11 @@ def load(
         >>> state["weight"].tolist(), state["epoch"]
         ([1.0, 2.0], 3)
     """
-    if pickle_module not in (None, pickle) or pickle_load_args.keys() - {"encoding"}:
-        raise ValueError(
-            "load: pickle_module and its arguments are not supported: the pickle is read here, and runs no code."
-        )
+    if pickle_module is not None and weights_only:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if pickle_load_args.keys() - {"encoding"}:
+        raise ValueError(f"load: expected only the pickle argument 'encoding', got {', '.join(pickle_load_args)}.")
+    trusted = (pickle_module or pickle) if weights_only is False or pickle_module is not None else None
     if hasattr(f, "read"):
         if mmap:
             raise ValueError("f must be a file path in order to use the mmap argument")
@@ -474,32 +511,34 @@ def load(
             content = np.asarray(np.memmap(name, np.uint8, _mmap_modes[_mmap_flags[0]]))
         else:
             content = np.fromfile(name, np.uint8)
-    return load_content(content, name, map_location, not mmap, pickle_load_args.get("encoding", "utf-8"))
+    return load_content(content, name, map_location, not mmap, pickle_load_args.get("encoding", "utf-8"), trusted)
 
 
 def load_content(
-    content: np.ndarray, name: str, map_location: MapLocation = None, copy: bool = True, encoding: str = "utf-8"
-) -> Any:
-    """What `load` gives for a file of this name with these bytes (uint8).
+    content: np.ndarray, name: str, map_location: MapLocation = None, copy: bool = True, encoding: str = "utf-8",
+    trusted: Any = None,
+) -> Any:  # fmt: skip
+    """Loads an object from the bytes of a file.
 
     Args:
-        content: the bytes; without `copy` the tensors lie in them.
-        name: for error messages.
+        content: the bytes, a uint8 array.
+        name: name of the file for error messages.
         map_location: as in `load`.
-        copy: give the tensors memory of their own.
-        encoding: of Python 2's strings.
+        copy: copy the tensors; if False, they share the memory of `content` (default: True).
+        encoding: encoding of the strings of Python 2.
+        trusted: the pickle module that reads a trusted file; None if the file must not run code (default: None).
     """
     first = bytes(content[:9])
     if first[:4] == b"PK\x03\x04":
-        return archive.read(content, name, map_location, copy, encoding)
+        return archive.read(content, name, map_location, copy, encoding, trusted)
     if (
         first[:1] == b"\x80" and first[2:5] == b"\x8a\nl"
     ):  # PyTorch before 1.6 begins with a pickled integer of ten bytes
-        return files.legacy.read(content, name, map_location, encoding)
+        return files.legacy.read(content, name, map_location, encoding, trusted)
     if first[:1] == b"\x80" and first[8:] != b"{":
         raise ValueError(
-            f"load: {name} is a bare pickle, which is not read because it can run code; PyTorch 1.6 and later "
-            "write zip files, which are."
+            f"load: {name} is a bare pickle, which is not supported because it can run code. Save it again with "
+            "PyTorch 1.6 or later, which writes zip files."
         )
     move = archive.placer("cpu" if map_location is None else map_location)
 
@@ -513,9 +552,9 @@ def load_content(
 
     def take(key, kind, requires_grad):
         if key not in arrays:
-            raise ValueError(f"load: {name} is damaged: it mentions {key!r}, which it doesn't hold.")
+            raise ValueError(f"load: {name} is damaged: the tensor {key!r} is missing.")
         if kind == "numpy":
-            if key not in copies:  # once, however often the tree mentions it
+            if key not in copies:  # one copy for all references
                 copies[key] = arrays[key].copy()
             return copies[key]
         if key not in placed:
@@ -537,7 +576,7 @@ def load_content(
 
 
 def write_json(path: str | os.PathLike, values: Mapping[str, Any]) -> None:
-    """Write a dict as an indented JSON file, atomically."""
+    """Writes a dict to an indented JSON file. The file is replaced atomically."""
     atomic_write(path, (json.dumps(values, indent=2) + "\n").encode())
 
 

@@ -1,15 +1,17 @@
-"""`torch.storage`: the memory under tensors as objects: bytes (UntypedStorage), or elements of a dtype (TypedStorage).
+"""Storages as in `torch.storage`: the memory of tensors as bytes (UntypedStorage) or as elements (TypedStorage).
 
-An array knows what it is a view of, so a storage is made when a program asks for it, and tensors carry none. Two
-storages are the same memory where their `_cdata` (its address) are equal.
+Tensors do not refer to a storage. A storage is created when a program requests it, since each view refers to its base
+array. Two storages share memory if their `_cdata`, the address, is equal.
 """
 
+import copyreg
 import sys
 import warnings
 import weakref
 
 import numpy as np
 
+from ._array import Array
 from ._tensor import is_tensor
 from .backend import address, as_device, device_of, storage_bytes, to_device, xp_of
 from .base import dtypes
@@ -22,7 +24,7 @@ def _on_cpu_only(what, storage):
 
 
 class _Storage:
-    """What both kinds share: a vector `_raw`, and the sizes of its elements."""
+    """Base class of both storages: a one-dimensional array `_raw`, and methods that use it."""
 
     @property
     def _array(self):
@@ -30,16 +32,16 @@ class _Storage:
 
     @property
     def is_cuda(self):
-        """Whether the memory is a GPU's."""
+        """True if the memory is on a GPU."""
         return self.device.type == "cuda"
 
-    filename = None  # no storage here lies in a file of its own
+    filename = None  # storages are not backed by files
 
     def __sizeof__(self):
         return object.__sizeof__(self) + self.nbytes()
 
     def nbytes(self):
-        """The size in bytes."""
+        """Returns the size in bytes."""
         return self.size() * self.element_size()
 
     def __len__(self):
@@ -49,30 +51,36 @@ class _Storage:
         return iter(self.tolist())
 
     def tolist(self):
-        """The elements as Python numbers."""
+        """Returns the elements as a list of Python numbers."""
         return to_cpu(self._raw).tolist()
 
     def is_shared(self):
-        """False: processes share no tensors here."""
-        return False
+        """Returns True if several processes share the memory, or if it is on a GPU."""
+        return self.is_cuda or Array._wrap(self._raw).is_shared()
 
     def is_pinned(self, device="cuda"):
-        """False: page-locked memory belongs to tensors (`Tensor.pin_memory`) here."""
+        """Returns False. Use `Tensor.pin_memory` for page-locked memory."""
         return False
 
     def share_memory_(self):
-        """self: processes share no tensors here."""
+        """Moves the memory, and the tensors over it, to memory that several processes share. Returns this storage."""
         _on_cpu_only("share_memory_", self)
+        key = (address(self._raw), self._raw.size)
+        array = Array._wrap(self._raw)
+        array.share_memory_()
+        self._raw = array._array
+        if _IN_USE.pop(key, None) is self:
+            _IN_USE[address(self._raw), self._raw.size] = self
         return self
 
     def _share_fd_cpu_(self, *args):
         _on_cpu_only("_share_fd_cpu_", self)
-        raise NotImplementedError("_share_fd_cpu_: processes share no tensors here.")
+        raise NotImplementedError("_share_fd_cpu_: the handles of shared memory are internal.")
 
     _share_filename_cpu_ = _share_fd_cpu_
 
     def elements(self, dtype):
-        """The memory as a raw vector of a dtype, which has to be a typed storage's own."""
+        """Returns the memory as a raw one-dimensional array of a dtype. A TypedStorage requires its own dtype."""
         own = getattr(self, "dtype", dtype) or dtypes.uint8
         if dtype not in (None, own):
             raise RuntimeError(f"Expected a Storage of type {dtype} or an UntypedStorage, but got type {own}")
@@ -86,15 +94,20 @@ class _Storage:
         raise NotImplementedError
 
     def clone(self):
-        """A copy."""
+        """Returns a copy of this storage."""
         return self._copied(self._raw.copy())
 
     def cpu(self):
-        """self, or a copy in CPU memory."""
+        """Returns this storage if it is on the CPU, or a copy on the CPU."""
         return self if self.device.type == "cpu" else self._copied(to_cpu(self._raw))
 
     def cuda(self, device=None, non_blocking=False):
-        """self, or a copy in a GPU's memory."""
+        """Returns this storage or a copy on a GPU.
+
+        Args:
+            device: the GPU (default: the current GPU).
+            non_blocking: for compatibility with PyTorch.
+        """
         return self._copied(to_device(self._raw, as_device("cuda" if device is None else device)))
 
     def _write_file(self, f, is_real_file, save_size, element_size):
@@ -121,12 +134,20 @@ class _Storage:
         self._raw[index] = value
 
     def fill_(self, value):
-        """Fill with one number."""
+        """Sets all elements to a number. Returns this storage."""
         self[:] = value
         return self
 
     def copy_(self, source, non_blocking=None):
-        """Copy another storage's elements."""
+        """Copies the elements of another storage of the same size. Returns this storage.
+
+        Args:
+            source: the other storage.
+            non_blocking: for compatibility with PyTorch.
+
+        Raises:
+            RuntimeError: sizes in bytes differ.
+        """
         if source.nbytes() != self.nbytes():
             raise RuntimeError(
                 f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} bytes"
@@ -156,11 +177,15 @@ _IN_USE = weakref.WeakValueDictionary()  # (address, bytes) -> UntypedStorage, w
 
 
 class UntypedStorage(_Storage):
-    """Memory as bytes.
+    """The memory of a tensor as bytes. `Tensor.untyped_storage` returns it.
 
     Args:
-        size_or_sequence: the number of bytes, or the bytes; nothing makes an empty one.
-        device: where it lies.
+        size_or_sequence: number of bytes, or a sequence of bytes (default: 0 bytes).
+        device: device of the memory (default: "cpu").
+
+    Example:
+        >>> mytorch.tensor([1, 2], dtype=mytorch.int16).untyped_storage().tolist()
+        [1, 0, 2, 0]
     """
 
     def __init__(self, *size_or_sequence, device=None):
@@ -179,7 +204,7 @@ class UntypedStorage(_Storage):
 
     @classmethod
     def _under(cls, raw):
-        """The storage of an array's memory: one object, as long as it is in use."""
+        """Returns the storage of the memory of an array: the same object as long as there is a reference to it."""
         whole = storage_bytes(raw)
         key = (address(whole), whole.size)
         if not whole.size:
@@ -198,58 +223,82 @@ class UntypedStorage(_Storage):
 
     @staticmethod
     def from_buffer(buffer, byte_order=None, dtype=None, count=-1, offset=0):
-        """A copy of a buffer's bytes, those of each element turned round if `byte_order` is not this machine's.
+        """Returns a storage with a copy of the bytes of a buffer, in the byte order of this machine.
 
         Args:
             buffer: bytes, a bytearray, an array, …
-            byte_order: "native", "little" or "big"; needed where an element has several bytes.
-            dtype: of the elements; bytes by default.
-            count: elements to take; -1 for all.
-            offset: bytes to skip.
+            byte_order: "native", "little" or "big"; required if elements have several bytes.
+            dtype: dtype of the elements (default: uint8).
+            count: number of elements to copy; -1 for all (default: -1).
+            offset: number of bytes to skip (default: 0).
+
+        Raises:
+            ValueError: `byte_order` is missing, or the number of bytes is not a multiple of the element size.
         """
         kind = dtypes.as_numpy(dtype or dtypes.uint8)
         if kind.itemsize > 1 and byte_order not in ("native", "little", "big"):
             raise ValueError(f"from_buffer: byte_order must be 'native', 'little' or 'big', got {byte_order!r}.")
         raw = np.frombuffer(buffer, np.uint8, count if count < 0 else count * kind.itemsize, offset)
         if raw.size % kind.itemsize:
-            raise ValueError(f"from_buffer: {raw.size} bytes are no whole number of {dtype} elements.")
+            raise ValueError(f"from_buffer: expected a multiple of {kind.itemsize} bytes for {dtype}, got {raw.size}.")
         raw = raw.reshape(-1, kind.itemsize)
         if byte_order not in (None, "native", sys.byteorder):
             raw = raw[:, ::-1]
         return UntypedStorage._of((raw != 0 if dtype is dtypes.bool_ else raw).astype(np.uint8).reshape(-1))
+
+    @staticmethod
+    def from_file(filename, shared=False, nbytes=0):
+        """Returns the bytes of a file, which is mapped into memory.
+
+        Args:
+            filename: path of the file.
+            shared: True writes changes to the file, which is created or extended if needed (default: False).
+            nbytes: number of bytes to map.
+        """
+        if not nbytes:
+            return UntypedStorage()
+        if shared:
+            with open(filename, "ab") as file:
+                file.truncate(max(nbytes, file.tell()))
+        raw = np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
+        return UntypedStorage._of(raw.view(np.ndarray))
 
     @property
     def _cdata(self):
         return self.data_ptr()
 
     def data_ptr(self):
-        """The address of the first byte."""
+        """Returns the address of the first byte."""
         return address(self._raw) if self._raw.size else 0
 
     def size(self):
-        """The number of bytes."""
+        """Returns the number of bytes."""
         return self._raw.size
 
     def element_size(self):
-        """1."""
+        """Returns 1, the size of an element in bytes."""
         return 1
 
     def type(self, dtype=None):
-        """The name of this class."""
+        """Returns the name of this class in PyTorch."""
         return "torch.cuda.UntypedStorage" if self.is_cuda else "torch.storage.UntypedStorage"
 
     def untyped(self):
-        """self."""
+        """Returns this storage."""
         return self
 
     def byteswap(self, dtype):
-        """Turn the bytes of each element of a dtype round, in place; of each part, for complex numbers."""
+        """Reverses the bytes of each element in place. For a complex dtype, reverses the bytes of both parts.
+
+        Args:
+            dtype: dtype of the elements.
+        """
         size = dtypes.as_dtype(dtype).to_real().itemsize
         whole = self._raw[: self._raw.size // size * size].reshape(-1, size)
         whole[...] = whole[:, ::-1].copy()
 
     def resize_(self, size):
-        """Make it `size` bytes; tensors over the old memory keep that."""
+        """Changes the size to `size` bytes. Existing tensors keep the old memory. Returns this storage."""
         grown = xp_of(self._raw).empty(size, np.uint8)
         n = min(size, self.size())
         grown[:n] = self._raw[:n]
@@ -266,13 +315,13 @@ def _device(given):
 
 
 class TypedStorage(_Storage):
-    """Memory as elements of a dtype.
+    """The memory of a tensor as elements of a dtype. Deprecated in PyTorch: use `UntypedStorage`.
 
     Args:
-        args: the number of elements, or the elements; nothing makes an empty one.
-        wrap_storage: the UntypedStorage to look at, instead.
-        dtype: of the elements; the default one if neither this nor a storage is given.
-        device: where it lies; a wrapped storage knows that itself.
+        args: number of elements, or a sequence of elements (default: 0 elements).
+        wrap_storage: an UntypedStorage to use instead of new memory.
+        dtype: dtype of the elements (default: the default dtype). Required with `wrap_storage`.
+        device: device of the memory (default: "cpu"). Not allowed with `wrap_storage`.
     """
 
     is_sparse = False
@@ -319,7 +368,7 @@ class TypedStorage(_Storage):
 
     @property
     def device(self):
-        """Where it lies."""
+        """The device of the memory."""
         return self._untyped_storage.device
 
     @property
@@ -330,31 +379,36 @@ class TypedStorage(_Storage):
         return f"dtype={self.dtype}, "
 
     def untyped(self):
-        """The bytes."""
+        """Returns the UntypedStorage of this memory."""
         return self._untyped_storage
 
     def data_ptr(self):
-        """The address of the first element."""
+        """Returns the address of the first element."""
         return self._untyped_storage.data_ptr()
 
     def size(self):
-        """The number of elements."""
+        """Returns the number of elements."""
         return self._untyped_storage.size() // self.element_size()
 
     def element_size(self):
-        """Bytes per element."""
+        """Returns the size of an element in bytes."""
         return dtypes.as_numpy(self.dtype).itemsize
 
     def resize_(self, size):
-        """Make it `size` elements; tensors over the old memory keep that."""
+        """Changes the size to `size` elements. Existing tensors keep the old memory."""
         self._untyped_storage.resize_(size * self.element_size())
 
     def pickle_storage_type(self):
-        """The name that files use for the dtype."""
+        """Returns the name of the dtype in files."""
         return _dtype_to_storage_type_map()[self.dtype]
 
     def type(self, dtype=None, non_blocking=False):
-        """The name of the class of its dtype; or a copy as another dtype."""
+        """Returns the name of the class in PyTorch, or a copy converted to a dtype.
+
+        Args:
+            dtype: dtype of the copy (default: return the name).
+            non_blocking: for compatibility with PyTorch.
+        """
         if dtype is None:
             return f"torch.{'cuda.' if self.is_cuda else ''}{self.pickle_storage_type()}"
         kind = dtypes.as_numpy(dtype)
@@ -374,7 +428,7 @@ def _cast(kind):
     def method(self):
         return self.type(kind)
 
-    method.__doc__ = f"A copy as {kind.name}."
+    method.__doc__ = f"Returns a copy converted to {kind.name}."
     return method
 
 
@@ -397,6 +451,7 @@ def _check_untyped(what, storage):
 
 class _LegacyMeta(type):
     dtype = None
+    _cuda = False
 
     def __instancecheck__(cls, obj):
         if cls.dtype is None:
@@ -404,8 +459,16 @@ class _LegacyMeta(type):
         return isinstance(obj, TypedStorage) and obj.dtype is cls.dtype and obj.is_cuda == cls._cuda
 
 
+def _class_of(name, cuda):
+    """Returns a class named by dtype, for pickle."""
+    return (CUDA_CLASSES if cuda else CLASSES)[name]
+
+
+copyreg.pickle(_LegacyMeta, lambda cls: (_class_of, (cls.__name__, cls._cuda)))
+
+
 class _LegacyStorage(metaclass=_LegacyMeta):
-    """The classes named by dtype, such as `FloatStorage`: their objects are TypedStorages."""
+    """Base class of the classes named by dtype, such as `FloatStorage`. Their objects are TypedStorages."""
 
     _cuda = False
 
@@ -426,7 +489,7 @@ class _LegacyStorage(metaclass=_LegacyMeta):
 
     @classmethod
     def from_buffer(cls, *args, **named):
-        """A copy of a buffer's elements; the arguments are UntypedStorage.from_buffer's."""
+        """Returns a storage with a copy of the elements of a buffer; see `UntypedStorage.from_buffer` for the arguments."""
         if cls._cuda:
             raise RuntimeError("from_buffer: Not available for CUDA storage")
         return TypedStorage(wrap_storage=UntypedStorage.from_buffer(*args, dtype=cls.dtype, **named), dtype=cls.dtype)
@@ -454,17 +517,23 @@ _storage_classes = {UntypedStorage, TypedStorage, *CLASSES.values(), *CUDA_CLASS
 
 
 def untyped_storage(self):
-    """The memory that this tensor is a view of."""
+    """Returns the memory of this tensor as an `UntypedStorage`. Views of the same tensor have the same storage.
+
+    Example:
+        >>> x = mytorch.zeros(4)
+        >>> x[2:].untyped_storage().nbytes()
+        16
+    """
     return UntypedStorage._under(raw_of(self))
 
 
 def _typed_storage(self):
-    """The memory that this tensor is a view of, as elements of its dtype."""
+    """Returns the memory of this tensor as a TypedStorage."""
     return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.dtype)
 
 
 def storage(self):
-    """`_typed_storage`, with PyTorch's warning that it is deprecated."""
+    """Returns the memory of this tensor as a `TypedStorage`. Deprecated: use `untyped_storage`."""
     _warn_typed_storage_removal()
     return _typed_storage(self)
 
@@ -496,5 +565,5 @@ def _set_always_warn_typed_storage_removal(always_warn):
 
 
 def storage_type(self):
-    """The class of its storage, such as `FloatStorage`."""
+    """Returns the class of the storage of this tensor, such as `FloatStorage`."""
     return (CUDA_CLASSES if self.is_cuda else CLASSES)[_dtype_to_storage_type_map()[self.dtype]]

@@ -1,6 +1,6 @@
-"""The version of this library, with `torch.version`'s names."""
+"""Version of the library, with the names of `torch.version`."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 cuda = hip = xpu = rocm = git_version = None
 debug = False
 

@@ -1,4 +1,4 @@
-"""Accelerator: one training loop for one process or many, one precision or two."""
+"""Accelerator: one training loop for any number of processes, and for float32 or mixed precision."""
 
 from .. import _extensions
 from .accelerator import Accelerator
@@ -9,7 +9,7 @@ from .utils import notebook_launcher
 
 __all__ = [
     "AcceleratedLoader", "AcceleratedOptimizer", "AcceleratedScheduler", "Accelerator", "Interrupt", "ProcessState",
-    "Progress", "RunLog", "Throughput", "check_finite", "find_checkpoint", "ignore_interrupts", "mean_loss",
+    "Progress", "RunLog", "Throughput", "check_finite", "exclusive", "find_checkpoint", "ignore_interrupts", "mean_loss",
     "newest_checkpoint", "notebook_launcher", "peak_flops", "remove_checkpoints", "warn_if_long",
 ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from mytorch.accelerate.runs import Progress as Progress
 from mytorch.accelerate.runs import RunLog as RunLog
 from mytorch.accelerate.runs import Throughput as Throughput
 from mytorch.accelerate.runs import check_finite as check_finite
+from mytorch.accelerate.runs import exclusive as exclusive
 from mytorch.accelerate.runs import find_checkpoint as find_checkpoint
 from mytorch.accelerate.runs import ignore_interrupts as ignore_interrupts
 from mytorch.accelerate.runs import mean_loss as mean_loss

@@ -1,4 +1,4 @@
-"""The Accelerator: a training loop is written once, against it."""
+"""Accelerator: hides devices, processes and precision from a training loop."""
 
 import builtins
 import contextlib
@@ -35,7 +35,7 @@ _PRECISIONS = {
 
 
 class Accelerator:
-    """Runs a training loop in one or two precisions, with gradients accumulated over several batches.
+    """Runs a training loop on any number of processes, in float32 or mixed precision, with gradient accumulation.
 
         accelerator = Accelerator(gradient_accumulation_steps=4, mixed_precision="bf16")
         model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
@@ -45,26 +45,29 @@ class Accelerator:
             optimizer.step()
             optimizer.zero_grad()
             if accelerator.sync_grad:
-                ...  # a whole step is done
+                ...  # a step is complete
 
     Args:
-        gradient_accumulation_steps: backward passes that make one step; settable.
-        mixed_precision: False or "no"; "fp16" (or True), with the loss scaled; "bf16". Parameters, gradients
-            and optimizer state stay in float32. The launcher's MYTORCHRUN_MIXED_PRECISION wins.
-        log_wandb: send what `log` gets to Weights & Biases; to a file where wandb is not installed.
-        project_dir: where trackers write.
-        total_limit: how many numbered checkpoints `save_state` keeps beside each other; None for all.
-        device: where to compute; by default this process's GPU, or the CPU where there is none. cpu=True: the CPU.
-        scaler_options: arguments for `amp.GradScaler`.
-        ddp_options: for several processes: a dict with any of bucket_cap_mb, find_unused_parameters,
-            broadcast_buffers and comm_hook, as DistributedDataParallel has them.
-        split_batches: a loader's batch is shared by the processes, instead of each getting one of that size.
+        num_gpus: expected number of processes; a different number raises (default: set by the launcher).
+        rank: rank of this process (default: set by the launcher).
+        gradient_accumulation_steps: number of backward passes per step (default: 1). You may change it later.
+        mixed_precision: "no" (or False, the default), "fp16" (or True), or "bf16". Parameters, gradients and
+            optimizer state stay in float32. The launcher's MYTORCHRUN_MIXED_PRECISION takes precedence.
+        log_wandb: log to Weights & Biases, or to a file if wandb is not installed (default: False).
+        master_addr: address of the first process (default: set by the launcher).
+        master_port: port of the first process (default: set by the launcher).
+        project_dir: directory of the trackers' files.
+        total_limit: number of numbered checkpoints that `save_state` keeps (default: all).
+        device: device of this process (default: its GPU, or the CPU without a GPU).
+        cpu: if True, use the CPU.
+        scaler_options: dict of arguments for `amp.GradScaler`.
+        ddp_options: dict with any of `bucket_cap_mb`, `find_unused_parameters`, `broadcast_buffers` and `comm_hook`,
+            which have the same meaning as in DistributedDataParallel.
+        split_batches: split each batch of a loader over the processes. If False, each process gets whole batches.
         log_with: "wandb" (or "all"), "tensorboard", "jsonl", a list of these, or an object with `log` and `finish`.
-        num_gpus, rank, master_addr, master_port: by default what the launcher has put in the environment.
 
-    Under a launcher every process makes an Accelerator and runs the same loop on its part of the data: gradients
-    are averaged over processes in the last backward of a step. The prepared model is the model itself, not a
-    wrapper.
+    With several processes, every process creates an Accelerator and runs the same loop on its part of the data.
+    The last backward of a step averages the gradients over processes. `prepare` returns the model itself, not a wrapper.
 
     Example:
         >>> accelerator = mytorch.accelerate.Accelerator(gradient_accumulation_steps=2, cpu=True)
@@ -77,8 +80,8 @@ class Accelerator:
         (True, 1.0)
 
     Raises:
-        ValueError: another mixed_precision, or fewer than one accumulation step.
-        RuntimeError: num_gpus is not the number of processes that were started.
+        ValueError: if mixed_precision is unknown, or gradient_accumulation_steps is less than 1.
+        RuntimeError: if num_gpus differs from the number of started processes.
     """
 
     def __init__(
@@ -105,7 +108,7 @@ class Accelerator:
             mixed_precision = chosen
         if mixed_precision not in _PRECISIONS:
             raise ValueError(
-                f"Accelerator: mixed_precision is {mixed_precision!r}; expected False, True, 'no', 'fp16' or 'bf16'."
+                f"Accelerator: expected mixed_precision to be False, True, 'no', 'fp16' or 'bf16', got {mixed_precision!r}."
             )
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self.state = ProcessState("cpu" if cpu else device, rank, num_gpus, master_addr, master_port)
@@ -115,7 +118,7 @@ class Accelerator:
         self.ddp_options = dict(ddp_options or {})
         unknown = set(self.ddp_options) - {"bucket_cap_mb", "find_unused_parameters", "broadcast_buffers", "comm_hook"}
         if unknown:
-            raise ValueError(f"Accelerator: ddp_options has {', '.join(sorted(unknown))}, which it does not know.")
+            raise ValueError(f"Accelerator: ddp_options has unknown keys: {', '.join(sorted(unknown))}.")
         self.half = _PRECISIONS[mixed_precision]
         self.scaler = GradScaler(self.device.type, **(scaler_options or {})) if self.half is float16 else None
         self.split_batches = split_batches
@@ -124,49 +127,49 @@ class Accelerator:
         self.log_with = known_trackers(log_with)
         self.project_dir = project_dir
         self.total_limit = total_limit
-        self.step_counter = 0  # backward passes so far
+        self.step_counter = 0  # number of backward passes
         self.grad_norm: Tensor | None = None
         self._models, self._optimizers, self._schedulers, self._loaders, self._custom = [], [], [], [], []
         self._unscaled, self._stepped = set(), set()
         self._trackers = []
         self._trigger = False
-        self._reducers = {}  # by id of the model
+        self._reducers = {}  # id of the model -> Reducer
         self._quiet = 0  # depth of no_sync blocks
         self._save_hooks = []
-        self._active = []  # loaders that are being iterated over, the innermost last
+        self._active = []  # loaders under iteration, innermost last
 
-    # -- who and where ----------------------------------------------------------------------------
+    # -- processes and devices --------------------------------------------------------------------
 
     @property
     def device(self):
-        """Where this process computes."""
+        """The device of this process."""
         return self.state.device
 
     @property
     def num_processes(self) -> int:
-        """How many processes train together."""
+        """The number of processes that train together."""
         return self.state.num_processes
 
     @property
     def rank(self) -> int:
-        """This process's number."""
+        """The rank of this process."""
         return self.state.rank
 
     process_index = rank
 
     @property
     def local_process_index(self) -> int:
-        """This process's number on its machine."""
+        """The rank of this process among the processes on its machine."""
         return self.state.local_rank
 
     @property
     def is_main_process(self) -> Flag:
-        """Whether this is the first process; may be called, too."""
+        """True in the process with rank 0. `is_main_process()` is the same."""
         return self.state.is_main_process
 
     @property
     def is_local_main_process(self) -> Flag:
-        """Whether this is the first process of its machine; may be called, too."""
+        """True in the first process of each machine. `is_local_main_process()` is the same."""
         return self.state.is_local_main_process
 
     is_last_process = property(lambda self: self.rank == self.num_processes - 1)
@@ -174,34 +177,34 @@ class Accelerator:
 
     @property
     def mixed_precision(self) -> str:
-        """ "no", "fp16" or "bf16"."""
+        """The precision: "no", "fp16" or "bf16"."""
         return {None: "no", float16: "fp16", bfloat16: "bf16"}[self.half]
 
     @property
     def gradient_accumulation_steps(self) -> int:
-        """Backward passes that make one step; settable."""
+        """The number of backward passes per step; you may change it."""
         return self._accumulation
 
     @gradient_accumulation_steps.setter
     def gradient_accumulation_steps(self, n: int) -> None:
         if n < 1:
-            raise ValueError(f"Accelerator: gradient_accumulation_steps is {n}; expected at least 1.")
+            raise ValueError(f"Accelerator: expected gradient_accumulation_steps of at least 1, got {n}.")
         self._accumulation = int(n)
 
     @property
     def sync_gradients(self) -> bool:
-        """Whether the last backward completed a step's gradients."""
+        """True if the last backward completed the gradients of a step."""
         return self.step_counter % self._accumulation == 0
 
     sync_grad = sync_gradients
 
     @property
     def optimizer_step_was_skipped(self) -> bool:
-        """Whether an optimizer's last step was left out because gradients had overflowed."""
+        """True if the last optimizer step was skipped because gradients had overflowed."""
         return any(optimizer.step_was_skipped for optimizer in self._optimizers)
 
     def env(self) -> None:
-        """Print how this process was launched, on the main process."""
+        """Prints the launch configuration on the main process."""
         master = f"\n  master: {self.master_addr}:{self.master_port}" if self.use_distributed else ""
         self.print(
             f"Launch Configuration:\n  device: {self.device}\n  processes: {self.num_processes}\n"
@@ -211,12 +214,13 @@ class Accelerator:
     # -- preparing --------------------------------------------------------------------------------
 
     def prepare(self, *objects: Any) -> Any:
-        """Models, optimizers, loaders and schedules, in any order and number, made ready for the loop.
+        """Prepares models, optimizers, loaders and schedulers for the loop, in any order and number.
 
-        Other objects come back as they are.
+        Args:
+            *objects: the objects. Objects of other types are returned unchanged.
 
         Returns:
-            The same objects, or what stands for them, in the same order; a single one if one was given.
+            The same objects or their replacements, in the same order; a single object for one argument.
         """
         prepared = [self._prepare_one(x) for x in objects]
         return prepared[0] if len(prepared) == 1 else prepared
@@ -233,7 +237,11 @@ class Accelerator:
         return x
 
     def prepare_model(self, model: Module) -> Module:
-        """The model on this process's device, its forward in mixed precision and its outputs in float32."""
+        """Moves a model to this process's device, with forward in mixed precision and outputs in float32.
+
+        Args:
+            model: the model, which is changed in place and returned.
+        """
         model.to(self.device)
         if self.half is not None and "_full_forward" not in model.__dict__:
             full = model.forward
@@ -251,7 +259,7 @@ class Accelerator:
         return model
 
     def _replicate(self, model):
-        """Make the model the same in all processes, and have its gradients averaged."""
+        """Copy the model to all processes, and average its gradients."""
         if self.num_processes == 1:
             return
         from ..distributed.process_group import resolve
@@ -275,17 +283,25 @@ class Accelerator:
         model.register_forward_hook(lambda module, args, out: reducer.after_forward(out))
 
     def _completes_step(self):
-        """Whether the next backward is the last of a step, in which processes exchange gradients."""
+        """Return True if the next backward is the last of a step, which averages the gradients."""
         return (self.step_counter + 1) % self._accumulation == 0 and not self._quiet
 
     def prepare_optimizer(self, optimizer: Optimizer | AcceleratedOptimizer) -> AcceleratedOptimizer:
-        """The optimizer, stepping only when a step's gradients are complete."""
+        """Returns an optimizer that steps only when the gradients of a step are complete.
+
+        Args:
+            optimizer: the optimizer.
+        """
         if not isinstance(optimizer, AcceleratedOptimizer):
             optimizer = AcceleratedOptimizer(optimizer, self)
         return _add(self._optimizers, optimizer)
 
     def prepare_data_loader(self, loader: DataLoader | AcceleratedLoader) -> AcceleratedLoader:
-        """The loader, its batches on this process's device."""
+        """Returns a loader with this process's part of the data, on this process's device.
+
+        Args:
+            loader: the DataLoader.
+        """
         if not isinstance(loader, AcceleratedLoader):
             loader = AcceleratedLoader(loader, self.device, self.state, self._active, self.split_batches)
         return _add(self._loaders, loader)
@@ -293,13 +309,22 @@ class Accelerator:
     prepare_dataloaders = prepare_data_loader
 
     def prepare_scheduler(self, scheduler: Any) -> AcceleratedScheduler:
-        """The schedule, going on only when an optimizer has stepped."""
+        """Returns a learning-rate scheduler that steps only after an optimizer has stepped.
+
+        Args:
+            scheduler: the scheduler.
+        """
         if not isinstance(scheduler, AcceleratedScheduler):
             scheduler = AcceleratedScheduler(scheduler, self)
         return _add(self._schedulers, scheduler)
 
     def unwrap_model(self, model: Module, keep_fp32_wrapper: bool = True) -> Module:
-        """The model itself, out of a DistributedDataParallel; with its own forward again if `keep_fp32_wrapper` is False."""
+        """Returns the model inside a DistributedDataParallel.
+
+        Args:
+            model: the model or its wrapper.
+            keep_fp32_wrapper: if False, restore the original forward without mixed precision.
+        """
         if type(model).__name__ == "DistributedDataParallel":
             model = model.module
         if not keep_fp32_wrapper and "_full_forward" in model.__dict__:
@@ -307,20 +332,31 @@ class Accelerator:
         return model
 
     def register_for_checkpointing(self, *objects: Any) -> None:
-        """Save and load these too: anything with `state_dict` and `load_state_dict`.
+        """Adds objects to the checkpoints of `save_state` and `load_state`.
+
+        Args:
+            *objects: objects with `state_dict` and `load_state_dict`.
 
         Raises:
-            ValueError: one has not.
+            ValueError: if an object lacks one of the two methods.
         """
         for x in objects:
             if not hasattr(x, "state_dict") or not hasattr(x, "load_state_dict"):
                 raise ValueError(
-                    f"register_for_checkpointing: {type(x).__name__} has no state_dict and load_state_dict."
+                    f"register_for_checkpointing: expected an object with state_dict and load_state_dict, got "
+                    f"{type(x).__name__}."
                 )
             self._custom.append(x)
 
     def free_memory(self, *objects: Any) -> list[None]:
-        """Forget all prepared objects; returns a None for each given."""
+        """Releases all prepared objects.
+
+        Args:
+            *objects: any objects.
+
+        Returns:
+            A list with one None per argument, for `model, optimizer = accelerator.free_memory(model, optimizer)`.
+        """
         for reducer in self._reducers.values():
             reducer.remove()
         for kept in (self._models, self._optimizers, self._schedulers, self._loaders, self._custom, self._reducers):
@@ -333,14 +369,17 @@ class Accelerator:
     # -- the step ---------------------------------------------------------------------------------
 
     def autocast(self) -> autocast:
-        """The context in which prepared models run forward."""
+        """Returns the autocast context of the forward of prepared models."""
         return autocast(self.device.type, self.half, enabled=self.half is not None)
 
     @contextlib.contextmanager
     def accumulate(self, *models: Module) -> Iterator[None]:
-        """A block that is one of the backward passes of a step; the one on a loader's last batch completes it.
+        """Runs a block as one backward pass of a step. The last batch of a loader completes the step.
 
-        Without this block, a step that an epoch's end leaves incomplete goes on in the next one.
+        Without this block, an incomplete step at the end of an epoch continues in the next epoch.
+
+        Args:
+            *models: accepted for compatibility.
         """
         if self._active and self._active[-1].end_of_dataloader:
             self.step_counter += -(self.step_counter + 1) % self._accumulation
@@ -348,7 +387,11 @@ class Accelerator:
 
     @contextlib.contextmanager
     def no_sync(self, model: Module | None = None) -> Iterator[None]:
-        """A block whose gradients are not yet exchanged; alone, nothing is to be left out."""
+        """Runs a block without averaging its gradients over processes. With a single process it has no effect.
+
+        Args:
+            model: accepted for compatibility.
+        """
         self._quiet += 1
         try:
             yield
@@ -356,7 +399,12 @@ class Accelerator:
             self._quiet -= 1
 
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
-        """Gradients of loss / gradient_accumulation_steps, added up; scaled if in float16."""
+        """Adds the gradients of loss / gradient_accumulation_steps; in float16 they are scaled.
+
+        Args:
+            loss: the loss of this process.
+            **kwargs: arguments of `Tensor.backward`.
+        """
         if self._stepped:
             self._end_step()
         if self._accumulation > 1:
@@ -369,7 +417,11 @@ class Accelerator:
         self.step_counter += 1
 
     def unscale_gradients(self, optimizer: Any = None) -> None:
-        """Divide the gradients of the optimizers (all, if none is given) by the scale; once for each step."""
+        """Divides the gradients by the loss scale, once per step.
+
+        Args:
+            optimizer: an optimizer or a list of optimizers (default: all).
+        """
         if self.scaler is None:
             return
         for each in self._optimizers if optimizer is None else [optimizer]:
@@ -379,7 +431,11 @@ class Accelerator:
                 self.scaler.unscale_(inner)
 
     def optimizer_stepped(self, optimizer: Any) -> None:
-        """Note that an optimizer has done its step; when all have, the scale is updated."""
+        """Notes that an optimizer has stepped. After the last optimizer, the loss scale is updated.
+
+        Args:
+            optimizer: the optimizer.
+        """
         self._stepped.add(id(optimizer))
         if len(self._stepped) == len(self._optimizers):
             self._end_step()
@@ -395,18 +451,19 @@ class Accelerator:
     def clip_grad_norm_(
         self, parameters: Any = None, max_norm: float | None = None, norm_type: float = 2.0
     ) -> Tensor | None:
-        """Scale the gradients to a joint norm of at most max_norm; nothing while gradients accumulate.
+        """Scales the gradients so that their joint norm is at most max_norm. Does nothing while gradients accumulate.
 
-        `clip_grad_norm_(max_norm)` takes the parameters of all prepared models, and
-        `clip_grad_norm_(parameters, max_norm)` the given ones.
+        `clip_grad_norm_(max_norm)` clips the gradients of all prepared models, and `clip_grad_norm_(parameters, max_norm)`
+        clips the gradients of the given parameters.
 
         Args:
-            parameters: the tensors whose gradients count; those of all prepared models if left out.
-            max_norm: largest norm allowed.
-            norm_type: order of the norm, inf for the largest element.
+            parameters: tensors with gradients to clip (default: parameters of all prepared models).
+            max_norm: maximum norm.
+            norm_type: order of the norm; inf for the maximum absolute value.
 
         Returns:
-            The norm before (0-d Tensor), also kept as `grad_norm`; while accumulating, that of the last step.
+            The norm before clipping (0-d Tensor), also stored in `grad_norm`. While gradients accumulate, the norm of the
+            last step.
         """
         if max_norm is None:
             parameters, max_norm = None, 1.0 if parameters is None else parameters
@@ -417,19 +474,33 @@ class Accelerator:
         return self.grad_norm
 
     def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
-        """Limit each element of the gradients to ±clip_value; nothing while gradients accumulate."""
+        """Clips each element of the gradients to ±clip_value. Does nothing while gradients accumulate.
+
+        Args:
+            parameters: tensors with gradients to clip.
+            clip_value: maximum absolute value.
+        """
         if self.sync_gradients:
             self.unscale_gradients()
             clip_grad_value_(parameters, clip_value)
 
-    # -- between processes ------------------------------------------------------------------------
+    # -- communication ----------------------------------------------------------------------------
 
     def gather(self, tensor: Any) -> Any:
-        """The tensors of all processes joined along the first axis, through nested containers."""
+        """Concatenates the tensors of all processes along the first axis.
+
+        Args:
+            tensor: a tensor, or nested lists, tuples and dicts of tensors.
+        """
         return map_tensors(lambda t: Tensor._of(self.state.gather(_data(t))), tensor)
 
     def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False) -> Any:
-        """A single number's mean over processes as a float; batches joined, without the last one's padding."""
+        """Gathers the results of a batch over processes, without the padding of the last batch.
+
+        Args:
+            input_data: tensors to concatenate, or a 0-d tensor or number. For a number, the mean is returned as a float.
+            use_gather_object: gather Python objects instead of tensors.
+        """
         if use_gather_object:
             parts = self.state.gather_objects(input_data)
             gathered = [item for part in parts for item in part] if isinstance(input_data, list) else parts
@@ -442,16 +513,16 @@ class Accelerator:
         return gathered if kept is None else map_tensors(lambda t: t[:kept], gathered)
 
     def _kept(self):
-        """How many of the gathered items are no padding; None where all are."""
+        """Return the number of gathered items without padding, or None for all."""
         loader = self._active[-1] if self._active else None
         return loader.remainder or None if loader is not None and loader.end_of_dataloader else None
 
     def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:
-        """The sum or mean of the processes' tensors, times scale, through nested containers.
+        """Returns the sum or mean of the processes' tensors, times `scale`.
 
         Args:
-            tensor: a tensor, or lists, tuples and dicts of them.
-            reduction: "sum", "mean", or "none".
+            tensor: a tensor, or nested lists, tuples and dicts of tensors.
+            reduction: "sum", "mean" or "none".
             scale: factor of the result.
         """
 
@@ -462,13 +533,13 @@ class Accelerator:
         return map_tensors(one, tensor)
 
     def pad_across_processes(self, tensor: Any, dim: int = 0, pad_index: float = 0, pad_first: bool = False) -> Any:
-        """The tensor padded along `dim` to the largest size among processes; alone, itself.
+        """Pads a tensor along `dim` to the largest size among processes.
 
         Args:
-            tensor: a tensor, or a container of them.
-            dim: the axis whose sizes may differ.
-            pad_index: what to fill with.
-            pad_first: fill before instead of after.
+            tensor: a tensor, or a container of tensors.
+            dim: axis of different sizes.
+            pad_index: value of the padding.
+            pad_first: pad at the start instead of the end.
         """
         if self.num_processes == 1:
             return tensor
@@ -488,10 +559,13 @@ class Accelerator:
 
     @contextlib.contextmanager
     def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> Iterator[Any]:
-        """This process's share of a list, tuple, dict of these, or tensor; alone, all of it.
+        """Yields this process's share of the inputs.
 
-        The first processes get one item more where it does not divide; with apply_padding the others repeat
-        their last.
+        If the number of items is not divisible, the first processes get one more item.
+
+        Args:
+            inputs: a list, tuple or tensor, or a dict of these.
+            apply_padding: repeat the last item so that all shares have the same length.
         """
         if self.num_processes == 1:
             yield inputs
@@ -510,12 +584,12 @@ class Accelerator:
         yield {key: share(value) for key, value in inputs.items()} if isinstance(inputs, dict) else share(inputs)
 
     def wait_for_everyone(self) -> None:
-        """Wait until every process is here."""
+        """Waits until all processes reach this call."""
         self.state.barrier()
 
     @contextlib.contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """A block that the main process runs before the others."""
+        """Runs a block on the main process before the other processes."""
         if not self.is_main_process:
             self.wait_for_everyone()
         yield
@@ -525,7 +599,11 @@ class Accelerator:
     local_main_process_first = main_process_first
 
     def on_main_process(self, function: Callable) -> Callable:
-        """A function that only the main process runs."""
+        """Decorates a function that runs on the main process only.
+
+        Args:
+            function: the function.
+        """
 
         @functools.wraps(function)
         def only_there(*args, **kwargs):
@@ -536,21 +614,29 @@ class Accelerator:
     on_local_main_process = on_main_process
 
     def set_trigger(self) -> None:
-        """Set a mark that `check_trigger` sees on every process."""
+        """Sets a flag that `check_trigger` reports on every process."""
         self._trigger = True
 
     def check_trigger(self) -> bool:
-        """Whether any process has set the mark; takes it away."""
+        """Returns True if any process has set the flag, and clears the flag."""
         seen, self._trigger = self._trigger, False
         if self.num_processes > 1:
             flag = Array(np.array([seen], np.int32), device=self.device)
             seen = bool(self.state.all_reduce(flag, "max").item())
         return seen
 
-    # -- telling ----------------------------------------------------------------------------------
+    # -- output -----------------------------------------------------------------------------------
 
     def print(self, *args: Any, sep: str = " ", end: str = "\n", file: Any = None, flush: bool = False) -> None:
-        """As Python's print, on the main process only; a progress bar of tqdm is left whole."""
+        """Prints like Python's `print`, on the main process only, without breaking a progress bar of tqdm.
+
+        Args:
+            *args: values to print.
+            sep: text between the values.
+            end: text after the last value.
+            file: file to write to (default: standard output).
+            flush: flush the file.
+        """
         if not self.is_main_process:
             return
         bars = sys.modules.get("tqdm")
@@ -560,12 +646,12 @@ class Accelerator:
             builtins.print(*args, sep=sep, end=end, file=file, flush=flush)
 
     def init_tracker(self, project_name: str, run_name: str | None = None, config: dict | None = None) -> None:
-        """Begin a run with each of log_with's, Weights & Biases as a file where it is not installed.
+        """Starts a run with each tracker of `log_with`. Without wandb, Weights & Biases is replaced by a file.
 
         Args:
-            project_name: the project.
-            run_name: the run's name in it.
-            config: options to keep with the run.
+            project_name: name of the project.
+            run_name: name of the run.
+            config: options to store with the run.
         """
         if not self.is_main_process:
             return
@@ -576,34 +662,43 @@ class Accelerator:
                 self.print(sentence)
 
     def init_trackers(self, project_name: str, config: dict | None = None, init_kwargs: dict | None = None) -> None:
-        """As `init_tracker`, with Hugging Face's arguments.
+        """Starts the trackers like `init_tracker`, with Hugging Face's arguments.
 
         Args:
-            project_name: the project.
-            config: options to keep with the run.
-            init_kwargs: {"wandb": {"name": …}}, the run's name.
+            project_name: name of the project.
+            config: options to store with the run.
+            init_kwargs: `{"wandb": {"name": run_name}}` sets the name of the run.
         """
         self.init_tracker(project_name, (init_kwargs or {}).get("wandb", {}).get("name"), config)
 
     def get_tracker(self, name: str | None = None, unwrap: bool = False) -> Any:
-        """The tracker of a name that `init_tracker` began, the first without one; None if there is none."""
+        """Returns a tracker that `init_tracker` started, or None.
+
+        Args:
+            name: name of the tracker (default: the first tracker).
+            unwrap: accepted for compatibility.
+        """
         return next((t for t in self._trackers if name in (None, getattr(t, "name", None))), None)
 
     def log(self, values: dict[str, Any], step: int | None = None) -> None:
-        """Log a dict of numbers; nothing without log_with.
+        """Logs a dict of numbers. Does nothing without `log_with`.
+
+        Args:
+            values: names and numbers.
+            step: number of the step.
 
         Raises:
-            RuntimeError: `init_tracker` was not called.
+            RuntimeError: if `init_tracker` was not called.
         """
         if not self.log_with or not self.is_main_process:
             return
         if not self._trackers:
-            raise RuntimeError("Accelerator.log: call init_tracker(project_name, run_name, config) first.")
+            raise RuntimeError("Accelerator.log: no run was started. Call init_tracker(project_name) first.")
         for tracker in self._trackers:
             tracker.log(values, step=step)
 
     def end_training(self) -> None:
-        """Wait for everyone and close the trackers."""
+        """Waits for all processes and closes the trackers."""
         self.wait_for_everyone()
         while self._trackers:
             self._trackers.pop().finish()
@@ -611,12 +706,12 @@ class Accelerator:
     # -- checkpoints ------------------------------------------------------------------------------
 
     def save_state(self, output_dir: str | Path, save_model_only: bool = False, total_limit: int | None = None) -> Path:
-        """Write a checkpoint directory: it is complete, or not there.
+        """Writes a checkpoint directory atomically: an interrupted call leaves no partial checkpoint.
 
         Args:
-            output_dir: the directory; an earlier checkpoint there is replaced.
-            save_model_only: the weights alone.
-            total_limit: keep only so many directories of this name with other numbers at its end.
+            output_dir: the directory. An existing checkpoint in it is replaced.
+            save_model_only: save only the weights.
+            total_limit: number of checkpoints to keep, among names that differ only in the number (default: all).
 
         Returns:
             The directory, as a Path.
@@ -636,38 +731,62 @@ class Accelerator:
         return path
 
     def register_save_state_pre_hook(self, hook: Callable) -> None:
-        """Have `save_state` call hook(models, weights, directory) before a checkpoint, in whose directory it may write.
+        """Registers a function to call before a checkpoint is saved, on the main process.
 
-        Only the main process calls it; `weights` are the models' state dicts.
+        Args:
+            hook: function of (models, weights, directory). `weights` are the models' state dicts. The function may write
+                to the directory.
         """
         self._save_hooks.append(hook)
 
     def load_state(self, input_dir: str | Path) -> None:
-        """Continue exactly where `save_state` wrote its directory; the same objects must have been prepared.
+        """Restores the state that `save_state` wrote. Prepare the same objects first.
+
+        Args:
+            input_dir: the directory.
 
         Raises:
-            FileNotFoundError: the directory, or a file in it, is missing.
+            FileNotFoundError: if the directory or a file in it is missing.
         """
         self.print(f"Loading Checkpoint From {input_dir}")
         training_state.read_state(self, input_dir)
 
     def save(self, obj: Any, f: Any) -> None:
-        """`mytorch.save`, on the main process only."""
+        """Calls `mytorch.save` on the main process only.
+
+        Args:
+            obj: the object.
+            f: path or file object.
+        """
         if self.is_main_process:
             save(obj, f)
 
     def save_model(self, model: Module, save_directory: str | Path) -> None:
-        """Write a model's weights as `model.safetensors` in a directory."""
+        """Writes the weights of a model to `model.safetensors` in a directory.
+
+        Args:
+            model: the model.
+            save_directory: the directory.
+        """
         if self.is_main_process:
             Path(save_directory).mkdir(parents=True, exist_ok=True)
             save_state_dict(model.state_dict(), Path(save_directory) / "model.safetensors")
 
     def get_state_dict(self, model: Module) -> dict[str, Tensor]:
-        """The model's state dict."""
+        """Returns the state dict of a model.
+
+        Args:
+            model: the model or its wrapper.
+        """
         return model.state_dict()
 
     def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> SkippingLoader:
-        """The loader without its first batches, for an epoch that goes on in the middle."""
+        """Returns a loader that skips its first batches, to continue an epoch.
+
+        Args:
+            dataloader: the loader.
+            num_batches: number of batches to skip.
+        """
         return SkippingLoader(dataloader, num_batches)
 
 
@@ -676,7 +795,7 @@ def _data(t):
 
 
 def _add(objects, x):
-    """Put an object into a list, unless it is there; returns it."""
+    """Add an object to a list unless the list contains it, and return the object."""
     if not any(x is known for known in objects):
         objects.append(x)
     return x

@@ -1,4 +1,4 @@
-"""A DataLoader whose batches arrive on the process's device."""
+"""Data loaders that yield this process's part of the data, on its device."""
 
 from itertools import chain, islice
 from typing import Any
@@ -10,7 +10,7 @@ from ..utils.data._utils.collate import map_container
 
 
 def map_tensors(function, x):
-    """The function's results for the tensors of nested containers; all else as it is."""
+    """Apply a function to the tensors in nested containers; other values are unchanged."""
     if is_tensor(x):
         return function(x)
     if isinstance(x, (dict, list, tuple)):
@@ -19,17 +19,22 @@ def map_tensors(function, x):
 
 
 def send_to(x: Any, device) -> Any:
-    """Tensors in nested containers, moved to a device; all else as it is."""
+    """Moves tensors in nested containers to a device; other values are unchanged.
+
+    Args:
+        x: a tensor, or nested lists, tuples and dicts.
+        device: the device.
+    """
     return map_tensors(lambda t: t.to(device) if isinstance(t, Tensor) and t.device is not device else t, x)
 
 
 class ShardedSampler:
-    """Every num_processes-th batch (or index, for a loader without batches) of a sampler, beginning at this rank's.
+    """Yields every num_processes-th batch of a sampler, starting at this rank (indices, for a loader without batches).
 
-    All processes go through the same order: that of rank 0's generators. At the end, what is missing for every
-    process to have the same number of full batches is taken from the beginning again; with drop_last it is
-    left out. With `split`, each process gets its part of every batch instead. The first `offset` samples of the order
-    (batches, where a sampler makes them in sizes of its own) are left out.
+    All processes use the same order, drawn from rank 0's generators. Every process gets the same number of full batches.
+    For this, the sampler repeats items from the start, or drops the rest with drop_last. With
+    `split`, each process gets a part of every batch. The sampler skips the first `offset` samples (batches, for a
+    sampler whose batch sizes vary).
     """
 
     def __init__(self, loader, state, split=False, offset=0):
@@ -55,7 +60,7 @@ class ShardedSampler:
         return n // turn if self.drop_last else -(-n // turn)
 
     def _items(self):
-        """The batches (or indices) of the common order, from the offset on, of this sampler's size."""
+        """Return the batches (or indices) of the common order, after the offset."""
         order = self._in_common_order()
         if not self.regroups:
             return islice(order, self.offset, None)
@@ -63,14 +68,14 @@ class ShardedSampler:
         return iter(lambda: list(islice(indices, self.batch_size)), [])
 
     def _in_common_order(self):
-        """The sampler's items, drawn from rank 0's random states; one's own global generators are left alone."""
+        """Draw the sampler's items with rank 0's random states; restore this process's generators afterward."""
         generators = self.find_generators()
         mine = resume.states_of(generators)
         common = self.state.broadcast_object(mine)
         for path, generator in generators.items():
             resume.set_state(generator, common[path])
         items = iter(self.sampler)
-        first = next(items, None)  # the samplers draw their order here
+        first = next(items, None)  # samplers draw their order here
         for path, generator in resume.GLOBAL_GENERATORS.items():
             if mine[path] != common[path]:
                 resume.set_state(generator, mine[path])
@@ -91,10 +96,10 @@ class ShardedSampler:
                 turn = []
         if not turn or self.drop_last:
             return
-        if n == 1:  # a short last batch is no trouble
+        if n == 1:  # a short last batch is allowed
             yield self._out(turn[0])
             return
-        if size is None:  # batches of a user's own sizes
+        if size is None:  # a user's sampler with varying sizes
             turn += [head[i % len(head)] for i in range(n - len(turn))]
             yield self._out(turn[rank])
             return
@@ -107,10 +112,10 @@ class ShardedSampler:
 
 
 class ShardedStream(IterableDataset):
-    """A stream of which each process takes every num_processes-th chunk of `batch_size` items.
+    """A stream that yields every num_processes-th chunk of `batch_size` items.
 
-    At the end the last chunks are filled up with the stream's first items; with drop_last they are left out. The first
-    `offset` items are left out.
+    The last chunks are filled with the stream's first items, or dropped with drop_last. The first `offset` items are
+    skipped.
     """
 
     def __init__(self, dataset, state, batch_size, drop_last, offset=0):
@@ -123,7 +128,11 @@ class ShardedStream(IterableDataset):
         return (n // whole if self.drop_last else -(-n // whole)) * self.size
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell the stream which epoch it is, if it wants to know."""
+        """Passes the number of the epoch to the dataset, if it has `set_epoch`.
+
+        Args:
+            epoch: number of the epoch.
+        """
         if hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(epoch)
 
@@ -150,32 +159,34 @@ _KEPT = (
 
 
 def _part(batch_size, state):
-    """A process's share of a batch.
+    """Return this process's share of a batch size.
 
     Raises:
-        ValueError: the processes can't share it evenly.
+        ValueError: if the batch size is not divisible by the number of processes.
     """
     size, rest = divmod(batch_size, state.num_processes)
     if rest:
         raise ValueError(
-            f"Accelerator: split_batches needs a batch_size that {state.num_processes} processes can share evenly; the loader's is {batch_size}."
+            f"Accelerator: split_batches=True expected a batch_size divisible by {state.num_processes} processes, got {batch_size}."
         )
     return size
 
 
 def share(loader: DataLoader, state, split: bool = False, offset: int = 0) -> DataLoader:
-    """A DataLoader of this process's part of a loader's batches; the loader itself if it is a part already.
+    """Return a DataLoader of this process's part of a loader's batches, or the loader itself if it is a part already.
 
     Args:
-        split: a part of each batch, not every num_processes-th batch.
-        offset: samples at the beginning to be left out.
+        loader: the DataLoader.
+        state: the ProcessState.
+        split: use a part of each batch instead of every num_processes-th batch.
+        offset: number of samples to skip at the start.
     """
     if isinstance(loader.sampler, DistributedSampler) or (state.num_processes == 1 and not offset):
         return loader
     options = {name: getattr(loader, name) for name in _KEPT.split()}
     if isinstance(loader.dataset, IterableDataset):
         if loader.num_workers > 0:
-            raise ValueError("Accelerator: a stream (IterableDataset) is shared by processes with num_workers=0 only.")
+            raise ValueError("Accelerator: expected num_workers=0 for an IterableDataset with several processes.")
         size = _part(loader.batch_size, state) if split and loader.batch_size is not None else loader.batch_size
         stream = ShardedStream(loader.dataset, state, size, loader.drop_last, offset)
         return DataLoader(stream, batch_size=size, drop_last=loader.drop_last, **options)
@@ -186,36 +197,36 @@ def share(loader: DataLoader, state, split: bool = False, offset: int = 0) -> Da
 
 
 class AcceleratedLoader:
-    """Iterates over this process's part of a DataLoader's batches, moved to a device; all else is the loader's own.
+    """Iterates over this process's part of a DataLoader's batches, on a device. Other attributes come from the loader.
 
-    With several processes, process r gets the batches r, r + n, … of the common order, so that a step uses n
-    times batch_size items. A loader over a DistributedSampler is taken as it is.
+    With n processes, process r gets the batches r, r + n, … of the common order, so a step uses n times batch_size items.
+    A loader with a DistributedSampler is used as it is.
 
     Args:
-        loader: a DataLoader.
-        device: where batches go.
-        state: the ProcessState; None for one process.
-        active: a list that the loader is in while it is being iterated over.
-        split: each process gets its part of every batch instead.
+        loader: the DataLoader.
+        device: device of the batches.
+        state: the ProcessState; None for a single process.
+        active: list that contains the loader during an iteration.
+        split: each process gets a part of every batch.
 
     Attributes:
-        end_of_dataloader: whether the batch handed out last is the epoch's last.
-        remainder: items of all processes' last batches together that are no padding; 0 if all are none, or if
-            it is not known.
+        end_of_dataloader: True if the last returned batch is the last of the epoch.
+        remainder: number of items without padding in the last batches of all processes; 0 if there is no padding or if
+            the number is unknown.
     """
 
     def __init__(self, loader, device, state=None, active=None, split=False):
         self.whole = loader
         self.loader = self.usual = loader if state is None else share(loader, state, split)
         self.state, self.split = state, split
-        self.offset = 0  # samples that a resumed epoch leaves out at its beginning
+        self.offset = 0  # number of samples to skip at the start of a resumed epoch
         self.device = device
         self.active = [] if active is None else active
         self.end_of_dataloader = False
         self.remainder = self._remainder()
 
     def _turn(self):
-        """Samples that all processes take together in one step of the loop, or None if nobody can say."""
+        """Return the number of samples in one step of all processes, or None if unknown."""
         n = 1 if self.state is None else self.state.num_processes
         if n > 1 and self.usual is self.whole:  # over a DistributedSampler
             return None
@@ -240,14 +251,17 @@ class AcceleratedLoader:
     # -- resuming ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader is: DataLoader's, and what counts the samples."""
+        """Returns the position of the loader: DataLoader's state and the count of samples."""
         state = self.loader.state_dict()
         return {**state, "samples": self._turn(), "offset": self.offset if state["begun"] else 0}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue where a loader of the same order was, of whatever number of processes and batch size.
+        """Continues from a saved position. The number of processes and the batch size may differ.
 
-        What they had done is counted in samples: each comes once in the epoch.
+        The position is counted in samples, so each sample occurs once in the epoch.
+
+        Args:
+            state_dict: result of `state_dict`.
         """
         state = dict(state_dict)
         turn, self.offset = state.pop("samples", None), state.pop("offset", 0)
@@ -267,10 +281,10 @@ class AcceleratedLoader:
         self.loader.load_state_dict(state)
         self._resumes = True
 
-    _resumes = False  # whether the next iteration goes on with an epoch
+    _resumes = False  # True if the next iteration continues an epoch
 
     def _length(self):
-        """Batches in an epoch, or None for a stream that does not know."""
+        """Return the number of batches in an epoch, or None for a stream of unknown length."""
         try:
             return len(self.loader)
         except TypeError:
@@ -278,7 +292,7 @@ class AcceleratedLoader:
 
     def __iter__(self):
         if not self._resumes:
-            self._begin_anew()
+            self._restart()
         self._resumes = False
         self.active.append(self)
         self.end_of_dataloader = False
@@ -287,11 +301,11 @@ class AcceleratedLoader:
             for batch in self.loader:
                 self.end_of_dataloader = sum(self.loader._progress.handed) == length
                 yield send_to(batch, self.device)
-            self._begin_anew()
+            self._restart()
         finally:
             self.active.remove(self)
 
-    def _begin_anew(self):
+    def _restart(self):
         if self.offset:
             self.loader, self.offset = self.usual, 0
             self.remainder = self._remainder()
@@ -300,7 +314,11 @@ class AcceleratedLoader:
         return len(self.loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell the samplers, or the stream, which epoch it is."""
+        """Passes the number of the epoch to the samplers or the stream.
+
+        Args:
+            epoch: number of the epoch.
+        """
         inner = getattr(self.whole.batch_sampler, "sampler", None)
         for x in (self.loader.sampler, self.loader.dataset, self.whole.sampler, inner):
             getattr(x, "set_epoch", lambda epoch: None)(epoch)
@@ -312,13 +330,18 @@ class AcceleratedLoader:
 
 
 def _known(path, sources):
-    """A generator's path among those of a loader that has a sampler (or stream) around its own, or has it no more."""
+    """Translate a generator's path between loaders with and without a wrapper around their sampler or stream."""
     root = path.partition(".")[0]
     return next((p for p in (path, f"{root}.{path}", path.removeprefix(f"{root}.")) if p in sources), path)
 
 
 class SkippingLoader:
-    """A loader without its first `count` batches, for one epoch that goes on in the middle."""
+    """Iterates over a loader without its first `count` batches, to continue an epoch.
+
+    Args:
+        loader: the loader.
+        count: number of batches to skip.
+    """
 
     def __init__(self, loader, count):
         self.loader = loader

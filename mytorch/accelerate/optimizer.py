@@ -1,11 +1,11 @@
-"""Optimizers and schedules that wait until the gradients of a whole step are there."""
+"""Wrappers of optimizers and schedulers that wait until the gradients of a step are complete."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 class _Wrapper:
-    """Gives and takes all attributes but its own, `_own`, to what it wraps, the first of them."""
+    """Forwards attributes to the wrapped object, which is the first name in `_own`; the names in `_own` stay here."""
 
     def __getattr__(self, name):
         if name == self._own[0]:  # before __init__, as when copied
@@ -20,10 +20,10 @@ class _Wrapper:
 
 
 class AcceleratedOptimizer(_Wrapper):
-    """An optimizer whose `step` and `zero_grad` do nothing while gradients are being accumulated.
+    """An optimizer whose `step` and `zero_grad` do nothing while gradients accumulate.
 
-    With gradient scaling, `step` is also left out when gradients have overflowed (`step_was_skipped`).
-    All else is the optimizer's own.
+    With gradient scaling, `step` is also skipped if gradients have overflowed (`step_was_skipped`).
+    Other attributes come from the optimizer.
     """
 
     _own = ("optimizer", "accelerator", "_found_inf")
@@ -35,11 +35,15 @@ class AcceleratedOptimizer(_Wrapper):
 
     @property
     def step_was_skipped(self) -> bool:
-        """Whether the last `step` was left out because gradients had overflowed. Waits for the GPU."""
+        """True if the last `step` was skipped because gradients had overflowed. Synchronizes with the GPU."""
         return bool(self._found_inf)
 
     def step(self, closure: Callable | None = None) -> Any:
-        """Step, if the accumulation is complete."""
+        """Steps if the gradients are complete.
+
+        Args:
+            closure: function that computes the loss again.
+        """
         if not self.accelerator.sync_gradients:
             return None
         scaler = self.accelerator.scaler
@@ -52,7 +56,11 @@ class AcceleratedOptimizer(_Wrapper):
         return result
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients, if the accumulation is complete."""
+        """Clears the gradients if a step is complete.
+
+        Args:
+            set_to_none: set the gradients to None instead of zero.
+        """
         if self.accelerator.sync_gradients:
             self.optimizer.zero_grad(set_to_none)
 
@@ -61,7 +69,7 @@ class AcceleratedOptimizer(_Wrapper):
 
 
 class AcceleratedScheduler(_Wrapper):
-    """A schedule that goes on only when its optimizer has stepped. All else is the schedule's own."""
+    """A scheduler that steps only after its optimizer has stepped. Other attributes come from the scheduler."""
 
     _own = ("scheduler", "accelerator")
 
@@ -70,6 +78,11 @@ class AcceleratedScheduler(_Wrapper):
         self.accelerator = accelerator
 
     def step(self, *args: Any, **kwargs: Any) -> None:
-        """Go on, if the accumulation is complete and the optimizer's step was not skipped."""
+        """Steps if the gradients are complete and the optimizer's step was not skipped.
+
+        Args:
+            *args: arguments of the scheduler's `step`.
+            **kwargs: arguments of the scheduler's `step`.
+        """
         if self.accelerator.sync_gradients and not self.accelerator.optimizer_step_was_skipped:
             self.scheduler.step(*args, **kwargs)

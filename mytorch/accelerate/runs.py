@@ -17,7 +17,7 @@ from typing import Any
 
 from ..cuda import get_device_name
 from ..engine.mode import no_grad
-from ..files.writing import atomic_write
+from ..files.writing import atomic_write, lock
 from ..ops.creation import from_numpy, ones, tensor
 from .training_state import is_complete, newest_checkpoint
 from .utils import tqdm
@@ -74,7 +74,7 @@ class Interrupt:
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
-        os.write(2, self.message.encode())  # not print, which the signal may have interrupted
+        os.write(2, self.message.encode())  # not print: the signal may have interrupted a print
 
     def received(self) -> bool:
         """Returns True if any process received a signal. All processes must call this at the same point."""
@@ -89,21 +89,30 @@ class Interrupt:
 def ignore_interrupts(worker: int = 0) -> None:
     """Ignores SIGINT in this process: the `worker_init_fn` of a DataLoader whose main process uses Interrupt.
 
-    A terminal sends Ctrl-C to all processes, so that worker processes would end before the step is done.
+    A terminal sends Ctrl-C to all processes. Without this function, worker processes would end before the step is done.
 
     Args:
-        worker: the number of the worker, which is not used.
+        worker: number of the worker; ignored.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _record(line):
+    """Return the record in a line of a log, or None for a line that a crash truncated or damaged."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("iteration"), int | float) else None
 
 
 class RunLog:
     """The log of a training run as JSON lines: one JSON object per record.
 
     Args:
-        path: the file. An existing file is replaced, except for the records that `iteration` keeps.
-        iteration: the number of iterations that are done when a run resumes. Records of the file up to this iteration stay.
-        writes: False for a log that writes nothing, as in all processes except the main process.
+        path: path of the file. An existing file is replaced, except for the records that `iteration` keeps.
+        iteration: number of completed iterations when a run resumes. Records up to this iteration are kept.
+        writes: False for a log that writes nothing, for all processes except the main process.
 
     Attributes:
         records: the records as dicts.
@@ -125,10 +134,8 @@ class RunLog:
         if not writes:
             return
         if iteration and self.path.is_file():
-            lines = self.path.read_text().splitlines()
-            # A line that a crash truncated is left out.
-            records = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-            self.records = [record for record in records if record["iteration"] <= iteration]
+            records = map(_record, self.path.read_text(errors="replace").splitlines())
+            self.records = [record for record in records if record and record["iteration"] <= iteration]
         atomic_write(self.path, "".join(json.dumps(record) + "\n" for record in self.records).encode())
 
     def write(self, **record: Any) -> None:
@@ -174,6 +181,41 @@ class RunLog:
 # -- checkpoints --------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def exclusive(folder: str | Path, writes: bool = True) -> Iterator[None]:
+    """Reserves the folder of a run, so that no second run writes into it at the same time.
+
+    The reservation ends with the block, and with the process if it is killed. On Windows nothing is reserved.
+
+    Args:
+        folder: the folder; it is created if it does not exist.
+        writes: False for processes that do not write into the folder.
+
+    Raises:
+        BlockingIOError: another run is using the folder.
+
+    Example:
+        >>> import tempfile
+        >>> with mytorch.accelerate.exclusive(tempfile.mkdtemp()):
+        ...     pass  # train and save checkpoints
+    """
+    if not writes:
+        yield
+        return
+    path = Path(folder) / ".lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        if lock(file) is False:
+            raise BlockingIOError(
+                f"{folder}: expected a folder that no other run uses, got one that a run is using. Wait for that run to end, or use "
+                "another folder."
+            )
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
 def find_checkpoint(folder: str | Path, name: str | Path = "latest") -> Path:
     """Returns the directory of a checkpoint that `Accelerator.save_state` wrote.
 
@@ -182,17 +224,17 @@ def find_checkpoint(folder: str | Path, name: str | Path = "latest") -> Path:
         name: "latest" for the checkpoint with the most steps, a name in the folder, or a path.
 
     Raises:
-        FileNotFoundError: there is no such checkpoint, or it is not complete.
+        FileNotFoundError: if the checkpoint does not exist or is not complete.
     """
     if name == "latest":
         newest = newest_checkpoint(folder)
         if newest is None:
-            raise FileNotFoundError(f"There is no checkpoint in {folder} to resume from.")
+            raise FileNotFoundError(f"find_checkpoint: expected a checkpoint in {folder}, found none.")
         return newest
     for path in (Path(name), Path(folder) / name):
         if is_complete(path):
             return path
-    raise FileNotFoundError(f"There is no complete checkpoint {name}, neither as a path nor in {folder}.")
+    raise FileNotFoundError(f"find_checkpoint: expected a complete checkpoint {name} in {folder}, found none.")
 
 
 def remove_checkpoints(folder: str | Path) -> None:
@@ -209,7 +251,7 @@ def remove_checkpoints(folder: str | Path) -> None:
 
 # -- speed --------------------------------------------------------------------------------------------------------
 
-PEAKS = {  # TFLOP/s of products in float32 and in half precision without sparsity, by a part of the GPU's name
+PEAKS = {  # TFLOP/s of dense matrix multiplication in (float32, half precision), by a part of the GPU's name
     "H100": (67, 989), "H200": (67, 989), "A100": (19.5, 312), "L4": (30.3, 121), "V100": (15.7, 125), "T4": (8.1, 65),
     "4090": (82.6, 165), "3090": (35.6, 71),
 }  # fmt: skip
@@ -218,11 +260,11 @@ PEAKS = {  # TFLOP/s of products in float32 and in half precision without sparsi
 def peak_flops(device: Any, half: bool = False, tflops: float | None = None) -> float | None:
     """Returns the highest number of operations per second of a device, or None for an unknown GPU.
 
-    The value of a GPU is its manufacturer's. The value of a CPU is measured with a product of two float32 matrices.
+    For a GPU, the manufacturer's value is used. For a CPU, a multiplication of two float32 matrices is measured.
 
     Args:
         device: a device of type "cpu" or "cuda".
-        half: on a GPU, matrix products are in half precision.
+        half: if True, use the GPU's value for half precision.
         tflops: a value in TFLOP/s (10**12 operations per second) that replaces the known or measured value.
 
     Example:
@@ -303,7 +345,7 @@ class Throughput:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """A block whose time does not count."""
+        """Excludes the time of a block from the measurement."""
         began = time.perf_counter()
         yield
         self.began += time.perf_counter() - began
@@ -313,7 +355,11 @@ class Throughput:
         return int(self.steps * self.tokens_per_step / max(time.perf_counter() - self.began, 1e-9))
 
     def mfu(self, tokens_per_second: float) -> float | None:
-        """Returns the model FLOPs utilization at a speed, or None if the peak is not known."""
+        """Returns the model FLOPs utilization at a speed, or None if the peak is unknown.
+
+        Args:
+            tokens_per_second: the speed.
+        """
         return round(tokens_per_second * self.flops_per_token / self.peak, 4) if self.peak else None
 
 
@@ -332,7 +378,7 @@ def check_finite(accelerator: Any, loss: Any, grad_norm: Any, advice: str = "") 
         advice: the end of the error message.
 
     Raises:
-        FloatingPointError: the gradient norm, or the loss, is inf or NaN.
+        FloatingPointError: if the gradient norm or the loss is inf or NaN.
 
     Example:
         >>> accelerator = mytorch.accelerate.Accelerator(cpu=True)
@@ -355,10 +401,11 @@ def mean_loss(
 
     Args:
         accelerator: the Accelerator.
-        model: a function of (inputs, targets) to the loss. It is in evaluation mode meanwhile, and then in training mode.
-        batches: a sequence of pairs of NumPy arrays, of the same length in all processes.
-        interrupt: ends the evaluation.
-        progress: shows the number of the batch.
+        model: function of (inputs, targets) that returns the loss. The model is in evaluation mode during the call, and in
+            training mode afterward.
+        batches: sequence of pairs of NumPy arrays, with the same length in all processes.
+        interrupt: Interrupt that ends the evaluation.
+        progress: Progress that displays the number of the batch.
     """
     total, count = 0.0, len(batches)
     model.eval()
@@ -387,7 +434,7 @@ class Progress:
     Args:
         accelerator: prints on the main process, passes the values to its trackers, and averages losses over processes.
         log: the RunLog.
-        speed: the Throughput. Counts the steps, and is restarted after each line.
+        speed: the Throughput, which counts the steps and is restarted after each line.
         total: number of steps of the whole run.
         done: number of steps before this start of the script.
         every: steps between lines. The last step always gets a line.
@@ -411,7 +458,7 @@ class Progress:
     ):  # fmt: skip
         self.accelerator, self.log, self.speed, self.total, self.every = accelerator, log, speed, total, every
         self.bar = tqdm(total=total, initial=done, unit="it", dynamic_ncols=True)
-        self.shown = 0.0  # the time at which the text of the bar was set
+        self.shown = 0.0  # time of the last update of the bar
 
     def __enter__(self) -> "Progress":
         return self
@@ -437,7 +484,7 @@ class Progress:
         if not self.is_line(iteration) and not self._shows_again(0.5):
             return
         loss = self.accelerator.gather_for_metrics(loss)
-        norm = float(grad_norm)  # waits for the steps of a GPU, so that the speed is theirs
+        norm = float(grad_norm)  # synchronizes with the GPU, so that the speed is correct
         self.shown, rate = time.perf_counter(), self.speed.tokens_per_second()
         text = f"loss {loss:.3f}, lr {lr:.1e}, grad norm {norm:.2f}, {rate:,} tokens/s"
         self.bar.set_postfix_str(text, refresh=False)
@@ -452,11 +499,16 @@ class Progress:
             self.speed.restart()
 
     def _shows_again(self, seconds):
-        """Returns True if there is a progress bar whose text is older than some seconds."""
+        """Return True if there is a progress bar whose text is older than `seconds`."""
         return not self.bar.disable and time.perf_counter() - self.shown > seconds
 
     def record(self, iteration: int, **values: Any) -> None:
-        """Writes values to the log and passes them to the accelerator's trackers."""
+        """Writes values to the log and passes them to the accelerator's trackers.
+
+        Args:
+            iteration: number of completed steps.
+            **values: names and values.
+        """
         self.log.write(iteration=iteration, **values)
         self.accelerator.log(values, step=iteration)
 
@@ -464,8 +516,8 @@ class Progress:
         """Shows the progress of an evaluation in the progress bar.
 
         Args:
-            i: number of batches that are done.
-            count: number of all batches.
+            i: number of completed batches.
+            count: total number of batches.
         """
         if self._shows_again(0.2):
             self.bar.set_postfix_str(f"evaluating, {i} of {count} batches")

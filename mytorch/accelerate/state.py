@@ -1,7 +1,7 @@
-"""Who this process is among how many, and what processes say to each other.
+"""ProcessState: the rank of this process, the number of processes, and communication between them.
 
-`ProcessState` reads the launcher's environment and joins the process group (`mytorch.distributed`), unless the
-program has joined it already. Everything that processes exchange goes through the few methods at its end.
+`ProcessState` reads the launcher's environment and joins the default process group (`mytorch.distributed`) unless the
+program has already joined it. The Accelerator communicates only through the methods at the end of the class.
 """
 
 import os
@@ -16,7 +16,7 @@ from ..distributed import environment
 
 
 class Flag(int):
-    """A bool that may also be called: `is_main_process` and `is_main_process()` mean the same."""
+    """A bool that may also be called: `is_main_process` and `is_main_process()` are the same."""
 
     def __new__(cls, value):
         return super().__new__(cls, bool(value))
@@ -29,15 +29,17 @@ class Flag(int):
 
 
 class ProcessState:
-    """This process and the others.
+    """The state of this process in the process group.
 
     Args:
-        device: where it computes; by default the GPU of its local rank if there is one, else the CPU.
-        rank, num_processes: by default what the launcher has put into the environment.
-        address, port: where the first process listens; by default the launcher's.
+        device: device of this process (default: the GPU of its local rank, or the CPU without a GPU).
+        rank: rank (default: set by the launcher).
+        num_processes: expected number of processes (default: set by the launcher).
+        address: address of the first process (default: set by the launcher).
+        port: port of the first process (default: set by the launcher).
 
     Raises:
-        RuntimeError: several processes are wanted that no launcher has started.
+        RuntimeError: if num_processes differs from the number of started processes.
     """
 
     def __init__(
@@ -49,9 +51,8 @@ class ProcessState:
             here = here._replace(rank=distributed.get_rank(), world_size=distributed.get_world_size())
         if num_processes is not None and num_processes != here.world_size:
             raise RuntimeError(
-                f"Accelerator: num_gpus is {num_processes}, but {here.world_size} "
-                f"{'process was' if here.world_size == 1 else 'processes were'} started; start the script with "
-                f"`mytorchrun launch --num_gpus {num_processes}`."
+                f"Accelerator: expected {num_processes} started processes (num_gpus={num_processes}), got {here.world_size}. "
+                f"Start the script with `mytorchrun launch --num_gpus {num_processes}`."
             )
         self.rank = here.rank if rank is None else rank
         self.local_rank = here.local_rank
@@ -61,7 +62,7 @@ class ProcessState:
             device = f"cuda:{self.local_rank}" if on_gpu else "cpu"
         self.device = as_device(device)
         if self.device.type == "meta":
-            raise DeviceError("tensors there have no numbers to train with.")
+            raise DeviceError("Accelerator: expected device 'cpu' or 'cuda', got 'meta', whose tensors have no data.")
         if self.device.type == "cuda":
             cuda.set_device(self.device)
         if self.num_processes > 1 and not distributed.is_initialized():
@@ -96,26 +97,35 @@ class ProcessState:
     def is_local_main_process(self) -> Flag:
         return Flag(self.local_rank == 0)
 
-    # -- what processes exchange; alone, each is its own answer -----------------------------------------
+    # -- communication; a single process returns its own values -----------------------------------------
 
     @property
     def together(self):
-        """`mytorch.distributed` if there are several processes, else None."""
+        """`mytorch.distributed` with several processes, otherwise None."""
         return None if self.num_processes == 1 else distributed
 
     def barrier(self) -> None:
-        """Wait until every process is here."""
+        """Waits until all processes reach this call."""
         if self.together:
             self.together.barrier()
 
     def all_reduce(self, array: Array, op: str = "sum") -> Array:
-        """The sum (or "mean", "max", "min") over processes of an Array, in place; returns it."""
+        """Reduces an Array over processes, in place, and returns it.
+
+        Args:
+            array: input and result.
+            op: "sum", "mean", "max" or "min".
+        """
         if self.together:
             self.together.all_reduce(Tensor._of(array), op)
         return array
 
     def gather(self, array: Array) -> Array:
-        """The Arrays of all processes, joined along the first axis; numbers become an axis."""
+        """Concatenates the Arrays of all processes along the first axis; 0-d Arrays become a vector.
+
+        Args:
+            array: input of this process.
+        """
         if not self.together:
             return array
         whole = (1, *array.shape) if array.ndim == 0 else tuple(array.shape)
@@ -124,20 +134,34 @@ class ProcessState:
         return out
 
     def broadcast(self, array: Array, source: int = 0) -> Array:
-        """The Array of one process, to all; in place; returns it."""
+        """Copies the Array of one process to all processes, in place, and returns it.
+
+        Args:
+            array: Array to send or to overwrite.
+            source: rank of the sender.
+        """
         if self.together:
             self.together.broadcast(Tensor._of(array), source)
         return array
 
     def gather_objects(self, obj: Any) -> list[Any]:
-        """The objects (plain data and tensors) of all processes, in a list; the same on every process."""
+        """Returns a list of the objects of all processes, on every process.
+
+        Args:
+            obj: plain data and tensors.
+        """
         out = [obj] * self.num_processes
         if self.together:
             self.together.all_gather_object(out, obj)
         return out
 
     def broadcast_object(self, obj: Any, source: int = 0) -> Any:
-        """The object of one process, on every process."""
+        """Returns the object of one process, on every process.
+
+        Args:
+            obj: plain data and tensors.
+            source: rank of the sender.
+        """
         box = [obj]
         if self.together:
             self.together.broadcast_object_list(box, source)

@@ -1,4 +1,4 @@
-"""Where logged numbers go: Weights & Biases, or files: JSON lines and a CSV table."""
+"""Trackers for logged numbers: Weights & Biases, TensorBoard, and files in JSON lines and CSV format."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from ..files.writing import atomic_write
 
 
 def plain(value):
-    """A value as JSON can hold it: 0-d tensors become numbers."""
+    """Convert a value for JSON; 0-d tensors become numbers."""
     if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
         value = value.item()
     if isinstance(value, dict):
@@ -21,14 +21,14 @@ def plain(value):
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)  # JSON has no nan
+        return repr(value)  # JSON has no NaN
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 class Table:
-    """A CSV file of what is logged, for spreadsheets: a row for each call, a column for each name.
+    """A CSV file of the logged values: one row per call, one column per name.
 
-    A name that was not there before is a new column, for which the file is rewritten.
+    A new name adds a column. The file is then rewritten.
     """
 
     def __init__(self, path):
@@ -41,7 +41,11 @@ class Table:
                 self.columns = list(reader.fieldnames or self.columns)
 
     def add(self, row):
-        """Write a row, a dict of plain values."""
+        """Write a row.
+
+        Args:
+            row: dict of plain values.
+        """
         row = {k: json.dumps(v) if isinstance(v, (dict, list)) else v for k, v in row.items()}
         self.rows.append(row)
         new = [name for name in row if name not in self.columns]
@@ -60,7 +64,7 @@ class Table:
 
 
 class JSONLinesTracker:
-    """One JSON object a line: {"step": …, "time": …, and what was logged}; beside it the same as a CSV table."""
+    """Writes one JSON object per line, {"step": …, "time": …, **values}, and a CSV file with the same values."""
 
     name = "jsonl"
 
@@ -88,7 +92,7 @@ class JSONLinesTracker:
 
 
 class WandbTracker:
-    """A run of Weights & Biases; WANDB_MODE=offline keeps it on this machine."""
+    """Logs to a run of Weights & Biases. WANDB_MODE=offline stores the run on this machine."""
 
     name = "wandb"
 
@@ -102,12 +106,12 @@ class WandbTracker:
         self.run.log(plain(values), step=step)
 
     def finish(self):
-        """Wait until all is sent."""
+        """Wait until all data is sent."""
         self.run.finish()
 
 
 class TensorBoardTracker:
-    """Numbers for TensorBoard; tensorboardX writes them."""
+    """Writes numbers for TensorBoard with tensorboardX."""
 
     name = "tensorboard"
 
@@ -119,7 +123,7 @@ class TensorBoardTracker:
             self.writer.add_text(key, str(value))
 
     def log(self, values, step=None):
-        """Write the numbers of a step; words as text."""
+        """Write the numbers of a step; strings are written as text."""
         for key, value in plain(values).items():
             add = self.writer.add_scalar if isinstance(value, (int, float)) else self.writer.add_text
             add(key, value, step)
@@ -133,24 +137,31 @@ TRACKERS = {tracker.name: tracker for tracker in (WandbTracker, TensorBoardTrack
 
 
 def known_trackers(log_with):
-    """log_with as a list of names and trackers.
+    """Return `log_with` as a list of names and trackers.
 
     Raises:
-        ValueError: a name that is not known.
+        ValueError: if a name is unknown.
     """
     kinds = log_with if isinstance(log_with, (list, tuple)) else [] if log_with is None else [log_with]
     kinds = ["wandb" if kind == "all" else getattr(kind, "value", kind) for kind in kinds]
     for kind in kinds:
         if isinstance(kind, str) and kind not in TRACKERS:
-            raise ValueError(f"Accelerator: log_with is {kind!r}; expected {', '.join(TRACKERS)} or a tracker.")
+            raise ValueError(f"Accelerator: expected log_with to be {', '.join(TRACKERS)} or a tracker, got {kind!r}.")
     return kinds
 
 
 def open_tracker(kind, project_name, run_name, config, directory):
-    """The tracker of a kind, one of TRACKERS or a tracker itself; where wandb is not installed a JSONLinesTracker.
+    """Open a tracker; if wandb is not installed, WandbTracker is replaced by JSONLinesTracker.
+
+    Args:
+        kind: name in TRACKERS, or a tracker.
+        project_name: name of the project.
+        run_name: name of the run.
+        config: options to store with the run.
+        directory: directory of the tracker's files.
 
     Returns:
-        The tracker, and a sentence for the user or None.
+        The tracker, and a message for the user or None.
     """
     if not isinstance(kind, str):
         return kind, None
@@ -159,4 +170,4 @@ def open_tracker(kind, project_name, run_name, config, directory):
     if util.find_spec("wandb") is not None:
         return WandbTracker(project_name, run_name, config, directory), None
     tracker = JSONLinesTracker(project_name, run_name, config, directory)
-    return tracker, f"wandb is not installed (pip install wandb), so metrics are written to {tracker.path}."
+    return tracker, f"wandb is not installed; metrics are written to {tracker.path}. Run `pip install wandb` to use it."

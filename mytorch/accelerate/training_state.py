@@ -1,9 +1,9 @@
-"""A checkpoint is a directory: weights, optimizers, schedules, scaler, random states, loaders' positions.
+"""Checkpoints: directories of weights, optimizers, schedulers, scaler, random states and loaders' positions.
 
-It is written next to its place and takes it in one step when complete, so there is never half of one. Its last file,
-the manifest, has the size and checksum of every other; loading reads and checks all of them, and what they would change,
-before it changes anything. The names are those of the texts that promise them (`model.safetensors`, `optimizer.bin`,
-`mp_config.bin`); the content is safetensors and JSON throughout.
+A checkpoint is written to a temporary directory and renamed when complete, so a partial checkpoint never exists. Its
+last file, the manifest, contains the size and checksum of every other file. Loading validates all files and all
+changes before it applies the first change. The file names follow Hugging Face Accelerate (`model.safetensors`,
+`optimizer.bin`); the contents are safetensors and JSON.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ from ..nn.parameter import is_lazy
 from ..ops.random import get_rng_state, gpu_states, set_gpu_states, set_rng_state
 from ..serialization import load_content, save_state_dict, save_tree, write_json
 
-META = "accelerator.json"  # written last: a directory that has it is complete
+META = "accelerator.json"  # written last: its presence marks a complete checkpoint
 VERSION = 1
 
 
 def numbered(stem, i, suffix):
-    """The name of the i-th file of a kind; the first has no number."""
+    """Return the name of the i-th file of a kind; the first has no number."""
     return f"{stem}{f'_{i}' if i else ''}{suffix}"
 
 
@@ -50,20 +50,24 @@ _OURS = re.compile(
 
 
 def replace_directory(path, write, size=0):
-    """Make or replace a checkpoint by what `write(directory)` writes, at least `size` bytes; see `files.writing`."""
+    """Create or replace a checkpoint with the files of `write(directory)`, at least `size` bytes; see `files.writing`."""
     replace(path, write, size, _OURS.fullmatch, lambda text: print(text, file=sys.stderr, flush=True))
 
 
 def is_complete(path: str | Path) -> bool:
-    """Whether `path` is a directory that `save_state` has finished."""
+    """Returns True if `path` is a complete checkpoint.
+
+    Args:
+        path: a directory.
+    """
     return (Path(path) / META).is_file()
 
 
 def read_manifest(directory: str | Path) -> dict:
-    """What a checkpoint says of itself; empty where it has no manifest.
+    """Return the manifest of a checkpoint; empty if it has none.
 
     Raises:
-        ValueError: the manifest is damaged, or of a later version.
+        ValueError: if the manifest is damaged, or from a later version.
     """
     path = Path(directory) / META
     if not path.is_file():
@@ -74,38 +78,42 @@ def read_manifest(directory: str | Path) -> dict:
         numbers = [meta.get(k, 0) for k in ("time", "micro_steps", "processes", "sequence")]
         numbers += [meta.get("accumulation") or 0, version]
         if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in numbers):
-            raise ValueError("a number is none")
+            raise ValueError("expected finite numbers")
         if not isinstance(meta.get("files", {}), (list, dict)):
-            raise ValueError("its files are no table")
+            raise ValueError("expected a list or dict of files")
     except (AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"load_state: {path} is damaged ({str(error)[:200]}).") from None
     if version > VERSION:
-        raise ValueError(f"load_state: {directory} was written by a later version of mytorch.")
+        raise ValueError(f"load_state: expected version {VERSION} or earlier, got version {version} in {directory}.")
     return meta
 
 
 def saved_at(path: str | Path) -> float:
-    """When a complete checkpoint was saved, in seconds since the epoch."""
+    """Returns the time of a complete checkpoint, in seconds since the epoch.
+
+    Args:
+        path: the checkpoint.
+    """
     return read_manifest(path).get("time", 0.0)
 
 
 def _order(path):
-    """What checkpoints are ordered by: steps done, then which was saved after which, and only then the clock.
+    """Return the sort key of checkpoints: number of steps, order of saving, and time.
 
     Raises:
-        ValueError: the manifest is damaged.
+        ValueError: if the manifest is damaged.
     """
     meta = read_manifest(path)
     return meta.get("micro_steps", 0) // max(meta.get("accumulation") or 1, 1), *_turn(meta)
 
 
 def _turn(meta):
-    """When a checkpoint was saved: counted, and, for older ones that are not, by the clock."""
+    """Return the order of saving; for checkpoints of older versions, the time."""
     return meta.get("sequence", 0), meta.get("time", 0.0)
 
 
 def _next_in_sequence(directory):
-    """A number higher than that of any checkpoint beside `directory`, so that no clock is needed to tell their order."""
+    """Return a number above the order of all checkpoints next to `directory`; the clock may be wrong."""
     return 1 + max((_manifest_or_none(path).get("sequence", 0) for path in directory.parent.iterdir()), default=0)
 
 
@@ -117,9 +125,12 @@ def _manifest_or_none(path):
 
 
 def newest_checkpoint(directory: str | Path) -> Path | None:
-    """The checkpoint in a directory that is the furthest in training, whatever the clock said; None if there is none.
+    """Returns the checkpoint in a directory with the most steps, or None.
 
-    Damaged ones are named in a warning and passed over; what killed writers left half-written is removed.
+    Damaged checkpoints are skipped with a warning. Remains of interrupted writes are removed.
+
+    Args:
+        directory: the directory.
     """
     directory, found = Path(directory), []
     clean_up(directory)
@@ -131,18 +142,23 @@ def newest_checkpoint(directory: str | Path) -> Path | None:
         try:
             found.append((*_order(path), path))
         except ValueError as error:
-            warn(f"{path} is passed over: {error}")
+            warn(f"newest_checkpoint: skipped {path}: {error}")
     for *_, path in sorted(found, reverse=True):
         try:
             verify(path)
             return path
         except (OSError, ValueError) as error:
-            warn(f"{path} is passed over: {error}")
+            warn(f"newest_checkpoint: skipped {path}: {error}")
     return None
 
 
 def keep_newest(path: str | Path, limit: int) -> None:
-    """Of the checkpoints named like `path`, but with other numbers, keep it and those saved last, `limit` in all."""
+    """Removes old checkpoints whose names differ from `path` only in the number.
+
+    Args:
+        path: checkpoint to keep.
+        limit: total number of checkpoints to keep.
+    """
     path = Path(path)
     name = re.compile(re.escape(re.sub(r"\d+$", "", path.name)) + r"\d+")
     if not name.fullmatch(path.name):
@@ -156,14 +172,14 @@ def keep_newest(path: str | Path, limit: int) -> None:
 # -- checksums ------------------------------------------------------------------------------------
 
 _ROW = 1 << 16  # bytes
-_BLOCK = 64 * _ROW  # what is in the cache at once
+_BLOCK = 64 * _ROW  # 4 MiB, which fits the cache
 
 
 def checksum(blocks):
-    """A checksum of a sequence of uint8 arrays, each of _BLOCK bytes but the last, as quick as memory.
+    """Compute a checksum of uint8 arrays, each of _BLOCK bytes except the last, at memory speed.
 
-    Each block is a square of 64-bit words; the checksum is CRC-32 of the sums of its rows and of its columns, which any
-    change of fewer than four words alters.
+    Each block is a square of 64-bit integers. The checksum is the CRC-32 of the sums of its rows and columns. Every
+    change of fewer than four integers changes it.
     """
     crc = 0
     for block in blocks:
@@ -180,7 +196,7 @@ def _in_blocks(content):
 
 
 def _blocks_of(path):
-    """The blocks of a file, one after the other in the same memory."""
+    """Yield the blocks of a file; all use the same memory."""
     memory = np.empty(_BLOCK, np.uint8)
     with open(path, "rb") as file:
         while n := file.readinto(memory):
@@ -192,28 +208,32 @@ def _record(path):
 
 
 def _check(path, record, size, blocks):
-    """Compare a file with its record.
+    """Compare a file with its record in the manifest.
 
     Raises:
-        ValueError: it is another.
+        ValueError: if they differ.
     """
     if size != record.get("size", size):
-        raise ValueError(f"load_state: {path} is damaged: it has {size:,} bytes, and {record['size']:,} were written.")
+        raise ValueError(f"load_state: {path} is damaged: expected {record['size']:,} bytes, got {size:,}.")
     if record.get("checksum", "").startswith("sums:") and checksum(blocks) != record["checksum"]:
-        raise ValueError(f"load_state: {path} is damaged: its checksum is not that of what was written.")
+        raise ValueError(f"load_state: {path} is damaged: its checksum does not match.")
 
 
 def _records(meta):
-    files = meta.get("files", {})  # an older checkpoint has their names alone
+    files = meta.get("files", {})  # older checkpoints list only names
     records = files if isinstance(files, dict) else {name: {} for name in files if isinstance(name, str)}
     return {name: record for name, record in records.items() if Path(name).name == name and isinstance(record, dict)}
 
 
 def verify(directory: str | Path) -> None:
-    """Compare a checkpoint's files with its manifest.
+    """Compares a checkpoint's files with its manifest.
+
+    Args:
+        directory: the checkpoint.
 
     Raises:
-        FileNotFoundError: one is missing. ValueError: one has changed since.
+        FileNotFoundError: if a file is missing.
+        ValueError: if a file has changed.
     """
     directory = Path(directory)
     for name, record in _records(read_manifest(directory)).items():
@@ -225,7 +245,7 @@ def verify(directory: str | Path) -> None:
 
 
 def random_states():
-    """Where the library's, NumPy's and Python's generators are."""
+    """Return the states of the random generators of the library, NumPy and Python."""
     return {
         "mytorch": get_rng_state(),
         "cuda": gpu_states(),
@@ -235,47 +255,49 @@ def random_states():
 
 
 def set_random_states(states):
-    """Continue from what `random_states` returned."""
+    """Restore the states that `random_states` returned."""
     set_rng_state(states["mytorch"])
-    set_gpu_states(states.get("cuda", {}))  # an older file has none
+    set_gpu_states(states.get("cuda", {}))  # older files have none
     np.random.set_state(states["numpy"])
     random.setstate(states["python"])
 
 
-# -- what is in it --------------------------------------------------------------------------------
+# -- contents -------------------------------------------------------------------------------------
 
 
 def collect(accelerator):
-    """What only the processes themselves know, of all of them: random states and loaders' positions."""
+    """Gather the state that exists once per process: random states and loaders' positions."""
     for optimizer in accelerator._optimizers:
         inner = getattr(optimizer, "optimizer", optimizer)
-        if hasattr(inner, "consolidate_state_dict"):  # its state is spread over the processes
+        if hasattr(inner, "consolidate_state_dict"):  # a ZeroRedundancyOptimizer
             inner.consolidate_state_dict(to=0)
     mine = {"random": random_states(), "loaders": [loader.state_dict() for loader in accelerator._loaders]}
     return accelerator.state.gather_objects(mine)
 
 
 def dataloader_file(i, rank):
-    """The name of the i-th loader's position in a process."""
+    """Return the file name of the i-th loader's position in a process."""
     return f"dataloader_{i}_{rank}.bin" if rank else f"dataloader_{i}.bin"
 
 
 def _steppers(accelerator):
-    """(optimizer or schedule, its file)."""
+    """Yield (optimizer or scheduler, its file)."""
     for kind, things in (("optimizer", accelerator._optimizers), ("scheduler", accelerator._schedulers)):
         yield from ((thing, numbered(kind, i, ".bin")) for i, thing in enumerate(things))
 
 
 def _custom(accelerator):
-    """(registered object, its file)."""
+    """Yield (registered object, its file)."""
     return ((thing, f"custom_checkpoint_{i}.bin") for i, thing in enumerate(accelerator._custom))
 
 
 def write_state(accelerator, directory, ranks):
-    """Write everything that `read_state` restores.
+    """Write the files that `read_state` reads.
 
     Args:
-        ranks: what `collect` gave; None for the weights alone.
+        accelerator: the Accelerator.
+        directory: directory to write to.
+        ranks: result of `collect`; None saves only the weights.
     """
     states = [model.state_dict() for model in accelerator._models]
     for hook in accelerator._save_hooks:
@@ -306,17 +328,17 @@ def write_state(accelerator, directory, ranks):
 
 
 def read_state(accelerator, directory):
-    """Restore what `write_state` wrote: all of it, or nothing.
+    """Restore the state that `write_state` wrote. If an error occurs, nothing is changed.
 
     Raises:
-        FileNotFoundError: the directory, or a file in it, is missing.
-        ValueError: a file is damaged, or the checkpoint is of a later version.
-        RuntimeError: the weights are of another model.
+        FileNotFoundError: if the directory or a file in it is missing.
+        ValueError: if a file is damaged, or the checkpoint is from a later version.
+        RuntimeError: if the weights belong to a different model.
     """
     directory = Path(os.path.abspath(directory))
     recover(directory)
     if not directory.is_dir():
-        raise FileNotFoundError(f"load_state: there is no directory {directory}.")
+        raise FileNotFoundError(f"load_state: the directory {directory} does not exist.")
     meta = read_manifest(directory)
     records = _records(meta)
 
@@ -335,8 +357,8 @@ def read_state(accelerator, directory):
     before = meta.get("processes", 1)
     if before != accelerator.num_processes:
         accelerator.print(
-            f"The checkpoint is of {before} processes, and there are {accelerator.num_processes}: the data goes on where it was, "
-            "random generators are not restored."
+            f"load_state: the checkpoint was saved by {before} processes, and now there are {accelerator.num_processes}. The "
+            "position in the data is restored; the random generators are not."
         )
     mine = before == accelerator.num_processes
     rest = [(thing, read(name)) for thing, name in (*_custom(accelerator), *_steppers(accelerator))]
@@ -348,18 +370,18 @@ def read_state(accelerator, directory):
         saved_in = scaling.pop("mixed_precision", "fp16")
         if saved_in != "fp16":
             raise ValueError(
-                f"load_state: {directory} was saved in {saved_in} and has no loss scale; load it with mixed_precision={saved_in!r}."
+                f"load_state: {directory} was saved in {saved_in} and has no loss scale. Use mixed_precision={saved_in!r}."
             )
         rest.append((accelerator.scaler, scaling))
     if mine:
         name = f"random_states_{accelerator.rank}.bin"
         rest.append((_RandomStates(), _expect_dict(read(name), directory / name)))
-    _apply(rest + changes)  # the weights last: nothing else can go wrong then
+    _apply(rest + changes)  # weights last, when no other error can occur
     _align(accelerator, meta.get("micro_steps", 0), meta.get("accumulation"))
 
 
 class _RandomStates:
-    """The random generators, as something with a state dict."""
+    """The random generators as an object with a state dict."""
 
     def state_dict(self):
         return random_states()
@@ -370,15 +392,15 @@ class _RandomStates:
 
 def _expect_dict(state, path):
     if not isinstance(state, dict):
-        raise ValueError(f"load_state: {path} holds a {type(state).__name__}; expected a dict.")
+        raise ValueError(f"load_state: expected a dict in {path}, got {type(state).__name__}.")
     return state
 
 
 def _check_weights(model, weights, directory):
-    """Whether a model's `load_state_dict` would take the weights; one that changes names itself is not asked.
+    """Check that a model can load the weights; skipped for a model that renames its weights.
 
     Raises:
-        RuntimeError: names or shapes that don't match, or what was saved is no dict.
+        RuntimeError: if names or shapes differ, or the saved object is not a dict.
     """
     _expect_dict(weights, directory)
     if any(module._load_state_dict_pre_hooks for module in model.modules()):
@@ -392,16 +414,16 @@ def _check_weights(model, weights, directory):
             wrong.append(f"size mismatch for {name}: {tuple(theirs)} in the checkpoint, {tuple(ours)} in the model")
     if wrong:
         listed = "; ".join(sorted(wrong)[:20])
-        raise RuntimeError(f"load_state: {directory} is of another model, and nothing was loaded: {listed}.")
+        raise RuntimeError(f"load_state: {directory} belongs to a different model; nothing was loaded: {listed}.")
 
 
 def _apply(changes):
-    """Give each object its state; if one can't take it, give those before, and it, their old ones back."""
+    """Load the state of each object; if one fails, restore the old state of all."""
     undo = []
     try:
         for thing, state in changes:
-            if not hasattr(thing, "named_parameters"):  # a model's weights were checked, and a copy would be as large
-                # loading puts new tensors in the place of an optimizer's old ones
+            if not hasattr(thing, "named_parameters"):  # weights were checked; a copy would double their memory
+                # loading replaces an optimizer's tensors
                 duplicate = copy.copy if hasattr(thing, "param_groups") else copy.deepcopy
                 undo.append((thing, duplicate(thing.state_dict())))
             thing.load_state_dict(state)
@@ -409,28 +431,28 @@ def _apply(changes):
         for thing, state in reversed(undo):
             with contextlib.suppress(Exception):
                 thing.load_state_dict(state)
-        if isinstance(error, (AttributeError, KeyError, IndexError, TypeError)):  # a state of another form
+        if isinstance(error, (AttributeError, KeyError, IndexError, TypeError)):  # a state in another format
             kind = type(thing).__name__
             raise ValueError(
-                f"load_state: the state saved for a {kind} is not one ({type(error).__name__}: {error})."
+                f"load_state: expected a saved state of a {kind}, got another object ({type(error).__name__}: {error})."
             ) from error
         raise
 
 
 def _align(accelerator, done, accumulation):
-    """Set the count of backward passes such that the next one begins a step, whatever the number of them was."""
+    """Adjust the count of backward passes so that the next one starts a step."""
     now = accelerator.gradient_accumulation_steps
-    accumulation = accumulation or now  # an older file does not say
+    accumulation = accumulation or now  # missing in older files
     if done % accumulation:
         accelerator.print(
-            f"The checkpoint was saved within a step, after {done % accumulation} of {accumulation} backward passes; their "
-            "gradients are not in it, and a new step begins."
+            f"load_state: the checkpoint was saved within a step, after {done % accumulation} of {accumulation} backward "
+            "passes. It does not contain their gradients, so a new step starts."
         )
     accelerator.step_counter = done // accumulation * now
 
 
 def least_size(accelerator, ranks):
-    """The bytes of every array that `write_state` writes, to which names and numbers come; hooks may take weights away."""
+    """Return the number of bytes of all arrays that `write_state` writes, without names and numbers."""
     states = [] if accelerator._save_hooks else [x for m in accelerator._models for x in tree_leaves(m.state_dict())]
     steppers = (
         [] if ranks is None else [thing.state_dict() for thing, _ in (*_steppers(accelerator), *_custom(accelerator))]
@@ -443,6 +465,6 @@ def _expect(directory, name):
     path = directory / name
     if not path.is_file():
         raise FileNotFoundError(
-            f"load_state: {path} is missing; prepare the same objects, with the same precision, as when it was saved."
+            f"load_state: {path} is missing. Prepare the same objects with the same precision as when it was saved."
         )
     return path

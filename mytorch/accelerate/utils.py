@@ -1,7 +1,8 @@
-"""What programs for several processes use beside the Accelerator, with Hugging Face's names."""
+"""Functions for programs with several processes, with the names of Hugging Face Accelerate."""
 
 import os
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,42 +21,69 @@ __all__ = [
 
 
 def set_seed(seed: int, device_specific: bool = False, deterministic: bool = False) -> None:
-    """Seed Python's, NumPy's and this library's random numbers; with device_specific, each process differently."""
+    """Seeds the random numbers of Python, NumPy and this library.
+
+    Args:
+        seed: the seed.
+        device_specific: add the rank to the seed.
+        deterministic: also call `mytorch.use_deterministic_algorithms(True)`.
+    """
     seed += environment.place().rank if device_specific else 0
     random.seed(seed)
     np.random.seed(seed % 2**32)
     manual_seed(seed)
+    if deterministic:
+        sys.modules["mytorch"].use_deterministic_algorithms(True)
 
 
 def gather(tensor: Any) -> Any:
-    """The tensors of all processes joined along the first axis, through nested containers."""
+    """Concatenates the tensors of all processes along the first axis.
+
+    Args:
+        tensor: a tensor, or nested lists, tuples and dicts of tensors.
+    """
     from .accelerator import Accelerator
 
     return Accelerator().gather(tensor) if distributed.is_initialized() else tensor
 
 
 def gather_object(object: Any) -> Any:
-    """The lists of all processes as one list; alone, the object itself."""
+    """Concatenates the lists of all processes. With a single process, returns the object itself.
+
+    Args:
+        object: list of this process.
+    """
     if not distributed.is_initialized():
         return object
     return [item for part in ProcessState().gather_objects(object) for item in part]
 
 
 def broadcast_object_list(object_list: list[Any], from_process: int = 0) -> list[Any]:
-    """Replace the list's objects, on every process, by those of one; returns it."""
+    """Replaces the objects of a list by the objects of one process, and returns the list.
+
+    Args:
+        object_list: list to send or to overwrite.
+        from_process: rank of the sender.
+    """
     if distributed.is_initialized():
         distributed.broadcast_object_list(object_list, from_process)
     return object_list
 
 
 def wait_for_everyone() -> None:
-    """Wait until every process is here."""
+    """Waits until all processes reach this call."""
     if distributed.is_initialized():
         distributed.barrier()
 
 
 def tqdm(*args: Any, main_process_only: bool = True, **kwargs: Any) -> Any:
-    """A progress bar of tqdm, on the main process; shown where the program, or its launcher, writes to a terminal."""
+    """Returns a progress bar of tqdm, visible on the main process if the program writes to a terminal.
+
+    Args:
+        *args: arguments of `tqdm.tqdm`.
+        main_process_only: if False, show the bar on all processes.
+        **kwargs: arguments of `tqdm.tqdm`.
+    """
     import tqdm as bars
 
     if main_process_only and environment.place().rank != 0:
@@ -67,15 +95,22 @@ def tqdm(*args: Any, main_process_only: bool = True, **kwargs: Any) -> Any:
 def notebook_launcher(
     function: Callable, args: tuple = (), num_processes: int | None = None, mixed_precision: str = "no", **options: Any
 ) -> None:
-    """Call a function that trains from a notebook, in this process.
+    """Calls a training function from a notebook, in this process.
+
+    Args:
+        function: the function.
+        args: its arguments.
+        num_processes: must be None or 1.
+        mixed_precision: "no", "fp16" or "bf16".
+        **options: ignored.
 
     Raises:
-        RuntimeError: several processes are wanted, which `mytorchrun launch` starts.
+        RuntimeError: if num_processes is greater than 1.
     """
     if num_processes not in (None, 1):
         raise RuntimeError(
-            f"notebook_launcher: num_processes is {num_processes}; several are started from a terminal, by "
-            f"`mytorchrun launch --nproc_per_node {num_processes} script.py`."
+            f"notebook_launcher: expected num_processes to be 1, got {num_processes}. Start several processes in a terminal "
+            f"with `mytorchrun launch --nproc_per_node {num_processes} script.py`."
         )
     before = os.environ.get("MYTORCHRUN_MIXED_PRECISION")
     os.environ["MYTORCHRUN_MIXED_PRECISION"] = mixed_precision

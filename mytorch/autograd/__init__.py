@@ -1,4 +1,4 @@
-"""Automatic differentiation as users call it; what records and runs the graph is `mytorch.engine`."""
+"""Automatic differentiation: the public functions. `mytorch.engine` records and runs the graph."""
 
 from .. import _extensions
 from ..dispatch.backward import backward, grad
@@ -10,13 +10,12 @@ from ..engine.mode import (
     no_grad,
     set_grad_enabled,
 )
-from ..transforms import tensor_ns as _tensor_ns  # installs the arithmetic of create_graph=True
+from ..transforms import tensor_ns as _tensor_ns  # registers the arithmetic for create_graph=True
 from . import forward_ad, functional, graph
 from . import recompute as checkpoint
 from .anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from .function import Function, once_differentiable
 from .gradcheck import gradcheck, gradgradcheck
-from .variable import Variable
 
 __all__ = (
     "Function backward checkpoint detect_anomaly enable_grad functional grad gradcheck gradgradcheck inference_mode "

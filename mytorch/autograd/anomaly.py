@@ -1,13 +1,24 @@
-"""Anomaly mode: name the forward op that a failing or NaN gradient came from."""
+"""Anomaly mode: report the forward op whose backward failed or returned NaN."""
 
 from ..engine.mode import get_mode, reset_mode, set_anomaly, set_mode
 
 
 class detect_anomaly(set_anomaly):
-    """Within the block, forward ops remember their stack, and backward raises at the first NaN.
+    """Makes backward in a `with` block report the forward op that caused an error or a NaN gradient.
+
+    Forward ops store their Python stack, and backward raises an error at the first NaN. This slows training down, so use
+    it only to debug.
 
     Args:
-        check_nan: whether NaN counts as an anomaly, besides exceptions. (It always does here.)
+        check_nan: for compatibility with PyTorch; NaN gradients always raise an error.
+
+    Example:
+        >>> x = tensor(0.0, requires_grad=True)
+        >>> with mytorch.autograd.detect_anomaly():
+        ...     (mytorch.sqrt(x) * 0).backward()
+        Traceback (most recent call last):
+        ...
+        RuntimeError: ...
     """
 
     def __init__(self, check_nan: bool = True):
@@ -18,7 +29,12 @@ class detect_anomaly(set_anomaly):
 
 
 class set_detect_anomaly(set_anomaly):
-    """Switch anomaly mode at once; back at the end when used in `with`."""
+    """Enables or disables anomaly mode, immediately or for a `with` block. See `detect_anomaly`.
+
+    Args:
+        mode: True to enable, False to disable.
+        check_nan: for compatibility with PyTorch; NaN gradients always raise an error.
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True):
         super().__init__(mode)
@@ -32,5 +48,5 @@ class set_detect_anomaly(set_anomaly):
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on."""
+    """Returns True if anomaly mode is on."""
     return get_mode().anomaly

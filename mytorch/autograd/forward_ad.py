@@ -1,8 +1,10 @@
-"""Forward mode: tensors with tangents, as PyTorch's `torch.autograd.forward_ad`; transforms/forward_mode.py says how tangents follow through ops.
+"""Forward-mode differentiation: tensors that carry a tangent.
 
-with forward_ad.dual_level():
-    dual = forward_ad.make_dual(x, v)
-    y, dy = forward_ad.unpack_dual(f(dual))  # dy is the Jacobian of f at x times v
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, v)
+        y, dy = forward_ad.unpack_dual(f(dual))  # dy is the Jacobian of f at x, times v
+
+transforms/forward_mode.py computes the tangents of ops.
 """
 
 from typing import Any, NamedTuple
@@ -22,17 +24,25 @@ def __getattr__(name):
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A primal and its tangent, which is None for a tensor without one."""
+    """The result of `unpack_dual`.
+
+    Attributes:
+        primal: the tensor without its tangent.
+        tangent: the tangent, or None.
+    """
 
     primal: Tensor
     tangent: Tensor | None
 
 
 def enter_dual_level() -> int:
-    """Begin a level; `dual_level` is the context manager.
+    """Starts a level of forward mode. Prefer the context manager `dual_level`.
+
+    Returns:
+        The number of the level.
 
     Raises:
-        RuntimeError: there is one already. `func.jvp` nests.
+        RuntimeError: a level is already active. Use `func.jvp` for nested derivatives.
     """
     if _levels:
         raise RuntimeError(
@@ -46,10 +56,13 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """End the level: its tangents are gone.
+    """Ends a level of forward mode and deletes its tangents.
+
+    Args:
+        level: number of the level (default: the current level).
 
     Raises:
-        RuntimeError: it is not the one that was begun last.
+        RuntimeError: `level` is not the current level.
     """
     if level is None:
         level = len(_levels) - 1
@@ -74,15 +87,23 @@ def _level(given):
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """A view of `tensor` that carries `tangent` through what is computed from it within the level.
+    """Returns a view of a tensor with a tangent. Operations on the view compute the tangents of their results.
 
     Args:
-        tensor, tangent: of equal shape and dtype, floating point or complex.
-        level: the only one.
+        tensor: the primal, floating point or complex.
+        tangent: the tangent, of the same shape and dtype as `tensor`.
+        level: number of the level (default: the current level).
 
     Raises:
-        ValueError: one of them is not floating point or complex.
-        RuntimeError: no level was begun, shapes or dtypes differ, or the tangent has a tangent itself.
+        ValueError: the primal or the tangent is not floating point or complex.
+        RuntimeError: no level is active, shapes or dtypes differ, or the tangent already has a tangent.
+
+    Example:
+        >>> fwAD = mytorch.autograd.forward_ad
+        >>> with fwAD.dual_level():
+        ...     x = fwAD.make_dual(tensor(3.0), tensor(1.0))
+        ...     fwAD.unpack_dual(x * x).tangent.item()
+        6.0
     """
     current = _level(level)
     for what, t in (("primal", tensor), ("tangent", tangent)):
@@ -94,14 +115,24 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size {list(tangent.shape)}."
         )
     if tensor.dtype is not tangent.dtype:
-        raise RuntimeError(f"Expected the tangent's dtype to be the tensor's, {tensor.dtype}, got {tangent.dtype}.")
+        raise RuntimeError(
+            f"Expected the tangent to have the dtype of the tensor, {tensor.dtype}, got {tangent.dtype}."
+        )
     if current.tangent(tangent) is not None:
         raise RuntimeError("The tangent has a forward gradient at the same level. This is not supported.")
     return current.dual(tensor, tangent)
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The primal, a view of `tensor`, and its tangent; None where it has none or the level has ended."""
+    """Splits a tensor into its primal and its tangent.
+
+    Args:
+        tensor: any tensor.
+        level: number of the level (default: the current level).
+
+    Returns:
+        A named tuple (primal, tangent). The tangent is None for a tensor without a tangent and after the end of the level.
+    """
     number = len(_levels) - 1 if level is None else level
     if not 0 <= number < len(_levels):
         return UnpackedDualTensor(tensor, None)
@@ -111,7 +142,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 
 class dual_level:
-    """A block with a level of forward mode; `as` gives its number.
+    """Starts a level of forward mode for a `with` block. Tangents exist only inside the block.
 
     Example:
         >>> with mytorch.autograd.forward_ad.dual_level():
@@ -128,12 +159,12 @@ class dual_level:
 
 
 def _is_fwd_grad_enabled() -> bool:
-    """Whether tangents follow through ops."""
+    """Returns True if ops compute tangents."""
     return _enabled
 
 
 class _set_fwd_grad_enabled:
-    """Switch that on or off: at once, and back at the end of a `with`."""
+    """Enables or disables the computation of tangents, immediately or for a `with` block."""
 
     def __init__(self, mode: bool) -> None:
         global _enabled

@@ -1,7 +1,7 @@
-"""Function: a user's own op, written as PyTorch's `torch.autograd.Function`.
+"""Function: custom ops with a backward pass, as in `torch.autograd.Function`.
 
-`forward` and `backward` see Tensors and run unrecorded, unless backward runs under `create_graph=True`, when
-its operations are recorded. The context keeps arrays and edges, not Tensors, so there is no cycle.
+`forward` and `backward` receive Tensors. Operations inside them are recorded only in a backward pass with
+`create_graph=True`. The context stores Arrays and edges instead of Tensors, which avoids reference cycles.
 """
 
 import functools
@@ -23,7 +23,7 @@ from ..ops.creation import zeros
 
 
 class _Saved:
-    """A tensor saved for backward: its Array with the version, and its edge, if it is not an output."""
+    """A tensor saved for backward: its Array, the version of the Array, and the edge if the tensor is not an output."""
 
     __slots__ = ("array", "edge", "output", "version")
 
@@ -40,17 +40,24 @@ class _Saved:
 
 
 class FunctionCtx:
-    """What forward hands to backward. Any attribute may be set on it."""
+    """The context object that `forward` passes to `backward`. You can set any attribute on it.
+
+    Attributes:
+        needs_input_grad: for each argument of forward, True if it is a tensor that requires gradients.
+    """
 
     _to_save = _to_save_for_forward = _dirty = _non_differentiable = needs_input_grad = ()
     _saved = _node = None
     _materialize = _materialize_non_diff_grads = True
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep inputs or outputs (or None) for `saved_tensors` in backward.
+        """Stores inputs or outputs of forward for backward, which reads them from `saved_tensors`.
+
+        Args:
+            tensors: tensors or None. Store other objects as attributes of the context.
 
         Raises:
-            TypeError: something else; set it as an attribute of ctx instead.
+            TypeError: an argument is not a tensor or None.
         """
         for i, t in enumerate(tensors):
             if t is not None and not is_tensor(t):
@@ -58,15 +65,19 @@ class FunctionCtx:
         self._to_save = tuple(Tensor._of(t) if isinstance(t, Array) else t for t in tensors)
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keep inputs or outputs (or None) for `saved_tensors` in jvp, which runs right after forward."""
+        """Stores inputs or outputs of forward for `jvp`, which reads them from `saved_tensors`.
+
+        Args:
+            tensors: tensors or None.
+        """
         self._to_save_for_forward = tensors
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was saved.
+        """The tensors that `save_for_backward` stored, as a tuple.
 
         Raises:
-            RuntimeError: backward ran already and freed it, or one was changed in place since.
+            RuntimeError: an earlier backward pass freed the tensors, or one of them was changed in place.
         """
         if self._saved is None:
             if self._node is None:
@@ -94,15 +105,27 @@ class FunctionCtx:
         return Tensor._of(array, saved.edge if saved.output is None else self._node.output_edge(saved.output))
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say which inputs forward changed in place."""
+        """Marks inputs that forward changes in place. Forward must return them.
+
+        Args:
+            tensors: the changed inputs.
+        """
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say which outputs have no gradient."""
+        """Marks outputs that are not differentiable, such as indices.
+
+        Args:
+            tensors: outputs of forward.
+        """
         self._non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether outputs that were not used get zeros, or None, as their gradient."""
+        """Sets the gradient that backward receives for unused outputs.
+
+        Args:
+            value: True for tensors of zeros (the default), False for None.
+        """
         self._materialize = value
 
 
@@ -123,11 +146,11 @@ class FunctionNode(Node):
         return f"{self.function.__name__}Backward"
 
     def name(self):
-        """The class's name with Backward after it."""
+        """Returns the name of the Function, followed by "Backward"."""
         return self.label
 
     def check(self):
-        """The context checks what was saved when it is accessed."""
+        """Does nothing: the context checks saved tensors when backward reads them."""
 
     def release(self):
         self.ctx._saved = None
@@ -135,15 +158,15 @@ class FunctionNode(Node):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.ctx, name)  # PyTorch's node is the context
+        return getattr(self.ctx, name)  # in PyTorch, the node is the context
 
     def output_edge(self, i):
-        """The edge of output i."""
+        """Returns the edge of output i."""
         return OutputEdge(self, i, *self.outputs[i]) if self.plan.ports else self
 
 
 class _Plan:
-    """What the engine looks at: that this node runs by itself, and how many outputs it has."""
+    """The plan of a Function's node. It stores the number of outputs, and makes the engine call backward of the Function."""
 
     vjp = None
     names = ()
@@ -160,7 +183,7 @@ class _Plan:
 class _Meta(type):
     @property
     def _backward_cls(cls):
-        """The class of this function's nodes."""
+        """Returns the class of the nodes of this Function."""
         if "_node_class" not in cls.__dict__:
             body = {"__slots__": (), "_forward_cls": cls}
             cls._node_class = type(f"{cls.__name__}Backward", (FunctionNode,), body)
@@ -171,10 +194,16 @@ class _Meta(type):
 
 
 class Function(metaclass=_Meta):
-    """Base of custom differentiable functions.
+    """Base class of custom differentiable functions. Call a function with `apply`, not with its constructor.
 
-    A subclass defines static methods: `forward(ctx, *args)`, or `forward(*args)` with `setup_context(ctx, inputs,
-    output)`; and `backward(ctx, *grads)`, which returns a gradient (or None) for each argument of forward.
+    A subclass defines static methods:
+
+    * `forward(ctx, *args)` computes the result. Alternatively, define `forward(*args)` and
+      `setup_context(ctx, inputs, output)`.
+    * `backward(ctx, *grad_outputs)` returns a gradient, or None, for each argument of `forward`.
+    * `jvp(ctx, *grad_inputs)` is optional. It computes tangents for forward-mode differentiation.
+
+    Check the gradients of your function with `autograd.gradcheck`.
 
     Example:
         >>> class Cube(mytorch.autograd.Function):
@@ -204,31 +233,69 @@ class Function(metaclass=_Meta):
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """Compute the result."""
+        """Computes the result. Override this method in a subclass.
+
+        Args:
+            args: the context, unless the subclass defines `setup_context`, and the arguments of `apply`.
+            kwargs: further arguments of `apply`.
+
+        Returns:
+            A tensor or a tuple of tensors.
+        """
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Any) -> Any:
-        """Save what backward needs, when forward takes no ctx."""
+        """Stores tensors for backward in the context. Override it if `forward` has no argument `ctx`.
+
+        Args:
+            ctx: the context.
+            inputs: tuple of the arguments of forward.
+            output: result of forward.
+        """
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def jvp(ctx: FunctionCtx, *grad_inputs: Any) -> Any:
-        """The tangent of each output, from those of forward's arguments; for forward mode (`autograd.forward_ad`)."""
+        """Computes the tangents of the outputs, for forward-mode differentiation (`autograd.forward_ad`).
+
+        Args:
+            ctx: the context.
+            grad_inputs: the tangent of each argument of forward, or None.
+
+        Returns:
+            The tangent of each output.
+        """
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
     @staticmethod
     def backward(ctx: FunctionCtx, *grad_outputs: Any) -> Any:
-        """The gradient of each argument of forward."""
+        """Computes the gradients of the arguments of forward. Override this method in a subclass.
+
+        Args:
+            ctx: the context.
+            grad_outputs: the gradient of each output of forward.
+
+        Returns:
+            A gradient for each argument of forward; None for arguments without a gradient.
+        """
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
         )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Run forward, and record it if an argument requires grad."""
+        """Runs forward, and records the function if an argument requires gradients.
+
+        Args:
+            args: arguments of forward, without the context.
+            kwargs: further arguments of forward.
+
+        Returns:
+            The result of forward.
+        """
         interpreter = get_mode().interpreter
         if interpreter is not None:
             return interpreter.apply(cls, args, kwargs)
@@ -236,7 +303,7 @@ class Function(metaclass=_Meta):
 
     @classmethod
     def _run_jvp(cls, ctx, tangents):
-        """The tangents of the outputs, as a tuple; jvp finds in ctx what was saved for it."""
+        """Returns the tangents of the outputs as a tuple. In jvp, `saved_tensors` are the tensors of `save_for_forward`."""
         saved, ctx._saved = ctx._saved, ctx._to_save_for_forward
         try:
             found = cls.jvp(ctx, *tangents)
@@ -246,7 +313,7 @@ class Function(metaclass=_Meta):
 
     @classmethod
     def _apply(cls, args, kwargs, keep=False):
-        """(the context, the result, inputs that forward changed) of one call; `keep`: what it saves are the tensors themselves."""
+        """Returns (context, result, inputs changed in place) of one call. With `keep`, the context stores Tensors."""
         ctx = FunctionCtx()
         edges = [a.edge if isinstance(a, Tensor) else None for a in args]
         ctx.needs_input_grad = tuple(e is not None for e in edges)
@@ -282,7 +349,7 @@ class Function(metaclass=_Meta):
 
     @classmethod
     def _own_outputs(cls, ctx, args, outs):
-        """Outputs that are inputs handed back get a tensor of their own, unless they were marked dirty."""
+        """Replaces outputs that are also inputs by new tensors, unless they were marked dirty."""
         changed = _check_dirty([t for t in ctx._dirty if isinstance(t, Tensor)], args, outs) if ctx._dirty else ()
         own = []
         for o in outs:
@@ -299,7 +366,7 @@ class Function(metaclass=_Meta):
 
     @classmethod
     def _run_backward(cls, node, g, arithmetic):
-        """Call backward with Tensors; (parent, gradient) pairs for the walk."""
+        """Calls backward with Tensors. Returns (parent, gradient) pairs for the engine."""
         recorded = arithmetic is hooks.recorded_arithmetic
         grads = list(g) if isinstance(g, list) else [g]
         ctx, like = node.ctx, arithmetic.raw(next(x for x in grads if x is not None))
@@ -315,7 +382,7 @@ class Function(metaclass=_Meta):
                 results = cls.backward(ctx, *grads)
         finally:
             ctx._node.node = None
-        results = results if isinstance(results, (tuple, list)) else (results,)
+        results = results if isinstance(results, tuple) else (results,)
         if len(results) > len(node.parents) and all(r is None for r in results[len(node.parents) :]):
             results = results[: len(node.parents)]
         if len(results) != len(node.parents):
@@ -337,10 +404,10 @@ class Function(metaclass=_Meta):
 
 
 def _check_dirty(tensors, args, outs):
-    """Those of the tensors given to mark_dirty that are inputs.
+    """Returns the tensors passed to `mark_dirty` that are inputs.
 
     Raises:
-        RuntimeError: one is no output, or is a view where there are several outputs.
+        RuntimeError: a tensor is not an output, or it is a view and there are several outputs.
     """
     for t in tensors:
         if not _is_in(t, outs):
@@ -366,12 +433,12 @@ def _is_in(x, values):
 
 
 def _borrowed(raw):
-    """A user's gradient may be anybody's array; the engine must not take it over."""
+    """Returns a view of a gradient from a user. Other code may use the array, so the engine must not change it in place."""
     return raw.view() if hasattr(raw, "view") else raw
 
 
 class _Weak:
-    """The node, while its backward runs; a lasting reference would be a cycle."""
+    """A reference to the node that is set while backward runs. A permanent reference would be a cycle."""
 
     __slots__ = ("node",)
 
@@ -390,7 +457,14 @@ def _save(tensor, args, outs):
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator for a backward that can't be differentiated again; doing so raises."""
+    """Decorates a `backward` that cannot be differentiated. A second derivative then raises an error.
+
+    Args:
+        backward: the static method `backward` of a Function.
+
+    Raises:
+        RuntimeError: the result of backward is differentiated.
+    """
 
     @functools.wraps(backward)
     def once(ctx, *grads):
@@ -415,12 +489,12 @@ class _Refuse(Function):
 
 
 def _refusing(tensor):
-    """A tensor through which no second derivative can be taken."""
+    """Returns a tensor whose differentiation raises an error."""
     return _Refuse.apply(zeros((), requires_grad=True), tensor)
 
 
 class InplaceFunction(Function):
-    """An older program's Function with an option `inplace`."""
+    """A Function with an option `inplace`, for older programs."""
 
     def __init__(self, inplace=False):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Jacobians, Hessians and products with them, as functions of functions."""
+"""Jacobians, Hessians, and products of vectors with them, for functions of tensors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +15,10 @@ Func = Callable[..., Any]
 
 
 def _tensors(x, what, where):
-    """(a tuple of tensors, whether it was one).
+    """Returns (a tuple of tensors, True if x is a tuple or list).
 
     Raises:
-        TypeError: something else is in it.
+        TypeError: an item is not a tensor.
     """
     many = isinstance(x, (tuple, list))
     values = tuple(x) if many else (x,)
@@ -31,10 +31,10 @@ def _tensors(x, what, where):
 
 
 def _vector(v, likes, need):
-    """The vector of a product, checked against the tensors that it multiplies; ones if there is only one number.
+    """Returns the vector of a product as a tuple; ones if v is None and there is only one element.
 
     Raises:
-        RuntimeError: it is missing where there are several numbers, or sizes differ.
+        RuntimeError: v is None although there are several elements, or its sizes differ from `likes`.
     """
     if v is None:
         if len(likes) != 1 or likes[0].numel() != 1:
@@ -51,12 +51,13 @@ def _vector(v, likes, need):
 
 
 def _one_number(func, what):
-    """func, whose result must be a single number."""
+    """Returns func with a check that its result has a single element."""
 
     def checked(*args):
         out = func(*args)
         if not isinstance(out, Tensor):
-            raise RuntimeError(f"The function given to {what} should return a single Tensor")
+            error = RuntimeError if isinstance(out, tuple) else TypeError
+            raise error(f"The function given to {what} should return a single Tensor")
         if out.numel() != 1:
             raise RuntimeError(f"The Tensor returned by the function given to {what} should contain a single element")
         return out
@@ -65,7 +66,7 @@ def _one_number(func, what):
 
 
 def _fresh(inputs, create_graph):
-    """Inputs to differentiate with respect to: copies out of the graph, or, for create_graph, views in it."""
+    """Returns the inputs of the derivative: detached tensors, or views of the inputs if `create_graph` is True."""
     return tuple(t.view_as(t) if create_graph and t.requires_grad else t.detach().requires_grad_() for t in inputs)
 
 
@@ -78,7 +79,7 @@ def _one(values, many):
 
 
 def _or_zeros(grads, likes, strict, output=0, second=False):
-    """Gradients with zeros in place of None; in strict mode, those raise."""
+    """Returns gradients with zeros in place of None. In strict mode, None raises an error."""
     for i, g in enumerate(grads):
         if strict and (g is None or (second and not g.requires_grad)):
             if second:
@@ -94,7 +95,7 @@ def _or_zeros(grads, likes, strict, output=0, second=False):
 
 
 def _results(func, given, what, strict):
-    """What func gives, as a tuple, and whether it was one."""
+    """Returns (the results of func as a tuple, True if func returned a tuple)."""
     outputs, several = _tensors(func(*given), "outputs of the user-provided function", f"given to {what}")
     for i, out in enumerate(outputs):
         if strict and not out.requires_grad:
@@ -117,7 +118,7 @@ def _check_strategy(strategy, vectorize, strict):
 
 
 def _grads(outputs, inputs, vectors=None, create_graph=True):
-    """The gradients of those outputs that have a graph; None for inputs that none of them depends on."""
+    """Returns the gradients of the outputs that require gradients; None for unused inputs."""
     used = [i for i, out in enumerate(outputs) if out.requires_grad]
     if not used:
         return (None,) * len(inputs)
@@ -129,10 +130,18 @@ def _grads(outputs, inputs, vectors=None, create_graph=True):
 def vjp(
     func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Tensors, Tensors]:
-    """(func(inputs), vᵀ J): the product of a vector with the Jacobian.
+    """Computes the product of a vector and the Jacobian, `v^T J`, with one backward pass.
 
     Args:
-        v: the vector, of the shape of func's result; may be left out for one number.
+        v: vector with the shape of the output (default: 1 for an output with one element).
+
+    Returns:
+        A tuple (`func(inputs)`, product). The product has the structure and shapes of `inputs`.
+
+    Example:
+        >>> x, v = tensor([1.0, 2.0]), tensor([1.0, 10.0])
+        >>> mytorch.autograd.functional.vjp(lambda x: x**2, x, v)[1].tolist()
+        [2.0, 40.0]
     """
     inputs, many = _tensors(inputs, "inputs", "given to vjp")
     with enable_grad():
@@ -146,10 +155,15 @@ def vjp(
 def jvp(
     func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Tensors, Tensors]:
-    """(func(inputs), J v): the product of the Jacobian with a vector, by differentiating vjp twice.
+    """Computes the product of the Jacobian and a vector, `J v`, with two backward passes.
+
+    `func.jvp` needs only one forward pass.
 
     Args:
-        v: the vector, of the shape of the inputs; may be left out for one number.
+        v: vector with the shape of the inputs (default: 1 for an input with one element).
+
+    Returns:
+        A tuple (`func(inputs)`, product). The product has the structure and shapes of the output.
 
     Example:
         >>> x, v = tensor([1.0, 2.0]), tensor([1.0, 10.0])
@@ -177,14 +191,15 @@ def jacobian(
     func: Func, inputs: Tensors, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Tensors | tuple[Tensors, ...]:  # fmt: skip
-    """The derivative of every element of the output by every element of the inputs.
+    """Computes the Jacobian: the derivative of each element of the output with respect to each element of the inputs.
 
     Args:
-        strict: raise if an output does not depend on an input, instead of giving zeros.
-        vectorize, strategy: checked as PyTorch checks them; rows are computed one after another, which gives the same.
+        strict: raise an error if an output does not depend on an input, instead of returning zeros.
+        vectorize: for compatibility with PyTorch; the rows are computed one after another.
+        strategy: "reverse-mode", or "forward-mode" together with `vectorize=True`. The result is the same.
 
     Returns:
-        A tensor of shape output.shape + input.shape; tuples of them for several inputs or outputs.
+        A tensor of shape `output.shape + input.shape`; tuples of tensors for several inputs or outputs.
 
     Example:
         >>> mytorch.autograd.functional.jacobian(lambda x: x**2, tensor([1.0, 3.0])).tolist()
@@ -214,11 +229,17 @@ def hessian(
     func: Func, inputs: Tensors, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Tensors | tuple[Tensors, ...]:  # fmt: skip
-    """The second derivatives of a function with one number as output.
+    """Computes the Hessian: the second derivatives of a function whose output has one element.
 
     Args:
-        vectorize: accepted; there is one way.
-        outer_jacobian_strategy: "reverse-mode".
+        vectorize: for compatibility with PyTorch; the rows are computed one after another.
+        outer_jacobian_strategy: "reverse-mode", or "forward-mode" together with `vectorize=True`.
+
+    Returns:
+        A tensor of shape `input.shape + input.shape`; tuples of tuples for several inputs.
+
+    Raises:
+        RuntimeError: the output has several elements.
 
     Example:
         >>> mytorch.autograd.functional.hessian(lambda x: x.prod(), tensor([2.0, 3.0])).tolist()
@@ -232,17 +253,25 @@ def hessian(
 
 
 def _gradient(out, inputs, strict):
-    """The gradient of a number, to be differentiated again."""
+    """Returns the gradient of a tensor with one element, which can be differentiated again."""
     return _or_zeros(_or_zeros(_grads([out], inputs), inputs, strict), inputs, strict, second=True)
 
 
 def vhp(
     func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Tensor, Tensors]:
-    """(func(inputs), vᵀ H): the product of a vector with the Hessian.
+    """Computes the product of a vector and the Hessian, `v^T H`.
 
     Args:
-        v: the vector, of the shape of the inputs; may be left out for one number.
+        v: vector with the shape of the inputs (default: 1 for an input with one element).
+
+    Returns:
+        A tuple (`func(inputs)`, product). The product has the structure and shapes of `inputs`.
+
+    Example:
+        >>> value, product = mytorch.autograd.functional.vhp(lambda x: (x**3).sum(), tensor([1.0, 2.0]), tensor([1.0, 1.0]))
+        >>> product.tolist()
+        [6.0, 12.0]
     """
     return _with_hessian(func, inputs, v, create_graph, strict, "vhp")
 
@@ -250,10 +279,18 @@ def vhp(
 def hvp(
     func: Func, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Tensor, Tensors]:
-    """(func(inputs), H v): the Hessian is symmetric, so this is vhp.
+    """Computes the product of the Hessian and a vector, `H v`. The Hessian is symmetric, so it is equal to `vhp`.
 
     Args:
-        v: the vector, of the shape of the inputs; may be left out for one number.
+        v: vector with the shape of the inputs (default: 1 for an input with one element).
+
+    Returns:
+        A tuple (`func(inputs)`, product). The product has the structure and shapes of `inputs`.
+
+    Example:
+        >>> value, product = mytorch.autograd.functional.hvp(lambda x: (x**3).sum(), tensor([1.0, 2.0]), tensor([1.0, 1.0]))
+        >>> product.tolist()
+        [6.0, 12.0]
     """
     return _with_hessian(func, inputs, v, create_graph, strict, "hvp")
 
@@ -271,8 +308,8 @@ def _with_hessian(func, inputs, v, create_graph, strict, what):
 
 describe(
     globals(),
-    func="a function of tensors, returning tensors.",
-    inputs="its argument, or a tuple of several.",
-    create_graph="whether the result can be differentiated again.",
-    strict="raise where an input does not influence an output.",
+    func="function of tensors that returns a tensor or a tuple of tensors.",
+    inputs="argument of `func`, or a tuple of arguments.",
+    create_graph="make the result differentiable (default: False).",
+    strict="raise an error if an output does not depend on an input (default: False).",
 )

@@ -1,4 +1,4 @@
-"""Checking gradients against finite differences, in double precision."""
+"""Checks of gradients against finite differences, in double precision."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from . import forward_ad
 
 
 class GradcheckError(RuntimeError):
-    """A derivative does not agree with finite differences."""
+    """Raised if a derivative differs from finite differences."""
 
 
 def _tuple(x):
@@ -22,7 +22,7 @@ def _tuple(x):
 
 
 def _places(outputs):
-    """The positions of the outputs that can be differentiated."""
+    """Returns the positions of the differentiable outputs."""
     return [i for i, o in enumerate(outputs) if isinstance(o, Tensor) and o.requires_grad]
 
 
@@ -38,7 +38,7 @@ def _refuse(name, **options):
 
 
 def _normal(rng, shape, dtype):
-    """Random numbers of a raw dtype; complex ones in both parts."""
+    """Returns normally distributed numbers of a NumPy dtype. Both parts of complex numbers are random."""
     x = rng.standard_normal(shape)
     return (x + 1j * rng.standard_normal(shape) if dtype.kind == "c" else x).astype(dtype)
 
@@ -52,7 +52,7 @@ def _random_like(tensor, rng):
 
 
 def _numpy(tensor):
-    """A tensor's elements as a NumPy array."""
+    """Returns the elements of a tensor as a NumPy array."""
     return to_device(tensor.detach()._data._array, CPU)
 
 
@@ -63,27 +63,38 @@ def gradcheck(
     check_forward_ad: bool = False, check_backward_ad: bool = True, fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:  # fmt: skip
-    """Compare the gradients of `func` with central differences, element by element.
+    """Compares the gradients of a function with finite differences, element by element.
 
-    A complex gradient is compared as the derivative by the real part plus i times that by the imaginary part.
+        numerical = (func(x + eps) - func(x - eps)) / (2 * eps)
+
+    A gradient passes if its distance from the numerical gradient is at most `atol + rtol * |numerical|`. For complex
+    inputs, the gradient is the derivative with respect to the real part plus i times the derivative with respect to the
+    imaginary part.
 
     Args:
-        inputs: a tensor or a tuple; those that require grad are checked, and should be of double precision.
-        eps: step of the differences. atol, rtol: how far the two may lie apart.
-        nondet_tol: how far the gradients of two backward passes may lie apart.
-        check_undefined_grad: backward with no upstream gradient for one output must not fail.
-        check_grad_dtypes: gradients must have the dtypes of their inputs.
-        fast_mode: compare along one random direction for each input, instead of every element.
-        check_forward_ad: compare tangents of forward mode too, along one random direction for each input.
-        check_backward_ad: compare gradients.
+        func: function of tensors that returns a tensor or a tuple of tensors.
+        inputs: a tensor or a tuple of tensors. Inputs that require gradients are checked. Use float64 for them.
+        eps: step of the finite differences (default: 1e-6).
+        atol: absolute tolerance (default: 1e-5).
+        rtol: relative tolerance (default: 1e-3).
+        raise_exception: raise an error on a difference, instead of returning False (default: True).
+        nondet_tol: allowed difference between the gradients of two backward passes (default: 0).
+        check_undefined_grad: check that backward works without an upstream gradient for one of several outputs.
+        check_grad_dtypes: check that gradients have the dtypes of their inputs.
+        check_batched_grad: not supported.
+        check_batched_forward_grad: not supported.
+        check_forward_ad: also check the tangents of forward mode, along one random direction for each input.
+        check_backward_ad: check gradients (default: True).
+        fast_mode: compare along one random direction for each input, instead of all elements.
+        masked: not supported.
 
     Returns:
-        True; False on a difference if raise_exception is off.
+        True if all gradients pass; False on a difference if `raise_exception` is False.
 
     Raises:
-        GradcheckError: they differ; it names the input, the output, the element and both numbers.
-        ValueError: no input requires grad.
-        NotImplementedError: a check of what is not here (batched and masked gradients).
+        GradcheckError: a gradient differs. The message contains the input, the output, the element and both values.
+        ValueError: no input requires gradients.
+        NotImplementedError: an option that is not supported is True.
 
     Example:
         >>> mytorch.autograd.gradcheck(mytorch.sin, tensor([1.0, 2.0], dtype=mytorch.float64, requires_grad=True))
@@ -133,8 +144,7 @@ def _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_g
             if g is not None and np.any(np.abs(analytic - _numpy(h)) > nondet_tol):
                 raise GradcheckError(
                     f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
-                    f"different values, although analytical gradient matches numerical gradient (input {i}, output "
-                    f"{number}). The tolerance for nondeterminism was {nondet_tol}."
+                    f"different values (input {i}, output {number}). The tolerance for nondeterminism was {nondet_tol}."
                 )
             numeric = _numeric(func, inputs, i, number, weights, eps, rng if fast_mode else None)
             if fast_mode:
@@ -146,7 +156,7 @@ def _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_g
 
 
 def _check_forward(func, inputs, checked, eps, atol, rtol):
-    """The tangents of forward mode beside the slope of the outputs along the same direction."""
+    """Compares the tangents of forward mode with the slope of the outputs along the same direction."""
     rng = np.random.default_rng(2)
     for i in checked:
         x = inputs[i].detach()
@@ -171,7 +181,7 @@ def _check_forward(func, inputs, checked, eps, atol, rtol):
 
 
 def _check_undefined(outputs, wanted, rng):
-    """Backward from each output alone, which leaves the others without a gradient, must not fail."""
+    """Checks that backward works from each output alone, without gradients of the other outputs."""
     for number in _places(outputs):
         try:
             grad(outputs[number], wanted, _random_like(outputs[number], rng), retain_graph=True, allow_unused=True)
@@ -191,7 +201,7 @@ def _compare(analytic, numeric, atol, rtol, number, i, what="Jacobian mismatch")
 
 
 def _numeric(func, inputs, i, number, weights, eps, rng):
-    """The derivative of Re(sum(conj(weights) * output)) by central differences, for input i."""
+    """Returns the derivative of Re(sum(conj(weights) * output)) with respect to input i, by central differences."""
     x = inputs[i]._data._array
 
     def value():
@@ -230,12 +240,36 @@ def gradgradcheck(
     check_grad_dtypes: bool = False, check_batched_grad: bool = False, check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True, fast_mode: bool = False, masked: bool = False,
 ) -> bool:  # fmt: skip
-    """Compare the second derivatives of `func` with differences of its first ones. Arguments as gradcheck.
+    """Compares the second derivatives of a function with finite differences of its gradients.
 
     Args:
-        grad_outputs: upstream gradients of the first derivative; random ones if not given.
-        gen_non_contig_grad_outputs: make those non-contiguous.
-        check_fwd_over_rev, check_rev_over_rev: which second derivative: forward mode over backward, or backward twice.
+        func: function of tensors that returns a tensor or a tuple of tensors.
+        inputs: a tensor or a tuple of tensors. Inputs that require gradients are checked. Use float64 for them.
+        grad_outputs: upstream gradients of the first derivative (default: random).
+        gen_non_contig_grad_outputs: make the random upstream gradients non-contiguous.
+        check_fwd_over_rev: check forward mode over backward.
+        check_rev_over_rev: check backward over backward (default: True).
+        eps: step of the finite differences (default: 1e-6).
+        atol: absolute tolerance (default: 1e-5).
+        rtol: relative tolerance (default: 1e-3).
+        raise_exception: raise an error on a difference, instead of returning False (default: True).
+        nondet_tol: allowed difference between the gradients of two backward passes (default: 0).
+        check_undefined_grad: check that backward works without an upstream gradient for one of several outputs.
+        check_grad_dtypes: check that gradients have the dtypes of their inputs.
+        check_batched_grad: not supported.
+        fast_mode: compare along one random direction for each input, instead of all elements.
+        masked: not supported.
+
+    Returns:
+        True if all second derivatives pass; False on a difference if `raise_exception` is False.
+
+    Raises:
+        GradcheckError: a second derivative differs.
+
+    Example:
+        >>> x = tensor([1.0, 2.0], dtype=mytorch.float64, requires_grad=True)
+        >>> mytorch.autograd.gradgradcheck(lambda x: x**3, x)
+        True
     """
     if not (check_rev_over_rev or check_fwd_over_rev):
         raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")

@@ -1,4 +1,4 @@
-"""The graph as users see it: nodes, edges, and hooks on what is saved and on several gradients at once."""
+"""Nodes and edges of the autograd graph, and hooks on saved tensors and on gradients."""
 
 import threading
 from collections import namedtuple
@@ -13,15 +13,24 @@ from ..engine.node import Leaf, Node, OutputEdge
 
 
 class saved_tensors_hooks(ModeSwitch):
-    """Within the block, what ops save for backward is replaced by `pack_hook(tensor)`, and taken back in backward
-    by `unpack_hook` of that.
+    """Replaces the tensors that ops save for backward in a `with` block, for example to compress them.
 
     Args:
-        pack_hook: tensor -> anything. It is given a tensor outside of the graph, over the saved memory.
-        unpack_hook: what pack_hook gave -> a tensor of the same shape, dtype and device.
+        pack_hook: `pack_hook(tensor) -> object`, called when an op saves a tensor. The tensor is detached and shares the
+            saved memory. The hook must not change it in place.
+        unpack_hook: `unpack_hook(object) -> tensor`, called in backward. The tensor must have the shape, dtype and
+            device of the saved tensor.
 
     Raises:
-        RuntimeError: at entering, within `disable_saved_tensors_hooks`.
+        RuntimeError: the block is inside `disable_saved_tensors_hooks`, or `pack_hook` changes its argument in place.
+
+    Example:
+        >>> x = mytorch.ones(3, requires_grad=True)
+        >>> sizes = []
+        >>> with mytorch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.shape) or t, lambda t: t):
+        ...     y = (x * x).sum()
+        >>> sizes[0]
+        mytorch.Size([3])
     """
 
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]):
@@ -52,10 +61,11 @@ class saved_tensors_hooks(ModeSwitch):
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Within the block, what ops save for backward is kept on the CPU, and brought back for backward.
+    """Stores the tensors that ops save for backward on the CPU in a `with` block. Backward copies them to their device.
 
     Args:
-        pin_memory: copy to page-locked memory, from which copies to the GPU are faster.
+        pin_memory: store them in page-locked memory, for faster copies to the GPU (default: False).
+        device_type: for compatibility with PyTorch.
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda"):
@@ -76,7 +86,11 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 class disable_saved_tensors_hooks(ModeSwitch):
-    """Within the block, `saved_tensors_hooks` can't be entered: it raises a RuntimeError with this message."""
+    """Makes `saved_tensors_hooks` raise an error in a `with` block.
+
+    Args:
+        error_message: message of the RuntimeError.
+    """
 
     def __init__(self, error_message: str):
         super().__init__()
@@ -92,7 +106,18 @@ class disable_saved_tensors_hooks(ModeSwitch):
 
 
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):
-    """Within the block, tensors that ops saved for backward may be changed in place: copies are saved."""
+    """Allows in-place changes of saved tensors in a `with` block. Ops save copies of the tensors.
+
+    Example:
+        >>> x = mytorch.ones(2, requires_grad=True)
+        >>> y = x * 2
+        >>> with mytorch.autograd.graph.allow_mutation_on_saved_tensors():
+        ...     z = (y * y).sum()
+        ...     _ = y.mul_(0)
+        >>> z.backward()
+        >>> x.grad.tolist()
+        [8.0, 8.0]
+    """
 
     def __init__(self):
         super().__init__(lambda tensor: tensor.clone(), lambda tensor: tensor)
@@ -102,16 +127,30 @@ class allow_mutation_on_saved_tensors(saved_tensors_hooks):
 
 
 class GradientEdge(namedtuple("GradientEdge", "node output_nr")):
-    """A place in the graph: an output of a node. `autograd.grad` and `backward` take it as they take a tensor."""
+    """An output of a node in the autograd graph. `autograd.grad` and `autograd.backward` accept it in place of a tensor.
 
-    edge = None  # the edge itself, where `get_gradient_edge` knew it
+    Attributes:
+        node: the node.
+        output_nr: the position of the output.
+    """
+
+    edge = None  # the edge, set by `get_gradient_edge`
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The place of a tensor in the graph, without keeping the tensor.
+    """Returns the position of a tensor in the autograd graph, without a reference to the tensor.
+
+    Args:
+        tensor: a tensor that requires gradients.
 
     Raises:
-        RuntimeError: it does not require grad.
+        RuntimeError: the tensor does not require gradients.
+
+    Example:
+        >>> x = tensor(3.0, requires_grad=True)
+        >>> edge = mytorch.autograd.graph.get_gradient_edge(x)
+        >>> mytorch.autograd.grad(x * x, edge)[0].item()
+        6.0
     """
     edge = tensor.edge
     if edge is None:
@@ -122,7 +161,13 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Tell the graph that a tensor (or each of several) was changed in place by other means."""
+    """Increments the version of a tensor, after code outside of the library changed its memory.
+
+    Backward then raises an error if it needs the former values.
+
+    Args:
+        tensor: a tensor, or several.
+    """
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
         t._data._bump()
 
@@ -130,18 +175,26 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 def register_multi_grad_hook(
     tensors: Iterable[Tensor], fn: Callable[[Any], None], *, mode: Literal["all", "any"] = "all"
 ) -> "_Handles":
-    """Call fn when the gradients of several tensors have been computed, in each backward.
+    """Registers a function that backward calls when the gradients of several tensors are complete.
 
     Args:
-        tensors: tensors that require grad.
-        fn: with mode "all", given a list of the gradients, None for tensors that backward does not reach; with
-            "any", given the first gradient, once in each backward.
+        tensors: tensors that require gradients.
+        fn: the hook. With mode "all", it receives a list of the gradients, with None for tensors that backward does not
+            reach. With mode "any", it receives the first gradient, once in each backward pass.
+        mode: "all" or "any" (default: "all").
 
     Returns:
-        A handle; `handle.remove()` takes the hooks away.
+        A handle; `handle.remove()` removes the hooks.
 
     Raises:
-        ValueError: another mode.
+        ValueError: `mode` is not "all" or "any".
+
+    Example:
+        >>> x, y = (mytorch.ones(1, requires_grad=True) for _ in range(2))
+        >>> show = lambda grads: print([g.item() for g in grads])
+        >>> handle = mytorch.autograd.graph.register_multi_grad_hook((x, y), show)
+        >>> (2 * x + 3 * y).backward()
+        [2.0, 3.0]
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
@@ -151,7 +204,7 @@ def register_multi_grad_hook(
     state = {"waiting": None}
 
     def start(waiting):
-        """Reset if this is another backward than at the last call."""
+        """Resets the state at the first call of each backward pass."""
         if state["waiting"] is not waiting:
             reached = [edge in waiting for edge in edges]
             state.update(waiting=waiting, grads=[None] * len(edges), left=sum(reached), done=False)
@@ -180,13 +233,13 @@ def register_multi_grad_hook(
 
 
 class _Handles:
-    """Several handles as one."""
+    """A handle of several hooks."""
 
     def __init__(self, handles):
         self.handles = tuple(handles)
 
     def remove(self):
-        """Take all hooks away."""
+        """Removes all hooks."""
         for handle in self.handles:
             handle.remove()
 
@@ -198,17 +251,35 @@ class _Handles:
 
 
 def _register_hook(self, fn):
-    """Call fn(grad_inputs, grad_outputs) after the node's formulas; a tuple that it returns replaces grad_inputs."""
+    """Registers `fn(grad_inputs, grad_outputs)`, which runs after the backward of this node.
+
+    A tuple that it returns replaces `grad_inputs`.
+
+    Args:
+        fn: function of the gradients of the inputs and of the outputs, two tuples of tensors.
+
+    Returns:
+        A handle with the method `remove`.
+    """
     return RemovableHandle(self.node_hooks()["post"], fn)
 
 
 def _register_prehook(self, fn):
-    """Call fn(grad_outputs) before the node's formulas; a tuple that it returns replaces grad_outputs."""
+    """Registers `fn(grad_outputs)`, which runs before the backward of this node.
+
+    A tuple that it returns replaces `grad_outputs`.
+
+    Args:
+        fn: function of the gradients of the outputs, a tuple of tensors.
+
+    Returns:
+        A handle with the method `remove`.
+    """
     return RemovableHandle(self.node_hooks()["pre"], fn)
 
 
 def _apply(self, *grads):
-    """The gradients of the node's inputs, given those of its outputs."""
+    """Returns the gradients of the inputs of the node, for the given gradients of its outputs."""
     if len(grads) != max(self.plan.ports, 1):
         raise TypeError(f"{self.label} expected {max(self.plan.ports, 1)} arguments, got {len(grads)} instead")
     self.check()

@@ -1,12 +1,14 @@
-"""Activation checkpointing: keep the inputs of a part of the model, and run it again in backward.
+"""Activation checkpointing: store the inputs of a part of the model, and run the part again in backward.
 
-Memory for the part's activations is spent only while its backward runs, for the price of one more forward.
-Random numbers are drawn again as they were, so dropout masks agree.
+The activations of the part need memory only while its backward runs. The cost is a second forward pass. The second pass
+draws the same random numbers, so dropout masks are equal.
 
-There are two ways. The one that PyTorch recommends, use_reentrant=False, records the graph as always, but what ops save
-is dropped, and found again, when backward asks for the first of it, by running the function once more under hooks that
-collect what it saves. The reentrant one records nothing in forward and runs a backward of its own inside backward, so
-it adds to `.grad` of the parameters that the function reaches by itself, whatever way the outer backward was started.
+There are two implementations:
+
+* `use_reentrant=False`, which PyTorch recommends: Forward records the graph, but hooks drop the tensors that ops save.
+  When backward needs the first of them, the function runs again, and other hooks collect the saved tensors.
+* `use_reentrant=True`: Forward is not recorded. Backward runs the function again, recorded, and then starts a second
+  backward pass through it. That pass adds gradients to the parameters, even if the outer pass is `autograd.grad`.
 
 Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 """
@@ -33,27 +35,35 @@ _debug = ContextVar("mytorch_checkpoint_debug", default=None)
 
 
 class CheckpointError(RuntimeError):
-    """Running the function again gave something else than its first run."""
+    """Raised if the second run of a checkpointed function differs from the first run."""
 
 
 def noop_context_fn():
-    """Two contexts that do nothing."""
+    """Returns two context managers without effect."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
 def set_checkpoint_early_stop(enable: bool):
-    """Within the block, say for all checkpoints whether running again ends as soon as all that was saved is found."""
+    """Sets the option `early_stop` of all checkpoints in a `with` block.
+
+    Args:
+        enable: True to end the second run as soon as all saved tensors are computed.
+    """
     return holding(_early_stop, enable)
 
 
 def set_checkpoint_debug_enabled(enabled: bool | None):
-    """Within the block, say for all checkpoints whether they run with `debug=True`; None leaves it to each."""
+    """Sets the option `debug` of all checkpoints in a `with` block.
+
+    Args:
+        enabled: True or False; None uses the argument of each checkpoint.
+    """
     return holding(_debug, enabled)
 
 
 @contextlib.contextmanager
 def _random_numbers_of(state):
-    """Draw random numbers from a state, and go on afterwards where they were; None leaves them alone."""
+    """Draws random numbers from a state in a block, and restores the current state afterward. None has no effect."""
     if state is None:
         yield
         return
@@ -65,11 +75,11 @@ def _random_numbers_of(state):
         set_positions(now)
 
 
-# -- by hooks on what is saved ------------------------------------------------------------------------
+# -- with hooks on saved tensors -------------------------------------------------------------------------
 
 
 class _Place:
-    """Stands in the graph for one saved tensor."""
+    """A placeholder in the graph for one saved tensor."""
 
     __slots__ = ("__weakref__", "frame", "index", "metadata")
 
@@ -84,24 +94,24 @@ def _metadata(tensor):
 
 
 class _Stop(Exception):
-    """Everything that was saved has been found again."""
+    """Ends the second run when all saved tensors are computed."""
 
 
 class _OpsRun:
-    """What ran, op by op; it takes a profiler's place."""
+    """A log of the ops that run, in the role of a profiler."""
 
     def __init__(self):
         self.lines = []
 
     def run(self, op, inputs, fused, attrs):
-        """Note an op and run it; those that it calls are part of it."""
+        """Logs an op and runs it. Ops that it calls are not logged."""
         self.lines.append(f"{op.name}({', '.join(str(tuple(x.shape)) for x in inputs if hasattr(x, 'shape'))})")
         with in_mode(get_mode().replace(profile=None)):
             return op(*inputs, fused=fused, **attrs)
 
 
 class _Frame:
-    """One call of a checkpointed function: how to repeat it, and what the repetition saved."""
+    """One call of a checkpointed function: its arguments and state, and the tensors that the second run saves."""
 
     def __init__(self, function, args, kwargs, keep_rng, context, check, early_stop, debug):
         self.function = function
@@ -114,8 +124,8 @@ class _Frame:
         self.check = check
         self.early_stop = early_stop
         self.count = 0
-        self.found = WeakKeyDictionary()  # place -> tensor: gone when the graph lets go of the place
-        self.places = WeakValueDictionary()  # number -> place, kept by the graph alone
+        self.found = WeakKeyDictionary()  # placeholder -> tensor, until the graph releases the placeholder
+        self.places = WeakValueDictionary()  # number -> placeholder; only the graph has strong references
 
     def pack(self, tensor):
         place = _Place(self, self.count, tensor)
@@ -131,7 +141,7 @@ class _Frame:
         return frame.found[place]
 
     def run_again(self):
-        """Run the function once more, and keep what its ops save."""
+        """Runs the function again and collects the tensors that its ops save."""
         seen = []
 
         def collect(tensor):
@@ -167,18 +177,18 @@ class _Frame:
             raise self.explained(wrong, second)
 
     def explained(self, error, second):
-        """An error with the ops of both runs, if they were noted."""
+        """Returns an error with the ops of both runs, if they were logged."""
         if self.first is None:
             return error
         runs = (f"{name}:\n  " + "\n  ".join(run.lines) for name, run in (("forward", self.first), ("again", second)))
         return CheckpointError(
-            f"{error}\nYou are seeing this error because you passed `debug=True` to checkpoint. What ran, "
+            f"{error}\nYou are seeing this error because you passed `debug=True` to checkpoint. Ops of both runs, "
             + "\nand ".join(runs)
         )
 
 
 def _apart(x):
-    """A tensor out of its graph, to run the function on again; everything else as it is."""
+    """Returns a detached tensor for the second run. Other values are returned unchanged."""
     if not isinstance(x, Tensor):
         return x
     copy = x.detach()
@@ -193,11 +203,11 @@ def _by_hooks(function, args, kwargs, keep_rng, context_fn, *options):
         return function(*args, **kwargs)
 
 
-# -- by a backward inside backward ----------------------------------------------------------------------
+# -- with a backward pass inside backward ----------------------------------------------------------------
 
 
 class _Reentrant(Function):
-    """Forward unrecorded; backward runs the function again, recorded, and goes back through that."""
+    """A Function with an unrecorded forward. Backward runs the function again, recorded, and differentiates that run."""
 
     @staticmethod
     def forward(ctx, function, keep_rng, anchor, *args):
@@ -236,23 +246,35 @@ def checkpoint(
     context_fn: Contexts | None = noop_context_fn, determinism_check: str = "default", debug: bool = False,
     early_stop: bool = True, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """function(*args, **kwargs), whose activations are not kept but computed again in backward.
+    """Runs a function without storing its activations. Backward computes the activations again.
+
+    This saves memory at the cost of a second forward pass of the function.
 
     Args:
-        use_reentrant: False (and None): by hooks on what is saved, for every way of backward and any structure of
-            arguments and results. True: by a backward inside backward, which takes no keyword arguments, and gives
-            gradients to the parameters that the function reaches in `backward()` only.
-        preserve_rng_state: draw the same random numbers the second time.
-        context_fn: gives two context managers, for the first run and for the second. Not with use_reentrant=True.
-        determinism_check: "default" compares shapes, dtypes and devices of what the runs save; "none" doesn't.
-        debug: if the second run differs, say which ops ran in both; `set_checkpoint_debug_enabled` overrides it.
-        early_stop: the second run ends when all that was saved is found; `set_checkpoint_early_stop` overrides it.
+        function: the function or module to run.
+        args: arguments of the function.
+        use_reentrant: False or None records the graph and recomputes saved tensors. It works with `autograd.grad` and
+            with any structure of arguments. True runs a second backward pass inside backward. It accepts no keyword
+            arguments, and requires `backward()` for gradients of parameters.
+        preserve_rng_state: draw the same random numbers in the second run (default: True).
+        context_fn: function that returns two context managers, for the first and the second run. Requires
+            `use_reentrant=False`.
+        determinism_check: "default" compares the shapes, dtypes and devices of the saved tensors of both runs; "none"
+            disables the check.
+        debug: list the ops of both runs in the error message if the runs differ. `set_checkpoint_debug_enabled`
+            overrides it.
+        early_stop: end the second run when all saved tensors are computed (default: True).
+            `set_checkpoint_early_stop` overrides it.
+        kwargs: keyword arguments of the function.
+
+    Returns:
+        The result of the function.
 
     Raises:
-        ValueError: options that do not go together.
-        CheckpointError: in backward, the second run differs.
+        ValueError: options cannot be combined.
+        CheckpointError: in backward, the second run differs from the first.
 
-    Source: see the module.
+    Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 
     Example:
         >>> x = tensor(0.0, requires_grad=True)
@@ -280,13 +302,20 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Run a Sequential, or a list of functions, in `segments` checkpointed parts (the last one is not).
+    """Runs a Sequential, or a list of functions, as checkpointed segments. The last segment is not checkpointed.
 
     Args:
-        preserve_rng_state: draw the same random numbers the second time.
+        functions: an `nn.Sequential`, or a list of functions that run in order.
+        segments: number of segments.
+        input: input of the first function.
+        use_reentrant: as in `checkpoint`.
+        kwargs: `preserve_rng_state`, as in `checkpoint`.
+
+    Returns:
+        The result of the last function.
 
     Raises:
-        ValueError: another keyword argument.
+        ValueError: an unknown keyword argument.
     """
     options = {"use_reentrant": use_reentrant, "preserve_rng_state": kwargs.pop("preserve_rng_state", True)}
     if kwargs:

@@ -34,7 +34,7 @@ from .gpu import (
     xp_of,
 )
 from .malloc import keep_freed_memory
-from .meta import NO_DATA, MetaArray, emptied, hollow, meta_ns, stand_in
-from .namespaces import Namespace, ndarray, numpy_ns
+from .meta import NO_DATA, MetaArray, as_hollow_zeros, emptied, hollow, meta_ns
+from .namespaces import ON_NUMPY, Namespace, ndarray, numpy_ns
 
 keep_freed_memory()

@@ -70,7 +70,7 @@ def _staged(xp, raw):
 
 
 def is_pinned(raw):
-    """Returns True if a raw array has pinned memory, from which a GPU copies while the CPU continues."""
+    """Returns True if a raw array has pinned memory. A GPU can copy from it while the CPU continues."""
     if not gpu.is_loaded():
         return False
     # The memory's owner is at the end of the chain of views.
@@ -84,10 +84,10 @@ def pinned(raw):
 
     Raises:
         RuntimeError: the array is on a GPU.
-        DeviceError: there is no GPU, whose driver pins the memory.
+        DeviceError: there is no GPU. Its driver pins the memory.
     """
     if not isinstance(raw, ndarray):
-        raise RuntimeError(f"pin_memory: only CPU tensors can be pinned, this one is on {device_of(raw)}.")
+        raise RuntimeError(f"pin_memory: only CPU tensors can be pinned, got one on {device_of(raw)}.")
     xp = cupy_ns()
     if is_pinned(raw):
         return raw

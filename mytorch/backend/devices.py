@@ -11,13 +11,8 @@ from .meta import NO_DATA, MetaArray, meta_ns
 from .namespaces import ndarray, numpy_ns
 from .others import BY_ARRAY, BY_NAME, Library
 
-KINDS = [
-    "cpu",
-    "cuda",
-    "meta",
-    "mps",
-    "xpu",
-]  # valid device types; arrays exist on cpu, cuda, meta and registered devices
+# Valid device types; arrays exist on cpu, cuda, meta and registered devices.
+KINDS = ["cpu", "cuda", "meta", "mps", "xpu"]
 _before = []  # stack of default devices, for `with device(…)`
 
 
@@ -28,6 +23,7 @@ class device:
     """
 
     __slots__ = ("index", "type")
+    __module__ = "mytorch"  # the name that signatures show
     index: int | None
     type: str
 
@@ -43,9 +39,9 @@ class device:
         name, colon, number = type.partition(":")
         if colon:
             if index is not None:
-                raise RuntimeError(f"device: {type!r} already has an index, and index={index} was given too.")
+                raise RuntimeError(f"device: expected either 'type:index' or an index, got {type!r} and index={index}.")
             if not number.isdigit():
-                raise RuntimeError(f"Invalid device string: {type!r}; expected one like 'cpu' or 'cuda:0'.")
+                raise RuntimeError(f"Invalid device string: {type!r}; expected a name like 'cpu' or 'cuda:0'.")
             index = int(number)
         if name not in KINDS:
             raise RuntimeError(f"Expected one of {', '.join(KINDS)} device type at start of device string: {name}")
@@ -106,13 +102,13 @@ def as_device(like):
     if target.type == "meta":
         return META
     if target.type != "cuda":
-        raise DeviceError(f"device '{target}' can't be used: arrays lie on a CPU or CUDA.")
+        raise DeviceError(f"device '{target}' is not supported; use 'cpu' or 'cuda'.")
     xp = cupy_ns()
     index = xp.cuda.runtime.getDevice() if target.index is None else target.index
     count = xp.cuda.runtime.getDeviceCount()
     if index >= count:
         raise DeviceError(
-            f"device 'cuda:{index}' was requested, but {count} GPU{'s are' if count > 1 else ' is'} visible."
+            f"device 'cuda:{index}' does not exist: {count} GPU{'s are' if count > 1 else ' is'} visible."
         )
     return _cuda_device(index)
 
@@ -191,15 +187,17 @@ def register_device(
     """Registers an array library as a device, on which tensors can be created and trained.
 
     Args:
-        name: of the device's type: `tensor.to(name)`, `mytorch.device(name)`.
-        module: functions with NumPy's names over its arrays; `module.ndarray` is their class, which has NumPy's attributes,
-            methods and operators. What gives a view there has to give one here, with `base`. Functions that it lacks run on the CPU.
-        from_cpu: its array, a copy of a NumPy array. to_cpu: the reverse.
-        functions: further ones of the namespace that operations are written over, or others in the module's place; among them
-            `address(array)`, where its first element lies, which `data_ptr` and `storage_offset` ask for.
+        name: name of the device type: `tensor.to(name)`, `mytorch.device(name)`.
+        module: functions with NumPy's names for the library's arrays. `module.ndarray` is the array class, with NumPy's
+            attributes, methods and operators. Functions that return views in NumPy must return views with `base`. Missing
+            functions run on the CPU.
+        from_cpu: function that copies a NumPy array to an array of the library.
+        to_cpu: function that copies an array of the library to a NumPy array.
+        functions: additional functions of the namespace, which replace functions of the module. `address(array)` returns
+            the address of the first element, for `data_ptr` and `storage_offset`.
 
     Raises:
-        ValueError: a name that is taken, or no name.
+        ValueError: if the name is taken or not an identifier.
     """
     if name in KINDS or not name.isidentifier():
         raise ValueError(f"register_device: expected a name that no device has, got {name!r}.")

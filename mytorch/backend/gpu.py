@@ -1,6 +1,7 @@
 """The namespace of CuPy, with functions that CuPy lacks or that differ from NumPy. Only this file imports CuPy, on first use."""
 
 import importlib
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -155,10 +156,10 @@ def out_of_memory(error):
     pool = xp.get_default_memory_pool()
     gib = 2**30
     return OutOfMemoryError(
-        f"CUDA out of memory. {error} GPU {number} has {total / gib:.2f} GiB, of which {free / gib:.2f} GiB are free; the arrays of "
-        f"this process use {pool.used_bytes() / gib:.2f} GiB and its pool holds {pool.total_bytes() / gib:.2f} GiB. A smaller batch, "
-        "gradient accumulation, mixed precision or gradient checkpointing needs less; cuda.empty_cache() gives other processes "
-        "what the pool holds free."
+        f"CUDA out of memory. {error} GPU {number} has {total / gib:.2f} GiB, of which {free / gib:.2f} GiB are free. The arrays of "
+        f"this process use {pool.used_bytes() / gib:.2f} GiB, and its pool holds {pool.total_bytes() / gib:.2f} GiB. Use a smaller "
+        "batch, gradient accumulation, mixed precision or gradient checkpointing. cuda.empty_cache() returns the free part of the "
+        "pool to the system."
     )
 
 
@@ -170,11 +171,13 @@ def _load_cupy():
     try:
         cp = importlib.import_module("cupy")
         if cp.cuda.runtime.getDeviceCount() == 0:
-            raise RuntimeError("no CUDA device is visible")
+            raise RuntimeError("no NVIDIA GPU found")
         cupyx = importlib.import_module("cupyx")
         cupy_special = importlib.import_module("cupyx.scipy.special")
     except ImportError:
-        problem = "CuPy is not installed (pip install cupy-cuda12x, or cupy-cuda13x for CUDA 13)"
+        problem = 'CuPy is not installed; run `pip install ".[cuda12]"`' + (
+            "" if shutil.which("nvidia-smi") else " (no NVIDIA GPU found)"
+        )
     except Exception as error:  # CuPy raises its own classes when the driver is missing or too old
         problem = f"CuPy found no usable GPU ({error})"
     else:

@@ -9,7 +9,7 @@ def keep_freed_memory():
     """Makes the C library keep freed memory for the next step instead of returning it to the system.
 
     Each training step frees and allocates arrays of the same sizes. glibc's malloc returns large arrays to the system
-    each time, and the page faults of allocating them again take a third of a small model's step. After this call, glibc
+    each time. The page faults of allocating them again take a third of a small model's step. After this call, glibc
     keeps up to 1 GB. MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_ in the environment have priority. Other C
     libraries are not changed.
     """

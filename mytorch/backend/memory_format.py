@@ -24,9 +24,13 @@ class layout(str):
     def __repr__(self):
         return f"torch.{self}"
 
+    def __reduce__(self):
+        return "strided"
+
 
 strided = layout("strided")
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+legacy_contiguous_format = contiguous_format
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
 _CHANNELS_LAST = {channels_last: (0, 2, 3, 1), channels_last_3d: (0, 2, 3, 4, 1)}
 
@@ -35,7 +39,7 @@ def axes_in_memory(raw, format):
     """Returns the axes of an array like `raw` in a memory format, outermost in memory first; None for row-major order.
 
     Args:
-        raw: the array, whose order is used for `preserve_format` (also None).
+        raw: the array. `preserve_format` (also None) keeps its order.
         format: a memory format.
 
     Raises:
@@ -71,7 +75,7 @@ def inverse(axes):
 
 
 def in_order(make, axes):
-    """Returns a function like `make(xp, shape, dtype)`, whose arrays have `axes` as their order in memory."""
+    """Returns a function like `make(xp, shape, dtype)` for arrays with `axes` as their order in memory."""
     if axes is None:
         return make
     return lambda xp, shape, dtype: make(xp, tuple(shape[axis] for axis in axes), dtype).transpose(inverse(axes))

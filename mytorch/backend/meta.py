@@ -84,7 +84,7 @@ def hollow(shape, dtype=np.float64):
     return as_strided(np.zeros((), dtype), shape, (0,) * len(shape)).view(MetaArray)
 
 
-def stand_in(raw):
+def as_hollow_zeros(raw):
     """Returns zeros like raw on the CPU, with the memory of one element, to compute the shape of an op's result."""
     return as_strided(np.zeros((), raw.dtype), raw.shape, (0,) * raw.ndim)
 

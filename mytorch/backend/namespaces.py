@@ -1,7 +1,7 @@
 """The class of the namespaces `xp` that ops are written over, and the namespace of NumPy.
 
-An op is written once, over a namespace `xp` with NumPy's names: `numpy_ns` for arrays in CPU memory, `cupy_ns` (gpu.py) for
-arrays on a GPU, and a third one over Tensors (`transforms/tensor_ns.py`), with which gradient formulas are differentiated. This
+An op is written once, over a namespace `xp` with NumPy's names. `numpy_ns` is for arrays in CPU memory, and `cupy_ns` (gpu.py)
+is for arrays on a GPU. A third one over Tensors (`transforms/tensor_ns.py`) differentiates gradient formulas. This
 file and gpu.py hide the differences between NumPy and CuPy, so that no op needs to check its device.
 """
 
@@ -22,7 +22,13 @@ warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"mytorch\.")
 
 
 class Namespace:
-    """An array module with additional functions that have priority. Names are looked up in the module once."""
+    """An array module with additional functions that have priority. Names are looked up in the module once.
+
+    Attributes:
+        half_in_float32: elementwise ops on half precision compute in float32 and round once.
+    """
+
+    half_in_float32 = False
 
     def __init__(self, module, **own):
         self.module = module
@@ -37,7 +43,7 @@ class Namespace:
         return f"<namespace over {self.module.__name__}>"
 
     def extend(self, **functions):
-        """Adds functions, or replaces those of the same names."""
+        """Adds functions, and replaces functions with the same names."""
         self.__dict__.update(functions)
 
     def astype(self, x, dtype):
@@ -120,9 +126,8 @@ class Namespace:
         squares = self.sum_of_squares(centered, axis, keepdims=keepdims)
         if few:
             return squares
-        residual = self.absolute(
-            self.sum(centered, axis=axis, keepdims=keepdims)
-        )  # corrects the rounding error of the mean (Chan, Golub and LeVeque, 1983)
+        # Corrects the rounding error of the mean (Chan, Golub and LeVeque, 1983).
+        residual = self.absolute(self.sum(centered, axis=axis, keepdims=keepdims))
         return self.maximum(squares - residual * residual / n, 0)
 
     def call(self, op, *arrays, **attrs):
@@ -132,7 +137,7 @@ class Namespace:
 
 
 def _numpy_scatter_add(x, index, values):
-    """NumPy's unbuffered addition. Several index arrays are converted to flat positions, for which NumPy has a fast loop."""
+    """NumPy's unbuffered addition. Several index arrays are converted to flat positions, because NumPy has a fast loop for them."""
     if type(index) is tuple and len(index) == x.ndim > 1 and x.flags.c_contiguous and values.dtype == x.dtype:
         if all(getattr(i, "dtype", np.dtype(bool)).kind in "iu" for i in index) and values.size >= blocks.LARGE:
             flat = np.ravel_multi_index(np.broadcast_arrays(*index), x.shape, mode="wrap")
@@ -224,7 +229,7 @@ def _numpy_running_best(x, axis, largest):
     """Returns the position of the largest (or smallest) element so far along an axis; of equal ones the last. NaN wins."""
     x = np.moveaxis(x, axis, 0)
     best = (np.maximum if largest else np.minimum).accumulate(x, 0)
-    # Position where x equals the running best, otherwise 0; a running maximum then gives the last such position.
+    # Position where x equals the running best, otherwise 0; a running maximum then gives the last of these positions.
     positions = ((x == best) | (x != x)) * np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1))
     return np.ascontiguousarray(np.moveaxis(np.maximum.accumulate(positions, 0), 0, axis))
 
@@ -290,6 +295,7 @@ def _numpy_take_along_axis(x, index, axis):
 numpy_ns = Namespace(
     np,
     kind="cpu",
+    half_in_float32=True,
     all=_reduction(np.logical_and),
     any=_reduction(np.logical_or),
     argmax=ndarray.argmax,
@@ -325,9 +331,13 @@ numpy_ns = Namespace(
     transpose=ndarray.transpose,
     erf=special.erf,
     erfc=special.erfc,
+    fmod=special.fmod,
+    remainder=special.remainder,
+    floor_divide=special.floor_divide,
     scatter_add=_numpy_scatter_add,
     add_rows=_numpy_add_rows,
     scatter_max=np.maximum.at,
     scatter_min=np.minimum.at,
     einsum=_numpy_einsum,
 )
+ON_NUMPY = {numpy_ns}  # namespaces whose functions run on NumPy arrays; traces add another one

@@ -14,7 +14,10 @@ class Library(Namespace):
     """The namespace of a registered library, with copies from and to the CPU.
 
     Attributes:
-        kind: the device's name; device: the device itself. from_cpu, to_cpu: the copies.
+        kind: name of the device.
+        device: the device.
+        from_cpu: function that copies from the CPU.
+        to_cpu: function that copies to the CPU.
     """
 
     device: Any = None

@@ -1,1 +1,1 @@
-"""What everything else stands on: settings, dtypes, errors, nested containers; imports nothing of the library."""
+"""The lowest layer, which all other packages import: settings, dtypes, errors and nested containers."""

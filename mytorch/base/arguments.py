@@ -1,41 +1,80 @@
-"""What arguments mean that many functions share, said once: `described` puts it into the docstrings of those that take them."""
+"""Descriptions of arguments that many functions share: `described` adds them to docstrings."""
 
-from inspect import Parameter, Signature
+import re
+from inspect import Parameter, Signature, cleandoc
 from types import FunctionType
 
 SHARED = {
-    "input": "the tensor.",
-    "dim": "the axis.",
-    "keepdim": "keep the reduced axes with size 1.",
-    "inplace": "write the result into input.",
-    "generator": "where the random numbers come from; the default generator if None.",
-    "fused": "True asks for a compiled kernel, False for the reference; by default the kernel runs if it is faster.",
-    "auto": "derive the gradient from the formula instead of the written one.",
+    "input": "the input tensor.",
+    "other": "the second tensor, or a number.",
+    "dim": "dimension along which to compute.",
+    "axis": "another name of `dim`.",
+    "keepdims": "another name of `keepdim`.",
+    "dtype": "dtype of the result.",
+    "device": "device of the result.",
+    "requires_grad": "if True, autograd records operations on the result (default: False).",
+    "layout": "must be `mytorch.strided`, the only layout (default).",
+    "memory_format": "order of the axes in memory, such as `mytorch.channels_last`.",
+    "pin_memory": "if True, uses page-locked memory for fast copies to a GPU (default: False).",
+    "keepdim": "if True, keeps the reduced dimensions with size 1 (default: False).",
+    "inplace": "if True, writes the result into `input` (default: False).",
+    "generator": "random number generator (default: the default generator of the device).",
+    "fused": "True uses a compiled kernel, or warns if there is none; False uses the reference (default: the faster one).",
+    "auto": "if True, composes the op of other ops and differentiates these (default: False).",
+    "out": "tensor that receives the result (default: a new tensor).",
 }
-_LATER = ("Raises:", "Returns:", "Shape:", "Source:", "Example:")  # the sections that stand behind `Args:`
+# Sections after `Args:`.
+_LATER = ("Raises:", "Attributes:", "Returns:", "Shape:", "Source:", "Example", "See also:", "Note:", "Yields:")
 
 
 def described(function, **texts):
-    """The function, whose docstring now says what its shared arguments are, in their order, where it did not itself.
+    """Adds the shared arguments of a function to its docstring, in the order of the signature, and returns the function.
 
-    A docstring without `Args:` stays as it is if the function takes fewer than three arguments or one that is not shared.
+    Arguments that the docstring describes are skipped. A docstring without `Args:` changes only if all arguments are shared.
 
     Args:
-        function: what is documented.
-        texts: what its module's own shared arguments are, besides `SHARED`.
+        function: a function, a wrapped function, or the fast path of an op.
+        texts: descriptions of further arguments, which the functions of a module share.
     """
-    doc, inner = function.__doc__, function
+    doc, inner, further = function.__doc__, function, []
     while hasattr(inner, "__wrapped__"):
         inner = inner.__wrapped__
-    if not doc or not isinstance(inner, FunctionType):
+        if "default" in getattr(inner, "__dict__", ()):  # an argument that a wrapper adds
+            further.append(inner.name)
+    if not doc:
         return function
-    code, texts = inner.__code__, SHARED | texts if texts else SHARED
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    missing = [n for n in names if n in texts and f" {n}: " not in doc]
-    has_section = "Args:\n" in doc
-    if missing and (has_section or len(missing) == len(names) > 2):
-        function.__doc__ = (_completed if has_section else _with_section)(doc, names, texts)
+    if isinstance(inner, FunctionType):
+        code = inner.__code__
+        names = (*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount], *further)
+    elif hasattr(inner, "signature_extras"):  # an op
+        names = (*inner.inputs, *inner.attrs, *inner.signature_extras, *further)
+    else:
+        return function
+    function.__doc__ = completed(doc, names, SHARED | texts if texts else SHARED)
     return function
+
+
+def completed(doc, names, texts):
+    """Returns a docstring with the missing descriptions of arguments; see `described`.
+
+    Args:
+        doc: the docstring.
+        names: the arguments, in the order of the signature.
+        texts: {name: description} of the shared arguments.
+    """
+    names = [n for n in names if n != "self"]
+    section = doc.partition("Args:\n")[2].partition("\n\n")[0]
+    missing = [n for n in names if n in texts and f" {n}: " not in section]
+    if not missing or (not section and len(missing) < len(names)):
+        return doc
+    return (_with_items if section else _with_section)(doc, names, texts)
+
+
+def same_arguments(summary, function, *without):
+    """Returns a docstring of a summary and the section `Args:` of a function, except the names `without`."""
+    section = re.search(r"^Args:\n(?: +.*\n?)+", cleandoc(function.__doc__ or ""), re.M)
+    kept = [] if section is None else [s for s in section[0].splitlines() if s.strip().partition(":")[0] not in without]
+    return "\n".join([summary, "", *kept]) + "\n"
 
 
 def bind(function, positional, defaults, args, kwargs, ignored=()):
@@ -94,7 +133,7 @@ def constructor(cls, parameters, build):
 
 
 def _with_section(doc, names, texts):
-    """A docstring with `Args:` of all names, behind its first paragraphs."""
+    """Returns a docstring with an `Args:` section of all names after its first paragraphs."""
     first, *rest = doc.rstrip().split("\n\n")
     count = next((i for i, part in enumerate(rest) if part.lstrip().startswith(_LATER)), len(rest))
     indent = rest[count][: -len(rest[count].lstrip())] if count < len(rest) else "    "
@@ -102,24 +141,24 @@ def _with_section(doc, names, texts):
     return "\n\n".join((first, *rest[:count], section, *rest[count:])) + "\n"
 
 
-def _completed(doc, names, texts):
-    """A docstring in whose `Args:` stand the names that are missing, each before the next one in the signature."""
+def _with_items(doc, names, texts):
+    """Returns a docstring with the missing names in its `Args:` section, each before the next name of the signature."""
     start = doc.index("Args:\n")
     indent = doc[doc.rindex("\n", 0, start) : start] + "    "
-    place = doc.find("\n\n", start)
-    place = len(doc.rstrip()) if place < 0 else place
+    end = doc.find("\n\n", start)
+    position = end = len(doc.rstrip()) if end < 0 else end
     for name in reversed(names):
-        own = doc.find(f" {name}: ", start)
-        if own >= 0:
-            line = own + 1 - len(indent)
-            place = line if doc.startswith(indent, line) else place
-        elif name in texts and f" {name}, " not in doc[start:]:
-            doc = f"{doc[:place]}{indent}{name}: {texts[name]}{doc[place:]}"
+        at = doc.find(f" {name}: ", start, end)
+        if at >= 0:
+            line = at + 1 - len(indent)
+            position = line if doc.startswith(indent, line) else position
+        elif name in texts and f" {name}, " not in doc[start:end]:
+            doc = f"{doc[:position]}{indent}{name}: {texts[name]}{doc[position:]}"
     return doc
 
 
 def describe(namespace, **texts):
-    """`described` for every public function that a module defines; `namespace` is its globals()."""
+    """Calls `described` for every public function that a module defines; `namespace` is its globals()."""
     for name, function in namespace.items():
         if name[0] != "_" and isinstance(function, FunctionType) and function.__module__ == namespace["__name__"]:
             described(function, **texts)

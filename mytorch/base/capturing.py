@@ -1,16 +1,16 @@
-"""What a CUDA graph under capture asks of those whose numbers come from the CPU; `cuda/graphs.py` captures.
+"""Support for the capture of CUDA graphs by code with values from the CPU; `cuda/graphs.py` captures.
 
-A graph launches again what was launched while it was captured, with the same arguments and addresses. So what differs
-from step to step must lie in the device's memory, and be brought up to date before each replay:
+A replay launches the captured kernels again, with the same arguments and addresses. Values that change from step to step
+must be in GPU memory, and must be updated before each replay:
 
-* `upload` copies numbers from the CPU into device memory. Under capture the copy is part of the graph, from memory that
-  the graph keeps, so it brings the same numbers at each replay. `constant` does it once, for what no replay changes.
-* `Capture.before_replay(call)` runs a function on the CPU before each replay: an optimizer writes its learning rate.
-  It raises `Stale` if the graph no longer does what the program says (other hyperparameters, replaced memory).
-* `Capture.generators` are those that were drawn from; their offset is raised at each replay.
+* `upload` copies values from the CPU to the GPU. During capture, the copy is part of the graph, so each replay copies the
+  same values from memory that the graph keeps. `constant` copies values once, if no replay changes them.
+* `Capture.before_replay(call)` runs a function on the CPU before each replay. For example, an optimizer writes its
+  learning rate. The function raises `Stale` if the graph is out of date because of other hyperparameters or memory.
+* `Capture.generators` are the random generators that the step draws from. Each replay increases their offsets.
 
-`current` is the capture under way: the step is run as usual a few times first (`recording` is False), in which what must
-be there is made, and is then captured.
+`current` is the current capture. The step first runs a few times without capture, with `recording` False, to allocate
+memory and state. Then it is captured.
 """
 
 from typing import Any
@@ -23,33 +23,35 @@ current: Any = None  # a Capture
 
 
 class Stale(Exception):
-    """A graph that must be captured again; the message says why."""
+    """Raised if a graph must be captured again; the message contains the reason."""
 
 
 class Capture:
-    """One capture, or the run that prepares it.
+    """One capture, including the runs before it.
 
     Attributes:
-        recording: whether the stream is being captured, rather than the step run to prepare it.
-        kept: what the graph's launches refer to, and nothing else would keep.
+        recording: True while the stream is captured, False during the runs before it.
+        kept: references to objects that the graph uses.
+        constants: pairs (device array, its values); see `constant`.
         updates: functions to run before each replay.
-        generators: random generators that were drawn from. advanced: those whose offset a replay raises.
+        generators: random generators that the step draws from.
+        advanced: random generators with an offset that each replay increases.
     """
 
     def __init__(self, recording):
         self.recording = recording
         self.kept = []
-        self.constants = []  # (device array, its numbers): see `constant`
+        self.constants = []
         self.updates = []
         self.generators = set()
         self.advanced = set()
 
     def before_replay(self, call):
-        """Run `call()` on the CPU before each replay."""
+        """Registers a function that runs on the CPU before each replay."""
         self.updates.append(call)
 
     def send_constants(self):
-        """Bring the constants' numbers there, once and for all, when nothing is captured any more."""
+        """Copies the values of constants to the GPU after the capture."""
         for there, host in self.constants:
             there.set(host)
         for there, _ in self.constants[-1:]:
@@ -57,33 +59,37 @@ class Capture:
 
 
 def is_preparing():
-    """Whether a capture is under way, or the run before it."""
+    """Returns True during a capture and during the runs before it."""
     return current is not None
 
 
 def is_recording():
-    """Whether what is launched now goes into a graph."""
+    """Returns True if kernels are captured into a graph."""
     return current is not None and current.recording
 
 
 def refuse(what, remedy):
-    """Raise the error for what a graph can't hold.
+    """Raises an error during a capture, for operations that a graph cannot contain.
+
+    Args:
+        what: name of the operation.
+        remedy: advice to the user.
 
     Raises:
-        CaptureError: if something is being captured.
+        CaptureError: kernels are captured into a graph.
     """
     if is_recording():
         raise CaptureError(f"{what} can't be captured into a CUDA graph: {remedy}")
 
 
 def note_draw(generator):
-    """Note that a random generator was drawn from."""
+    """Adds a random generator to the generators of the current capture."""
     if current is not None:
         current.generators.add(generator)
 
 
 def upload(xp, host):
-    """A device array of a NumPy array's numbers; under capture, copied again at each replay."""
+    """Copies a NumPy array to the GPU. During a capture, each replay copies it again."""
     if not is_recording():
         return xp.asarray(host)
     pinned = xp.empty_pinned(host.shape, host.dtype)
@@ -95,8 +101,11 @@ def upload(xp, host):
 
 
 def constant(xp, host):
-    """A device array of numbers that nothing will change. Under capture it is no part of the graph, and lies outside its
-    memory, of which replays use each piece for several things."""
+    """Copies a NumPy array of constants to the GPU.
+
+    During a capture, the copy is not part of the graph. The result is outside of the memory of the graph, which replays
+    use for several arrays.
+    """
     if not is_recording():
         return xp.asarray(host)
     with xp.cuda.using_allocator(xp.get_default_memory_pool().malloc):
@@ -107,9 +116,10 @@ def constant(xp, host):
 
 
 def copy_pinned(xp, out, array):
-    """Copy between a contiguous device array and contiguous page-locked host memory, on the current stream, without waiting.
+    """Copies between a contiguous device array and contiguous page-locked host memory, without waiting.
 
-    CUDA lets such a copy be captured; CuPy's own methods for it (`get`, `set`, `copy_from_host_async`) refuse to.
+    It uses the current stream. CUDA can capture this copy. The methods of CuPy (`get`, `set`, `copy_from_host_async`)
+    raise an error during a capture.
     """
     runtime = xp.cuda.runtime
     if isinstance(out, np.ndarray):

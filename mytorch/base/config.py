@@ -1,7 +1,7 @@
 """Settings that are read once from the environment and can be changed at run time.
 
-`MYTORCH_FUSED=0|1|auto` sets the policy for ops that have a fused kernel: `auto` (the default) uses a
-kernel where its own `accepts` says that it is faster, `1` wherever it can run, `0` never.
+`MYTORCH_FUSED=0|1|auto` sets the policy for ops with a fused kernel. With `auto` (the default), the kernel runs if it is
+expected to be faster. With `1`, it runs if it supports the inputs. With `0`, it never runs.
 """
 
 import os
@@ -13,9 +13,9 @@ _WORDS = {"0": False, "off": False, "false": False, "1": True, "on": True, "true
 
 
 def share_cores():
-    """Let the processes that MPI's own launcher started on this machine share its cores: each gets its part of BLAS's threads.
+    """Divides the cores of this machine among the processes of an MPI launcher, by the number of BLAS threads.
 
-    It has to run before NumPy is loaded; `OMP_NUM_THREADS`, where it is set, is left alone. (`mytorchrun` sets it itself.)
+    Call it before NumPy is loaded. It does not change `OMP_NUM_THREADS` if it is already set, as by `mytorchrun`.
     """
     sizes = [os.environ.get(name, "") for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")]
     nearby = max((int(size) for size in sizes if size.isdigit()), default=1)
@@ -26,27 +26,27 @@ def share_cores():
 def _policy_from_environment():
     word = os.environ.get("MYTORCH_FUSED", "auto").lower()
     if word not in _WORDS:
-        raise ValueError(f"MYTORCH_FUSED is {word!r}; it takes one of {sorted(_WORDS)}.")
+        raise ValueError(f"MYTORCH_FUSED: expected one of {sorted(_WORDS)}, got {word!r}.")
     return _WORDS[word]
 
 
-float32_matmul_precision = "highest"  # "high" and "medium" let a GPU multiply float32 in TF32; see compat/names.py
-convolution_tf32 = True  # and its convolutions; PyTorch's `backends.cudnn.allow_tf32`
-check_indices = os.environ.get("MYTORCH_CHECK_INDICES", "0") not in ("", "0")  # those on a GPU too, which waits for it
-deterministic = False  # kernels whose sums are added up in the order that it happens are left out
-fill_uninitialized = False  # what `empty` makes is filled with NaN, or the largest number
-pytorch_mode = False  # set by install_as_torch: `.grad` and `.data` are Tensors, and what PyTorch refuses is refused
+float32_matmul_precision = "highest"  # "high" and "medium" allow TF32 on a GPU; see compat/names.py
+convolution_tf32 = True  # allow TF32 in convolutions; `backends.cudnn.allow_tf32` in PyTorch
+check_indices = os.environ.get("MYTORCH_CHECK_INDICES", "0") not in ("", "0")  # check indices on a GPU, which waits
+deterministic = False  # do not run kernels with an unspecified order of summation
+fill_uninitialized = False  # fill the results of `empty` with NaN, or with the largest integer
+pytorch_mode = False  # set by install_as_torch: `.grad` and `.data` are Tensors, and errors match PyTorch
 fused_policy = ContextVar("fused_policy", default=_policy_from_environment())  # noqa: B039
 
 
 def torch_name():
-    """The module's name as users see it: in `repr` of dtypes and sizes."""
+    """Returns the name of the module in the `repr` of dtypes and sizes."""
     return "torch" if pytorch_mode else "mytorch"
 
 
 @contextmanager
 def holding(variable, value):
-    """A block in which a ContextVar has a value."""
+    """Sets a ContextVar in a `with` block."""
     token = variable.set(value)
     try:
         yield
@@ -56,7 +56,7 @@ def holding(variable, value):
 
 @contextmanager
 def temporarily(owner, **values):
-    """A block in which attributes have other values."""
+    """Sets attributes of an object in a `with` block."""
     before = {name: getattr(owner, name) for name in values}
     try:
         for name, value in values.items():
@@ -68,5 +68,15 @@ def temporarily(owner, **values):
 
 
 def fused(enabled=True):
-    """Set the policy for fused kernels within a block: True, False, or None for automatic."""
+    """Sets the policy for fused kernels in a `with` block.
+
+    Args:
+        enabled: True to run each kernel that supports the inputs; False to run no kernel. None to run a kernel if it
+            is expected to be faster (default: True). An argument `fused` of an op overrides the policy.
+
+    Example:
+        >>> x = mytorch.randn(4, 8)
+        >>> with mytorch.fused(False):
+        ...     y = nn.functional.softmax(x, dim=-1)
+    """
     return holding(fused_policy, enabled)

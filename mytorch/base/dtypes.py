@@ -1,13 +1,11 @@
-"""The dtypes, their names, and PyTorch's rules for promoting them.
+"""The dtypes, their names, and PyTorch's rules of type promotion.
 
-A `dtype` is one of a fixed set of objects, so dtypes can be compared with `is`. NumPy accepts a
-dtype wherever it wants one of its own (`np.zeros(3, mytorch.float32)`), and `==` accepts NumPy's.
-bfloat16 is `ml_dtypes.bfloat16`.
+A `dtype` is one of a fixed set of objects, so you can compare dtypes with `is`. NumPy functions accept these dtypes
+(`np.zeros(3, mytorch.float32)`), and `==` accepts NumPy dtypes. bfloat16 is `ml_dtypes.bfloat16`.
 
-Promotion follows PyTorch (https://pytorch.org/docs/stable/tensor_attributes.html): values fall into
-three ranks, tensors with dimensions, 0-d tensors, Python numbers; a lower rank changes the result's
-dtype only when its category (bool < integer < float < complex) is higher, and a Python float that
-does so brings the default dtype.
+Promotion follows PyTorch (https://pytorch.org/docs/stable/tensor_attributes.html). Values have one of three ranks:
+tensors with dimensions, tensors without dimensions, and Python numbers. A lower rank changes the dtype of the result only
+if its category is higher (bool < integer < float < complex). If a Python float does so, the result has the default dtype.
 """
 
 import ml_dtypes
@@ -19,7 +17,7 @@ _BY_NUMPY = {}
 _BY_NAME = {}
 
 
-# The words of PyTorch's type names, as in FloatTensor.
+# Names of dtypes in the type names of PyTorch, as in FloatTensor.
 TYPE_WORDS = {
     "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
     "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
@@ -28,15 +26,28 @@ TYPE_WORDS = {
 
 
 class dtype:
-    """The kind of a tensor's elements.
+    """The type of the elements of a tensor, such as `mytorch.float32`.
+
+    There is one object for each dtype. `dtype(like)` returns the object for a name, a NumPy dtype or a Python type.
+
+    Args:
+        like: a dtype, a name such as "float32", a NumPy dtype, or `bool`, `int`, `float` or `complex`.
 
     Attributes:
-        name: as in `mytorch.float32`, without the module.
+        name: the name, such as "float32".
         numpy: the NumPy dtype.
-        itemsize: bytes per element.
+        itemsize: size of an element in bytes.
+        is_floating_point: True for floating point dtypes.
+        is_complex: True for complex dtypes.
+        is_signed: False for bool and unsigned integers.
+
+    Example:
+        >>> mytorch.dtype("float16").itemsize, mytorch.int64.is_signed
+        (2, True)
     """
 
     __slots__ = ("category", "dtype", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "numpy")
+    __module__ = "mytorch"  # the name that signatures show
     name: str
     itemsize: int
     category: int
@@ -64,7 +75,7 @@ class dtype:
 
     @property
     def type(self):
-        """NumPy's scalar type, as a NumPy dtype has it."""
+        """The NumPy scalar type."""
         return self.numpy.type
 
     def __repr__(self):
@@ -91,14 +102,14 @@ class dtype:
         return self
 
     def to_real(self):
-        """The real dtype whose pairs make up this complex one; a real dtype is its own."""
+        """Returns the dtype of the real part of a complex dtype. Returns other dtypes unchanged."""
         return {complex64: float32, complex128: float64}.get(self, self)
 
     def to_complex(self):
-        """The complex dtype whose parts have this dtype.
+        """Returns the complex dtype whose real and imaginary parts have this dtype.
 
         Raises:
-            RuntimeError: an integer dtype.
+            RuntimeError: this dtype is an integer dtype.
         """
         if self.category < FLOAT:
             raise RuntimeError(f"to_complex: no complex dtype has parts of {self}")
@@ -123,18 +134,25 @@ float64 = dtype._make("float64", np.float64, FLOAT, "double")
 complex64 = dtype._make("complex64", np.complex64, COMPLEX, "cfloat")
 complex128 = dtype._make("complex128", np.complex128, COMPLEX, "cdouble")
 
-# PyTorch's half-precision complex numbers: a name to compare with, which no tensor has.
-chalf = complex32 = object.__new__(dtype)
-_pair = np.dtype([("real", np.float16), ("imag", np.float16)])
+
+class _HalfComplex(dtype):
+    """Half-precision complex numbers: programs can compare with this dtype, but tensors cannot have it."""
+
+    __slots__ = ()
+
+    def __reduce__(self):
+        return "complex32"
+
+
+chalf = complex32 = object.__new__(_HalfComplex)
 for _name, _value in {
-    "name": "complex32", "numpy": _pair, "dtype": _pair, "itemsize": 4, "category": COMPLEX, "is_complex": True,
-    "is_floating_point": False, "is_signed": True,
+    "name": "complex32", "numpy": np.dtype("f2, f2"), "itemsize": 4, "category": COMPLEX, "is_complex": True, "is_floating_point": False, "is_signed": True,
 }.items():  # fmt: skip
     setattr(complex32, _name, _value)
 
 half, double, long, short, cfloat, cdouble = float16, float64, int64, int16, complex64, complex128
 ALL = tuple(_BY_NUMPY.values())
-FLOAT8 = tuple(  # to keep numbers in, and to cast from
+FLOAT8 = tuple(  # for storage and casts only
     dtype._make(name, getattr(ml_dtypes, name), FLOAT)
     for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 )
@@ -144,15 +162,24 @@ _default = float32
 
 
 def default_dtype():
-    """The dtype of new floating point tensors; float32 unless `set_default_dtype` changed it."""
+    """Returns the dtype of new floating point tensors: float32, unless `set_default_dtype` changed it."""
     return _default
 
 
 def set_default_dtype(d):
-    """Make `d`, a floating point dtype, the dtype of tensors made from Python floats.
+    """Sets the dtype of tensors that are created from Python floats, or without a dtype.
+
+    Args:
+        d: a floating point dtype.
 
     Raises:
         TypeError: `d` is not a floating point dtype.
+
+    Example:
+        >>> mytorch.set_default_dtype(mytorch.float64)
+        >>> mytorch.tensor([1.0]).dtype
+        mytorch.float64
+        >>> mytorch.set_default_dtype(mytorch.float32)
     """
     global _default
     d = as_dtype(d)
@@ -162,10 +189,10 @@ def set_default_dtype(d):
 
 
 def from_numpy(numpy_dtype):
-    """The dtype of a NumPy dtype.
+    """Returns the dtype for a NumPy dtype.
 
     Raises:
-        TypeError: no tensor can have it (strings, objects, dates, float128 …).
+        TypeError: tensors do not support the NumPy dtype (strings, objects, dates, float128, …).
     """
     found = _BY_NUMPY.get(numpy_dtype)
     if found is None:
@@ -180,7 +207,7 @@ def from_numpy(numpy_dtype):
 
 
 def as_dtype(like):
-    """The dtype that `like` names: a dtype, a name, a NumPy dtype or scalar type, float, int, bool."""
+    """Returns the dtype for `like`: a dtype, a name, a NumPy dtype or scalar type, or a Python type."""
     if type(like) is dtype:
         return like
     found = _BY_PYTHON.get(like) if isinstance(like, type) else None
@@ -191,11 +218,13 @@ def as_dtype(like):
     try:
         return from_numpy(np.dtype(like))
     except TypeError:
+        if isinstance(like, dtype):
+            raise NotImplementedError(f"{like.name}: expected a dtype of tensors. Use complex64.") from None
         raise TypeError(f"{like!r} is not a dtype; expected one like mytorch.float32 or 'float32'.") from None
 
 
 def as_numpy(like):
-    """The NumPy dtype that `like` names; see `as_dtype`."""
+    """Returns the NumPy dtype for `like`; see `as_dtype`."""
     return like.numpy if type(like) is dtype else as_dtype(like).numpy
 
 
@@ -203,10 +232,21 @@ _LADDER = {d: i for i, d in enumerate((uint8, int8, int16, int32, int64))}
 
 
 def promote_types(type1, type2):
-    """The smallest dtype, by PyTorch's table, that holds the values of both.
+    """Returns the dtype of the result of an operation on tensors of two dtypes, by PyTorch's rules.
 
-    Unlike NumPy, an integer and a float give that float (int64 with float16: float16), and float16
-    with bfloat16 gives float32.
+    An integer with a float gives the float, unlike in NumPy: int64 with float16 gives float16. float16 with bfloat16
+    gives float32.
+
+    Args:
+        type1: a dtype.
+        type2: a dtype.
+
+    Raises:
+        RuntimeError: promotion of the dtypes is not supported, such as uint16 with int16.
+
+    Example:
+        >>> mytorch.promote_types(mytorch.int64, mytorch.float16)
+        mytorch.float16
     """
     a, b = as_dtype(type1), as_dtype(type2)
     if a is b:
@@ -234,7 +274,7 @@ def promote_types(type1, type2):
 
 
 def of_number(value):
-    """The dtype a Python or NumPy number would give a tensor made of it."""
+    """Returns the dtype of a tensor that is created from a Python or NumPy number."""
     kind = type(value)
     if kind is bool:
         return bool_
@@ -250,10 +290,12 @@ def of_number(value):
 
 
 def result_type(dimensioned, zero_dim, numbers):
-    """The dtype of an operation on tensors with dimensions, on 0-d tensors and on Python numbers.
+    """Returns the dtype of an operation on tensors with dimensions, tensors without dimensions, and Python numbers.
 
     Args:
-        dimensioned, zero_dim, numbers: dtypes of the three ranks; any may be empty.
+        dimensioned: dtypes of the tensors with dimensions; can be empty.
+        zero_dim: dtypes of the tensors without dimensions; can be empty.
+        numbers: dtypes of the Python numbers; can be empty.
     """
     result = None
     for rank in (dimensioned, zero_dim, numbers):
@@ -281,10 +323,14 @@ _C_NAMES = {
 
 
 def refuse_mixed(op_name, found):
-    """Raise what PyTorch does where a product's inputs, of which one dtype is wanted, have those in `found`.
+    """Raises the error of PyTorch if the inputs of a matrix product have different dtypes.
+
+    Args:
+        op_name: name of the op.
+        found: dtypes of the inputs.
 
     Raises:
-        RuntimeError: they differ.
+        RuntimeError: dtypes differ.
     """
     first = found[0]
     other = next((d for d in found if d is not first), first)
@@ -302,13 +348,42 @@ def refuse_mixed(op_name, found):
 
 
 def can_cast(from_, to):
-    """Whether PyTorch would cast implicitly from one dtype to the other in an in-place result."""
+    """Returns True if an in-place operation can store a result of dtype `from_` in a tensor of dtype `to`.
+
+    Args:
+        from_: dtype of the result.
+        to: dtype of the tensor.
+
+    Example:
+        >>> mytorch.can_cast(mytorch.float32, mytorch.int64)
+        False
+    """
     a, b = as_dtype(from_), as_dtype(to)
     return a.category <= b.category
 
 
 class finfo:
-    """Numerical limits of a floating point dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
+    """Numerical limits of a floating point dtype.
+
+    Args:
+        type: a floating point or complex dtype (default: the default dtype).
+
+    Attributes:
+        bits: number of bits.
+        eps: difference between 1.0 and the next larger number.
+        max: largest number.
+        min: smallest (most negative) number.
+        tiny: smallest positive normal number; also `smallest_normal`.
+        resolution: approximate decimal resolution.
+        dtype: name of the dtype.
+
+    Raises:
+        TypeError: the dtype is an integer dtype.
+
+    Example:
+        >>> mytorch.finfo(mytorch.float16).max
+        65504.0
+    """
 
     def __init__(self, type: dtype | None = None) -> None:
         self._of = as_dtype(type or _default).to_real()
@@ -328,7 +403,24 @@ class finfo:
 
 
 class iinfo:
-    """Numerical limits of an integer dtype: bits, max, min."""
+    """Numerical limits of an integer dtype.
+
+    Args:
+        type: an integer dtype.
+
+    Attributes:
+        bits: number of bits.
+        max: largest number.
+        min: smallest number.
+        dtype: name of the dtype.
+
+    Raises:
+        TypeError: the dtype is not an integer dtype.
+
+    Example:
+        >>> mytorch.iinfo(mytorch.int8).max
+        127
+    """
 
     def __init__(self, type: dtype) -> None:
         d = as_dtype(type)

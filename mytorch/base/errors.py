@@ -1,8 +1,8 @@
-"""The exceptions of the library and the words its messages are made of.
+"""The exceptions of the library, and helpers for error messages.
 
-Built-in exceptions are used wherever PyTorch uses them, because programs catch those: RuntimeError
-for shapes and states, ValueError for values, TypeError for kinds, IndexError for positions. The
-subclasses here exist for what a caller may want to catch by name.
+The library raises the same built-in exceptions as PyTorch, because programs catch them: RuntimeError for shapes and
+states, ValueError for values, TypeError for types, IndexError for positions. The subclasses in this module allow programs
+to catch an error by name.
 """
 
 import functools
@@ -14,31 +14,31 @@ import numpy as np
 
 
 class GraphFreedError(RuntimeError):
-    """A backward pass reached a node whose saved arrays were already given up."""
+    """Raised if backward reaches a node whose saved tensors an earlier backward pass has freed."""
 
 
 class InPlaceError(RuntimeError):
-    """An array saved for backward was changed in place before backward used it."""
+    """Raised if a tensor that backward needs was changed in place."""
 
 
 class DeviceError(RuntimeError):
-    """Arrays of one operation lie on different devices, or a device is not there."""
+    """Raised if the inputs of an operation are on different devices, or if a device is not available."""
 
 
 class OutOfMemoryError(RuntimeError):
-    """A GPU's memory does not hold the requested allocation."""
+    """Raised if the GPU does not have enough memory for an allocation."""
 
 
 class LinAlgError(np.linalg.LinAlgError, RuntimeError):
-    """A matrix is singular, or not positive definite: NumPy's error, and PyTorch's kind of it."""
+    """Raised if a matrix is singular or not positive definite. It is a subclass of the error of NumPy and of RuntimeError."""
 
 
 class CaptureError(RuntimeError):
-    """Something that a CUDA graph can't hold was done while one was captured."""
+    """Raised if a program executes an operation during the capture of a CUDA graph that a graph cannot contain."""
 
 
 def warn(text, category=UserWarning):
-    """Warn at the innermost line that is not this library's: the user's."""
+    """Issues a warning for the innermost line outside of this library."""
     frame, level = sys._getframe(1), 2
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mytorch":
         frame, level = frame.f_back, level + 1
@@ -47,39 +47,43 @@ def warn(text, category=UserWarning):
 
 @functools.cache
 def warn_once(text, category=UserWarning):
-    """As `warn`, the first time that a text is given."""
+    """Calls `warn` for the first use of each text."""
     warn(text, category)
 
 
 def kind(value):
-    """Name a value's kind for a message: `Tensor`, `list`, `NoneType`."""
+    """Returns the name of the type of a value for a message, such as `Tensor`, `list` or `NoneType`."""
     return type(value).__name__
 
 
 def needed(name, why):
-    """A module of an optional package.
+    """Imports a module of an optional package.
+
+    Args:
+        name: name of the module.
+        why: error message.
 
     Raises:
-        ImportError: the package is not installed; in the words `why`.
+        ImportError: the package is not installed.
     """
     try:
         package = name.partition(".")[0]
-        importlib.import_module(package)  # may be refused, though a module in it was imported before
+        importlib.import_module(package)  # this import can fail even if a module of the package was imported before
         return importlib.import_module(name)
     except ImportError:
         raise ImportError(why) from None
 
 
 def require_tensor(name, input):
-    """Refuse an input that is no array of any kind.
+    """Checks that an input is a tensor or an array.
 
     Raises:
-        TypeError: in PyTorch's words.
+        TypeError: it is not; the message is equal to the message of PyTorch.
     """
     if not hasattr(input, "ndim"):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind(input)}")
 
 
 def shapes(*arrays):
-    """Join the shapes of several arrays for a message: `(2, 3) and (4,)`."""
+    """Returns the shapes of several arrays for a message, such as `(2, 3) and (4,)`."""
     return " and ".join(str(tuple(a.shape)) for a in arrays)

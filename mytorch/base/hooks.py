@@ -1,7 +1,7 @@
 """Functions that a lower layer calls and a higher layer defines.
 
 A lower layer cannot import a higher one, so the module that defines such a function assigns it here, once, on import.
-Each name says who calls it and which module defines it.
+A comment at each function names its callers and the module that defines it.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,31 @@ run_composed: Callable[..., Any] | None = None
 # transforms/tensor_ns.py.
 recorded_arithmetic: Any = None
 
-# Called by kernels/cudnn.py: whether operations may be recorded for backward. Defined in engine/mode.py.
+# Called by kernels/cudnn.py: True if operations can be recorded for backward. Defined in engine/mode.py.
 is_grad_enabled: Callable[[], bool]
 
-# Called by the threads of kernels/threads.py: wait for work without Python's lock. Defined in kernels/numba/waiting.py,
-# and None until a Numba kernel is loaded.
+# Called by _tensor.py: (class) prepares a subclass of Tensor that a program defines. Defined in _extensions.py.
+define_subclass: Callable[[type], None] | None = None
+
+# Called by optim/optimizer.py: (optimizer, group) -> True if a trace of the step records the update instead of running it.
+# Set by compiler/tracing.py during a trace.
+update_on_host: Callable[..., bool] | None = None
+
+# Called by engine/node.py: (node) gives a node that a program reads the class with PyTorch's name. Defined in
+# _extensions.py.
+name_node: Callable[[Any], None] | None = None
+
+
+def shown(array: Any) -> Any:
+    """Returns the object that programs see for an Array: the Array, or in PyTorch mode a Tensor with its memory.
+
+    Called by engine/walk.py and optim/state.py. compat/paths.py replaces it.
+    """
+    return array
+
+
+# Called by the threads of kernels/threads.py: wait for work without the GIL. Defined in kernels/numba/waiting.py; None
+# until a Numba kernel is loaded.
 watch: Callable[..., int] | None = None
 rest: Callable[..., int] | None = None
 

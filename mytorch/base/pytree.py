@@ -1,4 +1,4 @@
-"""Nested dicts, lists and tuples as trees: flatten one to its leaves, put it together again, map a function over it."""
+"""Nested dicts, lists and tuples as trees: flatten a tree to its leaves, rebuild it, and map functions over it."""
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any
@@ -8,12 +8,13 @@ _kinds = {}
 
 
 class TreeSpec:
-    """How a tree was nested.
+    """The structure of a tree.
 
     Attributes:
-        type: of the container; None for a leaf.
-        context: what is needed to make it again, such as a dict's keys.
+        type: type of the container; None for a leaf.
+        context: data to rebuild the container, such as the keys of a dict.
         children_specs: a TreeSpec for each child.
+        num_leaves: number of leaves.
     """
 
     __slots__ = ("children_specs", "context", "num_leaves", "type")
@@ -25,7 +26,7 @@ class TreeSpec:
         self.num_leaves = 1 if type is None else sum(c.num_leaves for c in children_specs)
 
     def is_leaf(self):
-        """Whether it stands for a single leaf."""
+        """Returns True for the structure of a single leaf."""
         return self.type is None
 
     def __eq__(self, other):
@@ -39,7 +40,7 @@ class TreeSpec:
 
 
 class LeafSpec(TreeSpec):
-    """That of a leaf."""
+    """The structure of a single leaf."""
 
     __slots__ = ()
 
@@ -51,13 +52,17 @@ _LEAF = LeafSpec()
 
 
 def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None, flatten_with_keys_fn=None):
-    """Let trees be nested in a class too.
+    """Registers a class as a container of trees.
 
     Args:
-        flatten_fn: object -> (list of children, context). unflatten_fn: (children, context) -> object.
+        cls: the class.
+        flatten_fn: `flatten_fn(object) -> (list of children, context)`.
+        unflatten_fn: `unflatten_fn(children, context) -> object`.
+        serialized_type_name: for compatibility with PyTorch.
+        flatten_with_keys_fn: for compatibility with PyTorch.
 
     Raises:
-        ValueError: the class is registered already.
+        ValueError: the class is already registered.
     """
     if cls in _kinds:
         raise ValueError(f"{cls} is already registered as pytree node.")
@@ -85,12 +90,12 @@ def _kind_of(x):
 
 
 def tree_flatten(tree, is_leaf=None):
-    """(list of leaves, TreeSpec). `is_leaf(x)` may call a container a leaf; None is one too."""
+    """Returns (list of leaves, TreeSpec). A container for which `is_leaf(x)` is True is a leaf, and so is None."""
     leaves = []
     return leaves, _spec_of(tree, leaves, is_leaf)
 
 
-def _spec_of(x, leaves, is_leaf):  # no function within the other one: calling itself, it would be a cycle
+def _spec_of(x, leaves, is_leaf):  # not a nested function, since a recursive closure is a reference cycle
     kind = None if is_leaf is not None and is_leaf(x) else _kind_of(x)
     if kind is None:
         leaves.append(x)
@@ -101,16 +106,20 @@ def _spec_of(x, leaves, is_leaf):  # no function within the other one: calling i
 
 
 def tree_unflatten(leaves, treespec):
-    """The tree of a TreeSpec with these leaves.
+    """Builds a tree from its leaves.
+
+    Args:
+        leaves: the leaves.
+        treespec: structure of the tree.
 
     Raises:
-        ValueError: their number differs.
+        ValueError: the number of leaves does not match the structure.
     """
     leaves = list(leaves)
     if len(leaves) != treespec.num_leaves:
         raise ValueError(
             f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec refers to a pytree that "
-            f"holds {treespec.num_leaves} items ({treespec})."
+            f"has {treespec.num_leaves} items ({treespec})."
         )
     return _build(treespec, iter(leaves))
 
@@ -123,7 +132,7 @@ def _build(spec, rest):
 
 
 def tree_leaves(tree, is_leaf=None):
-    """The leaves of a tree."""
+    """Returns the leaves of a tree."""
     return tree_flatten(tree, is_leaf)[0]
 
 
@@ -131,15 +140,21 @@ tree_iter = tree_leaves
 
 
 def tree_structure(tree, is_leaf=None):
-    """The TreeSpec of a tree."""
+    """Returns the TreeSpec of a tree."""
     return tree_flatten(tree, is_leaf)[1]
 
 
 def tree_map(func, tree, *rests, is_leaf=None):
-    """The tree with func(leaf, …) in place of each leaf; further trees of the same structure give more arguments.
+    """Applies a function to each leaf of a tree and returns the tree of the results.
+
+    Args:
+        func: function of a leaf, and of the leaves at the same position of further trees.
+        tree: the tree.
+        rests: further trees of the same structure.
+        is_leaf: function that returns True for containers that are leaves.
 
     Raises:
-        ValueError: a structure differs.
+        ValueError: structures differ.
     """
     leaves, spec = tree_flatten(tree, is_leaf)
     columns = [leaves]
@@ -152,29 +167,36 @@ def tree_map(func, tree, *rests, is_leaf=None):
 
 
 def tree_map_(func, tree, *rests, is_leaf=None):
-    """Call func on each leaf for what it does; returns the tree."""
+    """Calls a function for each leaf of a tree. Returns the tree."""
     tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
 
 
 def tree_map_only(type_or_types, func, tree, is_leaf=None):
-    """As tree_map, for leaves of certain types (or those that a function of them says True to); others stay."""
+    """Applies a function to leaves of certain types. Other leaves do not change.
+
+    Args:
+        type_or_types: a type, a tuple of types, or a function that returns True for leaves to change.
+        func: function of a leaf.
+        tree: the tree.
+        is_leaf: function that returns True for containers that are leaves.
+    """
     wanted = type_or_types if callable(type_or_types) and not isinstance(type_or_types, type) else None
     pick = wanted or (lambda x: isinstance(x, type_or_types))
     return tree_map(lambda x: func(x) if pick(x) else x, tree, is_leaf=is_leaf)
 
 
 def tree_all(pred, tree, is_leaf=None):
-    """Whether pred holds for every leaf."""
+    """Returns True if `pred` is true for all leaves."""
     return all(map(pred, tree_leaves(tree, is_leaf)))
 
 
 def tree_any(pred, tree, is_leaf=None):
-    """Whether pred holds for some leaf."""
+    """Returns True if `pred` is true for at least one leaf."""
     return any(map(pred, tree_leaves(tree, is_leaf)))
 
 
-# PyTorch's inner names, which packages that register containers use.
+# Private names of PyTorch that packages use to register containers.
 _register_pytree_node, SUPPORTED_NODES, PyTree = register_pytree_node, _kinds, Any
 
 

@@ -1,7 +1,9 @@
-"""The scripts' command lines: help that shows defaults, and one line for what is wrong."""
+"""Command-line parsing for the scripts: help with defaults, and one-line error messages."""
 
 import argparse
 import dataclasses
+import os
+import shlex
 import sys
 import typing
 from collections.abc import Container, Sequence
@@ -12,32 +14,52 @@ from ..base.errors import DeviceError
 from ..ops.creation import empty
 
 
+def _is_shown(default):
+    return default is not None and default is not False and default is not argparse.SUPPRESS
+
+
 class _Formatter(argparse.HelpFormatter):
     def _get_help_string(self, action):
         text = (action.help or "").strip()
-        if action.default in (None, False, argparse.SUPPRESS) or "default" in text:
+        if not _is_shown(action.default) or "default" in text:
             return text
         return f"{text} (default: %(default)s)".strip()
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """argparse's, whose `error` prints one sentence instead of all flags before it, and whose help has every default."""
+    """An `argparse.ArgumentParser` that shows every default in its help, and prints errors as one line."""
 
     def __init__(self, **options):
         super().__init__(**{"formatter_class": _Formatter, **options})
 
     def add_argument(self, *names, **options):
-        """argparse's; a flag without help gets its default as one."""
-        if options.get("default") not in (None, False, argparse.SUPPRESS):
+        """Adds an argument like argparse; the default is the help text of a flag without one.
+
+        Args:
+            *names: names of the argument.
+            **options: arguments of argparse's `add_argument`.
+        """
+        if _is_shown(options.get("default")):
             options.setdefault("help", "(default: %(default)s)")
         return super().add_argument(*names, **options)
 
     def error(self, message: str):
-        """End the program with code 2 and a sentence."""
+        """Prints a message and exits with code 2.
+
+        Args:
+            message: the message.
+        """
         self.exit(2, f"{self.prog}: {message.rstrip('.')}; see --help.\n")
 
     def parse_given(self, argv=None) -> tuple[argparse.Namespace, set[str]]:
-        """(the arguments, the names of those that the command line gives)."""
+        """Parses a command line.
+
+        Args:
+            argv: the command line (default: `sys.argv`).
+
+        Returns:
+            The arguments, and the names of the arguments that the command line contains.
+        """
         missing = object()
         names = [action.dest for action in self._actions if action.dest != "help"]
         args = self.parse_args(argv, argparse.Namespace(**dict.fromkeys(names, missing)))
@@ -53,7 +75,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
         Args:
             flags: the dataclass.
-            argv: the command line, by default that of the process.
+            argv: the command line (default: `sys.argv`).
 
         Returns:
             An instance of the dataclass, and the names of the flags that the command line contains.
@@ -86,10 +108,10 @@ def flag(
     """Makes a field of a dataclass for a flag of `ArgumentParser.parse_flags`.
 
     Args:
-        default: the value of a flag that is not given.
-        help: the help text.
+        default: value of a missing flag.
+        help: help text.
         saved: False for a flag that belongs to one start of a script, see `flags_to_save`.
-        fixed: True for a flag that can't change when a run resumes, see `inherit_flags`.
+        fixed: True for a flag that cannot change when a run resumes, see `inherit_flags`.
         **options: other arguments of argparse's `add_argument`, such as `choices`.
     """
     about = {"flag": {"help": help, **options}, "saved": saved, "fixed": fixed}
@@ -100,7 +122,7 @@ def switch(help: str, **options: Any) -> Any:
     """Makes a field like `flag`, for a flag without a value: False unless the command line contains the flag.
 
     Args:
-        help: the help text.
+        help: help text.
         **options: `saved` and `fixed`, see `flag`.
     """
     return flag(False, help, action="store_true", **options)
@@ -116,10 +138,22 @@ def flags_to_save(flags: Any) -> dict[str, Any]:
     return {f.name: getattr(flags, f.name) for f in fields if f.metadata.get("saved", True)}
 
 
+def command_line(script: str, args: Any, *names: str) -> str:
+    """Returns the command that starts a script again with some of the flags that the user gave.
+
+    Args:
+        script: path of the script.
+        args: the parsed arguments; `args.given` contains the names of the flags that the user gave.
+        names: the flags to repeat.
+    """
+    flags = [part for n in names if n in args.given for part in (f"--{n}", str(getattr(args, n)))]
+    return shlex.join(["python", os.path.relpath(script), *flags])
+
+
 def inherit_flags(
     flags: Any, given: Container[str], saved: dict[str, Any]
 ) -> list[tuple[str, Any, Any, bool]]:  # fmt: skip
-    """Sets the flags that a command line does not give to saved values.
+    """Sets the flags that a command line does not contain to saved values.
 
     Args:
         flags: an instance of the dataclass, which is changed.
@@ -142,41 +176,62 @@ def inherit_flags(
 
 
 def count(text: str) -> int:
-    """A flag's whole number of at least 1, as `type=` of an argument."""
+    """Converts a flag to an integer of at least 1, as `type=` of an argument.
+
+    Args:
+        text: value on the command line.
+    """
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is given, at least 1 is expected")
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {text}")
     return number
 
 
 def positive(text: str) -> float:
-    """A flag's number above 0, as `type=` of an argument."""
+    """Converts a flag to a number above 0, as `type=` of an argument.
+
+    Args:
+        text: value on the command line.
+    """
     number = float(text)
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is given, a number above 0 is expected")
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}")
     return number
 
 
 def new_file(path: str) -> str:
-    """A flag's file that is to be written, in a folder that is there, as `type=` of an argument."""
+    """Checks the path of an output file, as `type=` of an argument. Its folder must exist.
+
+    Args:
+        path: value on the command line.
+    """
     folder = Path(path).parent
     if not folder.is_dir():
-        raise argparse.ArgumentTypeError(f"{path}: there is no folder {folder}")
+        raise argparse.ArgumentTypeError(f"expected a file in an existing folder, got {path}. Create {folder} first")
     return path
 
 
 def usable_device(name: str) -> str:
-    """A flag's device that this machine has, as `type=` of an argument."""
+    """Checks that this machine has a device, as `type=` of an argument.
+
+    Args:
+        name: value on the command line.
+    """
     try:
         if empty(0, device=name).device.type == "meta":
-            raise DeviceError("tensors there have no numbers.")
+            raise DeviceError("expected 'cpu' or 'cuda', got 'meta', whose tensors have no data")
     except RuntimeError as error:
-        raise argparse.ArgumentTypeError(f"{name}: {error}") from None
+        raise argparse.ArgumentTypeError(f"expected a device of this machine, got {name}. {error}") from None
     return name
 
 
 def run_script(main) -> None:
-    """Run a script's main and exit with its code; what a user can mend ends it with one sentence."""
+    """Runs a script's main function and exits with its return code. User errors are printed in one line.
+
+    Args:
+        main: function without arguments that returns the exit code.
+    """
+    getattr(sys.stdout, "reconfigure", dict)(line_buffering=True)  # lines appear at once, also in a file or pipe
     try:
         code = main()
     except KeyboardInterrupt:

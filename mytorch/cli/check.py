@@ -1,4 +1,4 @@
-"""What `mytorchrun test` runs in every process: collectives, a DDP step, precision, kernels, bandwidth."""
+"""Checks of `mytorchrun test`, run in every process: collectives, a DDP step, precision, kernels and bandwidth."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ CHECKS = {}
 
 
 def check(name):
-    """Register a check; it returns what to show, or None if it does not apply here."""
+    """Register a check. The check returns text to print, or None if it does not apply."""
 
     def register(function):
         CHECKS[name] = function
@@ -26,21 +26,21 @@ def check(name):
 
 
 def expect(got, wanted, what):
-    """Compare a tensor with its known answer.
+    """Compare a tensor with its expected value.
 
     Raises:
-        AssertionError: they differ.
+        AssertionError: if they differ.
     """
     got, wanted = np.asarray(got.detach().cpu().double()), np.asarray(wanted, np.float64)
     if not np.allclose(got, wanted, rtol=1e-6, atol=1e-6):
         raise AssertionError(
-            f"{what} gave {got.ravel()[:4]}, expected {np.broadcast_to(wanted, got.shape).ravel()[:4]}"
+            f"{what}: expected {np.broadcast_to(wanted, got.shape).ravel()[:4]}, got {got.ravel()[:4]}"
         )
 
 
 @check("all_reduce")
 def all_reduce(device, rank, n):
-    """Every operation and the usual dtypes."""
+    """Check every reduction, with the common dtypes."""
     ranks = np.arange(1, n + 1)
     results = {ReduceOp.SUM: ranks.sum(), ReduceOp.MAX: n, ReduceOp.MIN: 1, ReduceOp.PRODUCT: ranks.prod()}
     for dtype in (mytorch.float32, mytorch.float16, mytorch.bfloat16, mytorch.int64):
@@ -57,7 +57,7 @@ def all_reduce(device, rank, n):
 
 @check("broadcast, reduce")
 def broadcast_and_reduce(device, rank, n):
-    """From and to every rank."""
+    """Check broadcast and reduce with every rank as root."""
     for other in range(n):
         x = mytorch.full((5,), float(rank), device=device)
         dist.broadcast(x, other)
@@ -70,7 +70,7 @@ def broadcast_and_reduce(device, rank, n):
 
 @check("gather, scatter")
 def gathering(device, rank, n):
-    """All shapes of gathering."""
+    """Check all functions that gather or scatter."""
     mine = mytorch.full((2, 3), float(rank), device=device)
     out = [mytorch.zeros(2, 3, device=device) for _ in range(n)]
     dist.all_gather(out, mine)
@@ -92,7 +92,7 @@ def gathering(device, rank, n):
 
 @check("send, receive")
 def sending(device, rank, n):
-    """Around a ring."""
+    """Check sends and receives around a ring."""
     if n == 1:
         return None
     out = mytorch.zeros(4, device=device)
@@ -110,19 +110,19 @@ def sending(device, rank, n):
 
 @check("objects")
 def objects(device, rank, n):
-    """Plain data and tensors."""
+    """Check plain data and tensors."""
     out = [None] * n
     dist.all_gather_object(out, {"rank": rank, "x": mytorch.ones(rank + 1)})
     box = [{"from": 0}] if rank == 0 else [None]
     dist.broadcast_object_list(box)
     if [o["rank"] for o in out] != list(range(n)) or box != [{"from": 0}]:
-        raise AssertionError(f"objects came as {out} and {box}")
+        raise AssertionError(f"objects: got {out} and {box}")
     return "all_gather_object, broadcast_object_list"
 
 
 @check("groups")
 def groups(device, rank, n):
-    """A group of half of the ranks."""
+    """Check a group of half of the ranks."""
     members = list(range((n + 1) // 2))
     half = dist.new_group(members)
     if rank in members:
@@ -144,7 +144,7 @@ def _batch(n):
 
 @check("DDP step")
 def ddp_step(device, rank, n):
-    """Gradients equal those of one process on the joined batch."""
+    """Compare gradients of DDP with gradients of one process on the whole batch."""
     x, y = (t.to(device) for t in _batch(n))
     single, model = _model().to(device), nn.parallel.DistributedDataParallel(_model().to(device), bucket_cap_mb=0.002)
     nn.functional.mse_loss(single(x), y).backward()
@@ -153,13 +153,13 @@ def ddp_step(device, rank, n):
     pairs = zip(single.parameters(), model.parameters(), strict=True)
     worst = max(abs(np.asarray(a.grad) - np.asarray(b.grad)).max() for a, b in pairs)
     if worst > 1e-5:
-        raise AssertionError(f"a gradient differs from one process's by {worst:.1e}")
+        raise AssertionError(f"ddp_step: expected the gradients of one process, got a difference of {worst:.1e}")
     return f"{len(model.reducer.buckets)} buckets, gradients within {worst:.0e} of one process"
 
 
 @check("Accelerator")
 def accelerator_step(device, rank, n):
-    """Ten steps in the configured precision, on a GPU in all of them."""
+    """Take ten steps in the configured precision; on a GPU, in every precision."""
     precisions = []
     for precision in ("no", "fp16", "bf16") if device.type == "cuda" else (None,):
         accelerator = Accelerator(mixed_precision=precision or "no")
@@ -176,16 +176,14 @@ def accelerator_step(device, rank, n):
             optimizer.zero_grad()
             losses.append(accelerator.gather_for_metrics(loss))
         if not losses[-1] < losses[0]:
-            raise AssertionError(
-                f"the loss went from {losses[0]:.3f} to {losses[-1]:.3f} in {accelerator.mixed_precision}"
-            )
+            raise AssertionError(f"the loss did not fall: {losses[0]:.3f}, then {losses[-1]:.3f}")
         precisions.append(accelerator.mixed_precision)
     return f"mixed precision: {', '.join(precisions)}"
 
 
 @check("fused kernels")
 def fused_kernels(device, rank, n):
-    """Results and gradients equal the reference's, to single precision."""
+    """Compare results and gradients of fused kernels with the reference, to single precision."""
     F = nn.functional
     labels = mytorch.randint(0, 256, (64,), device=device)
     ops = {
@@ -211,7 +209,7 @@ def fused_kernels(device, rank, n):
 
 @check("bandwidth")
 def bandwidth(device, rank, n):
-    """All-reduce of 16 MB of float32."""
+    """Measure an all-reduce of 16 MB in float32."""
     if n == 1:
         return None
     x = mytorch.zeros(4 << 20, device=device)
@@ -228,7 +226,7 @@ def bandwidth(device, rank, n):
 
 
 def main():
-    """Run the checks; rank 0 prints the table. 0 if all passed."""
+    """Run the checks; rank 0 prints the table. Returns 0 if all checks passed."""
     import warnings
 
     warnings.simplefilter("ignore")
@@ -250,7 +248,7 @@ def main():
         wrong = [text for fine, text in everyone if not fine]
         if rank == 0:
             state = "FAIL" if wrong else "skip" if mine[1] is None else "ok"
-            print(f"  {name:<18} {state:<5} {wrong[0] if wrong else mine[1] or 'needs two processes'}")
+            print(f"  {name:<18} {state:<5} {wrong[0] if wrong else mine[1] or 'requires two processes'}")
         if wrong:
             failed.append(name)
     if rank == 0:

@@ -1,7 +1,6 @@
-"""What `mytorchrun config` remembers: a few settings in a small YAML file.
+"""Settings of `mytorchrun config`, stored in a small YAML file.
 
-The file is flat, `name: value` a line, so it is read and written here without a YAML library; anything else in
-it is an error that names the line.
+The file has one `name: value` per line, so it needs no YAML library. Other content raises an error with the line.
 """
 
 import json
@@ -19,25 +18,28 @@ AUTOTUNE = ("none", "medium", "max")
 
 
 def default_path():
-    """Where the configuration is kept: under XDG_CONFIG_HOME, or ~/.config."""
+    """Return the path of the settings: under XDG_CONFIG_HOME, or ~/.config."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "mytorch" / "config.yaml"
 
 
 @dataclass
 class Configuration:
-    """How to train on this machine.
+    """Training settings of this machine.
 
     Attributes:
         device: "gpu" or "cpu".
-        num_processes: on this machine; one for each GPU.
-        gpu_indices: which GPUs; empty for the first ones.
-        num_machines, machine_rank, master_addr, master_port: for several machines.
+        num_processes: number of processes on this machine, one per GPU.
+        gpu_indices: numbers of the GPUs to use; empty for the first ones.
+        num_machines: number of machines.
+        machine_rank: number of this machine.
+        master_addr: address of the first machine.
+        master_port: port on the first machine.
         mixed_precision: "no", "fp16" or "bf16".
-        fused: whether ops run by fused kernels: "auto", "on" or "off".
-        autotune: how much Triton tries: "none", "medium" or "max".
+        fused: use of fused kernels: "auto", "on" or "off".
+        autotune: number of configurations that Triton tries: "none", "medium" or "max".
         log_wandb: log to Weights & Biases.
-        timeout: seconds that a rank may wait in a collective; 0 for the backend's default.
+        timeout: timeout of a collective in seconds; 0 for the backend's default.
     """
 
     device: str = "cpu"
@@ -55,43 +57,43 @@ class Configuration:
 
     @property
     def distributed(self):
-        """Whether there is more than one process."""
+        """True for more than one process."""
         return self.num_processes * self.num_machines > 1
 
     def check(self):
-        """Refuse what cannot be.
+        """Check all settings.
 
         Raises:
-            ValueError: naming the setting, its value, and what is wanted.
+            ValueError: if a setting is invalid; the message contains its name and value.
         """
         words = {"device": ("cpu", "gpu"), "mixed_precision": PRECISIONS, "fused": FUSED, "autotune": AUTOTUNE}
         for name, choices in words.items():
             if getattr(self, name) not in choices:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {', '.join(choices)}")
+                raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(self, name)!r}")
         machines = {"num_machines": (1, 65536), "machine_rank": (0, self.num_machines - 1)}
         ranges = {"num_processes": (1, 65536), **machines, "master_port": (1, 65535)}
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
-                raise ValueError(f"{name} is {value!r}; expected a whole number in [{low}, {high}]")
+                raise ValueError(f"{name}: expected an integer from {low} to {high}, got {value!r}")
         if not isinstance(self.log_wandb, bool):
-            raise ValueError(f"log_wandb is {self.log_wandb!r}; expected true or false")
+            raise ValueError(f"log_wandb: expected true or false, got {self.log_wandb!r}")
         if not isinstance(self.timeout, (int, float)) or self.timeout < 0:
-            raise ValueError(f"timeout is {self.timeout!r}; expected seconds, or 0")
+            raise ValueError(f"timeout: expected seconds or 0, got {self.timeout!r}")
         if not isinstance(self.gpu_indices, list) or any(type(i) is not int or i < 0 for i in self.gpu_indices):
-            raise ValueError(f"gpu_indices is {self.gpu_indices!r}; expected a list of numbers such as [0, 1]")
+            raise ValueError(f"gpu_indices: expected a list of numbers such as [0, 1], got {self.gpu_indices!r}")
         if len(set(self.gpu_indices)) != len(self.gpu_indices):
-            raise ValueError(f"gpu_indices is {self.gpu_indices}; a GPU is named twice")
+            raise ValueError(f"gpu_indices: expected different numbers, got {self.gpu_indices}")
         if self.gpu_indices and self.device == "gpu" and len(self.gpu_indices) != self.num_processes:
             raise ValueError(
-                f"gpu_indices is {self.gpu_indices}; expected {self.num_processes} of them, one for each process"
+                f"gpu_indices: expected {self.num_processes} numbers, one per process, got {self.gpu_indices}"
             )
         if self.num_machines > 1 and self.master_addr in ("127.0.0.1", "localhost"):
-            raise ValueError(f"master_addr is {self.master_addr}, which other machines cannot reach")
+            raise ValueError(f"master_addr: expected an address that other machines can reach, got {self.master_addr}")
         return self
 
     def environment(self):
-        """The variables that a launched script reads its settings from."""
+        """Return the environment variables of a launched script."""
         env = {
             "MYTORCHRUN_MIXED_PRECISION": self.mixed_precision,
             "MYTORCH_FUSED": {"auto": "auto", "on": "1", "off": "0"}[self.fused],
@@ -103,21 +105,22 @@ class Configuration:
         return env
 
     def text(self):
-        """The file's content."""
+        """Return the content of the file."""
         return "".join(f"{name}: {_value(value)}\n" for name, value in asdict(self).items())
 
     def write(self, path):
-        """Write the file, and the folder it is in."""
+        """Write the file, and create its folder if necessary."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, ("# How to train here; written by `mytorchrun config`.\n" + self.text()).encode())
+        atomic_write(path, ("# Training settings, written by `mytorchrun config`.\n" + self.text()).encode())
 
     @classmethod
     def read(cls, path):
-        """The configuration in a file.
+        """Read a file.
 
         Raises:
-            FileNotFoundError: there is none. ValueError: a line that is no setting, or a wrong value.
+            FileNotFoundError: if the file is missing.
+            ValueError: if a line is not a setting, or a value is invalid.
         """
         known = {f.name for f in fields(cls)}
         values = {}
@@ -128,7 +131,7 @@ class Configuration:
             name = name.strip()
             if not colon or name not in known:
                 raise ValueError(
-                    f"{path}, line {number}: {line.strip()!r} is no setting; expected one of {', '.join(sorted(known))}"
+                    f"{path}, line {number}: expected one of the settings {', '.join(sorted(known))}, got {line.strip()!r}"
                 )
             values[name] = _parse(value.strip())
         try:

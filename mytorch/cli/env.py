@@ -1,4 +1,4 @@
-"""`mytorchrun env`: versions, devices and settings, to paste into a bug report."""
+"""`mytorchrun env`: print versions, devices and settings, for bug reports."""
 
 import os
 import platform
@@ -56,7 +56,7 @@ def _gpus():
 
 
 def report():
-    """(name, value) pairs."""
+    """Yield (name, value) pairs."""
     yield "Python", f"{platform.python_version()} ({sys.executable})"
     yield "Platform", platform.platform()
     yield "CPU", f"{os.cpu_count()} cores, {platform.machine()}"
@@ -82,9 +82,9 @@ def report():
 
 
 def main(argv):
-    """Run the command; 0."""
+    """Run the command and return 0."""
     ArgumentParser(
-        prog="mytorchrun env", description="Versions, devices and settings, to paste into a bug report."
+        prog="mytorchrun env", description="Print versions, devices and settings, for bug reports."
     ).parse_args(argv)
     for name, value in report():
         print(f"{name}: {value}" if "\n" in value else " ".join(f"{name}: {value}".split()))

@@ -1,4 +1,4 @@
-"""`mytorchrun launch`: the launcher, with what `mytorchrun config` has written as its defaults."""
+"""`mytorchrun launch`: the launcher, with the settings of `mytorchrun config` as defaults."""
 
 import os
 
@@ -8,20 +8,21 @@ from .configuration import PRECISIONS, Configuration, default_path
 
 
 def parser(prog, script=True):
-    """The launcher's options and the configuration's."""
+    """Return a parser with the options of the launcher and of the settings."""
     p = run.parser(prog, script, ArgumentParser)
-    where = f"settings to use (default {default_path()}, if it is there)"
+    where = f"settings file (default: {default_path()}, if it exists)"
     p.add_argument("--config", "--config_file", "--config-file", metavar="FILE", help=where)
-    precision = "instead of the configured precision"
+    precision = "precision, instead of the saved setting (default: saved setting)"
     p.add_argument("--mixed_precision", "--mixed-precision", choices=PRECISIONS, help=precision)
     return p
 
 
 def configured(args):
-    """The configuration to use: of --config, or the user's, or None.
+    """Return the settings from --config or from the user's file, or None.
 
     Raises:
-        FileNotFoundError: --config names no file. ValueError: it is wrong.
+        FileNotFoundError: if the file of --config is missing.
+        ValueError: if the file is invalid.
     """
     if args.config is not None:
         return Configuration.read(args.config)
@@ -29,10 +30,12 @@ def configured(args):
 
 
 def job(args):
-    """The Job that the command line describes, and where it is silent the configuration.
+    """Return the Job for the command line; missing options come from the settings.
 
     Raises:
-        FileNotFoundError, ValueError, RuntimeError: as `configured` and `run.job`.
+        FileNotFoundError: see `configured`.
+        ValueError: see `configured` and `run.job`.
+        RuntimeError: see `run.job`.
     """
     settings = configured(args)
     env = {}
@@ -60,6 +63,6 @@ def job(args):
 
 
 def main(argv, prog="mytorchrun launch"):
-    """Run the command; the script's exit code."""
+    """Run the command and return the exit code of the script."""
     args = run.parse(argv, prog, parser)
-    return run.run_job(prog, lambda: job(args))
+    return run.run_job(prog, lambda: job(args), args.max_restarts)

@@ -1,4 +1,4 @@
-"""`mytorchrun warmup`: compile the CPU's kernels now, so that no training waits for it. They stay in Numba's cache on disk."""
+"""`mytorchrun warmup`: compile the CPU kernels ahead of time. Numba keeps them in its cache on disk."""
 
 import functools
 import importlib
@@ -29,7 +29,7 @@ def _places(*shape):
 
 
 def _layer(layer, *shape):
-    """A layer's output in training, and in evaluation."""
+    """Return a layer's output in training and in evaluation mode."""
     x = _numbers(*shape)
     return layer(x), layer.eval()(x)
 
@@ -39,7 +39,7 @@ def _activation(function):
 
 
 def _convolutions():
-    """With as many channels as each tile takes."""
+    """Convolve with the channel counts of each tile size."""
     return [F.conv2d(_numbers(2, n, 9, 9), _numbers(n, n, 3, 3)) for n in (1, 4, 8)]
 
 
@@ -99,11 +99,11 @@ def _steps(name, **options):
     p = nn.Parameter(mytorch.ones(128, 128))
     p.grad = mytorch.ones(128, 128)
     optimizer = getattr(mytorch.optim, name)([p], **options)
-    optimizer.step(), optimizer.step()  # rules with a running sum begin it in the first
+    optimizer.step(), optimizer.step()  # some optimizers use their running sums from the second step
     return ()
 
 
-# What has kernels, in the order in which a pool of processes takes it: what takes the compiler longest comes first.
+# Tasks in order of submission; tasks with the longest compile time come first.
 TASKS = {
     "convolution": _convolutions,
     "max_pool": lambda: F.max_pool2d(_numbers(8, 8, 20, 20), 2),
@@ -133,6 +133,7 @@ TASKS = {
     "quantized": _quantized,
     **{f.__name__: functools.partial(_activation, f) for f in (F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu)},
     "sign": lambda: _numbers(128, 128).sign(),
+    "error functions": lambda: [mytorch.erf(_numbers(128, 128)), mytorch.erfc(_numbers(128, 128))],
     "where": _choices,
     **{name: functools.partial(_steps, name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
     "AMSGrad": lambda: _steps("Adam", amsgrad=True),
@@ -142,11 +143,11 @@ TASKS = {
 
 
 def perform(task):
-    """Run a task forward and backward with every kernel that can run; the names of those that had to be compiled."""
+    """Run a task forward and backward with every available kernel, and return the names of newly compiled kernels."""
     compiled = importlib.import_module("mytorch.kernels.numba.progress").compiled
     before = len(compiled)
     with mytorch.fused(True), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what has no kernel
+        warnings.simplefilter("ignore")  # about ops without a kernel
         made = TASKS[task]()
         for out in made if isinstance(made, (tuple, list)) else (made,):
             if out.requires_grad:
@@ -155,7 +156,7 @@ def perform(task):
 
 
 def _run(tasks, processes):
-    """(task, kernels compiled) of each task, as they end."""
+    """Yield (task, compiled kernels) for each task, as the tasks end."""
     pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
     with pool:
         running = {pool.submit(perform, task): task for task in tasks}
@@ -164,10 +165,11 @@ def _run(tasks, processes):
 
 
 def main(argv):
-    """Run the command; 0 if there is something to compile with."""
-    parser = ArgumentParser(prog="mytorchrun warmup", description="Compile the CPU's kernels into Numba's cache.")
-    parser.add_argument("--processes", type=count, default=mytorch.get_num_threads(), help="that compile at a time")
-    parser.add_argument("--only", choices=list(TASKS), nargs="+", metavar="NAME", help="of " + ", ".join(TASKS))
+    """Run the command and return 0, or 1 without Numba."""
+    parser = ArgumentParser(prog="mytorchrun warmup", description="Compile the CPU kernels into Numba's cache on disk.")
+    parser.add_argument("--processes", type=count, default=mytorch.get_num_threads(), help="parallel compile processes")
+    only = f"kernel groups to compile (default: all): {', '.join(TASKS)}"
+    parser.add_argument("--only", choices=list(TASKS), nargs="+", metavar="NAME", help=only)
     args = parser.parse_args(argv)
     if importlib.util.find_spec("numba") is None:
         print("mytorchrun warmup: Numba is not installed. Run `pip install numba`.", file=sys.stderr)
@@ -179,7 +181,7 @@ def main(argv):
         print(f"{n}/{len(tasks)} {task}: {len(compiled)} compiled".ljust(60), end=end, flush=True)
     folder = importlib.import_module("mytorch.kernels.numba.optimizers").adam.stats.cache_path
     made, seconds = len(set(kernels)), time.perf_counter() - start
-    compiled = f"{made} kernel{'s' * (made > 1)} compiled in {seconds:.1f} s, now"
-    what = compiled if made else "all kernels were there already,"
+    compiled = f"{made} kernel{'s' * (made > 1)} compiled in {seconds:.1f} s,"
+    what = compiled if made else "all kernels were already compiled,"
     print(f"{what} in {folder}".ljust(60))
     return 0

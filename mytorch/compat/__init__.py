@@ -1,6 +1,6 @@
-"""PyTorch's other names and import paths, older file formats, `import torch`, and einops for tensors of mytorch.
+"""PyTorch's additional names and import paths, older file formats, `import torch`, and einops support.
 
-`mytorch/_extensions.py` imports this package when a program first uses a name that the core does not have.
+`mytorch/_extensions.py` imports this package when a program first uses a name that is not in the core.
 """
 
 from .paths import install_as_torch

@@ -1,4 +1,4 @@
-"""`torch.accelerator`: the GPU, by whatever name, or none."""
+"""`torch.accelerator`: the GPU, if there is one."""
 
 from .. import cuda
 from ..backend import as_device
@@ -12,5 +12,5 @@ current_device_idx, set_device_idx = current_device_index, set_device_index
 
 
 def current_accelerator(check_available=False):
-    """The kind of device that GPUs are here; None without one."""
+    """Returns the device type of the accelerator, or None without one."""
     return as_device("cuda") if is_available() else None

@@ -1,4 +1,4 @@
-"""`torch.nn.attention.bias`: causal masks that scaled dot-product attention takes for what they are, without a matrix."""
+"""`torch.nn.attention.bias`: causal masks for scaled dot-product attention that are not stored as matrices."""
 
 import enum
 
@@ -8,19 +8,19 @@ from ..ops.creation import ones
 
 
 class CausalVariant(enum.IntEnum):
-    """At which corner of a matrix that is not square the diagonal of a causal mask begins."""
+    """The corner of a non-square matrix at which the diagonal of a causal mask starts."""
 
     UPPER_LEFT = 1
     LOWER_RIGHT = 2
 
 
 class CausalBias(Tensor):
-    """A causal mask of (seq_len_q, seq_len_kv), as `attn_mask` of `scaled_dot_product_attention`; use the two functions below.
+    """A causal mask for `attn_mask` of `scaled_dot_product_attention`; create it with the two functions below.
 
     Args:
-        variant: UPPER_LEFT, query i sees keys 0 … i; LOWER_RIGHT, the last query sees all keys.
-        seq_len_q: queries.
-        seq_len_kv: keys.
+        variant: UPPER_LEFT (query i sees keys 0 … i) or LOWER_RIGHT (the last query sees all keys).
+        seq_len_q: number of queries.
+        seq_len_kv: number of keys.
     """
 
     def __init__(self, variant, seq_len_q, seq_len_kv):
@@ -33,7 +33,7 @@ class CausalBias(Tensor):
 
     @property
     def attention_window(self):
-        """What `scaled_dot_product_attention` makes of it: how many keys to the left and to the right a query sees."""
+        """The numbers of visible keys to the left and to the right of a query, for `scaled_dot_product_attention`."""
         to_the_right = 0 if self.variant is CausalVariant.UPPER_LEFT else self.seq_len_kv - self.seq_len_q
         return self.seq_len_q + self.seq_len_kv, to_the_right
 
@@ -45,10 +45,10 @@ class CausalBias(Tensor):
 
 
 def causal_upper_left(*size):
-    """The mask of `is_causal=True`: query i of `size[0]` sees keys 0 … i of `size[1]`."""
+    """Returns the mask of `is_causal=True`: query i of `size[0]` sees keys 0 … i of `size[1]`."""
     return CausalBias(CausalVariant.UPPER_LEFT, *size)
 
 
 def causal_lower_right(*size):
-    """The mask by which the last of `size[0]` queries sees all `size[1]` keys, and each earlier one a key less."""
+    """Returns the mask in which the last of `size[0]` queries sees all `size[1]` keys, and each earlier query one key less."""
     return CausalBias(CausalVariant.LOWER_RIGHT, *size)

@@ -1,4 +1,4 @@
-"""Settings of PyTorch's backends: `cuda.matmul.allow_tf32` and `cudnn.allow_tf32` work, the others are accepted."""
+"""Settings of PyTorch's backends. `cuda.matmul.allow_tf32` and `cudnn.allow_tf32` have an effect; others are only stored."""
 
 import contextlib
 import sys
@@ -9,7 +9,7 @@ from .names import set_float32_matmul_precision
 
 
 def _attention_switches():
-    """`enable_flash_sdp` and the like, which store their setting: there is one attention here."""
+    """Return functions such as `enable_flash_sdp`, which store a setting without effect."""
     told = {}
     switches = {}
     for word in ("flash", "mem_efficient", "math", "cudnn"):
@@ -19,16 +19,16 @@ def _attention_switches():
 
 
 class _Settings(ModuleType):
-    """A module of settings, such as `backends.cudnn`, which programs import by its path."""
+    """A module of settings, such as `backends.cudnn`, for imports by path."""
 
     def __init__(self, name, **settings):
-        super().__init__(f"mytorch.backends.{name}", "Settings of PyTorch's.")
+        super().__init__(f"mytorch.backends.{name}", "Settings of a PyTorch backend.")
         vars(self).update(settings)
         sys.modules[self.__name__] = self
 
     @contextlib.contextmanager
     def _within(self, **settings):
-        """Within this context, or in a function that it decorates, these settings hold."""
+        """Apply settings within a context or a decorated function."""
         before = {key: getattr(self, key) for key in settings}
         vars(self).update(settings)
         try:
@@ -38,14 +38,14 @@ class _Settings(ModuleType):
 
 
 def _flags(module, **defaults):
-    """Give a module of settings PyTorch's `flags`: settings within a context; those not named are the defaults."""
+    """Add PyTorch's `flags` to a module: a context with settings. The other settings have their defaults in it."""
     for key, value in defaults.items():
         vars(module).setdefault(key, value)
     module.flags = lambda **given: module._within(**{**defaults, **given})
 
 
 def _choice(*words):
-    """A function that stores one of some words, and returns the choice."""
+    """Return a function that stores one of the given words and returns the choice."""
     chosen = [words[0]]
 
     def choose(backend=None):
@@ -63,7 +63,7 @@ class _Products(_Settings):
 
     @property
     def allow_tf32(self):
-        """Whether a GPU may multiply float32 in TF32; another view of `set_float32_matmul_precision`."""
+        """True if a GPU may multiply float32 matrices in TF32; equivalent to `set_float32_matmul_precision`."""
         return config.float32_matmul_precision != "highest"
 
     @allow_tf32.setter
@@ -76,7 +76,7 @@ class _Convolutions(_Settings):
 
     @property
     def allow_tf32(self):
-        """Whether a GPU may convolve float32 in TF32, as by default."""
+        """True if a GPU may convolve float32 arrays in TF32 (default)."""
         return config.convolution_tf32
 
     @allow_tf32.setter
@@ -84,7 +84,7 @@ class _Convolutions(_Settings):
         config.convolution_tf32 = bool(value)
 
 
-__path__ = []  # so that the import system takes it for a package
+__path__ = []  # marks the module as a package for imports
 cudnn = _Convolutions(
     "cudnn", benchmark=False, deterministic=True, enabled=False, is_available=lambda: False, version=lambda: None
 )

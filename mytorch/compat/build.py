@@ -1,4 +1,4 @@
-"""`torch.__config__`: what this library computes with."""
+"""`torch.__config__`: versions of the underlying libraries."""
 
 import ml_dtypes
 import numpy as np
@@ -8,12 +8,12 @@ from ..version import __version__
 
 
 def show():
-    """The versions of the library and of what it stands on, a line each."""
+    """Returns the versions of the library and its dependencies, one per line."""
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     parts = (f"NumPy {np.__version__}", f"BLAS {blas['name']} {blas['version']}", f"ml_dtypes {ml_dtypes.__version__}")
     return "\n".join([f"mytorch {__version__} computes with:", *(f"  - {part}" for part in parts), ""])
 
 
 def parallel_info():
-    """How many threads work on one operation."""
+    """Returns the number of threads per operation."""
     return f"mytorch.get_num_threads() : {get_num_threads()}\n"

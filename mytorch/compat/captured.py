@@ -1,4 +1,4 @@
-"""`torch.utils._traceback`: stacks as they are noted to be shown later."""
+"""`torch.utils._traceback`: stacks that are captured and formatted later."""
 
 import contextlib
 import linecache
@@ -7,14 +7,14 @@ import traceback
 
 
 def format_traceback_short(tb):
-    """Where an exception was raised: "file.py:3 in function"."""
+    """Returns the source position of an exception: "file.py:3 in function"."""
     frame = traceback.extract_tb(tb)[-1]
     return f"{frame.filename}:{frame.lineno} in {frame.name}"
 
 
 @contextlib.contextmanager
 def report_compile_source_on_error():
-    """Tracebacks of exceptions in the block show the lines of code made by `exec` that has its text in `__compile_source__`."""
+    """In the block, tracebacks show source code run by `exec` if its text is in `__compile_source__`."""
     try:
         yield
     except Exception as error:
@@ -28,7 +28,7 @@ def report_compile_source_on_error():
 
 
 class CapturedTraceback:
-    """The stack at `extract()`, whose lines are read when it is formatted.
+    """The stack at the time of `extract()`. Its source lines are read when it is formatted.
 
     Example:
         >>> from mytorch.compat.captured import CapturedTraceback
@@ -43,20 +43,20 @@ class CapturedTraceback:
 
     @staticmethod
     def extract(*, script=False, cpp=False, skip=0):
-        """Note the stack of the caller, `skip` frames less; script and cpp are accepted, there is neither."""
+        """Captures the stack of the caller without `skip` frames; `script` and `cpp` are ignored."""
         found = [(frame.f_code, line) for frame, line in traceback.walk_stack(sys._getframe(1 + skip))]
         return CapturedTraceback(found[::-1])
 
     def summary(self):
-        """A `traceback.StackSummary`."""
+        """Returns a `traceback.StackSummary`."""
         lines = [traceback.FrameSummary(code.co_filename, line, code.co_name) for code, line in self.frames]
         return traceback.StackSummary.from_list(lines)
 
     def format(self):
-        """The lines that a traceback shows, outermost first."""
+        """Returns the lines of a traceback, outermost first."""
         return self.summary().format()
 
     @staticmethod
     def format_all(tbs):
-        """`format()` of each."""
+        """Returns `format()` of each traceback."""
         return [tb.format() for tb in tbs]

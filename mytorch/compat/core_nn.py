@@ -1,4 +1,4 @@
-"""`torch._C._nn`: what packages call of it."""
+"""`torch._C._nn`: the functions that packages call."""
 
 from .._tensor import Tensor
 from ..backend import as_device, device
@@ -7,7 +7,7 @@ from ..nn import functional as F
 
 
 def _parse_to(*args, **kwargs):
-    """(device, dtype, non_blocking, memory format) of the arguments of `.to`."""
+    """Return (device, dtype, non_blocking, memory format) for the arguments of `.to`."""
     where, dtype, rest = kwargs.get("device"), kwargs.get("dtype"), []
     for a in args:
         if isinstance(a, Tensor):

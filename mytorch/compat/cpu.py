@@ -1,4 +1,4 @@
-"""`torch.cpu`: the CPU as one device with one stream; and, deprecated there too, its names for mixed precision."""
+"""`torch.cpu`: the CPU as one device with one stream, and deprecated names for mixed precision."""
 
 import contextlib
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ def _deprecated(name):
 
 
 class autocast(_amp.autocast):
-    """`amp.autocast("cpu", …)`."""
+    """Automatic mixed precision on the CPU; the same as `amp.autocast("cpu", …)`."""
 
     def __init__(self, enabled=True, dtype=bfloat16, cache_enabled=True):
         _deprecated("autocast")
@@ -25,7 +25,7 @@ class autocast(_amp.autocast):
 
 
 class GradScaler(_amp.GradScaler):
-    """`amp.GradScaler("cpu", …)`."""
+    """Gradient scaling on the CPU; the same as `amp.GradScaler("cpu", …)`."""
 
     def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
         _deprecated("GradScaler")
@@ -36,40 +36,40 @@ amp = SimpleNamespace(autocast=autocast, GradScaler=GradScaler)
 
 
 class Stream:
-    """There is one order of work on the CPU: a stream does nothing."""
+    """A stream of the CPU, which has no effect because operations run in order."""
 
     def wait_stream(self, stream):
-        """Accepted."""
+        """Does nothing."""
 
 
 def is_available():
-    """True."""
+    """Returns True."""
     return True
 
 
 def device_count():
-    """1."""
+    """Returns 1."""
     return 1
 
 
 def current_device():
-    """ "cpu"."""
+    """Returns "cpu"."""
     return "cpu"
 
 
 def set_device(device):
-    """Accepted."""
+    """Does nothing."""
 
 
 def synchronize(device=None):
-    """Accepted: nothing runs behind the program's back."""
+    """Does nothing, because operations on the CPU are synchronous."""
 
 
 def current_stream(device=None):
-    """The stream."""
+    """Returns the stream of the CPU."""
     return Stream()
 
 
 def stream(stream):
-    """A context that changes nothing."""
+    """Returns a context without effect."""
     return contextlib.nullcontext()

@@ -7,20 +7,20 @@ from ..base import config
 
 
 class _Deterministic(ModuleType):
-    """A module with one setting that is checked when it is written."""
+    """A module with one setting, which is validated on assignment."""
 
     mode = warn_only = False
     _fill = True
 
     def use(self, mode, warn_only):
-        """Set the mode; see `mytorch.use_deterministic_algorithms`."""
+        """Sets the mode; see `mytorch.use_deterministic_algorithms`."""
         self.mode, self.warn_only = bool(mode), bool(warn_only)
         config.deterministic = self.mode
         config.fill_uninitialized = self.mode and self._fill
 
     @property
     def fill_uninitialized_memory(self):
-        """Whether `empty` and the like fill with NaN, or the largest number, in deterministic mode."""
+        """True if `empty` fills memory with NaN or the maximum integer in deterministic mode."""
         return self._fill
 
     @fill_uninitialized_memory.setter

@@ -1,10 +1,10 @@
-"""What `importlib.metadata`, which is slow to import, is told of a package that mytorch stands for."""
+"""Package metadata for `importlib.metadata`, of packages that mytorch replaces."""
 
 import importlib.metadata
 
 
 class Distribution(importlib.metadata.Distribution):
-    """A distribution of which only the version is known: that whose API is here."""
+    """A distribution with only a name and a version."""
 
     def __init__(self, name, version):
         self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"

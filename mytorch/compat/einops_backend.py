@@ -1,4 +1,4 @@
-"""The backend by which einops works on mytorch's tensors; einops finds it after this module is imported."""
+"""einops backend for mytorch's tensors, found by einops after this module is imported."""
 
 from einops._backends import AbstractBackend
 
@@ -8,7 +8,7 @@ from ..ops.creation import arange
 
 
 class MytorchBackend(AbstractBackend):
-    """What einops asks of a framework."""
+    """Implementation of einops' operations."""
 
     framework_name = "mytorch"
 
@@ -66,7 +66,9 @@ class MytorchBackend(AbstractBackend):
         return x.dtype.is_floating_point
 
     def layers(self):
-        raise NotImplementedError("einops.layers for mytorch: use the functions inside a Module.")
+        raise NotImplementedError(
+            "einops.layers does not support mytorch. Use the functions of einops inside a Module."
+        )
 
     def einsum(self, pattern, *x):
         return ops.linalg.einsum(pattern, *x)

@@ -1,6 +1,6 @@
 """Registers mytorch's tensors with einops when a program imports einops.
 
-einops supports the frameworks for which it finds a subclass of its `AbstractBackend`. The subclass for mytorch
+einops supports each framework that has a subclass of its `AbstractBackend`. The subclass for mytorch
 (`compat/einops_backend.py`) can be defined only after einops is imported. `mytorch/_extensions.py` passes the import of
 `einops._backends` to this file.
 """

@@ -1,19 +1,11 @@
-"""`torch.utils.flop_counter`: how many multiplications and additions matrix products and convolutions take."""
+"""`torch.utils.flop_counter`: number of floating-point operations in matrix multiplications and convolutions."""
 
-import math
 import sys
 from collections import defaultdict
 
 from ..dispatch.interpreter import Interpreter
 from ..engine.mode import get_mode, reset_mode, set_mode
-
-_COUNTS = {  # of a record's inputs and its result
-    "matmul": lambda inputs, out: 2 * out.numel() * inputs[0].shape[-1],
-    "linear": lambda inputs, out: 2 * out.numel() * inputs[0].shape[-1],
-    "convolution": lambda inputs, out: 2 * out.numel() * math.prod(inputs[1].shape[1:]),
-    "convolution_input": lambda inputs, out: 2 * inputs[0].numel() * math.prod(inputs[1].shape[1:]),
-    "scaled_dot_product_attention": lambda inputs, out: 4 * math.prod(inputs[0].shape) * inputs[1].shape[-2],
-}
+from ..profiler.flops import count_flops
 
 
 class _Counter(Interpreter):
@@ -24,19 +16,20 @@ class _Counter(Interpreter):
     def __call__(self, record, inputs, fused, attrs):
         with self.outside():
             out = record.dispatch(*inputs, fused=fused, **attrs)
-        count = _COUNTS.get(record.name.strip("_"))
-        if count is not None:
-            self.counts[record.name] += count(inputs, out)
+        count = count_flops(record, inputs, out)
+        if count:
+            self.counts[record.name] += count
         return out
 
 
 class FlopCounterMode:
-    """Count the floating point operations of the products within a block.
+    """Counts the floating-point operations of matrix multiplications and convolutions within a block.
 
     Args:
-        mods, depth: accepted; everything is counted together.
+        mods: ignored; all modules are counted together.
+        depth: ignored.
         display: print the counts at the end.
-        custom_mapping: accepted.
+        custom_mapping: ignored.
     """
 
     def __init__(self, mods=None, depth=2, display=True, custom_mapping=None):
@@ -53,14 +46,14 @@ class FlopCounterMode:
             sys.stdout.write(self.get_table() + "\n")
 
     def get_total_flops(self):
-        """The sum of all."""
+        """Returns the total number of operations."""
         return sum(self.flop_counts.values())
 
     def get_flop_counts(self):
-        """{"Global": {op: count}}."""
+        """Returns {"Global": {op: count}}."""
         return {"Global": dict(self.flop_counts)}
 
     def get_table(self, depth=None):
-        """The counts as text."""
+        """Returns the counts as text."""
         rows = [*self.flop_counts.items(), ("total", self.get_total_flops())]
         return "\n".join(f"{name:<20} {count:>16,}" for name, count in rows)

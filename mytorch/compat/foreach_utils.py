@@ -1,4 +1,4 @@
-"""`torch.utils._foreach_utils`, which packages that clip gradients themselves look into."""
+"""`torch.utils._foreach_utils`: functions for packages that implement gradient clipping."""
 
 from collections import defaultdict
 
@@ -11,7 +11,7 @@ _get_fused_kernels_supported_devices = _get_foreach_kernels_supported_devices
 
 
 def _group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
-    """The lists' tensors by the device and dtype of the first list's: {(device, dtype): (lists, indices)}."""
+    """Group the tensors by the device and dtype of the first list: {(device, dtype): (lists, indices)}."""
     groups = defaultdict(lambda: ([[] for _ in tensorlistlist], []))
     for i, row in enumerate(zip(*tensorlistlist, strict=True)):
         lists, indices = groups[row[0].device, row[0].dtype]

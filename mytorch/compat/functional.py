@@ -1,4 +1,4 @@
-"""Functions of `torch` that stand above ops: the older spellings of linear algebra, and short-time transforms."""
+"""Functions of `torch` that are built from ops: older names of linear algebra, and short-time Fourier transforms."""
 
 import itertools
 import math
@@ -14,28 +14,33 @@ from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import PUBLIC
 from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
-from ..linalg import lu_unpack
 from ..nn.functional import pad
 from ..nn.utils.weight_norm import norm_except_dim
 from ..ops.creation import ones
 from ..ops.loss import pdist
 from ..ops.movement import stack
 from ..ops.random import normal
+from . import return_types
 
-_Geqrf, _Histogram = namedtuple("geqrf", "a tau"), namedtuple("histogramdd", "hist bin_edges")
-_Svd, _Triangular = namedtuple("svd", "U S V"), namedtuple("triangular_solve", "solution cloned_coefficient")
+_Geqrf, _Histogram, _Svd, _Triangular, _Qr, _Lu = (
+    return_types.add(namedtuple(name, fields), name)
+    for name, fields in {
+        "geqrf": "a tau", "histogramdd": "hist bin_edges", "svd": "U S V", "triangular_solve": "solution cloned_coefficient",
+        "qr": "Q R", "lu_unpack": "P L U",
+    }.items()
+)  # fmt: skip
 
 
 # -- linear algebra -----------------------------------------------------------------------------------------------
 
 
 def svd(input, some=True, compute_uv=True):
-    """(U, S, V) with input = U diag(S) Vᴴ; the reduced form if `some`. Prefer `linalg.svd`.
+    """Computes the singular value decomposition input = U diag(S) Vᴴ. Prefer `linalg.svd`.
 
     Args:
         input: (…, M, N).
-        some: only the first min(M, N) vectors.
-        compute_uv: False gives zeros instead of U and V.
+        some: return only the first min(M, N) vectors.
+        compute_uv: if False, U and V are zeros.
     """
     U, S, Vh = linalg.svd(input, full_matrices=not some)
     if not compute_uv:
@@ -45,14 +50,26 @@ def svd(input, some=True, compute_uv=True):
 
 
 def qr(input, some=True):
-    """(Q, R); the reduced form if `some`. Prefer `linalg.qr`."""
-    return linalg.qr(input, "reduced" if some else "complete")
+    """Computes the QR decomposition (Q, R), reduced if `some`. Prefer `linalg.qr`."""
+    return _Qr(*linalg.qr(input, "reduced" if some else "complete"))
+
+
+def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
+    """Returns (P, L, U) of the result of `lu`.
+
+    Args:
+        LU_data: L and U in one matrix.
+        LU_pivots: row exchanges.
+        unpack_data: compute L and U.
+        unpack_pivots: compute P.
+    """
+    return _Lu(*linalg.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots))
 
 
 def geqrf(input):
-    """(reflectors, tau) of the QR decomposition, as LAPACK has it: R and, below it, the vectors of the reflections.
+    """Computes (reflectors, tau) of the QR decomposition in LAPACK's format: R, and the Householder vectors below it.
 
-    See `ormqr` and `linalg.householder_product`, which take them.
+    `ormqr` and `linalg.householder_product` accept the result.
     """
     if input.ndim < 2:
         raise RuntimeError(f"torch.geqrf: input must have at least 2 dimensions, got {input.ndim}.")
@@ -63,17 +80,17 @@ def geqrf(input):
 
 
 def ormqr(input, tau, other, left=True, transpose=False):
-    """Q other (or other Q, if not left) for the square Q of `geqrf`'s reflections, or Qᴴ if `transpose`.
+    """Multiplies a matrix by the square Q of `geqrf`: Q other, or other Q; Qᴴ instead of Q if `transpose`.
 
     Args:
-        input: (…, M, N), the reflectors.
-        tau: (…, K), their factors.
+        input: reflectors, (…, M, N).
+        tau: factors of the reflectors, (…, K).
         other: (…, M, C), or (…, C, M) if not left.
-        left: on which side Q is.
-        transpose: Qᴴ instead of Q.
+        left: multiply from the left.
+        transpose: use Qᴴ.
 
     Raises:
-        RuntimeError: shapes that do not go together.
+        RuntimeError: if the shapes do not match.
     """
     side = -2 if left else -1
     if input.ndim < 2 or other.ndim < 2:
@@ -84,7 +101,7 @@ def ormqr(input, tau, other, left=True, transpose=False):
     if other.shape[side] != input.shape[-2]:
         raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
     if tau.shape[-1] > input.shape[-1]:
-        raise RuntimeError(f"torch.ormqr: {tau.shape[-1]} factors tau for {input.shape[-1]} reflectors")
+        raise RuntimeError(f"torch.ormqr: expected at most {input.shape[-1]} factors tau, got {tau.shape[-1]}")
     for word, batch in (("tau", tau.shape[:-1]), ("other", other.shape[:-2])):
         if batch != input.shape[:-2]:
             raise RuntimeError(f"torch.ormqr: Expected batch dimensions of {word} to be equal to input.shape[:-2]")
@@ -94,42 +111,42 @@ def ormqr(input, tau, other, left=True, transpose=False):
 
 
 def pinverse(input, rcond=1e-15):
-    """The pseudo-inverse. Prefer `linalg.pinv`."""
+    """Computes the pseudo-inverse. Prefer `linalg.pinv`."""
     return linalg.pinv(input, rtol=rcond)
 
 
 def lu(A, pivot=True, get_infos=False):
-    """(LU, pivots) of `linalg.lu_factor`, and the infos if `get_infos`.
+    """Computes (LU, pivots) like `linalg.lu_factor`, and the infos if `get_infos`.
 
     Args:
         A: (…, M, N).
         pivot: exchange rows for stability.
-        get_infos: return what failed as well.
+        get_infos: return an error code for each matrix.
     """
     LU, pivots, info = linalg.lu_factor_ex(A, pivot=pivot)
     return (LU, pivots, info) if get_infos else (LU, pivots)
 
 
 def lu_solve(b, LU_data, LU_pivots):
-    """X with A X = b, given lu_factor's result for A.
+    """Solves A X = b with the result of lu_factor for A.
 
     Args:
         b: (…, N, K).
-        LU_data: the factors, (…, N, N).
-        LU_pivots: the rows exchanged, (…, N).
+        LU_data: factors, (…, N, N).
+        LU_pivots: row exchanges, (…, N).
     """
     return linalg.lu_solve(LU_data, LU_pivots, b)
 
 
 def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
-    """(X, A) with A X = b for triangular A (or Aᵀ X = b).
+    """Solves A X = b (or Aᵀ X = b) for triangular A, and returns (X, A).
 
     Args:
         b: (…, N, K).
         A: (…, N, N).
-        upper: whether A is upper triangular.
+        upper: A is upper triangular.
         transpose: solve with Aᵀ.
-        unitriangular: take A's diagonal as ones.
+        unitriangular: assume that the diagonal of A is 1.
     """
     if A.dtype is not b.dtype:
         raise RuntimeError(
@@ -141,13 +158,13 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
 
 
 def svd_lowrank(A, q=6, niter=2, M=None):
-    """(U, S, V) of an approximation of rank q, by random projections.
+    """Computes (U, S, V) of an approximation of rank q, with random projections.
 
     Args:
         A: (…, M, N).
         q: the rank.
-        niter: power iterations, which sharpen the subspace.
-        M: matrix taken off A first.
+        niter: number of power iterations, which increase the accuracy.
+        M: matrix to subtract from A first.
 
     Source: N. Halko, P. Martinsson, J. Tropp, "Finding structure with randomness" (2009), algorithm 5.1.
     """
@@ -163,13 +180,13 @@ def svd_lowrank(A, q=6, niter=2, M=None):
 
 
 def pca_lowrank(A, q=None, center=True, niter=2):
-    """(U, S, V) of the first q principal components of the rows of A.
+    """Computes (U, S, V) of the first q principal components of the rows of A.
 
     Args:
-        A: (…, M, N), a sample in each row.
-        q: the rank; min(6, M, N) by default.
-        center: take the columns' means off first.
-        niter: power iterations.
+        A: (…, M, N), with one sample per row.
+        q: the rank (default: min(6, M, N)).
+        center: subtract the means of the columns first.
+        niter: number of power iterations.
     """
     q = min(6, *A.shape[-2:]) if q is None else q
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
@@ -179,7 +196,7 @@ def pca_lowrank(A, q=None, center=True, niter=2):
 
 
 def _full_window(window, win_length, n_fft, like):
-    """The window, ones if there is none, centred in n_fft places."""
+    """Return the window (default: ones), centered in n_fft samples."""
     if window is None:
         if n_fft > 1:
             warn(
@@ -199,20 +216,25 @@ def stft(
     input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False,
     onesided=None, return_complex=None,
 ):  # fmt: skip
-    """The short-time Fourier transform: the spectrum of each windowed frame.
+    """Computes the short-time Fourier transform: the spectrum of each windowed frame.
 
     Args:
         input: (time) or (batch, time).
-        n_fft: samples in a frame. hop_length: between frames (n_fft // 4). win_length: of the window (n_fft).
-        center: pad the signal so that frame t is centred at t * hop_length.
-        onesided: only the first n_fft // 2 + 1 frequencies (the default for real signals).
-        return_complex: False for pairs of reals in a last axis.
+        n_fft: number of samples in a frame.
+        hop_length: number of samples between frames (default: n_fft // 4).
+        win_length: length of the window (default: n_fft).
+        window: (win_length,) (default: ones).
+        center: pad the signal so that frame t is centered at t * hop_length.
+        pad_mode: mode of the padding; see `nn.functional.pad`.
+        normalized: divide by sqrt(n_fft).
+        onesided: return only the first n_fft // 2 + 1 frequencies (default for real signals).
+        return_complex: if False, return pairs of real numbers in an additional last axis.
 
     Returns:
         (batch, frequencies, frames), complex.
 
     Raises:
-        RuntimeError: a signal shorter than a frame, or sizes that make no sense.
+        RuntimeError: if the signal is shorter than a frame, or a size is invalid.
     """
     hop_length = n_fft // 4 if hop_length is None else hop_length
     win_length = n_fft if win_length is None else win_length
@@ -245,22 +267,22 @@ def istft(
     input, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False, onesided=None, length=None,
     return_complex=False,
 ):  # fmt: skip
-    """The signal whose `stft` is closest to the given one (least squares over overlapping frames).
+    """Computes the signal with the closest `stft` (least squares over overlapping frames).
 
     Args:
         input: complex (…, F, T).
-        n_fft: length of a frame.
-        hop_length: distance of frames; n_fft // 4 by default.
-        win_length: length of the window; n_fft by default.
-        window: (win_length,); ones by default.
-        center: frames were centred on their time.
+        n_fft: number of samples in a frame.
+        hop_length: number of samples between frames (default: n_fft // 4).
+        win_length: length of the window (default: n_fft).
+        window: (win_length,) (default: ones).
+        center: the frames are centered.
         normalized: the transform was divided by sqrt(n_fft).
         onesided: F is n_fft // 2 + 1.
-        length: samples of the result.
-        return_complex: the signal was complex.
+        length: number of samples of the result.
+        return_complex: the signal is complex.
 
     Raises:
-        RuntimeError: input that is not complex, or windows that leave a sample uncovered.
+        RuntimeError: if the input is not complex, or the windows do not cover a sample.
 
     Source: D. Griffin, J. Lim, "Signal estimation from modified short-time Fourier transform" (1984).
     """
@@ -278,7 +300,7 @@ def istft(
             f"istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when onesided=True, but got {bins}"
         )
     norm = "ortho" if normalized else None
-    half = x[..., : n_fft // 2 + 1]  # also of what is not conjugate-symmetric
+    half = x[..., : n_fft // 2 + 1]  # also for spectra without conjugate symmetry
     frames = fft.ifft(x, norm=norm) if return_complex else fft.irfft(half, n_fft, norm=norm)
     real_kind = dtypes.float64 if input.dtype is dtypes.complex128 else dtypes.float32
     window = _full_window(window, win_length, n_fft, ones(1, dtype=real_kind))
@@ -290,25 +312,29 @@ def istft(
     end = start + length if length is not None else total - (n_fft // 2 if center else 0)
     signal, weight = signal[:, start:end], weight[start:end]
     if float(weight.detach().abs().min()) < 1e-11:
-        raise RuntimeError("istft: window overlap add min: 1e-11; some samples are covered by no window.")
+        raise RuntimeError("istft: window overlap add min: 1e-11; the windows do not cover all samples.")
     signal = signal / weight
     if length is not None and signal.shape[-1] < length:
         signal = pad(signal, (0, length - signal.shape[-1]))
     return signal.squeeze(0) if input.ndim == 2 else signal
 
 
-# -- the rest -----------------------------------------------------------------------------------------------------
+# -- other functions ----------------------------------------------------------------------------------------------
 
 
 @on_input_device
 def histogramdd(input, bins, range=None, weight=None, density=False):
-    """The histogram of points (n, d) over a grid of d axes: (hist, bin_edges).
+    """Computes the histogram of points (n, d) over a grid of d axes: (hist, bin_edges).
 
     Args:
-        bins: cells along every axis, or a list of counts or of edges, one for each.
+        input: the points.
+        bins: number of bins per axis, or a list of numbers or of edges, one per axis.
+        range: (minimum, maximum) of each axis.
+        weight: weight of each point.
+        density: normalize the integral to 1.
 
     Raises:
-        RuntimeError: not as many bins as axes, or edges that fall.
+        RuntimeError: if the number of bins differs from the number of axes, or edges decrease.
     """
     raw = raw_of(input).reshape(math.prod(input.shape[:-1]), input.shape[-1])
     limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
@@ -320,7 +346,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
     if any(isinstance(b, int) and b <= 0 for b in (bins if isinstance(bins, list) else [bins])):
         raise RuntimeError(f"histogramdd: bins must be > 0, but got {bins}")
     if isinstance(bins, list) and any(np.ndim(b) and np.any(np.diff(b) < 0) for b in bins):
-        raise RuntimeError("histogramdd: the edges of bins must not fall.")
+        raise RuntimeError("histogramdd: expected non-decreasing edges of bins.")
     if weight is not None and tuple(getattr(weight, "shape", ())) != tuple(input.shape[:-1]):
         raise RuntimeError(
             f"histogramdd: expected a weight for each of the points {list(input.shape[:-1])}, but got {weight}"
@@ -330,7 +356,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
     return _Histogram(Tensor._wrap(hist.astype(raw.dtype)), tuple(Tensor._wrap(e.astype(raw.dtype)) for e in edges))
 
 
-_SEGMENTS = {  # how to reduce a segment, how the initial value joins, what an empty one gives
+_SEGMENTS = {  # reduction of a segment, combination with the initial value, result of an empty segment
     "sum": (Tensor.sum, operator.add, 0.0),
     "mean": (Tensor.sum, operator.add, math.nan),
     "max": (Tensor.amax, Tensor.maximum, -math.inf),
@@ -340,12 +366,17 @@ _SEGMENTS = {  # how to reduce a segment, how the initial value joins, what an e
 
 
 def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
-    """Reduce consecutive segments of an axis: "sum", "mean", "max", "min" or "prod".
+    """Reduces consecutive segments of an axis: "sum", "mean", "max", "min" or "prod".
 
     Args:
-        lengths: of the segments (along the last axis of `lengths`, whose earlier axes match data's).
-        offsets: where segments begin, and where the last ends, instead of lengths.
-        initial: what an empty segment gives, and where others start.
+        data: the tensor.
+        reduce: the reduction.
+        lengths: lengths of the segments along its last axis; earlier axes match data.
+        indices: not supported.
+        offsets: starts of the segments and the end of the last, instead of lengths.
+        axis: the axis.
+        unsafe: skip checks.
+        initial: result of an empty segment, and start value of other segments.
     """
     if reduce not in _SEGMENTS:
         raise RuntimeError(f"segment_reduce: unsupported reduction {reduce!r}")
@@ -379,38 +410,41 @@ _VIEWS = (
 
 
 def _copied(name):
-    """The function `name_copy`: what the view `name` shows, in memory of its own."""
+    """Return the function `name_copy`: a copy of the view `name`."""
 
     def copy(input, *args, **kwargs):
         found = getattr(Tensor, name)(input, *args, **kwargs)
         return tuple(x.clone() for x in found) if isinstance(found, (tuple, list)) else found.contiguous().clone()
 
     copy.__name__ = copy.__qualname__ = name + "_copy"
-    copy.__doc__ = f"What `Tensor.{name}` shows, in memory of its own; `out` is where to write it."
+    copy.__doc__ = f"Returns a copy of the view `Tensor.{name}`; `out` is a tensor for the result."
     return copy
 
 
 def slice_copy(input, dim=0, start=None, end=None, step=1):
-    """input[start:end:step] along `dim`, in memory of its own.
+    """Returns a copy of input[start:end:step] along `dim`.
 
     Args:
         input: the tensor.
         dim: the axis.
-        start, end, step: as in a slice.
+        start: as in a slice.
+        end: as in a slice.
+        step: as in a slice.
     """
     return input[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)].clone()
 
 
 def batch_norm_update_stats(input, running_mean, running_var, momentum):
-    """(mean, variance) of each channel, which move running statistics, where there are any, on their way by `momentum`.
+    """Returns (mean, variance) of each channel, and updates running statistics.
 
     Args:
         input: (N, C, …).
-        running_mean, running_var: (C,), changed in place; the variance by the unbiased one.
-        momentum: the share of the new.
+        running_mean: (C,), changed in place, or None.
+        running_var: (C,), changed in place with the unbiased variance, or None.
+        momentum: weight of the new values.
 
     Raises:
-        RuntimeError: nothing to take statistics of.
+        RuntimeError: if the input is empty.
     """
     if not input.numel():
         raise RuntimeError(

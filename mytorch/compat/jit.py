@@ -1,31 +1,31 @@
-"""`torch.jit` and `torch.compile`, which change nothing here: everything stays eager. Each says so once."""
+"""`torch.jit`, which has no effect because mytorch has no TorchScript. Each function warns once."""
 
 from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: F401, UP035 (`jit.annotations` has them)
 
 from ..base.errors import warn_once
 from ..nn.module import Module
 
-__path__: list[str] = []  # PyTorch has `jit.annotations`
+__path__: list[str] = []  # for the import of `jit.annotations`
 
 
 def _say(name):
-    warn_once(f"{name} returns its argument unchanged: mytorch is eager throughout.")
+    warn_once(f"{name} returns its argument unchanged, because mytorch always runs eagerly.")
 
 
 def script(obj=None, *args, **kwargs):
-    """obj unchanged."""
+    """Returns obj unchanged."""
     _say("jit.script")
     return obj
 
 
 def trace(func, example_inputs=None, *args, **kwargs):
-    """func unchanged."""
+    """Returns func unchanged."""
     _say("jit.trace")
     return func
 
 
 def ignore(obj=None, *args, **kwargs):
-    """obj unchanged; also as a decorator with arguments."""
+    """Returns obj unchanged, also as a decorator with arguments."""
     return obj if callable(obj) else lambda f: f
 
 
@@ -33,40 +33,38 @@ export = unused = ignore
 
 
 def is_scripting():
-    """False."""
+    """Returns False."""
     return False
 
 
 def is_tracing():
-    """False."""
+    """Returns False."""
     return False
 
 
-def compile(model=None, **options):
-    """model unchanged; also as a decorator with arguments."""
-    _say("compile")
-    return (lambda m: m) if model is None else model
-
-
 class ScriptModule(Module):
-    """What PyTorch's `jit.script` makes of a layer; nothing here does."""
+    """The class of PyTorch's scripted modules, for `isinstance`; it has no instances."""
 
 
 class ScriptFunction:
-    """What PyTorch's `jit.script` makes of a function; nothing here does."""
+    """The class of PyTorch's scripted functions, for `isinstance`; it has no instances."""
 
 
 RecursiveScriptModule = TopLevelTracedModule = TracedModule = ScriptModule
-script_method = script_if_tracing = _script_if_tracing = interface = ignore
+script_method = script_if_tracing = _script_if_tracing = interface = _overload = _overload_method = ignore
+
+
+class TracerWarning(Warning):
+    """PyTorch's warning about tracing, for filters of warnings; it is never issued."""
 
 
 def annotate(the_type, the_value):
-    """the_value."""
+    """Returns the_value."""
     return the_value
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    """mod unchanged."""
+    """Returns mod unchanged."""
     return mod
 
 
@@ -74,28 +72,28 @@ optimize_for_inference = freeze
 
 
 def fork(func, *args, **kwargs):
-    """What func(*args, **kwargs) returns, at once; `wait` gives it back."""
+    """Calls func(*args, **kwargs) immediately; `wait` returns the result."""
     return func(*args, **kwargs)
 
 
 def wait(future):
-    """What `fork` returned."""
+    """Returns the result of `fork`."""
     return future
 
 
 def load(f, map_location=None, _extra_files=None):
-    """Not here: such files hold programs.
+    """Raises an error, because scripted modules are programs.
 
     Raises:
         NotImplementedError: always.
     """
-    raise NotImplementedError("jit.load: scripted modules are programs of PyTorch's own; save a state dict instead.")
+    raise NotImplementedError("jit.load: scripted modules are not supported. Save a state dict instead.")
 
 
 def save(m, f, _extra_files=None):
-    """Not here.
+    """Raises an error, because there are no scripted modules.
 
     Raises:
         NotImplementedError: always.
     """
-    raise NotImplementedError("jit.save: there are no scripted modules; save m.state_dict() instead.")
+    raise NotImplementedError("jit.save: scripted modules are not supported. Save m.state_dict() instead.")

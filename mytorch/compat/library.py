@@ -1,35 +1,93 @@
-"""`torch.library`: operators that a package defines are the Python functions behind them."""
+"""`torch.library`: operators that a package defines are the Python functions behind them.
+
+`torch.ops.namespace.name` finds the operators that `custom_op`, `define` and `Library` registered.
+"""
 
 from ..autograd.function import Function
+from .stubs import AbsentError
+
+_OPERATORS = {}  # "namespace::name" -> CustomOpDef
+_ON_GPU = ("cuda", "autogradcuda")
+_IGNORED_KEYS = ("meta", "autograd", "autogradcpu", "functionalize", "python")  # the implementations are not used
+
+
+class OpNamespace:
+    """The operators of a namespace, such as `torch.ops.my_package`."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        found = _OPERATORS.get(f"{self._name}::{name}")
+        if found is not None:
+            return found
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._name in ("aten", "prim", "prims"):
+            raise AbsentError(
+                f"torch.ops.{self._name}.{name}: mytorch does not have the operators of PyTorch's C++ core. Use the public "
+                f"function instead, such as torch.{name.rstrip('_')}."
+            )
+        raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
+
+
+def has_namespace(name):
+    """Returns True if an operator of the namespace is registered."""
+    return any(key.startswith(f"{name}::") for key in _OPERATORS)
+
+
+def _operator(name):
+    """Returns the operator of a name, which is created if needed."""
+    if name not in _OPERATORS:
+        _OPERATORS[name] = CustomOpDef(name, None)
+    return _OPERATORS[name]
 
 
 class CustomOpDef:
-    """What `custom_op` makes of a function: it is called as that, and its other implementations are noted.
+    """An operator, which `custom_op` returns. A call runs the registered function.
 
-    A gradient registered with `register_autograd` is used where an input needs one.
+    If a gradient was registered with `register_autograd`, calls use it.
     """
 
     def __init__(self, name, function):
-        self._name, self._function = name, function
+        self._name, self._function, self._on_gpu = name, function, None
         self._call = function
-        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self.__name__, self.__doc__ = name.rpartition("::")[2], getattr(function, "__doc__", None)
+        _OPERATORS[name] = self
 
     def __call__(self, *args, **kwargs):
+        if self._on_gpu is not None and any(getattr(a, "is_cuda", False) for a in args):
+            return self._on_gpu(*args, **kwargs)
+        if self._call is None:
+            raise NotImplementedError(f"Could not run '{self._name}': no implementation was registered for the CPU.")
         return self._call(*args, **kwargs)
 
+    @property
+    def default(self):
+        """The operator itself: PyTorch's name of its only overload."""
+        return self
+
+    def _implement(self, key, function):
+        """Uses a function as the implementation for a dispatch key or a device type, such as "CPU" or "cuda"."""
+        key = (key or "").lower()
+        if key in _ON_GPU:
+            self._on_gpu = function
+        elif key not in _IGNORED_KEYS:
+            self._function = self._call = function
+
     def register_autograd(self, backward, /, *, setup_context=None):
-        """Use `backward(ctx, *grads)` as the gradient; `setup_context(ctx, inputs, output)` saves what it needs."""
+        """Registers `backward(ctx, *grads)` as the gradient; `setup_context(ctx, inputs, output)` saves values for it."""
         self._call = _differentiable(self._function, backward, setup_context)
 
     def register_kernel(self, device_types, func=None, /):
-        """Note an implementation for other devices; the function itself runs on all."""
-        return (lambda f: f) if func is None else func
+        """Registers an implementation for some devices; also as a decorator."""
+        return register_kernel(self, device_types, func)
 
     register_fake = register_vmap = register_torch_dispatch = lambda self, func=None, /: func
 
 
 def _differentiable(function, gradient, setup_context):
-    """A function with a gradient of its own, of which `setup_context` may save something."""
+    """Returns a function with a custom gradient."""
 
     class Custom(Function):
         @staticmethod
@@ -61,39 +119,101 @@ def triton_op(name, fn=None, /, *, mutates_args, schema=None):
     return custom_op(name, fn, mutates_args=mutates_args)
 
 
-def _noted(*args, **kwargs):
-    """Accepted; returns the function that is registered, or a decorator that does."""
+def _accept(*args, **kwargs):
+    """Accepted, without effect. Returns the function that is registered, or a decorator that returns it."""
     functions = [a for a in args if callable(a) and not isinstance(a, CustomOpDef)]
     return functions[-1] if functions else lambda f: f
 
 
-register_fake = impl_abstract = register_kernel = register_vmap = impl = register_torch_dispatch = wrap_triton = _noted
+register_fake = impl_abstract = register_vmap = register_torch_dispatch = wrap_triton = _accept
+
+
+def impl(qualname, types, func=None, *, lib=None):
+    """Registers an implementation of an operator; also as a decorator.
+
+    Args:
+        qualname: "namespace::name"; or a Library, if `types` is the name of the operator.
+        types: device type or dispatch key, or several, such as "cpu". After a Library: the name of the operator.
+        func: the implementation. After a Library: the dispatch key.
+        lib: accepted for compatibility, without effect.
+    """
+    if isinstance(qualname, Library):
+        return lambda f: qualname.impl(types, f, func or "") or f
+    keys = (types,) if isinstance(types, str) else tuple(types)
+
+    def register(function):
+        for key in keys:
+            _operator(qualname)._implement(key, function)
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_kernel(op, device_types, func=None, /, *, lib=None):
+    """Registers an implementation of an operator for some devices; also as a decorator.
+
+    Args:
+        op: "namespace::name", or the result of `custom_op`.
+        device_types: "cpu", "cuda", or both; None for all devices.
+        func: the implementation.
+        lib: accepted for compatibility, without effect.
+    """
+    return impl(getattr(op, "_name", op), device_types or "cpu", func)
 
 
 def register_autograd(op, backward, /, *, setup_context=None, lib=None):
-    """Give an operator that `custom_op` made its gradient."""
-    if isinstance(op, CustomOpDef):
-        op.register_autograd(backward, setup_context=setup_context)
+    """Registers the gradient of an operator.
+
+    Args:
+        op: "namespace::name", or the result of `custom_op`.
+        backward: function `backward(ctx, *grads)`.
+        setup_context: function `setup_context(ctx, inputs, output)` that saves values for `backward`.
+        lib: accepted for compatibility, without effect.
+    """
+    _operator(getattr(op, "_name", op)).register_autograd(backward, setup_context=setup_context)
 
 
 def define(qualname, schema=None, *, lib=None, tags=()):
-    """Accepted."""
+    """Defines an operator. `impl` registers implementations of it.
+
+    Args:
+        qualname: "namespace::name".
+        schema, lib, tags: accepted for compatibility, without effect.
+    """
+    if isinstance(qualname, str) and "::" in qualname:
+        _operator(qualname.partition("(")[0])
 
 
 class Library:
-    """A namespace of operators; what is defined in it is noted."""
+    """A namespace of operators.
+
+    Args:
+        ns: name of the namespace.
+        kind: "DEF", "IMPL" or "FRAGMENT"; accepted for compatibility, without effect.
+        dispatch_key: default dispatch key of `impl`.
+    """
 
     def __init__(self, ns, kind, dispatch_key=""):
-        self.ns, self.kind = ns, kind
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
 
     def define(self, schema, alias_analysis="", *, tags=()):
-        """The operator's name."""
-        return schema.partition("(")[0]
+        """Defines an operator and returns its name."""
+        name = schema.partition("(")[0].partition(".")[0]
+        _operator(f"{self.ns}::{name}")
+        return name
 
     def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False):
-        """Accepted."""
+        """Registers an implementation of an operator for a dispatch key."""
+        name = str(getattr(op_name, "_name", op_name)).partition("::")
+        _operator(f"{self.ns}::{(name[2] or name[0]).partition('.')[0]}")._implement(
+            dispatch_key or self.dispatch_key, fn
+        )
 
     def fallback(self, fn, dispatch_key="", *, with_keyset=False):
-        """Accepted."""
+        """Accepted for compatibility, without effect."""
 
-    _register_fake = impl
+    def _register_fake(self, op_name, fn, *args, **kwargs):
+        """Accepted for compatibility, without effect."""
+
+    def _destroy(self):
+        """Accepted for compatibility, without effect."""

@@ -1,6 +1,6 @@
-"""`torch.multiprocessing`: Python's own, and `spawn`. Tensors go between processes as copies.
+"""`torch.multiprocessing`: Python's module with `spawn`. Queues and pipes copy tensors, except shared ones (`share_memory_`).
 
-A process that was started anew does not know that `torch` is this library: under `install_as_torch`, `spawn` forks.
+A new process does not replace `torch` by this library, so `spawn` forks under `install_as_torch`.
 """
 
 import multiprocessing
@@ -10,11 +10,12 @@ from multiprocessing import *  # noqa: F403
 
 from ..base import config
 
-_RAISED = 71  # the exit code of a process that has put its traceback into the queue
+__path__: list[str] = []  # PyTorch's module is a package
+_RAISED = 71  # exit code of a process that has sent its traceback
 
 
 class ProcessException(Exception):
-    """A process of `spawn` failed; `error_index` says which, and `pid`."""
+    """A process of `spawn` failed. `error_index` is its number and `pid` its process id."""
 
     def __init__(self, msg, error_index, pid):
         super().__init__(msg)
@@ -22,7 +23,7 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """A process of `spawn` ended with an exception, whose traceback is the message."""
+    """A process of `spawn` ended with an exception. The message is the traceback."""
 
 
 class ProcessExitedException(ProcessException):
@@ -39,7 +40,7 @@ def _run(fn, i, args, errors):
     except KeyboardInterrupt:
         pass
     except Exception:
-        errors.put((i, traceback.format_exc()[-30_000:]))  # less than a pipe holds, which nobody empties meanwhile
+        errors.put((i, traceback.format_exc()[-30_000:]))  # fits into a pipe, which is not read in the meantime
         sys.exit(_RAISED)
 
 
@@ -50,21 +51,26 @@ class ProcessContext:
         self.processes, self.errors = processes, errors
 
     def pids(self):
-        """The processes' numbers."""
+        """Returns the process ids."""
         return [int(p.pid) for p in self.processes]
 
     def join(self, timeout=None, grace_period=None):
-        """Wait for all, or until one fails: then the others are ended. Whether all have ended.
+        """Waits until all processes have ended, or one fails; then the others are ended.
+
+        Returns:
+            True if all have ended.
 
         Raises:
-            ProcessException: one failed.
+            ProcessException: if a process failed.
         """
         from multiprocessing.connection import wait  # rarely used
 
         running = [p.sentinel for p in self.processes if p.is_alive()]
         if running:
             wait(running, timeout)
-        ended = not any(p.is_alive() for p in self.processes)  # asked before the exit codes: one may end in between
+        ended = not any(
+            p.is_alive() for p in self.processes
+        )  # before the exit codes, because a process may end in between
         failed = next((i for i, p in enumerate(self.processes) if p.exitcode), None)
         if failed is None:
             return ended
@@ -84,13 +90,18 @@ class ProcessContext:
 
 
 def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
-    """Call fn(i, *args) in `nprocs` processes, i being 0, 1, …
+    """Calls fn(i, *args) in `nprocs` processes, with i = 0, 1, …
 
     Args:
-        join: wait for them; otherwise their ProcessContext is returned.
+        fn: the function.
+        args: further arguments.
+        nprocs: number of processes.
+        join: wait for the processes; otherwise return their ProcessContext.
+        daemon: create daemon processes.
+        start_method: start method of Python's multiprocessing.
 
     Raises:
-        ProcessException: one of them failed; the others were ended.
+        ProcessException: if a process failed; the others are ended.
     """
     forks = config.pytorch_mode and start_method == "spawn" and "fork" in multiprocessing.get_all_start_methods()
     mp = multiprocessing.get_context("fork" if forks else start_method)
@@ -104,15 +115,29 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
     return None if join else context
 
 
+def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
+    """Starts processes, as `spawn` does.
+
+    Args:
+        fn: see `spawn`.
+        args: see `spawn`.
+        nprocs: see `spawn`.
+        join: see `spawn`.
+        daemon: see `spawn`.
+        start_method: see `spawn`.
+    """
+    return spawn(fn, args, nprocs, join, daemon, start_method)
+
+
 def get_all_sharing_strategies():
-    """The one there is: tensors are copied."""
+    """Returns the only strategy; tensors are copied."""
     return {"file_system"}
 
 
 def get_sharing_strategy():
-    """The one there is: tensors are copied."""
+    """Returns the only strategy; tensors are copied."""
     return "file_system"
 
 
 def set_sharing_strategy(new_strategy):
-    """Accepted: tensors are copied."""
+    """Does nothing; tensors are copied."""

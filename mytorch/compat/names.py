@@ -1,8 +1,11 @@
-"""Names of `torch` that the core lacks: settings, windows, typed constructors, aliases. `NAMES` lists them."""
+"""Names of `torch` that are not in the core: settings, windows, typed constructors, aliases. `NAMES` lists them."""
 
 import builtins
+import copyreg
 import math
 import sys
+from functools import partial
+from types import FunctionType
 
 import numpy as np
 
@@ -11,21 +14,21 @@ from .._array import Size
 from .._tensor import Tensor
 from ..backend import dlpack
 from ..base import config, dtypes, errors
+from ..dispatch.bind import found_by_pickle
 from ..dispatch.out import takes_out
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
 from ..nn import functional as F
-from ..ops import METHODS, PUBLIC, foreach
-from ..ops.composites import feature_dropout
-from ..ops.creation import as_tensor, empty, finish, from_numpy, full, linspace
+from ..ops import METHODS, PUBLIC, composites, foreach
+from ..ops.creation import as_tensor, check_layout, empty, finish, from_numpy, full, linspace
 from ..ops.embedding import embedding_renorm_
-from . import deterministic, functional, jit
+from . import deterministic, functional
 
 _warn_always = [False]
 
 
 def set_default_tensor_type(t):
-    """Set the default dtype by a type such as `mytorch.DoubleTensor`, or its name."""
+    """Sets the default dtype by a type such as `mytorch.DoubleTensor`, or its name."""
     errors.warn(
         "set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
         "torch.set_default_device() as alternatives."
@@ -36,25 +39,30 @@ def set_default_tensor_type(t):
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Leave out the GPU's kernels whose sums are added up in the order that it happens; all else is the same in every run. What `empty` makes is filled while it holds, as PyTorch does.
+    """Selects deterministic algorithms: disables GPU kernels whose order of summation is unspecified.
 
-    See `utils.deterministic.fill_uninitialized_memory`.
+    All other algorithms are always deterministic. In this mode, `empty` fills its memory as in PyTorch; see
+    `utils.deterministic.fill_uninitialized_memory`.
+
+    Args:
+        mode: True or False.
+        warn_only: stored, for `is_deterministic_algorithms_warn_only_enabled`.
     """
     deterministic.use(mode, warn_only)
 
 
 def are_deterministic_algorithms_enabled():
-    """What `use_deterministic_algorithms` was last told."""
+    """Returns the mode of `use_deterministic_algorithms`."""
     return deterministic.mode > 0
 
 
 def is_deterministic_algorithms_warn_only_enabled():
-    """What `use_deterministic_algorithms` was last told as `warn_only`."""
+    """Returns `warn_only` of `use_deterministic_algorithms`."""
     return deterministic.warn_only
 
 
 def set_deterministic_debug_mode(debug_mode):
-    """0 or "default", 1 or "warn", 2 or "error": `use_deterministic_algorithms` by number."""
+    """Sets `use_deterministic_algorithms` by a number or name: 0 or "default", 1 or "warn", 2 or "error"."""
     words = ("default", "warn", "error")
     if isinstance(debug_mode, str) and debug_mode not in words:
         raise RuntimeError(f"invalid value of debug_mode, expected one of {', '.join(words)}, but got {debug_mode}")
@@ -67,14 +75,15 @@ def set_deterministic_debug_mode(debug_mode):
 
 
 def get_deterministic_debug_mode():
-    """0, 1 or 2, as `set_deterministic_debug_mode` has it."""
+    """Returns 0, 1 or 2; see `set_deterministic_debug_mode`."""
     return (1 if deterministic.warn_only else 2) if deterministic.mode else 0
 
 
 def set_float32_matmul_precision(precision):
-    """How exact float32 products are on a GPU: "highest" (float32), or "high" or "medium" (TF32: 10 bits of mantissa, much quicker).
+    """Sets the precision of float32 matrix multiplications on a GPU. On the CPU it is always float32.
 
-    Products on the CPU are always in float32.
+    Args:
+        precision: "highest" (float32), or "high" or "medium" (TF32, a 10-bit mantissa, which is much faster).
     """
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"set_float32_matmul_precision: expected 'highest', 'high' or 'medium', got {precision!r}.")
@@ -82,12 +91,17 @@ def set_float32_matmul_precision(precision):
 
 
 def get_float32_matmul_precision():
-    """What was last set."""
+    """Returns the precision of `set_float32_matmul_precision`."""
     return config.float32_matmul_precision
 
 
 def broadcast_shapes(*shapes):
-    """The shape that tensors of the given shapes broadcast to."""
+    """Returns the broadcast shape of several shapes.
+
+    Example:
+        >>> mytorch.broadcast_shapes((2, 1), (3,))
+        mytorch.Size([2, 3])
+    """
     try:
         return Size(np.broadcast_shapes(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes]))
     except ValueError:
@@ -95,17 +109,22 @@ def broadcast_shapes(*shapes):
 
 
 def typename(obj):
-    """The full name of an object's type."""
+    """Returns the full name of an object's type."""
     return obj.type() if isinstance(obj, Tensor) else f"{type(obj).__module__}.{type(obj).__qualname__}"
 
 
 def is_storage(obj):
-    """Whether an object is what `Tensor.storage` or `Tensor.untyped_storage` returns."""
+    """Returns True for results of `Tensor.storage` and `Tensor.untyped_storage`."""
     return isinstance(obj, (storage.TypedStorage, storage.UntypedStorage))
 
 
 def result_type(tensor1, tensor2):
-    """The dtype of an operation on two tensors or numbers."""
+    """Returns the dtype of an operation on two tensors or numbers.
+
+    Example:
+        >>> mytorch.result_type(tensor([1]), 2.5)
+        mytorch.float32
+    """
     ranks = ([], [], [])
     for t in (tensor1, tensor2):
         if hasattr(t, "dtype") and hasattr(t, "ndim"):
@@ -115,68 +134,100 @@ def result_type(tensor1, tensor2):
     return dtypes.result_type(*ranks)
 
 
-def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, device=None, requires_grad=False, **named):
-    """base to the powers of `steps` evenly spaced numbers from start to end.
+def logspace(
+    start,
+    end,
+    steps,
+    base=10.0,
+    *,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """Returns a vector with base raised to `steps` evenly spaced exponents from start to end.
 
     Args:
-        start: exponent of the first.
-        end: exponent of the last.
-        steps: how many.
-        base: of the powers.
-        out: tensor to write the result into.
-        dtype, device, requires_grad: as for `mytorch.tensor`.
+        start: first exponent.
+        end: last exponent.
+        steps: number of elements.
+        base: base of the powers.
+        out: tensor for the result.
+        dtype: see `mytorch.tensor`.
+        device: see `mytorch.tensor`.
+        requires_grad: see `mytorch.tensor`.
     """
+    check_layout(layout)
     like = linspace(start, end, 0, dtype=dtype if out is None else out.dtype)
     exponents = linspace(start, end, steps, dtype=dtypes.complex128 if like.dtype.is_complex else dtypes.float64)
     found = raw_of((base**exponents).to(like.dtype).to(device=device))
-    return finish(found, requires_grad, out)
+    return finish(found, requires_grad, out, pin_memory)
 
 
 def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
-    """A 0-d tensor of a number, of the default dtype if none is given.
+    """Returns a 0-d tensor of a number, in the default dtype without `dtype`.
 
     Args:
         s: the number.
-        dtype, layout, device, pin_memory, requires_grad: as for `mytorch.tensor`.
+        dtype: see `mytorch.tensor`.
+        layout: must be strided.
+        device: see `mytorch.tensor`.
+        pin_memory: see `mytorch.tensor`.
+        requires_grad: see `mytorch.tensor`.
     """
-    return full((), s, dtype=dtype or dtypes.default_dtype(), device=device, requires_grad=requires_grad)
+    options = {"layout": layout, "device": device, "requires_grad": requires_grad, "pin_memory": pin_memory}
+    return full((), s, dtype=dtype or dtypes.default_dtype(), **options)
 
 
-def empty_permuted(size, physical_layout, *, dtype=None, device=None, requires_grad=False, **named):
-    """An uninitialised tensor of a size, whose axes lie in memory in the given order.
+def empty_permuted(
+    size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
+    """Returns an uninitialized tensor with a given order of the axes in memory.
 
     Args:
         size: shape of the result.
-        physical_layout: the axes, outermost in memory first.
-        dtype, device, requires_grad: as for `mytorch.tensor`.
+        physical_layout: axes from the outermost to the innermost in memory.
+        dtype: see `mytorch.tensor`.
+        device: see `mytorch.tensor`.
+        requires_grad: see `mytorch.tensor`.
     """
     if sorted(physical_layout) != list(builtins.range(len(size))):
-        raise RuntimeError(f"empty_permuted: {physical_layout} is no order of the {len(size)} axes of {size}.")
-    inner = empty([size[d] for d in physical_layout], dtype=dtype, device=device)
+        raise RuntimeError(f"empty_permuted: expected a permutation of {len(size)} axes, got {physical_layout}.")
+    shape = [size[d] for d in physical_layout]
+    inner = empty(shape, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
     back = sorted(builtins.range(len(size)), key=lambda d: physical_layout[d])
     return inner.permute(back).requires_grad_(requires_grad)
 
 
-def from_file(filename, shared=False, size=0, *, dtype=None, device=None, requires_grad=False, **named):
-    """A vector over a file's bytes; `shared` writes go to the file.
+def from_file(
+    filename, shared=False, size=0, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
+    """Returns a vector over the bytes of a file.
 
     Args:
-        filename: the path.
-        shared: write changes back.
+        filename: path of the file.
+        shared: write changes to the file.
         size: number of elements.
-        dtype, device, requires_grad: as for `mytorch.tensor`.
+        dtype: see `mytorch.tensor`.
+        device: see `mytorch.tensor`.
+        requires_grad: see `mytorch.tensor`.
     """
     raw = np.memmap(filename, dtypes.as_numpy(dtype or dtypes.default_dtype()), "r+" if shared else "c", shape=(size,))
-    return Tensor._wrap(np.asarray(raw)).requires_grad_(requires_grad)
+    check_layout(layout)
+    if pin_memory:
+        raise RuntimeError("from_file: expected pin_memory=False, got True. The memory of a file cannot be pinned.")
+    return Tensor._wrap(np.asarray(raw)).to(device=device).requires_grad_(requires_grad)
 
 
 def vander(x, N=None, increasing=False):
-    """The powers of a vector's elements, N columns, falling (or rising).
+    """Returns a Vandermonde matrix: the powers of a vector's elements.
 
     Args:
         x: a vector.
-        N: columns; len(x) by default.
-        increasing: powers rise from left to right.
+        N: number of columns (default: len(x)).
+        increasing: powers increase from left to right.
     """
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
@@ -189,30 +240,30 @@ def vander(x, N=None, increasing=False):
 
 @takes_out
 def nuclear_norm(input, dim=None, keepdim=False):
-    """The sum of the singular values."""
+    """Returns the nuclear norm, the sum of the singular values."""
     return input.norm("nuc", dim, keepdim)
 
 
 @takes_out
 def frobenius_norm(input, dim=None, keepdim=False):
-    """The root of the sum of squares over `dim`."""
+    """Returns the Frobenius norm, the root of the sum of squares over `dim`."""
     return input.norm("fro", dim, keepdim)
 
 
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
-    """`nn.functional.grid_sample` with modes as numbers.
+    """Samples like `nn.functional.grid_sample`, with modes as numbers.
 
     Args:
-        input: as in `grid_sample`.
-        grid: as in `grid_sample`.
+        input: see `grid_sample`.
+        grid: see `grid_sample`.
         interpolation_mode: 0 bilinear, 1 nearest, 2 bicubic.
         padding_mode: 0 zeros, 1 border, 2 reflection.
-        align_corners: as in `grid_sample`.
+        align_corners: see `grid_sample`.
     """
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
     for mode, known, what in ((interpolation_mode, modes, "interpolation"), (padding_mode, paddings, "padding")):
         if mode not in (0, 1, 2):
-            raise ValueError(f"grid_sampler: {what}_mode must be 0, 1 or 2 (of {known}), got {mode!r}.")
+            raise ValueError(f"grid_sampler: expected {what}_mode to be 0, 1 or 2 ({known}), got {mode!r}.")
     return F.grid_sample(input, grid, modes[interpolation_mode], paddings[padding_mode], align_corners)
 
 
@@ -220,24 +271,24 @@ grid_sampler_2d = grid_sampler_3d = grid_sampler
 
 
 def cond(pred, true_fn, false_fn, operands=()):
-    """true_fn(*operands) or false_fn(*operands), as `pred`, a bool or a tensor of one, says.
+    """Calls true_fn(*operands) or false_fn(*operands), depending on `pred`.
 
     Args:
-        pred: which one.
-        true_fn: called if pred holds.
-        false_fn: called if not.
-        operands: the arguments of either.
+        pred: a bool, or a tensor with one element.
+        true_fn: function for True.
+        false_fn: function for False.
+        operands: arguments of the function.
     """
     return (true_fn if bool(pred) else false_fn)(*operands)
 
 
 def while_loop(cond_fn, body_fn, carried_inputs):
-    """body_fn again and again on what it returned, while cond_fn holds.
+    """Calls body_fn repeatedly on its results while cond_fn returns True.
 
     Args:
-        cond_fn: of the carried values, a bool.
-        body_fn: of the carried values, their next ones.
-        carried_inputs: the first ones, a tuple.
+        cond_fn: function of the values that returns a bool.
+        body_fn: function of the values that returns the next values.
+        carried_inputs: tuple of the initial values.
     """
     while bool(cond_fn(*carried_inputs)):
         carried_inputs = body_fn(*carried_inputs)
@@ -245,41 +296,41 @@ def while_loop(cond_fn, body_fn, carried_inputs):
 
 
 def is_warn_always_enabled():
-    """Whether warnings that are usually given once come every time."""
+    """Returns True if warnings that are normally issued once are issued every time."""
     return _warn_always[0]
 
 
 def set_warn_always(b):
-    """Accepted; this library's own warnings follow Python's filters."""
+    """Has no effect on this library's warnings, which follow Python's filters."""
     _warn_always[0] = bool(b)
 
 
 def set_flush_denormal(mode):
-    """False: Python cannot set the processor's mode."""
+    """Returns False, because Python cannot set this mode of the processor."""
     return False
 
 
 def is_anomaly_check_nan_enabled():
-    """Whether `autograd.detect_anomaly` is on; it always looks for NaN."""
+    """Returns True if `autograd.detect_anomaly` is enabled; it always checks for NaN."""
     return get_mode().anomaly
 
 
 def get_num_interop_threads():
-    """1: operations run one after the other."""
+    """Returns 1, because operations run one after another."""
     return 1
 
 
 def set_num_interop_threads(n):
-    """Accepted: operations run one after the other."""
+    """Does nothing, because operations run one after another."""
 
 
 def range(start=0, end=None, step=1, **options):
-    """The numbers from start to end, end included, as floats.
+    """Returns the floats from start to end, including end.
 
     Args:
-        start: the first.
-        end: the last that may come; start if it is alone.
-        step: their distance.
+        start: first number, or the last number without `end`.
+        end: last number.
+        step: difference between numbers.
     """
     errors.warn(
         "range is deprecated, because its behavior is inconsistent with Python's range builtin. Use arange instead, which "
@@ -291,17 +342,17 @@ def range(start=0, end=None, step=1, **options):
 
 
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
-    """A tensor over a buffer's memory.
+    """Returns a tensor over the memory of a buffer.
 
     Args:
-        buffer: bytes, a bytearray, an array, ….
-        dtype: of the elements.
-        count: elements to take; -1 for all.
-        offset: bytes to skip.
-        requires_grad: as for `mytorch.tensor`.
+        buffer: bytes, a bytearray, an array or another buffer.
+        dtype: dtype of the elements.
+        count: number of elements; -1 for all.
+        offset: number of bytes to skip.
+        requires_grad: see `mytorch.tensor`.
 
     Raises:
-        ValueError: the buffer does not hold as many elements.
+        ValueError: if the buffer is too short.
     """
     size, length = dtypes.as_numpy(dtype).itemsize, memoryview(buffer).nbytes
     if not length or not count:
@@ -329,12 +380,14 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
 
 
 def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False):
-    """An uninitialised tensor of a size and strides (in elements).
+    """Returns an uninitialized tensor with given strides.
 
     Args:
         size: shape of the result.
-        stride: elements from one index to the next, for each axis.
-        dtype, device, requires_grad: as for `mytorch.tensor`.
+        stride: stride of each axis in elements.
+        dtype: see `mytorch.tensor`.
+        device: see `mytorch.tensor`.
+        requires_grad: see `mytorch.tensor`.
     """
     if len(size) != len(stride):
         raise RuntimeError(
@@ -345,29 +398,33 @@ def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False)
 
 
 def from_dlpack(ext_tensor):
-    """A tensor over the memory of any object that speaks DLPack, or of a capsule that `to_dlpack` made."""
+    """Returns a tensor over the memory of an object with DLPack support, or of a capsule from `to_dlpack`."""
     return Tensor._wrap(dlpack.from_dlpack(ext_tensor))
 
 
 def to_dlpack(tensor):
-    """A DLPack capsule of a tensor's memory. Prefer handing over the tensor itself."""
+    """Returns a DLPack capsule of a tensor's memory. Other libraries also accept the tensor itself."""
     return tensor.__dlpack__()
 
 
-def _sampled(make, n, periodic, dtype, device, requires_grad):
-    """A window of n points; a periodic one is one of n + 1 without its last."""
+def _sampled(make, n, periodic, dtype, layout, device, requires_grad, pin_memory):
+    """Compute a window of n points; a periodic one is a window of n + 1 points without its last."""
     if dtype is not None and not dtypes.as_dtype(dtype).is_floating_point:
-        raise RuntimeError(f"a window expects a floating point dtype, got {dtype}")
+        raise RuntimeError(f"expected a floating-point dtype for a window, got {dtype}")
+    check_layout(layout)
     raw = make(n + 1 if periodic and n > 1 else n)[:n].astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
-    return from_numpy(np.ascontiguousarray(raw)).to(device).requires_grad_(requires_grad)
+    window = from_numpy(np.ascontiguousarray(raw)).to(device)
+    return (window.pin_memory() if pin_memory else window).requires_grad_(requires_grad)
 
 
 def _window(name, make):
-    def window(window_length, periodic=True, *, dtype=None, layout=None, device=None, requires_grad=False):
-        return _sampled(make, window_length, periodic, dtype, device, requires_grad)
+    def window(
+        window_length, periodic=True, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+    ):
+        return _sampled(make, window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
     window.__name__ = window.__qualname__ = name
-    window.__doc__ = f"The {name.replace('_', ' ')} of that many points; one period of it if `periodic`."
+    window.__doc__ = f"Returns the {name.replace('_', ' ').capitalize()} with `window_length` points; one period of it if `periodic`."
     return window
 
 
@@ -376,40 +433,64 @@ bartlett_window = _window("bartlett_window", np.bartlett)
 
 
 def hamming_window(
-    window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, layout=None, device=None, requires_grad=False
+    window_length,
+    periodic=True,
+    alpha=0.54,
+    beta=0.46,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
 ):
-    """The Hamming window alpha - beta * cos(2 pi t / (n - 1)).
+    """Returns the Hamming window alpha - beta * cos(2 pi t / (n - 1)).
 
     Args:
-        window_length: n.
-        periodic: leave out the last point of a window of n + 1.
-        alpha: the constant part.
-        beta: height of the cosine.
-        dtype, layout, device, requires_grad: as for `mytorch.tensor`.
+        window_length: number of points n.
+        periodic: omit the last point of a window of n + 1 points.
+        alpha: constant part.
+        beta: amplitude of the cosine.
+        dtype: see `mytorch.tensor`.
+        layout: must be strided.
+        device: see `mytorch.tensor`.
+        requires_grad: see `mytorch.tensor`.
     """
 
     def make(n):
         return alpha - beta * np.cos(2 * math.pi * np.arange(n) / (n - 1)) if n > 1 else np.ones(n)
 
-    return _sampled(make, window_length, periodic, dtype, device, requires_grad)
+    return _sampled(make, window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
 def kaiser_window(
-    window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, requires_grad=False
+    window_length,
+    periodic=True,
+    beta=12.0,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
 ):
-    """The Kaiser window of shape beta.
+    """Returns the Kaiser window with shape parameter beta.
 
     Args:
-        window_length: n.
-        periodic: leave out the last point of a window of n + 1.
-        beta: larger is narrower.
-        dtype, layout, device, requires_grad: as for `mytorch.tensor`.
+        window_length: number of points n.
+        periodic: omit the last point of a window of n + 1 points.
+        beta: shape parameter; larger is narrower.
+        dtype: see `mytorch.tensor`.
+        layout: must be strided.
+        device: see `mytorch.tensor`.
+        requires_grad: see `mytorch.tensor`.
     """
-    return _sampled(lambda n: np.kaiser(n, beta), window_length, periodic, dtype, device, requires_grad)
+    make = partial(np.kaiser, beta=beta)
+    return _sampled(make, window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
 class _Typed(type):
-    """The kind of constructors such as FloatTensor: sizes, or data, as one dtype; `isinstance` looks at the dtype."""
+    """Metaclass of constructors such as FloatTensor, from sizes or data, with one dtype; `isinstance` checks the dtype."""
 
     def __new__(mcs, name, own_dtype):
         return super().__new__(mcs, name, (), {"own_dtype": own_dtype, "dtype": own_dtype, "__module__": "torch"})
@@ -418,7 +499,7 @@ class _Typed(type):
         super().__init__(name, (), {})
 
     def __call__(cls, *args):
-        if args and not isinstance(args[0], int):
+        if args and not isinstance(args[0], (int, Size)):
             return as_tensor(args[0], dtype=cls.own_dtype, copy=True)
         return empty(*(args or (0,)), dtype=cls.own_dtype)
 
@@ -429,32 +510,78 @@ class _Typed(type):
         return isinstance(obj, Tensor) and obj.dtype is cls.own_dtype
 
 
+def _typed(name):
+    """Returns a typed constructor, for pickle."""
+    return NAMES[name]
+
+
+copyreg.pickle(_Typed, lambda cls: (_typed, (cls.__name__,)))
+
+
 _TYPES = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items() if not name.startswith("complex")}
 
 
+def detach(input: Tensor) -> Tensor:
+    """Returns `input.detach()`."""
+    return input.detach()
+
+
+def detach_(input: Tensor) -> Tensor:
+    """Detaches input in place and returns it."""
+    return input.detach_()
+
+
+def fill(input: Tensor, value) -> Tensor:
+    """Returns a copy of input filled with a value."""
+    return input.clone().fill_(value)
+
+
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Returns input with whole channels set to zero with probability p."""
+    return composites.feature_dropout(input, p, train)
+
+
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place variant of `feature_dropout`."""
+    return composites.feature_dropout(input, p, train, inplace=True)
+
+
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place variant of `dropout`."""
+    return F.dropout(input, p, train, inplace=True)
+
+
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place variant of `alpha_dropout`."""
+    return F.alpha_dropout(input, p, train, inplace=True)
+
+
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place variant of `feature_alpha_dropout`."""
+    return F.feature_alpha_dropout(input, p, train, inplace=True)
+
+
 def _names():
-    """Returns {name: value} of what this file adds to the `mytorch` module."""
+    """Return {name: value} of the names that this file adds to the `mytorch` module."""
     own = {k: v for k, v in globals().items() if getattr(v, "__module__", None) == __name__}
     names = {k: v for k, v in own.items() if callable(v) and not k.startswith("_")}
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: takes_out(v) for k, v in functional.FUNCTIONS.items()})
     names.update({d.name: d for d in dtypes.FLOAT8}, **storage.CLASSES, Storage=storage.CLASSES["FloatStorage"])
     names.update(
-        compile=jit.compile, detach=lambda input: input.detach(), get_device=METHODS["get_device"],
-        fill=lambda input, value: input.clone().fill_(value), detach_=lambda input: input.detach_(), zero_=METHODS["zero_"],
+        get_device=METHODS["get_device"],
+        zero_=METHODS["zero_"],
         fill_=METHODS["fill_"], resize_as_=METHODS["resize_as_"], affine_grid_generator=F.affine_grid,
         set_anomaly_enabled=autograd.set_detect_anomaly, is_anomaly_enabled=autograd.is_anomaly_enabled,
-        dropout_=lambda input, p, train: F.dropout(input, p, train, inplace=True),
-        feature_dropout=lambda input, p, train: feature_dropout(input, p, train),
-        feature_dropout_=lambda input, p, train: feature_dropout(input, p, train, inplace=True),
-        alpha_dropout_=lambda input, p, train: F.alpha_dropout(input, p, train, inplace=True),
-        feature_alpha_dropout_=lambda input, p, train: F.feature_alpha_dropout(input, p, train, inplace=True),
         embedding_renorm_=embedding_renorm_, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
         chalf=dtypes.complex32, **foreach.FUNCTIONS,
     )  # fmt: skip
     for k in PUBLIC:  # torch.exp_(x) and similar functions
         if k in METHODS and k + "_" in METHODS:
             names.setdefault(k + "_", METHODS[k + "_"])
+    for k, value in names.items():
+        if isinstance(value, FunctionType):
+            found_by_pickle(value, k)
     return names
 
 

@@ -1,7 +1,7 @@
-"""PyTorch's import paths that have no file in mytorch, and `import torch` as `import mytorch`.
+"""PyTorch's import paths that have no file in mytorch, and `import torch` as an import of mytorch.
 
-`PATHS` lists the module or the names behind each path. `mytorch/_extensions.py` calls `find_spec` for an import path below
-`mytorch` that no file has, and `attribute` for a name that a package of the core does not define.
+`PATHS` lists the module or the names of each path. `mytorch/_extensions.py` calls `find_spec` for an import path below
+`mytorch` without a file. It calls `attribute` for a name that a package of the core does not define.
 """
 
 import functools
@@ -9,9 +9,10 @@ import importlib
 import importlib.machinery
 import sys
 
+from .._tensor import Tensor
 from .._tensor_str import set_printoptions
-from ..base import config
-from . import stubs
+from ..base import config, hooks
+from . import return_types, stubs
 
 _NORMALIZATION = "nn.sync_batch_norm: SyncBatchNorm; nn.normalization: _BatchNorm _NormBase"
 _BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
@@ -19,15 +20,15 @@ _INSTANCE = " ".join(f"InstanceNorm{d}d" for d in (1, 2, 3))
 _LAZY_CONV = " ".join(f"LazyConv{d}d LazyConvTranspose{d}d" for d in (1, 2, 3))
 
 
-_COMPAT = "accelerator backends compiler cpu functional hub jit library multiprocessing testing types".split()
+_COMPAT = "accelerator backends cpu functional hub jit library multiprocessing return_types testing types".split()
 
 
 def _lazy(names):
     return " ".join(f"Lazy{name}" for name in names.split())
 
 
-# PyTorch's path -> our module, if it is the very same; else "our module: names; another module: its_name=our_name *",
-# where * stands for all of its layers. All are below `mytorch`.
+# PyTorch's path -> mytorch's module, if they are the same; otherwise "module: names; other module: its_name=our_name *",
+# where * represents all of its layers. All modules are below `mytorch`.
 PATHS = {
     **{name: f"compat.{name}" for name in _COMPAT},
     **{f"nn.modules.{name}": f"nn.{name}" for name in ("adaptive", "lazy", "module", "rnn", "transformer")},
@@ -35,6 +36,7 @@ PATHS = {
     "__config__": "compat.build",
     "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
     "autograd.grad_mode": "engine.mode: enable_grad inference_mode no_grad set_grad_enabled",
+    "autograd.variable": "compat.variable",
     "cpu.amp": "compat.cpu: GradScaler autocast",
     "distributed.algorithms": "distributed:",
     "distributed.algorithms.ddp_comm_hooks": "distributed:",
@@ -44,7 +46,8 @@ PATHS = {
     "jit.annotations": "compat.jit",
     "lr_scheduler": "optim.lr_scheduler",
     "nn.attention.bias": "compat.attention_bias",
-    "nn.functional.grad": "nn.grad",
+    "nn.functional.grad": "compat.conv_grad",
+    "nn.grad": "compat.conv_grad",
     "nn.modules": "nn: * SyncBatchNorm",
     "nn.modules.activation": "nn.activation: *; nn.transformer: MultiheadAttention",
     "nn.modules.batchnorm": f"{_NORMALIZATION} {_BATCH}; nn.lazy: {_lazy(_BATCH)} _LazyNormBase=_LazyNorm",
@@ -69,7 +72,16 @@ PATHS = {
     "nn.modules.upsampling": "nn.vision: Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     "nn.modules.utils": "nn.tuples",
     **{f"optim.{rule}": "optim.adaptive" for rule in "adadelta adagrad adamax asgd nadam radam rmsprop rprop".split()},
+    "nn.utils.memory_format": "compat.conv_memory_format",
+    "nn.utils.clip_grad": "nn.utils.clip",
+    "nn.utils.convert_parameters": "nn.utils.vectors",
     "optim.adamw": "optim.adam",
+    "overrides": "compat.overrides",
+    "__future__": "compat.future",
+    "nn.parallel.scatter_gather": "compat.scatter_gather",
+    "multiprocessing.spawn": "compat.multiprocessing",
+    "testing._internal": "compat.testing_internal",
+    "testing._internal.common_utils": "compat.testing_internal",
     "_utils": "compat.torch_only: _element_size",
     "accelerate.checkpoint": "accelerate.training_state",
     "autograd.checkpoint": "autograd.recompute",
@@ -99,15 +111,16 @@ PATHS = {
     "vision.ops.boxes": "vision.ops",
     "vision.ops.misc": "vision.ops",
 }
-# The public MyTorch's Accelerator was `miniddp.accelerate.Accelerator` at first.
+# Priyam Mazumdar's MyTorch first had its Accelerator in `miniddp.accelerate.Accelerator`.
 _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}
-VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}  # whose names these are, under install_as_torch
-_TORCH = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
-_OPTIONAL = (("accelerate", "mytorch.accelerate"),)  # where the package itself is not installed
+VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}  # reported versions under install_as_torch
+ALIASES = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
+_OPTIONAL = (("accelerate", "mytorch.accelerate"),)  # used if the package itself is not installed
+_OPTIONAL_NAMES = [name for name, _ in _OPTIONAL]
 
 
 def _contents(spec):
-    """The names of a path that is made of several modules' names."""
+    """Return the names of a path that combines several modules."""
     found = {}
     for part in spec.split(";"):
         home, _, names = part.partition(":")
@@ -124,19 +137,19 @@ def _contents(spec):
 
 
 def _home(name):
-    """What stands behind a path, or None."""
+    """Return the entry of a path, or None."""
     return PATHS.get(name[8:]) if name.startswith("mytorch.") else _OLDER.get(name)
 
 
 def _absent_spec(name, loader):
-    """The spec of a module that PyTorch has and mytorch has not, under PyTorch's face; else None."""
+    """Return the spec of a PyTorch module that mytorch lacks, in PyTorch mode; otherwise None."""
     if not (config.pytorch_mode and name.startswith("mytorch.") and stubs.home_of(name[8:])):
         return None
     return importlib.machinery.ModuleSpec(name, loader, is_package=True, loader_state=stubs.Absent(name[8:]))
 
 
 class _Paths:
-    """Finds the paths of `PATHS`, and those of `_OLDER`."""
+    """Import finder of the paths in `PATHS` and `_OLDER`."""
 
     def find_spec(self, name, path=None, target=None):
         if _home(name) is None:
@@ -149,7 +162,7 @@ class _Paths:
             return spec.loader_state
         home = _home(spec.name)
         if ":" in home:
-            return None  # an empty module, which `exec_module` fills
+            return None  # an empty module that `exec_module` fills
         module = importlib.import_module(f"mytorch.{home}")
         self._own = module.__spec__
         return module
@@ -163,7 +176,7 @@ class _Paths:
             module.__doc__ = f"The names of PyTorch's module `{name.removeprefix('mytorch.')}`."
             module.__dict__.update(_contents(home))
         else:
-            module.__spec__ = self._own  # which the import system has just replaced
+            module.__spec__ = self._own  # restores the spec that the import system has replaced
         if ":" in home or name[8:] in stubs.NAMES:
             _find_attributes(module, name)
 
@@ -178,22 +191,45 @@ def find_spec(name, path=None):
 
 @functools.cache
 def _contents_of(package, pytorch_mode):
-    """Returns {name: value} of PyTorch's other names in a package of the core."""
+    """Return {name: value} of PyTorch's additional names in a package of the core."""
     if package == "mytorch":
-        from . import names, torch_only  # which import much of the library
+        from . import names, torch_only  # imported late, because they import much of the library
 
         more = torch_only.NAMES if pytorch_mode else {}
         return {**more, "install_as_torch": install_as_torch, **names.NAMES}
+    if package == "mytorch.autograd":
+        from . import future, variable
+
+        names = "set_multithreading_enabled", "is_multithreading_enabled"
+        return {**{name: getattr(future, name) for name in names}, "Variable": variable.Variable}
     if package == "mytorch.cuda":
         from ..storage import CUDA_CLASSES
 
         return CUDA_CLASSES
+    if package == "mytorch.nn.utils":
+        from . import conv_memory_format
+
+        names = [f"convert_conv{d}d_weight_memory_format" for d in (2, 3)]
+        return {name: getattr(conv_memory_format, name) for name in names}
     return {}
 
 
 def names_of(package):
-    """Returns PyTorch's other names in a package of the core, such as "mytorch"."""
+    """Return PyTorch's additional names in a package of the core, such as "mytorch"."""
     return _contents_of(package, config.pytorch_mode).keys()
+
+
+class _UnknownName(AttributeError):
+    """An unknown name of `mytorch`, with a suggestion in the message.
+
+    Python suggests names only for modules with at most 750 names.
+    """
+
+    def __str__(self):
+        import difflib  # only for this message
+
+        close = difflib.get_close_matches(self.name, dir(self.obj), 1)
+        return f"{self.args[0]}. Did you mean: {close[0]!r}?" if close else self.args[0]
 
 
 def attribute(package, name):
@@ -208,22 +244,33 @@ def attribute(package, name):
     """
     path = f"{package}.{name}".removeprefix("mytorch.")
     if path in PATHS or (config.pytorch_mode and path in stubs.MODULES):
+        if not hasattr(sys.modules[package], "__path__"):
+            sys.modules[package].__path__ = []
         return importlib.import_module(f"mytorch.{path}")
+    if package == "mytorch.ops":
+        from . import library  # rarely used
+
+        if importlib.machinery.PathFinder.find_spec(name, sys.modules[package].__path__):
+            return importlib.import_module(f"{package}.{name}")
+        if config.pytorch_mode or library.has_namespace(name):
+            return library.OpNamespace(name)
     contents = _contents_of(package, config.pytorch_mode)
     if name in contents:
         return contents[name]
-    found = stubs.attribute(package.partition(".")[2], name) if config.pytorch_mode else None
+    found = stubs.attribute(package.partition(".")[2], name)
     if found is None:
-        raise AttributeError(f"module {sys.modules[package].__name__!r} has no attribute {name!r}")
+        module = sys.modules[package]
+        kind = _UnknownName if package == "mytorch" else AttributeError
+        raise kind(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
     return found
 
 
 def _find_attributes(module, package):
-    """Lets a module look for missing attributes by `attribute`. Packages of the core do so already (`_extensions.lazy`).
+    """Let a module resolve missing attributes with `attribute`. Packages of the core already do (`_extensions.lazy`).
 
     Args:
         module: the module.
-        package: its name below `mytorch` by PyTorch's path, such as "mytorch.autograd.profiler".
+        package: its name below `mytorch` in PyTorch's path, such as "mytorch.autograd.profiler".
     """
     before = vars(module).get("__getattr__")
     if getattr(before, "__module__", None) in (__name__, "mytorch._extensions"):
@@ -242,13 +289,23 @@ def _find_attributes(module, package):
     module.__getattr__ = find
 
 
+def _has_modules(path):
+    """Returns True if PyTorch's module `path`, such as "amp", has modules that `PATHS` lists."""
+    return any(p.startswith(path + ".") for p in PATHS)
+
+
 class _Torch:
-    """Imports `torch.x` as `mytorch.x`, and `torchvision.x` as `mytorch.vision.x`: the very same modules."""
+    """Import finder that imports `torch.x` as `mytorch.x`, and `torchvision.x` as `mytorch.vision.x`: the same modules."""
 
     def __init__(self, aliases):
         self._aliases = aliases
 
     def find_spec(self, name, path=None, target=None):
+        if name in _OPTIONAL_NAMES and sys._getframe(2).f_globals.get("__name__") == "importlib.util":
+            return None  # `importlib.util.find_spec` asks if the package itself is installed
+        parent = sys.modules.get(name.rpartition(".")[0])
+        if parent is not None and not parent.__name__.startswith(("mytorch", "torch", "accelerate")):
+            return None  # the program has replaced the package
         for alias, home in self._aliases:
             if name == alias or name.startswith(alias + "."):
                 try:
@@ -257,8 +314,12 @@ class _Torch:
                     if error.name is None or not error.name.startswith("mytorch"):
                         raise
                     return None
-                is_package = hasattr(module, "__path__")
                 package = home + name[len(alias) :]
+                if not hasattr(module, "__path__") and _has_modules(package[8:]):
+                    module.__path__ = []
+                is_package = hasattr(module, "__path__")
+                if name == "torchvision":
+                    module.__version__ = VERSIONS[name]
                 if is_package or package.partition(".")[2] in stubs.NAMES:
                     _find_attributes(module, package)
                 return importlib.machinery.ModuleSpec(name, self, is_package=is_package, loader_state=module)
@@ -269,11 +330,11 @@ class _Torch:
         return spec.loader_state
 
     def exec_module(self, module):
-        module.__spec__ = self._own  # which the import system has just replaced
+        module.__spec__ = self._own  # restores the spec that the import system has replaced
 
 
 class _Distributions:
-    """Finds the distributions of `VERSIONS`; it is among the finders of modules, and finds none of these."""
+    """Finder of the distributions in `VERSIONS`. It is in the list of import finders, but finds no modules."""
 
     def find_spec(self, name, path=None, target=None):
         return None
@@ -284,22 +345,27 @@ class _Distributions:
 
 
 def install_as_torch():
-    """Let `import torch`, and its submodules, find mytorch in this process, for programs that are not to be changed.
+    """Makes `import torch` and its submodules import mytorch in this process, for unchanged PyTorch programs.
 
-    `import torchvision` finds `mytorch.vision`, `import accelerate` `mytorch.accelerate`. From now on the library shows PyTorch's face throughout: tensors print as there,
-    `.grad` and `.data` are Tensors, and inputs of mixed dtypes are refused where PyTorch refuses them (products, targets of losses).
+    `import torchvision` imports `mytorch.vision`, and `import accelerate` imports `mytorch.accelerate`. It also enables
+    PyTorch mode: tensors print as in PyTorch, `.grad` and `.data` are Tensors, and inputs of mixed dtypes raise an
+    error where PyTorch raises one.
 
     Raises:
-        RuntimeError: PyTorch was imported already.
+        RuntimeError: if PyTorch was already imported.
     """
     mine = sys.modules["mytorch"]
     if sys.modules.get("torch", mine) is not mine:
-        raise RuntimeError("install_as_torch: torch was imported already; call this before.")
+        raise RuntimeError(
+            "install_as_torch: torch is already imported. Call install_as_torch() before the first import."
+        )
     if not any(isinstance(finder, _Torch) for finder in sys.meta_path):
         missing = [pair for pair in _OPTIONAL if importlib.machinery.PathFinder.find_spec(pair[0]) is None]
-        sys.meta_path[:0] = [_Torch((*_TORCH, *missing)), _Distributions()]
+        sys.meta_path[:0] = [_Torch((*ALIASES, *missing)), _Distributions()]
         mine.torch, mine.__name__ = mine, "torch"
         mine.__version__ = mine.version.__version__ = VERSIONS["torch"]
     sys.modules["torch"] = mine
     config.pytorch_mode = True
+    hooks.shown = Tensor._of
+    return_types.install()
     set_printoptions(layout="torch")

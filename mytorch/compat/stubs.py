@@ -1,51 +1,84 @@
-"""Parts of PyTorch that are not here, for the packages that only mention them.
+"""Parts of PyTorch that mytorch does not have, for packages that name them without using them.
 
-What traces, compiles, exports, shards or quantises has no counterpart in an eager library. A program that names such a
-part, in an annotation or an `isinstance`, goes on; one that uses it is told so by an AbsentError, which is a NotImplementedError.
+An eager library has no tracing, compilation, export or sharding, for example. A program can name such a part in an import, an annotation, an
+`isinstance` or the bases of a class. A call of it raises AbsentError, which is a NotImplementedError.
 """
 
+import dis
 import importlib
+import operator
+import sys
 from types import ModuleType
 
-# What the modules are for, and which they are; all that lies below them is absent likewise.
-_PURPOSES = {
-    "PyTorch's C++ core": "_C",
-    "compiling": "_dynamo _functorch _higher_order_ops _inductor _logging _ops _prims_common utils._triton",
-    "tracing": "_subclasses fx utils._sympy",
-    "quantisation": "ao quantization",
-    "sharding": "distributed._composable distributed._functional_collectives distributed._shard distributed._tensor "
-    "distributed.algorithms._checkpoint distributed.checkpoint distributed.device_mesh distributed.fsdp "
-    "distributed.tensor distributed._tools distributed.utils",
+from ..base import config
+
+# Feature that mytorch does not support -> PyTorch's modules for it, with all modules below them.
+_FEATURES = {
+    "internals of PyTorch's C++ core": "_C",
+    "compilation": "_dynamo _functorch _higher_order_ops _inductor _logging _ops _prims_common utils._triton",
+    "tracing (torch.fx)": "_subclasses fx utils._sympy",
+    "quantization": "ao quantization",
+    "sharded models and tensors (FSDP, DTensor, device meshes)": "distributed._composable "
+    "distributed._functional_collectives distributed._shard distributed._tensor distributed.algorithms._checkpoint "
+    "distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.tensor distributed._tools distributed.utils",
     "overlapped optimizers": "distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks",
     "local SGD": "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook distributed.algorithms.model_averaging",
-    "uneven inputs": "distributed.algorithms.join",
-    "time limits": "distributed.constants",
+    "uneven inputs in distributed training (Join)": "distributed.algorithms.join",
+    "time limits of collectives": "distributed.constants",
     "elastic launching": "distributed.elastic distributed.launcher",
-    "pipelines": "distributed.pipelining",
-    "remote procedure calls": "distributed.rpc futures",
-    "exporting": "export onnx utils.mobile_optimizer",
-    "Apple's GPUs": "mps",
-    "compiled attention": "nn.attention.flex_attention",
-    "packaging": "package",
+    "pipeline parallelism": "distributed.pipelining",
+    "remote procedure calls and futures": "distributed.rpc futures",
+    "model export": "export onnx utils.mobile_optimizer",
+    "Apple GPUs": "mps",
+    "compiled attention (flex_attention)": "nn.attention.flex_attention",
+    "packaging (torch.package)": "package",
     "sparse tensors": "sparse",
-    "dispatching": "utils._python_dispatch overrides utils._mode_utils",
+    "dispatch modes": "utils._python_dispatch utils._mode_utils",
     "scripted classes": "classes",
     "masked tensors": "masked",
-    "other devices": "mtia",
+    "MTIA devices": "mtia",
     "nested tensors": "nested",
     "collectives with gradients": "distributed.nn",
     "C++ extensions": "utils.cpp_extension",
     "data pipes": "utils.data.datapipes utils.data.graph_settings",
-    "C++ results": "return_types",
-    "attention of packed rows": "nn.attention.varlen",
-    "Intel's GPUs": "xpu",
+    "attention for packed sequences (varlen)": "nn.attention.varlen",
+    "Intel GPUs": "xpu",
 }
-MODULES = {path: purpose for purpose, paths in _PURPOSES.items() for path in paths.split()}
+# Feature -> advice that follows the error message.
+_INSTEAD = {
+    "compilation": "The library runs every operation eagerly; call the function itself.",
+    "tracing (torch.fx)": "Use forward hooks to read or change the results of layers.",
+    "quantization": "mytorch.models.quantize_ stores the weights of Linear layers in 8 or 4 bits.",
+    "sharded models and tensors (FSDP, DTensor, device meshes)": "Use nn.parallel.DistributedDataParallel, and "
+    "distributed.optim.ZeroRedundancyOptimizer to shard the state of the optimizer.",
+    "uneven inputs in distributed training (Join)": "Use DistributedSampler, which gives each process the same number of samples.",
+    "elastic launching": "Use `python -m mytorch.distributed.run`.",
+    "model export": "Save the state dict with torch.save or safetensors.",
+    "compiled attention (flex_attention)": "Use scaled_dot_product_attention with attn_mask.",
+    "packaging (torch.package)": "Save the state dict with torch.save.",
+    "sparse tensors": "Use dense tensors.",
+    "dispatch modes": "Use torch.overrides.TorchFunctionMode.",
+    "masked tensors": "Use masked_fill and torch.where.",
+    "nested tensors": "Use nn.utils.rnn.pad_sequence and a mask.",
+    "data pipes": "Use IterableDataset and DataLoader.",
+    "stores of distributed training": "Use init_process_group with env://, or the launcher `python -m mytorch.distributed.run`.",
+    "selective checkpointing": "Use torch.utils.checkpoint.checkpoint.",
+}
+MODULES = {path: feature for feature, paths in _FEATURES.items() for path in paths.split()}
 HERE = ("_C._nn",)  # paths below them that are not absent
-# Names of the core's classes at the top of `torch`, and of parts of modules that are here otherwise.
+FOUND = {  # names in them that are not absent
+    f"_C.{name}": f"compat.overrides:{name}"
+    for name in "DisableTorchFunction DisableTorchFunctionSubclass _disabled_torch_function_impl".split()
+}
+FOUND |= {
+    "_prims_common.corresponding_complex_dtype": "base.dtypes:dtype.to_complex",
+    "_prims_common.corresponding_real_dtype": "base.dtypes:dtype.to_real",
+    "_dynamo.list_backends": "compat.compiler:list_backends",
+}
+# Names in modules of the library that belong to absent features.
 NAMES = {
-    "": "AnyType Argument Block CallStack ClassType Code CompilationUnit DeviceObjType DictType DisableTorchFunction "
-    "DisableTorchFunctionSubclass DispatchKey DispatchKeySet FloatType FunctionSchema Future FutureType Gradient Graph "
+    "": "AnyType Argument Block CallStack ClassType Code CompilationUnit DeviceObjType DictType "
+    "DispatchKey DispatchKeySet FloatType FunctionSchema Future FutureType Gradient Graph "
     "GraphExecutorState InferredType IntType JITException ListType LiteScriptModule Node NoneType NumberType OptionalType "
     "PyTorchFileWriter ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject StringType Tag TensorType ThroughputBenchmark "
     "TupleType Type Use Value sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor "
@@ -59,11 +92,51 @@ NAMES = {
     "autograd.profiler": "emit_itt emit_nvtx KinetoStepTracker",
     "jit": "Attribute CompilationUnit Error Future strict_fusion trace_module",
 }
-# Names in them that leave their argument as it is, or answer that nothing of the kind is there.
-_UNCHANGED = {"wrap", "disable", "allow_in_graph", "register_dataclass", "compile_ignored", "assume_constant_result"}
+# Feature -> prefixes of names of `NAMES` that belong to it; the other names belong to the C++ core.
+_FEATURES_OF_NAMES = {
+    "sparse tensors": "sparse_ to_sparse to_sparse_",
+    "quantization": "quantize_ fake_quantize_ qint8 quint8 qint32 quint4x2 quint2x4 per_tensor_ per_channel_ q_ dequantize int_repr",
+    "nested tensors": "jagged",
+    "sharded models and tensors (FSDP, DTensor, device meshes)": "DeviceMesh init_device_mesh _get_global_rank",
+    "stores of distributed training": "FileStore HashStore PrefixStore Store TCPStore",
+    "process groups other than the default group": "ProcessGroupGloo new_subgroups GradBucket Logger Reducer",
+    "data pipes": "DataChunk DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe",
+    "selective checkpointing": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
+    "profiler annotations": "emit_itt emit_nvtx KinetoStepTracker",
+    "tracing (torch.fx)": "Graph Node Tag",
+    "remote procedure calls and futures": "Future",
+    "compilation": "ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject CompilationUnit LiteScriptModule "
+    "JITException strict_fusion trace_module GraphExecutorState",
+}
+IN_BOTH_MODES = (
+    "sparse tensors",
+    "quantization",
+    "nested tensors",
+)  # whose names raise AbsentError in native mode, too
+METHODS = "to_sparse to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask dequantize int_repr q_scale"
+# Layouts and dtypes of PyTorch that mytorch does not have.
+CONSTANTS = (
+    "sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged qint8 quint8 qint32 quint4x2 quint2x4 "
+    "per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric"
+).split()
+# Classes of objects that only describe how a model is sharded. Packages create them on import, so the first use of them raises.
+_DESCRIPTIONS = (
+    "Replicate Shard Partial Placement ColwiseParallel RowwiseParallel SequenceParallel ParallelStyle PrepareModuleInput "
+    "PrepareModuleOutput PrepareModuleInputOutput"
+).split()
+# Names that leave their argument unchanged, that return False, and that return None.
+_UNCHANGED = {
+    "wrap",
+    "record",
+    "disable",
+    "allow_in_graph",
+    "register_dataclass",
+    "compile_ignored",
+    "assume_constant_result",
+}
 _FALSE = (
-    "is_available is_fx_tracing is_tracing is_initialized is_compiling has_triton has_triton_package is_rpc_available "
-    "_are_functorch_transforms_active"
+    "is_traceable_wrapper_subclass is_available is_fx_tracing is_tracing is_initialized is_compiling has_triton has_triton_package is_rpc_available "
+    "_are_functorch_transforms_active is_in_onnx_export"
 ).split()
 _NOTHING = (
     "mark_dynamic maybe_mark_dynamic mark_static mark_static_address reset register_pytree_node is_exporting "
@@ -72,7 +145,7 @@ _NOTHING = (
 
 
 def home_of(path):
-    """The absent module that a path below `torch` is, or lies in; None if it is none."""
+    """Returns the absent module that contains a path below `torch`; None if there is none."""
     while path:
         if path in MODULES:
             return path
@@ -80,16 +153,36 @@ def home_of(path):
     return None
 
 
-def _refusal(name, what):
-    return AbsentError(f"torch.{name} is for {what}, which mytorch does not do: it is eager throughout.")
+def feature_of(path, name):
+    """Returns the feature that a name of `NAMES` in the module `path` belongs to."""
+    for feature, prefixes in _FEATURES_OF_NAMES.items():
+        for prefix in prefixes.split():
+            if name == prefix or (prefix.endswith("_") and name.startswith(prefix)):
+                return feature
+    return "internals of PyTorch's C++ core"
+
+
+def refusal(name, feature):
+    """Returns the error for the use of an absent part.
+
+    Args:
+        name: its name in PyTorch, such as "torch.sparse.mm".
+        feature: the feature that it belongs to.
+    """
+    return AbsentError(f"{name}: mytorch does not support {feature}. {_INSTEAD.get(feature, '')}".rstrip())
 
 
 class AbsentError(NotImplementedError, AttributeError):
-    """Something that stands for an absent part of PyTorch was used."""
+    """A program used a part of PyTorch that mytorch does not have."""
 
 
 class _Absence:
-    """What absent classes are made of: objects that can be passed on, and not be used."""
+    """The base of absent classes. Programs can name and subclass them; to create an instance raises AbsentError."""
+
+    def __new__(cls, *args, **kwargs):
+        if "_absent" in cls.__dict__ and cls.__name__ not in _DESCRIPTIONS:
+            raise refusal(*cls._absent)
+        return super().__new__(cls)
 
     def __init__(self, *args, **kwargs):
         pass
@@ -97,13 +190,58 @@ class _Absence:
     def __init_subclass__(cls, **kwargs):
         pass
 
+    def __class_getitem__(cls, key):
+        return cls  # for annotations such as `Future[int]`
+
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        raise _refusal(*self._absent)
+        raise refusal(*self._absent)
 
     def __call__(self, *args, **kwargs):
-        raise _refusal(*self._absent)
+        raise refusal(*self._absent)
+
+    __enter__ = __iter__ = __len__ = __getitem__ = __call__
+
+    def __exit__(self, *error):
+        pass
+
+    def __bool__(self):
+        return True
+
+
+class _AbsentFunction:
+    """A function or module that can be named, and that raises AbsentError when it is called."""
+
+    def __init__(self, full, feature):
+        self._absent = full, feature
+        self.__name__ = self.__qualname__ = full.rpartition(".")[2]
+        self.__module__ = full.rpartition(".")[0]
+
+    def __call__(self, *args, **kwargs):
+        raise refusal(*self._absent)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full, feature = self._absent
+        found = self.__dict__[name] = _absence(f"{full}.{name}", name, full, feature)
+        return found
+
+
+class AbsentConstant:
+    """A layout or dtype that mytorch does not have. Programs can compare it; to pass it to a function raises AbsentError."""
+
+    itemsize = property(lambda self: self._refuse())
+
+    def __init__(self, name):
+        self.name = name
+
+    def _refuse(self, *args, **kwargs):
+        raise refusal(f"torch.{self.name}", feature_of("", self.name))
+
+    def __repr__(self):
+        return f"torch.{self.name}"
 
 
 def _answer(value):
@@ -114,14 +252,34 @@ def _unchanged(obj=None, *args, **kwargs):
     return obj if callable(obj) or isinstance(obj, str) else lambda f: f
 
 
+def absent_method(name):
+    """Returns a method of tensors that raises AbsentError, such as `to_sparse`."""
+
+    def method(self, *args, **kwargs):
+        raise refusal(f"torch.Tensor.{name}", feature_of("", name))
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Raises NotImplementedError: mytorch does not support {feature_of('', name)}."
+    return method
+
+
+globals().update({name: absent_method(name) for name in METHODS.split()})
+
+
 def attribute(path, name):
-    """What stands for a name of `NAMES` in a module that is here; None if it is none of them."""
+    """Returns an absent class, function or constant for a name of `NAMES` or `CONSTANTS`; None for other names."""
+    if not (config.pytorch_mode or feature_of(path, name) in IN_BOTH_MODES):
+        return None
+    if not path and name in CONSTANTS:
+        return AbsentConstant(name)
     if name not in NAMES.get(path, "").split():
         return None
-    return _standing_for(f"{path}.{name}".strip("."), name, path, "what PyTorch's C++ core or compiler does")
+    return _absence(
+        f"torch.{path}.{name}".replace("..", "."), name, f"torch.{path}".rstrip("."), feature_of(path, name)
+    )
 
 
-def _standing_for(full, name, path, what):
+def _absence(full, name, module, feature):
     if name in _UNCHANGED:
         return _unchanged
     if name in _FALSE:
@@ -129,29 +287,46 @@ def _standing_for(full, name, path, what):
     if name in _NOTHING:
         return _answer(None)
     if name.lstrip("_")[:1].isupper():
-        return type(name, (_Absence,), {"__module__": f"torch.{path}", "_absent": (full, what)})
+        return type(name, (_Absence,), {"__module__": module, "_absent": (full, feature)})
+    return _AbsentFunction(full, feature)
 
-    def refuse(*args, **kwargs):
-        raise _refusal(full, what)
 
-    return refuse
+_NAMING = {dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "IMPORT_NAME") if name in dis.opmap}
+
+
+def _is_asked(frame):
+    """Returns True if a program calls `hasattr` or `getattr`, so that an absent name is absent.
+
+    A program that imports a name, or writes `module.name`, gets an object that raises AbsentError when it is used. The
+    opcode of the frame differs between these cases.
+    """
+    if frame.f_globals.get("__name__", "").startswith("importlib"):
+        return False  # `from module import name` first calls `hasattr`
+    return frame.f_code.co_code[frame.f_lasti] not in _NAMING
 
 
 class Absent(ModuleType):
-    """A module of which every name can be mentioned."""
+    """A module that mytorch does not have. Every name in it can be imported."""
 
     def __init__(self, path):
         home = home_of(path)
-        super().__init__(f"mytorch.{path}", f"Not here: {MODULES[home]}.")
+        super().__init__(f"mytorch.{path}", f"mytorch does not support {MODULES[home]}.")
         self.__path__ = []
         self._where = (path, MODULES[home])
 
     def __getattr__(self, name):
         if name.startswith("__") or name in ("_where",):
             raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
-        path, what = self._where
-        if f"{path}.{name}" in HERE:
+        path, feature = self._where
+        full = f"{path}.{name}"
+        if full in HERE:
             return importlib.import_module(f"{self.__name__}.{name}")
-        found = _standing_for(f"{path}.{name}", name, path, what)
+        if full not in FOUND and _is_asked(sys._getframe(1)):
+            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'", name=name, obj=self)
+        if full in FOUND:
+            home, _, inner = FOUND[full].partition(":")
+            found = operator.attrgetter(inner)(importlib.import_module(f"mytorch.{home}"))
+        else:
+            found = _absence(f"torch.{full}", name, f"torch.{path}", feature)
         setattr(self, name, found)
         return found

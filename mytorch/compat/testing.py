@@ -1,4 +1,4 @@
-"""`torch.testing`: `assert_close`, with PyTorch's tolerances and words, and `make_tensor`."""
+"""`torch.testing`: `assert_close`, with PyTorch's tolerances and messages, and `make_tensor`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +11,7 @@ from ..base import dtypes
 from ..ops.creation import as_tensor, from_numpy
 from ..ops.random import rand, randint
 
+__path__: list[str] = []  # PyTorch's module is a package
 _TOLERANCES = {
     "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
     "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
@@ -21,16 +22,24 @@ def assert_close(
     actual, expected, *, allow_subclasses=True, rtol=None, atol=None, equal_nan=False, check_device=True, check_dtype=True,
     check_layout=True, check_stride=False, msg=None,
 ):  # fmt: skip
-    """Check that |actual - expected| <= atol + rtol * |expected| everywhere, and that shapes, dtypes and devices are equal.
+    """Checks that |actual - expected| <= atol + rtol * |expected|, and that shapes, dtypes and devices are equal.
 
     Args:
-        actual, expected: Tensors, Arrays, NumPy arrays or numbers, or sequences and mappings of these.
-        rtol, atol: both or neither; by default by dtype: (1.3e-6, 1e-5) for float32, exact for integers.
-        msg: a text instead of the report, or a function of it.
+        actual: Tensor, Array, NumPy array or number, or a sequence or mapping of these.
+        expected: expected values, like actual.
+        allow_subclasses: ignored.
+        rtol: relative tolerance (default: by dtype, 1.3e-6 for float32 and 0 for integers).
+        atol: absolute tolerance (default: by dtype, 1e-5 for float32 and 0 for integers).
+        equal_nan: treat NaN as equal to NaN.
+        check_device: compare devices.
+        check_dtype: compare dtypes.
+        check_layout: ignored.
+        check_stride: ignored.
+        msg: text to replace the report, or a function of the report.
 
     Raises:
-        AssertionError: they differ; the message says how many elements do and where most.
-        ValueError: only one of rtol and atol was given.
+        AssertionError: if they differ; the message contains the number of different elements and the greatest difference.
+        ValueError: if only one of rtol and atol is given.
 
     Example:
         >>> mytorch.testing.assert_close(tensor([1.0]), tensor([1.0 + 1e-7]))
@@ -44,7 +53,7 @@ def assert_close(
 
 
 def _difference(actual, expected, tolerances, equal_nan, check_device, check_dtype, where):
-    """What is to be said of two values that differ, or of the first of their items; None if they are close."""
+    """Return a report of the first difference between two values or their items, or None if they are close."""
     checks = tolerances, equal_nan, check_device, check_dtype
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
         if actual.keys() != expected.keys():
@@ -108,7 +117,15 @@ def _report(close, apart, size, rtol, atol):
 
 
 def make_tensor(*shape, dtype, device=None, low=None, high=None, requires_grad=False, **unused):
-    """A tensor of random numbers in [low, high): by default [-9, 9) for floats and signed integers, [0, 10) for bytes, {0, 1}.
+    """Returns a tensor of random numbers in [low, high).
+
+    Args:
+        *shape: the shape.
+        dtype: the dtype.
+        device: the device.
+        low: lower bound (default: -9 for floats and signed integers, otherwise 0).
+        high: upper bound (default: 9 for floats and signed integers, 10 for uint8, 2 for bool).
+        requires_grad: the result requires grad.
 
     Example:
         >>> mytorch.testing.make_tensor((2, 3), dtype=mytorch.int64, low=0, high=5).shape

@@ -1,4 +1,4 @@
-"""Names at the top of `torch` that belong to its compiler, dispatcher or other devices, and what an eager library has for them."""
+"""Names at the top of `torch` for its compiler, dispatcher or other devices, with equivalents for an eager library."""
 
 import builtins
 import functools
@@ -11,12 +11,12 @@ from . import cpu, jit
 
 
 def _check(cond, message=None):
-    """Raise a RuntimeError with the message (a function that makes it) unless cond holds."""
+    """Raise a RuntimeError with the message, or the result of a function, unless cond is True."""
     _check_with(RuntimeError, cond, message)
 
 
 def _check_with(error_type, cond, message=None):
-    """As `_check`, with another kind of error."""
+    """Raise an error of the given type unless cond is True; see `_check`."""
     if not cond:
         raise error_type("Expected cond to be True, but got False." if message is None else str(message()))
 
@@ -45,17 +45,17 @@ def _assert_async(input, assert_msg="Expected Tensor with single nonzero value, 
 
 
 def sym_not(a):
-    """not a."""
+    """Returns not a."""
     return not a
 
 
 def sym_ite(b, t, f):
-    """t if b else f."""
+    """Returns t if b else f."""
     return t if b else f
 
 
 def sym_sum(args):
-    """The sum of some numbers."""
+    """Returns the sum of numbers."""
     return builtins.sum(args)
 
 
@@ -63,48 +63,50 @@ sym_int, sym_float, sym_max, sym_min, sym_sqrt = builtins.int, builtins.float, b
 
 
 class _Symbolic:
-    """A number that PyTorch's tracer does not know yet; sizes are plain ints here."""
+    """PyTorch's symbolic number for tracing; sizes are plain ints here."""
 
     def __new__(cls, *args, **kwargs):
-        raise NotImplementedError(f"torch.{cls.__name__} is for tracing; sizes are plain Python numbers in mytorch.")
+        raise NotImplementedError(
+            f"torch.{cls.__name__} is not supported, because mytorch has no tracer; sizes are ints."
+        )
 
 
 SymInt, SymFloat, SymBool = (type(name, (_Symbolic,), {}) for name in ("SymInt", "SymFloat", "SymBool"))
 
 
 class PyTorchFileReader:
-    """PyTorch's reader of its own files, which `load` reads here."""
+    """PyTorch's file reader; use `load` instead."""
 
 
 def is_autocast_cpu_enabled():
-    """Whether autocast is on for the CPU."""
+    """Returns True if autocast is enabled on the CPU."""
     return amp.is_autocast_enabled("cpu")
 
 
 def get_autocast_cpu_dtype():
-    """The dtype of autocast on the CPU."""
+    """Returns the autocast dtype on the CPU."""
     return amp.get_autocast_dtype("cpu")
 
 
 def get_autocast_gpu_dtype():
-    """The dtype of autocast on GPUs."""
+    """Returns the autocast dtype on GPUs."""
     return amp.get_autocast_dtype("cuda")
 
 
 def get_device_module(device=None):
-    """`mytorch.cuda`, or `mytorch.cpu`, for a device or its name."""
+    """Returns `mytorch.cuda` or `mytorch.cpu` for a device or its name."""
     kind = str(getattr(device, "type", device) or "cpu").partition(":")[0]
     return cuda if kind == "cuda" else cpu
 
 
 def _softmax_backward_data(grad_output, output, dim, input_dtype):
-    """The gradient of softmax from its result."""
+    """Compute the gradient of softmax from its result."""
     inner = grad_output * output
     return (inner - output * inner.sum(dim, keepdim=True)).to(input_dtype)
 
 
 def _element_size(dtype):
-    """Bytes of an element of a dtype."""
+    """Return the number of bytes per element of a dtype."""
     return dtypes.as_dtype(dtype).itemsize
 
 

@@ -1,4 +1,4 @@
-"""`torch.types`: names for annotations."""
+"""`torch.types`: type names for annotations."""
 
 from builtins import bool as _bool
 from builtins import float as _float

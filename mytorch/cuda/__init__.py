@@ -1,6 +1,7 @@
-"""The GPU's side of PyTorch's API: what is there, which is current, waiting, memory, seeds.
+"""`torch.cuda`: devices, streams, memory, random states and CUDA graphs of the GPU.
 
-Without CuPy or a GPU, `is_available()` is False, the counts are 0, and what needs a GPU says why there is none.
+Without CuPy or a GPU, `is_available()` is False and the counts are 0. Functions that require a GPU raise an error with the
+reason.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .streams import Event, Stream, current_stream, default_stream, index_of, se
 
 
 def is_available() -> bool:
-    """Whether CuPy is installed and sees a GPU.
+    """Returns True if CuPy is installed and finds a GPU.
 
     Example:
         >>> device = "cuda" if mytorch.cuda.is_available() else "cpu"
@@ -41,37 +42,57 @@ def is_available() -> bool:
 
 
 device_count = backend.device_count
-StreamContext = AbstractContextManager  # what `stream` returns
+StreamContext = AbstractContextManager  # type of the result of `stream`
 
 
 def current_device() -> int:
-    """The number of the current GPU."""
+    """Returns the number of the current GPU."""
     return index_of(None)
 
 
 def set_device(device: DeviceLike) -> None:
-    """Make a GPU the current one."""
+    """Selects the current GPU.
+
+    Args:
+        device: the GPU.
+    """
     backend.cupy_ns().cuda.Device(backend.as_device(device).index).use()
 
 
 def device(device: DeviceLike | None) -> AbstractContextManager:
-    """A context manager in which a GPU is the current one; None changes nothing."""
+    """Returns a context manager that selects a GPU.
+
+    Args:
+        device: the GPU; None does not change the current GPU.
+    """
     return nullcontext() if device is None else backend.on(backend.as_device(device))[1]
 
 
 def get_device_name(device: DeviceLike | None = None) -> str:
-    """The name of a GPU."""
+    """Returns the name of a GPU.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     return get_device_properties(device).name
 
 
 def get_device_capability(device: DeviceLike | None = None) -> tuple[int, int]:
-    """(major, minor) compute capability of a GPU."""
+    """Returns the compute capability (major, minor) of a GPU.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     capability = backend.cupy_ns().cuda.Device(index_of(device)).compute_capability
     return int(capability[:-1]), int(capability[-1])
 
 
 def get_device_properties(device: DeviceLike | None = None) -> SimpleNamespace:
-    """A GPU's name, memory and number of multiprocessors, with PyTorch's attribute names."""
+    """Returns the name, memory and number of multiprocessors of a GPU, with PyTorch's attribute names.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     found = backend.cupy_ns().cuda.runtime.getDeviceProperties(index_of(device))
     major, minor = get_device_capability(device)
     return SimpleNamespace(
@@ -81,61 +102,77 @@ def get_device_properties(device: DeviceLike | None = None) -> SimpleNamespace:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether a GPU is there; CuPy computes bfloat16 on any, from compute capability 8 in hardware."""
+    """Returns True if a GPU is available. Every GPU supports bfloat16, from compute capability 8 in hardware.
+
+    Args:
+        including_emulation: accepted for compatibility.
+    """
     return is_available() and (including_emulation or get_device_capability()[0] >= 8)
 
 
 def is_initialized() -> bool:
-    """Whether CuPy is loaded and found a GPU."""
+    """Returns True if CuPy is loaded and has found a GPU."""
     return is_available()
 
 
 def init() -> None:
-    """Load CuPy now; else it is loaded when first used."""
+    """Loads CuPy. Otherwise, CuPy is loaded on first use."""
     backend.cupy_ns()
 
 
 def _lazy_call(callable, **kwargs):
-    """Call something for which the GPU has to be there, if it is."""
+    """Call a function that requires a GPU, if there is one."""
     if is_available():
         callable()
 
 
 def ipc_collect() -> None:
-    """Accepted: no memory is shared between processes."""
+    """Does nothing, because processes do not share memory. Accepted for compatibility."""
 
 
 def seed() -> None:
-    """Seed the current GPU's generator from the operating system; nothing to seed without one."""
+    """Seeds the generator of the current GPU with random data of the operating system. No effect without a GPU."""
     if is_available():
         _generator("cuda").seed()
 
 
 def seed_all() -> None:
-    """Seed the generators of all GPUs with one seed from the operating system."""
+    """Seeds the generators of all GPUs with one random number of the operating system."""
     if is_available():
         manual_seed_all(_generator("cuda").seed())
 
 
 def initial_seed() -> int:
-    """The seed that the current GPU's generator last started from."""
+    """Returns the last seed of the current GPU's generator."""
     return _generator("cuda").initial_seed()
 
 
 def synchronize(device: DeviceLike | None = None) -> None:
-    """Wait for all work on a GPU; nothing to wait for without one."""
+    """Waits for all work on a GPU. No effect without a GPU.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     if is_available():
         backend.cupy_ns().cuda.Device(None if device is None else backend.as_device(device).index).synchronize()
 
 
 def manual_seed(seed: int) -> None:
-    """Seed the current GPU's generator; nothing to seed without one."""
+    """Seeds the generator of the current GPU. No effect without a GPU.
+
+    Args:
+        seed: the seed.
+    """
     if is_available():
         _generator("cuda").manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed the generators of all GPUs."""
+    """Seeds the generators of all GPUs.
+
+    Args:
+        seed: the seed.
+    """
     for i in range(device_count()):
         _generator(i).manual_seed(seed)
 
@@ -145,33 +182,55 @@ def _generator(device: DeviceLike) -> Generator:
 
 
 def get_rng_state(device: DeviceLike = "cuda") -> Tensor:
-    """The state of a GPU's generator, a uint8 tensor on the CPU."""
+    """Returns the state of a GPU's generator, a uint8 tensor on the CPU.
+
+    Args:
+        device: the GPU.
+    """
     return _generator(device).get_state()
 
 
 def set_rng_state(new_state: Tensor, device: DeviceLike = "cuda") -> None:
-    """Go on from a state that `get_rng_state` returned."""
+    """Restores the state of a GPU's generator.
+
+    Args:
+        new_state: result of `get_rng_state`.
+        device: the GPU.
+    """
     _generator(device).set_state(new_state)
 
 
 def get_rng_state_all() -> list[Tensor]:
-    """The states of all GPUs' generators, in order."""
+    """Returns the states of the generators of all GPUs."""
     return [get_rng_state(i) for i in range(device_count())]
 
 
 def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
-    """Go on from the states that `get_rng_state_all` returned."""
+    """Restores the states of the generators of all GPUs.
+
+    Args:
+        new_states: result of `get_rng_state_all`.
+    """
     for i, state in enumerate(new_states):
         set_rng_state(state, i)
 
 
 def device_of(obj: Tensor) -> AbstractContextManager:
-    """A context manager in which the GPU of a tensor is the current one; one on the CPU changes nothing."""
+    """Returns a context manager that selects the GPU of a tensor. No effect for a tensor on the CPU.
+
+    Args:
+        obj: the tensor.
+    """
     return device(obj.device if obj.is_cuda else None)
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Whether one GPU can read another's memory directly."""
+    """Returns True if a GPU can access the memory of another GPU directly.
+
+    Args:
+        device: the GPU.
+        peer_device: the other GPU.
+    """
     numbers = [backend.as_device(d).index for d in (device, peer_device)]
     return bool(backend.cupy_ns().cuda.runtime.deviceCanAccessPeer(*numbers))
 

@@ -1,4 +1,4 @@
-"""The older names of `mytorch.amp`, for the GPU: `autocast()`, `GradScaler()`, `custom_fwd`, `custom_bwd`."""
+"""Older names of `mytorch.amp` for the GPU: `autocast()`, `GradScaler()`, `custom_fwd`, `custom_bwd`."""
 
 import functools
 
@@ -8,7 +8,13 @@ from ..base import dtypes
 
 
 class autocast(amp.autocast):
-    """`amp.autocast("cuda", …)`."""
+    """Automatic mixed precision on the GPU; the same as `amp.autocast("cuda", …)`.
+
+    Args:
+        enabled: if False, the context has no effect.
+        dtype: half-precision dtype.
+        cache_enabled: reuse converted weights.
+    """
 
     def __init__(self, enabled: bool = True, dtype: dtypes.dtype = dtypes.float16, cache_enabled: bool = True):
         super().__init__("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
@@ -18,7 +24,15 @@ class autocast(amp.autocast):
 
 
 class GradScaler(amp.GradScaler):
-    """`amp.GradScaler("cuda", …)`."""
+    """Gradient scaling on the GPU; the same as `amp.GradScaler("cuda", …)`.
+
+    Args:
+        init_scale: initial loss scale.
+        growth_factor: factor of the scale after `growth_interval` steps without overflow.
+        backoff_factor: factor of the scale after an overflow.
+        growth_interval: number of steps without overflow before the scale grows.
+        enabled: if False, the scaler has no effect.
+    """
 
     def __init__(
         self, init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
@@ -32,7 +46,7 @@ custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
 
 
 def amp_definitely_not_available() -> bool:
-    """Whether there is no GPU."""
+    """Returns True if there is no GPU."""
     return not cuda_available()
 
 

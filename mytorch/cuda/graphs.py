@@ -1,13 +1,12 @@
-"""CUDA graphs: the launches of a part of a program, recorded once and then launched all together.
+"""CUDA graphs: a recorded sequence of kernel launches that is launched as a whole.
 
-Launching costs the CPU 2 to 20 µs for each kernel, and a small model's kernels take less than that to run. A captured
-training step of hundreds of launches is started by a single call. `compile_step` does it for a whole step;
-`CUDAGraph` and `graph` are PyTorch's, and `make_graphed_callables` (nn/graphed.py).
+The CPU needs 2 to 20 µs to launch a kernel, and the kernels of a small model are faster than that. A graph starts the
+hundreds of kernels of a training step with a single call. `compile_step` captures a whole step. `CUDAGraph`, `graph` and
+`make_graphed_callables` (nn/graphed.py) have PyTorch's API.
 
-A graph launches the same kernels on the same addresses with the same numbers, so what is captured must take what
-changes from device memory (`base/capturing.py` says how optimizers, scalers and generators do), must not wait for the
-GPU, and its inputs are copied into the arrays it was captured with. Its memory comes from a pool of its own, which
-nobody else allocates from.
+A graph launches the same kernels with the same addresses and numbers. Values that change must therefore be in device
+memory (`base/capturing.py` describes optimizers, scalers and generators), and captured code must not wait for the GPU. New
+inputs are copied to the captured arrays. A graph uses a separate memory pool.
 """
 
 import contextlib
@@ -36,59 +35,63 @@ from .memory import empty_cache, graphs
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether the current stream's work goes into a graph now; False without a GPU."""
+    """Returns True if the work of the current stream is captured into a graph; False without a GPU."""
     return backend.cuda_available() and bool(backend.cupy_ns().cuda.get_current_stream().is_capturing())
 
 
 def graph_pool_handle() -> Any:
-    """A memory pool that several graphs may share (if they are replayed in the order of their capture)."""
+    """Returns a memory pool for several graphs, which must be replayed in the order of their capture."""
     return backend.cupy_ns().cuda.MemoryPool()
 
 
 class CUDAGraph:
-    """A captured part of a program: `capture_begin` … `capture_end` on a stream of its own, then `replay`.
+    """A captured sequence of GPU work: `capture_begin` and `capture_end` on a separate stream, then `replay`.
 
-    `with cuda.graph(g):` calls the first two. An optimizer step in it follows its learning rate, draws of random numbers
-    differ from replay to replay.
+    `with cuda.graph(g):` calls the first two. A captured optimizer step uses the current learning rate, and random numbers
+    differ between replays.
+
+    Args:
+        keep_graph: accepted for compatibility.
     """
 
     def __init__(self, keep_graph: bool = False):
-        self._graph: Any = None  # CuPy's, the pool that its arrays come from, and their GPU
+        self._graph: Any = None  # CuPy's graph; the pool of its arrays and their GPU are stored with it
         self._pool: Any = None
         self._device: Any = None
         self._capture: Any = None
         self._end: Callable[[], Any] | None = None
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "relaxed") -> None:
-        """Note from here on what the current stream is given, instead of running it.
+        """Starts the capture: the work of the current stream is recorded instead of executed.
 
         Args:
-            pool: the memory pool of another graph (`pool()`, `graph_pool_handle()`); by default one of its own.
-            capture_error_mode: "relaxed": this library allocates memory while it captures, which the other modes forbid.
+            pool: memory pool of another graph (`pool()`, `graph_pool_handle()`) (default: a new pool).
+            capture_error_mode: must be "relaxed", because memory is allocated during the capture.
 
         Raises:
-            RuntimeError: the current stream is the default one, or a capture is under way.
-            ValueError: another mode.
+            RuntimeError: if the current stream is the default stream, or another capture is running.
+            ValueError: if capture_error_mode is not "relaxed".
         """
         cuda = backend.cupy_ns().cuda
         stream = cuda.get_current_stream()
         if capture_error_mode != "relaxed":
             raise ValueError(
-                f"capture_error_mode must be 'relaxed', got {capture_error_mode!r}: memory is allocated during the capture."
+                f"capture_begin: expected capture_error_mode 'relaxed', because memory is allocated during the capture, got "
+                f"{capture_error_mode!r}."
             )
         if stream.ptr == cuda.Stream.null.ptr:
             raise RuntimeError(
                 "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the default stream.)"
             )
         if capturing.is_recording():
-            raise RuntimeError("capture_begin: another graph is being captured.")
+            raise RuntimeError("capture_begin: another graph is being captured. Call its capture_end() first.")
         self.reset()
         self._device = cuda.Device()
         self._pool = cuda.MemoryPool() if pool is None else pool
         allocator = cuda.using_allocator(backend.explaining(backend.cupy_ns(), self._pool.malloc))
         before = capturing.current
         capture = Capture(recording=True)
-        capture.kept.append(stream)  # with which the workspace of its products would go
+        capture.kept.append(stream)  # cuBLAS workspaces belong to the stream
         stream.begin_capture()
         allocator.__enter__()
         capturing.current = capture
@@ -104,13 +107,14 @@ class CUDAGraph:
         graphs.add(self)
 
     def capture_end(self) -> None:
-        """Stop noting; the graph can be replayed.
+        """Ends the capture.
 
         Raises:
-            RuntimeError: no capture was begun. CaptureError: something in it can't be captured.
+            RuntimeError: if no capture is running.
+            CaptureError: if the captured work contains an unsupported operation.
         """
         if self._end is None:
-            raise RuntimeError("capture_end: called without capture_begin.")
+            raise RuntimeError("capture_end: no capture is running. Call capture_begin first.")
         for generator in capturing.current.generators - capturing.current.advanced:
             generator.advance()
         end, self._end = self._end, None
@@ -121,52 +125,57 @@ class CUDAGraph:
         self._capture.send_constants()
 
     def _abandon(self):
-        """End a capture that failed."""
+        """End a failed capture."""
         if self._end is not None:
             end, self._end = self._end, None
-            # the capture is invalid already; the error that made it so is on its way
+            # the capture is invalid; its error is raised elsewhere
             with contextlib.suppress(Exception):
                 end()
 
     def replay(self) -> None:
-        """Run what was captured, on the current stream, without waiting.
+        """Runs the captured work on the current stream, without waiting for it.
 
         Raises:
-            RuntimeError: nothing was captured. capturing.Stale: the program has changed what was captured (memory of
-                parameters, hyperparameters): capture again.
+            RuntimeError: if the graph is empty.
+            capturing.Stale: if captured parameters or hyperparameters have changed; capture the graph again.
         """
         if self._graph is None:
-            raise RuntimeError("CUDAGraph.replay: nothing has been captured.")
+            raise RuntimeError("CUDAGraph.replay: the graph is empty. Capture it first.")
         with self._device:
             for update in self._capture.updates:
                 update()
             self._graph.launch()
 
     def reset(self) -> None:
-        """Forget what was captured."""
+        """Deletes the captured work."""
         self._graph = self._capture = self._pool = None
 
     def pool(self) -> Any:
-        """The memory pool, for another graph."""
+        """Returns the memory pool, for another graph."""
         return self._pool
 
     def debug_dump(self, debug_path: str) -> None:
-        """Write the graph as a DOT file.
+        """Writes the graph to a DOT file.
+
+        Args:
+            debug_path: path of the file.
 
         Raises:
-            RuntimeError: nothing was captured.
+            RuntimeError: if the graph is empty.
         """
         if self._graph is None:
-            raise RuntimeError("CUDAGraph.debug_dump: nothing has been captured.")
+            raise RuntimeError("CUDAGraph.debug_dump: the graph is empty. Capture it first.")
         Path(debug_path).write_text(self._graph.debug_dot_str())
 
 
 class graph:
-    """Context in which work is captured into a `CUDAGraph`, on a stream of its own.
+    """Context manager that captures work into a `CUDAGraph` on a separate stream.
 
     Args:
-        cuda_graph: what to capture into. pool: as for `CUDAGraph.capture_begin`.
-        stream: where to capture; by default a stream that all captures on this GPU share.
+        cuda_graph: the graph.
+        pool: memory pool; see `CUDAGraph.capture_begin`.
+        stream: stream of the capture (default: a stream that all captures on this GPU share).
+        capture_error_mode: see `CUDAGraph.capture_begin`.
     """
 
     def __init__(
@@ -184,7 +193,7 @@ class graph:
     def __enter__(self):
         backend.cupy_ns().cuda.Device().synchronize()
         gc.collect()
-        empty_cache()  # what preparing left in the pool, which the graph can't use
+        empty_cache()  # frees memory of the default pool, which the graph cannot use
         self.capture_stream.__enter__()
         try:
             self.cuda_graph.capture_begin(self.pool, self.mode)
@@ -206,35 +215,35 @@ class graph:
 
 
 def capture_stream() -> streams.Stream:
-    """The stream of the current GPU that captures take by default."""
+    """Returns the default stream of captures on the current GPU."""
     return _capture_stream_of(backend.cupy_ns().cuda.runtime.getDevice())
 
 
 @functools.cache
 def _capture_stream_of(number):
-    """A GPU's; what belongs to a stream, as cuBLASLt's workspace does, is then made once."""
+    """Return the capture stream of a GPU. Resources of a stream, such as the workspace of cuBLASLt, are then created once."""
     return streams.Stream(number)
 
 
 def explained(error):
-    """A CaptureError for CUDA's own words about a capture; any other error itself."""
+    """Convert a CUDA error during a capture to a CaptureError; return other errors unchanged."""
     if isinstance(error, CaptureError) or "captur" not in str(error).lower():
         return error
     return CaptureError(
-        "this can't be captured into a CUDA graph: something in it waits for the GPU or copies from the CPU "
-        f"(.item(), bool(), printing, nonzero, masks as indices, tensors made of lists). CUDA says: {error}"
+        "this can't be captured into a CUDA graph, because it waits for the GPU or copies from the CPU "
+        f"(.item(), bool(), printing, nonzero, masks as indices, tensors from lists). CUDA error: {error}"
     )
 
 
 # -- a whole step --------------------------------------------------------------------------------------------------------
 
 
-MANY = 16  # forms of a step, before a warning
+MANY = 16  # number of graphs of a step before a warning
 
 
 class _Recorded:
-    """One form of a step (shapes, dtypes, other arguments): runs so far, then its graph with its inputs and outputs, and the
-    inputs' buffers in page-locked memory."""
+    """The state of one combination of shapes, dtypes and other arguments: number of runs, then the graph with its inputs,
+    outputs and page-locked buffers."""
 
     def __init__(self):
         self.runs = 0
@@ -243,21 +252,26 @@ class _Recorded:
 
 
 class CompiledStep:
-    """What `compile_step` returns; call it as the function."""
+    """A step with CUDA graphs, returned by `compile_step`; call it like the function.
+
+    Args:
+        function: the step.
+        warmup: number of calls before the capture.
+    """
 
     def __init__(self, function: Callable, warmup: int):
         functools.update_wrapper(self, function)
         self.function = function
         self.warmup = warmup
         self._forms = {}
-        self._generators = set()  # that the step draws from
+        self._generators = set()  # generators that the step uses
         self._warned = False
 
     def __call__(self, *args, **kwargs):
         if not backend.cuda_available() or capturing.is_preparing():
             return self.function(*args, **kwargs)
         leaves, spec = tree_flatten((args, kwargs))
-        where = _device_for(leaves)
+        where = device_for(leaves)
         if where is None:
             return self.function(*args, **kwargs)
         with backend.on(where)[1]:
@@ -274,7 +288,7 @@ class CompiledStep:
             return self._replay(form, leaves)
 
     def reset(self) -> None:
-        """Forget all graphs; the next calls prepare and capture again."""
+        """Deletes all graphs; the next calls capture the step again."""
         self._forms.clear()
 
     def _form(self, leaves, spec):
@@ -284,7 +298,7 @@ class CompiledStep:
             if is_tensor(leaf):
                 if getattr(leaf, "requires_grad", False):
                     raise CaptureError(
-                        "compile_step: an argument requires grad; gradients are for what the step itself makes or holds."
+                        "compile_step: expected arguments without requires_grad; create these tensors in the step."
                     )
                 key.append((tuple(leaf.shape), leaf.dtype))
             else:
@@ -294,19 +308,19 @@ class CompiledStep:
             if len(self._forms) > MANY and not self._warned:
                 self._warned = True
                 warn(
-                    f"compile_step: {self.function.__name__} has been called in more than {MANY} forms, and each gets a graph with memory of "
-                    "its own; numbers that change from step to step should be tensors, and shapes few."
+                    f"compile_step: {self.function.__name__} has more than {MANY} combinations of shapes, dtypes and other arguments, "
+                    "and each needs a graph with separate memory. Pass changing numbers as tensors, and use few shapes."
                 )
             return form
         except TypeError:
             raise CaptureError(
-                "compile_step: arguments must be tensors, or hashable values that stay the same, in nested lists, tuples and dicts; "
+                "compile_step: expected tensors and hashable constants in nested lists, tuples and dicts, "
                 f"got {', '.join(sorted({type(x).__name__ for x in leaves if not is_tensor(x)}))}."
             ) from None
 
     def _run(self, leaves, spec, where):
-        """The function on these leaves, with the count of draws restarted, and under a cache of casts of its own: a graph must cast its
-        weights itself."""
+        """Call the function on these leaves, with a new counter of random numbers and a separate autocast cache: a graph must
+        convert its weights."""
         generators = {generator_for(where), *self._generators}
         for generator in generators:
             generator.start_step()
@@ -340,49 +354,11 @@ class CompiledStep:
         return tree_map(lambda x: type(x)._wrap(raw_of(x).copy()) if is_tensor(x) else x, form.outputs)
 
 
-def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callable:
-    """A function that runs a whole training step (forward, backward, clipping, optimizer, scaler) as one CUDA graph.
-
-        @mytorch.compile_step
-        def step(x, y):
-            optimizer.zero_grad()
-            with mytorch.autocast("cuda", dtype=mytorch.bfloat16):
-                loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            return loss
-
-    The first calls run it as it is, the next one captures it, and further ones replay what was captured, on new inputs;
-    each call is a real step. Another shape, dtype or other value of an argument gets a graph of its own. Learning rates may
-    change from step to step (`scheduler.step()` belongs outside); when a hyperparameter, a parameter's memory or a
-    loaded state dict is no longer what was captured, the step is captured again.
-
-    The function may not wait for the GPU (`.item()`, `print(loss)`, `if loss > 3`) or read data from the CPU; whatever
-    else Python does in it (counting, `model.train()`, hooks) happens only in the first calls. Take batches as arguments:
-    they may lie on the CPU. What it returns are copies, which later steps leave alone.
-
-    On a CPU there is nothing to capture, and it runs as it is.
-
-    Args:
-        function: of tensors and hashable values, in nested lists, tuples and dicts; also as a decorator with arguments.
-        warmup: how many calls run before one is captured; at least 1.
-
-    Raises:
-        ValueError: warmup below 1. CaptureError, from a call: something that can't be captured; the message says what.
-    """
-    if warmup < 1:
-        raise ValueError(f"compile_step: warmup must be at least 1, got {warmup}.")
-    if function is None:
-        return functools.partial(compile_step, warmup=warmup)
-    return CompiledStep(function, warmup)
-
-
-def _device_for(leaves):
-    """The GPU that a step on these arguments runs on; None if they lie on the CPU, which is also the default device."""
+def device_for(leaves):
+    """Return the GPU of a step with these arguments, or None if they and the default device are on the CPU."""
     devices = {x.device for x in leaves if is_tensor(x) and x.device.type == "cuda"}
     if len(devices) > 1:
-        raise CaptureError(f"compile_step: arguments lie on several devices: {', '.join(sorted(map(str, devices)))}.")
+        raise CaptureError(f"compile_step: expected one device, got {', '.join(sorted(map(str, devices)))}.")
     if devices:
         return devices.pop()
     default = backend.as_device(None)
@@ -394,7 +370,7 @@ def _moved(x, where):
 
 
 def _twin(x, where):
-    """A tensor like x on the device, for a graph to read from."""
+    """Create a tensor like x on the device, as the input of a graph."""
     if not is_tensor(x):
         return x
     raw = raw_of(x)
@@ -402,13 +378,13 @@ def _twin(x, where):
 
 
 class _Buffers:
-    """Two page-locked buffers in turn: while the GPU copies from one, the CPU puts the next batch into the other."""
+    """Two alternating page-locked buffers: while the GPU copies from one, the CPU fills the other with the next batch."""
 
     def __init__(self):
-        self.used = deque()  # (buffer, event behind its last copy), the longer ago first
+        self.used = deque()  # (buffer, event after its last copy), oldest first
 
     def send(self, there, given):
-        """Copy a CPU array into one on the current GPU, without waiting for what the GPU does now."""
+        """Copy a CPU array to an array on the current GPU, without waiting for earlier work of the GPU."""
         xp = backend.cupy_ns()
         if len(self.used) < 2:
             buffer = xp.empty_pinned(given.shape, given.dtype)
@@ -422,7 +398,7 @@ class _Buffers:
 
 
 def _copy_into(there, given, buffers):
-    """Copy into a graph's input."""
+    """Copy a value to an input of a graph."""
     if there is given or there.size == 0:
         return
     if not isinstance(given, np.ndarray):
@@ -430,13 +406,13 @@ def _copy_into(there, given, buffers):
     elif backend.is_pinned(given):
         backend.fill_later(there, np.ascontiguousarray(given))
     elif buffers is None:
-        there.set(np.ascontiguousarray(given))  # CUDA has taken its copy when this returns
+        there.set(np.ascontiguousarray(given))  # CUDA has copied the data when this returns
     else:
         buffers.send(there, given)
 
 
 def copy_all(there, given, buffers=None):
-    """Copy the tensors among some values into a graph's own; `buffers`: `_Buffers` for each, for what lies on the CPU."""
+    """Copy the tensors among the values to a graph's inputs; `buffers` contains `_Buffers` for CPU tensors."""
     for to, x, own in zip(there, given, buffers or [None] * len(there), strict=False):
         if is_tensor(x):
             with backend.device_guard(raw_of(to)):
@@ -444,7 +420,7 @@ def copy_all(there, given, buffers=None):
 
 
 def on_capture_stream(call):
-    """Run on the stream that captures take, in order with the current one: what belongs to a stream is made for that one."""
+    """Call a function on the capture stream, in order with the current stream, to create resources of that stream."""
     side, here = capture_stream(), streams.current_stream()
     side.wait_stream(here)
     with side:

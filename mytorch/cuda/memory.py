@@ -1,4 +1,4 @@
-"""What of a GPU's memory is in use."""
+"""Statistics of GPU memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..backend import DeviceLike
 from ..base.errors import warn
 from .streams import index_of
 
-_peak = defaultdict(int)  # device number -> most bytes seen in use
+_peak = defaultdict(int)  # device number -> maximum bytes in use
 _now = defaultdict(int)  # device number -> bytes in use, counted by the hook
-_most_held = defaultdict(int)  # device number -> most bytes that the pool held before it was emptied
-_hooked = threading.local()  # CuPy keeps hooks for each thread
-graphs = weakref.WeakSet()  # captured CUDA graphs, whose pools nobody else allocates from
+_most_held = defaultdict(int)  # device number -> maximum bytes in the pool before it was emptied
+_hooked = threading.local()  # CuPy's hooks belong to a thread
+graphs = weakref.WeakSet()  # captured CUDA graphs, which have separate pools
 
 
 def _pool():
@@ -23,7 +23,7 @@ def _pool():
 
 
 def _of(device, count):
-    """A count of the pool's, for one device (the pool answers for the current one), with all that CUDA graphs hold."""
+    """Return a count of the pool for one device, plus the bytes of all CUDA graphs."""
     if not backend.cuda_available():
         return 0
     pools = {id(pool): pool for pool in (graph.pool() for graph in graphs) if pool is not None}
@@ -32,7 +32,11 @@ def _of(device, count):
 
 
 def memory_allocated(device: DeviceLike | None = None) -> int:
-    """Bytes of GPU memory in use by arrays and captured graphs."""
+    """Returns the bytes of GPU memory in use by arrays and captured graphs.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     used = _of(device, "used_bytes")
     if backend.cuda_available():
         number = index_of(device)
@@ -41,14 +45,18 @@ def memory_allocated(device: DeviceLike | None = None) -> int:
 
 
 def memory_reserved(device: DeviceLike | None = None) -> int:
-    """Bytes of GPU memory held by the pool, in use or free, and by captured graphs."""
+    """Returns the bytes of GPU memory in the pool, in use or free, and in captured graphs.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     return _of(device, "total_bytes")
 
 
 def _watch():
-    """Count the pool's use at each allocation, so that its peak is known.
+    """Count the pool's use at each allocation, to find its peak.
 
-    The pool itself adds up all that is in use when it is asked, so it is asked only where there may be a new peak.
+    Querying the pool is slow, because it adds up all blocks. It is queried only for a possible new peak.
     """
     if getattr(_hooked, "hook", None) or not backend.cuda_available():
         return
@@ -58,7 +66,7 @@ def _watch():
         name = "mytorch-peak"
 
         def malloc_postprocess(self, **event):
-            if not event["mem_ptr"]:  # it failed
+            if not event["mem_ptr"]:  # the allocation failed
                 return
             number = event["device_id"]
             _now[number] += event["mem_size"]
@@ -73,17 +81,20 @@ def _watch():
 
 
 def _end_watch():
-    """Take this thread's hook away: with one, each allocation makes two detours through Python."""
+    """Remove this thread's hook, which costs two Python calls per allocation."""
     hook, _hooked.hook = getattr(_hooked, "hook", None), None
     if hook is not None:
         hook.__exit__(None, None, None)
 
 
 def max_memory_allocated(device: DeviceLike | None = None) -> int:
-    """The most bytes in use from `reset_peak_memory_stats` to now.
+    """Returns the maximum number of bytes in use since `reset_peak_memory_stats`.
 
-    The reset starts the watch and this call ends it, since watching takes a millisecond of a small training step. Before and
-    afterwards, it is the most that a call of `memory_allocated` or of this function has seen.
+    `reset_peak_memory_stats` starts counting and this call ends it, because counting takes about a millisecond of a small
+    training step. Otherwise, the result is the maximum seen by `memory_allocated` and this function.
+
+    Args:
+        device: the GPU (default: the current GPU).
     """
     _end_watch()
     used = memory_allocated(device)
@@ -91,7 +102,11 @@ def max_memory_allocated(device: DeviceLike | None = None) -> int:
 
 
 def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
-    """Forget the peak, and watch this thread's allocations until `max_memory_allocated` is called."""
+    """Resets the peak, and counts this thread's allocations until `max_memory_allocated` is called.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     if backend.cuda_available():
         _watch()
         number = index_of(device)
@@ -100,19 +115,31 @@ def reset_peak_memory_stats(device: DeviceLike | None = None) -> None:
 
 
 def max_memory_reserved(device: DeviceLike | None = None) -> int:
-    """The most bytes that the pool held since `reset_peak_memory_stats`: it only grows until `empty_cache`."""
+    """Returns the maximum bytes of the pool since `reset_peak_memory_stats`. The pool shrinks only in `empty_cache`.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     return max(_most_held[index_of(device)], memory_reserved(device)) if backend.cuda_available() else 0
 
 
 def mem_get_info(device: DeviceLike | None = None) -> tuple[int, int]:
-    """(free, total) bytes of a GPU, as CUDA sees it."""
+    """Returns the (free, total) bytes of a GPU.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     cuda = backend.cupy_ns().cuda
     with cuda.Device(index_of(device)):
         return cuda.runtime.memGetInfo()
 
 
 def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
-    """The figures that there are, under PyTorch's names."""
+    """Returns the available statistics with PyTorch's names.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     return {
         "allocated_bytes.all.current": memory_allocated(device),
         "allocated_bytes.all.peak": max_memory_allocated(device),
@@ -122,12 +149,17 @@ def memory_stats(device: DeviceLike | None = None) -> dict[str, int]:
 
 
 def memory_summary(device: DeviceLike | None = None, abbreviated: bool = False) -> str:
-    """The figures of `memory_stats` as lines of text."""
+    """Returns the statistics of `memory_stats` as text.
+
+    Args:
+        device: the GPU (default: the current GPU).
+        abbreviated: accepted for compatibility.
+    """
     return "\n".join(f"{name:32} {value / 2**20:12.1f} MiB" for name, value in memory_stats(device).items())
 
 
 def empty_cache() -> None:
-    """Give freed GPU memory back to the system; nothing to give without a GPU."""
+    """Returns free GPU memory to the system. No effect without a GPU."""
     if backend.cuda_available():
         for number in range(backend.device_count()):
             with backend.cupy_ns().cuda.Device(number):
@@ -137,10 +169,14 @@ def empty_cache() -> None:
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None = None) -> None:
-    """Let the pool take at most this share of a GPU's memory.
+    """Limits the pool to a fraction of a GPU's memory.
+
+    Args:
+        fraction: fraction from 0 to 1.
+        device: the GPU (default: the current GPU).
 
     Raises:
-        ValueError: a fraction outside 0 to 1.
+        ValueError: if fraction is not from 0 to 1.
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
@@ -149,7 +185,11 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike | None =
 
 
 def reset_max_memory_allocated(device: DeviceLike | None = None) -> None:
-    """The older name of `reset_peak_memory_stats`."""
+    """Resets the peak; an older name of `reset_peak_memory_stats`.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     name = "torch.cuda.reset_max_memory_allocated"
     warn(f"{name} now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.", FutureWarning)
     reset_peak_memory_stats(device)

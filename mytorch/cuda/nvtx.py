@@ -1,4 +1,4 @@
-"""Names for stretches of a program, as NVIDIA's profilers show them: `torch.cuda.nvtx`, by CuPy's NVTX."""
+"""`torch.cuda.nvtx`: named ranges for NVIDIA's profilers, with CuPy's NVTX."""
 
 import importlib
 from collections.abc import Iterator
@@ -15,27 +15,40 @@ def _nvtx():
 
 
 def range_push(msg: str) -> None:
-    """Begin a range within those that are open.
+    """Starts a range within the open ranges.
+
+    Args:
+        msg: name of the range.
 
     Raises:
-        RuntimeError: there is no GPU, or CuPy without NVTX; so for all of them.
+        RuntimeError: without a GPU, or if CuPy has no NVTX.
     """
     _nvtx().RangePush(msg)
 
 
 def range_pop() -> None:
-    """End the range that was begun last."""
+    """Ends the range that was started last."""
     _nvtx().RangePop()
 
 
 def mark(msg: str) -> None:
-    """Mark a moment."""
+    """Marks a point in time.
+
+    Args:
+        msg: name of the mark.
+    """
     _nvtx().Mark(msg)
 
 
 @contextmanager
 def range(msg: str, *args, **kwargs) -> Iterator[None]:
-    """A context (or decorator) that is a range; the message is formatted with the other arguments."""
+    """Starts and ends a range, as a context manager or decorator.
+
+    Args:
+        msg: name of the range, formatted with the other arguments.
+        *args: arguments of `msg.format`.
+        **kwargs: arguments of `msg.format`.
+    """
     range_push(msg.format(*args, **kwargs))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Streams and events: CuPy's, under PyTorch's names."""
+"""Streams and events, with PyTorch's API over CuPy."""
 
 from __future__ import annotations
 
@@ -16,25 +16,30 @@ def _cuda():
 
 
 def index_of(device: DeviceLike | None) -> int:
-    """The number of a GPU; of the current one for None."""
+    """Return the number of a GPU; None is the current GPU."""
     return _cuda().runtime.getDevice() if device is None else backend.as_device(device).index
 
 
 class Event:
-    """A mark in a stream's work, to wait for or to measure the time between two.
+    """A mark in the work of a stream, for synchronization and timing.
 
     Args:
-        enable_timing: whether `elapsed_time` may be called.
-        blocking: whether `synchronize` sleeps instead of spinning.
+        enable_timing: enable `elapsed_time`.
+        blocking: let `synchronize` sleep instead of spinning.
+        interprocess: accepted for compatibility.
     """
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
         self._options = {"block": blocking, "disable_timing": not enable_timing, "interprocess": interprocess}
-        self._event: Any = None  # made on the GPU of the stream that it is first recorded in
+        self._event: Any = None  # created on the GPU of the first stream that records it
         self._timed = enable_timing
 
     def record(self, stream: Stream | None = None) -> None:
-        """Mark what a stream (the current one by default) has been given so far."""
+        """Marks the current end of a stream's work.
+
+        Args:
+            stream: the stream (default: the current stream).
+        """
         stream = current_stream() if stream is None else stream
         with stream._guard():
             if self._event is None:
@@ -42,23 +47,30 @@ class Event:
             self._event.record(stream._stream)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let a stream wait here, without the CPU, until this event has come."""
+        """Makes a stream wait for this event; the CPU continues.
+
+        Args:
+            stream: the stream (default: the current stream).
+        """
         (current_stream() if stream is None else stream).wait_event(self)
 
     def query(self) -> bool:
-        """Whether everything before the mark is done."""
+        """Returns True if all work before the mark is done."""
         return self._event is None or bool(self._event.done)
 
     def synchronize(self) -> None:
-        """Wait on the CPU for it."""
+        """Waits for the event on the CPU."""
         if self._event is not None:
             self._event.synchronize()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to another.
+        """Returns the milliseconds between this event and another event.
+
+        Args:
+            end_event: the later event.
 
         Raises:
-            ValueError: one of them was made without enable_timing, or has not been recorded.
+            ValueError: if an event has no timing or has not been recorded.
         """
         if not (self._timed and end_event._timed):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
@@ -68,11 +80,12 @@ class Event:
 
 
 class Stream:
-    """A queue of work on a GPU; `with cuda.stream(s):` makes it the current one.
+    """A queue of work on a GPU; `with cuda.stream(s):` selects it.
 
     Args:
-        device: whose queue; the current GPU's by default. priority: lower numbers go first (0, or -1 for high).
-        stream: a CuPy stream to take over.
+        device: the GPU (default: the current GPU).
+        priority: 0, or -1 for high priority.
+        stream: a CuPy stream to wrap.
     """
 
     def __init__(self, device: DeviceLike | None = None, priority: int = 0, *, stream: Any = None):
@@ -81,36 +94,44 @@ class Stream:
             with _cuda().Device(self._number):
                 stream = _cuda().Stream(non_blocking=True, priority=priority)
         self._stream = stream
-        self._before = []  # what was current where it was entered
+        self._before = []  # earlier current streams
 
     @property
     def device(self) -> Device:
-        """The GPU that it belongs to."""
+        """The GPU of the stream."""
         return backend.as_device(f"cuda:{self._number}")
 
     @property
     def cuda_stream(self) -> int:
-        """The address that CUDA's own functions take."""
+        """The address of the CUDA stream."""
         return self._stream.ptr
 
     def synchronize(self) -> None:
-        """Wait on the CPU until all its work is done."""
+        """Waits on the CPU for all work of the stream."""
         with self._guard():
             self._stream.synchronize()
 
     def query(self) -> bool:
-        """Whether all its work is done."""
+        """Returns True if all work of the stream is done."""
         with self._guard():
             return bool(self._stream.done)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """A mark after what it has been given so far."""
+        """Records an event after the current work of the stream and returns it.
+
+        Args:
+            event: the event (default: a new event).
+        """
         event = Event() if event is None else event
         event.record(self)
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Go on only after an event; one that was not recorded has come."""
+        """Makes the stream wait for an event. An event that was not recorded has no effect.
+
+        Args:
+            event: the event.
+        """
         if event._event is not None:
             with self._guard():
                 self._stream.wait_event(event._event)
@@ -119,7 +140,11 @@ class Stream:
         return _cuda().Device(self._number)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Go on only after what another stream has been given so far."""
+        """Makes the stream wait for the current work of another stream.
+
+        Args:
+            stream: the other stream.
+        """
         self.wait_event(stream.record_event())
 
     def __eq__(self, other):
@@ -134,31 +159,43 @@ class Stream:
     def __enter__(self) -> Stream:
         self._before.append((_cuda().runtime.getDevice(), _cuda().get_current_stream(self._number)))
         _cuda().Device(self._number).use()
-        self._stream.__enter__()  # not `use`, which the next `with` within CuPy would undo
+        self._stream.__enter__()  # not `use`, because CuPy's next `with` would restore the old stream
         return self
 
     def __exit__(self, *error):
         number, stream = self._before.pop()
-        _cuda().Device(self._number).use()  # CuPy keeps a stack of streams for each device
+        _cuda().Device(self._number).use()  # CuPy stores a stack of streams per device
         self._stream.__exit__(*(error or (None, None, None)))
-        if _cuda().get_current_stream(self._number) != stream:  # that one was made current by `set_stream`
+        if _cuda().get_current_stream(self._number) != stream:  # `set_stream` had selected it
             stream.use()
         _cuda().Device(number).use()
 
 
 def current_stream(device: DeviceLike | None = None) -> Stream:
-    """The stream that a GPU's work goes to now."""
+    """Returns the current stream of a GPU.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     number = index_of(device)
     return Stream(f"cuda:{number}", stream=_cuda().get_current_stream(number))
 
 
 def default_stream(device: DeviceLike | None = None) -> Stream:
-    """A GPU's null stream."""
+    """Returns the default (null) stream of a GPU.
+
+    Args:
+        device: the GPU (default: the current GPU).
+    """
     return Stream(device, stream=_cuda().Stream.null)
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Make a stream the current one; None changes nothing."""
+    """Selects the current stream.
+
+    Args:
+        stream: the stream; None has no effect.
+    """
     if stream is not None:
         _cuda().Device(stream._number).use()
         stream._stream.use()
@@ -166,7 +203,11 @@ def set_stream(stream: Stream | None) -> None:
 
 @contextmanager
 def stream(stream: Stream | None) -> Iterator[None]:
-    """A context in which a stream is the current one; None changes nothing."""
+    """Context manager that selects a stream.
+
+    Args:
+        stream: the stream; None has no effect.
+    """
     if stream is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Runs, records and binds operations: what an op is (`record.py`), how it is called (`op.py`), and its names (`bind.py`).
+"""Runs, records and binds operations: their definition (`record.py`), calls (`op.py`), and public names (`bind.py`).
 
-The operations themselves, with their gradients, are defined in `mytorch/ops/`.
+The operations and their gradients are defined in `mytorch/ops/`.
 """

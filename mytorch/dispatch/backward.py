@@ -1,4 +1,4 @@
-"""`backward` and `grad`: from Tensors to the graph and back. Also the methods of a Tensor that concern its place in the graph."""
+"""`backward` and `grad`, which start the engine from Tensors, and the autograd methods of Tensor."""
 
 import weakref
 from collections import OrderedDict
@@ -19,12 +19,12 @@ def _as_tuple(x):
 
 
 def _is_gradient_edge(x):
-    """Whether x is an `autograd.graph.GradientEdge`, a named tuple (node, output_nr)."""
+    """Returns True if x is an `autograd.graph.GradientEdge`, a named tuple (node, output_nr)."""
     return getattr(type(x), "_fields", None) == ("node", "output_nr")
 
 
 def _roots(tensors, gradients, create_graph, function):
-    """Returns the (edge, gradient) pairs to start from, in the arithmetic that create_graph asks for."""
+    """Returns the (edge, gradient) pairs at which backward starts; with `create_graph`, the gradients are Tensors."""
     gradients = _as_tuple(gradients) or (None,) * len(tensors)
     if len(gradients) != len(tensors):
         raise RuntimeError(f"{function}: got {len(tensors)} tensors and {len(gradients)} gradients.")
@@ -41,7 +41,7 @@ def _roots(tensors, gradients, create_graph, function):
             )
         else:
             start = _raw(g)
-        interpreted = get_mode().interpreter is not None  # which may follow more of g than its edge
+        interpreted = get_mode().interpreter is not None  # it may track g even if g has no edge
         if create_graph or interpreted:
             follows = isinstance(g, Tensor) and (interpreted or g._edge is not None)
             start = g if follows else hooks.recorded_arithmetic.start(start)
@@ -50,17 +50,32 @@ def _roots(tensors, gradients, create_graph, function):
 
 
 def _raw(g):
-    """Returns the raw array of a gradient that a user gave: of a Tensor, an Array or a raw array."""
+    """Returns the raw array of a gradient that is a Tensor, an Array or a raw array."""
     return g._data._array if is_tensor(g) else g
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Accumulate the gradients of `tensors` into the leaves they were computed from.
+    """Adds the gradients of the sum of `tensors` with respect to the leaves of their graph to the `.grad` of the leaves.
+
+    `Tensor.backward` is the same for a single tensor.
 
     Args:
-        tensors: one tensor or several.
-        grad_tensors: their upstream gradients; None for tensors of one element.
-        retain_graph, create_graph, inputs: as `Tensor.backward`.
+        tensors: a tensor, or a sequence of tensors or of `autograd.graph.GradientEdge`.
+        grad_tensors: upstream gradient of each tensor. It can be None for tensors with one element.
+        retain_graph: keep the saved tensors for another backward pass (default: the value of `create_graph`). If True, and
+            without `inputs`, intermediate tensors also get their `.grad`.
+        create_graph: record the backward pass, for higher derivatives (default: False).
+        inputs: accumulate gradients into these tensors only (default: into all leaves).
+
+    Raises:
+        RuntimeError: a tensor does not require gradients, a gradient is missing or has another shape, or the saved
+            tensors were freed or changed in place.
+
+    Example:
+        >>> x = tensor([1.0, 2.0], requires_grad=True)
+        >>> mytorch.autograd.backward([x.sum(), (x * x).sum()])
+        >>> x.grad.tolist()
+        [3.0, 5.0]
     """
     tensors = _as_tuple(tensors)
     targets = None
@@ -74,7 +89,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         roots, create_graph, retain_graph, keep_grads=retain_graph is True and targets is None, targets=targets
     )
     for edge, g in gradients.items():
-        if not isinstance(edge, Leaf) and not edge.keeps_grad:  # given by name, so it is accumulated like a leaf's
+        if not isinstance(edge, Leaf) and not edge.keeps_grad:  # one of `inputs`: accumulate as for a leaf
             g = (hooks.recorded_arithmetic if isinstance(g, Tensor) else walk.raw).wrap(g)
             edge.grad = g if edge.grad is None else edge.grad + g
 
@@ -83,21 +98,33 @@ def grad(
     outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
     is_grads_batched=False, materialize_grads=False,
 ):  # fmt: skip
-    """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
+    """Computes the gradients of the sum of `outputs` with respect to `inputs`. It does not change any `.grad`.
 
     Args:
-        outputs, inputs: a tensor or several.
-        grad_outputs: upstream gradients.
-        allow_unused: give None for an input that the outputs do not depend on, instead of raising.
-        is_grads_batched: grad_outputs have a first axis of their own; each of its rows gives a row of the results.
-            The rows are run one after another, so this saves writing, not time.
-        materialize_grads: give zeros there.
+        outputs: a tensor, or a sequence of tensors.
+        inputs: a tensor, or a sequence of tensors.
+        grad_outputs: upstream gradient of each output. It can be None for outputs with one element.
+        retain_graph: keep the saved tensors for another backward pass (default: the value of `create_graph`).
+        create_graph: record the backward pass, for higher derivatives (default: False).
+        only_inputs: must be True; for compatibility with PyTorch.
+        allow_unused: return None for an input that does not influence the outputs, instead of an error.
+        is_grads_batched: `grad_outputs` have a leading batch dimension, and the results get it too. The backward
+            passes run one after another.
+        materialize_grads: return zeros instead of None for unused inputs.
 
     Returns:
         A tuple of Tensors, one for each input.
 
     Raises:
-        RuntimeError: an input does not require grad, or was not used and allow_unused is not set.
+        RuntimeError: an input does not require gradients, or an input is not used and `allow_unused` is not True.
+        ValueError: `only_inputs` is False, or `materialize_grads` is combined with `allow_unused=False`.
+
+    Example:
+        >>> x = tensor(3.0, requires_grad=True)
+        >>> (dx,) = mytorch.autograd.grad(x**3, x, create_graph=True)
+        >>> (ddx,) = mytorch.autograd.grad(dx, x)
+        >>> dx.item(), ddx.item()
+        (27.0, 18.0)
     """
     if is_grads_batched:
         keep = True if retain_graph is None else retain_graph
@@ -107,6 +134,8 @@ def grad(
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True.")
     outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
+    if not inputs:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     edges = [_edge_of(t, "grad") for t in inputs]
     roots = _roots(outputs, grad_outputs, create_graph, "grad")
     gradients = _run(roots, create_graph, retain_graph, targets=set(edges), leaves=False)
@@ -130,7 +159,7 @@ def grad(
 
 
 def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads):
-    """The gradients for each row of grad_outputs, stacked."""
+    """Returns the stacked gradients for the rows of grad_outputs."""
     given = _as_tuple(grad_outputs)
     count = next((len(g) for g in given if g is not None), None)
     if count is None:
@@ -146,7 +175,7 @@ def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_un
 
 
 def _edge(tensor):
-    """The edge of a tensor, or of a GradientEdge."""
+    """Returns the edge of a tensor or of a GradientEdge."""
     edge = tensor.edge
     if edge is None and _is_gradient_edge(tensor):
         node, i = tensor
@@ -167,7 +196,7 @@ def _edge_of(tensor, what):
 
 
 def _run(roots, create_graph, retain_graph, **options):
-    """Walk the graph, recording if asked."""
+    """Runs backward from the roots; with `create_graph`, the operations of backward are recorded."""
     keep = create_graph if retain_graph is None else retain_graph
     over_tensors = create_graph or get_mode().interpreter
     before = set_mode(get_mode() if create_graph else get_mode().replace(grad=False))
@@ -181,34 +210,51 @@ def _run(roots, create_graph, retain_graph, **options):
 
 @public(name="backward", function=False, inplace=False)
 def backward_of(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    """Adds the gradient of this tensor with respect to each leaf to the leaf's `.grad`.
+    """Computes the gradient of this tensor with respect to the leaves of its graph, and adds it to their `.grad`.
+
+    Backward frees the saved tensors of the graph. Gradients accumulate over calls, so set them to zero or None before the
+    next step, for example with `optimizer.zero_grad()`.
 
     Args:
-        gradient: upstream gradient of this tensor's shape; may be left out for a single number.
-        retain_graph: keep what the graph saved for another backward. Given as True, the gradients of all intermediate tensors
-            are kept in their `.grad`, too (PyTorch keeps none).
-        create_graph: record the backward pass itself, for higher derivatives. Then `.grad` is a Tensor.
-        inputs: accumulate into these tensors only.
+        gradient: upstream gradient, of the shape of this tensor (default: 1 for a tensor with one element).
+        retain_graph: keep the saved tensors for another backward pass (default: the value of `create_graph`). If it is
+            True, intermediate tensors also store their gradients in `.grad`, unlike in PyTorch.
+        create_graph: record the backward pass, for higher derivatives (default: False). Gradients are then Tensors.
+        inputs: accumulate gradients into these tensors only (default: into all leaves).
 
     Raises:
-        RuntimeError: nothing requires grad; the tensor has several elements and no gradient was given; the graph was freed; a
-            saved tensor was changed in place.
+        RuntimeError: the tensor does not require gradients, or has several elements and `gradient` is None. Also raised
+            if the saved tensors were freed or changed in place.
 
     Example:
         >>> x = tensor([1.0, 2.0], requires_grad=True)
         >>> (x * x).sum().backward()
         >>> x.grad.tolist()
         [2.0, 4.0]
+        >>> y = x * x
+        >>> y.backward(mytorch.tensor([1.0, 10.0]))
+        >>> x.grad.tolist()
+        [4.0, 44.0]
     """
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 @public(function=False, inplace=False)
 def retain_grad(self):
-    """Keeps the gradient of a tensor that is not a leaf in its `.grad`.
+    """Makes backward store the gradient of this tensor in its `.grad`, even if the tensor is not a leaf.
+
+    It has no effect on leaves, which always store their gradient.
 
     Raises:
-        RuntimeError: the tensor does not require grad.
+        RuntimeError: the tensor does not require gradients.
+
+    Example:
+        >>> x = tensor([1.0, 2.0], requires_grad=True)
+        >>> y = x * 3
+        >>> y.retain_grad()
+        >>> (y * y).sum().backward()
+        >>> y.grad.tolist()
+        [6.0, 12.0]
     """
     edge = self.edge
     if edge is None:
@@ -218,13 +264,25 @@ def retain_grad(self):
 
 @public(function=False, inplace=False)
 def register_hook(self, hook):
-    """Calls `hook(grad)` when this tensor's gradient is complete; a result that is not None replaces the gradient.
+    """Registers a function that backward calls with the gradient of this tensor.
+
+    Args:
+        hook: `hook(grad) -> Tensor or None`. A result that is not None replaces the gradient. The hook must not change
+            `grad` in place.
 
     Returns:
         A handle; `handle.remove()` removes the hook.
 
     Raises:
-        RuntimeError: the tensor does not require grad.
+        RuntimeError: the tensor does not require gradients.
+
+    Example:
+        >>> x = tensor([1.0, 2.0], requires_grad=True)
+        >>> handle = x.register_hook(lambda grad: grad * 10)
+        >>> x.sum().backward()
+        >>> x.grad.tolist()
+        [10.0, 10.0]
+        >>> handle.remove()
     """
     edge = self.edge
     if edge is None:
@@ -236,13 +294,25 @@ def register_hook(self, hook):
 
 @public(function=False, inplace=False)
 def register_post_accumulate_grad_hook(self, hook):
-    """Calls `hook(tensor)` after a gradient was accumulated into this leaf.
+    """Registers a function that backward calls after it added a gradient to the `.grad` of this leaf.
+
+    Use it to run an optimizer step for each parameter during backward, for example.
+
+    Args:
+        hook: `hook(tensor)`, called with this tensor. Its result is ignored.
 
     Returns:
         A handle; `handle.remove()` removes the hook.
 
     Raises:
-        RuntimeError: the tensor is not a leaf that requires grad.
+        RuntimeError: the tensor is not a leaf that requires gradients.
+
+    Example:
+        >>> x = tensor([1.0], requires_grad=True)
+        >>> handle = x.register_post_accumulate_grad_hook(lambda leaf: print(leaf.grad.tolist()))
+        >>> (2 * x).backward()
+        [2.0]
+        >>> handle.remove()
     """
     edge = self.edge
     if not isinstance(edge, Leaf):
@@ -252,25 +322,25 @@ def register_post_accumulate_grad_hook(self, hook):
     return RemovableHandle(edge.post_hooks, (weakref.ref(self), hook))
 
 
-# Methods of an Array; a Tensor has its own, in `_tensor.py`.
+# Methods of Array. `_tensor.py` defines the corresponding methods of Tensor.
 
 
 @public(function=False, inplace=False)
 def detach(self):
-    """Returns a Tensor over this memory."""
+    """Returns a Tensor that shares the memory of this Array."""
     return Tensor._of(self._data)
 
 
 @public(function=False, inplace=False)
 def requires_grad_(self, requires_grad=True):
-    """Returns a Tensor over this memory that requires grad, or the array itself if `requires_grad` is False.
+    """Returns a Tensor that shares the memory of this Array and requires gradients, or the Array if `requires_grad` is False.
 
-    An Array records no operations, so the result has to be used from here on.
+    Use the result instead of the Array, which cannot record operations.
     """
     return detach(self).requires_grad_() if requires_grad else self
 
 
 @public(function=False, inplace=False)
 def build_graph_enabled(*_):
-    """Whether operations are being recorded; the same as `mytorch.is_grad_enabled()`."""
+    """Returns True if operations are recorded; an alias of `mytorch.is_grad_enabled()`."""
     return get_mode().grad

@@ -1,12 +1,12 @@
-"""From definitions to surfaces: `mytorch.exp`, `Tensor.exp`, `Array.exp`, `Tensor.exp_`, `x + y`.
+"""From definitions to public names: `mytorch.exp`, `Tensor.exp`, `Array.exp`, `Tensor.exp_`, `x + y`.
 
-`@public` marks an op's record, or a plain function over ops, as part of the API, and says under which names
-and where. `attach` then walks the list once, when `mytorch/__init__.py` imports `ops`. The functions
-that it binds are the very callers of the records, so a method costs no more than the op.
+`@public` declares the public names of an op, or of a function that calls ops. `attach` binds these names when
+`mytorch/__init__.py` imports `ops`. It binds the fast path of each op, so a method is as fast as the op.
 """
 
 import functools
 import inspect
+import sys
 
 import numpy as np
 
@@ -28,14 +28,14 @@ METHODS = {}  # name -> function, as bound to Tensor and Array
 
 
 def also_named(function, spellings):
-    """A function that takes arguments by other names too: `spellings` maps these to its own."""
+    """Returns a function that accepts further names of its arguments: `spellings` maps them to the arguments."""
 
     @functools.wraps(function)
     def named(*args, **kwargs):
         for word in kwargs.keys() & spellings.keys() if kwargs else ():
             if spellings[word] in kwargs:
                 raise TypeError(
-                    f"{function.__name__}() got both '{word}' and '{spellings[word]}', which mean the same."
+                    f"{function.__name__}() got '{word}' and '{spellings[word]}', which are the same argument."
                 )
             kwargs[spellings[word]] = kwargs.pop(word)
         return function(*args, **kwargs)
@@ -45,28 +45,28 @@ def also_named(function, spellings):
 
 
 def spelled(**spellings):
-    """Decorate a function whose arguments have other names too, mapped to their own: `dropout_p="p"`."""
+    """Decorates a function with further names of its arguments, such as `dropout_p="p"`."""
     return lambda function: also_named(function, spellings)
 
 
 def public(
     *, name=None, names=(), method=True, function=True, inplace=True, dunder=None, reflected=False, spellings=None
 ):
-    """Bind what follows to the API.
+    """Decorates an op or function to make it part of the public API.
 
     Args:
-        name: its name, if not the definition's.
-        names: further names, such as PyTorch's aliases.
-        method: bind it to Tensor and Array, with the tensor as first argument.
-        function: bind it to the `mytorch` module.
-        inplace: also make `name_`, where the result can take the input's shape and dtype.
-        dunder: the operator method that it implements, such as "__add__".
-        reflected: the operator is commutative, so `2 + x` is `x + 2`.
-        spellings: further names of its arguments, mapped to their own: {"exponent": "other"}.
+        name: its public name (default: the name of the definition).
+        names: further names, such as aliases in PyTorch.
+        method: bind it to Tensor and Array, with the tensor as first argument (default: True).
+        function: bind it to the module `mytorch` (default: True).
+        inplace: also define the in-place variant `name_` (default: True).
+        dunder: operator method that it implements, such as "__add__".
+        reflected: True for commutative operators, so that `2 + x` calls `x + 2`.
+        spellings: further names of its arguments, such as {"exponent": "other"}.
     """
 
     def register(definition):
-        call = definition.fast_call if isinstance(definition, Op) else described(definition)
+        call = described(definition.fast_call if isinstance(definition, Op) else definition)
         words = {**({} if isinstance(definition, Op) else _numpy_names(definition)), **(spellings or {})}
         if words:
             call = also_named(call, words)
@@ -105,7 +105,7 @@ _AUGMENTED = {f"__{word}__" for word in "add sub mul truediv floordiv mod pow an
 
 
 def _numpy_names(function):
-    """NumPy's names of a function's arguments, mapped to its own, where PyTorch takes them: `axis` for `dim`, for example."""
+    """Returns the NumPy names of the arguments of a function that PyTorch also accepts, such as {"axis": "dim"}."""
     own = names_of(inspect.unwrap(function))
     other = {word: name for word, name in SPELLINGS.items() if name in own and word not in own}
     return other if {"axis", "keepdims"} & other.keys() else {}
@@ -127,25 +127,37 @@ def _swapped(call):
             and get_mode().plain
         ):
             raw = self._data._array
-            if raw.dtype.kind == "f":  # a call wants a tensor first; a number has its dtype anyway
+            if raw.dtype.kind == "f":  # the first operand must be a tensor; the result has the dtype of `self`
                 return call(Tensor._wrap(np.asarray(other, raw.dtype)), self)
         return call(other, self) if is_operand(other) else NotImplemented
 
     return swapped
 
 
-def _attribute(name, get, put=None):
-    """A property of Tensor and Array that computes."""
+def _attribute(name, get, put=None, doc=None):
+    """Adds a property that computes its value to Tensor and Array. The docstring is `doc`, or the docstring of `get`."""
     for cls in (Tensor, Array):
-        setattr(cls, name, property(get, put))
+        setattr(cls, name, property(get, put, doc=doc))
 
 
 def attach(namespace):
-    """Bind every public definition: methods to Tensor and Array, functions to `namespace`."""
+    """Binds all public definitions: methods to Tensor and Array, functions to `namespace`."""
     for name, function in METHODS.items():
         for cls in (Tensor, Array):
             if name not in cls.__dict__ or name in ("__eq__", "__ne__"):
                 setattr(cls, name, function)
     Tensor.__hash__ = Array.__hash__ = object.__hash__
     for name, function in PUBLIC.items():
-        namespace[name] = takes_out(function)
+        namespace[name] = found_by_pickle(described(takes_out(function)), name)
+    for name, function in METHODS.items():
+        found_by_pickle(function, f"Tensor.{name}")
+
+
+def found_by_pickle(function, name, module="mytorch"):
+    """Returns the function, which pickle finds by `name` in a module unless its own name leads to it already."""
+    place = sys.modules.get(function.__module__)
+    for part in function.__qualname__.split("."):
+        place = getattr(place, part, None) if part != "<locals>" else None
+    if place is not function:
+        function.__module__, function.__qualname__ = module, name
+    return function

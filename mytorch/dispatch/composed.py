@@ -1,8 +1,8 @@
-"""`auto=True`: an op composed of other ops, each with its own gradient, in place of the gradient that its record gives.
+"""The argument `auto=True`, which differentiates an op by autograd instead of its written gradient.
 
-The record's reference forward runs over Tensors (transforms/tensor_ns.py), so nothing is written twice: what it calls is recorded and
-autograd differentiates it. Results and gradients are equal; it is for teaching and testing. An op that can't be composed (an
-elementary one, or one that fills memory in place, such as a convolution) runs as it is.
+The reference forward of the op runs over Tensors (transforms/tensor_ns.py). The ops that it calls are recorded, and
+autograd differentiates them. Results and gradients are equal. Use it for teaching and testing. Elementary ops, and ops
+that fill memory in place such as convolutions, run unchanged.
 """
 
 from ..base import hooks
@@ -12,7 +12,7 @@ from .record import names_of
 
 
 class Composing(Interpreter):
-    """Runs each op as a composition of other ops."""
+    """An interpreter that runs each op as a composition of other ops."""
 
     def __call__(self, record, inputs, fused, attrs):
         with self.outside():
@@ -20,17 +20,17 @@ class Composing(Interpreter):
 
 
 class composed(ModeSwitch):
-    """Run a block's ops as composed of others."""
+    """Runs the ops of a block as compositions of other ops."""
 
     def _changes(self):
         return {"interpreter": Composing()}
 
 
 def composed_by(auto, name):
-    """`composed()`, for an op that was called with `auto`.
+    """Returns the context manager `composed()` for an op that is called with `auto=True`.
 
     Raises:
-        TypeError: it is no bool.
+        TypeError: `auto` is not a bool.
     """
     if auto is not True:
         raise TypeError(f"{name}: auto must be True or False, got {type(auto).__name__}.")
@@ -38,7 +38,10 @@ def composed_by(auto, name):
 
 
 def accepts(function, name):
-    """Whether a function, or one that it wraps, takes an argument of that name (without `inspect`: layers ask at import)."""
+    """Returns True if a function, or a function that it wraps, has an argument `name`.
+
+    It does not use `inspect`, which would slow the import of layers down.
+    """
     if hasattr(function, "op"):
         return name in ("auto", "fused")
     while hasattr(function, "__wrapped__"):

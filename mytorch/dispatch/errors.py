@@ -1,4 +1,4 @@
-"""What is said of inputs that do not go together, in PyTorch's words where NumPy's are others."""
+"""Error messages for inputs that do not fit together. Messages of NumPy are replaced by messages of PyTorch."""
 
 import opcode
 from inspect import Parameter
@@ -15,7 +15,7 @@ RAISE = opcode.opmap["RAISE_VARARGS"]
 
 
 def _is_own(error):
-    """Whether a statement of this library raised an error, rather than NumPy; LinAlgError is PyTorch's too."""
+    """Returns True if this library raised an error, and not NumPy. A LinAlgError also counts as an error of this library."""
     trace = error.__traceback__
     while trace.tb_next is not None:
         trace = trace.tb_next
@@ -25,9 +25,9 @@ def _is_own(error):
 
 
 def translate_error(op, raws, attrs, error):
-    """The error to raise where NumPy can't bring these shapes together or has no function for these dtypes.
+    """Returns the error to raise if NumPy cannot broadcast the shapes of the inputs or does not support their dtypes.
 
-    Any other error is returned as it is.
+    Other errors are returned unchanged.
     """
     missing = [n for n, default in op.defaults.items() if default is Parameter.empty and n not in attrs]
     if missing:
@@ -37,7 +37,7 @@ def translate_error(op, raws, attrs, error):
         return error
     if isinstance(error, MemoryError):
         return error if namespace(raws) is numpy_ns else out_of_memory(error)
-    if type(error).__module__.partition(".")[0] not in ("builtins", "numpy"):  # CUDA's, Triton's
+    if type(error).__module__.partition(".")[0] not in ("builtins", "numpy"):  # from CUDA or Triton
         return error
     if type(error) is ValueError and ("broadcast" in text or "core dimension" in text):
         leading = -2 if op.name == "matmul" else None
@@ -59,10 +59,10 @@ def translate_error(op, raws, attrs, error):
 
 
 def broadcast(*shapes):
-    """The shape that all broadcast to.
+    """Returns the shape to which shapes broadcast.
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: shapes cannot be broadcast.
     """
     try:
         return np.broadcast_shapes(*map(tuple, shapes))
@@ -71,10 +71,10 @@ def broadcast(*shapes):
 
 
 def expandable(tensor, shape, name):
-    """Refuse a tensor that does not broadcast to exactly this shape.
+    """Checks that a tensor can be broadcast to a shape.
 
     Raises:
-        RuntimeError: it does not.
+        RuntimeError: it cannot.
     """
     shape, own = tuple(shape), tuple(tensor.shape)
     if own != shape and (
@@ -86,7 +86,7 @@ def expandable(tensor, shape, name):
 
 
 def _sizes_differ(shapes):
-    """PyTorch's sentence on the first axis at which shapes don't broadcast; None if they do."""
+    """Returns PyTorch's error message for the first axis at which shapes cannot be broadcast; None if they can."""
     ndim = max(map(len, shapes), default=0)
     for d in reversed(range(ndim)):
         size = 1

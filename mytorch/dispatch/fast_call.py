@@ -1,11 +1,13 @@
-"""The fast path of an op: a closure that does what `Op.dispatch` does for the common case.
+"""The fast path of an op: a closure that replaces `Op.dispatch` in the common case.
 
-The common case is Tensors of one dtype in NumPy arrays, with no mode switched on. Everything else (an Array, mixed dtypes, a GPU,
-autocast, `fused=True`, `out=`, ...) goes to `Op.dispatch`. `mytorch.exp` and `Tensor.exp` are such closures.
+The common case is Tensors of one dtype in NumPy arrays, without an active mode. `Op.dispatch` handles all other cases: an
+Array, mixed dtypes, a GPU, autocast, `fused=True`, `out=`, and so on. `mytorch.exp` and `Tensor.exp` are closures of this
+kind.
 
-There is one kind of closure for each arity: `_unary` and `_unary_with_attributes` for one input, `_binary` for two inputs without
-attributes, `_ternary` for three inputs, `_nary` for the others. The rules of the record are looked up once, when the closure is made; its
-kernels and formulas are given to it later. `_unary` and `_binary` contain the lines of `_tensor`: a call of it takes 3 to 8 % of a recorded call.
+There is a kind of closure for each number of inputs: `_unary` and `_unary_with_attributes` for one input, `_binary` for
+two inputs without attributes, `_ternary` for three inputs, and `_nary` for other ops. A closure reads the rules of the op
+once, when it is created. Kernels and formulas are set later. `_unary` and `_binary` repeat the code of `_tensor`, because
+a call of `_tensor` would take 3 to 8 % of the time of a recorded call.
 """
 
 import numpy as np
@@ -30,11 +32,11 @@ _FLOATS, _NOT_HALF, _ALL = "fdFD", "fdFD?bBhHiIlLqQ", "".join({t.char for t in d
 
 
 def fast_call(op, operator=False):
-    """Returns the closure that users call for a record.
+    """Returns the closure that users call for an op.
 
     Args:
-        op: the record.
-        operator: make the method of a binary operator such as `+`, which returns NotImplemented if the second operand is
+        op: the op.
+        operator: create the method of a binary operator such as `+`. It returns NotImplemented if the second operand is
             neither a tensor nor a number.
     """
     if op.variadic:
@@ -67,7 +69,7 @@ def _accepted(op):
 
 
 def _unary(op):
-    """One input, no attributes: most elementwise functions."""
+    """Returns the closure for one input without attributes: most elementwise functions."""
     forward, dispatch, run, kernels = op.forward, op.dispatch, op.run, op.kernels.of
     accepted, reference = _accepted(op), op.reference
     # Set at the first recorded call, since the formulas are given after the definition.
@@ -92,7 +94,7 @@ def _unary(op):
             out = _as_array(out)
         data = _new(Array)
         data._array = out
-        data._version_counter = None
+        data._version_counter = mode.counter
         result = _new(Tensor)
         result._data = data
         result._edge = None
@@ -124,7 +126,7 @@ def _unary(op):
 
 
 def _unary_with_attributes(op):
-    """One input and attributes: reductions, views, activations with options."""
+    """Returns the closure for one input and attributes: reductions, views, activations with options."""
     forward, dispatch, execute, kernels, names = op.forward, op.dispatch, op.execute, op.kernels, op.attrs
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
@@ -169,7 +171,7 @@ def _unary_with_attributes(op):
         extra = ()
         if residuals:
             out, *extra = out
-        result = _tensor(out)
+        result = _tensor(out, mode)
         out = result._data._array
         if view:
             share_memory(result, out, x, input, ((op, attrs),))
@@ -234,7 +236,7 @@ def _binary(op, operator):
             out = _as_array(out)
         data = _new(Array)
         data._array = out
-        data._version_counter = None
+        data._version_counter = mode.counter
         result = _new(Tensor)
         result._data = data
         result._edge = None
@@ -264,12 +266,12 @@ def _binary(op, operator):
 
 
 def _keeps_dtype(number, dtype):
-    """Whether an array of this dtype combined with a Python number keeps its dtype, by NumPy's rules and PyTorch's."""
+    """Returns True if an operation with a Python number keeps a dtype, by the rules of both NumPy and PyTorch."""
     return dtype.char in "fd" or (type(number) is int and dtype.kind == "i" and 0 <= number < 128)
 
 
 def _ternary(op):
-    """Three inputs, of which the last two may be None, and attributes: linear layers, norms, `where`."""
+    """Returns the closure for three inputs and attributes: linear layers, norms, `where`. The last two inputs can be None."""
     dispatch, run, names, allowed = op.dispatch, op.run, op.attrs, op.attr_names
     forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
     residuals, total, required = op.residuals, 3 + len(op.attrs), op.required
@@ -352,7 +354,7 @@ def _ternary(op):
         extra = ()
         if residuals:
             out, *extra = out
-        result = _tensor(out)
+        result = _tensor(out, mode)
         out = result._data._array
         if mask:
             plan = plans.get(mask) or reference.plan(mask)
@@ -366,9 +368,9 @@ def _ternary(op):
 
 
 def _nary(op):
-    """Any number of inputs, of which the last ones may be integers (`integers`) or any number (`*tensors`), and attributes."""
+    """Returns the closure for any number of inputs and attributes, including integer inputs and variadic inputs."""
     variadic, required, last = op.variadic, op.required or 1, len(op.inputs) - 1
-    count = len(op.inputs) + (64 if variadic else 0)  # NumPy's arrays have at most 64 axes
+    count = len(op.inputs) + (64 if variadic else 0)  # NumPy arrays have at most 64 axes
     total = count + len(op.attrs)
     dispatch, run, names, allowed = op.dispatch, op.run, op.attrs, op.attr_names
     forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
@@ -435,7 +437,7 @@ def _nary(op):
         extra = ()
         if residuals:
             out, *extra = out
-        result = _tensor(out)
+        result = _tensor(out, mode)
         out = result._data._array
         if view:
             op.share_memory(result, out, x, args[0], ((op, attrs),))
@@ -450,19 +452,26 @@ def _nary(op):
     return call
 
 
-def _tensor(out):
+def _tensor(out, mode):
     """Returns a Tensor over the result of a forward: a NumPy array, or a NumPy scalar."""
     if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
         out = _as_array(out)
-    return _wrap(out)
+    return _wrap(out, mode)
 
 
 def _attach(op, plan, result, raws, values, extra, attrs, edges, arrays):
     """Makes a Tensor the output of a Node, with the values that the plan saves.
 
     Args:
-        raws: raw arrays and numbers of the inputs. values: one of them, or a tuple, for each name of an input.
-        extra: residuals. edges: of the inputs that may have a gradient. arrays: Arrays of the inputs.
+        op: the op.
+        plan: the values to save.
+        result: raw array of the result.
+        raws: raw arrays and numbers of the inputs.
+        values: a raw array, a number or a tuple for each name of an input.
+        extra: residuals.
+        attrs: attributes.
+        edges: edges of the inputs that can have a gradient.
+        arrays: Arrays of the inputs.
     """
     out, x = result._data._array, raws[0]
     versions = saved_versions(plan, arrays, result._data) if plan.watches else ()

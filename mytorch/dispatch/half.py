@@ -1,13 +1,13 @@
-"""Elementwise ops in half precision: computed in float32 and rounded once, forwards and gradients, as PyTorch does on a CPU.
+"""Elementwise ops in half precision: results and gradients are computed in float32 and rounded once, as in PyTorch on a CPU.
 
-NumPy would round float16 after every step of a forward, and a Python number before the first.
+NumPy would round float16 after each step, and Python numbers before the first step.
 """
 
 from functools import wraps
 
 import numpy as np
 
-from ..backend import ndarray
+from ..backend import ON_NUMPY, is_raw, xp_of
 from ..base import dtypes
 from .record import Implementation
 
@@ -24,12 +24,12 @@ def kind_of_half(raws):
 
 
 def stays_wide(raw, result):
-    """Whether an array of one number meets half precision as a Python number does, without being rounded to it."""
-    return not raw.ndim and result.itemsize == 2 and result.is_floating_point and type(raw) is ndarray
+    """Returns True if an array with one element is not rounded to the half precision of the other inputs."""
+    return not raw.ndim and result.itemsize == 2 and result.is_floating_point and xp_of(raw) in ON_NUMPY
 
 
 def in_float32(record):
-    """The implementation of an elementwise record for half precision on a CPU."""
+    """Returns the implementation of an elementwise op for half precision on a CPU."""
     found = record.implementations.get(FLOAT32)
     if found is None:
         reference = record.reference
@@ -52,21 +52,21 @@ def _forward_of(record):
 
 
 def _widened(formula):
-    """A gradient formula that computes in float32; the engine rounds its result."""
+    """Returns a gradient formula that computes in float32. The engine rounds its result."""
     return formula and formula._replace(function=lambda *values: formula.function(*map(_wide, values)))
 
 
 def _is_half(x):
-    return isinstance(x, ndarray) and x.dtype.itemsize == 2 and x.dtype.kind in "Vf"
+    return is_raw(x) and x.dtype.itemsize == 2 and x.dtype.kind in "Vf"
 
 
 def _wide(x):
-    """x, in float32 if it is an array of numbers."""
-    return x.astype(FLOAT32) if isinstance(x, ndarray) and x.dtype.kind in "fViu" and x.dtype is not FLOAT32 else x
+    """Converts an array of floats or integers to float32."""
+    return x.astype(FLOAT32) if is_raw(x) and x.dtype.kind in "fViu" and x.dtype is not FLOAT32 else x
 
 
 def once_rounded(function):
-    """Let a function of several ops compute half precision in float32, and round what it gives to the dtype of the tensors."""
+    """Decorates a function of several ops: half precision is computed in float32, and only the results are rounded."""
 
     @wraps(function)
     def rounding(input, *args, **kwargs):
@@ -82,7 +82,7 @@ def once_rounded(function):
 
 
 def back_to_bfloat16(result):
-    """Float results as bfloat16, rounded once from the float32 that they were computed in, as PyTorch's are."""
+    """Rounds float32 results to bfloat16."""
     first = result[0] if isinstance(result, tuple) else result
     if getattr(first, "dtype", None) is None or first.dtype.kind != "f":
         return result

@@ -1,41 +1,42 @@
-"""In-place operations, on tensors and on views of tensors, with right gradients.
+"""In-place operations on tensors and on views, with correct gradients.
 
-`x.op_(…)` computes `op(x, …)`, writes the result into x's memory, raises the version, and gives x the
-result's edge; the old edge is that edge's parent, so gradients flow as if x were a new tensor.
+`x.op_(…)` computes `op(x, …)`, writes the result into the memory of x, and increments the version. x gets the edge of the
+result, and its previous edge becomes a parent of that edge. Gradients flow as if x were a new tensor.
 
-If x is a view (`y = base[0]; y.add_(1)`), the base changes too. Its edge becomes "the base with this
-region replaced" (a `write_region` node, PyTorch's CopySlices), and the view's own edge is regenerated
-from it. Other views of the base notice when they are next used: the base's edge is no longer the one
-that they remember (`Tensor.edge`).
+If x is a view (`y = base[0]; y.add_(1)`), the base also changes. Its edge becomes a `write_region` node (CopySlices in
+PyTorch), which replaces a region of the base. The edge of the view is computed again from that node. Other views of the
+base do the same at their next use: they compare the edge of the base with the edge that they stored (`Tensor.edge`).
 
-Where nothing is recorded, a plain NumPy function writes straight into x's memory.
+If nothing is recorded, a NumPy function writes directly into the memory of x.
 """
 
 import numpy as np
 
 from .._array import Array
-from .._tensor import RESHAPED, Tensor
+from .._tensor import RESHAPED, Tensor, refresh, replace_edge
 from ..backend import assign, device_guard, ndarray
 from ..base import dtypes
 from ..base.errors import InPlaceError, warn
-from ..engine.mode import get_mode
+from ..engine.mode import get_mode, inference_counter
 from ..engine.node import Leaf, Node
 from .op import op, to_dtype
 from .overlap import outside, refuse_overlap, refuse_shared, shares_places, where_written
 from .record import RECORDS
 
-_ON_EXPANDED = frozenset(("index_put_", "index_fill_", "masked_fill_"))  # which PyTorch only warns of
-_ONE_VALUE = frozenset(("fill_", "zero_"))  # which may share places
+_ON_EXPANDED = frozenset(("index_put_", "index_fill_", "masked_fill_"))  # PyTorch only warns for expanded tensors
+_ONE_VALUE = frozenset(("fill_", "zero_"))  # allowed if elements share memory
 
 
 def check_writable(tensor, name):
-    """Raise where PyTorch refuses an in-place operation.
+    """Raises an error if PyTorch does not allow an in-place operation on a tensor.
 
     Raises:
-        RuntimeError: a leaf that requires grad (or a view of one) while recording, or memory in which
-            several elements share a place (an expanded tensor).
+        RuntimeError: while recording, the tensor is a leaf that requires gradients, or a view of such a leaf. Also raised
+            if several elements share memory, as in an expanded tensor.
     """
     raw = tensor._data._array
+    if tensor._data._version_counter is inference_counter:
+        inference_counter[-1]  # raises an error outside of inference mode
     if 0 in raw.strides:
         if name in _ON_EXPANDED and shares_places(raw):
             warn(
@@ -49,12 +50,17 @@ def check_writable(tensor, name):
 
 
 def check_shared(tensor, name):
-    """Raise where a graph does not let a tensor change: a leaf, a view of one, one of several views.
+    """Raises an error if the graph does not allow an in-place operation on a tensor.
 
     Raises:
-        RuntimeError: it is one of these.
+        RuntimeError: the tensor is a leaf, a view of a leaf, or a result of a function that returns several views.
     """
-    edge = tensor.edge
+    edge, view = tensor.edge, tensor._view
+    if edge is None and view is not None and view[1] is not None and tensor.dtype.is_floating_point:
+        raise RuntimeError(
+            f"{name}: a view was created in no_grad mode and is being modified in place with grad mode enabled. "
+            "Move both inside the no_grad block, or both outside."
+        )
     if isinstance(edge, Leaf):
         raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation.")
     if tensor._view is not None and edge is not None:
@@ -66,8 +72,10 @@ def check_shared(tensor, name):
         if steps is None:
             raise RuntimeError(
                 f"{name}: this tensor is a view made by a function that returns multiple views (split, chunk, unbind); "
-                "such views can't be modified in place while recording. clone() it first."
+                "these views can't be modified in place while recording. clone() the tensor first."
             )
+        if edge.hooks:
+            refresh(tensor)  # the hooks stay with the results that were computed from the view before
 
 
 def in_place(function, name):
@@ -85,28 +93,34 @@ def in_place(function, name):
             x = array._array
             operands = [_operand(a, x) for a in args]
             if not any(o is None for o in operands):
-                into(x, *operands, out=x)
+                try:
+                    into(x, *operands, out=x)
+                except TypeError:  # not defined for this dtype: the op names it
+                    function(self, *args)
+                    raise
                 array._bump()
                 return self
         return overwrite(self, function(self, *args, **kwargs), name)
 
     in_place_variant.__wrapped__ = function  # inspect.signature follows it
     in_place_variant.__name__ = in_place_variant.__qualname__ = name
-    in_place_variant.__doc__ = f"In-place version of `{name.rstrip('_')}`; returns self."
+    in_place_variant.__doc__ = (
+        f"In-place variant of `Tensor.{name.rstrip('_')}`: writes the result into the tensor and returns the tensor."
+    )
     return in_place_variant
 
 
 def overwrite(self, result, name):
-    """Make `self` hold a result that was computed from it; returns self."""
+    """Overwrites `self` with a result that was computed from it. Returns `self`."""
     check_writable(self, name)
     _keep_original(self, result)
     return adopt(self, result, name)
 
 
 def _keep_original(self, result):
-    """Where the op's node saved the values that are about to be overwritten, let it save a copy of them."""
+    """Copies the values of `self` that the node of the op saved, before they are overwritten."""
     node = result._edge if isinstance(result, Tensor) and isinstance(self, Tensor) else None
-    if type(node) is not Node or type(node.saved) is not tuple:
+    if not isinstance(node, Node) or type(node.saved) is not tuple:
         return
     raw, counter = self._data._array, self._data._version_counter
 
@@ -120,7 +134,7 @@ def _keep_original(self, result):
 
 
 def _ufunc_of(function):
-    """NumPy's function that writes the result of an op into its first input itself; None if there is none."""
+    """Returns the NumPy function that can write the result of an op into its first input, or None."""
     record = getattr(function, "op", None) or RECORDS.get(function.__name__)
     ufunc = getattr(np, record.xp_name, None) if record is not None and record.xp_name is not None else None
     return ufunc if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 else None
@@ -138,7 +152,7 @@ def _nothing_to_record(self, args):
 
 
 def _operand(a, x):
-    """The raw operand, if it has x's dtype and broadcasts to x's shape; else None."""
+    """Returns the raw operand if it has the dtype of x and broadcasts to the shape of x, or None."""
     if type(a) in (float, int):
         return a
     raw = a._data._array if isinstance(a, Tensor) else a._array if isinstance(a, Array) else None
@@ -152,7 +166,7 @@ def _operand(a, x):
 
 
 def adopt(self, result, name):
-    """Make `self` hold `result`: its values in self's memory, its edge as self's edge."""
+    """Copies the values of `result` into the memory of `self`, and gives `self` the edge of `result`."""
     array = self._data
     raw = array._array
     value = (result._data if isinstance(result, Tensor) else result)._array
@@ -176,7 +190,7 @@ def adopt(self, result, name):
     if isinstance(self, Tensor) and mode.grad:
         edge = result._edge if isinstance(result, Tensor) else None
         if edge is None and self._edge is not None:
-            edge = (self * 0)._edge  # a constant: nothing of it reaches what was there before
+            edge = (self * 0)._edge  # a constant: no gradient reaches the former value
         if edge is not None and value.dtype != raw.dtype:
             edge = to_dtype(result, dtype=self.dtype)._edge
         if edge is not None or self._edge is not None:
@@ -185,25 +199,21 @@ def adopt(self, result, name):
 
 
 def set_edge(tensor, edge):
-    """Give a tensor that was changed in place its new edge; a view's base is given one too."""
+    """Sets the new edge of a tensor that was changed in place, and of its base if it is a view."""
     view = tensor._view
     if view is None:
-        tensor._edge = edge
+        replace_edge(tensor, edge)
         return
     base, _, steps = view
     if base._view is not None or steps is None:
         raise InPlaceError(
-            RESHAPED if steps is not None else "one of several views (split, chunk, unbind) was given a graph."
+            RESHAPED if steps is not None else "one of several views (split, chunk, unbind) was changed in place."
         )
     region = Tensor._of(tensor._data, edge)
     before = Tensor._of(base._data, base._edge)
     changed = write_region(before, region, steps=steps)
-    base._edge = changed._edge
-    fresh = base
-    for step, attrs in steps:
-        fresh = step(fresh, **attrs)
-    tensor._edge = fresh._edge
-    tensor._view = (base, base._edge, steps)
+    replace_edge(base, changed._edge)
+    refresh(tensor)
 
 
 def _walk(xp, g, steps):
@@ -212,13 +222,13 @@ def _walk(xp, g, steps):
     return g
 
 
-@op(dtype="same")
+@op(dtype="same", holomorphic=False)
 def write_region(xp, input, src, *, steps):
-    """input with the region that `steps` lead to replaced by src; the memory holds that already."""
+    """Replaces the region of the input that `steps` select by `src`. The memory already contains the values."""
     return input
 
 
 write_region.grad(
-    input=lambda g, steps, xp: xp.where(xp.asarray(outside(g.shape, steps)), g, 0.0),
-    src=lambda g, steps, xp: where_written(xp, _walk(xp, g, steps), g.shape, steps),
+    input=lambda g, steps, xp: outside(xp, g, steps),
+    src=lambda g, steps, xp: where_written(xp, g, _walk(xp, g, steps), steps),
 )

@@ -2,17 +2,17 @@
 
 from .._array import Array
 from .._tensor import Tensor
-from ..backend import MetaArray, emptied, stand_in
+from ..backend import MetaArray, as_hollow_zeros, emptied
 from .unwrap import raw_of
 
 
 def on_meta(op, inputs, attrs):
-    """What an op gives for tensors on the meta device, learnt from a run over zeros; nothing is recorded."""
+    """Returns the result of an op for tensors on the meta device. A run with zeros determines its shape and dtype."""
     for mask in map(raw_of, inputs[op.floats :]):
         if type(mask) is MetaArray and mask.dtype == bool:
-            mask.nonzero()  # which refuses
+            mask.nonzero()  # raises an error
     zeros = [
-        Tensor._wrap(stand_in(r)) if type(r := getattr(getattr(t, "_data", t), "_array", t)) is MetaArray else t
+        Tensor._wrap(as_hollow_zeros(r)) if type(r := getattr(getattr(t, "_data", t), "_array", t)) is MetaArray else t
         for t in inputs
     ]
     found = op.dispatch(*zeros, fused=False, **attrs)

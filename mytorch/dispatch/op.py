@@ -1,15 +1,17 @@
-"""How an op runs.
+"""Calls of ops.
 
-`Op.dispatch` takes every call: it sorts the arguments, and passes the call to what is switched on (`Mode.wrap`: autocast, a profile,
-vmap, forward mode). `Op.run` then
+`Op.dispatch` handles every call. It sorts the arguments, and passes the call to the active mode (`Mode.wrap`: autocast, a
+profile, vmap, or forward mode). `Op.run` then
 
-1. finds the raw arrays and edges of the inputs and brings their dtypes together (`operands.py`);
-2. chooses an implementation: the reference, or the kernel that `kernels/registry.py` finds;
+1. collects the raw arrays and edges of the inputs and promotes their dtypes (`operands.py`);
+2. chooses an implementation: the reference, or the kernel that `kernels/registry.py` selects;
 3. runs the implementation and wraps its results (`Op.execute`);
-4. attaches a Node to the results, if an input has an edge and recording is on (`Op.record`): the op, a plan (which formulas to run
-   and what to save, computed once for each set of inputs that want gradients), the edges of the inputs, and the saved values.
+4. attaches a Node to the results, if an input has an edge and recording is enabled (`Op.record`).
 
-`fast_call.py` shortens this for Tensors of one dtype on the CPU. `record.py` says what a record is.
+The node stores the op, a plan, the edges of the inputs, and the saved values. The plan lists the formulas to run and the
+values to save. It is computed once for each set of inputs that require gradients.
+
+`fast_call.py` shortens this for Tensors of one dtype on the CPU. `record.py` documents the definition of an op.
 """
 
 import copy
@@ -37,26 +39,48 @@ wrap_tensor = Tensor._wrap
 
 
 class Op(Record):
-    """A record that can be called: `op(*inputs, fused=None, out=None, auto=False, **attributes)`; auto: see composed.py."""
+    """An op that can be called: `op(*inputs, fused=None, out=None, auto=False, **attributes)`.
+
+    Create an op with the decorator `op`. `dispatch/record.py` documents the rules.
+
+    Args:
+        forward: the forward function.
+        rules: the rules.
+    """
 
     def __init__(self, forward, **rules):
         super().__init__(forward, **rules)
         self.fast_call = fast_call(self)
 
-    def named(self, name):
-        """Returns this op with nodes that print under another name, as `x.flatten()`, a reshape, has the node FlattenBackward."""
-        renamed = self.__dict__.setdefault("_renamed", {})
-        if name not in renamed:
-            op = renamed[name] = copy.copy(self)
-            op.grad_name = name + "Backward"
+    def named(self, name, torch_name=None):
+        """Returns a copy of this op whose nodes have another name.
+
+        For example, `x.flatten()` is a reshape with the node FlattenBackward.
+
+        Args:
+            name: name of the nodes, without "Backward".
+            torch_name: PyTorch's name of the nodes (default: the name of this op).
+        """
+        renamed, key = self.__dict__.setdefault("_renamed", {}), (name, torch_name)
+        if key not in renamed:
+            op = renamed[key] = copy.copy(self)
+            op.grad_name, op.torch_name = name + "Backward", torch_name or self.torch_name
             op.fast_call = fast_call(op)
-        return renamed[name]
+        return renamed[key]
 
     def __call__(self, *inputs, **attrs):
         return self.fast_call(*inputs, **attrs)
 
     def dispatch(self, *inputs, fused=None, out=None, auto=False, **attrs):
-        """Runs a call with any arguments, in any mode."""
+        """Runs the op with any arguments, in any mode.
+
+        Args:
+            inputs: the inputs, and attributes by position.
+            fused: True to run a kernel, False to run the reference, None to run a kernel if it is expected to be faster.
+            out: tensor for the result.
+            auto: True to differentiate the reference by autograd; see composed.py.
+            attrs: the attributes.
+        """
         if auto is not False:
             with composed_by(auto, self.name):
                 return self.dispatch(*inputs, fused=fused, out=out, **attrs)
@@ -74,7 +98,7 @@ class Op(Record):
             return mode.wrap(self, inputs, fused, attrs)
 
     def run(self, inputs, fused, attrs, mode):
-        """Runs the op on its inputs as they are: unpacks them, chooses an implementation and executes it."""
+        """Runs the op without modes: unpacks the inputs, chooses an implementation and executes it."""
         if gpu.several_gpus:
             device = other_device(inputs)
             if device is not None:
@@ -84,7 +108,7 @@ class Op(Record):
         if xp is meta_ns:
             return on_meta(self, inputs, attrs)
         implementation = self.reference
-        if half and xp.kind == "cpu" and self.elementwise is True:
+        if half and xp.half_in_float32 and self.elementwise is True:
             implementation = in_float32(self)
         if xp.kind in self.fused_on or fused is True:
             module = self.kernels.find(xp.kind, fused, raws, attrs)
@@ -99,7 +123,7 @@ class Op(Record):
         raws, _, _arrays, mask, xp = operands
         try:
             result = implementation.forward(xp, *raws, **attrs)
-            if result is None:  # the kernel does not support these values
+            if result is None:  # a kernel that does not support these values
                 return self.execute(self.reference, operands, attrs, mode, inputs, as_tensor, bfloat16)
         except Exception as error:
             raise translate_error(self, raws, attrs, error) from None
@@ -111,9 +135,8 @@ class Op(Record):
             result, extra = result[:-count], result[-count:]
             if self.outputs is None:
                 result = result[0]
-        wrap = wrap_tensor if as_tensor else wrap_array
         results = tuple([r if is_raw(r) else xp.asarray(r) for r in (result if self.outputs else (result,))])
-        outs = tuple([wrap(r) for r in results])
+        outs = tuple([wrap_tensor(r, mode) if as_tensor else wrap_array(r) for r in results])
         if self.view:
             steps = ((self, attrs),) if self.outputs is None else None
             for out, result in zip(outs, results, strict=True):
@@ -145,7 +168,7 @@ class Op(Record):
                 tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None,
                 plan.needs,
                 self.cast_from_float32(edges) if plan.needs_accum and first.itemsize == 2 else plan.no_accum,
-                None,  # owned_sum, which is known in backward
+                None,  # owned_sum, which backward sets
             )
             saved = plan.pick(tuple(values))
             versions = saved_versions(plan, arrays, *[out._data for out in outs])
@@ -163,22 +186,25 @@ class Op(Record):
 
     @staticmethod
     def cast_from_float32(edges):
-        """Which edges are those of casts to half precision from float32."""
+        """Returns True for each edge of a cast from float32 to half precision."""
         return tuple([_was_float32(e) for e in edges])
 
     @staticmethod
     def share_memory(out, result, raw, tensor, steps):
-        """Makes a result in the input's memory share the input's version counter and remember its base and the ops from there.
+        """Makes a view share the version counter of its input, and stores its base and the ops between them.
 
         Args:
-            out, result: the result as a Tensor or Array, and its raw array. raw, tensor: the first input, likewise.
-            steps: ((op, attributes),), from which `inplace.py` makes the view again; None if that is not possible.
+            out: the result, a Tensor or Array.
+            result: the raw array of the result.
+            raw: the raw array of the first input.
+            tensor: the first input, a Tensor or Array.
+            steps: ((op, attributes),), by which `inplace.py` computes the view again; None if that is not possible.
         """
         base = result.base
         if result is not raw and base is not raw and (base is None or base is not raw.base):
             if memory_owner(result) is not memory_owner(raw):
                 return  # a copy
-        array = tensor._data  # an Array's `_data` is the Array
+        array = tensor._data  # the `_data` of an Array is the Array
         counter = array._version_counter
         if counter is None:
             counter = array._version_counter = [0]
@@ -193,7 +219,7 @@ class Op(Record):
             out._view = (above, above._edge, steps and before and (*before, *steps))
 
     def _bind(self, inputs, attrs):
-        """Sort arguments into inputs and attributes, by position, name, or another spelling of a name."""
+        """Sorts arguments into inputs and attributes, by position, by name, or by an alternative name."""
         if not self.variadic and len(inputs) > len(self.inputs):
             extra = inputs[len(self.inputs) :]
             if len(extra) > len(self.attrs):
@@ -222,14 +248,14 @@ class Op(Record):
 
 
 def attach(node, outputs):
-    """Makes tensors the outputs of a node; None stands for an output without a gradient. `autograd.Function` calls it, too."""
+    """Makes tensors the outputs of a node. None stands for an output without a gradient."""
     for i, output in enumerate(outputs):
         if output is not None:
             output._edge = node.output_edge(i)
 
 
 def _annotate(node, mode):
-    """What the surroundings ask of a new node: its stack for anomaly mode, hooks on what it saved."""
+    """Adds the data of modes to a new node: the stack for anomaly mode, and packed values for saved tensor hooks."""
     if mode.anomaly:
         node.trace = "".join(traceback.format_stack()[:-3])
     if mode.saved_hooks is not None:
@@ -237,28 +263,49 @@ def _annotate(node, mode):
 
 
 def _was_float32(e):
-    """Whether an edge is that of a cast to half precision from float32."""
-    return type(e) is Node and e.plan.passes_float32 and e.dtype.itemsize == 2 and e.parents[0].dtype == "float32"
+    """Returns True if an edge is the node of a cast from float32 to half precision."""
+    return isinstance(e, Node) and e.plan.passes_float32 and e.dtype.itemsize == 2 and e.parents[0].dtype == "float32"
 
 
-def name_node(out, name):
-    """Let the node that made `out`, perhaps one of several results, print under another name; returns out."""
+def name_node(out, name, torch_name=None):
+    """Changes the name of the node that computed `out`. Returns `out`."""
     node = getattr(out, "_edge", None)
     node = node.node if type(node) is OutputEdge else node
-    if type(node) is Node:
-        node.op = node.op.named(name)
+    if isinstance(node, Node) and node.op is not None:
+        node.op = node.op.named(name, torch_name)
     return out
 
 
 def op(**rules):
-    """Make a record of a forward function; record.py says what the rules are."""
+    """Decorates a forward function to define an op. Call the result like any function of tensors.
+
+    The op handles broadcasting, type promotion, devices, recording, second derivatives and transforms. Set its gradient
+    formulas with `.grad(input=…)`.
+
+    Args:
+        rules: rules such as `dtype`, `residuals` or `view`; `dispatch/record.py` documents all rules.
+
+    Returns:
+        A decorator that returns an `Op`.
+
+    Example:
+        >>> from mytorch.dispatch.op import op
+        >>> @op(dtype="float")
+        ... def cube(xp, input):
+        ...     return input * input * input
+        >>> _ = cube.grad(input=lambda g, input: g * 3 * input * input)
+        >>> x = tensor(2.0, requires_grad=True)
+        >>> cube(x).backward()
+        >>> x.grad.item()
+        12.0
+    """
     return lambda forward: Op(forward, **rules)
 
 
 @op(dtype="same", name="to_dtype", passes_float32=True)
 def to_dtype(xp, input, *, dtype):
-    """input as another dtype, as Tensor.to(dtype); the gradient comes back in input's own."""
+    """Casts the input to another dtype. The gradient has the dtype of the input."""
     return xp.cast(input, dtype.numpy)
 
 
-to_dtype.grad(input=lambda g: g)  # the engine casts every gradient to its tensor's dtype
+to_dtype.grad(input=lambda g: g)  # the engine casts each gradient to the dtype of its tensor

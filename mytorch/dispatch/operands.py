@@ -1,4 +1,4 @@
-"""The inputs of an op, as users give them, as raw arrays: Tensors, Arrays, raw arrays and numbers in one place."""
+"""Conversion of the inputs of an op (Tensors, Arrays, raw arrays and numbers) to raw arrays."""
 
 import numpy as np
 
@@ -15,18 +15,23 @@ asarray = np.asarray
 
 
 def is_operand(other):
-    """Whether an operator takes it; to anything else it answers NotImplemented, and Python asks the other side."""
+    """Returns True if a value can be an operand of an operator. For other values, operators return NotImplemented."""
     return isinstance(other, (Tensor, Array, *NUMBERS, np.generic)) or is_raw(other) or looks_like_cupy(other)
 
 
 def unpack_inputs(op, inputs):
-    """The raw arrays, edges and Arrays of an op's inputs, with dtypes and devices brought together.
+    """Returns the raw arrays, edges and Arrays of the inputs of an op, with promoted dtypes and on one device.
 
-    Numbers stay Python numbers, so NumPy and CuPy treat them as PyTorch does; None stays None.
+    Numbers stay Python numbers, so that NumPy and CuPy promote them as PyTorch does. None stays None.
 
     Returns:
-        raws, edges, arrays: lists with an entry for each input; mask: a bit for each input that has an edge; as_tensor: whether
-        results are Tensors; xp: the namespace of the arrays; half: "V" for bfloat16, "f" for float16, else "" (half.py).
+        A tuple (raws, edges, arrays, mask, as_tensor, xp, half):
+
+        * `raws`, `edges`, `arrays`: lists with an item for each input;
+        * `mask`: a bit for each input that has an edge;
+        * `as_tensor`: True if results are Tensors;
+        * `xp`: the namespace of the arrays;
+        * `half`: "V" for bfloat16, "f" for float16, "" for other dtypes (half.py).
     """
     raws, edges, arrays = [], [], []
     mask, bit = 0, 1
@@ -74,7 +79,7 @@ def unpack_inputs(op, inputs):
     if first is None:
         raws = [r if r is None else as_raw(r) for r in raws]
         arrays = [None if r is None else Array._wrap(r) for r in raws]
-    if op.integers:  # only the other inputs decide
+    if op.integers:  # only the other inputs decide the dtype
         has_tensor, has_array = (any(isinstance(t, cls) for t in inputs[: op.floats]) for cls in (Tensor, Array))
     as_tensor = has_tensor or not has_array
     if same and type(first) is ndarray:
@@ -90,7 +95,7 @@ def unpack_inputs(op, inputs):
 
 
 def namespace(raws):
-    """The namespace of the first array among some values."""
+    """Returns the namespace of the first array in a sequence of values."""
     for raw in raws:
         if type(raw) is ndarray:
             return numpy_ns
@@ -124,7 +129,7 @@ def _same_device(op, raws, arrays, edges):
 
 
 def _promote(op, inputs, raws, edges, arrays):
-    """Bring the participating inputs to one dtype, by PyTorch's rules; casts are recorded."""
+    """Casts the promoted inputs to one dtype, by PyTorch's rules. Casts are recorded."""
     if config.pytorch_mode and op.name in _ONE_DTYPE:
         dtypes.refuse_mixed(op.name, [dtypes.from_numpy(raw.dtype) for raw in raws if is_raw(raw)])
     which = op.promoted if op.promoted is not None else range(len(raws))

@@ -1,8 +1,8 @@
-"""`out=`: any function's result written into a tensor that the caller gives.
+"""The argument `out` of functions: the result is written into a tensor that the user passes.
 
-The result is computed as without `out` and then copied, so `out` saves no time here; it is for programs that
-use it. A tensor of another shape is resized (with a warning if it held elements), one of a dtype that cannot
-take the result's kind is refused, and nothing of it can be recorded, as in PyTorch.
+The function computes its result without `out` and then copies it, so `out` does not save time. It exists for programs
+that use it. As in PyTorch, a tensor of another shape is resized, with a warning if it has elements. A dtype of a lower
+kind raises an error, and `out` cannot be combined with recording.
 """
 
 import functools
@@ -16,10 +16,10 @@ from .record import names_of
 
 
 def check_out(out, inputs, name):
-    """Refuse an `out` in which elements share a place, or that lies partly in the memory of an input.
+    """Checks the memory of the argument `out`.
 
     Raises:
-        RuntimeError: it is so.
+        RuntimeError: elements of `out` share memory, or `out` overlaps an input.
     """
     if not hasattr(out, "_version_counter") and not hasattr(out, "_data"):
         return
@@ -31,16 +31,23 @@ def check_out(out, inputs, name):
             refuse_overlap(out, x, name)
 
 
+_SAME_DTYPE = frozenset(
+    "bitwise_not ceil floor frac neg round sgn sign trunc".split()
+)  # whose `out` has the input's dtype
+
+
 def write_out(result, out, name, exact=False):
-    """Copy a result (or a tuple of results) into `out`; returns `out`.
+    """Copies a result, or a tuple of results, into `out`. Returns `out`.
 
     Args:
-        result, out: what is copied where. name: of the function.
-        exact: the dtypes have to be equal, as they do for values and their indices.
+        result: the result.
+        out: the tensor or tuple of tensors to write to.
+        name: name of the function.
+        exact: require equal dtypes, as for values and their indices.
 
     Raises:
-        RuntimeError: a gradient would be needed, or out's dtype cannot hold the result's kind.
-        TypeError: out is no tensor, or no tuple of as many as there are results.
+        RuntimeError: a tensor requires gradients, or the dtype of `out` cannot store the result.
+        TypeError: `out` is not a tensor, or not a tuple of the right length.
     """
     if isinstance(result, (tuple, list)):
         if not isinstance(out, (tuple, list)) or len(out) != len(result):
@@ -55,6 +62,9 @@ def write_out(result, out, name, exact=False):
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
             "arguments requires grad."
         )
+    exact = exact or name in _SAME_DTYPE
+    if name in ("all", "any") and out.dtype.name not in ("bool", "uint8"):
+        raise RuntimeError(f"{name} only supports bool tensor for result, got: {out.dtype}")
     given, wanted = (TYPE_WORDS.get(t.dtype.name, t.dtype.name) for t in (result, out))
     if exact and given != wanted:
         raise RuntimeError(f"{name}: expected scalar type {given} but got {wanted} for argument 'out'")
@@ -73,7 +83,7 @@ def write_out(result, out, name, exact=False):
 
 
 def _not_a_tensor(error, name, args):
-    """A TypeError where an attribute was missing because an argument, or an item of one, is no tensor; else the error."""
+    """Returns a TypeError if an attribute is missing because an argument is not a tensor. Returns other errors unchanged."""
     for place, arg in enumerate(args, 1):
         for item in (arg, *arg) if isinstance(arg, (list, tuple)) else (arg,):
             if item is error.obj and isinstance(item, (int, float, complex, str, list, tuple, type(None))):
@@ -82,7 +92,7 @@ def _not_a_tensor(error, name, args):
 
 
 def takes_out(function):
-    """A function with an `out=` argument added; itself if it has one, or is an op (which has)."""
+    """Adds an argument `out` to a function. Ops, and functions that already have it, are returned unchanged."""
     if hasattr(function, "op") or not inspect.isfunction(function) or "out" in names_of(inspect.unwrap(function)):
         return function
 
@@ -104,7 +114,7 @@ def takes_out(function):
 
 
 class SignatureExtra:
-    """What `inspect.signature` finds behind a function that was given one more argument: its parameters, and that."""
+    """The signature of a function with one additional argument, for `inspect.signature`."""
 
     def __init__(self, function, name, default):
         self.__wrapped__ = function

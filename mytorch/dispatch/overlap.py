@@ -1,4 +1,6 @@
-"""Writing into memory that is also read."""
+"""Checks for operations that write to memory that they also read."""
+
+import math
 
 import numpy as np
 
@@ -7,10 +9,10 @@ from ..backend import address, ndarray, numpy_ns
 
 
 def refuse_shared(tensor, name):
-    """Refuse to write into a tensor of which several elements share a place, as an expanded one's do.
+    """Checks that the elements of a tensor that is written to do not share memory, as in an expanded tensor.
 
     Raises:
-        RuntimeError: it is one.
+        RuntimeError: several elements share memory.
     """
     raw = tensor._data._array
     if shares_places(raw):
@@ -21,19 +23,22 @@ def refuse_shared(tensor, name):
 
 
 def shares_places(raw):
-    """Whether an array has an axis along which all elements lie at one place."""
+    """Returns True if all elements along an axis of an array share memory."""
     return 0 in raw.strides and raw.size and any(s == 0 and n > 1 for s, n in zip(raw.strides, raw.shape, strict=True))
 
 
 def refuse_overlap(tensor, other, name, region=None, elementwise=True):
-    """Refuse to write into a tensor (or a raw `region` of it) from another that lies partly in the same memory, as PyTorch does.
+    """Checks that a tensor that is written to does not partly overlap a tensor that is read, as PyTorch does.
 
     Args:
-        tensor, other, name: what is written into, what is read, the function. region: the part that is written into.
-        elementwise: each element is read before its own place is written, so that the very same elements are allowed.
+        tensor: the tensor that is written to.
+        other: the tensor that is read.
+        name: name of the function.
+        region: raw array of the part of `tensor` that is written to (default: all of it).
+        elementwise: True if each element is read before its position is written, so that equal memory is allowed.
 
     Raises:
-        RuntimeError: both are dense, they share memory, and are not the same elements in the same order.
+        RuntimeError: both tensors are dense, and they share memory without having the same elements in the same order.
     """
     counter = tensor._data._version_counter
     other = getattr(other, "_data", other)
@@ -57,21 +62,32 @@ def refuse_overlap(tensor, other, name, region=None, elementwise=True):
 
 
 def _span(raw):
-    """Where the memory of an array begins and ends."""
+    """Returns the first and the last address of the memory of an array."""
     reaches = [(n - 1) * s for n, s in zip(raw.shape, raw.strides, strict=True)]
     begin = address(raw)
     return begin + sum(min(r, 0) for r in reaches), begin + sum(max(r, 0) for r in reaches) + raw.itemsize
 
 
-def outside(shape, steps):
-    """A mask of `shape` that is False in the region that the views `steps` lead to."""
-    mask = np.ones(shape, bool)
-    _region(mask, steps)[...] = False
-    return mask
+def outside(xp, g, steps):
+    """Returns the gradient g with zeros in the region that the view ops `steps` select."""
+    kind = _kind_of_marks(g, steps)
+    mask = np.full(g.shape, 1 + 1j if kind is np.complex128 else 1, kind)
+    _region(mask, steps)[...] = 0
+    if kind is np.complex128:  # the region can be the real parts only
+        real, imag = (xp.where(xp.asarray(m != 0), part, 0.0) for m, part in ((mask.real, g.real), (mask.imag, g.imag)))
+        return real + imag * 1j
+    return xp.where(xp.asarray(mask != 0), g, 0.0)
+
+
+def _kind_of_marks(g, steps):
+    """Returns the dtype of an array that follows the view ops in place of g: bool, or complex and real numbers if an op reinterprets them."""
+    if not any(step.name in ("view_as_real", "view_as_complex") for step, _ in steps):
+        return np.bool_
+    return np.complex128 if str(g.dtype).rpartition(".")[2].startswith("complex") else np.float64
 
 
 def overlaps_itself(raw):
-    """Whether several elements of an array lie in one place, as those of windows do."""
+    """Returns True if several elements of an array share memory, as in overlapping windows."""
     reach = 0
     for stride, n in sorted((abs(s), n) for s, n in zip(raw.strides, raw.shape, strict=True) if n > 1):
         if stride <= reach:
@@ -80,14 +96,27 @@ def overlaps_itself(raw):
     return False
 
 
-def where_written(xp, g, shape, steps):
-    """The gradient g of a region of `shape`, where several elements lie in one place that of the last alone: it was written last."""
-    if not overlaps_itself(_region(np.empty(shape, bool), steps)):
-        return g
-    places = _region(np.arange(np.prod(shape)).reshape(shape), steps)
-    last = np.empty(shape, np.int64).reshape(-1)
-    last[places.reshape(-1)] = order = np.arange(places.size)
-    return xp.where(xp.asarray((last[places.reshape(-1)] == order).reshape(places.shape)), g, 0.0)
+def where_written(xp, g, written, steps):
+    """Returns the gradient of the region that the view ops `steps` select.
+
+    If several elements share a position, only the last one has a gradient.
+
+    Args:
+        xp: the namespace.
+        g: gradient of the base.
+        written: gradient of the region.
+        steps: the view ops.
+    """
+    kind, count = _kind_of_marks(g, steps), math.prod(g.shape)
+    if not overlaps_itself(_region(np.empty(g.shape, kind), steps)):
+        return written
+    # Each element, or each part of a complex element, gets a unique number.
+    unique = np.arange(2.0 * count).view(kind) if kind is np.complex128 else np.arange(float(count))
+    places = _region(unique.reshape(g.shape), steps)
+    numbers = places.real.astype(np.int64).reshape(-1)
+    last = np.empty(numbers.max() + 1, np.int64)
+    last[numbers] = order = np.arange(numbers.size)
+    return xp.where(xp.asarray((last[numbers] == order).reshape(places.shape)), written, 0.0)
 
 
 def _region(x, steps):

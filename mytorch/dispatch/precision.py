@@ -1,10 +1,10 @@
-"""In which precision a function of several ops runs under a GPU's autocast; a single op's record says it itself.
+"""The precision of functions of several ops under autocast on a GPU. Single ops declare it in their definition.
 
     @in_precision("float32")
     def mse_loss(input, target, …):
 
-PyTorch lists these by name (https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior): as an op of the list
-begins, its inputs are cast, and what it is made of runs as if there were no autocast.
+PyTorch's documentation lists these functions (https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior).
+The inputs of a listed function are cast, and its ops run without autocast.
 """
 
 import functools
@@ -15,12 +15,12 @@ from .out import SignatureExtra
 
 
 def in_precision(wanted, inside=False, composes=False):
-    """Decorate a function that PyTorch's lists name.
+    """Decorates a function with a precision under autocast.
 
     Args:
-        wanted: "half" or "float32", to which inputs are cast; "widest", float32 if one of them is; None for no cast.
-        inside: leave autocast on for the ops that the function is made of.
-        composes: give it an argument `auto`, which composes these (dispatch/composed.py).
+        wanted: "half" or "float32" to cast inputs, "widest" for float32 if one input is float32, or None for no cast.
+        inside: keep autocast enabled for the ops that the function calls (default: False).
+        composes: add an argument `auto` (dispatch/composed.py) (default: False).
     """
 
     def decorate(function):

@@ -1,6 +1,6 @@
-"""What an op is: one record, which holds everything that anybody has to know of it.
+"""The definition of an op: a **record** with a forward function, gradient formulas, and rules.
 
-A record is a forward over raw arrays, a gradient formula for each input, and its rules. This is a complete one:
+The forward function computes with raw arrays. Each input has a gradient formula. This is a complete definition:
 
     @op()
     def softplus(xp, input, *, beta=1.0):
@@ -9,48 +9,61 @@ A record is a forward over raw arrays, a gradient formula for each input, and it
 
     softplus.grad(input=lambda g, input, beta, xp: g / (1 + xp.exp(-beta * input)))
 
-* `xp` is the array namespace: NumPy's or CuPy's (backend/), or the one over Tensors (transforms/tensor_ns.py).
-  Positional parameters are inputs (tensors), keyword-only ones are attributes (plain values).
-* A formula's first parameter is the upstream gradient. **The names of its other parameters are what is
-  saved for backward**: inputs, `out`, residuals, attributes, and `xp`, `shape` (of the first input),
-  `shapes` and `dtypes` (of all), `needs` (which inputs want a gradient), `float32_accum` (which
-  of them autocast cast down from float32: their gradient may stay in the float32 that it was summed in), `owned_sum` (the gradient
-  that the first input has so far, if no other object holds it: a formula may add to it in place and return None). A name that is none of these is refused at import. An input that
-  wants no gradient runs no formula, and what only that formula names is not kept.
-* A formula is pure: nothing in place, no branch on values, names of `xp` rather than array methods. So the
-  same text runs over raw arrays (fast) and over Tensors (`create_graph=True`). It never hands back a
-  saved array itself.
-* Broadcasting needs no words: the engine sums each gradient to its input's shape.
-* An op that is awkward as a formula per input gives one `.vjp` that returns a gradient for each input.
-* `residuals=("mean", "rstd")`: forward returns `(out, mean, rstd)`; the extra results are only for backward.
-  Residuals are not differentiable, so such an op (like one that ran by a kernel) is differentiated a
-  second time by running its reference forward over Tensors. Its forward may then use only what
-  `tensor_ns` has. It wants the inputs for that; `saves_sum=True` says that the first two are only ever seen as their sum, the
-  first output, which is kept in their place (forward is then run with the sum and None).
-* `outputs=("values", "indices")`: forward returns a tuple; the first is differentiable, or the first
-  `differentiable` ones, whose formula then takes a list of gradients. `outputs="list"`: any number.
-  `undefined_grads=True`: the gradient of an output that nothing used is None there, not zeros.
-* `autocast=`: under autocast on a GPU "half" or "float32" casts the inputs to that, "promote" leaves them alone. An op that
-  has an attribute `dtype`, of its result, and wants float32 is given that instead: it reads half precision as it is.
-  `autocast_cpu=`: the same on a CPU, where PyTorch leaves most ops in the precision that they are given.
-* `dtype=`: "promote" (PyTorch's promotion of all inputs, or of those in `promoted`), "float" (integers also
-  become the default float), "same" (inputs are left alone).
-* `integers=("index",)`: the last inputs, if they hold positions, classes or masks. They have no gradient, keep their dtype and do not
-  decide the dtype or the type of the result. A formula gets them as raw arrays, also over Tensors; naming them saves them and watches
-  their versions, as for every input. A variadic last input gives a formula a tuple.
-* `view=True`: the result may share the input's memory. `elementwise=True`: each element is computed from those at its place;
-  "exact": it is chosen or compared, and nothing is rounded.
-* `xp_name=`: NumPy's name of the op, under which formulas that run over Tensors find it (transforms/tensor_ns.py).
-* `holomorphic=True`: formulas are those of real numbers; for complex results the engine conjugates what goes in
-  and what comes out, which makes dL/dx + i dL/dy of them. Ops that are not complex-differentiable (conj, abs,
-  the views as pairs) and those that take the conjugate themselves say False.
-* `passes_float32=True`: the gradient of a half-precision result may arrive in float32, as a kernel summed it (a cast).
-* `grad_name=`: how its node is printed, without "Backward", where that is not its name in capitals: "ReLU". "{d}" stands for
-  the number of the result's spatial axes.
-* `.register_kernel(cpu="mytorch.kernels.numba.gelu", cuda=…)`: kernel modules with `accepts`, `forward` and perhaps `vjp` and
-  `residuals`, imported on first use; kernels/registry.py says which one runs.
+Forward function:
 
-`op.py` runs a record, and `bind.py` binds it to the names that users call.
+* `xp` is the array namespace: NumPy, CuPy (backend/), or the namespace over Tensors (transforms/tensor_ns.py).
+* Positional parameters are inputs, which are tensors. Keyword-only parameters are attributes, which are plain values.
+* An op with several outputs returns a tuple. An op with residuals returns its outputs followed by the residuals.
+
+Gradient formulas:
+
+* The first parameter of a formula is the upstream gradient.
+* **The other parameters name the values that the op saves for backward.** They can be inputs, `out`, residuals,
+  attributes, and the names below. Other names raise an error at import.
+* `xp` is the namespace, `shape` the shape of the first input, `shapes` and `dtypes` the shapes and dtypes of all inputs.
+* `needs` contains True for each input that requires a gradient.
+* `float32_accum` contains True for each input that autocast cast from float32. Its gradient can stay in float32.
+* `owned_sum` is the current gradient of the first input, if there is no other reference to it. The formula can add to it
+  in place and return None.
+* A formula runs only if its input requires a gradient. Values that no running formula uses are not saved.
+* A formula is pure: it has no in-place operations and no branches on values, and it calls functions of `xp` instead of
+  array methods. The same code then runs on raw arrays, and on Tensors for `create_graph=True`. It must not return a saved
+  array unchanged.
+* Formulas need not handle broadcasting, since the engine sums each gradient to the shape of its input.
+* Instead of one formula per input, an op can have a single `.vjp` that returns a gradient for each input.
+
+Rules:
+
+* `residuals=("mean", "rstd")`: names of extra results for backward. They are not differentiable. For a second derivative,
+  the reference forward runs again over Tensors, so it can use only functions of `tensor_ns`. It needs the inputs for that.
+* `saves_sum=True`: the op uses its first two inputs only as their sum, which is its first output. The sum is saved instead
+  of both inputs, and the second run of forward receives the sum and None.
+* `outputs=("values", "indices")`: names of the outputs. The first `differentiable` ones (default: 1) have gradients; with
+  several, formulas receive a list of gradients. `outputs="list"` stands for any number of outputs.
+* `undefined_grads=True`: the gradient of an unused output is None instead of zeros.
+* `autocast=`: precision of the inputs under autocast on a GPU: "half", "float32", or "promote" for no cast. If the op has
+  an attribute `dtype` for its result, "float32" sets the attribute instead of casting the inputs. `autocast_cpu=`: the
+  same for a CPU.
+* `dtype=`: "promote" promotes the inputs, or the inputs in `promoted`, by PyTorch's rules. "float" also converts integers
+  to the default dtype. "same" does not convert the inputs.
+* `integers=("index",)`: names of the last inputs, if they contain indices, classes or masks. They have no gradient and
+  keep their dtype, and they do not affect the dtype of the result. Formulas receive them as raw arrays, also over Tensors.
+  A variadic input is a tuple in a formula.
+* `view=True`: the result can share the memory of the input.
+* `elementwise=True`: each element of the result depends on the input elements at the same position. "exact" also means
+  that values are selected or compared, without rounding.
+* `xp_name=`: name of the op in NumPy. Formulas over Tensors find it by this name (transforms/tensor_ns.py).
+* `holomorphic=True`: the formulas hold for real numbers. For complex results, the engine conjugates gradients before and
+  after a formula, so that gradients are dL/dx + i dL/dy. Set it to False for ops that are not complex-differentiable
+  (conj, abs, views as pairs of real numbers), and for formulas that conjugate themselves.
+* `passes_float32=True`: the gradient of a half-precision result can arrive in float32. Used by casts.
+* `grad_name=`: name of the node without "Backward", if it is not the capitalized name of the op, such as "ReLU". "{d}"
+  stands for the number of spatial dimensions of the result.
+
+`.register_kernel(cpu="mytorch.kernels.numba.gelu", cuda=…)` registers kernel modules with the functions `accepts` and
+`forward`, and optionally `vjp` and `residuals`. They are imported at first use. kernels/registry.py selects the kernel.
+
+`op.py` runs ops, and `bind.py` binds them to public names.
 """
 
 import inspect
@@ -66,7 +79,7 @@ RECORDS = {}  # name -> Record, for tests and documentation
 
 
 def names_of(function, skip=0):
-    """Returns the parameter names of a function after the first `skip`. Reads the code object, since `inspect` slows the import."""
+    """Returns the parameter names of a function after the first `skip`. It reads the code object, since `inspect` is slow."""
     code = function.__code__
     return code.co_varnames[skip : code.co_argcount + code.co_kwonlyargcount]
 
@@ -90,9 +103,7 @@ def formula_of(function):
 class Record:
     """The declaration of an op; see the module's docstring for the fields."""
 
-    keeps_python_scalars_float32 = (
-        False  # whether a number that half precision meets stays float32, instead of being rounded to it
-    )
+    keeps_python_scalars_float32 = False  # True: Python numbers are not rounded to the half precision of the tensors
 
     def __init__(
         self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, undefined_grads=False,
@@ -113,7 +124,8 @@ class Record:
         assert self.integers == self.inputs[len(self.inputs) - len(integers) :], (
             f"{self.name}: integer inputs come last"
         )
-        self.floats = len(self.inputs) - len(integers) if integers else sys.maxsize  # where the integer inputs begin
+        # Position of the first integer input.
+        self.floats = len(self.inputs) - len(integers) if integers else sys.maxsize
         self.required = code.co_argcount - 1 - len(forward.__defaults__ or ())
         given = forward.__kwdefaults__ or {}
         self.defaults = {n: given.get(n, inspect.Parameter.empty) for n in code.co_varnames[code.co_argcount : named]}
@@ -139,14 +151,24 @@ class Record:
         self.grad_name = self.torch_name if grad_name is None else grad_name + "Backward"
         self.reference = Implementation(self, forward, residuals=self.residuals)
         self.kernels = Kernels(self.name)
-        self.fused_on = frozenset()  # the kinds of device that there are kernels for
-        self.signature_extras = ("out",)  # arguments that the signature shows besides inputs and attributes
+        self.fused_on = frozenset()  # device types with kernels
+        self.signature_extras = ("out",)  # arguments in the signature other than inputs and attributes
         self.implementations = {}  # kernel module -> Implementation
         self.xp_name = xp_name
         RECORDS[self.name] = self
 
     def grad(self, **formulas):
-        """Give the gradient formula of each input; an input without one gets no gradient."""
+        """Sets the gradient formulas. An input without a formula has no gradient.
+
+        Args:
+            formulas: {name of an input: function of the upstream gradient and of saved values}.
+
+        Returns:
+            This op.
+
+        Raises:
+            TypeError: a name is not an input, or a formula has an unknown parameter.
+        """
         for name, _formula in formulas.items():
             if name not in self.inputs:
                 raise TypeError(f"{self.name}: {name!r} is not an input; the inputs are {', '.join(self.inputs)}.")
@@ -154,54 +176,72 @@ class Record:
         return self
 
     def vjp(self, function):
-        """Give one function for all gradients: it returns one for each input, None where none is due."""
+        """Sets one function for all gradients.
+
+        Args:
+            function: function of the upstream gradient and of saved values. It returns a gradient, or None, for each input.
+
+        Returns:
+            This op.
+        """
         self.reference.vjp = self.reference.checked(formula_of(function))
         return self
 
     def register_kernel(self, **paths):
-        """Name the kernel modules: `cpu=` and `cuda=` take a path, "module" or "module:name"."""
+        """Registers kernel modules, which are imported at first use.
+
+        Args:
+            paths: {type of device: path}, such as `cpu="package.module"` or `cuda="package.module:name"`.
+
+        Returns:
+            This op.
+        """
         self.kernels.add(**paths)
         self.fused_on = frozenset(self.kernels.of)
         self.signature_extras = ("fused", "out")
         return self
 
-    fuse = register_kernel  # the former name
+    fuse = register_kernel  # deprecated name
 
     def by_kernel(self, module):
-        """The implementation that a kernel module is."""
+        """Returns the implementation of a kernel module."""
         found = self.implementations.get(module)
         if found is None:
-            vjp = getattr(module, "vjp", None)
+            vjp, formulas = getattr(module, "vjp", None), getattr(module, "formulas", None)
             residuals = tuple(getattr(module, "residuals", self.residuals))
             found = Implementation(self, module.forward, self.reference.formulas, self.reference.vjp, residuals)
-            found.replays = True
+            found.is_kernel = True
+            found.replays = self.reference.replays or self.saves_sum or not self.is_differentiable
             if vjp is not None:
                 found.vjp = found.checked(formula_of(vjp))
+            elif formulas is not None:
+                found.vjp, found.formulas = None, {n: found.checked(formula_of(f)) for n, f in formulas.items()}
             self.implementations[module] = found
         return found
 
     def input_name(self, i):
-        """Returns the name of the input at a position; all that follow a variadic input share its name."""
+        """Returns the name of the input at a position. All values of a variadic input have its name."""
         return self.inputs[min(i, len(self.inputs) - 1)]
 
     def by_name(self, values):
-        """Returns one value for each name of an input: those of a variadic input as a tuple."""
+        """Returns one value for each name of an input. The values of a variadic input are a tuple."""
         return [*values[: len(self.inputs) - 1], tuple(values[len(self.inputs) - 1 :])] if self.variadic else [*values]
 
     @property
     def is_differentiable(self):
+        """True if the op has gradient formulas."""
         return bool(self.reference.formulas) or self.reference.vjp is not None
 
     @property
     def __signature__(self):
-        """The parameters as users give them, for `help()`: inputs, then attributes."""
+        """The signature for `help()`: inputs, then attributes."""
         parameter, parameters = inspect.Parameter, []
         own = inspect.signature(self.forward).parameters.values()
         for p in list(own)[1:]:
             positional = p.kind is parameter.KEYWORD_ONLY and not self.variadic
             parameters.append(p.replace(kind=parameter.POSITIONAL_OR_KEYWORD) if positional else p)
         seen_default = False
-        for i, p in enumerate(parameters):  # attributes without a default after inputs with one are keyword-only
+        for i, p in enumerate(parameters):  # required attributes after optional inputs are keyword-only
             seen_default = seen_default or p.default is not p.empty
             if seen_default and p.default is p.empty and p.kind is parameter.POSITIONAL_OR_KEYWORD:
                 parameters[i:] = [q.replace(kind=parameter.KEYWORD_ONLY) for q in parameters[i:]]
@@ -216,7 +256,7 @@ class Record:
 
 
 class Implementation:
-    """One way to run an op: a forward with its gradient. The record's own is the reference."""
+    """A forward function with its gradient: the reference implementation of an op, or a kernel."""
 
     def __init__(self, op, forward, formulas=None, vjp=None, residuals=()):
         self.op = op
@@ -226,29 +266,30 @@ class Implementation:
         self.residuals = residuals
         self.names = (*op.inputs, *op.outputs_names, *residuals, *op.attrs, *PSEUDO)
         self.plans = {}
-        self.replays = bool(residuals)  # whether a second derivative runs the reference again
+        self.is_kernel = False
+        self.replays = bool(residuals)  # True: a second derivative runs the reference again
 
     def checked(self, formula):
-        """Returns a formula.
+        """Returns a formula after a check of its parameters.
 
         Raises:
-            TypeError: the formula uses a name that is not a value of this op.
+            TypeError: a parameter is not a value of this op.
         """
         for name in formula.names:
             if name not in self.names:
                 raise TypeError(
-                    f"{self.op.name}: a gradient formula names {name!r}, which is none of {', '.join(self.names)}."
+                    f"{self.op.name}: unknown parameter {name!r} of a gradient formula, expected {', '.join(self.names)}."
                 )
         return formula
 
     def wants(self, mask):
-        """Whether any input that wants a gradient has a formula."""
+        """Returns True if an input in `mask`, which requires a gradient, has a formula."""
         if self.vjp is not None:
             return True
         return any(mask >> i & 1 and name in self.formulas for i, name in enumerate(self.op.inputs))
 
     def plan(self, mask):
-        """What to save and run when the inputs in `mask` (a bit for each) want gradients."""
+        """Returns the SavePlan for inputs that require gradients. `mask` has a bit for each input."""
         found = self.plans.get(mask)
         if found is None:
             found = self.plans[mask] = SavePlan(self, mask)
@@ -256,21 +297,26 @@ class Implementation:
 
 
 class SavePlan:
-    """For one implementation and one set of inputs that want gradients: what is saved, which formulas run.
+    """The saved values and the formulas to run, for one implementation and one set of inputs that require gradients.
 
     Attributes:
-        pick: function from the tuple of all values (in the order of `implementation.names`) to what is saved.
-        formulas: (input's index, formula, positions of its arguments in `saved`).
-        vjp, vjp_arguments, needed: the same for one function for all inputs.
-        wanted: whether any input in the mask has a formula at all.
-        inputs, out: which inputs, and which outputs, are among the saved.
-        light: nothing but attributes, shapes and the like is saved.
-        watches: an input or output is among the saved, so its version is noted.
-        pick_arrays: as `pick` for a tuple of the inputs, the output and xp, if nothing else is saved; None otherwise.
-        ports: number of differentiable outputs if there are several, else 0.
+        pick: function from the tuple of all values, in the order of `implementation.names`, to the saved values.
+        formulas: tuples (index of the input, formula, positions of its arguments in `saved`).
+        vjp: the function for all gradients, or None.
+        vjp_arguments: positions of its arguments in `saved`.
+        needed: indices of the inputs that require gradients.
+        recorded: (vjp, vjp_arguments, formulas) for a recorded backward pass on Tensors. For a kernel, it is taken from
+            the reference.
+        wanted: True if an input in the mask has a formula.
+        inputs: positions of the saved inputs.
+        out: positions of the saved outputs.
+        light: True if only attributes, shapes and other small values are saved.
+        watches: True if an input or output is saved, so that its version must be stored.
+        pick_arrays: `pick` for a tuple of the inputs, the output and `xp`; None if other values are saved.
+        ports: number of differentiable outputs; 0 for a single one.
     """
 
-    run = None  # autograd.Function puts its own here
+    run = None  # autograd.Function sets it
 
     def __init__(self, implementation, mask):
         op = implementation.op
@@ -290,8 +336,12 @@ class SavePlan:
         names = []
         for f in wanted.values():
             names += [n for n in f.names if n not in names]
+        second = wanted
         if implementation.replays:
             names += [n for n in (*op.replayed, *op.attrs) if n not in names]
+        elif implementation.is_kernel:
+            second = op.reference.plan(mask).gradients
+            names += [n for f in second.values() for n in f.names if n not in names]
         self.names = tuple(names)
         self.wanted = implementation.wants(mask)
         self.needs_shapes, self.needs_dtypes, self.needs_accum = (
@@ -306,18 +356,19 @@ class SavePlan:
         self.watches = bool(self.inputs or self.out)
         arrays = (*op.inputs, "out", "xp")
         self.pick_arrays = self.picker(arrays) if op.outputs is None and set(names) <= set(arrays) else None
-        positions = {i: tuple(names.index(n) for n in f.names) for i, f in wanted.items()}
-        self.formulas = () if vjp else tuple((i, f.function, positions[i]) for i, f in wanted.items())
-        self.vjp = vjp and vjp.function
+        self.gradients = wanted
+        self.vjp, self.vjp_arguments, self.formulas = _bound(vjp, wanted, names)
+        self.recorded = self.vjp, self.vjp_arguments, self.formulas
+        if second is not wanted:
+            self.recorded = _bound(op.reference.vjp, second, names)
         self.owned_sum = names.index("owned_sum") if "owned_sum" in names else None
-        self.vjp_arguments = tuple(names.index(n) for n in vjp.names) if vjp else ()
 
     def picker(self, order):
-        """Returns a function that takes the saved values out of a tuple in which they have the given order."""
+        """Returns a function that selects the saved values from a tuple with the given order."""
         return _picker([order.index(n) for n in self.names])
 
     def with_ports(self, count):
-        """A copy for a node with `count` differentiable outputs; the formulas then take lists."""
+        """Returns a copy for a node with `count` differentiable outputs. Its formulas receive lists of gradients."""
         cache = self.__dict__.setdefault("_by_ports", {})
         if count not in cache:
             copy = object.__new__(SavePlan)
@@ -327,8 +378,15 @@ class SavePlan:
         return cache[count]
 
 
+def _bound(vjp, gradients, names):
+    """Returns (vjp, vjp_arguments, formulas), as `SavePlan` stores them."""
+    if vjp is not None:
+        return vjp.function, tuple(names.index(n) for n in vjp.names), ()
+    return None, (), tuple((i, f.function, tuple(names.index(n) for n in f.names)) for i, f in gradients.items())
+
+
 def _picker(positions):
-    """Returns a function that takes the values at some positions out of a tuple, as a tuple."""
+    """Returns a function that selects the values at some positions from a tuple, as a tuple."""
     if len(positions) > 1:
         return itemgetter(*positions)
     return itemgetter(slice(positions[0], positions[0] + 1) if positions else slice(0))

@@ -1,4 +1,4 @@
-"""Between tensors and raw arrays, for functions that work on NumPy's or CuPy's arrays themselves."""
+"""Conversion between tensors and raw arrays, for functions that compute with NumPy or CuPy arrays."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ..base.capturing import is_recording
 
 
 def raw_of(x):
-    """The raw array of a Tensor or Array; a raw array and None as they are, anything else as a NumPy array."""
+    """Returns the raw array of a Tensor or Array. Raw arrays and None are unchanged; other values become NumPy arrays."""
     if isinstance(x, Tensor):
         return x._data._array
     if isinstance(x, Array):
@@ -19,39 +19,38 @@ def raw_of(x):
 
 
 def shape_of(x):
-    """The shape of a Tensor, an Array or a raw array, as a plain tuple."""
+    """Returns the shape of a Tensor, an Array or a raw array as a tuple."""
     data = x._data if isinstance(x, Tensor) else x
     return data._array.shape if isinstance(data, Array) else data.shape
 
 
 def to_cpu(x):
-    """The NumPy array of a tensor or raw array on any device, without a copy where it lies on the CPU."""
+    """Returns a NumPy array of a tensor or raw array on any device. CPU memory is not copied."""
     raw = raw_of(x)
-    if type(raw) is MetaArray:  # also one that stands for a batch, and has a device
+    if type(raw) is MetaArray:  # including arrays that represent a batch and have a device
         raise NotImplementedError(NO_DATA)
     return to_device(raw, CPU)
 
 
 def on_device_of(array, like):
-    """A Tensor over an array, which is brought to the device of the tensor `like`."""
+    """Returns a Tensor over an array, copied to the device of the tensor `like`."""
     return Tensor._wrap(to_device(array, device_of(raw_of(like))))
 
 
 def looks_at_indices(raw):
-    """Whether an op looks at its indices before it follows them: on the CPU, and with MYTORCH_CHECK_INDICES=1 on a GPU, which it
-    then waits for."""
-    return (isinstance(raw, np.ndarray) and type(raw) is not MetaArray) or (config.check_indices and not is_recording())
+    """Returns True if ops check indices: on the CPU always, and on a GPU with MYTORCH_CHECK_INDICES=1, which waits for it."""
+    return device_of(raw) is CPU or (config.check_indices and not is_recording())
 
 
 def outside(raw, size):
-    """Whether indices leave [0, size), as far as they are looked at."""
-    if not (raw.size and looks_at_indices(raw)):
-        return False
-    return bool(xp_of(raw).max(raw.view(f"u{raw.itemsize}")) >= size)  # read without a sign, what is negative is large
+    """Returns True if indices are checked and an index is outside of [0, size)."""
+    # As unsigned integers, negative indices are large.
+    checked = raw.size > 0 and type(raw) is not MetaArray and looks_at_indices(raw)
+    return checked and bool(xp_of(raw).max(raw.view(f"u{raw.itemsize}")) >= size)
 
 
 def watched(raw, index):
-    """Returns an Array over `raw`, computed from `index`, with the version counter of `index`, which an op that saves it checks."""
+    """Returns an Array over `raw`, which was computed from `index`. It has the version counter of `index`."""
     data = getattr(index, "_data", None)
     if data is not None and data._array is raw:
         return data
@@ -61,10 +60,11 @@ def watched(raw, index):
 
 
 def index_vector(index, name):
-    """The raw array of an index tensor of at most one axis, as a vector.
+    """Returns the raw array of an index tensor with at most one dimension, as a one-dimensional array.
 
     Raises:
-        IndexError: it has more. RuntimeError: it holds no integers.
+        IndexError: the index has more dimensions.
+        RuntimeError: the dtype is not an integer dtype.
     """
     raw = index_raw(index, name)
     if raw.ndim > 1:
@@ -75,10 +75,10 @@ def index_vector(index, name):
 
 
 def index_raw(index, name):
-    """The raw array of an index tensor.
+    """Returns the raw array of an index tensor.
 
     Raises:
-        RuntimeError: it holds no integers.
+        RuntimeError: the dtype is not an integer dtype.
     """
     raw = raw_of(index)
     if raw.dtype.kind not in "iu":

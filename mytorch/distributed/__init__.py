@@ -1,9 +1,9 @@
-"""Several processes, with PyTorch's names: process groups, collectives, and what trains a model on them.
+"""Distributed training with PyTorch's API: process groups, collectives and `DistributedDataParallel`.
 
     mytorch.distributed.init_process_group()          # in a script started by `mytorchrun launch`
     model = mytorch.nn.parallel.DistributedDataParallel(model)
 
-Two engines move the bytes: NCCL between GPUs (`nccl.py`), MPI between CPUs (`mpi.py`).
+Two backends transfer the data: NCCL between GPUs (`nccl.py`) and MPI between CPUs (`mpi.py`).
 """
 
 from .. import _extensions

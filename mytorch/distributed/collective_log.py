@@ -1,8 +1,8 @@
-"""CollectiveLog: where the ranks of a group note which collective they have entered, so that a hang has a name.
+"""CollectiveLog: a record of the collective that each rank has entered, used to explain a hang.
 
-One file, mapped by all ranks of a machine; each has a ring of slots in it and writes to its own alone. Noting
-costs about a microsecond. It tells two things that no message could: which ranks have not come to a collective
-that timed out, and that a rank has called another collective, or one of another shape, in the same place.
+All ranks of a machine map one file. Each rank writes to its own ring of slots, which takes about a microsecond. The
+log shows which ranks are missing from a collective that timed out. It also shows that two ranks have called different
+collectives, or the same collective with different shapes.
 """
 
 import mmap
@@ -17,12 +17,12 @@ _SLOT = np.dtype([("number", "<u8"), ("time", "<f8"), ("what", "S112")])
 
 
 class CollectiveLog:
-    """The notes of `size` ranks.
+    """The log of `size` ranks.
 
     Args:
-        path: the file, of `CollectiveLog.create`; None keeps the notes of this rank alone.
-        rank: whose notes are written here.
-        ranks: the ranks' names in messages.
+        path: file from `CollectiveLog.create`; None keeps a log of this rank only.
+        rank: rank of this process.
+        ranks: names of the ranks for messages.
     """
 
     def __init__(self, path, rank, ranks):
@@ -41,7 +41,7 @@ class CollectiveLog:
 
     @staticmethod
     def create(size):
-        """Make the file for a group of so many ranks; returns its path. Whoever has opened it may remove it."""
+        """Create the file for `size` ranks and return its path. The file may be removed once all ranks have mapped it."""
         handle, path = tempfile.mkstemp(prefix="mytorch-collectives-")
         os.write(handle, bytes(size * RING * _SLOT.itemsize))
         os.close(handle)
@@ -51,15 +51,15 @@ class CollectiveLog:
         """Note that this rank enters its next collective.
 
         Returns:
-            Its name for messages.
+            Description of the collective for messages.
 
         Raises:
-            ValueError: another rank has called something else in its place.
+            ValueError: if another rank has called a different collective.
         """
         self.count += 1
         text = what.encode()[:112]
         slot = self.slots[self.rank, self.count % RING]
-        slot["number"] = 0  # while it is being written, it is nobody's
+        slot["number"] = 0  # marks the slot as incomplete
         slot["what"], slot["time"] = text, time.time()
         slot["number"] = self.count
         if self.shared:
@@ -74,10 +74,10 @@ class CollectiveLog:
                 )
         return f"{what} (collective {self.count} of rank {self.ranks[self.rank]})"
 
-    def missing(self):
-        """A sentence about the ranks that are behind this one."""
+    def missing(self, limit=None):
+        """Return a sentence about the ranks that are behind this one, at most `limit` of them."""
         if not self.shared:
-            return "Which rank is missing is not known here."
+            return "The missing rank is unknown."
         now = time.time()
         last = self.slots["number"].argmax(axis=1)
         sentences = []
@@ -89,7 +89,7 @@ class CollectiveLog:
                 sentences.append(f"rank {self.ranks[r]} has not entered any collective")
             else:
                 sentences.append(
-                    f"rank {self.ranks[r]} is missing: its last one was {slot['what'].decode(errors='replace')} "
+                    f"rank {self.ranks[r]} is missing: it last called {slot['what'].decode(errors='replace')} "
                     f"(collective {slot['number']}), {now - slot['time']:.1f} s ago"
                 )
-        return "; ".join(sentences) + "." if sentences else "All ranks have entered it."
+        return "; ".join(sentences[:limit]) + "." if sentences else "All ranks have entered the collective."

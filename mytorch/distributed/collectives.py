@@ -1,8 +1,8 @@
-"""The collectives, with PyTorch's names and arguments, over Tensors and Arrays.
+"""Collectives on Tensors and Arrays, with PyTorch's names and arguments.
 
-Here tensors become the contiguous raw arrays that an engine takes, lists of tensors become one array, and
-results go back to where they belong when the transfer ends. With `async_op=True` a function returns a Work;
-its results are there after `wait()`.
+This module converts tensors to the contiguous raw arrays that an engine requires. A list of tensors becomes one
+array. When the transfer ends, the results are written back to the tensors. With `async_op=True` a function returns
+a Work, and the results are available after `wait()`.
 """
 
 import functools
@@ -25,7 +25,7 @@ Tensors = Sequence[Tensor]
 
 
 class _Sent:
-    """A raw array on the engine's device, contiguous; where it is a copy, `restore` writes it back."""
+    """A contiguous raw array on the engine's device. If it is a copy, `restore` writes it back."""
 
     def __init__(self, tensor, engine, what):
         self.array = _array_of(tensor, what)
@@ -38,7 +38,7 @@ class _Sent:
         self.is_copy = self.raw is not raw
 
     def restore(self):
-        """Write the result to the tensor, if it is not there already, and note the change."""
+        """Write the result to the tensor unless the tensor already holds it, and note the change."""
         if self.is_copy:
             mine = self.array._array
             mine[...] = to_device(self.raw, device_of(mine)).reshape(mine.shape)
@@ -57,7 +57,7 @@ def _describe(raw):
 
 
 def _finish(group, work, outputs, async_op, actions=()):
-    """Hand out a Work, or wait for it."""
+    """Return a Work, or wait until the transfer ends."""
     for action in actions:
         work.finish(action)
     work.outputs = outputs
@@ -69,7 +69,7 @@ def _finish(group, work, outputs, async_op, actions=()):
 
 
 def _in_group(function: F) -> F:
-    """A decorator: the function gets the ProcessGroup that `group` means; in a process outside of it, it is not called."""
+    """Decorate a collective: resolve `group`, and skip the call in a process outside the group."""
     position = function.__code__.co_varnames.index("group")
 
     @functools.wraps(function)
@@ -85,23 +85,23 @@ def _in_group(function: F) -> F:
 
 
 def _root(group, rank, group_rank, what, default=None):
-    """The number within the group of the process that src/dst, or group_src/group_dst, names."""
+    """Return the rank within the group that src/dst or group_src/group_dst names."""
     if group_rank is not None:
         if rank is not None:
-            raise ValueError(f"{what}: give a global rank or a group rank, not both.")
+            raise ValueError(f"{what}: expected a global rank or a group rank, got both. Pass only one of them.")
         return int(group_rank)
     rank = default if rank is None else rank
     if rank is None:
-        raise ValueError(f"{what}: give the rank of the other process.")
+        raise ValueError(f"{what}: expected the rank of the other process, got none. Pass src or dst.")
     return group.number_of(int(rank))
 
 
 @_in_group
 def barrier(group: Group = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Wait until all processes of the group are here.
+    """Waits until all processes of the group reach this call.
 
     Args:
-        device_ids: accepted; each process has one device.
+        device_ids: ignored; each process uses one device.
     """
     return _finish(group, group.engine.barrier(group.enter("barrier")), [], async_op)
 
@@ -110,23 +110,25 @@ def barrier(group: Group = None, async_op: bool = False, device_ids: Any = None)
 def monitored_barrier(
     group: Group = None, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """A barrier that names the ranks that did not come in time; as all collectives here do.
+    """Waits like `barrier`. If the barrier times out, the error names missing ranks.
 
     Args:
-        timeout: seconds, or a timedelta.
-        wait_all_ranks: name every missing rank rather than the first.
+        timeout: seconds, or a timedelta (default: the group's timeout).
+        wait_all_ranks: name all missing ranks in the error (default: False, the first missing rank).
     """
-    group.engine.barrier(group.enter("monitored_barrier")).wait(timeout)
+    work = group.engine.barrier(group.enter("monitored_barrier"))
+    work.explain = work.explain and functools.partial(work.explain, None if wait_all_ranks else 1)
+    work.wait(timeout)
 
 
 @_in_group
 def broadcast(
     tensor: Tensor, src: int | None = None, group: Group = None, async_op: bool = False, group_src: int | None = None
 ) -> Work | None:
-    """Give the tensor of process `src` to all, in place.
+    """Copies the tensor of process `src` to all processes, in place.
 
     Args:
-        tensor: what `src` gives and the others get.
+        tensor: tensor to send on `src`; tensor to overwrite on the other processes.
     """
     root = _root(group, src, group_src, "broadcast")
     sent = _Sent(tensor, group.engine, "broadcast")
@@ -136,12 +138,12 @@ def broadcast(
 
 @_in_group
 def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False) -> Work | None:
-    """Reduce the tensors of all processes; all get the result, in place.
+    """Reduces the tensors of all processes; every process gets the result, in place.
 
-    16-bit floats are added up in float32 over MPI, and as NCCL does it there.
+    The MPI backend adds 16-bit floats in float32. The NCCL backend uses NCCL's own reduction.
 
     Args:
-        tensor: the contribution, and the result.
+        tensor: input; it is overwritten with the result.
     """
     op = ReduceOp.of(op)
     sent = _Sent(tensor, group.engine, "all_reduce")
@@ -158,10 +160,10 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Reduce the tensors of all processes; `dst` gets the result, in place, and the others keep theirs.
+    """Reduces the tensors of all processes; only `dst` gets the result, in place.
 
     Args:
-        tensor: the contribution, and on `dst` the result.
+        tensor: input; on `dst` it is overwritten with the result.
     """
     op = ReduceOp.of(op)
     root = _root(group, dst, group_dst, "reduce")
@@ -175,32 +177,32 @@ def reduce(
 
 
 def _same(tensors, like, group, what):
-    """Check a list of one tensor for each process.
+    """Check a list with one tensor per process.
 
     Raises:
-        ValueError: another number of them, or one of another size or dtype.
+        ValueError: if the length is not the group's size, or a tensor has another size or dtype.
     """
     tensors = list(tensors)
     if len(tensors) != group.size():
-        raise ValueError(f"{what}: got {len(tensors)} tensors for {group.size()} processes.")
+        raise ValueError(f"{what}: expected {group.size()} tensors (one per process), got {len(tensors)}.")
     mine = _array_of(like, what)
     for t in tensors:
         other = _array_of(t, what)._array
         if other.size != mine._array.size or other.dtype != mine._array.dtype:
             raise ValueError(
-                f"{what}: a tensor of the list is {_describe(other)}, the other {_describe(mine._array)}; they must agree."
+                f"{what}: expected tensors of equal size and dtype, got {_describe(other)} and {_describe(mine._array)}."
             )
     return tensors
 
 
 def _joined(tensors, engine, what):
-    """The raw arrays of tensors, one after another."""
+    """Concatenate the raw arrays of tensors."""
     raws = [_Sent(t, engine, what).raw.reshape(-1) for t in tensors]
     return xp_of(raws[0]).concatenate(raws)
 
 
 def _hand_out(flat, tensors):
-    """An action that writes the parts of an array, one after another, to tensors."""
+    """Return a function that copies consecutive parts of an array to tensors."""
 
     def action():
         start = 0
@@ -216,11 +218,11 @@ def _hand_out(flat, tensors):
 
 @_in_group
 def all_gather(tensor_list: Tensors, tensor: Tensor, group: Group = None, async_op: bool = False) -> Work | None:
-    """Fill `tensor_list`, one tensor for each process, with the tensors of all.
+    """Gathers the tensors of all processes into `tensor_list`.
 
     Args:
-        tensor_list: where to write, a tensor for each process.
-        tensor: the contribution.
+        tensor_list: output, one tensor per process.
+        tensor: input of this process.
     """
     tensor_list = _same(tensor_list, tensor, group, "all_gather")
     sent = _Sent(tensor, group.engine, "all_gather")
@@ -234,20 +236,20 @@ def all_gather(tensor_list: Tensors, tensor: Tensor, group: Group = None, async_
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """Fill `output_tensor` with the tensors of all processes, joined or stacked along the first axis.
+    """Gathers the tensors of all processes into `output_tensor`, concatenated or stacked along the first axis.
 
     Args:
-        output_tensor: where to write.
-        input_tensor: the contribution.
+        output_tensor: output, with `group size × input size` elements.
+        input_tensor: input of this process.
 
     Raises:
-        ValueError: it has not as many elements as they have together, or another dtype.
+        ValueError: if the output's number of elements or its dtype does not match.
     """
     sent = _Sent(input_tensor, group.engine, "all_gather_into_tensor")
     out = _Sent(output_tensor, group.engine, "all_gather_into_tensor")
     if out.raw.size != sent.raw.size * group.size() or out.raw.dtype != sent.raw.dtype:
         raise ValueError(
-            f"all_gather_into_tensor: output is {_describe(out.raw)}; expected {group.size()} times the input, {_describe(sent.raw)}."
+            f"all_gather_into_tensor: expected {group.size()} times the input {_describe(sent.raw)}, got {_describe(out.raw)}."
         )
     label = group.enter(f"all_gather_into_tensor({_describe(sent.raw)})")
     return _finish(group, group.engine.all_gather(out.raw, sent.raw, label), [output_tensor], async_op, [out.restore])
@@ -265,14 +267,14 @@ def gather(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Fill `gather_list`, on process `dst` (0 by default), with the tensors of all.
+    """Gathers the tensors of all processes into `gather_list` on process `dst`.
 
     Args:
-        tensor: the contribution.
-        gather_list: where to write, on `dst` only.
+        tensor: input of this process.
+        gather_list: output on `dst`, one tensor per process; None on the other processes.
 
     Raises:
-        ValueError: dst has no list, or another process has one.
+        ValueError: if `dst` has no list, or another process has one.
     """
     root = _root(group, dst, group_dst, "gather", default=0)
     sent = _Sent(tensor, group.engine, "gather")
@@ -298,14 +300,14 @@ def scatter(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """Fill `tensor` with this process's item of process `src`'s (0 by default) `scatter_list`.
+    """Sends one tensor of `scatter_list` on process `src` to each process.
 
     Args:
-        tensor: where to write.
-        scatter_list: a tensor for each process, on `src` only.
+        tensor: output of this process.
+        scatter_list: input on `src`, one tensor per process; None on the other processes.
 
     Raises:
-        ValueError: src has no list, or another process has one.
+        ValueError: if `src` has no list, or another process has one.
     """
     root = _root(group, src, group_src, "scatter", default=0)
     out = _Sent(tensor, group.engine, "scatter")
@@ -324,11 +326,11 @@ def scatter(
 def reduce_scatter(
     output: Tensor, input_list: Tensors, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """Reduce the lists of all processes item by item; each process gets its item in `output`.
+    """Reduces the lists of all processes element by element; each process gets one element of the result.
 
     Args:
-        output: where to write.
-        input_list: a tensor for each process.
+        output: output of this process.
+        input_list: input, one tensor per process.
     """
     joined = _joined(_same(input_list, output, group, "reduce_scatter"), group.engine, "reduce_scatter")
     return _reduce_scatter(group, output, joined, op, async_op, "reduce_scatter")
@@ -338,20 +340,20 @@ def reduce_scatter(
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """Reduce the tensors of all processes; each gets its part, in order of ranks, in `output`.
+    """Reduces the tensors of all processes and splits the result in order of ranks; each process gets one part.
 
     Args:
-        output: where to write.
-        input: the parts for all processes, joined.
+        output: output of this process.
+        input: input, with `group size × output size` elements.
 
     Raises:
-        ValueError: the input has not as many elements as all outputs together, or another dtype.
+        ValueError: if the input's number of elements or its dtype does not match.
     """
     sent = _Sent(input, group.engine, "reduce_scatter_tensor")
     mine = _array_of(output, "reduce_scatter_tensor")._array
     if sent.raw.size != mine.size * group.size() or sent.raw.dtype != mine.dtype:
         raise ValueError(
-            f"reduce_scatter_tensor: input is {_describe(sent.raw)}; expected {group.size()} times the output, {_describe(mine)}."
+            f"reduce_scatter_tensor: expected {group.size()} times the output {_describe(mine)}, got {_describe(sent.raw)}."
         )
     return _reduce_scatter(group, output, sent.raw.reshape(-1), op, async_op, "reduce_scatter_tensor")
 
@@ -371,19 +373,19 @@ def _reduce_scatter(group, output, flat, op, async_op, what):
 def all_to_all(
     output_tensor_list: Tensors, input_tensor_list: Tensors, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """Send item i of the input list to process i; item i of the output list is what process i sent.
+    """Sends tensor i of the input list to process i, and receives tensor i of the output list from process i.
 
     Args:
-        output_tensor_list: where to write, a tensor for each process.
-        input_tensor_list: a tensor for each process.
+        output_tensor_list: output, one tensor per process.
+        input_tensor_list: input, one tensor per process.
 
     Raises:
-        ValueError: lists of other lengths than the number of processes.
+        ValueError: if a list does not have one tensor per process.
     """
     engine, n = group.engine, group.size()
     if len(output_tensor_list) != n or len(input_tensor_list) != n:
         raise ValueError(
-            f"all_to_all: got {len(input_tensor_list)} and {len(output_tensor_list)} tensors for {n} processes."
+            f"all_to_all: expected {n} tensors, got {len(input_tensor_list)} and {len(output_tensor_list)}."
         )
     joined = _joined(input_tensor_list, engine, "all_to_all")
     in_counts = [_array_of(t, "all_to_all")._array.size for t in input_tensor_list]
@@ -403,13 +405,16 @@ def all_to_all_single(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Cut `input` along its first axis, send part i to process i, and join what comes in `output`.
+    """Splits `input` along its first axis, sends part i to process i, and concatenates the received parts.
 
     Args:
-        output_split_sizes, input_split_sizes: rows from and for each process; by default equal parts.
+        output: output of this process.
+        input: input of this process.
+        output_split_sizes: number of rows received from each process (default: equal parts).
+        input_split_sizes: number of rows sent to each process (default: equal parts).
 
     Raises:
-        ValueError: rows that don't divide evenly, or splits that don't add up to them.
+        ValueError: if the rows do not divide evenly, or the split sizes do not add up to the rows.
     """
     sent = _Sent(input, group.engine, "all_to_all_single")
     out = _Sent(output, group.engine, "all_to_all_single")
@@ -419,12 +424,12 @@ def all_to_all_single(
         if not splits:
             if rows % group.size():
                 raise ValueError(
-                    f"all_to_all_single: {name} has {rows} rows, not divisible by {group.size()} processes."
+                    f"all_to_all_single: expected {name} rows divisible by {group.size()} processes, got {rows}."
                 )
             splits = [rows // group.size()] * group.size()
         if sum(splits) != rows or len(splits) != group.size():
             raise ValueError(
-                f"all_to_all_single: {name}_split_sizes is {list(splits)}; {group.size()} numbers that add up to {rows} are wanted."
+                f"all_to_all_single: expected {group.size()} {name}_split_sizes with the sum {rows}, got {list(splits)}."
             )
         return [s * (raw.size // max(rows, 1)) for s in splits]
 
@@ -441,10 +446,10 @@ def all_to_all_single(
 def isend(
     tensor: Tensor, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:
-    """Begin to send a tensor to process `dst`; returns the Work.
+    """Starts to send a tensor to process `dst`, and returns a Work.
 
     Args:
-        tensor: what to send; not to be changed before the Work is done.
+        tensor: tensor to send; do not change it until the Work is done.
     """
     to = _root(group, dst, group_dst, "send")
     sent = _Sent(tensor, group.engine, "send")
@@ -458,10 +463,11 @@ def isend(
 def irecv(
     tensor: Tensor, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None
 ) -> Work | None:
-    """Begin to receive into `tensor` from process `src`, any if None; returns the Work.
+    """Starts to receive a tensor from process `src`, and returns a Work.
 
     Args:
-        tensor: where to write.
+        tensor: output; it is overwritten with the received data.
+        src: rank of the source; None accepts any source.
     """
     source = None if src is None and group_src is None else _root(group, src, group_src, "recv")
     out = _Sent(tensor, group.engine, "recv")
@@ -475,10 +481,10 @@ def irecv(
 def send(
     tensor: Tensor, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None
 ) -> None:
-    """Send a tensor to process `dst`; returns when its memory may be used again.
+    """Sends a tensor to process `dst`; returns when you may change the tensor again.
 
     Args:
-        tensor: what to send.
+        tensor: tensor to send.
     """
     work = isend(tensor, dst, group, tag, group_dst)
     if work is not None:
@@ -488,11 +494,11 @@ def send(
 def recv(
     tensor: Tensor, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None
 ) -> int:
-    """Receive into `tensor` from process `src`, any if None; returns the sender's rank.
+    """Receives a tensor from process `src`, and returns the rank of the sender.
 
     Args:
-        tensor: where to write.
-        src: rank of the source; any if None.
+        tensor: output; it is overwritten with the received data.
+        src: rank of the source; None accepts any source.
     """
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
@@ -502,15 +508,15 @@ def recv(
 
 
 class P2POp:
-    """A send or receive for `batch_isend_irecv`: op is `isend` or `irecv`.
+    """A send or receive for `batch_isend_irecv`.
 
     Args:
         op: `isend` or `irecv`.
-        tensor: what to send, or where to write.
-        peer: rank of the other process.
-        group: the processes taking part; all by default.
-        tag: what a receive must match, beside the rank.
-        group_peer: the same, as a rank within the group.
+        tensor: tensor to send or to receive into.
+        peer: global rank of the other process.
+        group: process group (default: all processes).
+        tag: number that a send and its receive must share.
+        group_peer: rank of the other process within the group; replaces `peer`.
     """
 
     def __init__(
@@ -523,13 +529,17 @@ class P2POp:
         group_peer: int | None = None,
     ):
         if op not in (isend, irecv):
-            raise ValueError(f"P2POp: op must be isend or irecv, got {op!r}.")
+            raise ValueError(f"P2POp: expected op to be isend or irecv, got {op!r}.")
         self.op, self.tensor, self.peer = op, tensor, peer
         self.group, self.tag, self.group_peer = group, tag, group_peer
 
 
 def batch_isend_irecv(p2p_op_list: Iterable[P2POp]) -> list[Work | None]:
-    """Begin several sends and receives; returns their Works."""
+    """Starts several sends and receives, and returns one Work for each.
+
+    Args:
+        p2p_op_list: the operations to start.
+    """
     return [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
 
 
@@ -538,14 +548,14 @@ def batch_isend_irecv(p2p_op_list: Iterable[P2POp]) -> list[Work | None]:
 
 @_in_group
 def all_gather_object(object_list: list, obj: Any, group: Group = None) -> None:
-    """Fill `object_list`, one item for each process, with the objects of all: plain data and tensors.
+    """Gathers Python objects of all processes into `object_list`.
 
     Args:
-        object_list: where to write, an item for each process.
-        obj: the contribution.
+        object_list: output, one item per process.
+        obj: input of this process: plain data (numbers, strings, lists, dicts) and tensors.
 
     Raises:
-        TypeError: an object that is neither; nothing is pickled.
+        TypeError: if an object is neither plain data nor a tensor. Objects are never pickled.
     """
     content = encode(obj)
     label = group.enter("all_gather_object")
@@ -561,11 +571,11 @@ def gather_object(
     group: Group = None,
     group_dst: int | None = None,
 ) -> None:
-    """Fill `object_gather_list`, on process `dst` (0 by default), with the objects of all.
+    """Gathers Python objects of all processes into `object_gather_list` on process `dst`.
 
     Args:
-        obj: the contribution.
-        object_gather_list: where to write, on `dst` only.
+        obj: input of this process: plain data and tensors.
+        object_gather_list: output on `dst`, one item per process; None on the other processes.
     """
     root = _root(group, dst, group_dst, "gather_object", default=0)
     here = group.rank() == root
@@ -581,14 +591,14 @@ def gather_object(
 def broadcast_object_list(
     object_list: list, src: int | None = None, group: Group = None, device: Any = None, group_src: int | None = None
 ) -> None:
-    """Give the objects of process `src`'s (0 by default) list to all, in place: plain data and tensors.
+    """Copies the Python objects of process `src` to all processes, in place.
 
     Args:
-        object_list: the objects, and where to write them.
-        device: accepted; objects travel through the CPU.
+        object_list: list to send on `src`; list to overwrite on the other processes.
+        device: ignored; objects are sent from CPU memory.
 
     Raises:
-        TypeError: an object that is neither; nothing is pickled.
+        TypeError: if an object is neither plain data nor a tensor. Objects are never pickled.
     """
     root = _root(group, src, group_src, "broadcast_object_list", default=0)
     content = encode(list(object_list)) if group.rank() == root else b""
@@ -606,11 +616,11 @@ def scatter_object_list(
     group: Group = None,
     group_src: int | None = None,
 ) -> None:
-    """Put this process's item of process `src`'s (0 by default) list in the first place of the output list.
+    """Sends one Python object of the list on process `src` to each process.
 
     Args:
-        scatter_object_output_list: where to write, a list of one or more.
-        scatter_object_input_list: an object for each process, on `src` only.
+        scatter_object_output_list: output; its first item is overwritten.
+        scatter_object_input_list: input on `src`, one object per process; None on the other processes.
     """
     root = _root(group, src, group_src, "scatter_object_list", default=0)
     content = b""
@@ -619,7 +629,7 @@ def scatter_object_list(
             raise ValueError("source rank must provide non-None scatter_object_input_list")
         items = list(scatter_object_input_list)
         if len(items) != group.size():
-            raise ValueError(f"scatter_object_list: got {len(items)} objects for {group.size()} processes.")
+            raise ValueError(f"scatter_object_list: expected {group.size()} objects, got {len(items)}.")
         content = encode(items)
     label = group.enter("scatter_object_list")
     scatter_object_output_list[0] = decode(broadcast_bytes(group.engine, content, root, label))[group.rank()]
@@ -627,14 +637,14 @@ def scatter_object_list(
 
 describe(
     globals(),
-    op="how elements are reduced: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`.",
-    src="rank of the source among all processes.",
-    dst="rank of the destination among all processes.",
-    group="the processes taking part; all by default.",
-    tag="what a receive must match, beside the rank.",
-    async_op="return a Work at once instead of waiting.",
-    group_src="the same, as a rank within the group.",
-    group_dst="the same, as a rank within the group.",
+    op="reduction: `ReduceOp.SUM`, `AVG`, `PRODUCT`, `MIN` or `MAX`.",
+    src="global rank of the source.",
+    dst="global rank of the destination.",
+    group="process group (default: all processes).",
+    tag="number that a send and its receive must share.",
+    async_op="if True, return a Work immediately; otherwise wait.",
+    group_src="rank of the source within the group; replaces `src`.",
+    group_dst="rank of the destination within the group; replaces `dst`.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Communication hooks: `model.register_comm_hook(None, fp16_compress_hook)` sends half the bytes."""
+"""Communication hooks: `model.register_comm_hook(None, fp16_compress_hook)` halves the bytes sent."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ Hook = Callable[[Any, GradBucket], Future]
 
 
 def allreduce_hook(process_group: Group, bucket: GradBucket) -> Future:
-    """The average of the buckets; what happens without a hook."""
+    """Averages the buckets, as without a hook."""
     return _reduced(process_group, bucket.buffer(), ReduceOp.AVG)
 
 
@@ -24,32 +24,32 @@ def _reduced(process_group, buffer, op):
 
 def _compressed(process_group, bucket, dtype):
     buffer = bucket.buffer()
-    small = buffer.to(dtype) / member_of(process_group).size()  # divided before, so that the sum stays in range
+    small = buffer.to(dtype) / member_of(process_group).size()  # divide first, to keep the sum in range
     return _reduced(process_group, small, ReduceOp.SUM).then(lambda future: future.value().to(buffer.dtype))
 
 
 def fp16_compress_hook(process_group: Group, bucket: GradBucket) -> Future:
-    """Gradients travel in float16 and come back in their own dtype."""
+    """Sends gradients in float16 and converts the averages back to their dtype."""
     return _compressed(process_group, bucket, dtypes.float16)
 
 
 def bf16_compress_hook(process_group: Group, bucket: GradBucket) -> Future:
-    """Gradients travel in bfloat16 and come back in their own dtype."""
+    """Sends gradients in bfloat16 and converts the averages back to their dtype."""
     return _compressed(process_group, bucket, dtypes.bfloat16)
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
-    """A hook that runs another one on the bucket in float16."""
+    """Returns a hook that calls `hook` with the bucket in float16."""
     return _wrapper(hook, dtypes.float16)
 
 
 def bf16_compress_wrapper(hook: Hook) -> Hook:
-    """A hook that runs another one on the bucket in bfloat16."""
+    """Returns a hook that calls `hook` with the bucket in bfloat16."""
     return _wrapper(hook, dtypes.bfloat16)
 
 
 class _HalfBucket:
-    """A bucket seen in half precision."""
+    """A bucket converted to half precision."""
 
     def __init__(self, bucket, dtype):
         self._bucket = bucket

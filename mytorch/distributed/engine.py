@@ -1,7 +1,7 @@
-"""Engine: what a process group needs from the library that moves the bytes, and the engine of one process alone.
+"""Engine: the interface between a process group and a communication library, and the engine of a single process.
 
-An engine works on raw contiguous arrays of its own device; everything about Tensors, lists and groups is in
-`collectives.py`. MPI's is in `mpi.py`, NCCL's in `nccl.py`; neither contains an algorithm for a collective.
+An engine works on contiguous raw arrays of one kind of device. Tensors, lists and groups are handled in
+`collectives.py`. The engines are in `mpi.py` (MPI) and `nccl.py` (NCCL); both call the library's own algorithms.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .work import Work
 
 
 class ReduceOp(Enum):
-    """How values of several processes become one. AVG is for floats; the bitwise ones for integers."""
+    """Reduction over processes. AVG requires floating-point numbers; the bitwise operations require integers."""
 
     SUM = "sum"
     AVG = "avg"
@@ -26,10 +26,10 @@ class ReduceOp(Enum):
 
     @classmethod
     def of(cls, op: ReduceOp | str) -> ReduceOp:
-        """The ReduceOp that `op`, one or its name, means.
+        """Return the ReduceOp for a ReduceOp or its name.
 
         Raises:
-            ValueError: there is no such.
+            ValueError: if the name is unknown.
         """
         if isinstance(op, cls):
             return op
@@ -38,40 +38,40 @@ class ReduceOp(Enum):
         try:
             return cls(name)
         except ValueError:
-            raise ValueError(f"ReduceOp: {op!r} is none of {', '.join(o.value for o in cls)}.") from None
+            raise ValueError(f"ReduceOp: expected one of {', '.join(o.value for o in cls)}, got {op!r}.") from None
 
 
-setattr(ReduceOp, "RedOpType", ReduceOp)  # noqa: B010 (PyTorch's name for the kind)
+setattr(ReduceOp, "RedOpType", ReduceOp)  # noqa: B010 (PyTorch's alias)
 
 
 def reduction_of(dtype, op):
-    """The ReduceOp that does `op` on numbers of a dtype: a sum of bools is their maximum, a product their minimum.
+    """Return the ReduceOp to use for a dtype: MAX replaces SUM of bools, and MIN replaces PRODUCT of bools.
 
     Raises:
-        TypeError: AVG of integers, bits of floats, an order of complex numbers.
+        TypeError: for AVG of integers, bitwise operations on floats, and MIN or MAX of complex numbers.
     """
-    kind = "f" if dtype.kind == "V" else dtype.kind  # bfloat16 calls itself void
+    kind = "f" if dtype.kind == "V" else dtype.kind  # NumPy reports bfloat16 as void
     if op is ReduceOp.AVG and kind not in "fc":
-        raise TypeError(f"ReduceOp.AVG is for floating point tensors, got {dtype}; use SUM and divide.")
+        raise TypeError(f"ReduceOp.AVG: expected a floating-point tensor, got {dtype}. Use SUM and divide.")
     if op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR) and kind not in "iub":
-        raise TypeError(f"ReduceOp.{op.name} is for integer tensors, got {dtype}.")
+        raise TypeError(f"ReduceOp.{op.name}: expected an integer tensor, got {dtype}.")
     if kind == "c" and op in (ReduceOp.MIN, ReduceOp.MAX):
-        raise TypeError(f"ReduceOp.{op.name} is not defined for complex tensors.")
+        raise TypeError(f"ReduceOp.{op.name}: expected a real tensor, got a complex one.")
     return {ReduceOp.SUM: ReduceOp.MAX, ReduceOp.PRODUCT: ReduceOp.MIN}.get(op, op) if kind == "b" else op
 
 
 class Engine:
-    """One process, alone; also the list of what an engine does.
+    """The engine of a single process, and the interface of all engines.
 
     Attributes:
-        name: the backend's name.
-        timeout: seconds that a collective may take.
-        explain: a function that says, after a timeout, who is missing.
-        device_type: where its arrays must lie; None if it takes any.
-        averages: whether AVG costs no more than SUM.
+        name: name of the backend.
+        timeout: time limit of a collective in seconds.
+        explain: function that returns a sentence about the missing ranks after a timeout.
+        device_type: required device type of the arrays, or None for any device.
+        averages: True if AVG is as fast as SUM.
 
-    Every method but `split` and `close` starts a collective and returns its Work. `label` is for messages,
-    `root` a number within the group. Arrays are contiguous; those that are results are written to.
+    Every method except `split` and `close` starts a collective and returns its Work. `label` describes it in messages,
+    and `root` is a rank within the group. Arrays are contiguous. Output arrays are overwritten.
     """
 
     name = "alone"
@@ -83,11 +83,11 @@ class Engine:
         self.timeout, self.explain = timeout, explain
 
     def work(self, label):
-        """A Work that has ended already."""
+        """Return a finished Work."""
         return Work(label)
 
     def watch(self, work):
-        """See that a work goes on while the program does something else."""
+        """Make a work progress while the program computes."""
 
     def barrier(self, label=""):
         return self.work(label)
@@ -99,44 +99,44 @@ class Engine:
         return self.work(label)
 
     def reduce(self, x, root, op, label=""):
-        """x on `root` becomes the result; elsewhere it is left as it was."""
+        """Reduce x into `root`'s x; x of other processes does not change."""
         return self.work(label)
 
     def all_gather(self, out, x, label=""):
-        """out: size × x, joined."""
+        """Concatenate x of all processes in out."""
         xp_of(x).copyto(out.reshape(-1), x.reshape(-1))
         return self.work(label)
 
     def gather(self, out, x, root, label=""):
-        """As all_gather, on `root` alone; elsewhere out is None."""
+        """Like all_gather, on `root` only; out is None on other processes."""
         return self.all_gather(out, x)
 
     def scatter(self, out, x, root, label=""):
-        """out: this process's part of root's x; elsewhere x is None."""
+        """Write this process's part of root's x to out; x is None on other processes."""
         xp_of(out).copyto(out.reshape(-1), x.reshape(-1))
         return self.work(label)
 
     def reduce_scatter(self, out, x, op, label=""):
-        """out: this process's part of the reduced x."""
+        """Write this process's part of the reduced x to out."""
         return self.scatter(out, x, 0)
 
     def all_to_all(self, out, x, out_counts, in_counts, label=""):
-        """Send in_counts[i] elements of the flat x to process i, receive out_counts[i] from it into out."""
+        """Send in_counts[i] elements of the flat x to process i, and receive out_counts[i] elements from it in out."""
         return self.scatter(out, x, 0)
 
     def send(self, x, to, tag, label=""):
-        raise ValueError(f"{label}: one process alone has nobody to send to.")
+        raise ValueError(f"{label}: expected at least 2 processes, got 1.")
 
     def receive(self, x, source, tag, label=""):
-        """x: what process `source` (None: any) sends; the Work's `source` tells who it was."""
-        raise ValueError(f"{label}: one process alone has nobody to receive from.")
+        """Receive x from process `source` (None: any); the Work's `source` is the sender."""
+        raise ValueError(f"{label}: expected at least 2 processes, got 1.")
 
     def split(self, ranks):
-        """An engine for the processes `ranks` of this one's, or None where this process is not among them.
+        """Return an engine for the processes `ranks`, or None in other processes.
 
-        Called by all processes of this engine.
+        All processes of this engine must call it.
         """
         return Engine() if self.rank in ranks else None
 
     def close(self):
-        """Give up what it holds."""
+        """Release all resources."""

@@ -1,7 +1,7 @@
-"""What a launcher has put into the environment: who this process is, among how many, and where the first one listens.
+"""The launcher's environment variables: the rank of this process, the number of processes, and the master address.
 
-torchrun's variables are read first (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT);
-then those of Open MPI's and MPICH's mpiexec and of SLURM's srun, so a script runs under any of them.
+The variables of torchrun are read first: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+Open MPI's and MPICH's mpiexec and SLURM's srun set other variables, which are read next.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import NamedTuple
 DEFAULT_ADDRESS = "127.0.0.1"
 DEFAULT_PORT = 13333
 
-# rank, number of processes, rank on this machine, number on this machine
+# rank, number of processes, rank on this machine, number of processes on this machine
 _LAUNCHERS = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
@@ -20,7 +20,7 @@ _LAUNCHERS = (
 
 
 class Place(NamedTuple):
-    """This process among the others."""
+    """Ranks and numbers of processes, of the program and of this machine."""
 
     rank: int
     world_size: int
@@ -29,10 +29,10 @@ class Place(NamedTuple):
 
 
 def place():
-    """The Place that the environment gives; one process alone where it says nothing.
+    """Return the Place that the environment describes; without variables, a single process.
 
     Raises:
-        ValueError: a rank that is not below the number of processes.
+        ValueError: if a rank is not below the number of processes.
     """
     for names in _LAUNCHERS:
         if names[0] in os.environ and names[1] in os.environ:
@@ -40,27 +40,27 @@ def place():
             local = int(os.environ.get(names[2], rank))
             nearby = os.environ.get(names[3], str(size)).partition("(")[0].partition(",")[0]
             if not 0 <= rank < size:
-                raise ValueError(f"{names[0]}={rank} and {names[1]}={size}: a rank must lie in [0, {size - 1}].")
+                raise ValueError(f"{names[0]}: expected a rank from 0 to {size - 1} ({names[1]}={size}), got {rank}.")
             return Place(rank, size, local, int(nearby))
     return Place(0, 1, int(os.environ.get("LOCAL_RANK", 0)), 1)
 
 
 def master():
-    """(address, port) of the first process."""
+    """Return (address, port) of the first process."""
     address = os.environ.get("MASTER_ADDR") or os.environ.get("CUPYX_DISTRIBUTED_HOST") or DEFAULT_ADDRESS
     port = os.environ.get("MASTER_PORT") or os.environ.get("CUPYX_DISTRIBUTED_PORT") or DEFAULT_PORT
     return address, int(port)
 
 
 def seconds(timeout, default):
-    """A timeout as seconds: None is MYTORCHRUN_TIMEOUT or the default; a timedelta or a number is itself.
+    """Return a timeout in seconds; None is replaced by MYTORCHRUN_TIMEOUT or the default.
 
     Raises:
-        ValueError: it is not positive.
+        ValueError: if the timeout is not positive.
     """
     if timeout is None:
         timeout = os.environ.get("MYTORCHRUN_TIMEOUT") or default
     timeout = float(timeout.total_seconds() if hasattr(timeout, "total_seconds") else timeout)
     if not timeout > 0:
-        raise ValueError(f"timeout is {timeout} seconds; expected a positive number.")
+        raise ValueError(f"timeout: expected a positive number of seconds, got {timeout}.")
     return timeout

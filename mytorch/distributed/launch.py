@@ -1,4 +1,4 @@
-"""`python -m mytorch.distributed.launch`: the launcher under its older name; see run.py."""
+"""`python -m mytorch.distributed.launch`: an older name of the launcher in run.py."""
 
 import sys
 

@@ -1,10 +1,10 @@
-"""The launcher: starts the ranks of this machine, shows what they print, and ends them together.
+"""Launcher: starts the ranks of this machine, prints their output, and ends them together.
 
-Ranks on CPUs are started through mpiexec, which MPI needs; ranks on GPUs, and a single one, as plain processes.
-Either way each rank has a parent of its own (`supervise.py`) that reports to the launcher over a socket, so
-exit codes, signals and output are the same. The first rank that fails is what the program has failed with: the
-others are asked to end (SIGTERM) and after a while made to, and its last words are shown again at the end.
-If the launcher is killed, the supervisors see their connection close and end the ranks.
+Ranks on CPUs are started through mpiexec, which MPI requires. Ranks on GPUs, and a single rank, are plain processes.
+In both cases each rank has a parent process (`supervise.py`) that reports to the launcher over a socket. Exit codes,
+signals and output are therefore the same. The first rank that fails determines the result of the program. The
+launcher sends SIGTERM to the other ranks, later SIGKILL, and prints the end of the failed rank's output again.
+If the launcher is killed, the supervisors notice the closed connection and end the ranks.
 """
 
 import contextlib
@@ -25,61 +25,61 @@ from pathlib import Path
 from .collective_log import CollectiveLog
 from .rendezvous import CALLERS, listen
 
-END_AFTER = 5.0  # seconds from asking ranks to end, after a failure, to killing them
-INTERRUPT_AFTER = 30.0  # the same after Ctrl-C or SIGTERM: a rank may be writing a checkpoint
-START_WITHIN = 120.0
-STRANGERS = 10.0  # seconds for a connection to say who it is
-_SAYING = 4096  # bytes that it may say until then
+END_AFTER = 5.0  # seconds from SIGTERM to SIGKILL after a failure
+INTERRUPT_AFTER = 30.0  # seconds to SIGKILL after Ctrl-C or SIGTERM: a rank may be writing a checkpoint
+START_WITHIN = 120.0  # seconds until all ranks have connected
+STRANGERS = 10.0  # seconds until a connection must identify itself
+_SAYING = 4096  # bytes that it may send before
 _MESSAGE = 1 << 20  # bytes of a supervisor's message
-_TAIL = 16384  # bytes of a rank's errors to remember
+_TAIL = 16384  # bytes of a rank's error output to keep
 
 
 def find_mpiexec():
-    """The mpiexec that belongs to this Python (the mpich wheel puts it into the same folder), else the one on the PATH, else None."""
+    """Return the path of mpiexec, or None. The mpich wheel puts it next to Python, which is preferred to the PATH."""
     return shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
 
 
 def mpiexec_command(n):
-    """mpiexec's command line for n processes on this machine.
+    """Return the command line of mpiexec for n processes on this machine.
 
     Raises:
-        RuntimeError: there is no mpiexec.
+        RuntimeError: if mpiexec is missing.
     """
     mpiexec = find_mpiexec()
     if mpiexec is None:
-        raise RuntimeError("several processes on CPUs need mpiexec, and there is none: pip install mpi4py mpich.")
+        raise RuntimeError("several CPU processes require mpiexec. Run `pip install mpi4py mpich`.")
     about = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
     if "Open MPI" in about or "OpenRTE" in about:
         return [mpiexec, "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-n", str(n)]
-    return [mpiexec, "-launcher", "fork", "-n", str(n)]  # MPICH and its derivatives: not SLURM's srun, for one machine
+    return [mpiexec, "-launcher", "fork", "-n", str(n)]  # MPICH: "fork" starts local processes, without SLURM's srun
 
 
 def free_port(address="127.0.0.1", wanted=0):
-    """`wanted` if nobody listens there, else any free port."""
+    """Return `wanted` if the port is free, and any other free port otherwise."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind((address, port))
                 return probe.getsockname()[1]
-    raise RuntimeError(f"no free port on {address}")
+    raise RuntimeError(f"free_port: expected a free port on {address}, found none")
 
 
 _SHM = Path("/dev/shm")
 
 
 def shared_segments():
-    """The names of MPI's segments of shared memory on this machine."""
+    """Return the names of MPI's shared memory segments on this machine."""
     if not _SHM.is_dir():
         return set()
     return {name for name in os.listdir(_SHM) if name.startswith(("mpich", "vader", "sm_segment", "openmpi", "ompi"))}
 
 
 def remove_segments(before):
-    """Remove what ranks that did not come to MPI's end have left: new, this user's, and in no process's memory.
+    """Remove segments of ranks that ended without MPI_Finalize: new, owned by this user, and not mapped.
 
     Args:
-        before: what `shared_segments` gave before they started.
+        before: result of `shared_segments` before the ranks started.
     """
     for name in shared_segments() - before:
         path = str(_SHM / name)
@@ -97,7 +97,7 @@ def _is_mapped(path):
 
 
 class Rank:
-    """What the launcher knows of one rank."""
+    """State of one rank, as seen by the launcher."""
 
     def __init__(self, number):
         self.number = number
@@ -108,31 +108,31 @@ class Rank:
         self.tail = b""
 
     def send(self, kind, content=b""):
-        """A message to its supervisor, who may be gone."""
+        """Send a message to the supervisor, which may have ended."""
         if self.connection is not None:
             with contextlib.suppress(OSError):
                 self.connection.sendall(struct.pack("<cI", kind, len(content)) + content)
 
 
 class Link:
-    """The connection between the launchers of several machines: a failure on one ends the ranks on all.
+    """Connection between the launchers of several machines: a failure on one machine ends all ranks.
 
-    The first machine's launcher listens on the port after MASTER_PORT, the others connect to it. All that is
-    said is one line: "done" when all ranks of a machine have ended well, anything else (or a connection that
-    breaks) when they have not. A connection begins with the user's MYTORCHRUN_TOKEN, if there is one.
+    The launcher of the first machine listens on port MASTER_PORT + 1, and the others connect to it. Each sends one
+    line: "done" if all ranks of the machine ended well, and an error message otherwise. A closed connection counts as
+    a failure. A connection begins with the user's MYTORCHRUN_TOKEN, if it is set.
     """
 
     def __init__(self, node, nodes, address, port):
         self.node, self.nodes = node, nodes
         self.address, self.port = address, port + 1
         self.token = os.environ.get("MYTORCHRUN_TOKEN", "").encode()
-        self.others = {}  # connection -> what has come
+        self.others = {}  # connection -> received bytes
         self.job = None
         self.said = False
         self.server = None
 
     def attach(self, job, stack):
-        """Listen, or connect, and take part in the job's loop."""
+        """Listen or connect, and join the event loop of the job."""
         self.job = job
         if self.node == 0:
             self.server = stack.enter_context(listen(self.address, self.port, self.nodes + CALLERS))
@@ -146,7 +146,7 @@ class Link:
             except OSError as error:
                 if time.monotonic() > until or job.signal is not None:
                     raise RuntimeError(
-                        f"machine {self.node} did not reach the launcher at {self.address}:{self.port}: {error}"
+                        f"machine {self.node}: no connection to the launcher at {self.address}:{self.port}: {error}"
                     ) from None
                 time.sleep(0.2)
         connection.sendall(self.token + b"\n")
@@ -154,7 +154,7 @@ class Link:
 
     def _accept(self, server):
         strangers = [c for c, state in self.others.items() if state[0] is False]
-        if len(strangers) >= CALLERS:  # the longest there goes
+        if len(strangers) >= CALLERS:  # drop the oldest
             self.job.selector.unregister(strangers[0])
             strangers[0].close()
             del self.others[strangers[0]]
@@ -194,11 +194,11 @@ class Link:
     def _failed(self, what):
         if self.job.failed is None and self.job.reason is None:
             self.job.reason = what
-            self.tell(what)  # the first machine tells the others
+            self.tell(what)  # the first machine informs the others
             self.job.end(END_AFTER)
 
     def tell(self, what):
-        """Say a line to the other launchers, the first time."""
+        """Send a line to the other launchers, once."""
         if self.said:
             return
         self.said = True
@@ -211,13 +211,14 @@ class Job:
     """The ranks of one program on this machine.
 
     Args:
-        command: what each rank runs.
-        n: ranks here.
-        mpi: start them through mpiexec.
-        env: variables for all of them, in addition to the launcher's own.
-        first: the number of the first rank here; world: how many there are on all machines.
-        output: "all" shows every rank's lines with its number in front; "main" only rank 0's, as they are.
-        link: the Link to the launchers of the other machines, or None.
+        command: command line of each rank.
+        n: number of ranks on this machine.
+        mpi: start the ranks through mpiexec.
+        env: environment variables to add for all ranks.
+        first: number of the first rank on this machine.
+        world: number of ranks on all machines.
+        output: "all" prints the lines of every rank with its number; "main" prints rank 0 only, unchanged.
+        link: Link to the launchers of the other machines, or None.
     """
 
     def __init__(self, command, n, *, mpi, env, first=0, world=None, output="all", link=None):
@@ -229,24 +230,25 @@ class Job:
         self.link = link
         self.env = {**os.environ, **env}
         self.ranks = {first + i: Rank(first + i) for i in range(n)}
-        self.failed = None  # (rank, code) of the first that failed
-        self.reason = None  # of a failure that is no rank's
+        self.failed = None  # (rank, code) of the first failed rank
+        self.reason = None  # of a failure outside the ranks
         self.signal = None
         self.deadline = None
         self.processes = []
-        self.who, self.buffers = {}, {}  # by connection: the rank, and what has come of its next message
-        self.strangers = {}  # by connection that has not said who it is: since when
+        self.who, self.buffers = {}, {}  # by connection: the rank, and the start of its next message
+        self.strangers = {}  # connections without identification, with their times
         self.selector = selectors.DefaultSelector()
 
     # -- starting --------------------------------------------------------------------------------
 
     def run(self):
-        """Run the program; returns its exit code."""
+        """Run the program and return its exit code."""
         signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        wanted = [s for s in signals if signal.getsignal(s) != signal.SIG_IGN]  # which nohup sets
+        wanted = [s for s in signals if signal.getsignal(s) != signal.SIG_IGN]  # nohup ignores SIGHUP
         handlers = {s: signal.signal(s, self._interrupted) for s in wanted}
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: [signal.signal(s, h) for s, h in handlers.items()])
+            stack.callback(lambda: [key.fileobj.close() for key in self.selector.get_map().values()])
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=self.n))
             self.token = secrets.token_hex(16)
             control = f"127.0.0.1:{server.getsockname()[1]}"
@@ -283,7 +285,7 @@ class Job:
             self.processes.append(subprocess.Popen(command, env=env, start_new_session=True, **streams))
 
         common = {**self.env, "WORLD_SIZE": str(self.world), "LOCAL_WORLD_SIZE": str(self.n)}
-        if self.terminal:  # for progress bars, behind "[0] "
+        if self.terminal:  # width for progress bars, after "[0] "
             common |= {"MYTORCHRUN_TERMINAL": "1", "COLUMNS": str(shutil.get_terminal_size().columns - 5)}
         if self.mpi:
             for name in ("RANK", "LOCAL_RANK"):
@@ -321,7 +323,7 @@ class Job:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffers[connection] = b""
         self.selector.register(connection, selectors.EVENT_READ, self._read)
-        if len(self.strangers) >= CALLERS:  # the longest there goes
+        if len(self.strangers) >= CALLERS:  # drop the oldest
             self._close(next(iter(self.strangers)))
         self.strangers[connection] = time.monotonic()
 
@@ -356,11 +358,11 @@ class Job:
         if not content:
             self._close(connection)
             rank = self.who.get(connection)
-            if rank is not None and rank.code is None:  # its supervisor is gone, and so is the rank
+            if rank is not None and rank.code is None:  # the supervisor has ended, and with it the rank
                 self._ended(rank, -signal.SIGKILL)
 
     def _welcome(self, connection, kind, message):
-        """Whether this is the supervisor of a rank of ours: it must know the token."""
+        """Return True if this is the supervisor of one of the ranks; it must send the token."""
         try:
             hello = json.loads(message) if kind == b"h" else None
         except ValueError:
@@ -403,7 +405,7 @@ class Job:
             self._show_bar(self.bar)
 
     def _show_bar(self, text):
-        """Show rank 0's unfinished line below all else, if that is a progress bar and this a terminal."""
+        """Print the progress bar of rank 0 below the other lines if the output is a terminal."""
         text = text.rstrip(b"\r").rpartition(b"\r")[2].rstrip()
         if self.terminal and (text or self.bar):
             sys.stderr.buffer.write(b"\r" + (b"[0] " + text if text else b"") + b"\033[K")
@@ -412,7 +414,7 @@ class Job:
 
     @staticmethod
     def _line(rank, stream, line):
-        line = line.rstrip(b"\r").rpartition(b"\r")[2]  # of a progress bar, what a terminal would still show
+        line = line.rstrip(b"\r").rpartition(b"\r")[2]  # the last state of a progress bar
         stream.write(b"[%d] " % rank.number + line + b"\n")
 
     def _flush(self, rank):
@@ -433,10 +435,11 @@ class Job:
             self.end(END_AFTER if self.signal is None else 2 * END_AFTER, quietly=self.signal is not None)
 
     def end(self, within, quietly=False):
-        """Ask the ranks to end, and see that they have ended after so many seconds.
+        """Send SIGTERM to the ranks and set the time of SIGKILL.
 
         Args:
-            quietly: without the request, as they have got a signal already.
+            within: seconds until SIGKILL.
+            quietly: send no SIGTERM, because the ranks have already received a signal.
         """
         limit = time.monotonic() + within
         self.deadline = limit if self.deadline is None else min(limit, self.deadline)
@@ -449,7 +452,7 @@ class Job:
                 rank.send(b"s", str(int(number)).encode())
 
     def _interrupted(self, number, frame):
-        if self.signal is not None:  # the second time: at once
+        if self.signal is not None:  # the second signal ends the ranks immediately
             self.deadline = 0.0
             return
         self.signal = number
@@ -457,7 +460,7 @@ class Job:
         self._signal_ranks(number)
 
     def _end_processes(self):
-        """Wait for mpiexec and the supervisors, and kill what does not go."""
+        """Wait for mpiexec and the supervisors, and kill processes that do not end."""
         for rank in self.ranks.values():
             rank.send(b"q")
         until = time.monotonic() + 3.0
@@ -470,7 +473,7 @@ class Job:
                 process.wait()
 
     def _report(self):
-        """Say why it failed; the exit code."""
+        """Print the reason of a failure and return the exit code."""
         if self.failed is None and self.reason is None:
             return 0
         if self.failed is None:
@@ -483,13 +486,13 @@ class Job:
             text = f"ended by {signal.Signals(self.signal).name}.\n"
         elif self.signal is not None and code == -signal.SIGKILL:
             code = -self.signal
-            text = f"ended by {signal.Signals(self.signal).name}; rank {number} did not end by itself and was killed.\n"
+            text = f"ended by {signal.Signals(self.signal).name}; rank {number} did not end in time and was killed.\n"
         else:
             how = f"failed with exit code {code}" if code > 0 else f"was killed by {signal_name(-code)}"
             text = f"rank {number} {how}"
             if self.world > 1:
                 last = last_words(self.ranks[number].tail)
-                text += "; the other ranks were ended." + (f" Its last words:\n{last}" if last else "\n")
+                text += "; the other ranks were ended." + (f" Last lines of its output:\n{last}" if last else "\n")
             else:
                 text += ".\n"
         sys.stderr.write(f"mytorchrun: {text}")
@@ -498,13 +501,13 @@ class Job:
 
 
 def signal_name(number):
-    """A signal's name, with what it often means."""
+    """Return the name of a signal, with a frequent cause."""
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     return f"{name} (out of memory?)" if number == signal.SIGKILL else name
 
 
 def last_words(tail):
-    """The traceback at the end of what a rank wrote to its standard error, or the last twenty lines."""
+    """Return the traceback at the end of a rank's error output, or its last twenty lines."""
     text = tail.decode(errors="replace")
     lines = text.splitlines()
     starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
@@ -512,7 +515,7 @@ def last_words(tail):
         lines = lines[-20:]
     else:
         first = starts[-1]
-        for earlier in reversed(starts[:-1]):  # chained exceptions belong together
+        for earlier in reversed(starts[:-1]):  # include chained exceptions
             between = "\n".join(lines[earlier:first])
             if "During handling of the above" not in between and "direct cause of the following" not in between:
                 break

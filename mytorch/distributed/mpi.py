@@ -1,11 +1,10 @@
 """The MPI engine: collectives on the CPU through mpi4py.
 
-Every collective is started by MPI's nonblocking call, in the order of the program, and then polled for its
-progress: by `Work.wait` when the program waits, and meanwhile, if the program does something else, by one
-thread, for MPI moves nothing while nobody calls it. No call blocks inside MPI, so a rank that hangs costs
-the others their timeout and no more.
+Every collective starts with MPI's nonblocking call, in program order, and is then polled. `Work.wait` polls while the
+program waits. A thread polls while the program computes, because MPI makes progress only during calls. No call blocks
+inside MPI, so a hanging rank delays the others at most until their timeout.
 
-MPI has no 16-bit floats: they are reduced as float32 and rounded once at the end.
+MPI has no 16-bit floats. They are reduced in float32 and rounded once at the end.
 """
 
 import atexit
@@ -24,31 +23,31 @@ from ..base import dtypes
 from .engine import Engine, ReduceOp, reduction_of
 from .work import DistBackendError, Work
 
-_lock = threading.Lock()  # one thread in MPI at a time
-_NOTE = 48  # bytes that go with a message
+_lock = threading.Lock()  # only one thread may call MPI at a time
+_NOTE = 48  # bytes of the description that follows a message
 _HALVES = (dtypes.float16.numpy, dtypes.bfloat16.numpy)
 
 
 def _note(x):
-    """What the bytes of an array are, as _NOTE bytes."""
+    """Describe the size and dtype of an array in _NOTE bytes."""
     return np.frombuffer(f"{x.size} numbers of {x.dtype.name}".encode()[:_NOTE].ljust(_NOTE, b"\0"), np.uint8)
 
 
 def load():
-    """mpi4py's MPI, initialised.
+    """Return mpi4py's MPI module, initialized.
 
     Raises:
-        RuntimeError: mpi4py or an MPI library is missing.
+        RuntimeError: if mpi4py or an MPI library is missing.
     """
     try:
         import mpi4py
 
         if "mpi4py.MPI" not in sys.modules:
-            mpi4py.rc.finalize = False  # a rank that fails must not wait for the others in there; see _leave
+            mpi4py.rc.finalize = False  # a failed rank must not wait in MPI_Finalize; see _leave
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise RuntimeError(
-            f"distributed: several processes on CPUs need MPI (pip install mpi4py mpich): {error}"
+            f"distributed: several processes on CPUs require MPI ({error}). Run `pip install mpi4py mpich`."
         ) from error
     _leave_well()
     _unlink_segments()
@@ -57,7 +56,7 @@ def load():
 
 @functools.cache
 def _unlink_segments():
-    """Take the names off MPICH's segments of shared memory, which all ranks have mapped once MPI is initialised: they go with the last."""
+    """Remove the names of MPICH's shared memory segments; the memory is freed when the last rank ends."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/maps").read_text().splitlines():
             if "/dev/shm/mpich" in line:
@@ -69,7 +68,7 @@ _failed = False
 
 @functools.cache
 def _leave_well():
-    """Arrange that the program ends MPI if it ended well; if not, mpiexec shall notice at once."""
+    """Call MPI_Finalize at a normal exit; without it, mpiexec notices a failure immediately."""
     before = sys.excepthook
 
     def note(kind, error, trace):
@@ -82,11 +81,11 @@ def _leave_well():
 
 
 def _leave():
-    """MPI_Finalize, for which all processes wait; not after an error.
+    """Call MPI_Finalize, which waits for all processes, except after an error.
 
-    mpiexec takes an end without it for a failure, so under plain mpiexec this waits as MPI programs do. Under our launcher
-    nobody has to, which looks at how each process ended: a rank may end while the others are in a collective, and one that ends
-    long after the others must not wait for them in there. It stays for a second, though, in which what it has sent can arrive.
+    mpiexec treats an exit without MPI_Finalize as a failure, so under mpiexec this function waits. The launcher of this
+    library checks the exit codes instead. Under it, a rank may end while others are in a collective. This function then
+    waits at most a second, so that messages under way can arrive.
     """
     from mpi4py import MPI
 
@@ -105,7 +104,7 @@ _owner = os.getpid()
 
 
 class _Progress:
-    """The thread that asks for the progress of works while the program computes."""
+    """A thread that polls works while the program computes."""
 
     def __init__(self):
         self.incoming = collections.deque()
@@ -113,7 +112,7 @@ class _Progress:
         self.thread = None
 
     def add(self, work):
-        """Look after a work until it has ended."""
+        """Poll a work until it has ended."""
         self.incoming.append(work)
         if self.thread is None:
             self.thread = threading.Thread(target=self._run, name="mytorch-mpi", daemon=True)
@@ -150,8 +149,11 @@ class MPIWork(Work):
     """A nonblocking MPI call.
 
     Args:
-        request: MPI's handle.
-        keep: buffers that must outlive the call.
+        request: request object of mpi4py.
+        keep: buffers that must exist until the call has ended.
+        label: description of the call for messages.
+        timeout: time limit in seconds.
+        explain: see Engine.
     """
 
     def __init__(self, request, keep, label, timeout, explain):
@@ -162,7 +164,7 @@ class MPIWork(Work):
         self.status = None
 
     def progress(self):
-        """Let MPI work; whether the call has ended."""
+        """Let MPI make progress; returns True if the call has ended."""
         with _lock:
             if not self.ended and self.request.Test(self.status):
                 self.ended = True
@@ -176,8 +178,9 @@ class MPIEngine(Engine):
     """Collectives over an MPI communicator.
 
     Args:
-        comm: the communicator.
-        timeout, explain: see Engine.
+        comm: communicator of mpi4py.
+        timeout: see Engine.
+        explain: see Engine.
     """
 
     name = "mpi"
@@ -192,7 +195,7 @@ class MPIEngine(Engine):
 
     @classmethod
     def world(cls, timeout=None):
-        """The engine over all processes that mpiexec has started."""
+        """Return the engine over all processes that mpiexec has started."""
         return cls(load().COMM_WORLD.Dup(), timeout)
 
     def _start(self, call, keep, label, *args):
@@ -201,11 +204,11 @@ class MPIEngine(Engine):
         return MPIWork(request, keep, label, self.timeout, self.explain)
 
     def watch(self, work):
-        """Have the thread drive a work that the program does not wait for at once."""
+        """Let the thread poll a work, because the program does not wait for it immediately."""
         if not work.is_completed():
             _progress.add(work)
 
-    # -- moving bytes ----------------------------------------------------------------------------
+    # -- transfers -------------------------------------------------------------------------------
 
     def _bytes(self, x):
         return None if x is None else [x.reshape(-1).view(np.uint8), self.MPI.BYTE]
@@ -234,7 +237,7 @@ class MPIEngine(Engine):
         return self._start(self.comm.Ialltoallv, (out, x), label, part(x, in_counts), part(out, out_counts))
 
     def _with_note(self, x, note):
-        """A message of x's bytes and, behind them, a note of what they are; both lie where they lie."""
+        """Return an MPI message of x's bytes followed by their description, without copying."""
         parts = [part for part in (x.reshape(-1).view(np.uint8), note) if part.size]
         m = self.MPI
         kind = m.BYTE.Create_hindexed([part.size for part in parts], [m.Get_address(part) for part in parts]).Commit()
@@ -244,7 +247,7 @@ class MPIEngine(Engine):
         note = _note(x)
         message, kind = self._with_note(x, note)
         work = self._start(self.comm.Isend, (x, note), label, message, to, tag)
-        kind.Free()  # MPI keeps it until the message is sent
+        kind.Free()  # MPI keeps the datatype until the message is sent
         return work
 
     def receive(self, x, source, tag, label=""):
@@ -267,17 +270,17 @@ class MPIEngine(Engine):
 
         return work.finish(check)
 
-    # -- reducing --------------------------------------------------------------------------------
+    # -- reductions ------------------------------------------------------------------------------
 
     def _for_mpi(self, x, op):
-        """(x as MPI can reduce it, MPI's operation)."""
+        """Return (x in a dtype that MPI can reduce, MPI's operation)."""
         how = self.ops[reduction_of(x.dtype, op)]
         if x.dtype in _HALVES:
             return x.astype(np.float32), how
         return x.view(np.uint8) if x.dtype == np.bool_ else x, how
 
     def _take_result(self, x, buffer, op):
-        """Put the reduced buffer into x, averaged if asked."""
+        """Copy the reduced buffer to x, and divide by the number of processes for AVG."""
         if op is ReduceOp.AVG:
             buffer /= self.size
         if buffer.dtype.itemsize != x.dtype.itemsize:
@@ -305,7 +308,7 @@ class MPIEngine(Engine):
 
     def split(self, ranks):
         group = self.comm.Get_group().Incl(list(ranks))
-        self.barrier("new_group").wait()  # where the others' absence has a timeout
+        self.barrier("new_group").wait()  # reports missing ranks after the timeout; MPI's Split has none
         if self.rank not in ranks:
             return None
         with _lock:

@@ -1,9 +1,9 @@
 """The NCCL engine: collectives between GPUs through CuPy's `cupy.cuda.nccl`.
 
-The unique id that the ranks meet by goes from rank 0 to the others over TCP (`rendezvous.py`). Transfers run
-on a stream of the engine's own: it waits for what the current stream has computed so far, and `Work.wait`
-lets the current stream wait for it, so the CPU never does. A thread watches for transfers that take longer than the
-timeout, and for errors of the other ranks; since a hung NCCL kernel cannot be raised out of, it says so and ends the process.
+Rank 0 sends NCCL's unique id to the other ranks over TCP (`rendezvous.py`). Transfers run on the engine's stream. The
+stream waits for earlier work of the current stream. `Work.wait` makes the current stream wait for the transfer, so
+the CPU does not wait. A thread watches for timeouts and for errors of other ranks. A hung NCCL kernel cannot be
+interrupted by an exception, so the thread prints the reason and ends the process.
 
 Source: https://docs.cupy.dev/en/stable/reference/generated/cupy.cuda.nccl.NcclCommunicator.html
 """
@@ -23,25 +23,26 @@ from .engine import Engine, ReduceOp, reduction_of
 from .rendezvous import exchange
 from .work import DistBackendError, Work
 
-# NCCL's constants, as nccl.h has them; CuPy names those that its NCCL knows.
+# NCCL's constants, as in nccl.h. CuPy defines the dtypes of its NCCL version.
 _NAMES = "int8 uint8 int32 uint32 int64 uint64 float16 bfloat16 float32 float64".split()
 _TYPES = {dtypes.as_numpy(name): f"NCCL_{name.upper()}" for name in _NAMES} | {np.dtype(np.bool_): "NCCL_UINT8"}
 _OPS = {ReduceOp.SUM: "NCCL_SUM", ReduceOp.PRODUCT: "NCCL_PROD", ReduceOp.MIN: "NCCL_MIN", ReduceOp.MAX: "NCCL_MAX"}
-_AVG = 4  # ncclAvg, which CuPy does not name
+_AVG = 4  # ncclAvg, which CuPy does not define
 _NOT_READY = 600  # cudaErrorNotReady
 
 
 def load():
-    """CuPy's module of NCCL.
+    """Return CuPy's NCCL module.
 
     Raises:
-        DeviceError: CuPy or a GPU is missing. RuntimeError: this CuPy has no NCCL.
+        DeviceError: if CuPy or a GPU is missing.
+        RuntimeError: if this CuPy has no NCCL.
     """
     cupy_ns()
     nccl = importlib.import_module("cupy.cuda.nccl")  # `import cupy` leaves it out
     if not nccl.available:
         raise RuntimeError(
-            "distributed: this CuPy was built without NCCL, or its library is not installed (nvidia-nccl-cu12 or -cu13)."
+            "distributed: expected CuPy with NCCL, found none. Install nvidia-nccl-cu12 or nvidia-nccl-cu13."
         )
     return nccl
 
@@ -50,7 +51,11 @@ class NCCLWork(Work):
     """A transfer on the engine's stream.
 
     Args:
-        event: recorded behind it.
+        event: CUDA event, recorded after the transfer.
+        keep: arrays that must exist until the transfer has ended.
+        label: description of the transfer for messages.
+        timeout: time limit in seconds.
+        explain: see Engine.
     """
 
     def __init__(self, event, keep, label, timeout, explain):
@@ -60,21 +65,21 @@ class NCCLWork(Work):
         self.started = time.monotonic()
 
     def poll(self):
-        """Whether the GPU has done it.
+        """Return True if the GPU has finished the transfer.
 
         Raises:
-            DistBackendError: the GPU has failed.
+            DistBackendError: if the GPU reports an error.
         """
-        status = cupy_ns().cuda.runtime.eventQuery(self.event.ptr)  # the event's `done` is False for an error too
+        status = cupy_ns().cuda.runtime.eventQuery(self.event.ptr)  # `event.done` is False after an error too
         if status not in (0, _NOT_READY):
             self.error = DistBackendError(f"{self.label}: the GPU failed, CUDA error {status}.")
             raise self.error
         return status == 0
 
     def wait(self, timeout=None):
-        """Let the current stream wait for the transfer; the CPU goes on.
+        """Make the current stream wait for the transfer; the CPU continues.
 
-        What must be done with the result is put on the current stream, behind the transfer.
+        Later steps, such as copies of the result, run on the current stream.
         """
         if not self._done:
             cupy_ns().cuda.get_current_stream().wait_event(self.event)
@@ -88,9 +93,11 @@ class NCCLEngine(Engine):
     """Collectives over an NCCL communicator, on the current GPU.
 
     Args:
-        rank, size: within the communicator.
-        unique_id: NCCL's, the same in all ranks.
-        timeout, explain: see Engine.
+        rank: rank within the communicator.
+        size: number of ranks.
+        unique_id: NCCL's unique id, the same on all ranks.
+        timeout: see Engine.
+        explain: see Engine.
     """
 
     name = "nccl"
@@ -100,10 +107,10 @@ class NCCLEngine(Engine):
     def __init__(self, rank, size, unique_id, timeout=None, explain=None):
         super().__init__(rank, size, timeout, explain)
         self.nccl = load()
-        self.stream = cupy_ns().cuda.Stream(non_blocking=True, priority=-1)  # before what is being computed
+        self.stream = cupy_ns().cuda.Stream(non_blocking=True, priority=-1)  # a higher priority than computation
         self.device = cupy_ns().cuda.Device()
         self.comm = self._connect(unique_id)
-        self.pending = collections.deque()  # works whose memory must stay, the oldest first
+        self.pending = collections.deque()  # works whose memory must stay, oldest first
         self.lock = threading.Lock()
         self.closed = threading.Event()
         self.watcher = threading.Thread(target=self._watch, name="mytorch-nccl", daemon=True)
@@ -111,12 +118,12 @@ class NCCLEngine(Engine):
 
     @classmethod
     def world(cls, rank, size, address, port, timeout=None):
-        """The engine over all ranks, which meet at (address, port)."""
+        """Return the engine over all ranks, which connect to (address, port)."""
         mine = encode_id(load().get_unique_id()) if rank == 0 else None
         return cls(rank, size, decode_id(exchange(mine, rank, size, address, port, timeout)), timeout)
 
     def _connect(self, unique_id):
-        """The communicator, made by all ranks together; NCCL waits for them without end."""
+        """Create the communicator on all ranks. NCCL waits for missing ranks indefinitely."""
         late = f"connecting {self.size} ranks timed out after {self.timeout or 0:g} seconds"
         timer = threading.Timer(self.timeout or 0, self._give_up, (late,))
         timer.daemon = True
@@ -128,43 +135,43 @@ class NCCLEngine(Engine):
             timer.cancel()
 
     def _give_up(self, problem):
-        """Say what went wrong, and end the process: a hung kernel can't be raised out of."""
+        """Print the error and end the process: a hung kernel cannot be interrupted by an exception."""
         who = f" {self.explain()}" if self.explain else ""
         sys.stderr.write(f"{DistBackendError.__name__}: {problem}.{who}\n")
         sys.stderr.flush()
         os._exit(1)
 
     def _watch(self):
-        """Name the transfer that fails, or takes longer than the timeout, and end the process."""
-        self.device.use()  # a thread starts on GPU 0, where asking for an event would take memory
+        """End the process if a transfer fails or exceeds the timeout, and name the transfer."""
+        self.device.use()  # a thread starts on GPU 0, where querying an event would allocate memory
         while not self.closed.wait(1.0):
             problem = self._problem()
             if problem is not None and not self.closed.is_set():
-                self.comm.abort()  # so that the other ranks see it at once
+                self.comm.abort()  # lets the other ranks notice the failure immediately
                 self._give_up(problem)
 
     def _problem(self):
-        """What is wrong with the transfers under way, or None."""
+        """Return a description of the failed transfer, or None."""
         work = None
         try:
-            self.comm.check_async_error()  # a peer's, or the network's
+            self.comm.check_async_error()  # errors of another rank or the network
             self._forget_done()
             with self.lock:
                 work = self.pending[0] if self.pending else None
-        except Exception as error:  # NCCL's and CuPy's own
+        except Exception as error:  # various types of NCCL and CuPy
             return f"{work.label if work else 'a transfer'} failed ({error})"
         if work is not None and self.timeout is not None and time.monotonic() - work.started > self.timeout:
             return f"{work.label} timed out after {self.timeout:g} seconds"
         return None
 
     def _forget_done(self):
-        """Let go of the memory of transfers that have ended; a stream works in order."""
+        """Release the memory of finished transfers; a stream works in order."""
         with self.lock:
             while self.pending and self.pending[0].poll():
                 self.pending.popleft()
 
     def _run(self, transfer, keep, label):
-        """Put `transfer(stream pointer)` on the engine's stream, behind the current one's work."""
+        """Run `transfer(stream pointer)` on the engine's stream, after the current stream's work."""
         xp = cupy_ns()
         ready = xp.cuda.get_current_stream().record()
         self.stream.wait_event(ready)
@@ -175,12 +182,12 @@ class NCCLEngine(Engine):
         return work
 
     def watch(self, work):
-        """Nothing: the GPU drives its works."""
+        """Do nothing: the GPU runs its transfers independently."""
 
     def _type(self, x):
         name = _TYPES.get(x.dtype)
         if name is None or not hasattr(self.nccl, name):
-            raise TypeError(f"This NCCL has no type for {x.dtype}; cast the tensor.")
+            raise TypeError(f"NCCL: expected a supported dtype, got {x.dtype}. Convert the tensor first.")
         return getattr(self.nccl, name)
 
     def _op(self, x, op):
@@ -188,13 +195,13 @@ class NCCLEngine(Engine):
         if op is ReduceOp.AVG:
             return _AVG
         if op not in _OPS:
-            raise ValueError(f"NCCL has no ReduceOp.{op.name}.")
+            raise ValueError(f"NCCL: ReduceOp.{op.name} is not supported.")
         return getattr(self.nccl, _OPS[op])
 
-    # -- moving bytes ----------------------------------------------------------------------------
+    # -- transfers -------------------------------------------------------------------------------
 
     def barrier(self, label=""):
-        """All ranks are here; the CPU waits, too."""
+        """Wait for all ranks, also on the CPU."""
         x = cupy_ns().zeros(1, np.int32)
         work = self.all_reduce(x, ReduceOp.SUM, label)
         return work.finish(work.event.synchronize)
@@ -208,7 +215,7 @@ class NCCLEngine(Engine):
         return self._run(lambda s: self.comm.allGather(x.data.ptr, out.data.ptr, x.nbytes, byte, s), (out, x), label)
 
     def _exchange(self, sends, receives, keep, label):
-        """One group of NCCL's sends and receives: (pointer, bytes, peer) each."""
+        """Run NCCL sends and receives as one group; each is (pointer, bytes, peer)."""
         byte = self.nccl.NCCL_UINT8
 
         def transfer(stream):
@@ -246,17 +253,17 @@ class NCCLEngine(Engine):
 
     def send(self, x, to, tag, label=""):
         if tag:
-            raise ValueError(f"{label}: NCCL has no tags; got tag={tag}.")
+            raise ValueError(f"{label}: expected tag=0, because NCCL has no tags, got tag={tag}.")
         return self._exchange([(x.data.ptr, x.nbytes, to)], [], x, label)
 
     def receive(self, x, source, tag, label=""):
         if tag or source is None:
-            raise ValueError(f"{label}: NCCL needs the source's rank, and has no tags.")
+            raise ValueError(f"{label}: expected the rank of the source and tag=0, because NCCL has no tags.")
         work = self._exchange([], [(x.data.ptr, x.nbytes, source)], x, label)
         work.source = source
         return work
 
-    # -- reducing --------------------------------------------------------------------------------
+    # -- reductions ------------------------------------------------------------------------------
 
     def all_reduce(self, x, op, label=""):
         kind, how = self._type(x), self._op(x, op)
@@ -278,7 +285,7 @@ class NCCLEngine(Engine):
     # -- groups ----------------------------------------------------------------------------------
 
     def split(self, ranks):
-        """NCCL's own way to a new communicator: a new unique id from the group's first rank to all."""
+        """Create a communicator with a new unique id, sent from the first rank of the group to all."""
         raw = encode_id(self.nccl.get_unique_id()) if self.rank == ranks[0] else bytes(256)
         xp = cupy_ns()
         shared = xp.asarray(np.frombuffer(raw.ljust(256, b"\0"), np.uint8).copy())
@@ -292,20 +299,22 @@ class NCCLEngine(Engine):
     def close(self):
         self.stream.synchronize()
         self.closed.set()
-        self.watcher.join()  # it asks the communicator
+        self.watcher.join()  # the thread uses the communicator
         self.comm.destroy()
 
 
 def encode_id(unique_id):
-    """NCCL's unique id as plain bytes, and one more: in which form CuPy gave it, since it wants back what it gave. That is
-    bytes, and before CuPy 14 a tuple of numbers, which are signed where C's char is."""
+    """Return NCCL's unique id as bytes, with a last byte that names the form of CuPy's result.
+
+    CuPy 14 returns bytes. Earlier versions return a tuple of numbers, which are signed where C's char is signed.
+    """
     if isinstance(unique_id, bytes):
         return unique_id + b"\2"
     return bytes(int(b) & 0xFF for b in unique_id) + bytes([min(unique_id) < 0])
 
 
 def decode_id(content):
-    """The unique id that `encode_id` got."""
+    """Return the unique id that `encode_id` received, in its original form."""
     content, form = content[:128], content[128]
     if form == 2:
         return content

@@ -1,6 +1,7 @@
-"""Python objects between processes: as JSON, with tensors as they are; never as pickles.
+"""Transfer of Python objects between processes: as JSON and raw tensors, without pickle.
 
-What `serialization.save_tree` can write can be sent: numbers, strings, None, dicts, lists, tuples, tensors, arrays.
+Supported are all values that `serialization.save_tree` writes: numbers, strings, None, dicts, lists, tuples, tensors
+and arrays.
 """
 
 import io
@@ -14,10 +15,10 @@ from .engine import Engine
 
 
 def encode(obj: Any) -> bytes:
-    """An object as bytes.
+    """Return an object as bytes.
 
     Raises:
-        TypeError: it holds something that is neither plain data nor a tensor.
+        TypeError: if it contains something other than plain data and tensors.
     """
     file = io.BytesIO()
     save_tree(obj, file)
@@ -25,19 +26,19 @@ def encode(obj: Any) -> bytes:
 
 
 def decode(content: bytes) -> Any:
-    """The object that `encode` was given; tensors come back on the CPU.
+    """Return the object that `encode` received; tensors are on the CPU.
 
     Raises:
-        ValueError: it is something else, such as a file of PyTorch's, which holds a pickle.
+        ValueError: if the bytes have another format, such as a PyTorch file, which contains a pickle.
     """
     content = bytes(content)
     if content[:4] == b"PK\x03\x04":
-        raise ValueError("distributed: a process sent an archive where an object was expected; it is not read.")
+        raise ValueError("distributed: expected an encoded object from another process, got an archive.")
     return load(io.BytesIO(content))
 
 
 def _empty(engine: Engine, *shape: int, dtype: type[np.generic] = np.uint8):
-    """An array on the engine's device, and a function that brings CPU arrays there."""
+    """Return an array on the engine's device, and a function that copies CPU arrays to that device."""
     device = as_device("cuda") if engine.device_type == "cuda" else CPU
     xp, there = on(device)
     with there:
@@ -45,7 +46,7 @@ def _empty(engine: Engine, *shape: int, dtype: type[np.generic] = np.uint8):
 
 
 def all_gather_bytes(engine: Engine, content: bytes, label: str = "all_gather_object") -> list[bytes]:
-    """The bytes of every process, in order."""
+    """Return the bytes of every process, in order of ranks."""
     sizes, put = _empty(engine, engine.size, dtype=np.int64)
     engine.all_gather(sizes, put(np.array([len(content)], np.int64)), label).wait()
     sizes = to_device(sizes, CPU)
@@ -57,7 +58,7 @@ def all_gather_bytes(engine: Engine, content: bytes, label: str = "all_gather_ob
 
 
 def broadcast_bytes(engine: Engine, content: bytes, root: int, label: str = "broadcast_object_list") -> bytes:
-    """The bytes of process `root`, on every process; elsewhere `content` is not read."""
+    """Return the bytes of process `root` on every process; other processes' `content` is ignored."""
     here = engine.rank == root
     size, put = _empty(engine, 1, dtype=np.int64)
     size[0] = len(content) if here else 0

@@ -1,4 +1,4 @@
-"""Process groups: beginning and ending them, and asking who is in them."""
+"""Process groups: creation, destruction, ranks and sizes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,19 @@ DEFAULT_TIMEOUT = {"nccl": 600.0, "mpi": 1800.0, "gloo": 1800.0}
 
 
 class ProcessGroup:
-    """Some ranks and the engine between them.
+    """A set of ranks and the engine that connects them.
+
+    Args:
+        engine: connection between the processes.
+        ranks: global ranks of the processes, in order.
+        backend: name of the backend.
+        timeout: time limit of a collective in seconds.
+        log_path: file for the log of collectives (default: no file).
 
     Attributes:
-        ranks: their numbers in the default group, in order.
-        backend: the name that the program gave.
-        timeout: seconds that a collective may take.
+        ranks: global ranks, in order.
+        backend: name of the backend.
+        timeout: time limit of a collective in seconds.
     """
 
     def __init__(self, engine: Engine, ranks: Sequence[int], backend: str, timeout: float, log_path: str | None = None):
@@ -42,22 +49,25 @@ class ProcessGroup:
         engine.explain = self.log.missing
 
     def rank(self) -> int:
-        """This process's number within the group."""
+        """Returns the rank of this process within the group."""
         return self.engine.rank
 
     def size(self) -> int:
-        """How many processes it has."""
+        """Returns the number of processes in the group."""
         return self.engine.size
 
     def name(self) -> str:
-        """The backend's name."""
+        """Returns the name of the backend."""
         return self.backend
 
     def enter(self, what: str) -> str:
-        """Note a collective in the log; its name for messages.
+        """Notes a collective in the log, and returns its description for messages.
+
+        Args:
+            what: name of the collective with its shapes.
 
         Raises:
-            DistBackendError: another rank has called another one in its place.
+            DistBackendError: if another rank has called a different collective.
         """
         try:
             return self.log.enter(what)
@@ -65,10 +75,13 @@ class ProcessGroup:
             raise DistBackendError(str(error)) from None
 
     def number_of(self, rank: int) -> int:
-        """The number within the group of a rank of the default group.
+        """Returns the rank within the group of a global rank.
+
+        Args:
+            rank: global rank.
 
         Raises:
-            ValueError: it is not in the group.
+            ValueError: if the rank is not in the group.
         """
         if rank not in self.ranks:
             raise ValueError(f"Global rank {rank} is not part of group with ranks {self.ranks}")
@@ -79,10 +92,13 @@ class ProcessGroup:
 
 
 class Backend(str):
-    """A backend's name in small letters: `Backend("NCCL")`, `Backend.NCCL`.
+    """The lowercase name of a backend: `Backend("NCCL")`, `Backend.NCCL`.
+
+    Args:
+        name: name of the backend, in any case: "nccl", "mpi" or "gloo".
 
     Raises:
-        ValueError: an unknown one.
+        ValueError: if the name is unknown.
     """
 
     UNDEFINED, NCCL, MPI, GLOO = "undefined", "nccl", "mpi", "gloo"
@@ -90,18 +106,18 @@ class Backend(str):
 
     def __new__(cls, name):
         if str(name).lower() not in BACKENDS:
-            raise ValueError(f"Invalid backend: {name!r}; expected one of {', '.join(BACKENDS)}.")
+            raise ValueError(f"Invalid backend: expected one of {', '.join(BACKENDS)}, got {name!r}.")
         return super().__new__(cls, str(name).lower())
 
 
 class _World:
-    """What `init_process_group` makes; there is one or none."""
+    """The default group, once `init_process_group` has created it."""
 
     group: ProcessGroup | None = None
 
 
 class NonMember:
-    """What `new_group` gives to processes that are not in the new group."""
+    """Result of `new_group` in processes outside the new group."""
 
     def __repr__(self):
         return "GroupMember.NON_GROUP_MEMBER"
@@ -111,7 +127,7 @@ NON_MEMBER = NonMember()
 
 
 class GroupMember:
-    """PyTorch's names: WORLD is the default group, NON_GROUP_MEMBER what a process outside a group holds."""
+    """The default group `WORLD`, and `NON_GROUP_MEMBER` for processes outside a group, as in PyTorch."""
 
     NON_GROUP_MEMBER = NON_MEMBER
 
@@ -121,7 +137,7 @@ class GroupMember:
 
 
 group = GroupMember()
-Group = Any  # an argument `group`: a ProcessGroup, `group` or None for the default one, or NON_MEMBER
+Group = Any  # type of `group` arguments: a ProcessGroup, `group`, None for the default group, or NON_MEMBER
 
 
 @functools.cache
@@ -130,7 +146,7 @@ def _say_once(sentence):
 
 
 def is_available() -> bool:
-    """True: the package is there; what a backend needs is looked for at first use.
+    """Returns True. Each backend's dependencies are checked on first use.
 
     Example:
         >>> mytorch.distributed.is_available(), mytorch.distributed.is_initialized()
@@ -140,7 +156,7 @@ def is_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """Whether CuPy, a GPU and NCCL are there."""
+    """Returns True if CuPy, a GPU and NCCL are available."""
     if not cuda_available():
         return False
     try:
@@ -151,36 +167,40 @@ def is_nccl_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Whether mpi4py and an MPI library are installed."""
+    """Returns True if mpi4py and an MPI library are installed."""
     return find_spec("mpi4py") is not None
 
 
 def is_gloo_available() -> bool:
-    """Whether backend="gloo" is accepted: where MPI is, which it runs over."""
+    """Returns True if backend="gloo" is accepted; it runs over MPI."""
     return is_mpi_available()
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether `init_process_group(backend)` would find what it needs."""
+    """Returns True if the requirements of a backend are installed.
+
+    Args:
+        backend: name of the backend.
+    """
     checks = {"nccl": is_nccl_available, "mpi": is_mpi_available, "gloo": is_gloo_available}
     return checks.get(str(backend).lower(), lambda: False)()
 
 
 def is_initialized() -> bool:
-    """Whether `init_process_group` was called."""
+    """Returns True if the default group exists."""
     return _World.group is not None
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether this process was started by `mytorchrun launch` or `python -m mytorch.distributed.run`."""
+    """Returns True if `mytorchrun launch` or `python -m mytorch.distributed.run` started this process."""
     return "MYTORCHRUN_CONTROL" in os.environ
 
 
 def _backend_of(name):
-    """(the name to report, "nccl" or "mpi") for the backend that the program named.
+    """Return (name to report, "nccl" or "mpi") for a backend's name.
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: if the name is unknown.
     """
     if name is None or name == "cpu:gloo,cuda:nccl":
         chosen = "nccl" if cuda_available() and "MYTORCHRUN_CPU" not in os.environ else "mpi"
@@ -189,7 +209,7 @@ def _backend_of(name):
     if ":" in name:  # "cuda:nccl"
         name = name.rpartition(":")[2]
     if name not in BACKENDS:
-        raise ValueError(f"init_process_group: backend is {name!r}; expected one of {', '.join(BACKENDS)}, or None.")
+        raise ValueError(f"init_process_group: expected backend {', '.join(BACKENDS)} or None, got {name!r}.")
     return name, "nccl" if name == "nccl" else "mpi"
 
 
@@ -204,30 +224,43 @@ def init_process_group(
     pg_options: Any = None,
     device_id: Any = None,
 ) -> None:
-    """Join the other processes of this program; every process calls it once.
+    """Creates the default group, which connects all processes of the program. Every process calls it once.
 
     Args:
-        backend: "nccl" for GPUs, "mpi" for CPUs, None for what the machine has. "gloo" runs over MPI and says
-            so. PyNorch's form, init_process_group(rank, world_size), is understood as well.
-        init_method: "env://" (the default): ranks, address and port from the environment; "tcp://host:port"
-            instead of MASTER_ADDR and MASTER_PORT.
-        timeout: a timedelta, or seconds, after which a collective raises; by default MYTORCHRUN_TIMEOUT, or ten
-            minutes for NCCL and thirty for MPI.
-        world_size, rank: by default the launcher's.
-        device_id: the GPU to use; by default the local rank's.
+        backend: "nccl" for GPUs, "mpi" for CPUs, or None to select by hardware (default). "gloo" runs over MPI, with
+            a message. The order of PyNorch, `init_process_group(rank, world_size)`, is also accepted.
+        init_method: "env://" reads ranks, address and port from the environment (default); "tcp://host:port"
+            replaces MASTER_ADDR and MASTER_PORT.
+        timeout: time limit of a collective, as a timedelta or in seconds. The default is MYTORCHRUN_TIMEOUT, or ten
+            minutes for NCCL and thirty minutes for MPI.
+        world_size: number of processes (default: read from the environment).
+        rank: rank of this process (default: read from the environment).
+        store: not supported; must be None.
+        group_name: ignored.
+        pg_options: not supported; must be None.
+        device_id: GPU of this process (default: the GPU with the local rank's number).
 
-    One process alone needs no MPI. Several on CPUs must have been started through mpiexec: by `mytorchrun launch`,
-    or by `mpiexec -n N python script.py`.
+    A single process does not need MPI. Several processes on CPUs must be started with `mytorchrun launch` or
+    `mpiexec -n N python script.py`.
 
     Raises:
-        RuntimeError: called twice; MPI or NCCL is missing; the processes were not started through mpiexec.
-        ValueError: an unknown backend or init_method, or a rank that does not fit.
-        DistBackendError: not all processes came within the timeout.
+        RuntimeError: if the default group exists, if MPI or NCCL is missing, or if mpiexec did not start the processes.
+        ValueError: if the backend or init_method is unknown, or the rank is not below world_size.
+        DistBackendError: if a process is missing after the timeout.
+
+    Example:
+        >>> import mytorch.distributed as dist
+        >>> dist.init_process_group()
+        >>> x = mytorch.tensor([1.0, 2.0])
+        >>> dist.all_reduce(x)  # the sum over all processes; here there is one
+        >>> x.tolist(), dist.get_rank(), dist.get_world_size()
+        ([1.0, 2.0], 0, 1)
+        >>> dist.destroy_process_group()
     """
     if _World.group is not None:
         raise RuntimeError("trying to initialize the default process group twice!")
     if store is not None or pg_options is not None:
-        raise ValueError("init_process_group: store and pg_options are PyTorch's own objects; leave them out.")
+        raise ValueError("init_process_group: expected store and pg_options to be None; they are not supported.")
     if isinstance(backend, int):  # PyNorch: (rank, world_size)
         world_size = init_method if isinstance(init_method, int) else world_size
         backend, rank, init_method = None, backend, None
@@ -235,7 +268,7 @@ def init_process_group(
     rank = here.rank if rank in (-1, None) else int(rank)
     size = here.world_size if world_size in (-1, None) else int(world_size)
     if not 0 <= rank < size:
-        raise ValueError(f"init_process_group: rank is {rank} and world_size {size}; a rank lies in [0, {size - 1}].")
+        raise ValueError(f"init_process_group: expected rank to be from 0 to {size - 1}, got {rank}.")
     address, port = _address(init_method)
     backend, engine_name = _backend_of(backend)
     seconds = environment.seconds(timeout, DEFAULT_TIMEOUT[backend])
@@ -255,26 +288,26 @@ def init_process_group(
     _World.group = ProcessGroup(engine, range(size), backend, seconds, log)
     engine.barrier(_World.group.enter("barrier")).wait()
     if temporary and log and rank == 0:
-        os.remove(log)  # all have it mapped
+        os.remove(log)  # all ranks have mapped the file
 
 
 def _address(init_method):
-    """(address, port) that init_method, or the environment, names.
+    """Return (address, port) from init_method or the environment.
 
     Raises:
-        ValueError: another kind of init_method.
+        ValueError: if init_method has another format.
     """
     if init_method in (None, "env://"):
         return environment.master()
     kind, _, rest = str(init_method).partition("://")
     host, _, port = rest.rpartition(":")
     if kind != "tcp" or not host or not port.isdigit():
-        raise ValueError(f"init_process_group: init_method is {init_method!r}; expected 'env://' or 'tcp://host:port'.")
+        raise ValueError(f"init_method: expected 'env://' or 'tcp://host:port', got {init_method!r}.")
     return host, int(port)
 
 
 def _use_gpu(device_id, local_rank):
-    """Make the device, or the local rank's GPU, the current one."""
+    """Select the GPU `device_id`, or the GPU with the local rank's number."""
     if device_id is not None:
         cuda.set_device(device_id)
     elif cuda.device_count() > 1:
@@ -282,41 +315,44 @@ def _use_gpu(device_id, local_rank):
 
 
 def _check_world(engine, rank, size):
-    """Compare MPI's numbers with the program's.
+    """Compare rank and size in MPI with the program's values.
 
     Raises:
-        RuntimeError: the process was not started through mpiexec.
-        ValueError: they differ.
+        RuntimeError: if mpiexec did not start the process.
+        ValueError: if the values differ.
     """
     if engine.size == 1:
         raise RuntimeError(
-            f"init_process_group: rank {rank} of {size} was not started through mpiexec, so MPI sees it alone. Start the "
+            f"init_process_group: expected {size} processes started by mpiexec, but MPI sees rank {rank} alone. Start the "
             "program with `mytorchrun launch --nproc_per_node N script.py` or `mpiexec -n N python script.py`."
         )
     if (engine.rank, engine.size) != (rank, size):
         raise ValueError(
-            f"init_process_group: rank is {rank} and world_size {size}, but MPI calls this process "
-            f"{engine.rank} of {engine.size}."
+            f"init_process_group: expected rank {engine.rank} and world_size {engine.size}, as in MPI, got {rank} and "
+            f"{size}."
         )
 
 
 def _share_log(engine):
-    """The path of a log for an MPI engine's ranks; None if they are not all on one machine."""
+    """Return the path of a log for the ranks of an MPI engine, or None if they are on several machines."""
     same = len(set(all_gather_bytes(engine, socket.gethostname().encode()))) == 1
     return _new_log(engine, 0, engine.size) if same else None
 
 
 def _new_log(engine, owner, size):
-    """The path of a log for so many ranks, which process `owner` makes."""
+    """Create a log for `size` ranks in process `owner`, and return its path in all processes."""
     mine = CollectiveLog.create(size).encode() if engine.rank == owner else b""
     return all_gather_bytes(engine, mine)[owner].decode()
 
 
 def destroy_process_group(group: Group = None) -> None:
-    """Leave a group; without one, all of them.
+    """Destroys a process group.
+
+    Args:
+        group: process group (default: all groups).
 
     Raises:
-        ValueError: there is none.
+        ValueError: if there is no default group.
     """
     if group is None or group is _World.group:
         default_group().engine.close()
@@ -326,28 +362,31 @@ def destroy_process_group(group: Group = None) -> None:
 
 
 def default_group() -> ProcessGroup:
-    """The default group.
+    """Returns the default group.
 
     Raises:
-        ValueError: there is none.
+        ValueError: if there is none.
     """
     if _World.group is None:
-        raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
+        raise ValueError(
+            "Default process group has not been initialized, please make sure to call init_process_group "
+            "(and start several processes with `mytorchrun launch script.py`)."
+        )
     return _World.group
 
 
 def resolve(group: Group) -> ProcessGroup | None:
-    """The ProcessGroup that an argument `group` means; None if this process is not in it."""
+    """Return the ProcessGroup for a `group` argument, or None if this process is not in it."""
     if group is None or isinstance(group, GroupMember):
         return default_group()
     return None if group is NON_MEMBER else group
 
 
 def member_of(group: Group) -> ProcessGroup:
-    """As `resolve`, where the process has to be in it.
+    """Like `resolve`, for a process that must be in the group.
 
     Raises:
-        ValueError: it is not.
+        ValueError: if the process is not in the group.
     """
     found = resolve(group)
     if found is None:
@@ -356,40 +395,80 @@ def member_of(group: Group) -> ProcessGroup:
 
 
 def get_rank(group: Group = None) -> int:
-    """This process's number in the group; -1 if it is not in it."""
+    """Returns the rank of this process in the group; -1 outside the group.
+
+    Args:
+        group: process group (default: all processes).
+    """
     found = resolve(group)
     return -1 if found is None else found.rank()
 
 
 def get_world_size(group: Group = None) -> int:
-    """How many processes the group has; -1 if this one is not in it."""
+    """Returns the number of processes in the group; -1 outside the group.
+
+    Args:
+        group: process group (default: all processes).
+    """
     found = resolve(group)
     return -1 if found is None else found.size()
 
 
 def get_backend(group: Group = None) -> str:
-    """The name of the group's backend."""
+    """Returns the name of the group's backend.
+
+    Args:
+        group: process group (default: all processes).
+    """
     return member_of(group).backend
 
 
 def get_process_group_ranks(group: Group = None) -> list[int]:
-    """The group's ranks, by their numbers in the default group."""
+    """Returns the global ranks of a group.
+
+    Args:
+        group: process group (default: all processes).
+    """
     found = resolve(group)
     return [] if found is None else list(found.ranks)
 
 
 def get_global_rank(group: Group, group_rank: int) -> int:
-    """The number in the default group of the process that `group` calls `group_rank`."""
+    """Converts a rank within a group to the global rank of the same process.
+
+    Args:
+        group: process group, from `new_group`.
+        group_rank: rank of the process within `group`.
+
+    Returns:
+        The rank of the process in the default group.
+
+    See also: `distributed.get_group_rank`.
+    """
     return member_of(group).ranks[group_rank]
 
 
 def get_group_rank(group: Group, global_rank: int) -> int:
-    """The number in `group` of a process of the default group."""
+    """Converts a global rank to the rank of the same process within a group.
+
+    Args:
+        group: process group, from `new_group`.
+        global_rank: rank of the process in the default group.
+
+    Returns:
+        The rank within `group`, from 0 to the size of the group - 1.
+
+    See also: `distributed.get_global_rank`.
+    """
     return member_of(group).number_of(global_rank)
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """This process's number on its machine."""
+    """Returns the rank of this process among the processes on its machine.
+
+    Args:
+        fallback_rank: result without a launcher.
+    """
     if "LOCAL_RANK" not in os.environ and fallback_rank is not None:
         return int(fallback_rank)
     return environment.place().local_rank
@@ -404,29 +483,33 @@ def new_group(
     group_desc: str | None = None,
     device_id: Any = None,
 ) -> ProcessGroup | NonMember:
-    """A group of some of the processes. All processes call it, in the same order, also those outside.
+    """Creates a group of some processes. All processes call it in the same order, also processes outside the group.
 
     Args:
-        ranks: numbers in the default group; None for all.
-        timeout: by default that of the default group.
-        backend: must be the default group's; another one would need another engine in the same program.
+        ranks: global ranks of the group (default: all).
+        timeout: time limit of a collective (default: the default group's timeout).
+        backend: backend of the default group, or None. Other backends raise.
+        pg_options: not supported; must be None.
+        use_local_synchronization: ignored with a warning.
+        group_desc: ignored.
+        device_id: ignored.
 
     Returns:
         The group, or GroupMember.NON_GROUP_MEMBER.
 
     Raises:
-        ValueError: a rank that does not exist or comes twice; another backend.
+        ValueError: if a rank does not exist or is repeated, or if the backend differs from the default group's backend.
     """
     world = default_group()
     ranks = list(range(world.size())) if ranks is None else sorted(int(r) for r in ranks)
     if pg_options is not None:
-        raise ValueError("new_group: pg_options are PyTorch's own objects; leave them out.")
+        raise ValueError("new_group: expected pg_options to be None; they are not supported.")
     if len(set(ranks)) != len(ranks) or not all(0 <= r < world.size() for r in ranks) or not ranks:
-        raise ValueError(f"new_group: ranks is {ranks}; expected different numbers in [0, {world.size() - 1}].")
+        raise ValueError(f"new_group: expected different ranks from 0 to {world.size() - 1}, got {ranks}.")
     if backend is not None and _backend_of(backend)[1] != _backend_of(world.backend)[1]:
-        raise ValueError(f"new_group: backend is {backend!r}; the default group runs over {world.backend!r}.")
+        raise ValueError(f"new_group: expected backend {world.backend!r} of the default group, got {backend!r}.")
     if use_local_synchronization:
-        warnings.warn("new_group: use_local_synchronization is ignored; all processes call new_group.", stacklevel=2)
+        warnings.warn("new_group: use_local_synchronization is ignored.", stacklevel=2)
     world.enter(f"new_group({ranks})")
     engine = world.engine.split(ranks)
     path = _new_log(world.engine, ranks[0], len(ranks)) if world.log.shared else None

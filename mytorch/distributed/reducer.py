@@ -1,9 +1,9 @@
-"""Reducer: averages gradients over processes while backward runs; for DistributedDataParallel and the Accelerator.
+"""Reducer: averages gradients over processes during backward, for DistributedDataParallel and the Accelerator.
 
-Parameters are laid into buckets in reverse order, as backward will reach them. When a parameter's gradient is
-complete, a hook on its leaf writes it into its bucket; a full bucket's all-reduce is started at once and runs
-while backward goes on with the layers before. `p.grad` is a view of the bucket, so nothing is copied back.
-Buckets are started in the same order in all processes, whatever order their gradients come in.
+Parameters are assigned to buckets in reverse order, which is about the order of backward. When a parameter's gradient
+is complete, a hook on the leaf writes it to its bucket. A full bucket starts its all-reduce immediately, and backward
+continues with earlier layers in the meantime. `p.grad` is a view of the bucket, so no result is copied back.
+All processes start the buckets in the same order, even if gradients arrive in different orders.
 
 Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, 2020.
 """
@@ -28,43 +28,47 @@ from .process_group import Group, resolve
 from .work import Future
 
 MB = 1 << 20
-FIRST_BUCKET = MB  # the first is small, so that communication begins early
+FIRST_BUCKET = MB  # a small first bucket lets communication start early
 BROADCAST_CHUNK = 250 * MB
 
 
 class GradBucket:
-    """What a communication hook is given: a bucket of gradients that are complete in this process."""
+    """A bucket of gradients that are complete in this process; the argument of a communication hook."""
 
     def __init__(self, bucket: _Bucket, index: int, is_last: bool):
         self._bucket, self._index, self._is_last = bucket, index, is_last
 
     def index(self) -> int:
-        """The bucket's number, in the order of communication."""
+        """Returns the number of the bucket, in order of communication."""
         return self._index
 
     def buffer(self) -> Tensor:
-        """All its gradients as one flat tensor."""
+        """Returns all gradients of the bucket as one flat tensor."""
         return self._bucket.tensor
 
     def set_buffer(self, buffer: Tensor) -> None:
-        """Replace the contents of the flat tensor."""
+        """Replaces the contents of the flat tensor.
+
+        Args:
+            buffer: flat tensor of the same size.
+        """
         self._bucket.flat[...] = buffer._data._array
 
     def gradients(self) -> list[Tensor]:
-        """Its gradients, as views of the flat tensor."""
+        """Returns the gradients as views of the flat tensor."""
         return [Tensor._of(view) for view in self._bucket.views]
 
     def parameters(self) -> list[Tensor]:
-        """The parameters they belong to."""
+        """Returns the parameters of the gradients."""
         return list(self._bucket.params)
 
     def is_last(self) -> bool:
-        """Whether it is the last bucket of the step."""
+        """Returns True for the last bucket of the step."""
         return self._is_last
 
 
 class _Bucket:
-    """Some parameters' gradients in one flat array."""
+    """Gradients of some parameters in one flat array."""
 
     def __init__(self, params):
         self.params = params
@@ -83,15 +87,15 @@ class _Bucket:
 
 
 def make_buckets(params, cap_bytes, first_bytes=FIRST_BUCKET):
-    """The parameters, last first, in buckets of one dtype and device and of about `cap_bytes`.
+    """Group the parameters, last first, into buckets of one dtype and device, and of about `cap_bytes`.
 
-    A parameter larger than that gets a bucket of its own.
+    A larger parameter gets a separate bucket.
     """
     return [_Bucket(group) for group in _groups(reversed(params), cap_bytes, min(first_bytes, cap_bytes))]
 
 
 def _groups(tensors, cap_bytes, first_bytes):
-    """Lists of tensors of one dtype and device, of about `cap_bytes`, the first of a kind of `first_bytes`; as they become full."""
+    """Yield lists of tensors of one dtype and device, of about `cap_bytes` (`first_bytes` for the first list)."""
     groups, sizes, limits = {}, {}, {}
     for t in tensors:
         raw = t._data._array
@@ -110,15 +114,15 @@ class Reducer:
     """Averages gradients over a process group, bucket by bucket.
 
     Args:
-        named: (name, parameter) of those that require gradients.
-        group: the process group.
-        cap_bytes: the size of a bucket.
-        find_unused: look, after each forward, for parameters that it has not used.
-        views: leave `p.grad` a view of its bucket; else it gets memory of its own.
-        buffers: what `before_forward` broadcasts.
+        named: (name, parameter) of each parameter that requires a gradient.
+        group: process group.
+        cap_bytes: size of a bucket in bytes.
+        find_unused: find the unused parameters after each forward.
+        views: keep `p.grad` as a view of its bucket; if False, `p.grad` is a separate array.
+        buffers: tensors that `before_forward` broadcasts from rank 0.
 
     Attributes:
-        sync: whether the next backward communicates.
+        sync: True if the next backward communicates.
     """
 
     def __init__(self, named, group, cap_bytes, find_unused=False, views=True, buffers=()):
@@ -133,16 +137,16 @@ class Reducer:
         self.buckets = make_buckets(params, cap_bytes)
         self.where = {id(p): (b, i) for b in self.buckets for i, p in enumerate(b.params)}
         self.number = {id(p): i for i, p in enumerate(params)}
-        self.used = np.zeros(len(params), np.int32)  # since the last communication, in this process
+        self.used = np.zeros(len(params), np.int32)  # in this process, since the last communication
         self.ready = set()
-        self.reachable = None  # ids of parameters that the outputs depend on
+        self.reachable = None  # ids of the parameters that the outputs depend on
         self.next = 0
         self.handles = [p.register_post_accumulate_grad_hook(self._on_gradient) for p in params]
 
     # -- before backward -------------------------------------------------------------------------
 
     def before_forward(self, sync, training=True):
-        """What precedes a forward whose backward will communicate if `sync`: rank 0's buffers to all."""
+        """Prepare a forward; if its backward communicates (`sync`), broadcast the buffers of rank 0."""
         if not get_mode().grad:
             return
         self.sync = sync
@@ -152,27 +156,27 @@ class Reducer:
                 broadcast_coalesced(self.buffers, 0, self.group)
 
     def after_forward(self, outputs):
-        """What follows a forward: the search for unused parameters, if `find_unused_parameters`."""
+        """Search for unused parameters after a forward, if `find_unused` is set."""
         if self.find_unused and get_mode().grad:
             self.look_for_unused(outputs)
 
     def check_finished(self):
-        """Refuse a new step while the last one's gradients are not all there.
+        """Check that all gradients of the last step have arrived.
 
         Raises:
-            RuntimeError: naming the parameters that got none.
+            RuntimeError: if gradients are missing; the message names their parameters.
         """
         if not self.ready:
             return
         missing = [name for i, name in self.names.items() if i not in self.ready]
         raise RuntimeError(
-            "Expected to have finished reduction in the prior iteration before starting a new one. These parameters got no "
-            f"gradient: {', '.join(missing[:10])}{' …' if len(missing) > 10 else ''}. Give find_unused_parameters=True to "
-            "DistributedDataParallel, and make sure that all outputs of forward go into the loss."
+            "Expected to have finished reduction in the prior iteration before starting a new one. These parameters have no "
+            f"gradient: {', '.join(missing[:10])}{' …' if len(missing) > 10 else ''}. Pass find_unused_parameters=True to "
+            "DistributedDataParallel, and make sure that the loss uses all outputs of forward."
         )
 
     def look_for_unused(self, outputs):
-        """Note which parameters the outputs of a forward depend on; several forwards before a backward add up."""
+        """Collect the parameters that the outputs of a forward depend on; repeated calls before backward accumulate."""
         leaves, seen = set(), set()
         todo = [t.edge for t in _tensors(outputs) if t.edge is not None]
         while todo:
@@ -189,7 +193,7 @@ class Reducer:
     # -- during backward -------------------------------------------------------------------------
 
     def _on_gradient(self, p):
-        """The hook on a leaf: its gradient is complete."""
+        """Handle the complete gradient of a leaf."""
         self.used[self.number[id(p)]] = 1
         if not self.sync:
             bucket, i = self.where[id(p)]
@@ -207,19 +211,19 @@ class Reducer:
             self._finish()
 
     def _mark(self, p):
-        """Count a parameter as ready; start the buckets whose turn it is."""
+        """Mark a parameter as ready and start the buckets that are next in order."""
         bucket, i = self.where[id(p)]
         if id(p) in self.ready:
             raise RuntimeError(
                 f"Expected to mark a variable ready only once: {self.names[id(p)]} got a second gradient in one backward. "
-                "A parameter must not be used in several checkpointed parts, nor be left out of forward's outputs when "
+                "Do not use a parameter in several checkpointed parts, and do not omit it from forward's outputs if "
                 "find_unused_parameters is set."
             )
         self.ready.add(id(p))
         view = bucket.views[i]
         if p.grad is None:
             view._array[...] = 0
-        elif self.hook is None and self.op is ReduceOp.SUM and self.group.size() > 1:  # so that the sum is the average
+        elif self.hook is None and self.op is ReduceOp.SUM and self.group.size() > 1:  # divide first: an average
             g = raw_of(p.grad)
             xp_of(g).multiply(g, g.dtype.type(1 / self.group.size()), out=view._array)
         elif p.grad is not view:
@@ -243,7 +247,7 @@ class Reducer:
             raise RuntimeError(f"comm hook: expected a Future, got {type(bucket.future).__name__}.")
 
     def _finish(self):
-        """Wait for all buckets and leave the averages in the parameters' gradients."""
+        """Wait for all buckets and store the averages in `p.grad`."""
         used = None
         if self.find_unused:
             used = Tensor._wrap(to_device(self.used.copy(), device_of(self.buckets[0].flat)))
@@ -267,13 +271,13 @@ class Reducer:
         self.next = 0
 
     def remove(self):
-        """Take the hooks away."""
+        """Remove the hooks."""
         for handle in self.handles:
             handle.remove()
 
 
 def _tensors(x):
-    """The Tensors in nested containers."""
+    """Yield the Tensors in nested containers."""
     if isinstance(x, Tensor):
         yield x
     elif isinstance(x, dict):
@@ -282,17 +286,17 @@ def _tensors(x):
     elif isinstance(x, (list, tuple)):
         for item in x:
             yield from _tensors(item)
-    elif hasattr(x, "__dict__") and not callable(x):  # a dataclass of outputs; not a Module
+    elif hasattr(x, "__dict__") and not callable(x):  # a dataclass of outputs, but not a Module
         for value in vars(x).values():
             if isinstance(value, (Tensor, dict, list, tuple)):
                 yield from _tensors(value)
 
 
 def replicate(module, group, *, init_sync=True, cap_bytes=25 * MB, find_unused=False, views=True, buffers=True):
-    """Make the module the same in all processes of the group; returns the Reducer of its gradients.
+    """Copy rank 0's parameters to all processes of the group, and return the Reducer of the gradients.
 
     Raises:
-        RuntimeError: the processes hold different parameters.
+        RuntimeError: if the processes hold different parameters.
     """
     if init_sync:
         check_same_shapes(module, group)
@@ -302,10 +306,10 @@ def replicate(module, group, *, init_sync=True, cap_bytes=25 * MB, find_unused=F
 
 
 def check_same_shapes(module, group):
-    """Compare names, shapes and dtypes of parameters and buffers over the group.
+    """Compare the names, shapes and dtypes of parameters and buffers over the group.
 
     Raises:
-        RuntimeError: in all processes, naming the first difference.
+        RuntimeError: in all processes; the message names the first difference.
     """
     if group.size() == 1:
         return
@@ -321,7 +325,7 @@ def check_same_shapes(module, group):
         for a, b in zip(first, other, strict=False):
             if a != b:
                 raise RuntimeError(
-                    f"DistributedDataParallel: rank {rank} holds {_told(b)}, where rank {group.ranks[0]} holds {_told(a)}; "
+                    f"DistributedDataParallel: rank {rank} holds {_told(b)}, but rank {group.ranks[0]} holds {_told(a)}; "
                     "the model must be the same in all processes."
                 )
         if len(first) != len(other):
@@ -337,7 +341,13 @@ def _told(entry):
 
 
 def broadcast_coalesced(tensors: Iterable[Tensor], src: int, group: Group = None) -> None:
-    """Give process src's (a number within the group) tensors to all, in place, many at a time."""
+    """Copies the tensors of process `src` to all processes, in place, in a few large transfers.
+
+    Args:
+        tensors: tensors to send or to overwrite.
+        src: rank of the source within the group.
+        group: process group (default: all processes).
+    """
     group = resolve(group)
     if group.size() == 1:
         return

@@ -1,9 +1,8 @@
-"""How ranks that share nothing but an address meet: rank 0 listens there and hands a few bytes to each.
+"""Rendezvous: rank 0 listens at an address and sends a few bytes to every other rank.
 
-Both sides prove that they know the token which the launcher has given to all (MYTORCHRUN_TOKEN), without saying it: each
-sends random bytes, and answers the other's with their HMAC. So a stranger who finds the port gets nothing, and a stranger
-who listens there gives nothing. Callers are served side by side, each within a few seconds, and none is read further than
-the few bytes that it may say.
+Both sides prove that they have the launcher's token (MYTORCHRUN_TOKEN) without sending it. Each side sends random
+bytes, and the other side returns their HMAC. A process without the token can therefore neither receive nor send the
+content. Rank 0 serves the callers concurrently, with a time limit and a size limit for each:
 
     caller: magic, its random bytes, its rank        rank 0: its random bytes
     caller: HMAC of both and the rank                rank 0: length, content, HMAC of both and the content
@@ -27,8 +26,8 @@ _NONCE = 16
 _HELLO = len(_MAGIC) + _NONCE + 4
 _PROOF = 32
 LONGEST = 1 << 16  # bytes of content
-PATIENCE = 5.0  # seconds for a caller to say what it has to
-CALLERS = 256  # at once, beside the ranks: of more, the longest there is sent away
+PATIENCE = 5.0  # seconds for a caller to complete the exchange
+CALLERS = 256  # simultaneous connections in addition to the ranks; above this number, the oldest is closed
 
 
 def _proof(*parts):
@@ -37,26 +36,27 @@ def _proof(*parts):
 
 
 def _read(connection, n, deadline):
-    """Exactly n bytes.
+    """Read exactly n bytes.
 
     Raises:
-        ConnectionError: the other side has closed before. TimeoutError: they did not come in time.
+        ConnectionError: if the other side closes the connection too early.
+        TimeoutError: if the bytes do not arrive in time.
     """
     content = b""
     while len(content) < n:
         connection.settimeout(max(deadline - time.monotonic(), 1e-3))
         part = connection.recv(n - len(content))
         if not part:
-            raise ConnectionError("closed before its message was complete")
+            raise ConnectionError("the connection was closed before the message was complete")
         content += part
     return content
 
 
 def listen(address, port, backlog):
-    """A server socket at an address of this machine; where it is none, as behind a translation of addresses, at all.
+    """Return a server socket at an address of this machine, or at all addresses if it has no such address (NAT).
 
     Raises:
-        DistBackendError: the port is taken, or may not be had.
+        DistBackendError: if the port is in use or not permitted.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for host in (address, ""):
@@ -65,22 +65,26 @@ def listen(address, port, backlog):
         except OSError as error:
             if host and (error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)):
                 continue
-            taken = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
+            taken = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
             raise DistBackendError(
-                f"can't listen at {address}:{port}: {taken}. Choose another port with MASTER_PORT or --master_port."
+                f"listen: cannot open {address}:{port}: {taken}. Choose another port with MASTER_PORT or --master_port."
             ) from None
     raise AssertionError
 
 
 def exchange(content, rank, size, address, port, timeout=None):
-    """Rank 0's `content`, bytes, on every rank.
+    """Send rank 0's `content`, bytes, to every rank.
 
     Args:
-        address, port: where rank 0 listens.
-        timeout: seconds to wait for the others; None for 300.
+        content: bytes to send, on rank 0.
+        rank: rank of this process.
+        size: number of processes.
+        address: address of rank 0.
+        port: port of rank 0.
+        timeout: seconds to wait for the others (default: 300).
 
     Raises:
-        DistBackendError: not all came in time; on rank 0 the message names who did not. Or the port is taken.
+        DistBackendError: if a rank is missing after the timeout, which rank 0 names, or if the port is in use.
     """
     if size == 1:
         return content
@@ -93,7 +97,7 @@ def exchange(content, rank, size, address, port, timeout=None):
 
 
 class _Caller:
-    """A connection, and how far it has come."""
+    """A connection and the state of its exchange."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -105,20 +109,20 @@ class _Caller:
 
 
 class _Service:
-    """Rank 0's side."""
+    """The server on rank 0."""
 
     def __init__(self, server, content, size):
         self.server, self.content = server, content
         self.missing = set(range(1, size))
         self.most = size + CALLERS
-        self.callers = {}  # in the order in which they came
+        self.callers = {}  # in order of arrival
         self.selector = selectors.DefaultSelector()
 
     def run(self, deadline, where):
-        """Serve until every rank has been.
+        """Serve until every rank has received the content.
 
         Raises:
-            DistBackendError: not all came in time.
+            DistBackendError: if a rank is missing at the deadline.
         """
         self.server.setblocking(False)
         self.selector.register(self.server, selectors.EVENT_READ)
@@ -127,7 +131,7 @@ class _Service:
                 now = time.monotonic()
                 if now > deadline:
                     ranks = sorted(self.missing)
-                    raise DistBackendError(f"init_process_group: ranks {ranks} did not come to {where} in time.")
+                    raise DistBackendError(f"init_process_group: ranks {ranks} did not connect to {where} in time.")
                 for key, _ in self.selector.select(min(deadline - now, 0.5)):
                     if key.fileobj is self.server:
                         self._accept()
@@ -152,7 +156,7 @@ class _Service:
     def _drop(self, caller):
         self.selector.unregister(caller.connection)
         with contextlib.suppress(OSError):
-            caller.connection.recv(LONGEST)  # closed with something unread, a connection breaks instead of ending
+            caller.connection.recv(LONGEST)  # closing with unread bytes would reset the connection
         caller.connection.close()
         del self.callers[caller.connection]
 
@@ -168,7 +172,7 @@ class _Service:
             self._drop(caller)
 
     def _answer(self, caller):
-        """Reply to what a caller has said; whether it may go on."""
+        """Reply to a caller's message; returns False to close the connection."""
         said, caller.buffer = caller.buffer, b""
         if caller.hello is None:
             caller.hello, caller.wanted = said, _PROOF
@@ -189,7 +193,7 @@ class _Service:
 
 
 def _fetch(rank, address, port, deadline):
-    problem = "there was no time"
+    problem = "no time left"
     while time.monotonic() < deadline:
         until = min(deadline, time.monotonic() + PATIENCE)
         try:
@@ -200,13 +204,13 @@ def _fetch(rank, address, port, deadline):
                 connection.sendall(_proof(b"rank", hello, nonce))
                 (length,) = struct.unpack("<I", _read(connection, 4, until))
                 if length > LONGEST:
-                    raise ConnectionError(f"it wants to send {length:,} bytes, and is not rank 0")
+                    raise ConnectionError(f"expected at most {LONGEST:,} bytes, got {length:,}")
                 content = _read(connection, length, until)
                 if not hmac.compare_digest(_read(connection, _PROOF, until), _proof(b"main", hello, nonce, content)):
-                    raise ConnectionError("who listens there does not know the token, and is not rank 0")
+                    raise ConnectionError("the server does not have the token; it is not rank 0")
                 connection.sendall(b"k")
                 return content
-        except OSError as error:  # rank 0 is not there yet
+        except OSError as error:  # rank 0 does not listen yet
             problem = error
             time.sleep(0.1)
-    raise DistBackendError(f"init_process_group: rank {rank} did not reach rank 0 at {address}:{port}: {problem}.")
+    raise DistBackendError(f"rank {rank} could not connect to rank 0 at {address}:{port}: {problem}.")

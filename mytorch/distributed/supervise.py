@@ -1,12 +1,13 @@
-"""The parent of one rank: starts it, sends its output to the launcher, and ends it when the launcher says so or is gone.
+"""Parent process of one rank: starts it, sends its output to the launcher, and ends it with the launcher.
 
-Run by path, so that it costs no import of the library: `python supervise.py command …`. It finds the launcher
-at MYTORCHRUN_CONTROL and proves itself with MYTORCHRUN_CONTROL_TOKEN. Started by mpiexec, it takes its rank from MPI's
-variables, and the rank inherits MPI's connection. Messages both ways are a letter, a length, and bytes:
+The file is run by path, `python supervise.py command …`, so that it does not import the library. The address of the
+launcher is MYTORCHRUN_CONTROL, and the shared secret is MYTORCHRUN_CONTROL_TOKEN. Under mpiexec, the rank number comes
+from MPI's variables, and the rank inherits the connection to MPI. A message in either direction is a letter, a
+length, and bytes:
 
     h {"rank", "pid", …}   the rank has started         s number   send the rank a signal
-    o bytes, e bytes       its output and errors        k          end it and all that it started
-    x {"code"}             it has ended                 q          nothing more to do
+    o bytes, e bytes       standard output and errors   k          kill the rank and its children
+    x {"code"}             the rank has ended           q          quit
 """
 
 import contextlib
@@ -27,36 +28,36 @@ _RANKS = (
     ("PMI_RANK", "MPI_LOCALRANKID"),
     ("SLURM_PROCID", "SLURM_LOCALID"),
 )
-_OTHERS = 3  # seconds that a supervisor outlives the launcher: MPI kills the other ranks' as soon as one ends
+_OTHERS = 3  # seconds to outlive the launcher: when one supervisor ends, MPI kills the other ranks
 
 
 def send(connection, lock, kind, content=b""):
-    """Send a message; the launcher may be gone."""
+    """Send a message; the launcher may have ended."""
     with lock, contextlib.suppress(OSError):
         connection.sendall(struct.pack("<cI", kind, len(content)) + content)
 
 
 def receive(stream):
-    """The next message, (letter, bytes); (b"", b"") at the end."""
+    """Return the next message as (letter, bytes); (b"", b"") at the end."""
     try:
         kind, length = struct.unpack("<cI", stream.read(5))
         content = stream.read(length)
-    except (OSError, struct.error):  # the launcher is gone
+    except (OSError, struct.error):  # the launcher has ended
         return b"", b""
     return (kind, content) if len(content) == length else (b"", b"")
 
 
 def die_with_parent():
-    """On Linux, have the kernel kill this process when its parent dies, however that dies."""
+    """On Linux, have the kernel kill this process when its parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def environment():
-    """The rank's environment: torchrun's variables, and Open MPI's for programs that read those, whoever started us.
+    """Return the environment of the rank: torchrun's variables, and Open MPI's variables.
 
     Raises:
-        SystemExit: nobody says which rank this is.
+        SystemExit: if no variable contains the rank.
     """
     env = dict(os.environ)
     for rank, local in _RANKS:
@@ -67,17 +68,17 @@ def environment():
                 if ours in env:
                     env.setdefault(f"OMPI_COMM_WORLD_{theirs}", env[ours])
             return env
-    sys.exit("supervise: neither RANK nor MPI's variables are set.")
+    sys.exit("supervise: expected RANK or MPI's variables in the environment, found neither.")
 
 
 def kill_group(child, number):
-    """Send a signal to the rank and to all that it started."""
+    """Send a signal to the rank and its children."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
 
 
 def connected():
-    """A connection to the launcher."""
+    """Return a connection to the launcher."""
     host, _, port = os.environ["MYTORCHRUN_CONTROL"].rpartition(":")
     connection = socket.create_connection((host, int(port)), timeout=30)
     connection.settimeout(None)
@@ -86,7 +87,7 @@ def connected():
 
 
 def started(command, env):
-    """The rank's process."""
+    """Start the rank and return its process."""
 
     def prepare():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -94,12 +95,12 @@ def started(command, env):
         die_with_parent()
 
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    own = {"start_new_session": True, "preexec_fn": prepare, "close_fds": False}  # MPI's connection to mpiexec stays
+    own = {"start_new_session": True, "preexec_fn": prepare, "close_fds": False}  # keep the connection to mpiexec
     return subprocess.Popen(command, env=env, **pipes, **own)
 
 
 def obey(messages, child):
-    """Do what the launcher says until all is done, or it is gone."""
+    """Execute the launcher's commands until it sends `q` or ends."""
     while True:
         kind, content = receive(messages)
         if kind == b"s":
@@ -116,7 +117,7 @@ def obey(messages, child):
 
 
 def main():
-    """Supervise the rank that the command line starts."""
+    """Supervise the rank of the command line."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the launcher decides
     connection, env, lock = connected(), environment(), threading.Lock()
@@ -139,7 +140,7 @@ def main():
     def wait():
         code = child.wait()
         readers[1].join(0.2)
-        kill_group(child, signal.SIGTERM)  # workers that it has left behind hold its output open
+        kill_group(child, signal.SIGTERM)  # remaining child processes keep the output open
         for reader in readers:
             reader.join(1.0)
         kill_group(child, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Work: a collective under way. Future: the value that it will have.
+"""Work: a running collective. Future: a value that is set later.
 
-A Work is made when its collective has been started. `wait` returns when the result is there, or raises after
-the group's timeout with the collective's name and, where it can be known, the ranks that did not come.
+A collective that has started returns a Work. `wait` returns when the result is available. If the group's timeout
+passes first, it raises an error with the collective's name and, if known, the missing ranks.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-SPIN = 2e-4  # seconds of asking without a pause: most small collectives end within them
+SPIN = 2e-4  # seconds to poll without a pause; most small collectives end within this time
 LONGEST_PAUSE = 1e-3
 
 
 class DistError(RuntimeError):
-    """Something went wrong between processes."""
+    """An error of a process group."""
 
 
 class DistBackendError(DistError):
-    """A collective failed, timed out, or was not the one that the other processes called."""
+    """A collective failed, timed out, or differs from the collective that other processes called."""
 
 
 class Work:
-    """A collective under way.
+    """A running collective.
 
     Args:
-        label: what it is, for messages.
-        timeout: seconds after which `wait` raises.
-        explain: a function that says, after a timeout, who is missing.
+        label: description of the collective for messages.
+        timeout: seconds after which `wait` raises (default: no limit).
+        explain: function that returns a sentence about the missing ranks after a timeout.
 
-    A subclass defines `poll`. `on_done` are called once, in order, by whoever sees the end first.
+    A subclass defines `poll`. The functions in `on_done` are called once, in order, when `poll` detects the end.
     """
 
     def __init__(self, label: str = "", timeout: float | None = None, explain: Callable[[], str] | None = None):
@@ -40,22 +40,26 @@ class Work:
         self.explain = explain
         self.outputs: list = []
         self.error: Exception | None = None
-        self.source = -1  # of a receive, when it has ended: who has sent
+        self.source = -1  # rank of the sender, for a receive that has ended
         self._on_done = []
         self._done = False
         self._future: Future | None = None
 
     def poll(self) -> bool:
-        """Whether the transfer has ended."""
+        """Returns True if the transfer has ended."""
         return True
 
     def finish(self, action: Callable[[], Any]) -> Work:
-        """Call `action()` at the end, before anyone is told of it."""
+        """Calls `action()` at the end, before any other code sees the result.
+
+        Args:
+            action: function without arguments.
+        """
         self._on_done.append(action)
         return self
 
     def is_completed(self) -> bool:
-        """Whether the result is there."""
+        """Returns True if the result is available."""
         if not self._done and self.poll():
             self._complete()
         return self._done
@@ -69,21 +73,21 @@ class Work:
             self._future.set_result(self.outputs)
 
     def is_success(self) -> bool:
-        """Whether it ended without an error."""
+        """Returns True if the collective ended without an error."""
         return self._done and self.error is None
 
     def exception(self) -> Exception | None:
-        """The error that it ended with, or None."""
+        """Returns the error of the collective, or None."""
         return self.error
 
     def wait(self, timeout: timedelta | float | None = None) -> bool:
-        """Return True when the result is there.
+        """Waits for the result and returns True.
 
         Args:
-            timeout: a timedelta or seconds, by default the group's.
+            timeout: a timedelta or seconds (default: the group's timeout).
 
         Raises:
-            DistBackendError: not in time; the message names the collective and who is missing.
+            DistBackendError: after the timeout; the message names the collective and the missing ranks.
         """
         if self.is_completed():
             return True
@@ -105,11 +109,11 @@ class Work:
     synchronize = wait
 
     def result(self) -> list:
-        """The output tensors."""
+        """Returns the output tensors."""
         return self.outputs
 
     def get_future(self) -> Future:
-        """A Future whose value is the list of output tensors."""
+        """Returns a Future of the list of output tensors."""
         if self._future is None:
             self._future = Future(self)
             if self._done:
@@ -118,20 +122,21 @@ class Work:
 
 
 class Future:
-    """A value that will be there: of a Work, or of `then` on another Future.
+    """A value that is set later, by a Work or by `then` of another Future.
 
     Args:
-        work: what sets it; None for a future that somebody sets.
+        work: Work that sets the value; None if you call `set_result`.
+        devices: ignored.
     """
 
     def __init__(self, work: Work | Future | None = None, *, devices: Any = None):
-        self._source = work  # the Work or Future that sets it, when asked
+        self._source = work  # the Work or Future that sets the value
         self._value = None
         self._set = False
         self._callbacks = []
 
     def done(self) -> bool:
-        """Whether the value is there."""
+        """Returns True if the value is set."""
         if not self._set and self._source is not None:
             self._source.is_completed()
         return self._set
@@ -139,37 +144,45 @@ class Future:
     is_completed = done
 
     def set_result(self, value: Any) -> None:
-        """Give it its value, and call what waits for it."""
+        """Sets the value and calls the callbacks.
+
+        Args:
+            value: the value.
+        """
         self._value, self._set = value, True
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)
 
     def wait(self) -> Any:
-        """The value, when it is there.
+        """Waits for the value and returns it.
 
         Raises:
-            DistBackendError: the collective behind it did not end in time.
-            RuntimeError: nothing will ever set it.
+            DistBackendError: if the collective did not end in time.
+            RuntimeError: if no running collective sets the value.
         """
         if not self._set and self._source is not None:
             self._source.wait()
         if not self._set:
-            raise RuntimeError("Future.wait: nothing is under way that would set its value.")
+            raise RuntimeError("Future.wait: expected a running collective or a value, got neither. Call set_result.")
         return self._value
 
     def value(self) -> Any:
-        """The value that is there.
+        """Returns the value.
 
         Raises:
-            RuntimeError: it is not.
+            RuntimeError: if the value is not set yet.
         """
         if not self._set:
-            raise RuntimeError("Future.value: the value is not there yet; call wait().")
+            raise RuntimeError("Future.value: the value is not set yet. Call wait() first.")
         return self._value
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """A Future of `callback(this future)`, called when this one's value is there."""
+        """Returns a Future of `callback(future)`, called when the value of this Future is set.
+
+        Args:
+            callback: function of this Future.
+        """
         out = Future(self)
         if self._set:
             out.set_result(callback(self))
@@ -178,5 +191,9 @@ class Future:
         return out
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Call `callback(this future)` when the value is there."""
+        """Calls `callback(future)` when the value is set.
+
+        Args:
+            callback: function of this Future.
+        """
         self.then(callback)

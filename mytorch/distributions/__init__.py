@@ -1,4 +1,4 @@
-"""Probability distributions: sampling, densities, entropies, divergences."""
+"""Probability distributions: sampling, log-densities, entropies and Kullback-Leibler divergences."""
 
 import sys
 import types
@@ -14,7 +14,7 @@ from .matrix import *  # noqa: F403
 from .transformed import *  # noqa: F403
 from .transforms import *  # noqa: F403
 
-# PyTorch has a module for each family, from which programs import: `from mytorch.distributions.normal import Normal`.
+# PyTorch has one module per family, for imports such as `from mytorch.distributions.normal import Normal`.
 _MODULES = """
     bernoulli:Bernoulli beta:Beta binomial:Binomial categorical:Categorical cauchy:Cauchy chi2:Chi2
     continuous_bernoulli:ContinuousBernoulli dirichlet:Dirichlet exp_family:ExponentialFamily exponential:Exponential
@@ -31,7 +31,7 @@ _MODULES = """
 __all__ = ["Distribution", "biject_to", "kl_divergence", "register_kl", "transform_to", *transforms.__all__]
 for _name, _classes in (entry.split(":") for entry in _MODULES.split()):
     _names = _classes.split(",")
-    _module = types.ModuleType(f"{__name__}.{_name}", f"{_names[0]}, where PyTorch keeps it.")
+    _module = types.ModuleType(f"{__name__}.{_name}", f"The module of {_names[0]}, as in PyTorch.")
     _module.__dict__.update({n: globals()[n] for n in (*_names, "Distribution", "constraints")}, __all__=_names)
     sys.modules[_module.__name__] = globals()[_name] = _module
     __all__ += _names

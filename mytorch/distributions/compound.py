@@ -1,4 +1,4 @@
-"""Distributions made of others: independent axes, transformed draws, mixtures."""
+"""Distributions built from others: independent axes, transformed distributions, mixtures."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,13 +16,15 @@ __all__ = "Independent MixtureSameFamily TransformedDistribution".split()
 
 
 class Independent(Distribution):
-    """The last axes of another distribution's batch taken as one event.
+    """Treats the last batch axes of a distribution as one event.
 
     Args:
-        base_distribution: the other.
-        reinterpreted_batch_ndims: how many axes.
+        base_distribution: the distribution.
+        reinterpreted_batch_ndims: number of batch axes.
+        validate_args: check parameters and values.
+
     Raises:
-        ValueError: the batch has fewer.
+        ValueError: if the distribution has fewer batch axes.
 
     Example:
         >>> D = mytorch.distributions
@@ -58,12 +60,12 @@ class Independent(Distribution):
 
     @property
     def has_enumerate_support(self):
-        """As the base's, if no axis was taken."""
+        """True if the base has enumerable support and reinterpreted_batch_ndims is 0."""
         return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
 
     @constraints.dependent_property
     def support(self) -> constraints.Constraint:
-        """The base's, over more axes."""
+        """The support of the base, with more event axes."""
         n = self.reinterpreted_batch_ndims
         return constraints.independent(self.base_dist.support, n) if n else self.base_dist.support
 
@@ -89,14 +91,15 @@ class Independent(Distribution):
 
 
 class TransformedDistribution(Distribution):
-    """The distribution of t(x) for x of a base distribution.
+    """The distribution of t(x), for x from a base distribution.
 
     Args:
-        base_distribution: the base; its last batch axes become event axes where a transform needs
-            them.
-        transforms: a transform, or a list of them, the first applied first.
+        base_distribution: the base. If a transform requires event axes, the last batch axes become event axes.
+        transforms: a transform, or a list of transforms in order of application.
+        validate_args: check parameters and values.
+
     Raises:
-        ValueError: something else was given, or the base has too few axes.
+        ValueError: if transforms has another type, or the base has too few axes.
     """
 
     arg_constraints = {}
@@ -139,7 +142,7 @@ class TransformedDistribution(Distribution):
 
     @constraints.dependent_property(is_discrete=False)
     def support(self) -> constraints.Constraint:
-        """The last transform's codomain, over the event's axes."""
+        """The codomain of the last transform, with the event axes."""
         if not self.transforms:
             return self.base_dist.support
         last = self.transforms[-1].codomain
@@ -169,7 +172,7 @@ class TransformedDistribution(Distribution):
         return total + sum_rightmost(self.base_dist.log_prob(y), n - len(self.base_dist.event_shape))
 
     def _turned(self, p):
-        """p or 1 - p, as the transforms increase or decrease."""
+        """Return p or 1 - p, for increasing or decreasing transforms."""
         sign = ComposeTransform(self.transforms).sign
         return p if isinstance(sign, int) and sign == 1 else sign * (p - 0.5) + 0.5
 
@@ -185,13 +188,15 @@ class TransformedDistribution(Distribution):
 
 
 class MixtureSameFamily(Distribution):
-    """A mixture: a Categorical chooses along the last batch axis of the components.
+    """A mixture of distributions. A Categorical selects a component along the last batch axis.
 
     Args:
         mixture_distribution: a Categorical over k components.
-        component_distribution: a distribution of batch shape (..., k).
+        component_distribution: a distribution with batch shape (..., k).
+        validate_args: check parameters and values.
+
     Raises:
-        ValueError: the shapes do not fit, or the kinds are others.
+        ValueError: if a distribution has another type, or the shapes do not match.
     """
 
     arg_constraints = {}
@@ -230,25 +235,25 @@ class MixtureSameFamily(Distribution):
 
     @constraints.dependent_property
     def support(self) -> constraints.Constraint:
-        """What every component allows."""
+        """The values that all components allow."""
         return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
 
     mixture_distribution = property(lambda self: self._mixture_distribution)
     component_distribution = property(lambda self: self._component_distribution)
 
     def _mixed(self, x):
-        """The average over components of x, (..., k, event)."""
+        """Return the weighted mean of x, (..., k, event), over components."""
         p = self._mixture_distribution.probs
         return (p.reshape(*p.shape, *[1] * self._event_ndims) * x).sum(-1 - self._event_ndims)
 
     @property
     def mean(self) -> Tensor:
-        """The average of the components' means."""
+        """The weighted mean of the components' means."""
         return self._mixed(self._component_distribution.mean)
 
     @property
     def variance(self) -> Tensor:
-        """The average variance, and the variance of the means."""
+        """The mean of the variances plus the variance of the means."""
         parts = self._component_distribution
         return self._mixed(parts.variance) + self._mixed((parts.mean - self._pad(self.mean)) ** 2)
 
@@ -269,7 +274,7 @@ class MixtureSameFamily(Distribution):
             axis = len(shape) - self._event_ndims
             chosen = self._mixture_distribution.sample(sample_shape)
             parts = self._component_distribution.sample(sample_shape)
-            missing = axis - chosen.ndim  # batch axes that only the components have
+            missing = axis - chosen.ndim  # batch axes of the components only
             lead = chosen.shape[: len(Size(sample_shape))]
             chosen = chosen.reshape(*lead, *[1] * missing, *chosen.shape[len(lead) :], *[1] * (self._event_ndims + 1))
             index = chosen.expand(size(shape[:axis], (1,), self._event_shape))

@@ -1,7 +1,7 @@
-"""From a constraint to a transform that maps unconstrained numbers into it.
+"""Transforms from unconstrained numbers to a constraint.
 
-`biject_to(constraint)` gives a bijection, `transform_to(constraint)` a map that need not be one but
-is cheap and well conditioned. Both are registries to which one may add with `register`.
+`biject_to(constraint)` returns a bijection. `transform_to(constraint)` returns a map that is cheap and well conditioned, but
+not necessarily a bijection. You can add factories to both with `register`.
 """
 
 from functools import partial
@@ -13,16 +13,20 @@ __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
 
 class ConstraintRegistry:
-    """Factories of transforms by the type of constraint."""
+    """A registry of transform factories by type of constraint."""
 
     def __init__(self):
         self._registry = {}
 
     def register(self, constraint, factory=None):
-        """Register factory(constraint) -> Transform for a constraint or its class, or decorate it.
+        """Registers a factory for a constraint or its class. It can be used as a decorator.
+
+        Args:
+            constraint: a Constraint or a subclass.
+            factory: function of a constraint that returns a Transform.
 
         Raises:
-            TypeError: the first argument is neither.
+            TypeError: if constraint has another type.
         """
         if factory is None:
             return lambda factory: self.register(constraint, factory)
@@ -33,10 +37,13 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint):
-        """The transform for a constraint.
+        """Returns the transform for a constraint.
+
+        Args:
+            constraint: the constraint.
 
         Raises:
-            NotImplementedError: none is registered.
+            NotImplementedError: if no factory is registered.
         """
         kind = type(constraint)
         if kind not in self._registry:
@@ -57,7 +64,7 @@ def _shifted(first, loc, scale):
     return transforms.ComposeTransform([first, transforms.AffineTransform(loc, scale)])
 
 
-# By constraint, for both registries: a factory of (constraint, registry).
+# Factories of (constraint, registry) by constraint, for both registries.
 _IN_BOTH = {
     constraints.real: lambda c, registry: transforms.identity_transform,
     constraints.independent: lambda c, registry: transforms.IndependentTransform(

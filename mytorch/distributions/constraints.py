@@ -1,7 +1,7 @@
-"""Constraints: the sets that parameters and draws of distributions lie in.
+"""Constraints: the sets of valid parameters and values of distributions.
 
-`constraint.check(value)` tells which events of a value satisfy it; `event_dim` is the number of
-last axes that make one event, `is_discrete` whether the set is.
+`constraint.check(value)` returns which events of a value are valid. `event_dim` is the number of last axes of one event, and
+`is_discrete` is True for a discrete set.
 """
 
 import functools
@@ -27,14 +27,18 @@ __all__ = (
 
 
 class Constraint:
-    """A set of values. Subclasses define `check`."""
+    """A set of values. A subclass defines `check`."""
 
     is_discrete = False
     event_dim = 0
-    _shown: tuple[str, ...] = ()  # the attributes that repr tells
+    _shown: tuple[str, ...] = ()  # attributes in the repr
 
     def check(self, value: Tensor) -> Tensor:
-        """Which events of value (its shape less `event_dim` axes) are in the set, as booleans."""
+        """Returns a bool for each event of value, True if the event is in the set.
+
+        Args:
+            value: a tensor; the result has its shape without the last `event_dim` axes.
+        """
         raise NotImplementedError
 
     def __repr__(self):
@@ -43,7 +47,7 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A set that depends on other values, so that it can't be checked by itself."""
+    """A set that depends on other values, so it cannot be checked independently."""
 
     def __init__(self, *, is_discrete=NotImplemented, event_dim=NotImplemented):
         self._is_discrete, self._event_dim = is_discrete, event_dim
@@ -58,7 +62,7 @@ class _Dependent(Constraint):
     event_dim = property(lambda self: self._static("event_dim"))
 
     def __call__(self, *, is_discrete=NotImplemented, event_dim=NotImplemented):
-        """The same with other static attributes: `dependent(is_discrete=True, event_dim=1)`."""
+        """Returns a copy with other static attributes: `dependent(is_discrete=True, event_dim=1)`."""
         return _Dependent(
             is_discrete=self._is_discrete if is_discrete is NotImplemented else is_discrete,
             event_dim=self._event_dim if event_dim is NotImplemented else event_dim,
@@ -69,24 +73,28 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint):
-    """Whether a constraint depends on other values."""
+    """Returns True if a constraint depends on other values.
+
+    Args:
+        constraint: the constraint.
+    """
     return isinstance(constraint, _Dependent)
 
 
 class _DependentProperty(property, _Dependent):
-    """A property of instances that is a dependent constraint when read from the class."""
+    """A property of instances that is a dependent constraint when accessed through the class."""
 
     def __init__(self, fn=None, *, is_discrete=NotImplemented, event_dim=NotImplemented):
         super().__init__(fn)
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
     def __call__(self, fn):
-        """So that it decorates: `@dependent_property(is_discrete=False, event_dim=0)`."""
+        """Decorate a function: `@dependent_property(is_discrete=False, event_dim=0)`."""
         return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
 def require(condition, message):
-    """Raise AssertionError with a message unless a condition holds."""
+    """Raise AssertionError with a message if a condition is False."""
     if not condition:
         raise AssertionError(message)
 
@@ -96,12 +104,12 @@ def _require_constraint(value):
 
 
 def _all_of(result, dims):
-    """AND over the last axes."""
+    """Return the logical AND over the last axes."""
     return result.reshape(*result.shape[: result.ndim - dims], -1).all(-1) if dims else result
 
 
 class _IndependentConstraint(Constraint):
-    """All of the last axes' entries satisfy a constraint."""
+    """A constraint that all entries of the last axes satisfy."""
 
     def __init__(self, base_constraint, reinterpreted_batch_ndims):
         _require_constraint(base_constraint)
@@ -123,7 +131,7 @@ class _IndependentConstraint(Constraint):
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """The values that every component of a mixture allows."""
+    """The values that all components of a mixture allow."""
 
     def __init__(self, base_constraint):
         _require_constraint(base_constraint)
@@ -158,7 +166,7 @@ class _OneHot(Constraint):
 
 
 class _Bounded(Constraint):
-    """Numbers within bounds: `_shown` names the bounds, `_compare` how values compare with each."""
+    """Numbers within bounds. `_shown` contains the names of the bounds, `_compare` the comparison with each."""
 
     _shown: tuple[str, ...]
     _compare: tuple[Callable, ...]
@@ -300,7 +308,7 @@ class _PositiveDefinite(_PositiveSemidefinite):
 
 
 def _factors(matrices):
-    """Whether all have Cholesky factors."""
+    """Return True if all matrices have Cholesky factors."""
     try:
         return bool(np.isfinite(np.linalg.cholesky(matrices)).all())
     except np.linalg.LinAlgError:
@@ -313,17 +321,17 @@ def _check_sequence(cseq):
 
 
 def check_dim(dim, value):
-    """Raise where an axis is out of a value's range."""
+    """Raise an error if an axis is out of range for a value."""
     require(-value.ndim <= dim < value.ndim, f"dim {dim} out of range for value with {value.ndim} dimensions")
 
 
 def consecutive(value, dim, lengths):
-    """Slices of these lengths along an axis, one after the other."""
+    """Return consecutive slices of the given lengths along an axis."""
     return [value.narrow(dim, end - n, n) for end, n in zip(itertools.accumulate(lengths), lengths, strict=True)]
 
 
 class _Cat(Constraint):
-    """Constraints side by side along an axis, of the given lengths."""
+    """Constraints of consecutive slices along an axis, with the given lengths."""
 
     def __init__(self, cseq, dim=0, lengths=None):
         self.cseq, self.dim = _check_sequence(cseq), dim
@@ -341,7 +349,7 @@ class _Cat(Constraint):
 
 
 class _Stack(Constraint):
-    """One constraint for each index of an axis."""
+    """Constraints of the single indices of an axis."""
 
     def __init__(self, cseq, dim=0):
         self.cseq, self.dim = _check_sequence(cseq), dim
@@ -350,7 +358,7 @@ class _Stack(Constraint):
 
     @property
     def event_dim(self):
-        """The largest of the parts', and one more where the axis lies inside."""
+        """The maximum event_dim of the parts, plus one if the axis is within an event."""
         most = max(c.event_dim for c in self.cseq)
         return most + 1 if self.dim + most < 0 else most
 

@@ -1,4 +1,4 @@
-"""Distributions over real numbers, and the Dirichlet over points of the simplex."""
+"""Distributions of real numbers, and the Dirichlet distribution."""
 
 import math
 
@@ -23,8 +23,11 @@ _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Normal(RealFamily, ExponentialFamily):
-    """Normal with mean loc and standard deviation scale.
+    """The normal (Gaussian) distribution.
 
+    Args:
+        loc: mean.
+        scale: standard deviation.
     Example:
         >>> d = mytorch.distributions.Normal(tensor([0.0, 1.0]), 2.0)
         >>> d.batch_shape, d.variance.tolist()
@@ -63,8 +66,11 @@ class Normal(RealFamily, ExponentialFamily):
 
 
 class Uniform(RealFamily):
-    """Uniform in [low, high).
+    """The uniform distribution on [low, high).
 
+    Args:
+        low: lower bound.
+        high: upper bound.
     Example:
         >>> d = mytorch.distributions.Uniform(0.0, 4.0)
         >>> d.mean.item(), d.cdf(tensor([1.0, 3.0])).tolist()
@@ -75,12 +81,12 @@ class Uniform(RealFamily):
 
     @property
     def arg_constraints(self):
-        """low is below high."""
+        """The constraints: low is less than high."""
         return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
-        """low … high."""
+        """The interval from low to high."""
         return constraints.interval(self.low, self.high)
 
     mean = property(lambda self: (self.high + self.low) / 2)
@@ -106,7 +112,11 @@ class Uniform(RealFamily):
 
 
 class Exponential(RealFamily, ExponentialFamily):
-    """Waiting times of the given rate."""
+    """The exponential distribution.
+
+    Args:
+        rate: rate; the mean is 1 / rate.
+    """
 
     _parameters = {"rate": constraints.positive}
     support = constraints.nonnegative
@@ -138,7 +148,12 @@ class Exponential(RealFamily, ExponentialFamily):
 
 
 class Laplace(RealFamily):
-    """Two-sided exponential around loc."""
+    """The Laplace distribution, a two-sided exponential distribution.
+
+    Args:
+        loc: mean.
+        scale: scale.
+    """
 
     _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
@@ -148,7 +163,7 @@ class Laplace(RealFamily):
     variance = property(lambda self: 2 * self.scale**2)
 
     def _draw(self, shape):
-        # open at -1, where log1p would be infinite
+        # excludes -1, where log1p would be infinite
         u = empty(shape, **self._options).uniform_(finfo(self.loc).eps - 1, 1)
         return self.loc - self.scale * u.sign() * (-u.abs()).log1p()
 
@@ -168,7 +183,12 @@ class Laplace(RealFamily):
 
 
 class Cauchy(RealFamily):
-    """The Cauchy (Lorentz) distribution: neither mean nor variance."""
+    """The Cauchy (Lorentz) distribution. Its mean and variance are undefined.
+
+    Args:
+        loc: median.
+        scale: half width at half maximum.
+    """
 
     _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
@@ -195,8 +215,11 @@ class Cauchy(RealFamily):
 
 
 class Gamma(RealFamily, ExponentialFamily):
-    """Gamma of a concentration (shape) and a rate.
+    """The gamma distribution.
 
+    Args:
+        concentration: shape parameter.
+        rate: rate; the mean is concentration / rate.
     Example:
         >>> d = mytorch.distributions.Gamma(tensor([2.0, 4.0]), 2.0)
         >>> d.mean.tolist(), d.variance.tolist()
@@ -235,7 +258,12 @@ class Gamma(RealFamily, ExponentialFamily):
 
 
 class Chi2(Gamma):
-    """The sum of df squared standard normals."""
+    """The chi-squared distribution: the sum of df squared standard normal variables.
+
+    Args:
+        df: degrees of freedom.
+        validate_args: check parameters and values.
+    """
 
     arg_constraints = {"df": constraints.positive}
     _batched = ("concentration", "rate")
@@ -247,7 +275,13 @@ class Chi2(Gamma):
 
 
 class StudentT(RealFamily):
-    """Student's t of df degrees of freedom, moved by loc and scaled."""
+    """Student's t-distribution.
+
+    Args:
+        df: degrees of freedom.
+        loc: location.
+        scale: scale.
+    """
 
     _parameters = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
     _defaults = {"loc": 0.0, "scale": 1.0}
@@ -258,7 +292,7 @@ class StudentT(RealFamily):
 
     @property
     def variance(self) -> Tensor:
-        """Infinite up to 2 degrees of freedom, NaN up to 1."""
+        """The variance; infinite for df from 1 to 2, NaN for df up to 1."""
         safe = where(self.df > 2, self.df, 3.0)
         found = self.scale**2 * safe / (safe - 2)
         return where(self.df > 2, found, where(self.df > 1, math.inf, math.nan).to(self.df.dtype))
@@ -280,26 +314,31 @@ class StudentT(RealFamily):
 
 
 class FisherSnedecor(RealFamily):
-    """F: the ratio of two chi-squared numbers, each divided by its degrees of freedom."""
+    """The F-distribution: the ratio of two chi-squared variables, each divided by its degrees of freedom.
+
+    Args:
+        df1: degrees of freedom of the numerator.
+        df2: degrees of freedom of the denominator.
+    """
 
     _parameters = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive
 
     @property
     def mean(self) -> Tensor:
-        """NaN up to df2 = 2."""
+        """The mean; NaN for df2 up to 2."""
         d = where(self.df2 <= 2, math.nan, self.df2)
         return d / (d - 2)
 
     @property
     def mode(self) -> Tensor:
-        """NaN up to df1 = 2."""
+        """The mode; NaN for df1 up to 2."""
         found = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
         return where(self.df1 <= 2, math.nan, found)
 
     @property
     def variance(self) -> Tensor:
-        """NaN up to df2 = 4."""
+        """The variance; NaN for df2 up to 4."""
         d = where(self.df2 <= 4, math.nan, self.df2)
         return 2 * d**2 * (self.df1 + d - 2) / (self.df1 * (d - 2) ** 2 * (d - 4))
 
@@ -316,7 +355,12 @@ class FisherSnedecor(RealFamily):
 
 
 class Dirichlet(Family, ExponentialFamily):
-    """Points of the simplex; the last axis of the concentrations is the event's."""
+    """The Dirichlet distribution of points in the simplex.
+
+    Args:
+        concentration: positive parameters; the last axis is the event.
+        validate_args: check parameters and values.
+    """
 
     _parameters = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex
@@ -332,12 +376,12 @@ class Dirichlet(Family, ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        """A corner of the simplex where all concentrations are below 1."""
+        """The mode; a corner of the simplex if all concentrations are below 1."""
         return _dirichlet_mode(self.concentration)
 
     @property
     def variance(self) -> Tensor:
-        """Of each coordinate."""
+        """The variance of each coordinate."""
         a, total = self.concentration, self.concentration.sum(-1, True)
         return a * (total - a) / (total**2 * (total + 1))
 
@@ -364,13 +408,16 @@ def _dirichlet_mode(a):
     over = (a - 1).clamp(min=0.0)
     mode = over / over.sum(-1, True)
     first = zeros_like(a)
-    first[..., 0] = 1.0  # of 0/0 everywhere, the first is taken for the largest
+    first[..., 0] = 1.0  # if all entries are 0/0, use the first corner
     return where((a < 1).all(-1, keepdim=True), first, mode)
 
 
 class Beta(RealFamily, ExponentialFamily):
-    """Numbers in (0, 1); the mean is concentration1 / (concentration1 + concentration0).
+    """The beta distribution on (0, 1). The mean is concentration1 / (concentration1 + concentration0).
 
+    Args:
+        concentration1: first parameter (alpha).
+        concentration0: second parameter (beta).
     Example:
         >>> mytorch.distributions.Beta(tensor([1.0, 3.0]), 1.0).mean.tolist()
         [0.5, 0.75]
@@ -385,7 +432,7 @@ class Beta(RealFamily, ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        """a b / ((a + b)^2 (a + b + 1))."""
+        """The variance, a b / ((a + b)^2 (a + b + 1))."""
         a, b = self.concentration1, self.concentration0
         return a * b / ((a + b) ** 2 * (a + b + 1))
 
@@ -411,11 +458,12 @@ class Beta(RealFamily, ExponentialFamily):
 
 
 class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
-    """Numbers in [0, 1] of density proportional to p^x (1 - p)^(1 - x).
+    """The continuous Bernoulli distribution on [0, 1], with density proportional to p^x (1 - p)^(1 - x).
 
     Args:
-        probs or logits: of the shape; one of them.
-        lims: between these probabilities, series around 1/2 replace the formulas.
+        probs: parameter p in (0, 1).
+        logits: log-odds of p, instead of probs.
+        lims: interval around 1/2. A series replaces the formulas in it.
     Source: Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019.
     """
 
@@ -435,11 +483,11 @@ class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
 
     @lazy_property
     def probs(self) -> Tensor:
-        """p, kept away from 0 and 1."""
+        """The parameter p, clamped away from 0 and 1."""
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _either(self, formula, series):
-        """formula(p) away from 1/2, and there the series' value."""
+        """Return formula(p) outside the interval around 1/2, and the value of the series inside."""
         p = self.probs
         outside = (p <= self._lims[0]) | (p > self._lims[1])
         return where(outside, formula(where(outside, p, self._lims[0])), series)
@@ -453,7 +501,7 @@ class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
 
     @property
     def mean(self) -> Tensor:
-        """p / (2p - 1) + 1 / (log(1 - p) - log p)."""
+        """The mean, p / (2p - 1) + 1 / (log(1 - p) - log p)."""
         x = self.probs - 0.5
         return self._either(
             lambda p: p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log()), 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x**2) * x
@@ -461,7 +509,7 @@ class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        """p (p - 1) / (1 - 2p)^2 + 1 / (log(1 - p) - log p)^2."""
+        """The variance, p (p - 1) / (1 - 2p)^2 + 1 / (log(1 - p) - log p)^2."""
         x = (self.probs - 0.5) ** 2
         return self._either(
             lambda p: p * (p - 1.0) / (1.0 - 2.0 * p) ** 2 + 1.0 / ((-p).log1p() - p.log()) ** 2,
@@ -499,22 +547,25 @@ class ContinuousBernoulli(ProbsFamily, RealFamily, ExponentialFamily):
 
 
 class GeneralizedPareto(RealFamily):
-    """What exceeds a threshold loc: P(X > x) = (1 + c z)^(-1/c) for z = (x - loc) / scale.
+    """The generalized Pareto distribution: P(X > x) = (1 + c z)^(-1/c) with z = (x - loc) / scale, or exp(-z) for c = 0.
 
-    c is the concentration; for c = 0 it is exp(-z).
+    Args:
+        loc: threshold.
+        scale: scale.
+        concentration: shape parameter c.
     """
 
     _parameters = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
-        """From loc up, bounded for negative concentrations."""
+        """The values from loc on, with an upper bound for negative concentrations."""
         c = self.concentration
         upper = where(c < 0, self.loc - self.scale / c, math.inf)
         return constraints.interval(self.loc, upper)
 
     def _either(self, nonzero, zero):
-        """nonzero(c), and where c is 0 the other value."""
+        """Return nonzero(c), or the other value for c = 0."""
         none = self.concentration.abs() <= 1e-8
         return where(none, zero, nonzero(where(none, 1.0, self.concentration)))
 
@@ -534,13 +585,21 @@ class GeneralizedPareto(RealFamily):
         return -self.scale.log() - self._either(nonzero, z)
 
     def log_survival_function(self, value):
-        """log P(X > value)."""
+        """Returns log P(X > value).
+
+        Args:
+            value: a tensor.
+        """
         self._check_sample(value)
         z = self._z(value)
         return self._either(lambda c: -(c * z).log1p() / c, -z)
 
     def log_cdf(self, value):
-        """The logarithm of `cdf`."""
+        """Returns the logarithm of `cdf`.
+
+        Args:
+            value: a tensor.
+        """
         return (-self.log_survival_function(value).exp()).log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
@@ -552,13 +611,13 @@ class GeneralizedPareto(RealFamily):
 
     @property
     def mean(self) -> Tensor:
-        """NaN from concentration 1 on."""
+        """The mean; NaN for a concentration of 1 or more."""
         c = self.concentration
         return where(c < 1, self.loc + self.scale / (1 - where(c < 1, c, 0.5)), math.nan)
 
     @property
     def variance(self) -> Tensor:
-        """NaN from concentration 1/2 on."""
+        """The variance; NaN for a concentration of 1/2 or more."""
         c = self.concentration
         safe = where(c < 0.5, c, 0.25)
         return where(c < 0.5, self.scale**2 / ((1 - safe) ** 2 * (1 - 2 * safe)), math.nan)
@@ -569,8 +628,8 @@ class GeneralizedPareto(RealFamily):
         return self.scale.log() + self.concentration + 1
 
 
-# Polynomials for the modified Bessel functions I0 and I1: of (x / 3.75)^2 below 3.75, and of
-# 3.75 / x for sqrt(x) exp(-x) I(x) above. Source: Abramowitz and Stegun, 9.8.1 to 9.8.4.
+# Polynomials for the modified Bessel functions I0 and I1: in (x / 3.75)^2 below 3.75, and in 3.75 / x for
+# sqrt(x) exp(-x) I(x) above. Source: Abramowitz and Stegun, 9.8.1 to 9.8.4.
 _BESSEL_SMALL = (
     (1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.360768e-1, 0.45813e-2),
     (0.5, 0.87890594, 0.51498869, 0.15084934, 0.2658733e-1, 0.301532e-2, 0.32411e-3),
@@ -591,7 +650,7 @@ def _polynomial(x, coefficients):
 
 
 def log_bessel(x, order):
-    """log I_order(x) of x > 0, for order 0 or 1."""
+    """Return log I_order(x) for x > 0 and order 0 or 1."""
     below, above = where(x < 3.75, x, 1.0), where(x < 3.75, 3.75, x)
     small = _polynomial((below / 3.75) ** 2, _BESSEL_SMALL[order])
     small = (below * small if order else small).log()
@@ -600,9 +659,13 @@ def log_bessel(x, order):
 
 
 class VonMises(RealFamily):
-    """Angles in [-pi, pi) around loc, the tighter the larger the concentration.
+    """The von Mises distribution of angles in [-pi, pi).
 
-    `variance` is the circular one, 1 - I1/I0 of the concentration.
+    `variance` is the circular variance, 1 - I1/I0 of the concentration.
+
+    Args:
+        loc: mean angle in radians.
+        concentration: concentration around loc.
     """
 
     _parameters = {"loc": constraints.real, "concentration": constraints.positive}
@@ -613,11 +676,11 @@ class VonMises(RealFamily):
 
     @property
     def variance(self) -> Tensor:
-        """1 - I1 / I0."""
+        """The circular variance, 1 - I1 / I0."""
         return 1 - (log_bessel(self.concentration, 1) - log_bessel(self.concentration, 0)).exp()
 
     def _draw(self, shape):
-        """By rejection from a wrapped Cauchy. Source: Best and Fisher, 1979."""
+        """Draw by rejection from a wrapped Cauchy distribution. Source: Best and Fisher, 1979."""
         loc, k = self.loc.double(), self.concentration.double()
         tau = 1 + (1 + 4 * k**2).sqrt()
         rho = (tau - (2 * tau).sqrt()) / (2 * k)

@@ -1,4 +1,4 @@
-"""Distributions over whole numbers, categories and one-hot vectors."""
+"""Distributions of integers, categories and one-hot vectors."""
 
 import math
 from collections.abc import Iterable
@@ -22,14 +22,17 @@ __all__ = (
 
 
 def _column(values, batch_shape, expand):
-    """Values along a new first axis before a batch."""
+    """Return the values along a new first axis before a batch."""
     values = values.reshape(-1, *[1] * len(batch_shape))
     return values.expand(size((values.shape[0],), batch_shape)) if expand else values
 
 
 class Bernoulli(ProbsFamily, ExponentialFamily):
-    """0 or 1, given the probability of 1 or its logit.
+    """The Bernoulli distribution of 0 and 1.
 
+    Args:
+        probs: probability of 1.
+        logits: log-odds of 1, instead of probs.
     Example:
         >>> d = mytorch.distributions.Bernoulli(tensor([0.5, 0.25]))
         >>> d.mean.tolist(), d.log_prob(tensor([1.0, 1.0])).exp().tolist()
@@ -46,7 +49,7 @@ class Bernoulli(ProbsFamily, ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        """1 or 0, NaN where both are as probable."""
+        """The mode; NaN if 0 and 1 are equally probable."""
         p = self.probs
         return where(p == 0.5, math.nan, (p >= 0.5).to(p.dtype))
 
@@ -70,7 +73,12 @@ class Bernoulli(ProbsFamily, ExponentialFamily):
 
 
 class Geometric(ProbsFamily):
-    """How many failures come before the first success."""
+    """The geometric distribution: the number of failures before the first success.
+
+    Args:
+        probs: probability of success.
+        logits: log-odds of success, instead of probs.
+    """
 
     _parameters = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer
@@ -101,7 +109,11 @@ class Geometric(ProbsFamily):
 
 
 class Poisson(Family, ExponentialFamily):
-    """Counts of events of the given rate."""
+    """The Poisson distribution of event counts.
+
+    Args:
+        rate: mean number of events.
+    """
 
     _parameters = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
@@ -130,7 +142,13 @@ def _one_count(total_count, where_from):
 
 
 class Binomial(ProbsFamily):
-    """How many of total_count trials succeed."""
+    """The binomial distribution: the number of successes in total_count trials.
+
+    Args:
+        total_count: number of trials.
+        probs: probability of success.
+        logits: log-odds of success, instead of probs.
+    """
 
     _parameters = {
         "total_count": constraints.nonnegative_integer,
@@ -142,7 +160,7 @@ class Binomial(ProbsFamily):
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> constraints.Constraint:
-        """0 … total_count."""
+        """The integers from 0 to total_count."""
         return constraints.integer_interval(0, self.total_count)
 
     mean = property(lambda self: self.total_count * self.probs)
@@ -150,7 +168,7 @@ class Binomial(ProbsFamily):
 
     @property
     def mode(self) -> Tensor:
-        """floor((n + 1) p), at most n."""
+        """The mode, floor((n + 1) p), at most n."""
         return ((self.total_count + 1) * self.probs).floor().minimum(self.total_count)
 
     def _draw(self, shape):
@@ -158,7 +176,7 @@ class Binomial(ProbsFamily):
 
     def _log_prob(self, value):
         n, logits = self.total_count, self.logits
-        positive = (logits.clamp(min=0) + logits - logits.clamp(max=0)) / 2  # whose gradient at 0 is 1/2
+        positive = (logits.clamp(min=0) + logits - logits.clamp(max=0)) / 2  # max(logits, 0) with gradient 1/2 at 0
         normalizer = n * positive + n * (-logits.abs()).exp().log1p() - (n + 1).lgamma()
         return value * logits - (value + 1).lgamma() - (n - value + 1).lgamma() - normalizer
 
@@ -173,7 +191,13 @@ class Binomial(ProbsFamily):
 
 
 class NegativeBinomial(ProbsFamily):
-    """How many successes of probability probs come before total_count failures."""
+    """The negative binomial distribution: the number of successes before total_count failures.
+
+    Args:
+        total_count: number of failures.
+        probs: probability of success.
+        logits: log-odds of success, instead of probs.
+    """
 
     _parameters = {
         "total_count": constraints.greater_than_eq(0),
@@ -196,8 +220,11 @@ class NegativeBinomial(ProbsFamily):
 
 
 class Categorical(ProbsFamily):
-    """One of K categories, given probabilities (of any sum) or logits over the last axis.
+    """A distribution of K categories.
 
+    Args:
+        probs: probabilities over the last axis, which are normalized.
+        logits: unnormalized log-probabilities over the last axis, instead of probs.
     Example:
         >>> d = mytorch.distributions.Categorical(tensor([1.0, 1.0, 2.0]))
         >>> d.probs.tolist(), d.mode.item()
@@ -220,14 +247,14 @@ class Categorical(ProbsFamily):
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> constraints.Constraint:
-        """0 … K - 1."""
+        """The integers from 0 to K - 1."""
         return constraints.integer_interval(0, self._num_events - 1)
 
     mode = property(lambda self: self.probs.argmax(-1))
 
     @property
     def mean(self) -> Tensor:
-        """NaN: categories have none."""
+        """NaN, because categories have no mean."""
         return full(self._batch_shape, math.nan, **self._options)
 
     variance = mean
@@ -235,7 +262,7 @@ class Categorical(ProbsFamily):
     def _draw(self, shape):
         rows = self.probs.reshape(-1, self._num_events)
         n = Size(shape[: len(shape) - len(self._batch_shape)]).numel()
-        if n == 1:  # as PyTorch draws one: the winner of an exponential race
+        if n == 1:  # PyTorch draws one sample as the minimum of exponential variables
             drawn = (rows / empty_like(rows).exponential_()).argmax(-1)
         else:
             drawn = multinomial(rows, n, True).T
@@ -254,7 +281,7 @@ class Categorical(ProbsFamily):
 
 
 class OfCategories(Family):
-    """Distributions over vectors with an entry for each category of a Categorical."""
+    """Base class of distributions of vectors with one entry per category of a Categorical."""
 
     _parameters = {"probs": constraints.simplex, "logits": constraints.real_vector}
     _defaults = {"probs": None, "logits": None}
@@ -270,7 +297,12 @@ class OfCategories(Family):
 
 
 class OneHotCategorical(OfCategories):
-    """One-hot vectors of K categories."""
+    """The distribution of one-hot vectors of K categories.
+
+    Args:
+        probs: probabilities over the last axis, which are normalized.
+        logits: unnormalized log-probabilities over the last axis, instead of probs.
+    """
 
     support = constraints.one_hot
     has_enumerate_support = True
@@ -284,7 +316,7 @@ class OneHotCategorical(OfCategories):
 
     @property
     def mode(self) -> Tensor:
-        """The most probable category."""
+        """The one-hot vector of the most probable category."""
         return self._one_hot(self.probs.argmax(-1))
 
     def sample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
@@ -303,7 +335,12 @@ class OneHotCategorical(OfCategories):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """One-hot vectors whose gradient is that of the probabilities. Source: Bengio et al., 2013."""
+    """One-hot vectors with the gradient of the probabilities. Source: Bengio et al., 2013.
+
+    Args:
+        probs: probabilities over the last axis, which are normalized.
+        logits: unnormalized log-probabilities over the last axis, instead of probs.
+    """
 
     has_rsample = True
 
@@ -312,7 +349,13 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Multinomial(OfCategories):
-    """How often each of K categories comes in total_count (an int) draws."""
+    """The multinomial distribution: the counts of K categories in total_count draws.
+
+    Args:
+        total_count: number of draws, an int.
+        probs: probabilities over the last axis, which are normalized.
+        logits: unnormalized log-probabilities over the last axis, instead of probs.
+    """
 
     _parameters = {"total_count": None, **OfCategories._parameters}
     _defaults = {"total_count": 1, "probs": None, "logits": None}
@@ -326,7 +369,7 @@ class Multinomial(OfCategories):
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> constraints.Constraint:
-        """Counts of at most total_count together."""
+        """Nonnegative integers whose sum is at most total_count."""
         return constraints.multinomial(self.total_count)
 
     mean = property(lambda self: self.probs * self.total_count)

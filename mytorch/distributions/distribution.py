@@ -1,4 +1,4 @@
-"""The base of distributions, of those that declare their parameters, and of exponential families."""
+"""Base classes: distributions, families with declared parameters, and exponential families."""
 
 import warnings
 from collections.abc import Iterable
@@ -15,21 +15,21 @@ from .utils import broadcast_all, lazy_property, logits_to_probs, one_of, probs_
 
 
 class Distribution:
-    """A distribution, with a batch shape (independent ones side by side) and one of its events.
+    """Base class of all distributions. The batch shape contains independent distributions, and the event shape one draw.
 
     Args:
-        batch_shape: the shape of the parameters.
-        event_shape: the shape of one draw.
-        validate_args: whether parameters and values are checked; by default what
-            `set_default_validate_args` was last told, at first True.
+        batch_shape: shape of the parameters.
+        event_shape: shape of one draw.
+        validate_args: check parameters and values (default: True, or the value of `set_default_validate_args`).
+
     Raises:
-        ValueError: a parameter breaks its constraint in `arg_constraints`.
+        ValueError: if a parameter violates its constraint in `arg_constraints`.
     """
 
     has_rsample = False
     has_enumerate_support = False
     _validate_args = True
-    _batched: tuple[str, ...] | None = None  # attributes whose leading axes are the batch's: `expand` expands them
+    _batched: tuple[str, ...] | None = None  # attributes with leading batch axes, which `expand` expands
 
     def __init__(
         self,
@@ -66,16 +66,23 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether parameters and values are checked by default."""
+        """Sets the default of `validate_args`.
+
+        Args:
+            value: True or False.
+        """
         if value not in (True, False):
             raise ValueError(f"set_default_validate_args: expected True or False, got {value!r}.")
         Distribution._validate_args = value
 
     def expand(self, batch_shape: Iterable[int], _instance: Any = None) -> "Distribution":
-        """The same distribution with its parameters expanded to another batch shape.
+        """Returns the distribution with parameters expanded to another batch shape.
+
+        Args:
+            batch_shape: the new batch shape.
 
         Raises:
-            NotImplementedError: a subclass has a constructor of its own and no `expand`.
+            NotImplementedError: if a subclass overrides the constructor and not `expand`.
         """
         owner = next((c for c in type(self).__mro__ if c.__dict__.get("_batched") is not None), None)
         if owner is None:
@@ -110,12 +117,12 @@ class Distribution:
 
     @property
     def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """The constraint of each parameter, by name."""
+        """The constraint of each parameter by name."""
         raise NotImplementedError
 
     @property
     def support(self) -> constraints.Constraint:
-        """The constraint that draws satisfy."""
+        """The constraint of all draws."""
         raise NotImplementedError
 
     @property
@@ -139,46 +146,74 @@ class Distribution:
         return self.variance.sqrt()
 
     def sample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
-        """Draws of shape sample_shape + batch_shape + event_shape, without gradient."""
+        """Draws samples of shape sample_shape + batch_shape + event_shape, without gradients.
+
+        Args:
+            sample_shape: leading shape of the samples.
+        """
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
-        """Draws through which gradients reach the parameters."""
+        """Draws samples with gradients to the parameters (reparameterization).
+
+        Args:
+            sample_shape: leading shape of the samples.
+        """
         raise NotImplementedError(f"{type(self)} does not implement rsample")
 
     def sample_n(self, n: int) -> Tensor:
-        """n draws; deprecated, `sample((n,))` is the same."""
+        """Draws n samples. Deprecated; use `sample((n,))`.
+
+        Args:
+            n: number of samples.
+        """
         warnings.warn("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, stacklevel=2)
         return self.sample((n,))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density (or probability) at a value."""
+        """Returns the logarithm of the density (or probability) at a value.
+
+        Args:
+            value: a tensor.
+        """
         raise NotImplementedError(f"{type(self)} does not implement log_prob")
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability of being at most a value."""
+        """Returns the cumulative distribution function: the probability of a draw up to a value.
+
+        Args:
+            value: a tensor.
+        """
         raise NotImplementedError(f"{type(self)} does not implement cdf")
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The value below which the given probability lies."""
+        """Returns the quantile: the inverse of `cdf`.
+
+        Args:
+            value: probabilities.
+        """
         raise NotImplementedError(f"{type(self)} does not implement icdf")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values of a discrete distribution, along a new first axis."""
+        """Returns all values of a discrete distribution, along a new first axis.
+
+        Args:
+            expand: expand the values to the batch shape.
+        """
         raise NotImplementedError(f"{type(self)} does not implement enumerate_support")
 
     def entropy(self) -> Tensor:
-        """The entropy in nats."""
+        """Returns the entropy in nats."""
         raise NotImplementedError(f"{type(self)} does not implement entropy")
 
     def perplexity(self) -> Tensor:
-        """exp of the entropy."""
+        """Returns the exponential of the entropy."""
         return self.entropy().exp()
 
     @property
     def _like(self):
-        """A parameter, which has the dtype and the device of draws."""
+        """A parameter, which has the dtype and device of the draws."""
         return next(self.__dict__[name] for name in self._batched if name in self.__dict__)
 
     @property
@@ -189,7 +224,7 @@ class Distribution:
         return size(sample_shape, self._batch_shape, self._event_shape)
 
     def _validate_sample(self, value):
-        """Raise ValueError unless value is a tensor of a fitting shape within the support."""
+        """Raise ValueError if value is not a tensor of a matching shape in the support."""
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         shape, event = value.shape, self._event_shape
@@ -216,7 +251,7 @@ class Distribution:
             )
 
     def _check_sample(self, value):
-        """As `_validate_sample`, if validation is on."""
+        """Call `_validate_sample` if validation is enabled."""
         if self._validate_args:
             self._validate_sample(value)
 
@@ -248,17 +283,17 @@ def _constructor(cls):
 
 
 class Family(Distribution):
-    """A distribution that declares its parameters; the constructor, `arg_constraints` and `expand` follow.
+    """A distribution with declared parameters. They determine the constructor, `arg_constraints` and `expand`.
 
-    A family states `_parameters` (each name with its constraint, in the constructor's order; None for an option, which
-    is no parameter) and their `_defaults`. It defines `_log_prob(value)` and `_cdf(value)` of values that are checked
-    already, `_draw(shape)`, and where need be its own `_accept(given, validate_args)`.
+    A family defines `_parameters`, the names and constraints in the order of the constructor. A constraint of None marks an
+    option that is not a parameter. `_defaults` contains default values. A family also defines `_log_prob(value)` and
+    `_cdf(value)` for valid values, `_draw(shape)`, and if necessary `_accept(given, validate_args)`.
     """
 
     _parameters: dict[str, constraints.Constraint | None]
     _defaults: dict[str, Any] = {}
 
-    if TYPE_CHECKING:  # constructors and parameters come from the declarations
+    if TYPE_CHECKING:  # constructors and parameters are derived from the declarations
 
         def __init__(self, *parameters: Tensor | float, validate_args: bool | None = None, **named: Any) -> None: ...
         def __getattr__(self, name: str) -> Tensor: ...
@@ -274,12 +309,12 @@ class Family(Distribution):
                 setattr(cls, name, derived[name])
 
     def _accept(self, given, validate_args):
-        """What a constructor does with its arguments."""
+        """Handle the arguments of the constructor."""
         self._keep(**given)
         super().__init__(self._like.shape, validate_args=validate_args)
 
     def _keep(self, **given):
-        """Store parameters, broadcast with each other."""
+        """Store parameters after broadcasting."""
         self.__dict__.update(zip(given, broadcast_all(*given.values()), strict=True))
 
     def sample(self, sample_shape: Iterable[int] = Size()) -> Tensor:
@@ -302,22 +337,22 @@ class Family(Distribution):
 
 
 class RealFamily(Family):
-    """Families of single real numbers, whose draws have gradients."""
+    """Base class of families of single real numbers with differentiable draws."""
 
     has_rsample = True
 
 
 class ProbsFamily(Family):
-    """Families given probabilities or logits: the others are computed at first access.
+    """Base class of families with either probabilities or logits; the other is computed on first access.
 
-    Either is of a success (sigmoid and logit), or of categories along the last axis (softmax and log) if not `_binary`.
+    They belong to a success (sigmoid and logit), or to categories along the last axis (softmax and log) without `_binary`.
     """
 
     _defaults = {"probs": None, "logits": None}
     _binary = True
 
     def _keep(self, **given):
-        """Store those that are not None, in the dtype of the probability or logit."""
+        """Store the parameters that are not None, in the dtype of the probabilities or logits."""
         one_of(given["probs"], given["logits"])
         given = {name: value for name, value in given.items() if value is not None}
         self._held = [*given][-1]
@@ -326,7 +361,7 @@ class ProbsFamily(Family):
 
     @lazy_property
     def logits(self) -> Tensor:
-        """log(p / (1 - p)) of a success, log p of categories."""
+        """The logits: log(p / (1 - p)) of a success, or log p of categories."""
         return probs_to_logits(self.probs, is_binary=self._binary)
 
     @lazy_property
@@ -339,10 +374,10 @@ class ProbsFamily(Family):
 
 
 class ExponentialFamily(Distribution):
-    """Densities exp(<natural parameters, t(x)> - F(natural parameters) + k(x)), known by F.
+    """A family of densities exp(<natural parameters, t(x)> - F(natural parameters) + k(x)).
 
-    Subclasses that define `_natural_params`, `_log_normalizer` (F) and `_mean_carrier_measure` (the
-    mean of k) get their entropy, and their divergence from one of their kind, from F's gradient.
+    A subclass defines `_natural_params`, `_log_normalizer` (F) and `_mean_carrier_measure` (the mean of k). Its entropy, and
+    its divergence from the same family, are computed with the gradient of F.
     Source: Nielsen and Nock, "Entropies and cross-entropies of exponential families", 2010.
     """
 
@@ -358,7 +393,7 @@ class ExponentialFamily(Distribution):
         raise NotImplementedError
 
     def _bregman_parts(self):
-        """The natural parameters as leaves, F of them, and its gradients."""
+        """Return the natural parameters as leaves, F of them, and its gradients."""
         natural = [p.detach().requires_grad_() for p in self._natural_params]
         normalizer = self._log_normalizer(*natural)
         return natural, normalizer, grad(normalizer.sum(), natural, create_graph=True)

@@ -1,9 +1,9 @@
-"""Gamma and Dirichlet draws whose gradients are exact, by implicit reparameterisation.
+"""Gamma and Dirichlet draws with exact gradients, by implicit reparameterization.
 
-A draw x with distribution function F(x; a) moves with its parameter as dx/da = -(dF/da) / (dF/dx):
-the draw keeps its quantile (Figurnov et al., 2018). dF/da is an integral over either tail. In the
-tail where its integrand has one sign nothing cancels, so it is computed there, by quadrature, to
-eight digits or more (PyTorch's approximations give three).
+A draw x with distribution function F(x; a) has the derivative dx/da = -(dF/da) / (dF/dx), because it keeps its quantile
+(Figurnov et al., 2018). dF/da is an integral over either tail. In the tail where the integrand has one sign, no
+cancellation occurs. The integral is computed there by quadrature, to eight digits or more (PyTorch's
+approximations have three).
 """
 
 import numpy as np
@@ -16,27 +16,27 @@ from ..ops.random import standard_gamma
 from ..ops.special import lgamma
 from .utils import finfo
 
-# Integrals of f over [0, inf) with s = exp(t - exp(-t)): exponentially dense nodes near 0, for
-# integrands that decay like exp(-s) or faster. Source: Takahasi and Mori, 1974.
+# Integrals of f over [0, inf) with s = exp(t - exp(-t)): exponentially dense nodes near 0, for integrands that decay like
+# exp(-s) or faster. Source: Takahasi and Mori, 1974.
 _STEP = 0.08
 _T = np.arange(-3.4, 3.8, _STEP)
 _NODES = np.exp(_T - np.exp(-_T))
 _WEIGHTS = _STEP * _NODES * (1 + np.exp(-_T))
-_BLOCK = 4096  # draws at a time: a few megabytes of nodes
+_BLOCK = 4096  # number of draws per block: a few megabytes of nodes
 
 
 def _scale(slope, curvature):
-    """The s at which slope * s + curvature * s^2 / 2 is 1."""
+    """Solve slope * s + curvature * s^2 / 2 = 1 for s."""
     return 2 / (slope + np.sqrt(slope * slope + 2 * curvature))
 
 
 def _integral(f, width):
-    """f(s), for columns of s, over [0, inf); width is about where it has decayed to 1/e."""
+    """Integrate f, a function of columns s, over [0, inf); f decays to about 1/e at width."""
     return (f(width[:, None] * _NODES) * _WEIGHTS).sum(-1) * width
 
 
 def _split(low, below, above, *arrays):
-    """below(…) where `low`, above(…) elsewhere."""
+    """Evaluate below(…) where `low` is True, and above(…) elsewhere."""
     out = np.empty(low.shape)
     for side, f in ((low, below), (~low, above)):
         out[side] = f(*(v[side] for v in arrays))
@@ -44,7 +44,7 @@ def _split(low, below, above, *arrays):
 
 
 def _gamma_below(x, a, c):
-    """t = x exp(-s), integrated by parts once so that small a loses nothing."""
+    """Integrate with t = x exp(-s), by parts once to keep precision for small a."""
     X, A, C = x[:, None], a[:, None], c[:, None]
 
     def f(s):
@@ -54,7 +54,7 @@ def _gamma_below(x, a, c):
 
 
 def _gamma_above(x, a, c):
-    """t = x exp(s)."""
+    """Integrate with t = x exp(s)."""
     X, A, over = x[:, None], a[:, None], (1 / a - c)[:, None]  # over = log x - psi(a)
 
     def f(s):
@@ -69,7 +69,7 @@ def _gamma_block(x, a):
 
 
 def _along(x, a, b, sign):
-    """f(s) = (log t at logit(x) + sign * s, the density of logits there over that at x)."""
+    """Return f(s) = (log t at logit(x) + sign * s, density of logits there divided by the density at x)."""
     log_x, log_y = np.log(x)[:, None], np.log1p(-x)[:, None]
     z, a, b = log_x - log_y, a[:, None], b[:, None]
 
@@ -82,7 +82,7 @@ def _along(x, a, b, sign):
 
 
 def _beta_below(x, a, b, c1, c2):
-    """Integrated by parts once, as for the gamma."""
+    """Integrate by parts once, as for the gamma distribution."""
     there, c = _along(x, a, b, -1), c2[:, None]
 
     def f(s):
@@ -106,7 +106,7 @@ def _beta_above(x, a, b, c1, c2):
 
 
 def _beta_block(x, a, b):
-    """dz/da for z = logit(x), x from Beta(a, b)."""
+    """Return dz/da for z = logit(x), for draws x from Beta(a, b)."""
     c1 = digamma(a + 1) - digamma(a + b)
     c2 = c1 - 1 / (a + b)  # psi(a + 1) - psi(a + b + 1)
     return _split(np.log(x) < c2, _beta_below, _beta_above, x, a, b, c1, c2)
@@ -124,7 +124,7 @@ def _cdf_above(x, a):
 
 
 def _cdf_block(x, a):
-    """P(a, x), or P - 1 for x above a + 1/2, over x times the density."""
+    """Return P(a, x), or P - 1 for x above a + 1/2, divided by x times the density."""
     return _split(x < a + 0.5, _cdf_below, _cdf_above, x, a)
 
 
@@ -138,12 +138,12 @@ def _in_blocks(f, *arrays):
 
 
 def gamma_gradient(x, a):
-    """dx/da of draws x from Gamma(a, 1), as NumPy arrays."""
+    """Return dx/da of draws x from Gamma(a, 1), as NumPy arrays."""
     return _in_blocks(_gamma_block, x, a)
 
 
 def beta_gradient(x, a, b):
-    """dx/da of draws x from Beta(a, b), as NumPy arrays."""
+    """Return dx/da of draws x from Beta(a, b), as NumPy arrays."""
     x = np.asarray(x, np.float64)
     return x * (1 - x) * _in_blocks(_beta_block, x, a, b)
 
@@ -157,18 +157,18 @@ def _like(array, tensor):
 
 
 def gamma_draw(concentration, shape):
-    """Gamma(concentration, 1) draws of a shape, with gradients for the concentration."""
+    """Draw from Gamma(concentration, 1) with gradients for the concentration."""
     alpha = concentration.expand(shape)
     drawn = Tensor._wrap(standard_gamma(alpha.detach()))
     drawn = drawn.clamp(min=finfo(drawn).tiny)
     if not alpha.requires_grad:
         return drawn
     slope = _like(gamma_gradient(_host(drawn), _host(alpha)), alpha)
-    return drawn + slope * (alpha - alpha.detach())  # the value of the draw, the slope's gradient
+    return drawn + slope * (alpha - alpha.detach())  # adds the gradient `slope` without changing the value
 
 
 def gamma_cdf(x, a):
-    """The probability that a Gamma(a, 1) draw is below x, with gradients for both."""
+    """Return the distribution function of Gamma(a, 1) at x, with gradients for both."""
     x, a = broadcast_tensors(x, a)
     raw_x, raw_a = _host(x), _host(a)
     inside = np.clip(raw_x, np.finfo(np.float64).tiny, 1e300)
@@ -185,13 +185,13 @@ def gamma_cdf(x, a):
 
 
 def dirichlet_draw(concentration, shape):
-    """Dirichlet(concentration) draws of a shape, with gradients for the concentration.
+    """Draw from Dirichlet(concentration) with gradients for the concentration.
 
-    Raising concentration j moves x_j as a Beta(a_j, sum of the others) draw does; the others shrink
-    in proportion.
+    If concentration j increases, x_j changes like a draw from Beta(a_j, sum of the others), and the other coordinates
+    shrink in proportion.
     """
     alpha = concentration.expand(shape)
-    gammas = gamma_draw(alpha.detach().to(dtypes.float64), shape)  # in float32 all may underflow
+    gammas = gamma_draw(alpha.detach().to(dtypes.float64), shape)  # all could underflow in float32
     drawn = (gammas / gammas.sum(-1, keepdim=True)).to(alpha.dtype)
     drawn = drawn.clamp(finfo(alpha).tiny, 1 - finfo(alpha).eps / 2)
     if not alpha.requires_grad:

@@ -1,4 +1,4 @@
-"""Kullback-Leibler divergences between pairs of distributions: rules by their classes."""
+"""Kullback-Leibler divergences between pairs of distributions, by their classes."""
 
 import math
 import warnings
@@ -21,16 +21,20 @@ from .utils import euler_constant, joint_shape, size, sum_rightmost
 
 __all__ = ["kl_divergence", "register_kl"]
 
-Rule = Callable[[Any, Any], Tensor]  # of two distributions of the pair's classes
+Rule = Callable[[Any, Any], Tensor]  # function of two distributions
 _RULES: dict[tuple[type, type], Rule] = {}
 _LOG_2PI = math.log(2 * math.pi)
 
 
 def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Callable[[Rule], Rule]:
-    """A decorator for the rule f(p, q) of a pair of classes; it holds for their subclasses too.
+    """Decorates a function f(p, q) that computes the divergence for two classes and their subclasses.
+
+    Args:
+        type_p: class of p.
+        type_q: class of q.
 
     Raises:
-        TypeError: a type is no class. One that is of no Distribution is taken, as PyTorch takes it.
+        TypeError: if an argument is not a class. As in PyTorch, other classes than distributions are accepted.
     """
     for name, kind in (("type_p", type_p), ("type_q", type_q)):
         if not isinstance(kind, type):
@@ -44,7 +48,7 @@ def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Calla
 
 
 def _find(type_p, type_q):
-    """The rule of the nearest classes: nearness in p decides; warns if q would decide otherwise."""
+    """Return the rule of the nearest base classes. The distance of p decides; warn if the distance of q would differ."""
     fitting = [(a, b) for a, b in _RULES if issubclass(type_p, a) and issubclass(type_q, b)]
     if not fitting:
         return None
@@ -62,10 +66,14 @@ def _find(type_p, type_q):
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """The expectation under p of log p - log q, of their batch shape.
+    """Computes the Kullback-Leibler divergence, the expectation of log p - log q under p, with their batch shape.
+
+    Args:
+        p: a distribution.
+        q: a distribution.
 
     Raises:
-        NotImplementedError: no rule for this pair of classes.
+        NotImplementedError: if no rule exists for the classes.
 
     Example:
         >>> D = mytorch.distributions
@@ -127,7 +135,7 @@ def _dirichlet(p, q):
 
 @register_kl(ExponentialFamily, ExponentialFamily)
 def _exponential_family(p, q):
-    """The Bregman divergence of the normalizer."""
+    """Compute the Bregman divergence of the normalizer."""
     if type(p) is not type(q):
         raise NotImplementedError(
             "The cross KL-divergence between different exponential families cannot be computed using Bregman divergences"
@@ -186,7 +194,7 @@ def _cauchy(p, q):
 @register_kl(TransformedDistribution, TransformedDistribution)
 def _transformed(p, q):
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
-        raise NotImplementedError("kl_divergence: the two are not the same transforms of their bases.")
+        raise NotImplementedError("kl_divergence: expected equal transforms of p and q, got different ones.")
     return kl_divergence(p.base_dist, q.base_dist)
 
 
@@ -194,7 +202,9 @@ def _transformed(p, q):
 def _independent(p, q):
     n = p.reinterpreted_batch_ndims
     if n != q.reinterpreted_batch_ndims:
-        raise NotImplementedError("kl_divergence: the two take different numbers of axes as events.")
+        raise NotImplementedError(
+            "kl_divergence: expected equal reinterpreted_batch_ndims of p and q, got different ones."
+        )
     return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), n)
 
 
@@ -213,7 +223,7 @@ def _same_events(p, q):
 
 
 def _squares(factor, *others):
-    """The sum of squares of L^-1 M for each matrix M: the trace of (L L^T)^-1 M M^T."""
+    """Sum the squares of L^-1 M for each matrix M: the trace of (L L^T)^-1 M M^T."""
     total = 0.0
     for m in others:
         batch = joint_shape(factor.shape[:-2], m.shape[:-2])
@@ -223,7 +233,7 @@ def _squares(factor, *others):
 
 
 def _low_rank_trace(q, *others):
-    """The trace of q's precision with M M^T for each matrix M."""
+    """Compute the trace of the precision of q times M M^T for each matrix M."""
     reduced, root = q._reduced(), q._D.rsqrt().unsqueeze(-1)
     return sum(((m * root) ** 2).sum((-2, -1)) - (matmul(reduced, m) ** 2).sum((-2, -1)) for m in others)
 
@@ -263,12 +273,12 @@ def _low_rank_multivariate(p, q):
 
 
 def _infinite(p, q):
-    """q is zero on a part of p's support."""
+    """Return infinity, because q is zero on a part of the support of p."""
     return full_like(p._like.detach().expand(joint_shape(p.batch_shape, q.batch_shape)), math.inf)
 
 
 def _of_moments_normal(p, q):
-    """p's mean and variance are all that a normal q asks for."""
+    """Compute the divergence from a normal q, which depends only on the mean and variance of p."""
     squares = (p.variance + (p.mean - q.loc) ** 2) / (2 * q.scale**2)
     return -p.entropy() + 0.5 * _LOG_2PI + q.scale.log() + squares
 
@@ -278,13 +288,13 @@ def _of_mean_exponential(p, q):
 
 
 def _gamma_of(p, q, mean_log):
-    """mean_log: the mean of log x under p."""
+    """Compute the divergence from a gamma distribution; mean_log is the mean of log x under p."""
     a, b = q.concentration, q.rate
     return a.lgamma() - a * b.log() - (a - 1) * mean_log + b * p.mean - p.entropy()
 
 
 def _pareto(least, rule):
-    """A rule for a Pareto p, whose moments are infinite unless alpha > least."""
+    """Return a rule for a Pareto p. Its moments are infinite unless alpha > least."""
 
     def guarded(p, q):
         far = p.alpha > least
@@ -295,12 +305,12 @@ def _pareto(least, rule):
 
 
 def _uniform_above_zero(rule):
-    """A rule for a Uniform p, and infinity where it reaches below 0."""
+    """Return a rule for a uniform p, which is infinite if p has values below 0."""
     return lambda p, q: where(p.low < 0, math.inf, rule(p, q))
 
 
 def _mean_log(low, high):
-    """The mean of log x for x uniform in [low, high]."""
+    """Return the mean of log x for x uniform in [low, high]."""
     return (high.xlogy(high) - low.xlogy(low)) / (high - low) - 1
 
 
@@ -327,7 +337,7 @@ def _unit_uniform(p, q):
 
 
 def _gumbel_of(p, q, mean, mean_exp):
-    """mean_exp: the mean of exp(-x / q.scale) under p."""
+    """Compute the divergence from a Gumbel distribution; mean_exp is the mean of exp(-x / q.scale) under p."""
     location = q.loc / q.scale
     return q.scale.log() + mean / q.scale - location + location.exp() * mean_exp - p.entropy()
 
@@ -358,7 +368,7 @@ def _normal_laplace(p, q):
     return (2 * q.scale).log() + distance / q.scale - p.entropy()
 
 
-# -- the pairs of one expression ---------------------------------------------------------------------------------------
+# -- pairs with a single expression ------------------------------------------------------------------------------------
 
 _ON_REALS = (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform)
 _INFINITE = {

@@ -1,4 +1,4 @@
-"""Normal vectors, and distributions over matrices."""
+"""Multivariate normal distributions, and distributions of matrices."""
 
 import math
 import warnings
@@ -32,7 +32,7 @@ def _identity(matrix):
 
 
 def mahalanobis(factor, x):
-    """|L^-1 x|^2 for triangular L (..., n, n) and x (..., n), with one solve for each L."""
+    """Return |L^-1 x|^2 for triangular L (..., n, n) and x (..., n), with one solve per L."""
     shape = joint_shape(x.shape[:-1], factor.shape[:-2])
     cut = len(shape) - (factor.ndim - 2)
     lead, batch, n = shape[:cut], shape[cut:], x.shape[-1]
@@ -42,7 +42,7 @@ def mahalanobis(factor, x):
 
 
 def log_diagonal(factor):
-    """The sum of the logarithms of the diagonal: half the log determinant of L L^T."""
+    """Sum the logarithms of the diagonal: half the log determinant of L L^T."""
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
@@ -51,18 +51,18 @@ def _times(matrix, vector):
 
 
 def _precision_to_tril(precision):
-    """The L of the inverse's L L^T, through the factor U^T U of the precision."""
+    """Return the factor L of the inverse of a precision, from the precision's factor U^T U."""
     flipped = cholesky(precision.flip((-2, -1))).flip((-2, -1)).mT
     return solve_triangular(flipped, _identity(precision).expand(precision.shape), upper=False)
 
 
 class _OfCovariance(Family):
-    """Keeps a covariance, precision or triangular factor; computes the others at first access."""
+    """Base class that stores a covariance, precision or triangular factor, and computes the others on first access."""
 
     has_rsample = True
 
     def _keep_matrix(self, batch_shape, given, error=ValueError):
-        """Expand the one matrix that is given to the batch, and keep it as it came for its factor."""
+        """Expand the given matrix to the batch, and keep the original for its factor."""
         given = [(name, matrix) for name, matrix in given.items() if matrix is not None]
         if len(given) != 1:
             raise error("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
@@ -85,30 +85,33 @@ class _OfCovariance(Family):
 
     @lazy_property
     def scale_tril(self):
-        """The lower triangular factor of the covariance."""
+        """The lower triangular Cholesky factor of the covariance."""
         return self._whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self):
-        """The covariance."""
+        """The covariance matrix."""
         return self._whole(matmul(self._unbroadcasted_scale_tril, self._unbroadcasted_scale_tril.mT))
 
     @lazy_property
     def precision_matrix(self):
-        """The inverse of the covariance."""
+        """The inverse of the covariance matrix."""
         identity = _identity(self._unbroadcasted_scale_tril).expand(self._unbroadcasted_scale_tril.shape)
         inverse = solve_triangular(self._unbroadcasted_scale_tril, identity, upper=False)
         return self._whole(matmul(inverse.mT, inverse))
 
 
 class MultivariateNormal(_OfCovariance):
-    """Normal vectors, given a covariance, a precision, or the triangular factor of the covariance.
+    """The multivariate normal distribution, with exactly one of three matrices.
 
     Args:
-        loc: means, (..., n).
-        covariance_matrix, precision_matrix, scale_tril: (..., n, n); one of them.
+        loc: mean, (..., n).
+        covariance_matrix: covariance, (..., n, n).
+        precision_matrix: inverse of the covariance, (..., n, n).
+        scale_tril: lower triangular factor of the covariance, (..., n, n).
+
     Raises:
-        ValueError: not just one of them is given, or it is not positive definite.
+        ValueError: if not exactly one matrix is given, or it is not positive definite.
 
     Example:
         >>> d = mytorch.distributions.MultivariateNormal(mytorch.zeros(2), mytorch.eye(2))
@@ -150,14 +153,16 @@ class MultivariateNormal(_OfCovariance):
 
 
 class LowRankMultivariateNormal(Family):
-    """Normal vectors of covariance W W^T + diag(d), with work linear in their length.
+    """The multivariate normal distribution with covariance W W^T + diag(d), computed in linear time.
 
     Args:
-        loc: (..., n).
-        cov_factor: W, (..., n, m).
-        cov_diag: d, (..., n), positive.
+        loc: mean, (..., n).
+        cov_factor: factor W, (..., n, m).
+        cov_diag: positive diagonal d, (..., n).
+        validate_args: check parameters and values.
+
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: if the shapes do not match.
     """
 
     arg_constraints = {
@@ -204,34 +209,34 @@ class LowRankMultivariateNormal(Family):
 
     @lazy_property
     def scale_tril(self):
-        """The lower triangular factor of the covariance."""
+        """The lower triangular Cholesky factor of the covariance."""
         root = self._D.sqrt().unsqueeze(-1)
         inner = matmul(self._W / root, (self._W / root).mT)
         return self._whole(root * cholesky(inner + _identity(inner)))
 
     @lazy_property
     def covariance_matrix(self):
-        """W W^T + diag(d)."""
+        """The covariance, W W^T + diag(d)."""
         return self._whole(matmul(self._W, self._W.mT) + self._D.diag_embed())
 
     def _reduced(self):
-        """C^-1 W^T D^-1, C the factor of I + W^T D^-1 W."""
+        """Return C^-1 W^T D^-1, where C is the factor of I + W^T D^-1 W."""
         scaled = self._scaled
         shape = size(scaled.shape[:-2], self._capacitance.shape[-2:])
         return solve_triangular(self._capacitance.expand(shape), scaled, upper=False)
 
     @lazy_property
     def precision_matrix(self):
-        """The inverse of the covariance, by Woodbury's identity."""
+        """The inverse of the covariance, by the Woodbury identity."""
         reduced = self._reduced()
         return self._whole(self._D.reciprocal().diag_embed() - matmul(reduced.mT, reduced))
 
     def log_determinant(self):
-        """Of the covariance."""
+        """Return the log determinant of the covariance."""
         return 2 * log_diagonal(self._capacitance) + self._D.log().sum(-1)
 
     def distance(self, x):
-        """x^T covariance^-1 x."""
+        """Return x^T covariance^-1 x."""
         return (x**2 / self._D).sum(-1) - mahalanobis(self._capacitance, _times(self._scaled, x))
 
     def _draw(self, shape):
@@ -249,14 +254,17 @@ class LowRankMultivariateNormal(Family):
 
 
 class Wishart(_OfCovariance, ExponentialFamily):
-    """Positive definite matrices: sums of df outer products of normal vectors of a covariance.
+    """The Wishart distribution of positive definite matrices: the sum of df outer products of normal vectors.
 
     Args:
-        df: degrees of freedom, more than the matrices' size less 1.
-        covariance_matrix, precision_matrix, scale_tril: (..., p, p); one of them.
+        df: degrees of freedom, greater than p - 1.
+        covariance_matrix: covariance, (..., p, p).
+        precision_matrix: inverse of the covariance, instead of it.
+        scale_tril: lower triangular factor of the covariance, instead of it.
+
     Raises:
-        AssertionError: not just one of them is given.
-        ValueError: df is too small, or the matrix not positive definite.
+        AssertionError: if not exactly one matrix is given.
+        ValueError: if df is too small, or the matrix is not positive definite.
     """
 
     support = constraints.positive_definite
@@ -282,7 +290,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
 
     @property
     def arg_constraints(self):
-        """df is above p - 1."""
+        """The constraints: df is greater than p - 1."""
         return {**_MATRICES, "df": constraints.greater_than(self._event_shape[-1] - 1)}
 
     _df = property(lambda self: self.df.unsqueeze(-1).unsqueeze(-1))
@@ -290,19 +298,19 @@ class Wishart(_OfCovariance, ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        """NaN up to df = p + 1."""
+        """The mode; NaN for df up to p + 1."""
         factor = self._df - self._event_shape[-1] - 1
         return where(factor <= 0, math.nan, factor) * self.covariance_matrix
 
     @property
     def variance(self) -> Tensor:
-        """Of each entry."""
+        """The variance of each entry."""
         v = self.covariance_matrix
         d = v.diagonal(dim1=-2, dim2=-1)
         return self._df * (v**2 + d.unsqueeze(-1) * d.unsqueeze(-2))
 
     def _bartlett(self, sample_shape):
-        """L A A^T L^T, A lower triangular: roots of chi-squared numbers, and normal ones below."""
+        """Draw L A A^T L^T. A is lower triangular, with roots of chi-squared draws on the diagonal and normal draws below."""
         p, options = self._event_shape[-1], self._options
         steps = arange(p, **options)
         roots = Chi2(self.df.unsqueeze(-1) - steps).rsample(sample_shape).sqrt()
@@ -315,7 +323,12 @@ class Wishart(_OfCovariance, ExponentialFamily):
         return matmul(factor, factor.mT)
 
     def rsample(self, sample_shape: Iterable[int] = Size(), max_try_correction: int = 10) -> Tensor:
-        """Draws with gradients; numerically singular ones are redrawn, at most `max_try_correction` times."""
+        """Draws samples with gradients; numerically singular ones are drawn again.
+
+        Args:
+            sample_shape: leading shape of the samples.
+            max_try_correction: maximum number of repetitions.
+        """
         sample = self._bartlett(sample_shape)
         for _ in range(max_try_correction):
             good = self.support.check(sample)
@@ -348,11 +361,12 @@ class Wishart(_OfCovariance, ExponentialFamily):
 
 
 class LKJCholesky(Family):
-    """Cholesky factors of correlation matrices, of density det(correlations)^(concentration - 1).
+    """The LKJ distribution of Cholesky factors of correlation matrices, with density det(R)^(concentration - 1).
 
     Args:
-        dim: the size of the matrices, at least 2.
-        concentration: 1 for uniform; more for weaker correlations.
+        dim: size of the matrices, at least 2.
+        concentration: 1 for the uniform distribution; greater values give weaker correlations.
+        validate_args: check parameters and values.
     Source: Lewandowski, Kurowicka and Joe, 2009 (the onion method).
     """
 

@@ -1,4 +1,4 @@
-"""Families that are transforms of simpler draws, and the relaxed (concrete) ones."""
+"""Families that are transforms of simpler distributions, and relaxed (concrete) distributions."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,9 @@ __all__ = (
 
 
 class _TransformedFamily(TransformedDistribution, Family):
-    """Families that declare their parameters, and in `_of` the base distribution and its transforms.
+    """Base class of families that declare their parameters, and in `_of` the base distribution and its transforms.
 
-    The parameters are those of the base, or kept with `_keep`.
+    The parameters come from the base, or are stored with `_keep`.
     """
 
     has_rsample = True
@@ -45,7 +45,12 @@ class _TransformedFamily(TransformedDistribution, Family):
 
 
 class LogNormal(_TransformedFamily):
-    """exp of a Normal."""
+    """The log-normal distribution: the exponential of a normal variable.
+
+    Args:
+        loc: mean of the logarithm.
+        scale: standard deviation of the logarithm.
+    """
 
     _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.positive
@@ -63,7 +68,12 @@ class LogNormal(_TransformedFamily):
 
 
 class LogisticNormal(_TransformedFamily):
-    """Points of the simplex: stick breaking of independent Normals along the last axis."""
+    """The logistic normal distribution of points in the simplex: stick breaking of normal variables along the last axis.
+
+    Args:
+        loc: means of the normal variables.
+        scale: standard deviations of the normal variables.
+    """
 
     _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.simplex
@@ -77,7 +87,7 @@ class LogisticNormal(_TransformedFamily):
 
 
 class _Folded(_TransformedFamily):
-    """The absolute value of a distribution that is symmetric around 0."""
+    """Base class of absolute values of distributions that are symmetric around 0."""
 
     _parameters = {"scale": constraints.positive}
     support = constraints.nonnegative
@@ -102,7 +112,11 @@ class _Folded(_TransformedFamily):
 
 
 class HalfNormal(_Folded):
-    """The absolute value of a Normal of mean 0."""
+    """The half-normal distribution: the absolute value of a normal variable with mean 0.
+
+    Args:
+        scale: standard deviation of the normal variable.
+    """
 
     def _of(self, given, validate_args):
         return Normal(0, **given, validate_args=False), AbsTransform()
@@ -112,7 +126,11 @@ class HalfNormal(_Folded):
 
 
 class HalfCauchy(_Folded):
-    """The absolute value of a Cauchy around 0."""
+    """The half-Cauchy distribution: the absolute value of a Cauchy variable around 0.
+
+    Args:
+        scale: scale of the Cauchy variable.
+    """
 
     def _of(self, given, validate_args):
         return Cauchy(0, **given, validate_args=False), AbsTransform()
@@ -122,7 +140,12 @@ class HalfCauchy(_Folded):
 
 
 class Gumbel(_TransformedFamily):
-    """The limit distribution of maxima."""
+    """The Gumbel distribution, a limit distribution of maxima.
+
+    Args:
+        loc: location.
+        scale: scale.
+    """
 
     _parameters = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
@@ -149,7 +172,12 @@ class Gumbel(_TransformedFamily):
 
 
 class Weibull(_TransformedFamily):
-    """scale * E^(1 / concentration) for E from Exponential(1)."""
+    """The Weibull distribution: scale * E^(1 / concentration) for E from Exponential(1).
+
+    Args:
+        scale: scale.
+        concentration: shape parameter.
+    """
 
     _parameters = {"scale": constraints.positive, "concentration": constraints.positive}
     support = constraints.positive
@@ -162,7 +190,7 @@ class Weibull(_TransformedFamily):
         return base, [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
 
     def _moment(self, n):
-        """The mean of the n-th power of X / scale."""
+        """Return the mean of the n-th power of X / scale."""
         return (1 + n * self.concentration_reciprocal).lgamma().exp()
 
     mean = property(lambda self: self.scale * self._moment(1))
@@ -170,7 +198,7 @@ class Weibull(_TransformedFamily):
 
     @property
     def mode(self) -> Tensor:
-        """scale * ((k - 1) / k)^(1/k)."""
+        """The mode, scale * ((k - 1) / k)^(1/k)."""
         k = self.concentration
         return self.scale * ((k - 1) / k) ** k.reciprocal()
 
@@ -180,7 +208,12 @@ class Weibull(_TransformedFamily):
 
 
 class Pareto(_TransformedFamily):
-    """Power law above scale: P(X > x) = (scale / x)^alpha."""
+    """The Pareto distribution, a power law: P(X > x) = (scale / x)^alpha.
+
+    Args:
+        scale: minimum value.
+        alpha: exponent.
+    """
 
     _parameters = {"scale": constraints.positive, "alpha": constraints.positive}
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}  # PyTorch's order
@@ -192,20 +225,20 @@ class Pareto(_TransformedFamily):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
-        """From scale up."""
+        """The values from scale on."""
         return constraints.greater_than_eq(self.scale)
 
     mode = property(lambda self: self.scale)
 
     @property
     def mean(self) -> Tensor:
-        """Infinite up to alpha = 1."""
+        """The mean; infinite for alpha up to 1."""
         a = self.alpha.clamp(min=1)
         return a * self.scale / (a - 1)
 
     @property
     def variance(self) -> Tensor:
-        """Infinite up to alpha = 2."""
+        """The variance; infinite for alpha up to 2."""
         a = self.alpha.clamp(min=2)
         return self.scale**2 * a / ((a - 1) ** 2 * (a - 2))
 
@@ -214,7 +247,12 @@ class Pareto(_TransformedFamily):
 
 
 class Kumaraswamy(_TransformedFamily):
-    """Numbers in (0, 1), like the Beta's but with P(X <= x) = 1 - (1 - x^a)^b."""
+    """The Kumaraswamy distribution on (0, 1), similar to Beta: P(X <= x) = 1 - (1 - x^a)^b.
+
+    Args:
+        concentration1: first parameter a.
+        concentration0: second parameter b.
+    """
 
     _parameters = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval
@@ -235,7 +273,7 @@ class Kumaraswamy(_TransformedFamily):
 
     @property
     def mode(self) -> Tensor:
-        """((a - 1) / (a b - 1))^(1/a); NaN where a concentration is below 1."""
+        """The mode, ((a - 1) / (a b - 1))^(1/a); NaN for a concentration below 1."""
         a, b = self.concentration1, self.concentration0
         inside = (a >= 1) & (b >= 1)
         a, b = where(inside, a, 2.0), where(inside, b, 2.0)
@@ -248,7 +286,12 @@ class Kumaraswamy(_TransformedFamily):
 
 
 class InverseGamma(_TransformedFamily):
-    """1 / X for X from Gamma(concentration, rate)."""
+    """The inverse gamma distribution: 1 / X for X from Gamma(concentration, rate).
+
+    Args:
+        concentration: shape parameter.
+        rate: rate of the gamma variable.
+    """
 
     _parameters = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.positive
@@ -263,13 +306,13 @@ class InverseGamma(_TransformedFamily):
 
     @property
     def mean(self) -> Tensor:
-        """Infinite up to concentration 1."""
+        """The mean; infinite for concentration up to 1."""
         a = self.concentration
         return where(a > 1, self.rate / (a - 1), math.inf)
 
     @property
     def variance(self) -> Tensor:
-        """Infinite up to concentration 2."""
+        """The variance; infinite for concentration up to 2."""
         a = self.concentration
         return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), math.inf)
 
@@ -279,7 +322,13 @@ class InverseGamma(_TransformedFamily):
 
 
 class LogitRelaxedBernoulli(ProbsFamily):
-    """The logit of a `RelaxedBernoulli` draw."""
+    """The logit of a `RelaxedBernoulli` draw.
+
+    Args:
+        temperature: temperature of the relaxation.
+        probs: probability of 1.
+        logits: log-odds of 1, instead of probs.
+    """
 
     _parameters = {"temperature": None, "probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.real
@@ -301,8 +350,12 @@ class LogitRelaxedBernoulli(ProbsFamily):
 
 
 class RelaxedBernoulli(_TransformedFamily):
-    """Numbers in (0, 1) that near 0 and 1 as the temperature falls, with gradients.
+    """A differentiable relaxation of the Bernoulli distribution on (0, 1). Low temperatures give values near 0 and 1.
 
+    Args:
+        temperature: temperature of the relaxation.
+        probs: probability of 1.
+        logits: log-odds of 1, instead of probs.
     Source: Maddison et al., 2017; Jang et al., 2017.
     """
 
@@ -316,10 +369,16 @@ class RelaxedBernoulli(_TransformedFamily):
 
 
 class ExpRelaxedCategorical(OfCategories):
-    """The logarithm of a `RelaxedOneHotCategorical` draw."""
+    """The logarithm of a `RelaxedOneHotCategorical` draw.
+
+    Args:
+        temperature: temperature of the relaxation.
+        probs: probabilities over the last axis, which are normalized.
+        logits: unnormalized log-probabilities over the last axis, instead of probs.
+    """
 
     _parameters = {"temperature": None, **OfCategories._parameters}
-    support = constraints.real_vector  # in truth, those whose logsumexp is 0
+    support = constraints.real_vector  # actually only vectors whose logsumexp is 0
     has_rsample = True
     _batched = ("_categorical",)
 
@@ -341,8 +400,12 @@ class ExpRelaxedCategorical(OfCategories):
 
 
 class RelaxedOneHotCategorical(_TransformedFamily):
-    """Points of the simplex that near its corners as the temperature falls, with gradients.
+    """A differentiable relaxation of one-hot vectors. Low temperatures give points near the corners of the simplex.
 
+    Args:
+        temperature: temperature of the relaxation.
+        probs: probabilities over the last axis, which are normalized.
+        logits: unnormalized log-probabilities over the last axis, instead of probs.
     Source: Maddison et al., 2017; Jang et al., 2017.
     """
 

@@ -1,4 +1,4 @@
-"""Transforms: maps between constrained and unconstrained values, with their Jacobians."""
+"""Transforms between constrained and unconstrained values, with their Jacobians."""
 
 import functools
 import math
@@ -34,20 +34,20 @@ __all__ = (
 
 
 class Transform:
-    """A map y = t(x), with `t.inv` and the logarithm of its Jacobian's determinant.
+    """An invertible map y = t(x), with its inverse `t.inv` and the log determinant of its Jacobian.
 
-    A subclass defines `domain`, `codomain`, `bijective`, `_call`, `_inverse` and
-    `log_abs_det_jacobian`. `sign` is 1 or -1 where the map is monotone.
+    A subclass defines `domain`, `codomain`, `bijective`, `_call`, `_inverse` and `log_abs_det_jacobian`. `sign` is 1 or -1
+    for a monotone map.
 
     Args:
-        cache_size: 1 to remember the last (x, y), so that inverting y gives just x; 0 for nothing.
+        cache_size: 1 to store the last (x, y), so that the inverse of y is exactly x; 0 for no cache (default).
     """
 
     domain: Any
     codomain: Any
     bijective = False
-    _own: tuple[str, ...] = ()  # constructor arguments, kept in attributes of their names
-    _compared: tuple[str, ...] | None = None  # those that tell two apart; by default all
+    _own: tuple[str, ...] = ()  # constructor arguments, stored as attributes
+    _compared: tuple[str, ...] | None = None  # attributes for __eq__; by default all
 
     def __init__(self, cache_size: int = 0):
         if cache_size not in (0, 1):
@@ -61,14 +61,14 @@ class Transform:
 
     @property
     def event_dim(self) -> int:
-        """The axes of one event, where domain and codomain have equally many."""
+        """The number of axes of one event, if it is the same for domain and codomain."""
         if self.domain.event_dim == self.codomain.event_dim:
             return self.domain.event_dim
         raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
 
     @property
     def inv(self) -> "Transform":
-        """The inverse transform; its `inv` is this one."""
+        """The inverse transform."""
         if self._inv is None:
             self._inv = _InverseTransform(self)
         return self._inv
@@ -79,7 +79,11 @@ class Transform:
         raise NotImplementedError(f"{type(self).__name__} is not monotone in one number")
 
     def with_cache(self, cache_size: int = 1) -> "Transform":
-        """The same transform with another cache."""
+        """Returns a copy with another cache size.
+
+        Args:
+            cache_size: 0 or 1.
+        """
         if self._cache_size == cache_size:
             return self
         if not self._own and type(self).__init__ is not Transform.__init__:
@@ -117,23 +121,36 @@ class Transform:
         raise NotImplementedError(f"{type(self).__name__} has no inverse")
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """log |det dy/dx| of each event, for y = t(x)."""
+        """Returns log |det dy/dx| for each event, with y = t(x).
+
+        Args:
+            x: input.
+            y: output.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no log_abs_det_jacobian")
 
     def __repr__(self):
         return f"{type(self).__name__}()"
 
     def forward_shape(self, shape: Size) -> Size:
-        """The shape of t(x) for x of a shape."""
+        """Returns the shape of t(x) for a shape of x.
+
+        Args:
+            shape: shape of x.
+        """
         return shape
 
     def inverse_shape(self, shape: Size) -> Size:
-        """The shape of x for t(x) of a shape."""
+        """Returns the shape of x for a shape of t(x).
+
+        Args:
+            shape: shape of t(x).
+        """
         return shape
 
 
 class _InverseTransform(Transform):
-    """A transform the other way round."""
+    """The inverse of a transform."""
 
     def __init__(self, transform):
         super().__init__(cache_size=transform._cache_size)
@@ -175,11 +192,11 @@ def _widened(constraint, event_dim):
 
 
 class ComposeTransform(Transform):
-    """Transforms one after the other, the first in the list first.
+    """Applies several transforms in sequence.
 
     Args:
-        parts: the list; empty for the identity.
-        cache_size: as in `Transform`, for every part.
+        parts: list of transforms; empty for the identity.
+        cache_size: cache size of every part; see `Transform`.
     """
 
     def __init__(self, parts, cache_size=0):
@@ -191,7 +208,7 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self):
-        """The first part's, with as many axes as any part makes of an event."""
+        """The domain of the first part, with the maximum number of event axes."""
         if not self.parts:
             return constraints.real
         n = self.parts[-1].codomain.event_dim
@@ -201,7 +218,7 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self):
-        """The last part's, with as many axes as any part makes of an event."""
+        """The codomain of the last part, with the maximum number of event axes."""
         if not self.parts:
             return constraints.real
         n = self.parts[0].domain.event_dim
@@ -214,7 +231,7 @@ class ComposeTransform(Transform):
 
     @property
     def inv(self) -> "Transform":
-        """The parts' inverses in reverse order."""
+        """The inverses of the parts in reverse order."""
         if self._inv is None:
             self._inv = ComposeTransform([p.inv for p in reversed(self.parts)])
             self._inv._inv = self
@@ -259,11 +276,12 @@ identity_transform = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
-    """A transform whose last axes of a batch count as one event: their Jacobians are summed.
+    """Treats the last batch axes of a transform as one event, and sums the log determinants over them.
 
     Args:
         base_transform: the transform.
-        reinterpreted_batch_ndims: how many more axes.
+        reinterpreted_batch_ndims: number of additional event axes.
+        cache_size: see `Transform`.
     """
 
     _own = ("base_transform", "reinterpreted_batch_ndims")
@@ -308,15 +326,15 @@ def _need_dims(shape, n):
 
 
 class ReshapeTransform(Transform):
-    """The last axes of shape in_shape given the shape out_shape.
+    """Reshapes the last axes from in_shape to out_shape.
 
     Args:
         in_shape: shape of the last axes.
-        out_shape: their new shape.
-        cache_size: 1 remembers the last pair of x and y.
+        out_shape: new shape of the last axes.
+        cache_size: see `Transform`.
 
     Raises:
-        ValueError: the shapes hold different numbers of elements.
+        ValueError: if the shapes have different numbers of elements.
     """
 
     bijective = True
@@ -358,7 +376,7 @@ class ReshapeTransform(Transform):
 
 
 class _Increasing(Transform):
-    """Increasing functions of one real number."""
+    """Base class of increasing functions of one real number."""
 
     domain = constraints.real
     codomain: constraints.Constraint = constraints.positive
@@ -366,7 +384,7 @@ class _Increasing(Transform):
 
 
 class ExpTransform(_Increasing):
-    """y = exp(x)."""
+    """Computes y = exp(x)."""
 
     _call, _inverse = methodcaller("exp"), methodcaller("log")
 
@@ -379,7 +397,12 @@ def _broadcast(shape, *others):
 
 
 class PowerTransform(Transform):
-    """y = x ** exponent."""
+    """Computes y = x ** exponent.
+
+    Args:
+        exponent: number or tensor.
+        cache_size: see `Transform`.
+    """
 
     domain = codomain = constraints.positive
     bijective = True
@@ -417,7 +440,7 @@ def _clipped_sigmoid(x):
 
 
 class SigmoidTransform(_Increasing):
-    """y = 1 / (1 + exp(-x))."""
+    """Computes y = 1 / (1 + exp(-x))."""
 
     codomain = constraints.unit_interval
     _call = staticmethod(_clipped_sigmoid)
@@ -432,7 +455,7 @@ class SigmoidTransform(_Increasing):
 
 
 class SoftplusTransform(_Increasing):
-    """y = log(1 + exp(x))."""
+    """Computes y = log(1 + exp(x))."""
 
     _call = staticmethod(softplus)
 
@@ -444,28 +467,30 @@ class SoftplusTransform(_Increasing):
 
 
 class TanhTransform(_Increasing):
-    """y = tanh(x)."""
+    """Computes y = tanh(x)."""
 
     codomain = constraints.interval(-1.0, 1.0)
     _call, _inverse = methodcaller("tanh"), methodcaller("atanh")
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))  # 1 - tanh^2, where it nears 0
+        return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))  # log(1 - tanh^2), accurate near 0
 
 
 class AbsTransform(Transform):
-    """y = |x|, whose inverse takes the positive x."""
+    """Computes y = |x|. The inverse returns the positive x."""
 
     domain, codomain = constraints.real, constraints.positive
     _call, _inverse = methodcaller("abs"), staticmethod(lambda y: y)
 
 
 class AffineTransform(Transform):
-    """y = loc + scale * x, elementwise.
+    """Computes y = loc + scale * x.
 
     Args:
-        loc, scale: numbers or tensors.
-        event_dim: how many last axes make one event.
+        loc: number or tensor.
+        scale: number or tensor.
+        event_dim: number of last axes of one event.
+        cache_size: see `Transform`.
     """
 
     bijective = True
@@ -482,7 +507,7 @@ class AffineTransform(Transform):
 
     @property
     def sign(self) -> Any:
-        """The scale's."""
+        """The sign of the scale."""
         if isinstance(self.scale, (int, float)):
             return (self.scale > 0) - (self.scale < 0)
         return self.scale.sign()
@@ -507,15 +532,15 @@ class AffineTransform(Transform):
 
 
 def _pad_left(x):
-    """Ones before the first entry of the last axis."""
+    """Add ones before the first entry of the last axis."""
     return cat([x.new_ones((*x.shape[:-1], 1)), x], -1)
 
 
 class CorrCholeskyTransform(Transform):
-    """Vectors of D (D - 1) / 2 numbers to Cholesky factors of D by D correlation matrices.
+    """Converts vectors of D (D - 1) / 2 numbers to Cholesky factors of D by D correlation matrices.
 
-    tanh makes the numbers partial correlations; row by row, each takes its share of what the
-    entries before it have left of the row's unit length.
+    tanh converts the numbers to partial correlations. In each row, an entry is the partial correlation times the remaining
+    length, so that the row has length 1.
     """
 
     domain, codomain = constraints.real_vector, constraints.corr_cholesky
@@ -554,7 +579,7 @@ class CorrCholeskyTransform(Transform):
 
 
 class SoftmaxTransform(Transform):
-    """y = softmax(x) over the last axis; not injective: the inverse is log."""
+    """Computes y = softmax(x) over the last axis. It is not injective; the inverse is log."""
 
     domain, codomain = constraints.real_vector, constraints.simplex
 
@@ -572,9 +597,9 @@ class SoftmaxTransform(Transform):
 
 
 class StickBreakingTransform(Transform):
-    """n - 1 numbers to a point of the n-simplex: each says what share of the rest is broken off.
+    """Converts n - 1 numbers to a point of the n-simplex. Each number determines a fraction of the remaining length.
 
-    The shares are centred so that zeros go to equal parts.
+    The fractions are centered, so that zeros give equal parts.
     """
 
     domain, codomain = constraints.real_vector, constraints.simplex
@@ -608,7 +633,7 @@ class StickBreakingTransform(Transform):
 
 
 class LowerCholeskyTransform(Transform):
-    """Square matrices to lower triangular ones with a positive diagonal: exp on it, zero above."""
+    """Converts square matrices to lower triangular matrices with a positive diagonal, by exp on the diagonal."""
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.lower_cholesky
@@ -621,7 +646,7 @@ class LowerCholeskyTransform(Transform):
 
 
 class PositiveDefiniteTransform(Transform):
-    """Square matrices to positive definite ones: L L^T of `LowerCholeskyTransform`'s L."""
+    """Converts square matrices to positive definite matrices L L^T, with L from `LowerCholeskyTransform`."""
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.positive_definite
@@ -635,7 +660,7 @@ class PositiveDefiniteTransform(Transform):
 
 
 class _Sequence(Transform):
-    """Transforms of slices along an axis."""
+    """Base class of transforms of slices along an axis."""
 
     def __init__(self, tseq, dim=0, cache_size=0):
         constraints.require(
@@ -661,12 +686,13 @@ class _Sequence(Transform):
 
 
 class CatTransform(_Sequence):
-    """Transforms side by side along an existing axis, as `cat` joins.
+    """Applies transforms to consecutive slices of an axis, like `cat`.
 
     Args:
-        tseq: the transforms.
+        tseq: list of transforms.
         dim: the axis.
-        lengths: how much of the axis each takes; by default 1.
+        lengths: length of each slice (default: 1).
+        cache_size: see `Transform`.
     """
 
     _own = ("transforms", "dim", "lengths")
@@ -702,11 +728,12 @@ class CatTransform(_Sequence):
 
 
 class StackTransform(_Sequence):
-    """One transform for each index of an axis, as `stack` joins.
+    """Applies one transform to each index of an axis, like `stack`.
 
     Args:
-        tseq: the transforms.
+        tseq: list of transforms.
         dim: the axis.
+        cache_size: see `Transform`.
     """
 
     _own = ("transforms", "dim")
@@ -728,7 +755,12 @@ class StackTransform(_Sequence):
 
 
 class CumulativeDistributionTransform(Transform):
-    """y = the cumulative distribution function of a distribution at x."""
+    """Computes y = F(x), with the cumulative distribution function F of a distribution.
+
+    Args:
+        distribution: the distribution.
+        cache_size: see `Transform`.
+    """
 
     bijective, sign = True, 1
     codomain = constraints.unit_interval

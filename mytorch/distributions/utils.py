@@ -1,4 +1,4 @@
-"""What the distributions share: broadcasting of parameters, probabilities and logits, triangles."""
+"""Utilities of the distributions: broadcasting of parameters, probabilities and logits, triangular matrices."""
 
 import itertools
 import operator
@@ -23,10 +23,13 @@ __all__ = "broadcast_all clamp_probs lazy_property logits_to_probs probs_to_logi
 
 
 def broadcast_all(*values: Tensor | float) -> tuple[Tensor, ...]:
-    """Numbers and tensors as tensors of one shape; numbers take the dtype of the first tensor.
+    """Converts numbers and tensors to tensors of one shape. Numbers get the dtype of the first tensor.
+
+    Args:
+        *values: numbers and tensors.
 
     Raises:
-        ValueError: a value is neither.
+        ValueError: if a value is neither a number nor a tensor.
     """
     if not all(isinstance(v, (Tensor, Array, Number)) for v in values):
         raise ValueError(
@@ -42,44 +45,62 @@ def broadcast_all(*values: Tensor | float) -> tuple[Tensor, ...]:
 
 
 def _standard_normal(shape, dtype, device):
-    """Numbers of the standard normal distribution."""
+    """Draw from the standard normal distribution."""
     return randn(shape, dtype=dtype, device=device)
 
 
 def _sum_rightmost(value, dim):
-    """The sum over the last `dim` axes."""
+    """Sum over the last `dim` axes."""
     return value if dim == 0 else value.reshape(value.shape[:-dim] + (-1,)).sum(-1)
 
 
 def finfo(x):
-    """The limits of x's dtype."""
+    """Return the limits of the dtype of x."""
     return dtypes.finfo(x.dtype)
 
 
 def sum_rightmost(value, dim):
-    """value summed over its last `dim` axes."""
+    """Sum over the last `dim` axes."""
     return value.sum(tuple(range(-dim, 0))) if dim else value
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Probabilities of logits: sigmoid if binary, else softmax over the last axis."""
+    """Converts logits to probabilities: sigmoid if binary, otherwise softmax over the last axis.
+
+    Args:
+        logits: logits.
+        is_binary: use sigmoid.
+    """
     return sigmoid(logits) if is_binary else softmax(logits, -1)
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
-    """Probabilities kept away from 0 and 1 by the dtype's eps."""
+    """Clamps probabilities to [eps, 1 - eps], with the eps of the dtype.
+
+    Args:
+        probs: probabilities.
+    """
     eps = finfo(probs).eps
     return probs.clamp(eps, 1 - eps)
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """log p, or log(p / (1 - p)) if binary, of clamped probabilities."""
+    """Converts clamped probabilities to logits: log(p / (1 - p)) if binary, otherwise log p.
+
+    Args:
+        probs: probabilities.
+        is_binary: use log(p / (1 - p)).
+    """
     p = clamp_probs(probs)
     return p.log() - (-p).log1p() if is_binary else p.log()
 
 
 class lazy_property:
-    """A property computed at its first use, with autograd on, and then kept."""
+    """A property that is computed on first access, with autograd enabled, and then stored.
+
+    Args:
+        wrapped: function of the instance.
+    """
 
     def __init__(self, wrapped):
         self.wrapped, self.__doc__ = wrapped, wrapped.__doc__
@@ -97,10 +118,14 @@ def _tril_mask(n, diag):
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """The entries on and below a diagonal, row by row: (..., n, n) to (..., entries).
+    """Returns the entries on and below a diagonal, row by row: (..., n, n) to (..., entries).
+
+    Args:
+        mat: matrices.
+        diag: number of the diagonal; 0 for the main diagonal.
 
     Raises:
-        ValueError: the diagonal is outside of the matrix.
+        ValueError: if the diagonal is outside the matrix.
     """
     n = mat.shape[-1]
     if not -n <= diag < n:
@@ -109,10 +134,14 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
-    """The lower triangular matrices whose entries on and below a diagonal are given.
+    """Returns the lower triangular matrices with the given entries on and below a diagonal.
+
+    Args:
+        vec: entries, row by row.
+        diag: number of the diagonal; 0 for the main diagonal.
 
     Raises:
-        ValueError: no square matrix has so many.
+        ValueError: if no square matrix has this number of entries.
     """
     entries = vec.shape[-1]
     n = 1
@@ -130,21 +159,21 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
 
 
 def size(*parts):
-    """Shapes joined to one Size."""
+    """Concatenate shapes to a Size."""
     return Size(itertools.chain.from_iterable(parts))
 
 
 def joint_shape(*shapes):
-    """The shape that shapes broadcast to."""
+    """Return the broadcast shape of several shapes."""
     return Size(np.broadcast_shapes(*(tuple(s) for s in shapes)))
 
 
 def forwarded(holder, names):
-    """Properties that read the attributes of these names from what `holder` names."""
+    """Return properties that read the attributes `names` of the object in the attribute `holder`."""
     return [property(operator.attrgetter(f"{holder}.{name}")) for name in names.split()]
 
 
 def one_of(probs, logits):
-    """Raise unless just one is given."""
+    """Raise an error unless exactly one of probs and logits is given."""
     if (probs is None) == (logits is None):
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")

@@ -1,1 +1,1 @@
-"""The graph of arrays and edges, and backward through it; it knows no Tensor."""
+"""The autograd graph, made of raw arrays and edges, and the backward pass. This package does not use Tensors."""

@@ -1,7 +1,7 @@
-"""Whether operations are recorded, and in which precision: one immutable value per thread and context.
+"""Modes that change how ops run, such as `no_grad`, `autocast` and the profiler.
 
-The current `Mode` lives in a ContextVar, so threads, tasks and nested blocks each see their own, and
-reading it costs one call without arguments, which every operation can afford.
+The current `Mode` is an immutable object in a ContextVar. Each thread, task and nested block has its own value. Ops read
+it with one call without arguments, which is fast.
 """
 
 import functools
@@ -12,25 +12,48 @@ from ..base import hooks
 from ..base.config import holding
 from ..base.errors import warn
 
+SAVED = "Inference tensors cannot be saved for backward. To work around you can make a clone to use it in autograd."
+WRITTEN = "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to change it."
+
+
+class _InferenceCounter:
+    """The version counter of all inference tensors. It does not count.
+
+    Outside of inference mode, reading item 0 raises the error for saved tensors, and item -1 the error for changed ones.
+    """
+
+    def __getitem__(self, i) -> int:
+        if not get_mode().inference:
+            raise RuntimeError(WRITTEN if i else SAVED)
+        return 0
+
+    def __setitem__(self, i, version) -> None:
+        pass
+
+
+inference_counter = _InferenceCounter()
+
 
 class Mode:
-    """What an operation must know of its surroundings.
+    """The settings that an op reads when it runs.
 
     Attributes:
-        grad: record operations on tensors that require grad.
-        inference: as `grad` off, and set by `inference_mode`.
+        grad: record operations on tensors that require gradients.
+        inference: True inside `inference_mode`; `grad` is then False.
+        counter: the version counter of new tensors: None, or `inference_counter` inside `inference_mode`.
         autocast: None, or the object of `mytorch.amp` that casts the inputs of each op.
-        anomaly: keep the Python stack of each forward op, to name it when its backward fails.
+        anomaly: keep the Python stack of each forward op, to report it if its backward fails.
         profile: None, or the object that measures each op (profiler/autograd_profiler.py).
-        interpreter: None, or what runs each op in its own way (dispatch/interpreter.py).
-        saved_hooks: None, or (pack, unpack) for what ops save; hooks_refused: None, or why there may be none.
-        wrap: None, or the outermost function that runs ops while a mode is on: `wrap(op, inputs, fused, attributes)`. It calls the op
-            again without the mode that it serves.
-        plain: no mode but `grad` and `inference` is set, so that ops may take their fast path.
+        interpreter: None, or the object that runs each op (dispatch/interpreter.py), for `vmap` for example.
+        saved_hooks: None, or functions (pack, unpack) for saved tensors.
+        hooks_refused: None, or the error message for programs that register hooks.
+        wrap: None, or the outermost function that runs ops while a mode is on: `wrap(op, inputs, fused, attributes)`. It
+            removes its own mode and calls the op again.
+        plain: True if only `grad` and `inference` are set, so that ops can use their fast path.
     """
 
     __slots__ = (
-        "anomaly", "autocast", "grad", "hooks_refused", "inference", "interpreter", "plain", "profile", "saved_hooks",
+        "anomaly", "autocast", "counter", "grad", "hooks_refused", "inference", "interpreter", "plain", "profile", "saved_hooks",
         "wrap",
     )  # fmt: skip
 
@@ -38,8 +61,9 @@ class Mode:
         self, grad=True, inference=False, autocast=None, anomaly=False, saved_hooks=None, hooks_refused=None,
         profile=None, interpreter=None,
     ):  # fmt: skip
-        self.grad = grad
+        self.grad = grad and not inference
         self.inference = inference
+        self.counter = inference_counter if inference else None
         self.autocast = autocast
         self.anomaly = anomaly
         self.saved_hooks = saved_hooks
@@ -56,6 +80,7 @@ class Mode:
         self.plain = autocast is saved_hooks is profile is interpreter is None and not anomaly
 
     def replace(self, **changes):
+        """Returns a copy of this mode with some fields changed."""
         fields = {
             "grad": self.grad, "inference": self.inference, "autocast": self.autocast, "anomaly": self.anomaly,
             "saved_hooks": self.saved_hooks, "hooks_refused": self.hooks_refused, "profile": self.profile,
@@ -69,17 +94,17 @@ get_mode = _mode.get
 
 
 class ModeSwitch:
-    """A change of mode that is a context manager, nestable and reusable, and a decorator."""
+    """A change of the mode. It is a context manager that can be nested and used again, and a decorator."""
 
     def __init__(self):
         self._tokens = []
 
     def _changes(self):
-        """The fields of Mode to change on entering."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it changes.")
+        """Returns the fields of Mode that change inside the block."""
+        raise NotImplementedError(f"{type(self).__name__} must define _changes().")
 
     def clone(self):
-        """A fresh switch of the same kind, for one call of a decorated function."""
+        """Returns a new switch of the same kind, for one call of a decorated function."""
         return type(self)()
 
     def __enter__(self):
@@ -110,7 +135,7 @@ class ModeSwitch:
         return decorated
 
     def _wrap_generator(self, function):
-        """The mode holds while the generator runs, not while it is suspended."""
+        """Decorates a generator function. The mode is on while the generator runs, and off while it is suspended."""
 
         @functools.wraps(function)
         def decorated(*args, **kwargs):
@@ -139,7 +164,7 @@ class ModeSwitch:
 
 
 class _Bare(ModeSwitch):
-    """A switch that also decorates without being called: `@no_grad` beside `@no_grad()`."""
+    """A switch that decorates with and without parentheses: `@no_grad` and `@no_grad()`."""
 
     def __new__(cls, function=None):
         self = super().__new__(cls)
@@ -153,21 +178,51 @@ class _Bare(ModeSwitch):
 
 
 class no_grad(_Bare):
-    """Run a block, or a decorated function, without recording operations."""
+    """Disables the recording of operations in a `with` block or a decorated function.
+
+    Results of operations inside the block do not require gradients. Use it for evaluation, and for updates of parameters
+    that must not be differentiated. It saves the memory that backward would need. The mode applies to the current thread.
+
+    Args:
+        function: the function to decorate, if the class is used as `@no_grad` without parentheses (default: None).
+
+    Example:
+        >>> w = mytorch.ones(2, requires_grad=True)
+        >>> with mytorch.no_grad():
+        ...     y = w * 2
+        >>> y.requires_grad
+        False
+        >>> @mytorch.no_grad()
+        ... def predict(x):
+        ...     return x @ w
+        >>> predict(mytorch.ones(2)).requires_grad
+        False
+    """
 
     def _changes(self):
         return {"grad": False}
 
 
 class enable_grad(_Bare):
-    """Record operations again, inside `no_grad`."""
+    """Enables the recording of operations in a `with` block or a decorated function inside `no_grad`.
+
+    Args:
+        function: the function to decorate, if the class is used as `@enable_grad` without parentheses (default: None).
+
+    Example:
+        >>> w = mytorch.ones(2, requires_grad=True)
+        >>> with mytorch.no_grad(), mytorch.enable_grad():
+        ...     y = w * 2
+        >>> y.requires_grad
+        True
+    """
 
     def _changes(self):
-        return {"grad": True, "inference": False}
+        return {"grad": True}
 
 
 class _Choice(ModeSwitch):
-    """A switch to `mode`."""
+    """A switch with an argument `mode`."""
 
     def __init__(self, mode=True):
         super().__init__()
@@ -178,7 +233,21 @@ class _Choice(ModeSwitch):
 
 
 class inference_mode(_Choice):
-    """As `no_grad`; `inference_mode(False)` changes nothing but leaves an outer inference mode."""
+    """Disables the recording of operations, as `no_grad` does, in a `with` block or a decorated function.
+
+    New tensors of the block are inference tensors (`x.is_inference()`). Outside of the block they cannot be changed in
+    place or saved for backward. Their clones are ordinary tensors.
+
+    Args:
+        mode: True to enable inference mode, False to leave an outer inference mode and to record again (default: True).
+
+    Example:
+        >>> w = mytorch.ones(2, requires_grad=True)
+        >>> with mytorch.inference_mode():
+        ...     y = w * 2
+        >>> y.requires_grad
+        False
+    """
 
     def __new__(cls, mode=True):
         if callable(mode):
@@ -190,7 +259,20 @@ class inference_mode(_Choice):
 
 
 class set_grad_enabled(_Choice):
-    """Switch recording on or off: at once when called, and back at the end when used in `with`."""
+    """Enables or disables the recording of operations.
+
+    A plain call changes the mode immediately. In a `with` block the former mode returns at the end of the block.
+
+    Args:
+        mode: True to record operations, False to disable recording.
+
+    Example:
+        >>> w = mytorch.ones(2, requires_grad=True)
+        >>> with mytorch.set_grad_enabled(False):
+        ...     y = w * 2
+        >>> y.requires_grad
+        False
+    """
 
     def __init__(self, mode):
         super().__init__(bool(mode))
@@ -209,14 +291,20 @@ class set_grad_enabled(_Choice):
 
 
 class set_anomaly(_Choice):
-    """Whether backward names the forward op that a failing gradient came from; see `detect_anomaly`."""
+    """Enables or disables the detection of anomalies; see `detect_anomaly`."""
 
     def _changes(self):
         return {"anomaly": self.mode}
 
 
 def is_grad_enabled():
-    """Returns True if operations on tensors that require grad are recorded."""
+    """Returns True if operations on tensors that require gradients are recorded.
+
+    Example:
+        >>> with mytorch.no_grad():
+        ...     mytorch.is_grad_enabled()
+        False
+    """
     return get_mode().grad
 
 
@@ -224,20 +312,20 @@ hooks.is_grad_enabled = is_grad_enabled
 
 
 def is_inference_mode_enabled():
-    """Whether this code runs under `inference_mode`."""
+    """Returns True inside `inference_mode`."""
     return get_mode().inference
 
 
 def in_mode(mode):
-    """A block in which `mode` is current."""
+    """Returns a context manager that makes `mode` the current mode."""
     return holding(_mode, mode)
 
 
 def set_mode(mode):
-    """Make `mode` current; returns a token for `reset_mode`."""
+    """Makes `mode` the current mode. Returns a token for `reset_mode`."""
     return _mode.set(mode)
 
 
 def reset_mode(token):
-    """Undo a `set_mode`."""
+    """Restores the mode that was current before the `set_mode` that returned `token`."""
     _mode.reset(token)

@@ -1,11 +1,15 @@
-"""What the graph is made of: Node (an op that ran), OutputEdge (one of its outputs), Leaf (a parameter).
+"""The elements of the graph: Node (an op that ran), OutputEdge (one of its outputs), Leaf (a parameter).
 
-The graph holds raw arrays and edges, never Tensors. So there is no reference cycle, everything is
-freed by counting references, and the arrays a node saved die as soon as the node has run.
+The graph refers to raw arrays and edges, never to Tensors. This avoids reference cycles, so reference counting frees all
+memory. The arrays that a node saved are freed as soon as its backward has run.
 
-A tensor's edge is the Node that made it, the OutputEdge of a Node with several differentiable outputs, or a
-Leaf when the user made it with requires_grad. Every edge knows the shape and dtype of its tensor: a
-gradient that arrives is summed to that shape and cast to that dtype, once, in the engine.
+The edge of a tensor is one of these:
+
+* a Node, if the node computed the tensor;
+* an OutputEdge, if the node has several differentiable outputs;
+* a Leaf, if the user created the tensor with `requires_grad=True`.
+
+Each edge stores the shape and dtype of its tensor. The engine sums each gradient to that shape and casts it to that dtype.
 """
 
 import threading
@@ -15,25 +19,33 @@ from weakref import WeakKeyDictionary
 from .._array import Array
 from ..backend.copies import laid_out
 from ..backend.namespaces import Namespace
+from ..base import config, hooks
 from ..base.errors import GraphFreedError, InPlaceError
 
 
+def shown(node):
+    """Returns a node, after its class got PyTorch's name: `type(x.grad_fn).__name__`."""
+    if type(node) is Node and hooks.name_node is not None:
+        hooks.name_node(node)
+    return node
+
+
 class Edge:
-    """What Node, OutputEdge and Leaf share: the tensor's shape and dtype, its hooks and its kept gradient."""
+    """Base class of Node, OutputEdge and Leaf: the shape and dtype of the tensor, its hooks and its stored gradient."""
 
     __slots__ = ("__weakref__", "dtype", "grad", "hooks", "keeps_grad", "parents", "shape")
 
 
-node_hooks = WeakKeyDictionary()  # node or leaf -> its "pre" and "post" hooks and its "metadata"; few have any
+node_hooks = WeakKeyDictionary()  # node or leaf -> its "pre" and "post" hooks and its "metadata"; usually empty
 
 
 class _HookedNode:
-    """What users see of a node: its name, its parents, metadata, and hooks (defined in autograd/graph.py)."""
+    """The public interface of nodes: metadata, and hooks, which autograd/graph.py defines."""
 
     __slots__ = ()
 
     def node_hooks(self):
-        """The node's own dicts of hooks and metadata, made the first time."""
+        """Returns the dicts of hooks and metadata of this node, and creates them at the first call."""
         found = node_hooks.get(self)
         if found is None:
             found = node_hooks[self] = {"pre": OrderedDict(), "post": OrderedDict(), "metadata": {}}
@@ -41,15 +53,15 @@ class _HookedNode:
 
     @property
     def metadata(self):
-        """A dict for whatever a user wants to note on the node."""
+        """A dict for data of the user."""
         return self.node_hooks()["metadata"]
 
 
-accumulating = threading.Lock()  # several threads' backward may reach one leaf; never held while a hook runs
+accumulating = threading.Lock()  # for leaves that several threads reach in backward; not held while a hook runs
 
 
 class Leaf(_HookedNode, Edge):
-    """Where gradients end: the edge of a tensor that was made, not computed, with requires_grad."""
+    """The edge of a tensor that the user created with `requires_grad=True`. Backward ends there."""
 
     __slots__ = ("owner", "post_hooks")
 
@@ -64,19 +76,19 @@ class Leaf(_HookedNode, Edge):
     next_functions = ()
 
     def name(self):
-        """PyTorch's name of what ends the graph."""
+        """Returns the name of this node in PyTorch."""
         return "torch::autograd::AccumulateGrad"
 
     @property
     def variable(self):
-        """The tensor whose gradient it accumulates; None if that is gone."""
+        """The tensor of this leaf, or None if the tensor was deleted."""
         return None if self.owner is None else self.owner()
 
     def __repr__(self):
         return f"<{self.label}>"
 
     def accumulate(self, g, owned):
-        """Add a complete raw gradient. `owned` says that nobody else holds the array `g`."""
+        """Adds a complete raw gradient. If `owned` is True, there is no other reference to the array `g`."""
         with accumulating:
             grad = self.grad
             if grad is None:
@@ -100,18 +112,28 @@ class Leaf(_HookedNode, Edge):
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
+Leaf.__name__ = Leaf.label
 _SMALL = frozenset((int, float, bool, str, tuple, type(None), Namespace))
 
 
 class Node(_HookedNode, Edge):
-    """One op that ran, with what its gradient formulas need.
+    """One op that ran, with the values that its gradient formulas need.
+
+    Args:
+        op: the definition of the op.
+        plan: the formulas to run, and the positions of their arguments in `saved`.
+        parents: the edges of the inputs, None for a constant.
+        saved: the values that the formulas use.
+        versions: (version counter, version at saving) of each saved array that the user can change.
+        shape: shape of the output, or a tuple of the shapes of all outputs.
+        dtype: dtype of the output, or a tuple of the dtypes of all outputs.
 
     Attributes:
-        op: its record.
-        plan: which formulas to run, and what `saved` holds; see dispatch/op.py.
-        parents: the edges of its inputs, None for a constant.
-        saved: the values that the formulas name; None once they were given up.
-        versions: (version counter, version at saving) of each array in `saved` that a user can reach.
+        op: the definition of the op.
+        plan: the formulas to run, and the positions of their arguments in `saved`; see dispatch/record.py.
+        parents: the edges of the inputs, None for a constant.
+        saved: the values that the formulas use; None after they were freed.
+        versions: (version counter, version at saving) of each saved array that the user can change.
     """
 
     __slots__ = ("op", "plan", "saved", "trace", "versions")
@@ -128,30 +150,34 @@ class Node(_HookedNode, Edge):
         self.keeps_grad = False
 
     def output_edge(self, i):
-        """Returns the edge of output `i`: the node itself if it has one output."""
+        """Returns the edge of output `i`: the node itself if it has one output.
+
+        Args:
+            i: position of the output.
+        """
         return OutputEdge(self, i, self.shape[i], self.dtype[i]) if self.plan.ports else self
 
     @property
     def label(self):
-        """The name printed as grad_fn, such as MulBackward."""
+        """The name that `repr` shows as grad_fn, such as MulBackward."""
         name = self.op.grad_name
         return name.format(d=len(self.shape) - 2) if "{" in name else name
 
     def name(self):
-        """PyTorch's name, such as MulBackward0."""
-        return self.op.torch_name + "0"
+        """Returns the name of this node in PyTorch, such as MulBackward0."""
+        return self.op.torch_name + "0" if type(shown(self)) is Node else type(self).__name__
 
     @property
     def next_functions(self):
-        """PyTorch's view of the parents: ((edge, index), …)."""
-        return tuple((p.node, p.index) if type(p) is OutputEdge else (p, 0) for p in self.parents)
+        """The parents, in PyTorch's form: ((edge, index), …)."""
+        return tuple((shown(p.node), p.index) if type(p) is OutputEdge else (shown(p), 0) for p in self.parents)
 
     def check(self):
-        """Raise if what was saved is gone or was changed in place."""
+        """Raises an error if the saved arrays were freed or changed in place."""
         if self.saved is None:
             raise GraphFreedError(
-                f"Trying to backward through the graph a second time: what {self.op.name} saved was freed by the "
-                "first backward pass. Give retain_graph=True to that one if the graph is needed again."
+                f"Trying to backward through the graph a second time: the first backward pass freed the arrays that "
+                f"{self.op.name} saved. Specify retain_graph=True in the first pass to keep them."
             )
         for counter, version in self.versions:
             if counter[0] != version:
@@ -162,17 +188,17 @@ class Node(_HookedNode, Edge):
                 )
 
     def release(self):
-        """Give up the saved arrays; a node that saved none, but sizes at most, can run again."""
+        """Frees the saved arrays. A node that saved only sizes and other small values keeps them and can run again."""
         if self.saved and not (self.plan.light and all(type(value) in _SMALL for value in self.saved)):
             self.saved = None
             self.versions = ()
 
     def __repr__(self):
-        return f"<{self.label}>"
+        return f"<{self.name()} object at {id(self):#x}>" if config.pytorch_mode else f"<{self.label}>"
 
 
 class OutputEdge(Edge):
-    """One differentiable output of a Node that has several: hands its gradient in at its index."""
+    """One differentiable output of a Node with several outputs. It passes its gradient to the node at its index."""
 
     __slots__ = ("index", "node")
 
@@ -190,7 +216,7 @@ class OutputEdge(Edge):
         return self.node.label
 
     def name(self):
-        """The node's name."""
+        """Returns the name of the node."""
         return self.node.name()
 
     @property

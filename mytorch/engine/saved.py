@@ -1,10 +1,10 @@
-"""Hooks on what the graph saves for backward: `pack` when an op saves an array, `unpack` when backward needs it."""
+"""Hooks on saved arrays: `pack` runs when an op saves an array, and `unpack` when backward needs it."""
 
 from ..backend import is_raw
 
 
 class Packed:
-    """What `pack` made of one saved array."""
+    """The result of `pack` for one saved array."""
 
     __slots__ = ("hooks", "value")
 
@@ -14,7 +14,7 @@ class Packed:
 
 
 class PackedValues:
-    """A node's saved values, unpacked at each access; used like a tuple."""
+    """The saved values of a node, as a sequence that unpacks them at each access."""
 
     __slots__ = ("values",)
 
@@ -32,14 +32,17 @@ class PackedValues:
 
 
 def pack_node(node, hooks, wrap):
-    """Run the pack hook on every array that a node saved, as the Tensor that `wrap` makes of it. Versions are not checked then, as in PyTorch."""
+    """Runs the pack hook on each saved array of a node, converted to a Tensor by `wrap`.
+
+    As in PyTorch, the versions of these arrays are not checked in backward.
+    """
     if node.saved:
         node.saved = PackedValues(tuple(packed(value, hooks, wrap) for value in node.saved))
         node.versions = ()
 
 
 def packed(value, hooks, wrap):
-    """A saved value with its arrays, also those in tuples and lists, packed."""
+    """Packs the arrays of a saved value, also in tuples and lists."""
     if is_raw(value):
         return Packed(hooks[0](wrap(value)), hooks)
     if type(value) in (tuple, list) and any(map(is_raw, value)):
@@ -48,7 +51,7 @@ def packed(value, hooks, wrap):
 
 
 def unpacked(value):
-    """A saved value with its arrays as they were."""
+    """Unpacks the arrays of a saved value."""
     if type(value) is Packed:
         tensor = value.hooks[1](value.value)
         inner = getattr(tensor, "_data", None)

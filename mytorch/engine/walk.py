@@ -1,21 +1,19 @@
-"""Backward: a depth-first walk of the graph, gated by counts.
+"""Backward: a depth-first walk of the graph with counts.
 
-A node may pass its gradient on only when every consumer on the way from this root has contributed.
-Which consumers those are depends on the root, so they are counted at each call, never at forward time: a
-branch that does not lead to the root (a logged metric, an unused head) is not waited for.
+A node can pass its gradient on only after all its consumers have contributed. Only consumers between the node and the
+root count. They depend on the root, so each call of backward counts them again. A branch that does not lead to the root,
+such as a logged metric or an unused head, is ignored.
 
-1. From the roots, count the edges into each edge (restricted to those that lead to a target, if there
-   are targets).
-2. A stack of edges whose count has reached zero: pop one, run its formulas, add the results to its
-   parents' gradients, decrement their counts. Last in, first out keeps the walk depth first, so
-   gradients die early. Nothing recurses; depth is bounded by memory alone.
+1. Starting from the roots, count the edges into each edge. With targets, count only edges that lead to a target.
+2. Keep a stack of edges whose count is zero. Pop an edge, run its formulas, add the results to the gradients of its
+   parents, and decrement their counts. The stack makes the walk depth-first, so gradients are freed early. There is no
+   recursion, so only memory limits the depth of the graph.
 
-The first gradient that reaches an edge is borrowed: it may be the very array that another edge got
-too (`x + y`), or a view of it. The second makes a fresh sum, which the edge owns, and later ones are
-added into that in place.
+The first gradient that reaches an edge is borrowed: it can be the same array that another edge received (`x + y`), or a
+view of it. The second gradient creates a new sum, which the edge owns. Further gradients are added to it in place.
 
-The walk is written over raw arrays. For `create_graph` the same walk runs over Tensors, with the
-arithmetic of `RecordedArithmetic` (transforms/tensor_ns.py).
+The walk uses raw arrays. For `create_graph`, the same walk uses Tensors, with the arithmetic of `RecordedArithmetic`
+(transforms/tensor_ns.py).
 """
 
 import math
@@ -26,16 +24,17 @@ from numpy import asarray, generic
 
 from .._array import Array, Size
 from ..backend import device_of, gpu, on, restore_device, set_device_of, xp_of
+from ..base import hooks
 from .mode import get_mode
 from .node import Leaf, Node, OutputEdge, node_hooks
 
 
 class RawArithmetic:
-    """How gradients are computed when they need no graph of their own: on raw arrays."""
+    """The arithmetic of a backward pass that is not recorded: gradients are raw arrays."""
 
     @staticmethod
     def fit(g, edge):
-        """Sum a gradient to the shape of the edge's tensor and cast it to its dtype."""
+        """Sums a gradient to the shape of the tensor of an edge, and casts it to its dtype."""
         if g.shape != edge.shape:
             g = sum_to(g, edge.shape)
         if g.dtype != edge.dtype:
@@ -56,22 +55,22 @@ class RawArithmetic:
 
     @staticmethod
     def conj(g):
-        """The complex conjugate of a gradient; a real one is its own."""
+        """Returns the complex conjugate of a gradient."""
         return g.conj() if g.dtype.kind == "c" else g
 
     @staticmethod
     def zeros(shape, dtype, like):
-        """A zero gradient for an output that nothing used, on the device of the raw array `like`."""
+        """Returns a gradient of zeros for an unused output, on the device of the raw array `like`."""
         return xp_of(like).zeros(shape, dtype)
 
     @staticmethod
     def wrap(g):
-        """What a hook is given."""
-        return Array._wrap(g)
+        """Returns the gradient as an argument for a hook."""
+        return hooks.shown(Array._wrap(g))
 
     @staticmethod
     def unwrap(g):
-        """Returns the gradient that a hook returned, a Tensor or an Array, in this arithmetic."""
+        """Converts the result of a hook, a Tensor or an Array, to a gradient."""
         return g._data._array
 
     @staticmethod
@@ -88,43 +87,43 @@ raw = RawArithmetic()
 
 
 def repeated_axes(shape, own):
-    """The axes of a `shape` along which what has the shape `own` was repeated to fill it."""
+    """Returns the axes along which broadcasting repeats an array of shape `own` to `shape`."""
     lead = len(shape) - len(own)
     return (*range(lead), *[i + lead for i, n in enumerate(own) if n == 1 and shape[i + lead] != 1])
 
 
 def sum_to(g, shape):
-    """Undo broadcasting: sum a raw gradient over the axes along which its value was repeated."""
+    """Reverses broadcasting: sums a raw gradient over the axes along which its value was repeated."""
     if g.ndim < len(shape):
         return g.reshape(shape)  # a () gradient for a (1,) tensor
     axes = repeated_axes(g.shape, shape)
     if axes:
         g = g.sum(axis=axes, keepdims=True)
-    if g.size != math.prod(shape):  # of a tensor that was given another shape behind the graph's back
+    if g.size != math.prod(shape):  # the shape of the tensor was changed outside of the graph
         raise RuntimeError(f"a gradient of shape {list(g.shape)} does not fit a tensor of shape {list(shape)}")
     return g.reshape(shape) if g.shape != shape else g
 
 
 def cast(g, numpy_dtype):
-    """A raw gradient as another dtype; the real part where a complex one reaches a real tensor."""
+    """Casts a raw gradient. For a complex gradient of a real tensor, returns the real part."""
     if g.dtype.kind == "c" and numpy_dtype.kind != "c":
         g = g.real
     return g.astype(numpy_dtype)
 
 
 def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True, arithmetic=raw):
-    """Walk back from the roots.
+    """Runs backward from the roots.
 
     Args:
-        roots: pairs (edge, gradient), the gradient raw or, with RecordedArithmetic a Tensor.
-        keep_graph: do not release what the nodes saved.
-        keep_grads: leave on every edge the gradient that it got.
-        targets: edges; only what leads to them is run.
-        leaves: accumulate into leaves (with targets: into those alone).
+        roots: pairs (edge, gradient). Gradients are raw arrays, or Tensors with RecordedArithmetic.
+        keep_graph: do not free saved arrays.
+        keep_grads: store the gradient of each edge on the edge.
+        targets: edges; only nodes between the roots and the targets run.
+        leaves: accumulate gradients into leaves, or only into the targets that are leaves.
         arithmetic: `raw`, or RecordedArithmetic for `create_graph=True`.
 
     Returns:
-        {target: gradient} for the targets that were reached.
+        A dict {target: gradient} of the targets that backward reached.
     """
     kind = getattr(get_mode().profile, "walk", Walk)  # a profile measures each node
     walk = kind(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
@@ -133,7 +132,7 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     try:
         with restore_device():
             found = walk.run(roots)
-            for callback in walk.callbacks:  # each may queue further ones
+            for callback in walk.callbacks:  # a callback can add further callbacks
                 callback()
             return found
     finally:
@@ -144,19 +143,21 @@ _walks = threading.local()
 
 
 def current_walk():
-    """The running backward of this thread; None outside of one."""
+    """Returns the current backward pass of this thread, or None."""
     stack = _walks.__dict__.get("stack")
     return stack[-1] if stack else None
 
 
 class Walk:
-    """One backward pass; `run` above says what the options are.
+    """One backward pass. The function `run` explains the options.
 
     Attributes:
-        waiting: for each edge that is reached, how many gradients it still waits for.
-        ready: edges that wait for none, the stack.
-        grads: the gradients that have arrived; owned: edges whose gradient nobody else holds; found: those of the targets.
-        useful: the edges that lead to a target; None: all.
+        waiting: for each reachable edge, the number of gradients that are still missing.
+        ready: stack of edges without missing gradients.
+        grads: gradients that have arrived, by edge.
+        owned: edges whose gradient has no other reference.
+        found: gradients of the targets.
+        useful: edges that lead to a target; None for all edges.
     """
 
     def __init__(self, roots, keep_graph, keep_grads, targets, leaves, arithmetic):
@@ -170,7 +171,7 @@ class Walk:
         self.grads, self.owned, self.found, self.callbacks = {}, set(), {}, []
 
     def run(self, roots):
-        """Visit every edge once all its gradients are there."""
+        """Visits each edge when all its gradients have arrived."""
         for edge, g in roots:
             if gpu.several_gpus:
                 set_device_of(self.arithmetic.raw(g))
@@ -180,7 +181,7 @@ class Walk:
         while ready:
             edge = ready.pop()
             g = grads.pop(edge, None)
-            if isinstance(g, generic):  # NumPy's arithmetic on 0-d arrays gives scalars
+            if isinstance(g, generic):  # NumPy returns scalars for arithmetic on 0-d arrays
                 g = asarray(g)
             kind = type(edge)
             if g is not None:
@@ -200,7 +201,7 @@ class Walk:
         return self.found
 
     def run_hooks(self, edge, g):
-        """Show a complete gradient to the hooks, and keep it if it is one of those to return; returns the gradient to go on with."""
+        """Calls the hooks with a complete gradient, and stores it for targets. Returns the gradient, changed by the hooks."""
         for hook in list(edge.hooks.values()) if edge.hooks else ():
             changed = hook(self.arithmetic.wrap(g))
             if changed is not None:
@@ -213,14 +214,14 @@ class Walk:
         return g
 
     def keep(self, edge, g):
-        """Leave a gradient on a non-leaf: retain_grad adds to what is there, as PyTorch does."""
+        """Stores the gradient of a non-leaf. With retain_grad, it is added to the stored gradient, as in PyTorch."""
         if edge.keeps_grad and edge.grad is not None:
             edge.grad = edge.grad + self.arithmetic.wrap(g)
         else:
             edge.grad = self.arithmetic.wrap(g.copy() if self.arithmetic is raw else g)
 
     def visit_leaf(self, leaf, g):
-        """Accumulate into `.grad`."""
+        """Adds a gradient to the `.grad` of a leaf."""
         if not self.leaves or (self.targets is not None and leaf not in self.targets):
             return
         arithmetic = self.arithmetic
@@ -230,17 +231,17 @@ class Walk:
             arithmetic.into_leaf(leaf, g, leaf in self.owned)
 
     def visit_port(self, port, g):
-        """Hand the gradient of one of several outputs to the node, which waits for all of them."""
+        """Passes the gradient of one output to its node, which waits for the gradients of all outputs."""
         node = port.node
         if self.useful is not None and node not in self.useful:
-            return  # a target itself, with nothing wanted behind it
-        if g is not None:  # there may be several OutputEdges for one output: backward's own graph makes new ones
+            return  # the port is a target, and no target is behind it
+        if g is not None:  # one output can have several OutputEdges, which a recorded backward pass creates
             parts = self.grads.setdefault(node, [None] * node.plan.ports)
             parts[port.index] = g if parts[port.index] is None else parts[port.index] + g
         self.decrement(node)
 
     def visit_node(self, node, g):
-        """Run the node's formulas and hand each parent its gradient."""
+        """Runs the formulas of a node and passes the gradients to its parents."""
         if g is None or (self.useful is not None and self.useful.isdisjoint(node.parents)):
             results = [(parent, None) for parent in node.parents if parent is not None]
         else:
@@ -260,7 +261,7 @@ class Walk:
                     self.ready.append(parent)
 
     def accumulate(self, node, g, parent, gp, results):
-        """Add a formula's result to what a parent has. The first one is borrowed, unless nobody else can hold it."""
+        """Adds the result of a formula to the gradient of a parent. The first one is borrowed if it has other references."""
         if gpu.several_gpus:
             set_device_of(self.arithmetic.raw(gp))
         grads, is_raw = self.grads, self.arithmetic is raw
@@ -279,7 +280,7 @@ class Walk:
                 self.owned.add(parent)
 
     def add(self, edge, g, in_place):
-        """Add a gradient to what the edge has; see the ownership rule above."""
+        """Adds a gradient to the gradient of an edge. The docstring of the module explains ownership."""
         grads = self.grads
         if edge not in grads:
             grads[edge] = g
@@ -290,14 +291,14 @@ class Walk:
             self.owned.add(edge)
 
     def decrement(self, edge):
-        """One gradient less to wait for."""
+        """Decrements the number of missing gradients of an edge."""
         self.waiting[edge] -= 1
         if not self.waiting[edge]:
             self.ready.append(edge)
 
 
 def _run_hooked(node, g, arithmetic, run):
-    """Run a node between its own hooks, which are given tuples of gradients."""
+    """Runs a node between its hooks, which receive tuples of gradients."""
     hooks, several = node_hooks[node], isinstance(g, list)
     given = tuple(None if x is None else arithmetic.wrap(x) for x in (g if several else [g]))
     for hook in list(hooks["pre"].values()):
@@ -324,8 +325,8 @@ def _run_hooked(node, g, arithmetic, run):
 
 
 def _run_node(node, g, arithmetic):
-    """The gradients of a node's inputs: (parent, gradient) pairs."""
-    if node.plan.run is not None:  # a user's autograd.Function
+    """Returns (parent, gradient) pairs for the inputs of a node."""
+    if node.plan.run is not None:  # a custom autograd.Function
         return node.plan.run(node, g, arithmetic)
     if node.plan.ports and not node.op.undefined_grads and any(x is None for x in g):
         like = arithmetic.raw(next(x for x in g if x is not None))
@@ -342,7 +343,7 @@ def _run_node(node, g, arithmetic):
 
 
 def _run_traced(arithmetic, node, g):
-    """Under detect_anomaly: name the forward op when a formula fails or gives NaN."""
+    """Runs the formulas of a node for `detect_anomaly`: errors and NaN gradients name the forward op."""
     try:
         results = arithmetic.formulas(node, g)
     except Exception as error:
@@ -359,7 +360,7 @@ def _run_traced(arithmetic, node, g):
 
 
 def _count(roots, useful):
-    """How many edges lead into each edge, among those reachable from the roots."""
+    """Returns the number of edges into each edge that is reachable from the roots."""
     waiting = {edge: 0 for edge, _ in roots if useful is None or edge in useful}
     todo = list(waiting)
     while todo:
@@ -374,7 +375,7 @@ def _count(roots, useful):
 
 
 def _leading_to(targets, roots):
-    """The edges from which a target can be reached, the targets among them."""
+    """Returns the edges from which a target can be reached, including the targets."""
     children, todo, seen = {}, list(roots), set(roots)
     while todo:
         edge = todo.pop()
@@ -396,14 +397,14 @@ def _leading_to(targets, roots):
 
 
 def _is_fresh(gp, g, edge, results):
-    """Whether a formula made this array for one input, rather than passing its upstream gradient (or a view) on."""
+    """Returns True if a formula allocated this array for one input. It is not the upstream gradient or a view of it."""
     if gp.base is not None or type(g) is not list:
         return gp is not g and gp.base is None
     return edge.plan.run is None and not any(gp is x for x in g) and sum(gp is x for _, x in results) == 1
 
 
 def _owned_sum(node):
-    """Returns the gradient that the first input of a node has so far, if no other object holds it, and None otherwise."""
+    """Returns the current gradient of the first input of a node if there is no other reference to it, or None."""
     walk, edge = current_walk(), node.parents[0]
     if walk is None or edge not in walk.owned or (node_hooks.data and node in node_hooks):
         return None
@@ -411,13 +412,13 @@ def _owned_sum(node):
 
 
 def _takes_float32(edge, g):
-    """Whether a gradient may reach a node in float32 although the node's result has half precision.
+    """Returns True if a gradient can reach a node in float32 although the result of the node has half precision.
 
-    That holds for a cast to half precision (`passes_float32` of its record): its formula widens the gradient to float32 anyway, so a
-    kernel that sums in float32 does not have to round.
+    This applies to casts to half precision, which declare `passes_float32`. Their formula converts the gradient to
+    float32 in any case, so a kernel that sums in float32 need not round.
     """
     if (
-        type(edge) is not Node
+        not isinstance(edge, Node)
         or not edge.plan.passes_float32
         or edge.dtype.itemsize != 2
         or edge.hooks
@@ -429,10 +430,16 @@ def _takes_float32(edge, g):
 
 
 def gradient_of_root(raw_output, g, what, i):
-    """The raw gradient to start from: ones for a scalar, else what the user gave.
+    """Returns the raw gradient of a root: the gradient from the user, or ones for an output with one element.
+
+    Args:
+        raw_output: the output, a raw array.
+        g: the gradient, or None.
+        what: name of the function for error messages.
+        i: position of the output for error messages.
 
     Raises:
-        RuntimeError: the output is not a scalar and no gradient was given, or their shapes differ.
+        RuntimeError: the output has several elements and `g` is None, or shapes differ.
     """
     if g is None:
         if raw_output.size != 1:

@@ -1,21 +1,20 @@
-"""PyTorch's files: a zip archive with one pickle of the object and one entry of raw bytes for each storage.
+"""PyTorch's file format: a zip archive with a pickle of the object and one entry of raw bytes per storage.
 
-Neither side runs Python's pickle machinery on what it does not know. The writer emits the few opcodes that
-tensors and plain containers need; `torch.load(f, weights_only=True)` reads the result. The reader runs a
-pickle with those globals at hand that the same contents need, and refuses any other by its name, so that
-reading a file can't run code. `add_safe_globals` names further classes, for both sides.
+Python's pickle machinery never handles unknown objects here. The writer emits only the opcodes for tensors and plain
+containers, which `torch.load(f, weights_only=True)` reads. The reader supports only the globals of these contents and
+refuses all others by name, so reading a file cannot run code. `add_safe_globals` adds further classes for both.
 
-Layout of the archive: `<root>/data.pkl`, `<root>/data/<key>`, `<root>/byteorder`, `<root>/version` and others,
-all uncompressed, each entry's bytes at a multiple of 64.
+Layout of the archive: `<root>/data.pkl`, `<root>/data/<key>`, `<root>/byteorder`, `<root>/version` and others. All are
+uncompressed, and the bytes of each entry start at a multiple of 64.
 """
 
 import copyreg
 import functools
 import io
-import itertools
 import os
 import pickle
 import struct
+import sys
 import zipfile
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -38,8 +37,8 @@ _STORAGES = {f"{word}Storage": dtypes.as_dtype(name) for name, word in dtypes.TY
 _STORAGE_NAMES = {d: name for name, d in _STORAGES.items()}
 _ALIGNMENT = 64
 TENSOR_CLASSES: dict[str, type[Tensor]] = {"parameter": Parameter, "buffer": Buffer}
-load_order = [b"little"]  # the byte order of files that do not say theirs, as PyTorch's before 2.1
-SafeGlobal = Callable | tuple[Callable, str]  # a class or function, with its name in files if that is another
+load_order = [b"little"]  # byte order of files without this entry, such as files of PyTorch before 2.1
+SafeGlobal = Callable | tuple[Callable, str]  # a class or function, optionally with its name in files
 
 
 def kind_of(tensor: Tensor) -> str | None:
@@ -47,7 +46,7 @@ def kind_of(tensor: Tensor) -> str | None:
     return next((kind for kind, cls in TENSOR_CLASSES.items() if isinstance(tensor, cls)), None)
 
 
-# -- classes that the user trusts ------------------------------------------------------------------
+# -- trusted classes -------------------------------------------------------------------------------
 
 _safe = {}
 
@@ -57,32 +56,36 @@ def _full_name(value):
 
 
 def _named(values):
-    """{full name: value}; an entry may be a pair (value, name) for one that is known by another name."""
+    """Return {full name: value}; an entry may be a pair (value, name) with another name."""
     return {(v[1] if isinstance(v, tuple) else _full_name(v)): v[0] if isinstance(v, tuple) else v for v in values}
 
 
 def add_safe_globals(safe_globals: Iterable[SafeGlobal]) -> None:
-    """Allow `save` and `load` to write and to make objects of these classes, and to call these functions.
+    """Allows `save` and `load` to write and create objects of these classes, and to call these functions.
 
     Args:
-        safe_globals: a list of classes and functions, or of (class or function, its name in files).
+        safe_globals: list of classes and functions, or of pairs (class or function, name in files).
     """
     _safe.update(_named(safe_globals))
 
 
 def get_safe_globals() -> list:
-    """The list of classes and functions that were allowed."""
+    """Returns the list of allowed classes and functions."""
     return list(_safe.values())
 
 
 def clear_safe_globals() -> None:
-    """Forget what was allowed."""
+    """Clears the list of allowed classes and functions."""
     _safe.clear()
 
 
 @contextmanager
 def safe_globals(safe_globals: Iterable[SafeGlobal]) -> Iterator[None]:
-    """Allow these classes and functions within a block; see `add_safe_globals`."""
+    """Allows classes and functions within a `with` block; see `add_safe_globals`.
+
+    Args:
+        safe_globals: list of classes and functions, or of pairs (class or function, name in files).
+    """
     before = dict(_safe)
     _safe.update(_named(safe_globals))
     try:
@@ -95,21 +98,25 @@ def safe_globals(safe_globals: Iterable[SafeGlobal]) -> Iterator[None]:
 # -- writing -----------------------------------------------------------------------------------------
 
 
+class OtherObjectError(TypeError):
+    """An object is neither a tensor nor a plain container. `load` reads it only from a file that the user trusts."""
+
+
 class _Global(NamedTuple):
-    """A function or class that the pickle refers to by its name."""
+    """A function or class that the pickle contains by name."""
 
     module: str
     name: str
 
     def __call__(self):
-        """The pickle module wants functions to be callable."""
+        """Make the object callable, as the pickle module requires for functions."""
 
 
-_global = functools.cache(_Global)  # one object for each name, so that the pickle names it once
+_global = functools.cache(_Global)  # one object per name, so that the pickle contains the name once
 
 
 class _Storage(NamedTuple):
-    """The memory of tensors, as the pickle refers to it."""
+    """The memory of tensors, as represented in the pickle."""
 
     kind: str
     cls: _Global
@@ -125,20 +132,19 @@ _REBUILD_PARAMETER_WITH_STATE = _global("torch._utils", "_rebuild_parameter_with
 _REBUILD_TYPE = _global("torch._tensor", "_rebuild_from_type_v2")
 _NUMPY = "numpy._core.multiarray"
 _PLAIN = {type(None), bool, int, float, str, dict, list, tuple, _Global}
-_NAMED = (Size, OrderedDict, Counter, _Storage, _Global)  # kinds of dicts and tuples that keep their class
+_NAMED = (Size, OrderedDict, Counter, _Storage, _Global)  # subclasses of dict and tuple that keep their class
 
 
 class Pickler(pickle._Pickler):
-    """Writes a pickle of protocol 2, and collects the storages that it refers to.
+    """Writes a pickle of protocol 2, and collects its storages.
 
-    Python's own pickler in Python, told (by `reducer_override`) what every object but plain values and containers is
-    made of; it is never left to find that out by itself.
+    It is based on Python's own pickler in Python. `reducer_override` defines the representation of every object except
+    plain values and containers, so the pickler never determines it.
     """
 
     def __init__(self, file, views=False):
         super().__init__(file, protocol=2)
-        self.views = views  # before PyTorch 1.6 a storage could be a part of another, and said so
-        self.path = []  # from the whole object to the one being saved
+        self.views = views  # before PyTorch 1.6 a storage could be a part of another storage
         self.storages = []  # raw arrays, flat and contiguous
         self.keys = {}  # (address of the memory, dtype) -> key
 
@@ -146,36 +152,34 @@ class Pickler(pickle._Pickler):
         """Save one object.
 
         Raises:
-            TypeError: it can't be saved; the message says where it is.
+            TypeError: if the object cannot be saved.
         """
-        self.path.append(x)
         if type(x) is int and x.bit_length() > 2040:
-            raise TypeError(f"save: an integer of {x.bit_length()} bits can't be saved.")
-        x = self._of_storage(x) if isinstance(x, (TypedStorage, UntypedStorage)) else _stand_in(x)
+            raise TypeError(f"save: expected integers of at most 2040 bits, got {x.bit_length()} bits.")
+        x = self._of_storage(x) if isinstance(x, (TypedStorage, UntypedStorage)) else _named_in_files(x)
         base = next((kind for kind in (dict, list, tuple) if isinstance(x, kind)), None)
         if base is None or type(x) is base or isinstance(x, _NAMED) or _is_safe(type(x)):
             super().save(x, save_persistent_id)
         elif id(x) in self.memo:
             self.write(self.get(self.memo[id(x)][0]))
-        else:  # of a class that a file can't name: as the plain container
+        else:  # a class without a name in files is saved as the plain container
             self.dispatch[base](self, x)
-        self.path.pop()
 
     def save_global_name(self, x):
-        """Write a name, without looking whether it exists here."""
+        """Write a name without checking that it exists."""
         self.write(f"c{x.module}\n{x.name}\n".encode())
         self.memoize(x)
 
     dispatch: ClassVar[dict[Any, Any]] = {**pickle._Pickler.dispatch, _Global: save_global_name}
 
     def persistent_id(self, x):
-        """What a storage is known by."""
+        """Return the representation of a storage."""
         if type(x) is not _Storage:
             return None
         return (*x, None) if self.views else tuple(x)
 
     def reducer_override(self, x):
-        """What an object is made of: (function, arguments, state, items of a list, items of a dict)."""
+        """Return the representation of an object: (function, arguments, state, list items, dict items)."""
         if type(x) in _PLAIN:
             return NotImplemented
         if isinstance(x, Tensor):
@@ -186,35 +190,18 @@ class Pickler(pickle._Pickler):
         if _is_safe(type(x)):
             return self._trusted(x)
         if isinstance(x, (OrderedDict, Counter)):
-            versions = getattr(x, "__dict__", None) if isinstance(x, OrderedDict) else None  # of a state dict's modules
+            versions = getattr(x, "__dict__", None) if isinstance(x, OrderedDict) else None  # of a state dict
             name = "OrderedDict" if isinstance(x, OrderedDict) else "Counter"
             return _global("collections", name), (), versions or None, None, iter(x.items())
         if isinstance(x, (set, frozenset)):
             return _global("__builtin__", type(x).__name__), (list(x),)
-        return self._refuse(x)
-
-    def _refuse(self, x):
-        hint = "; save its state_dict() instead" if hasattr(x, "state_dict") else ""
-        raise TypeError(
-            f"save: {self._where()} is {type(x).__name__}, which can't be saved: only tensors, "
-            f"numbers, strings, and dicts, lists, tuples and sets of them, or classes given to add_safe_globals{hint}."
-        )
-
-    def _where(self):
-        """Where the object being saved is: keys and indices, with dots between."""
-        names = []
-        for parent, child in itertools.pairwise(self.path):
-            if isinstance(parent, dict):
-                names.append(next((str(key) for key, value in parent.items() if value is child), "key"))
-            elif isinstance(parent, (list, tuple)):
-                names.append(next((str(i) for i, item in enumerate(parent) if item is child), ""))
-        return ".".join(names) or "the object"
+        raise OtherObjectError(type(x).__name__)
 
     def _trusted(self, x):
-        """An object of a class that the user trusts, by its own __reduce_ex__."""
+        """Represent an object of a trusted class by its own __reduce_ex__."""
         function, args, state, *rest = (*x.__reduce_ex__(2), None, None, None)[:5]
         if any(part is not None for part in rest) or not (function is copyreg.__newobj__ or _is_safe(function)):
-            self._refuse(x)
+            raise OtherObjectError(type(x).__name__)
         return function, args, state
 
     def _tensor(self, x):
@@ -230,14 +217,14 @@ class Pickler(pickle._Pickler):
         return (_REBUILD_TYPE, (rebuild, _global("torch", "Tensor"), args, state)) if state else (rebuild, args)
 
     def _of_storage(self, x):
-        """What stands for a storage object."""
+        """Return the representation of a storage object."""
         untyped = isinstance(x, UntypedStorage)
         cls = _global("torch.storage", "UntypedStorage") if untyped else _global("torch", x.pickle_storage_type())
         return _Storage("storage", cls, self._key_of(x._raw, x._raw.dtype), str(device_of(x._raw)), x._raw.size)
 
     def _strided(self, raw, requires_grad=False):
-        """The function and arguments that rebuild a tensor: (storage, offset, size, stride, requires_grad, hooks), and
-        the dtype where the storage has none."""
+        """Return the function and arguments that rebuild a tensor: (storage, offset, size, stride, requires_grad, hooks). For
+        a storage without dtype, the dtype is added."""
         dtype = dtypes.from_numpy(raw.dtype)
         memory, offset, strides = _memory_of(raw)
         if dtype in _STORAGE_NAMES:
@@ -258,7 +245,7 @@ class Pickler(pickle._Pickler):
 
     def _ndarray(self, x):
         if x.dtype.kind not in "biufcSUV" or x.dtype.names:
-            raise TypeError(f"save: {self._where()} is an ndarray of dtype {x.dtype}, which can't be saved.")
+            raise OtherObjectError(f"ndarray of dtype {x.dtype}")
         state = (1, x.shape, x.dtype, False, np.ascontiguousarray(x).tobytes())
         return _global(_NUMPY, "_reconstruct"), (_global("numpy", "ndarray"), (0,), b"b"), state
 
@@ -267,8 +254,8 @@ class Pickler(pickle._Pickler):
         return name, (x.decode("latin1"), "latin1")
 
 
-def _stand_in(x):
-    """What is saved for an object that is known by a name."""
+def _named_in_files(x):
+    """Return the representation of an object that has a name in files."""
     if isinstance(x, dtypes.dtype):
         return _global("torch", x.name)
     if isinstance(x, os.PathLike):
@@ -276,7 +263,7 @@ def _stand_in(x):
     return _global_of(x) if _is_safe(x) else x
 
 
-_REDUCERS = {  # by type: what objects are made of
+_REDUCERS = {  # representations of objects, by type
     Array: lambda pickler, x: pickler._strided(x._array),
     Size: lambda _, x: (_global("torch", "Size"), (tuple(x),)),
     (bytes, bytearray): Pickler._text,
@@ -301,10 +288,9 @@ def _global_of(value):
 
 
 def _memory_of(raw):
-    """The flat contiguous memory that an array lies in, and its offset and strides there, in elements.
+    """Return the flat contiguous memory of an array, and its offset and strides in elements.
 
-    Memory is shared among the tensors of a file if its owner is one contiguous block of the same dtype;
-    any other array is copied.
+    Tensors of a file share memory if its owner is one contiguous block of the same dtype. Any other array is copied.
     """
     xp, size = xp_of(raw), raw.itemsize
     owner = raw
@@ -318,21 +304,39 @@ def _memory_of(raw):
     return own, 0, row_major(raw.shape)
 
 
+def pickled(obj, views=False):
+    """Return the pickle of an object, and the Pickler with its storages.
+
+    Args:
+        obj: the object.
+        views: see `Pickler`.
+    """
+    content = io.BytesIO()
+    pickler = Pickler(content, views)
+    try:
+        pickler.dump(obj)
+    except OtherObjectError:
+        content = io.BytesIO()
+        pickler = sys.modules[__package__].trusted.Pickler(content, views)
+        pickler.dump(obj)
+    return content.getvalue(), pickler
+
+
 def write(obj, file, name="archive"):
     """Write an object to a binary file in PyTorch's format.
 
     Args:
-        name: the archive's root folder.
+        obj: the object.
+        file: the file.
+        name: root folder of the archive.
 
     Raises:
-        TypeError: something in obj can't be saved; the message says where.
+        TypeError, PicklingError: if an object cannot be saved.
     """
-    content = io.BytesIO()
-    pickler = Pickler(content)
-    pickler.dump(obj)
+    content, pickler = pickled(obj)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         put = _Entries(archive, name)
-        put("data.pkl", content.getvalue())
+        put("data.pkl", content)
         put(".format_version", b"1")
         put(".storage_alignment", str(_ALIGNMENT).encode())
         put("byteorder", b"little")
@@ -345,7 +349,7 @@ def write(obj, file, name="archive"):
 
 
 class _Entries:
-    """Writes the entries of an archive, each padded so that its bytes are aligned."""
+    """Writes the entries of an archive, with padding so that their bytes are aligned."""
 
     def __init__(self, archive, root):
         self.archive = archive
@@ -357,7 +361,7 @@ class _Entries:
         large = entry.file_size * 1.05 > zipfile.ZIP64_LIMIT
         start = self.archive.start_dir + 30 + len(entry.filename.encode()) + 4 + (20 if large else 0)
         padding = -start % _ALIGNMENT
-        entry.extra = struct.pack("<HH", 0x4246, padding) + b"Z" * padding  # "FB", as PyTorch's writer
+        entry.extra = struct.pack("<HH", 0x4246, padding) + b"Z" * padding  # "FB", as in PyTorch's writer
         with self.archive.open(entry, "w", force_zip64=large) as out:
             out.write(content)
 
@@ -366,21 +370,21 @@ class _Entries:
 
 
 class _StorageClass:
-    """A storage class that a pickle names, with the dtype that its name implies."""
+    """A storage class in a pickle, with the dtype that its name implies."""
 
     def __init__(self, dtype, storage=TypedStorage):
         self.dtype = dtype
         self.storage = storage
 
 
-_NODES = 100  # a key's tuples hold no more values, since hashing takes a step for each, however often it is shared
+_NODES = 100  # maximum values in the tuples of a key: hashing visits each value, even if it is shared
 
 
 def _keys(keys):
-    """The keys, if hashing them is quick.
+    """Return the keys if they can be hashed in a short time.
 
     Raises:
-        ValueError: a tuple of too many values, or an integer such as makes all hashes equal.
+        ValueError: if a tuple has too many values, or an integer could make all hashes equal.
     """
     for key in keys:
         if type(key) is str:
@@ -391,18 +395,22 @@ def _keys(keys):
             if isinstance(x, tuple):
                 seen += len(x)
                 if seen > _NODES:
-                    raise ValueError(f"a key is a tuple of more than {_NODES} values")
+                    raise ValueError(f"expected at most {_NODES} values in a key, got a longer tuple")
                 waiting.extend(x)
             elif isinstance(x, int) and x.bit_length() > 64:
-                raise ValueError("a key is an integer of more than 64 bits")
+                raise ValueError("expected integers of at most 64 bits in a key, got a longer one")
     return keys
 
 
-class _Unpickler(pickle._Unpickler):
-    """Runs the pickle of a PyTorch file with nothing but tensors, plain containers and trusted classes at hand.
+class RefusedError(RuntimeError, pickle.UnpicklingError):
+    """A file contains an object that is not loaded by default, because it could run code."""
 
-    Python's own unpickler in Python, because what BUILD does to an object has to be watched, and what is made of the
-    same bytes again and again counted.
+
+class _Unpickler(pickle._Unpickler):
+    """Runs the pickle of a PyTorch file with tensors, plain containers and trusted classes only.
+
+    It is based on Python's own unpickler in Python, because BUILD must be checked, and the memory of repeated objects
+    must be counted.
     """
 
     def __init__(self, content, storage_of, budget, encoding="utf-8"):
@@ -413,15 +421,15 @@ class _Unpickler(pickle._Unpickler):
         self.file_name = budget.name
 
     def load(self):
-        """The object. The memo holds functions that hold this, which would keep the file's bytes until the next collection."""
+        """Return the object. The memo contains references to this unpickler, which would keep the file's bytes alive."""
         try:
             return super().load()
         finally:
             vars(self).clear()
 
     def find_class(self, module, name):
-        """What a global of the pickle stands for. Functions are rebuilt, so a pickle can't alter ours."""
-        module = {"__builtin__": "builtins"}.get(module, module)  # protocol 2 names it as Python 2 did
+        """Return the replacement of a global. Functions are created for each file, so a pickle cannot change ours."""
+        module = {"__builtin__": "builtins"}.get(module, module)  # protocol 2 uses Python 2's names
         if f"{module}.{name}" in _safe:
             return _safe[f"{module}.{name}"]
         if module == "torch" and name in _STORAGES:
@@ -431,13 +439,13 @@ class _Unpickler(pickle._Unpickler):
         if module == "torch" and name in dtypes._BY_NAME:
             return dtypes.as_dtype(name)
         if module == "torch" and name == "Tensor":
-            return "Tensor"  # what _rebuild_from_type_v2 is told, and nothing else looks at
+            return "Tensor"  # argument of _rebuild_from_type_v2, otherwise unused
         found = self._makers().get((module.replace("numpy.core", "numpy._core"), name))
         if found is None:
-            raise RuntimeError(
-                f"load: {self.file_name} holds a {module[:99]}.{name[:99]}, which is refused: only tensors and plain "
-                "containers are read, since anything else could run code. In PyTorch, save the state_dict() instead; here, "
-                "add_safe_globals allows a class that you trust."
+            raise RefusedError(
+                f"load: {self.file_name} contains {module[:99]}.{name[:99]}, which is refused, because it could run code. Only "
+                "tensors and plain containers are loaded. Save the state_dict() instead, or use add_safe_globals for a class "
+                "that you trust. If you trust the whole file, use load(f, weights_only=False), which can run any code in it."
             )
         return found
 
@@ -483,10 +491,10 @@ class _Unpickler(pickle._Unpickler):
         }
 
     def _counted(self, content):
-        """Text or bytes of which a copy is about to be made.
+        """Count the memory of text or bytes before they are copied.
 
         Raises:
-            TypeError: it is neither.
+            TypeError: if the content is neither text nor bytes.
         """
         if not isinstance(content, (str, bytes, bytearray)):
             raise TypeError(f"expected text or bytes, got {type(content).__name__}")
@@ -494,12 +502,12 @@ class _Unpickler(pickle._Unpickler):
         return content
 
     def load_build(self):
-        """Give the object below the state on top of the stack: attributes to trusted objects and OrderedDicts."""
+        """Set the state of the object below the top of the stack: attributes of trusted objects and OrderedDicts."""
         found, state = self.stack[-2], self.stack[-1]
         if isinstance(found, np.ndarray):
             _, shape, dtype, fortran, content = self.stack.pop()
             if not isinstance(content, bytes):
-                raise ValueError(f"load: {self.file_name} holds an ndarray of objects, which is refused.")
+                raise ValueError(f"load: {self.file_name} contains an ndarray of objects, which is refused.")
             order = "F" if fortran else "C"
             flat = np.frombuffer(self._counted(content), dtype)
             self.stack[-1] = flat.reshape(shape, order=order).copy(order)
@@ -512,31 +520,31 @@ class _Unpickler(pickle._Unpickler):
         elif _is_safe(type(found)):
             super().load_build()
         else:
-            raise RuntimeError(f"load: {self.file_name} sets the state of a {type(found).__name__}, which is refused.")
+            raise RefusedError(f"load: {self.file_name} sets the state of a {type(found).__name__}, which is refused.")
 
     @staticmethod
     def _items(opcode, kind, below, keys):
-        """An opcode that puts items into a container: of a plain `kind` (None: a new one) or a trusted one, which lies `below` the
-        top of the stack (None: below a mark). `keys`: which of the items are hashed."""
+        """Return an opcode that adds items to a container of type `kind` (None: a new one) or a trusted one. The container is `below`
+        the top of the stack (None: below a mark). `keys` selects the items to hash."""
 
         def load(self):
             x = None if kind is None else self.metastack[-1][-1] if below is None else self.stack[-below]
             if kind is not None and not isinstance(x, kind) and not _is_safe(type(x)):
-                raise ValueError(f"it puts items into a {type(x).__name__}")
+                raise ValueError(f"it adds items to a {type(x).__name__}")
             _keys(self.stack[keys])
             pickle._Unpickler.dispatch[opcode[0]](self)
 
         return opcode[0], load
 
     def load_bytearray8(self):
-        """Bytes of a size that is looked at first."""
+        """Load bytes after checking their size."""
         (n,) = struct.unpack("<Q", self.read(8))
         if n > self.content.getbuffer().nbytes:
-            raise EOFError(f"{n} bytes are said to follow")
+            raise EOFError(f"{n} bytes are declared, but fewer follow")
         self.append(bytearray(self.read(n)))
 
     @staticmethod
-    def _new(kind, opcode, nbytes):  # one byte in the file, many in memory
+    def _new(kind, opcode, nbytes):  # one byte in the file needs many bytes in memory
         def load(self):
             self.budget.take(nbytes, f"empty {kind}s")
             pickle._Unpickler.dispatch[opcode[0]](self)
@@ -556,15 +564,15 @@ class _Unpickler(pickle._Unpickler):
     }  # fmt: skip
 
     def persistent_load(self, key):
-        """A storage: (“storage”, class, key, location, number of elements), and before PyTorch 1.6 perhaps (key, offset, size) of the
-        part of it that is meant."""
-        if isinstance(key, tuple):  # Python 2's strings may have been asked for as bytes
+        """Return the storage for ("storage", class, key, location, number of elements). Before PyTorch 1.6, (key, offset, size)
+        of a part may follow."""
+        if isinstance(key, tuple):  # Python 2's strings may be bytes
             key = tuple(part.decode("ascii") if isinstance(part, bytes) else part for part in key)
         good = (
             isinstance(key, tuple) and len(key) in (5, 6) and key[0] == "storage" and isinstance(key[1], _StorageClass)
         )
         if not good or not isinstance(key[2], (str, int)) or not isinstance(key[3], str) or type(key[4]) is not int:
-            raise RuntimeError(f"load: {self.file_name} refers to a {type(key).__name__} that is no storage.")
+            raise RuntimeError(f"load: {self.file_name} refers to a {type(key).__name__}, expected a storage.")
         storage = self.storage_of(str(key[2]), key[1], key[3], key[4])
         if key[5:] in ((), (None,)):
             return storage
@@ -575,27 +583,29 @@ class _Unpickler(pickle._Unpickler):
 
 
 def storage_like(raw, cls):
-    """The storage object over a flat raw array of a class that a pickle names."""
+    """Return the storage object over a flat raw array, for a class in a pickle."""
     return cls.storage._over(raw)
 
 
-def unpickle(content, storage_of, budget, encoding="utf-8"):
-    """The object of a pickle.
+def unpickle(content, storage_of, budget, encoding="utf-8", trusted=None):
+    """Return the object in a pickle.
 
     Args:
-        content: its bytes.
-        storage_of: called with (key, class, location, number of elements), gives a storage.
-        budget: what reading may take.
-        encoding: of Python 2's strings.
+        content: bytes of the pickle.
+        storage_of: function of (key, class, location, number of elements) that returns a storage.
+        budget: memory limit.
+        encoding: encoding of Python 2's strings.
+        trusted: the pickle module that reads a trusted file; None if the file must not run code.
     """
-    return _Unpickler(content, storage_of, budget, encoding).load()
+    kind = _Unpickler if trusted is None else sys.modules[__package__].trusted.unpickler(trusted.Unpickler)
+    return kind(content, storage_of, budget, encoding).load()
 
 
 def named_device(*args):
-    """The device of a name in a file.
+    """Return the device for a name in a file.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: if there is no such device.
     """
     try:
         return device_class(*args)
@@ -604,13 +614,13 @@ def named_device(*args):
 
 
 def _numpy_dtype(name):
-    """A NumPy dtype of numbers or text by its name.
+    """Return the NumPy dtype of numbers or text for a name.
 
     Raises:
-        ValueError: of Python objects, or of structures.
+        ValueError: for dtypes of Python objects or structures.
     """
     if not isinstance(name, str):
-        raise ValueError(f"load: an ndarray's dtype is a {type(name).__name__}; expected its name.")
+        raise ValueError(f"load: expected the name of an ndarray's dtype, got {type(name).__name__}.")
     found = dtypes._BY_NAME[name].numpy if name in dtypes._BY_NAME else np.dtype(name)
     if found.hasobject or found.names:
         raise ValueError(f"load: an ndarray of dtype {found} is refused.")
@@ -618,7 +628,7 @@ def _numpy_dtype(name):
 
 
 def _with_state(tensor, state):
-    """A tensor with the attributes that were saved with it; a Buffer if they say so."""
+    """Return a tensor with the attributes that were saved with it; a Buffer if the attributes require it."""
     if isinstance(state, tuple):  # (of __dict__, of slots)
         state = state[0]
     if isinstance(state, dict) and state.get("_is_buffer"):
@@ -629,16 +639,15 @@ def _with_state(tensor, state):
 
 
 def _rebuild(storage, offset, size, stride, requires_grad=False, *, dtype=None, metadata=(), budget):
-    """The tensor that looks at a storage (an Array) with these sizes and strides, in elements.
+    """Return the tensor that views a storage (an Array) with the given sizes and strides, in elements.
 
-    Views of one storage go on sharing it, also one that overlaps itself, as expand's result, which is as little
-    writable as that is.
+    Views of a storage share memory. A view that overlaps itself, such as a result of expand, is not writable.
     """
     raw = storage._array if dtype is None else storage._array.view(dtypes.as_numpy(dtype))
     size, stride = tuple(size), tuple(stride)
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else offset - 1
     if offset < 0 or last >= raw.size or any(s < 0 for s in stride):
-        raise ValueError(f"a tensor of shape {size} reaches beyond its storage of {raw.size} elements")
+        raise ValueError(f"a tensor of shape {size} exceeds its storage of {raw.size} elements")
     view = xp_of(raw).lib.stride_tricks.as_strided(raw[offset:], size, [s * raw.itemsize for s in stride])
     if offset == 0 and view.size == raw.size and view.flags.c_contiguous:
         view = raw.reshape(size)
@@ -652,7 +661,7 @@ def _rebuild(storage, offset, size, stride, requires_grad=False, *, dtype=None, 
 
 
 def _is_apart(size, stride):
-    """Whether no two elements share a place."""
+    """Return True if no two elements share memory."""
     reach = 0
     for s, n in sorted((s, n) for n, s in zip(size, stride, strict=True) if n > 1):
         if s <= reach:
@@ -661,33 +670,34 @@ def _is_apart(size, stride):
     return True
 
 
-def read(content, name, map_location=None, copy=True, encoding="utf-8"):
-    """The object in a PyTorch file.
+def read(content, name, map_location=None, copy=True, encoding="utf-8", trusted=None):
+    """Return the object in a PyTorch file.
 
     Args:
-        content: its bytes, an array of uint8.
-        name: for error messages.
+        content: bytes of the file, an array of uint8.
+        name: name of the file for messages.
         map_location: see `serialization.load`.
-        copy: give the tensors memory of their own, instead of views of `content`.
-        encoding: of Python 2's strings.
+        copy: copy the tensors; if False, they are views of `content`.
+        encoding: encoding of Python 2's strings.
+        trusted: see `unpickle`.
 
     Raises:
-        ValueError: the file is damaged or foreign. RuntimeError: it holds what is refused, would take more memory than
-            `limits` allows, or lies on a device that is not here.
+        ValueError: if the file is damaged or not a PyTorch file.
+        RuntimeError: if the file contains refused objects, exceeds the memory limit of `limits`, or needs a missing device.
     """
     budget = Budget(name, len(content))
     try:
         archive = zipfile.ZipFile(_Bytes(content))
         _check_members(archive, len(content))
-    except Exception as error:  # zipfile has a dozen kinds
+    except Exception as error:  # zipfile raises many types
         raise ValueError(f"load: {name} is a damaged zip file ({_short(error)}).") from None
     members = archive.namelist()
     pickles = [m for m in members if m.endswith("/data.pkl") or m == "data.pkl"]
     if len(pickles) != 1:
-        raise ValueError(f"load: {name} is a zip file, but not one of PyTorch's: it has no data.pkl.")
+        raise ValueError(f"load: expected a PyTorch file, got the zip file {name} without data.pkl.")
     root = pickles[0].removesuffix("data.pkl")
     if root + "constants.pkl" in members:
-        raise RuntimeError(f"load: {name} is a TorchScript program, which is refused; save the state_dict() instead.")
+        raise RuntimeError(f"load: {name} is a TorchScript program. Save the state_dict() instead.")
 
     def entry(member, what="its pickle"):
         try:
@@ -695,7 +705,7 @@ def read(content, name, map_location=None, copy=True, encoding="utf-8"):
         except RuntimeError:
             raise
         except Exception as error:
-            raise ValueError(f"load: {name} is damaged: {what} can't be read ({_short(error)}).") from None
+            raise ValueError(f"load: {name} is damaged: {what} cannot be read ({_short(error)}).") from None
 
     order = load_order[0]
     if root + "byteorder" in members:
@@ -708,28 +718,33 @@ def read(content, name, map_location=None, copy=True, encoding="utf-8"):
             raw = entry(f"{root}data/{key}", f"storage {key[:99]!r}")
             if raw.size != numel * dtype.itemsize:
                 raise ValueError(
-                    f"storage {key[:99]!r} has {raw.size} bytes, and {numel} elements of {dtype.name} are said"
+                    f"storage {key[:99]!r} has {raw.size} bytes, expected {numel} elements of {dtype.name}"
                 )
             raw = raw.view(dtype.numpy)
             raw = raw.copy() if copy else raw
             storages[key] = storage_like(place(raw.byteswap() if order == b"big" else raw, location), cls)
         return storages[key]
 
-    return guarded(lambda: unpickle(bytes(entry(pickles[0])), storage_of, budget, encoding), name)
+    return guarded(lambda: unpickle(bytes(entry(pickles[0])), storage_of, budget, encoding, trusted), name, trusted)
 
 
-def guarded(run, name):
-    """What `run` reads from a file of this name; whatever it stumbles over becomes a ValueError in words."""
+def guarded(run, name, trusted=None):
+    """Call `run`, which reads a file of this name; convert unexpected errors to a ValueError with a clear message.
+
+    Errors in a trusted file are not converted, since they can be errors of the program's own classes.
+    """
+    if trusted is not None:
+        return run()
     try:
         return run()
     except RecursionError:
-        raise ValueError(f"load: {name} is damaged: its objects lie too deep within each other.") from None
+        raise ValueError(f"load: {name} is damaged: its objects are nested too deeply.") from None
     except (RuntimeError, MemoryError):
         raise
-    except Exception as error:  # whatever operations on wrong operands raise
+    except Exception as error:  # operations on invalid operands raise many types
         text = _short(error)
         raise ValueError(
-            text if text.startswith("load: ") else f"load: {name} is damaged: its pickle can't be read ({text})."
+            text if text.startswith("load: ") else f"load: {name} is damaged: its pickle cannot be read ({text})."
         ) from None
 
 
@@ -739,25 +754,25 @@ def _short(error):
 
 
 def _check_members(archive, size):
-    """Refuse entries that lie over each other, beyond the end, twice under one name, or packed in unusual ways.
+    """Check the entries of an archive: no overlaps, no repeated names, no unusual compression, no end beyond the file.
 
     Raises:
-        ValueError: there is such an entry.
+        ValueError: if an entry is invalid.
     """
     end, names = 0, set()
     for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
         start, end = end, entry.header_offset + 30 + entry.compress_size
         if entry.header_offset < start or end > size or entry.filename in names:
-            raise ValueError(f"entry {entry.filename[:99]!r} overlaps another, or is there twice")
+            raise ValueError(f"entry {entry.filename[:99]!r} overlaps another entry or is repeated")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or entry.flag_bits & 1:
-            raise ValueError(f"entry {entry.filename[:99]!r} is neither stored nor deflated")
+            raise ValueError(f"entry {entry.filename[:99]!r} has an unsupported compression")
         if entry.compress_type == zipfile.ZIP_STORED and entry.compress_size != entry.file_size:
-            raise ValueError(f"entry {entry.filename[:99]!r} has two sizes")
+            raise ValueError(f"entry {entry.filename[:99]!r} has two different sizes")
         names.add(entry.filename)
 
 
 class _Bytes(io.RawIOBase):
-    """A readable file over an array of bytes, without a copy of it."""
+    """A readable file over an array of bytes, without a copy."""
 
     def __init__(self, content):
         self.view = memoryview(content)
@@ -781,7 +796,7 @@ class _Bytes(io.RawIOBase):
 
 
 def _entry(archive, content, name, budget):
-    """The bytes of an entry, a view of the content if it is not compressed."""
+    """Return the bytes of an entry, as a view of the content if it is not compressed."""
     entry = archive.getinfo(name)
     if entry.compress_type != zipfile.ZIP_STORED:
         budget.take(entry.file_size, f"unpacking {name[:99]!r}")
@@ -791,12 +806,12 @@ def _entry(archive, content, name, budget):
         raise ValueError("its header is damaged")
     start = entry.header_offset + 30 + sum(struct.unpack("<HH", head[26:30]))
     if start + entry.file_size > len(content):
-        raise ValueError("it is cut short")
+        raise ValueError("it is truncated")
     return content[start : start + entry.file_size]
 
 
 def placer(map_location):
-    """A function (raw CPU array, location in the file) -> raw array where `map_location` wants it."""
+    """Return a function of (raw CPU array, location in the file) that returns the array on the device of `map_location`."""
     if callable(map_location) and not isinstance(map_location, device_class):
 
         def asked(raw, location):
@@ -811,10 +826,10 @@ def placer(map_location):
 
 
 def _there(raw, location):
-    """A raw array on the device of a name.
+    """Return a raw array on the device with the given name.
 
     Raises:
-        RuntimeError: the device is not here.
+        RuntimeError: if the device is not available.
     """
     if location == "cpu":
         return raw
@@ -828,5 +843,5 @@ def _there(raw, location):
 
 
 def root_name(path):
-    """The archive's root folder for a file name, as PyTorch chooses it."""
+    """Return the root folder of an archive for a file name, as in PyTorch."""
     return Path(path).stem or "archive"

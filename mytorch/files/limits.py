@@ -1,15 +1,17 @@
-"""How much memory reading a file may take beyond the file itself: a few bytes that declare much can't fill the machine."""
+"""Memory limit for reading files, so that a small file that declares large contents cannot exhaust the memory."""
 
-FLOOR = 256 << 20  # bytes that any file may take
-FACTOR = 16  # a larger file may take so many times its own size
+FLOOR = 256 << 20  # limit in bytes for small files
+FACTOR = 16  # limit of larger files, as a multiple of their size
 _limit = None
 
 
 def set_load_limit(nbytes: int | None) -> None:
-    """Set how many bytes reading one file may take beyond the file itself: for unpacking entries, plain containers, text.
+    """Sets the limit of memory that reading a file may use for unpacked entries, containers and text.
 
-    By default 256 MiB, or sixteen times the file's size where that is more; None goes back to it. Tensors that lie in
-    the file as they are need none of it.
+    Tensors that are stored uncompressed do not count.
+
+    Args:
+        nbytes: limit in bytes, or None for the default: 256 MiB, or 16 times the size of the file if that is more.
     """
     global _limit
     if nbytes is not None and nbytes < 0:
@@ -18,21 +20,21 @@ def set_load_limit(nbytes: int | None) -> None:
 
 
 class Budget:
-    """What reading a file of `size` bytes may still take."""
+    """The remaining memory for reading a file of `size` bytes."""
 
     def __init__(self, name, size):
         self.name = name
         self.left = self.limit = max(FLOOR, FACTOR * size) if _limit is None else _limit
 
     def take(self, nbytes, what):
-        """Count memory that is about to be used.
+        """Count memory that will be used.
 
         Raises:
-            RuntimeError: it is more than is left.
+            RuntimeError: if it exceeds the limit.
         """
         self.left -= nbytes
         if self.left < 0:
             raise RuntimeError(
-                f"load: {self.name} is refused: {what} would bring what it takes in memory above {self.limit:,} bytes. "
-                "If you trust it, mytorch.serialization.set_load_limit raises the limit."
+                f"load: {self.name} is refused: {what} would exceed the memory limit of {self.limit:,} bytes. If you trust the "
+                "file, increase the limit with mytorch.serialization.set_load_limit."
             )

@@ -1,7 +1,7 @@
-"""Writing files and directories such that a crash, a full disk or another thread leaves what was there before, or all.
+"""Atomic writing of files and directories: after a crash or a full disk, the old contents or all new contents exist.
 
-What is being written has a name of its own that ends in `.partial`, is locked as long as its writer lives, and takes
-its place by a rename. A writer that was killed leaves such a name behind; the next one in that directory removes it.
+New contents are written under a separate name that ends in `.partial`, locked while the writer runs, and renamed at the
+end. A killed writer leaves this file. The next writer in the directory removes it.
 """
 
 import contextlib
@@ -17,28 +17,28 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 try:
     import fcntl
-except ImportError:  # not on Windows
+except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
-WAITS = (2, 5, 10)  # seconds before a directory is tried again that found the disk full
+WAITS = (2, 5, 10)  # seconds between attempts if the disk is full
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _PARTIAL = re.compile(r"\..+\.\d+(-\d+)?\.partial")
 _numbers = itertools.count()
-_cleaned = set()  # directories that were looked through already
-_replacing = threading.RLock()  # one thread at a time exchanges directories
+_cleaned = set()  # directories that were already cleaned up
+_replacing = threading.RLock()  # only one thread replaces directories at a time
 
 
 def _partial(path):
-    """A name beside `path` that no other thread or process uses."""
+    """Return a name next to `path` that no other thread or process uses."""
     return path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}.partial")
 
 
-def _lock(handle):
-    """Whether the lock on an open file or directory could be had (closing it gives it up); None where there are no locks."""
+def lock(handle: Any) -> bool | None:
+    """Lock an open file or directory; closing it releases the lock. Returns success, or None without support for locks."""
     try:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -50,27 +50,31 @@ def _lock(handle):
 
 
 def _open(path):
-    """A new partial file beside `path`, locked, and its name."""
+    """Return a new, locked partial file next to `path`, and its name."""
     while True:
         partial = _partial(path)
         file = open(partial, "wb")
-        if _lock(file) is not False and partial.exists():  # else another process was cleaning up just now
+        if lock(file) is not False and partial.exists():  # otherwise another process has just removed it
             return file, partial
         file.close()
 
 
 def clean_up(directory: str | os.PathLike[str]) -> None:
-    """Remove what killed writers have left half-written in a directory; what is being written now is locked, and stays."""
+    """Removes partial files of killed writers in a directory. Files of running writers are locked and remain.
+
+    Args:
+        directory: the directory.
+    """
     try:
         found = [entry for entry in os.scandir(os.fspath(directory)) if _PARTIAL.fullmatch(entry.name)]
-        entries = [entry for entry in found if f".{os.getpid()}-" not in entry.name]  # other threads lock theirs soon
+        entries = [entry for entry in found if f".{os.getpid()}-" not in entry.name]  # not yet locked by other threads
     except OSError:
         return
     for entry in entries:
         with contextlib.suppress(OSError):
             handle = os.open(entry.path, os.O_RDONLY)
             try:
-                if _lock(handle) is True:
+                if lock(handle) is True:
                     shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.remove(entry.path)
             finally:
                 os.close(handle)
@@ -85,12 +89,15 @@ def _clean_up_once(directory):
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A binary file to write to, which takes the name `path` when the block ends without an error.
+    """Opens a binary file for writing, which is renamed to `path` if the block ends without an error.
 
-    A link stays and its target is replaced, which keeps its permissions; a device or a pipe is written to as it is.
+    The target of a link is replaced and keeps its permissions. A device or a pipe is written directly.
+
+    Args:
+        path: path of the file.
 
     Raises:
-        OSError: the disk is full; the message has path and size.
+        OSError: if the disk is full; the message contains path and size.
     """
     path = Path(os.path.realpath(path))
     mode = path.stat().st_mode if path.exists() else None
@@ -116,20 +123,29 @@ def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL:
             free = shutil.disk_usage(path.parent).free
-            full = f"the disk is full: {path} needs more than {written:,} bytes, {free:,} are free. What was there is as it was."
+            full = f"the disk is full: {path} needs more than {written:,} bytes, {free:,} are free. The old file is unchanged."
             raise OSError(error.errno, full) from None
         raise
     sync_directory(path.parent)
 
 
 def atomic_write(path: str | os.PathLike, content: bytes) -> None:
-    """Write bytes to `path`; a crash leaves what was there before or all of it."""
+    """Writes bytes to a file atomically.
+
+    Args:
+        path: path of the file.
+        content: the bytes.
+    """
     with atomic_file(path) as file:
         file.write(content)
 
 
 def sync_directory(path: str | os.PathLike) -> None:
-    """Make a rename in this directory survive a power cut, where the system can."""
+    """Makes renames in a directory survive a power failure, if the system supports it.
+
+    Args:
+        path: the directory.
+    """
     if os.name != "posix":
         return
     handle = os.open(path, os.O_RDONLY)
@@ -147,16 +163,20 @@ def _old(path):
 
 
 def recover(path: Path) -> None:
-    """Put back what a crash in the middle of `replace_directory` has left under another name."""
+    """Restores a directory after a crash in the middle of `replace_directory`.
+
+    Args:
+        path: the directory.
+    """
     if not path.exists() and _old(path).is_dir():
         os.rename(_old(path), path)
 
 
 def _write_when_there_is_room(write, partial, path, size, say):
-    """Make `partial` and write into it, again after a moment while the disk is full; the open handle that locks it.
+    """Create `partial` and write to it, and repeat if the disk is full. Returns the open handle with the lock.
 
     Raises:
-        OSError: it stays full; the message has path and size.
+        OSError: if the disk remains full; the message contains path and size.
     """
     for wait in (*WAITS, None):
         shutil.rmtree(partial, ignore_errors=True)
@@ -165,7 +185,7 @@ def _write_when_there_is_room(write, partial, path, size, say):
             partial.mkdir()
             handle = os.open(partial, os.O_RDONLY) if os.name == "posix" else None
             if handle is not None:
-                _lock(handle)
+                lock(handle)
             write(partial)
             return handle
         except BaseException as error:
@@ -178,7 +198,7 @@ def _write_when_there_is_room(write, partial, path, size, say):
             free = shutil.disk_usage(path.parent).free
             full = f"The disk is full: {path} needs at least {size:,} bytes, {free:,} are free."
             if wait is None:
-                raise OSError(error.errno, f"{full} What was saved before is as it was.") from None
+                raise OSError(error.errno, f"{full} The old files are unchanged.") from None
             say(f"{full} Trying again in {wait} s.")
             time.sleep(wait)
 
@@ -186,12 +206,14 @@ def _write_when_there_is_room(write, partial, path, size, say):
 def replace_directory(
     path: str | os.PathLike, write: Callable, size: int = 0, ours: Callable | None = None, say: Callable = str
 ) -> None:
-    """Make or replace the directory `path` by what `write(directory)` writes; never half of it is seen.
+    """Creates or replaces a directory atomically.
 
     Args:
-        size: at least so many bytes, for the message when the disk is full, which is tried again a few times.
-        say: is told that the disk is full and it is tried again; by default nobody is.
-        ours: tells by its name whether a file in the old directory may go; all others stay, unless `write` makes them.
+        path: the directory.
+        write: function of a directory that writes the new files.
+        size: minimum number of bytes to write, for the message if the disk is full.
+        ours: function of a file name that returns True for old files to remove; other old files remain.
+        say: function that displays a message if the disk is full.
     """
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +242,7 @@ def replace_directory(
 
 
 def _keep_others(old, new, ours):
-    """Have in the directory `new` the files of `old` that `new` has not, by links where the system can."""
+    """Add the files of the directory `old` that are missing in `new`, as links if possible."""
     for entry in os.scandir(old):
         target = new / entry.name
         if ours(entry.name) or target.exists() or _PARTIAL.fullmatch(entry.name):
@@ -239,9 +261,9 @@ def _link(source, target):
 
 
 def _exchange(new, path):
-    """Give the directory `new` the name `path`: in one step where the system can (Linux), else in two; see `recover`."""
+    """Rename the directory `new` to `path`: in one step on Linux, otherwise in two steps; see `recover`."""
     if sys.platform == "linux":
-        with contextlib.suppress(AttributeError):  # a C library without it
+        with contextlib.suppress(AttributeError):  # a C library without renameat2
             names = os.fsencode(new), os.fsencode(path)
             if ctypes.CDLL(None).renameat2(-100, names[0], -100, names[1], 2) == 0:  # AT_FDCWD, RENAME_EXCHANGE
                 return

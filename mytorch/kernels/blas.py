@@ -1,7 +1,7 @@
 """Matrix products on the CPU: BLAS computes them on one thread, and large products are divided among the library's own threads.
 
 OpenBLAS's threads spin after each product, see `threads.py`. So OpenBLAS is set to one thread during the library's products, and
-back to the program's number afterwards. Another BLAS (Accelerate, MKL) is not changed and computes each product as a whole.
+back to the program's number afterward. Another BLAS (Accelerate, MKL) is not changed and computes each product as a whole.
 """
 
 import contextlib
@@ -15,10 +15,8 @@ from ..backend import numpy_ns
 from . import threads
 
 SINGLE = 64**3  # up to this number of multiplications, OpenBLAS uses one thread anyway, except for vectors
-WEIGHTS, ROWS = (
-    1 << 16,
-    8,
-)  # from this number of weights, up to this number of rows, numba/linear.py is faster than BLAS
+# From this number of weights, up to this number of rows, numba/linear.py is faster than BLAS.
+WEIGHTS, ROWS = (1 << 16, 8)
 FAR = 1 << 23  # from this size on, the weight does not stay in the cache between products
 # Up to FEW rows, `(w @ aᵀ)ᵀ` is up to twice as fast as `a @ wᵀ`, for which OpenBLAS repacks all of the larger w. It repacks from
 # TURNED multiplications on.
@@ -137,7 +135,7 @@ def matmul(a, b, out):
     width = _block(a, b)
     if not width:
         return np.matmul(a, b, out)
-    # View b and out as batches of column blocks, without copying. The remaining columns are a product of their own.
+    # View b and out as batches of column blocks, without copying. The remaining columns are a separate product.
     full = b.shape[1] // width * width
     b_blocks, out_blocks = (x[:, :full].reshape(len(x), -1, width).transpose(1, 0, 2) for x in (b, out))
     np.matmul(a, b_blocks, out_blocks)

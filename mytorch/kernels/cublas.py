@@ -18,11 +18,11 @@ cuBLAS can read in place. This module avoids these costs:
 
 **CUDA graphs.** A call with an existing plan and workspace only enqueues kernels on the current stream and allocates its output
 from CuPy's pool. So before a capture, each product must run once on the stream that will be captured. The first run
-loads the library, allocates the workspace of the stream (32 MiB on Hopper), creates the plans and, with TRITON_AUTOTUNE_MODE=medium
-or max, measures the algorithms. A workspace is freed with its stream. Graphs keep the stream on which they were captured alive. They
+loads the library, allocates the workspace of the stream (32 MiB on Hopper) and creates the plans. With TRITON_AUTOTUNE_MODE=medium
+or max, it also measures the algorithms. A workspace is freed with its stream. Graphs keep the stream on which they were captured alive. They
 share its workspace, so they must not be replayed at the same time.
 
-Reference: NVIDIA, "cuBLAS Library", chapter "Using the cuBLASLt API". The numbers below are those of cublasLt.h.
+Reference: NVIDIA, "cuBLAS Library", chapter "Using the cuBLASLt API". The numbers below are defined in cublasLt.h.
 """
 
 import ctypes
@@ -87,7 +87,7 @@ class Unsupported(RuntimeError):
 
 
 def _find(major):
-    """Returns the shared library for CUDA `major`: already loaded, or the one that CuPy would load, or the system's."""
+    """Returns the shared library for CUDA `major`: an already loaded library, the library that CuPy would load, or the system's library."""
     soname = f"libcublasLt.so.{major}"
     try:
         # RTLD_NOLOAD succeeds only if the library is already in the process: use the same copy as CuPy.
@@ -96,9 +96,8 @@ def _find(major):
         pass
 
     def by_pathfinder():
-        importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib(
-            "cublasLt"
-        )  # CuPy uses the same function since version 14
+        # CuPy uses the same function since version 14.
+        importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt")
 
     for preload in (
         by_pathfinder,
@@ -208,7 +207,7 @@ class _Form:
         dims = self._batch_dims(shapes, strides)
         kinds, dims = self._as_rows(kinds, dims)
         if any(size > 1 and dims_step == 0 for size, *_, dims_step in dims):
-            raise ValueError("matmul: elements of out lie in one place.")
+            raise ValueError("matmul: expected an out tensor without overlapping elements.")
         # One batch dimension fits into a call. The largest becomes the batch, the others separate calls.
         calls = []
         if len(dims) > 1:
@@ -293,10 +292,8 @@ class _Plan:
         self.calls = [(first * itemsize, second * itemsize, o * out_itemsize) for first, second, o in in_order]
         compute = COMPUTE_64F if kind == _DOUBLE else COMPUTE_32F_FAST_TF32 if fast else COMPUTE_32F
         number = ctypes.c_double if kind == _DOUBLE else ctypes.c_float
-        self.one, self.zero = (
-            number(1),
-            number(0),
-        )  # the library reads these numbers at each call, so the plan keeps them alive
+        # The library reads these numbers at each call, so the plan keeps them alive.
+        self.one, self.zero = (number(1), number(0))
         self.one_at, self.zero_at = ctypes.addressof(self.one), ctypes.addressof(self.zero)
         self.operation = self._make("cublasLtMatmulDesc", compute, _TYPES[_DOUBLE if kind == _DOUBLE else _SINGLE])
         # Column-major: the first operand is the right matrix of the row-major product.
@@ -347,7 +344,7 @@ class _Plan:
         return layout
 
     def _algorithms(self, home, alignment, half):
-        """Returns the algorithms of cuBLASLt's heuristic, best first, as many as may be tried."""
+        """Returns the algorithms of cuBLASLt's heuristic, best first, up to the number of candidates."""
         handle, _, size, _ = home
         preference = self._make("cublasLtMatmulPreference")
         self._set("cublasLtMatmulPreference", preference, PREF_WORKSPACE, _U64(size))
@@ -399,7 +396,7 @@ class _Plan:
 
 _CANDIDATES = {"none": 1, "medium": 8, "max": 32}  # mode -> number of algorithms to try
 _MOST_PLANS = 4096
-_plans = {}  # key -> _Plan; or an error message if cuBLASLt has no algorithm; or the copies that a, b and out need
+_plans = {}  # key -> _Plan, an error message if cuBLASLt has no algorithm, or the copies that a, b and out need
 _addresses = threading.Lock()  # held while a descriptor's addresses are set and used
 
 
@@ -620,9 +617,8 @@ def linear(x, weight, bias=None, *, activation=None, before=False):
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     shape = _shape(rows.shape, weight.shape[::-1])
     out = _empty(shape, x.dtype)
-    aux = (
-        _empty((shape[0], -(-shape[1] // 8) * 8), x.dtype)[:, : shape[1]] if before else None
-    )  # cuBLASLt requires aux rows of 8 elements
+    # cuBLASLt requires aux rows of 8 elements.
+    aux = _empty((shape[0], -(-shape[1] // 8) * 8), x.dtype)[:, : shape[1]] if before else None
     if bias is not None and (bias.data.ptr & 15 or bias.strides[0] != bias.itemsize):
         bias = bias.copy()
     if out.size and x.shape[-1]:

@@ -5,8 +5,8 @@ float16 and bfloat16, no mask or a causal mask, grouped queries, no dropout. All
 deterministic mode, since the order of summation of cuDNN's query gradient is unspecified.
 
 * **Plans.** A graph of one operation, for arrays of given shapes and strides, is passed to cuDNN, which chooses a kernel and
-  compiles it. This takes tenths of a second, so it is done once per key and stored in `_plans`. Strides are those of the
-  arrays, so nothing is copied. Without recording for backward, no plan is created, since prompts have many different lengths.
+  compiles it. This takes tenths of a second, so it is done once per key and stored in `_plans`. The plan uses the strides of
+  the arrays, so nothing is copied. Without recording for backward, no plan is created, since prompts have many different lengths.
 * **Statistics.** Forward saves the logarithm of each row's sum. cuDNN uses the natural logarithm, Triton base 2, so forward and
   backward must use the same backend. If cuDNN's backward fails, the values are converted for Triton's backward.
 * **CUDA graphs.** A call enqueues kernels on the current stream, and its workspace comes from CuPy's pool like any array. No plan
@@ -112,7 +112,7 @@ def _refused(error):
         raise RuntimeError(reason)
     if not _said:
         _said.append(reason)
-        warnings.warn(f"{reason} Triton's is.", UserWarning, stacklevel=4)
+        warnings.warn(f"{reason} Triton's kernel is used.", UserWarning, stacklevel=4)
     return reason
 
 

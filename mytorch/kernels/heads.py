@@ -1,4 +1,4 @@
-"""Memory layouts of attention's arrays with which splitting and joining heads needs no copy."""
+"""Memory layouts of attention's arrays. With them, splitting and joining heads needs no copy."""
 
 from ..backend import address
 

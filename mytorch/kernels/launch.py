@@ -3,7 +3,7 @@
     launch(kernel, grid, x, out, n, BLOCK=1024, num_warps=4)
 
 `kernel` is a `@triton.jit` function, `grid` a tuple of one to three numbers. Positional arguments follow the
-kernel's signature: raw arrays (CuPy's, or NumPy's in Triton's interpreter), numbers, None; keyword
+kernel's signature: raw arrays, numbers and None. The arrays belong to CuPy, or to NumPy in Triton's interpreter. Keyword
 arguments are its constexprs and Triton's options (`num_warps`, `num_stages`).
 
 * **No PyTorch.** Triton's own driver reads stream and device from PyTorch, or uses the default stream.
@@ -34,9 +34,8 @@ from pathlib import Path
 
 import numpy as np
 
-os.environ.setdefault(
-    "TRITON_DEFAULT_FP_FUSION", "1"
-)  # fuse a * b + c, independent of the default of the Triton release
+# Fuse a * b + c, independent of the default of the Triton release.
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 import triton
 
 from ..backend import address, cupy_ns
@@ -352,10 +351,10 @@ def tuned(kernel, key, candidates, attempt, variable="TRITON_AUTOTUNE_MODE", mea
     """Returns the fastest of some candidates (dicts of options) for a kernel at the sizes of `key`.
 
     Args:
-        kernel: whose source is part of what the choice is kept under.
-        key: tuple of strings and numbers; round the sizes, or every length is tuned by itself.
+        kernel: the kernel; its source is a part of the cache key.
+        key: tuple of strings and numbers; round the sizes, so that not every length is tuned.
         candidates: {"none": [the default], "medium": […], "max": […]}; each mode includes those before it.
-        attempt: called with a candidate; runs the kernel. It must bear being run several times.
+        attempt: called with a candidate; runs the kernel, possibly several times.
         variable: the environment variable that holds the mode.
         measure: function of a call, giving its time; `milliseconds` if not given.
 
@@ -419,7 +418,7 @@ def _cache_file():
 
 @functools.cache
 def _device_name(device):
-    """A GPU's, which takes long to ask for."""
+    """Returns the name of a GPU, cached because the query is slow."""
     return cupy_ns().cuda.runtime.getDeviceProperties(device)["name"].decode().replace(" ", "-")
 
 

@@ -1,4 +1,4 @@
-"""A linear layer on a GPU whose bias is added by the kernel of the product (cuBLASLt), and its gradients.
+"""A linear layer on a GPU and its gradients. The kernel of the product (cuBLASLt) adds the bias.
 
 The product for the weight's gradient can also sum the bias's gradient, but then cuBLASLt may not split its long inner
 axis among the multiprocessors. So the default is a separate sum, and tuning measures both.

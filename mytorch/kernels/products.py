@@ -1,7 +1,7 @@
 """Matrix products of CuPy's namespace on a GPU: `matmul`, `dot`, `einsum` and `linear`.
 
 cuBLASLt (`cublas.py`) is used if it can be loaded, for float16, bfloat16, float32 and float64. CuPy computes all other
-products. During the capture of a CUDA graph, in which CuPy raises, Triton computes them instead.
+products. CuPy raises an error during the capture of a CUDA graph. Triton then computes them instead.
 `MYTORCH_GEMM=cublaslt|cupy|triton`, read once, selects one library where it can be used, for measurements.
 """
 

@@ -13,10 +13,10 @@ Attributes of a kernel:
 * `accepts(*arrays, **options)`: returns True if the kernel supports the arguments.
 * `is_faster(*arrays, **options)`, optional: returns True if the kernel is faster than the reference.
 * `better(*arrays, **options)`, optional: returns another kernel to run instead, or None.
-* `LEAST`, optional: smallest size of the first array for which the kernel is faster.
+* `LEAST`, optional: smallest size of the first array with a faster kernel.
 * `TAKES`, optional: a description of the supported arguments, for messages.
 * `why_not()`, optional: the reason if a required library cannot be used. For Triton kernels, launch.py has it.
-* `forward`, `vjp` and `residuals` for kernels of ops, see dispatch/op.py. A `forward` that finds unsupported values returns None,
+* `forward`, `residuals`, and `vjp` or `formulas` (one for each input) for kernels of ops, see dispatch/record.py. A `forward` that finds unsupported values returns None,
   and the reference runs.
 """
 
@@ -29,7 +29,7 @@ from . import blas
 
 _warned = set()
 SMALL = 128  # with fewer elements, no CPU kernel is used, so that small programs do not import Numba
-UNFIT = "the kernel does not take these shapes, dtypes or options"
+UNFIT = "the kernel does not support these shapes, dtypes or options"
 
 
 def _policy(fused):
@@ -45,17 +45,32 @@ def _no_kernel(device):
     return f"there is no kernel for {'the CPU' if device == 'cpu' else 'a GPU'}"
 
 
-def _unfit(module):
-    takes = getattr(module, "TAKES", None)
-    return f"the kernel takes {takes} only" if takes else UNFIT
+def _as_float32(x):
+    """Returns a view of a float32 zero with the shape of a float array, and any other value unchanged."""
+    floats = getattr(getattr(x, "dtype", None), "kind", None) in ("f", "V")  # NumPy reports bfloat16 as void
+    return xp_of(x).broadcast_to(xp_of(x).zeros((), "float32"), x.shape) if floats else x
+
+
+def _unfit(module, device, arrays, options):
+    """Explains why a kernel does not support the arguments: the dtype, if float32 arrays are supported."""
+    if takes := getattr(module, "TAKES", None):
+        return f"the kernel supports only {takes}"
+    single = [_as_float32(x) for x in arrays]
+    dtypes = [a.dtype.name for a, b in zip(arrays, single, strict=True) if a is not b and a.dtype != b.dtype]
+    if dtypes and module.accepts(*single, **options):
+        return f"{dtypes[0]} is not supported on {'CPU' if device == 'cpu' else 'GPU'}"
+    return UNFIT
 
 
 class LazyKernel:
     """A kernel module, or an object in a module ("module:name"), imported on first use.
 
     Attributes:
-        module: the imported kernel; None before the import, or if it failed. problem: the reason of the failure, or None.
-        least, is_faster, better: LEAST of the kernel, and its two optional functions or None.
+        module: the imported kernel; None before the import, or if it failed.
+        problem: the reason of the failure, or None.
+        least: LEAST of the kernel.
+        is_faster: function of the kernel, or None.
+        better: function of the kernel, or None.
     """
 
     def __init__(self, path, device):
@@ -78,7 +93,7 @@ class LazyKernel:
                 self.problem = f"{package or path} is not installed" if package != "mytorch" else str(error)
             if self.problem is None:
                 module = getattr(module, name) if name else module
-                self.is_faster = getattr(module, "is_faster", None) or getattr(module, "pays", None)  # the former name
+                self.is_faster = getattr(module, "is_faster", None) or getattr(module, "pays", None)  # older
                 self.better = getattr(module, "better", None)
                 self.least = max(self.least, getattr(module, "LEAST", 0))
                 self.module = module  # last, since other threads check only this attribute
@@ -101,7 +116,9 @@ class Kernels:
         """Returns the kernel for a type of device if it exists and `fused` allows it, otherwise None. `accepts` is not called.
 
         Args:
-            device: "cpu" or "cuda". problem: a known reason against the kernel, or None.
+            device: "cpu" or "cuda".
+            fused: see the module's docstring.
+            problem: a known reason against the kernel, or None.
         """
         if _policy(fused) is False:
             return None
@@ -133,11 +150,11 @@ class Kernels:
         if module.accepts(*arrays, **options):
             return module if policy or kernel.is_faster is None or kernel.is_faster(*arrays, **options) else None
         if fused is True:
-            self.warn(_unfit(module))
+            self.warn(_unfit(module, device, arrays, options))
         return None
 
     def why_not(self, device, fused, arrays, options):
-        """Returns the reason for which `find` returned None."""
+        """Explains why `find` returned None."""
         policy, kernel = _policy(fused), self.of.get(device)
         if policy is False:
             return "fused=False"
@@ -145,7 +162,8 @@ class Kernels:
             return kernel.problem if kernel else _no_kernel(device)
         if policy is None and kernel.least and arrays[0].size < kernel.least:
             return f"fewer than {kernel.least} elements"
-        return "does not pay here" if kernel.module.accepts(*arrays, **options) else _unfit(kernel.module)
+        fits = kernel.module.accepts(*arrays, **options)
+        return "slower than the reference" if fits else _unfit(kernel.module, device, arrays, options)
 
     def warn(self, reason):
         """Warns, once for each reason, that fused=True runs the reference."""

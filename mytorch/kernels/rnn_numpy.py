@@ -1,6 +1,6 @@
 """One step of an LSTM or a GRU between its matrix products with NumPy, for dtypes other than float32 and without Numba.
 
-The functions are those of `kernels/numba/rnn.py`. All results are written into existing arrays.
+The functions are the same as in `kernels/numba/rnn.py`. All results are written into existing arrays.
 """
 
 import numpy as np

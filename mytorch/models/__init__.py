@@ -1,4 +1,4 @@
-"""Models that the scripts, benchmarks and tests share."""
+"""Language models (GPT-2, Llama) with generation, fine-tuning, quantization and file formats."""
 
 from . import lora, run_files
 from .auto import from_pretrained

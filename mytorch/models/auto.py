@@ -1,4 +1,4 @@
-"""The model that a directory in Hugging Face's form holds, or a GGUF file, whichever it is."""
+"""Loading of a model from a Hugging Face directory or a GGUF file, for any supported architecture."""
 
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,18 @@ from .llama import Llama
 
 
 def from_pretrained(path: str | Path, **changes: Any) -> Any:
-    """The GPT2 or Llama in a directory, by the `model_type` in its config.json; see their `from_pretrained`. Or that in a GGUF file.
+    """Loads a GPT2 or Llama model. The `model_type` in config.json, or the GGUF metadata, selects the class.
 
     Args:
-        path: the directory, or a name on Hugging Face's hub; or a file whose name ends in .gguf, see `gguf_files.read_model`.
+        path: a directory in Hugging Face's format, a name on Hugging Face's hub, or a GGUF file whose name ends in ".gguf".
         **changes: fields of the config to change, such as `fused`.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/model"
+        >>> mytorch.models.GPT2(num_layers=1, num_heads=2, embed_dim=8, vocab_size=16).save_pretrained(path)
+        >>> mytorch.models.from_pretrained(path).config.embed_dim
+        8
     """
     if Path(path).suffix == ".gguf":
         return gguf_files.read_model(path, **changes)

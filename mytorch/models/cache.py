@@ -1,4 +1,4 @@
-"""What a decoder's attention layers remember of the positions so far: keys and values."""
+"""KV cache: keys and values of earlier positions for a decoder's attention layers."""
 
 from typing import Any
 
@@ -10,13 +10,15 @@ from ..ops.movement import cat
 
 
 class LayerCache:
-    """One layer's keys and values, (B, H, positions, D), in memory that is taken once and never copied afterwards.
+    """Keys and values of one layer, (B, H, positions, D), in memory that is allocated once.
 
-    A layer with a window keeps the last `window` positions only: its memory holds two windows, and when that is full, what
-    is still seen moves to the front.
+    A layer with a window keeps only the last `window` positions. Its memory stores two windows. When the memory is full, the
+    visible positions move to the front.
 
     Attributes:
-        k, v: the memory. first: the position that its first row holds.
+        k: memory of the keys.
+        v: memory of the values.
+        first: position in the first row of the memory.
     """
 
     def __init__(self, owner: "KVCache", window: int | None = None):
@@ -27,37 +29,46 @@ class LayerCache:
 
     @property
     def rows(self) -> int:
-        """How many positions the memory holds."""
+        """The number of positions in the memory."""
         window = self.window if self.owner.sliding else None
         return self.owner.capacity if window is None else min(self.owner.capacity, 2 * window)
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None, bool]:
-        """Add the keys and values (B, H, T, D) of new positions.
+        """Adds the keys and values (B, H, T, D) of new positions.
+
+        Args:
+            k: keys.
+            v: values.
 
         Returns:
-            (k, v, mask, is_causal) for attention of the new positions: to all that they may see.
+            (k, v, mask, is_causal) for the attention of the new positions.
         """
         k, v = self.append(k, v)
         return (k, v, *self.owner.mask(v.shape[2], self.window, k.device))
 
     @on_input_device
     def append(self, k: Tensor, v: Tensor) -> list[Tensor]:
-        """As `extend`; only (k, v)."""
+        """Adds keys and values like `extend`, and returns only (k, v).
+
+        Args:
+            k: keys.
+            v: values.
+        """
         start, T = self.owner.length, k.shape[2]
         if start + T > self.owner.capacity:
-            raise ValueError(f"KVCache: {start + T} positions don't fit in its {self.owner.capacity}.")
+            raise ValueError(f"KVCache: expected at most {self.owner.capacity} positions, got {start + T}.")
         if self.k is None or self.k.shape[0] != k.shape[0] or self.k.dtype != k.dtype:
             self._allocate(k, v)
         if start == 0:
             self.first = 0
         seen = self.owner.first_seen(start, self.window)
-        kept = start - seen  # positions before the new ones that they still see
+        kept = start - seen  # earlier positions that the new ones see
         if start + T - self.first > self.rows:
             for store in (self.k, self.v):
                 raw = store._data._array
                 raw[:, :, :kept] = raw[:, :, seen - self.first : start - self.first].copy()
             self.first = seen
-        if kept + T > self.rows:  # more at once than the memory holds
+        if kept + T > self.rows:  # more positions than the memory stores
             return self._long(k, v, kept)
         begin, end = start - self.first, start - self.first + T
         append_to_cache(self.k, self.v, k, v, begin)
@@ -66,8 +77,8 @@ class LayerCache:
     def _allocate(self, k, v):
         if self.owner.length:
             raise ValueError(
-                f"KVCache: it holds {self.owner.length} positions of {self.k.shape[0]} sequences as {self.k.dtype}; "
-                f"got {k.shape[0]} as {k.dtype}."
+                f"KVCache: expected {self.k.shape[0]} sequences of {self.k.dtype}, as in the {self.owner.length} cached "
+                f"positions, got {k.shape[0]} sequences of {k.dtype}. Call reset() first."
             )
         B, H, _, D = k.shape
         self.k = empty(B, H, self.rows, D, dtype=k.dtype, device=k.device)
@@ -83,17 +94,17 @@ class LayerCache:
 
 
 class KVCache:
-    """What a decoder's attention layers remember of the positions so far.
+    """Keys and values of earlier positions for all attention layers of a decoder.
 
     Args:
-        num_layers: attention layers.
-        length: the most positions.
-        windows: for each layer, how many positions a token sees, itself included; None for all. By default all see all.
-        sliding: let layers with windows forget what is no longer seen; then `rewind` can't go back far.
+        num_layers: number of attention layers.
+        length: maximum number of positions.
+        windows: for each layer, number of positions that a token sees, itself included, or None for all (default: all).
+        sliding: layers with windows drop positions outside the window; `rewind` then cannot go back far.
 
     Attributes:
-        length: how many positions there are, the same for all layers.
-        padding: integers (B,), how many of the first positions of each row are nothing but padding; None for none.
+        length: number of cached positions, the same for all layers.
+        padding: integers (B,), number of padding positions at the start of each row; None without padding.
     """
 
     def __init__(self, num_layers: int, length: int, windows: list[int | None] | None = None, sliding: bool = True):
@@ -101,57 +112,84 @@ class KVCache:
         self.length = 0
         self.padding: Any = None
         self.layers = [LayerCache(self, window) for window in windows or [None] * num_layers]
-        self._masks: dict = {}  # layers of equal windows share them
+        self._masks: dict = {}  # shared by layers with equal windows
 
     def advance(self, count: int) -> None:
-        """Note that every layer has taken `count` more positions."""
+        """Notes that every layer has added positions.
+
+        Args:
+            count: number of added positions.
+        """
         self.length += count
         self._masks.clear()
 
     def reset(self) -> None:
-        """Forget everything, keep the memory."""
+        """Removes all positions and keeps the memory."""
         self.length = 0
         self._masks.clear()
 
     def rewind(self, length: int) -> None:
-        """Forget the positions from `length` on.
+        """Removes the positions from `length` on.
+
+        Args:
+            length: number of positions to keep.
 
         Raises:
-            ValueError: a layer with a window has already dropped positions that would be seen again.
+            ValueError: if a layer with a window has already dropped positions that would become visible again.
         """
         for layer in self.layers:
             if not self.first_seen(length, layer.window) >= layer.first or length > self.length:
-                raise ValueError(f"KVCache: it can't go back from {self.length} positions to {length}.")
+                raise ValueError(f"KVCache.rewind: cannot go back from {self.length} positions to {length}.")
         self.length = length
         self._masks.clear()
 
     def reorder(self, rows: Tensor) -> None:
-        """Let row i continue what row rows[i] held: rows is int64 (B,)."""
+        """Moves the contents of row rows[i] to row i, for beam search.
+
+        Args:
+            rows: int64 (B,).
+        """
         index = rows._data._array
         for layer in self.layers:
             for store in (layer.k, layer.v):
                 raw, used = store._data._array, self.length - layer.first
-                raw[:, :, :used] = raw[:, :, :used][index]  # indexed by an array: a copy
+                raw[:, :, :used] = raw[:, :, :used][index]  # indexing by an array makes a copy
         if self.padding is not None:
             self.padding = self.padding[rows]
         self._masks.clear()
 
     @staticmethod
     def first_seen(position: int, window: int | None) -> int:
-        """The first position that `position` sees."""
+        """Returns the first position that `position` sees.
+
+        Args:
+            position: a position.
+            window: number of visible positions, or None for all.
+        """
         return 0 if window is None else max(0, position - window + 1)
 
     def positions(self, T: int, device: Any = None) -> Tensor:
-        """The positions of T new tokens, counted from the end of the padding: (T,), or (B, T) if there is padding."""
+        """Returns the positions of T new tokens after the padding: (T,), or (B, T) with padding.
+
+        Args:
+            T: number of new tokens.
+            device: device of the result.
+        """
         here = arange(self.length, self.length + T, device=device)
         return here if self.padding is None else (here - self.padding[:, None]).clamp(min=0)
 
     def mask(self, columns: int, window: int | None, device: Any = None) -> tuple[Tensor | None, bool]:
-        """(mask, is_causal) for attention of the newest positions to `columns` positions that end with them."""
+        """Returns (mask, is_causal) for the attention of the newest positions to the last `columns` positions.
+
+        Args:
+            columns: number of positions.
+            window: number of visible positions, or None for all.
+            device: device of the mask.
+        """
         start = self.length
         T = columns - (start - self.first_seen(start, window))
         if self.padding is None and (T == 1 or (start == 0 and (window is None or T <= window))):
-            return None, T > 1  # first or alone
+            return None, T > 1  # the first positions, or a single position
         if (T, window) not in self._masks:
             row = arange(start, start + T, device=device)[:, None]
             column = arange(start + T - columns, start + T, device=device)

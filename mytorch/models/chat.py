@@ -1,6 +1,6 @@
-"""Conversations as tokens, and a model's part in them: special tokens say where each one's words begin and end.
+"""Conversations as tokens, and a model's answers. Special tokens mark the start and the end of each message.
 
-Source: the form is nanochat's (Karpathy, 2025).
+Source: the format follows nanochat (Karpathy, 2025).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,31 +14,35 @@ SPECIAL = [BEGIN, *MARKS["user"], *MARKS["assistant"]]
 
 
 def check(messages: Any) -> None:
-    """Refuse what is no conversation that waits for an answer.
+    """Checks that messages form a conversation that ends with a user's message.
+
+    Args:
+        messages: list of dicts with "role" and "content".
 
     Raises:
-        ValueError: with what is wrong.
+        ValueError: if a message is invalid.
     """
     if not isinstance(messages, list) or not messages:
-        raise ValueError("messages: a list of at least one message is expected")
+        raise ValueError(f"messages: expected a list of at least one message, got {messages!r}.")
     for i, message in enumerate(messages):
         role = "assistant" if i % 2 else "user"
         if not isinstance(message, dict) or message.get("role") != role or not isinstance(message.get("content"), str):
             raise ValueError(
-                f'messages[{i}]: {{"role": "{role}", "content": "…"}} is expected; user and assistant take turns'
+                f'messages[{i}]: expected {{"role": "{role}", "content": "…"}}, because user and assistant alternate, got '
+                f"{message!r}."
             )
     if len(messages) % 2 == 0:
-        raise ValueError("messages: the last one is the assistant's; a user's is expected")
+        raise ValueError("messages: expected a last message with role 'user', got 'assistant'.")
     if not messages[-1]["content"].strip():
-        raise ValueError(f"messages[{len(messages) - 1}]: its content is empty")
+        raise ValueError(f"messages[{len(messages) - 1}]: expected a text in content, got an empty one.")
 
 
 def render(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[list[int], list[bool]]:
-    """The tokens of a conversation, and which of them the assistant says (its end mark, too), which is what is learnt.
+    """Converts a conversation to tokens, with a flag for each token of the assistant, including its end token.
 
     Args:
-        tokenizer: a FastTokenizer with SPECIAL. What messages say is text, also if it looks like a mark.
-        messages: dicts of "role" and "content".
+        tokenizer: a FastTokenizer with the tokens SPECIAL. Contents are always plain text, never special tokens.
+        messages: dicts with "role" and "content".
     """
     tokens, said = [tokenizer.special[BEGIN]], [False]
     for message in messages:
@@ -50,28 +54,28 @@ def render(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[list[int
 
 
 def reply(model: Any, messages: list[dict[str, str]], max_new_tokens: int = 128, **options: Any) -> Iterator[str]:
-    """Yield a model's answer to a conversation in pieces of text; the oldest exchanges are left out if it gets too long.
+    """Yields a model's answer to a conversation in pieces of text. The oldest exchanges are dropped if the context is full.
 
     Args:
-        model: with a tokenizer that has SPECIAL.
-        messages: dicts of "role" and "content"; user and assistant take turns, a user's is the last.
-        max_new_tokens: the answer's at most.
-        **options: of `mytorch.models.stream`, such as temperature.
+        model: model with a tokenizer that contains SPECIAL.
+        messages: dicts with "role" and "content". User and assistant alternate; the last message has role "user".
+        max_new_tokens: maximum length of the answer.
+        **options: options of `mytorch.models.stream`, such as temperature.
 
     Raises:
-        ValueError: it is no conversation that waits for an answer, or its last message alone is too long.
+        ValueError: if the conversation is invalid, or its last message alone exceeds the context.
     """
     check(messages)
     tokenizer, context = model.tokenizer, model.config.context_length
     start, end = (tokenizer.special[mark] for mark in MARKS["assistant"])
-    least = min(16, context // 4)  # room for an answer
+    least = min(16, context // 4)  # tokens reserved for an answer
     for first in range(0, len(messages), 2):
         tokens = [*render(tokenizer, messages[first:])[0], start]
         if len(tokens) + least <= context:
             break
     else:
         raise ValueError(
-            f"the message has {len(tokens)} tokens; with an answer it doesn't fit in the model's {context}"
+            f"reply: expected a message of at most {context - least} tokens, got {len(tokens)}; it doesn't fit in the context."
         )
     options = {"vocab_size": tokenizer.vocab_size, **options}
     yield from pieces(model, tokens, min(max_new_tokens, context - len(tokens)), stop=[end], **options)

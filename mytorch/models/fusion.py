@@ -1,7 +1,7 @@
 """`fuse_`: an optimization pass over a language model that combines neighboring layers into one GPU kernel.
 
 The models in this package contain one call per layer. The pass replaces the classes of some modules by the classes in this
-file, whose `forward` calls fewer and larger ops:
+file. Their `forward` calls fewer and larger ops:
 
 * a residual addition and the norm that follows it become `F.add_layer_norm` or `F.add_rms_norm`;
 * the two linear layers of an MLP and the GELU between them become `F.gelu_mlp`.
@@ -37,7 +37,7 @@ class FusedMLP(gpt2.MLP):
 
 
 class FusedBlock(gpt2.Block):
-    """GPT-2's block, in which each norm also computes the residual addition before it.
+    """GPT-2's block. Each norm also computes the residual addition before it.
 
     The addition after the MLP is left to the next norm: the block returns `(x, branch)` instead of `x + branch`. The next
     FusedBlock, or FusedFinalNorm after the last block, accepts the pair. On a CPU the block runs as a plain one.
@@ -62,7 +62,7 @@ class FusedFinalNorm(AddLayerNorm):
 
 
 class FusedLlamaBlock(llama.Block):
-    """Llama's block, in which the second norm also computes the residual addition before it."""
+    """Llama's block. The second norm also computes the residual addition before it."""
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: LayerCache | None = None) -> Any:
         if x.device.type == "cpu":

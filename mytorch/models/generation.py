@@ -1,7 +1,8 @@
-"""Making text: the rules that pick the next token, and the loop around them; beam search, and drafts by a smaller model.
+"""Text generation: sampling, beam search, and speculative decoding with a smaller model.
 
-`model` is any causal language model: called with integers (B, T), `cache=` and `last_only=True` it gives
-logits (B, 1, V), and it has `new_cache`, `config.context_length`, `train` and `eval`; to make text from text, a `tokenizer`.
+`model` is any causal language model that converts integers (B, T) to logits. With `cache=` and `last_only=True` it
+returns logits (B, 1, V). It has `new_cache`, `config.context_length`, `train` and `eval`. Text input requires its
+`tokenizer`.
 """
 
 import math
@@ -22,10 +23,10 @@ def distribution(
     logits: Tensor, seen: Any = None, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
     min_p: float | None = None, repetition_penalty: float = 1.0, vocab_size: int | None = None,
 ) -> Any:  # fmt: skip
-    """The probabilities with which the next token is drawn, a raw float32 array (B, V); the arguments are those of `pick`."""
+    """Return the probabilities of the next token, a raw float32 array (B, V); see `pick` for the arguments."""
     raw = logits._data._array
     xp = xp_of(raw)
-    scores = raw[:, :vocab_size].astype("float32")  # a copy, and half precision is too coarse for sums
+    scores = raw[:, :vocab_size].astype("float32")  # a copy; half precision is too coarse for sums
     if repetition_penalty != 1.0 and seen is not None:
         rows = xp.arange(scores.shape[0])[:, None]
         of_seen = scores[rows, seen]
@@ -43,7 +44,7 @@ def distribution(
     p /= p.sum(axis=-1, keepdims=True)
     if top_p is not None and top_p < 1.0:
         ordered = xp.sort(p, axis=-1)[:, ::-1]
-        before = xp.cumsum(ordered, axis=-1) - ordered  # of the likelier ones; 0 for the first, so one remains
+        before = xp.cumsum(ordered, axis=-1) - ordered  # sum of more likely tokens; 0 for the first, which remains
         kept = xp.where(before < top_p, ordered, xp.inf).min(axis=-1, keepdims=True)
         p[p < kept] = 0
     if min_p is not None:
@@ -57,17 +58,18 @@ def pick(
     repetition_penalty: float = 1.0, generator: Generator | None = None, vocab_size: int | None = None,
     min_p: float | None = None,
 ) -> Tensor:  # fmt: skip
-    """The next token of each row of `logits` (B, V), drawn or, at temperature 0, the likeliest: int64 (B,).
+    """Draws the next token of each row of `logits` (B, V), or the most likely one at temperature 0: int64 (B,).
 
     Args:
-        seen: raw integers (B, T), the tokens whose repetition is discouraged.
-        temperature: logits are divided by it; below 1 sharpens, above 1 flattens.
-        top_k: draw among the k likeliest only.
-        top_p: draw among the likeliest whose probabilities together reach top_p.
-        min_p: draw among those that are at least min_p times as likely as the likeliest.
-        repetition_penalty: logits of seen tokens are divided by it if positive, else multiplied.
-        generator: where the random numbers come from.
-        vocab_size: how many of the V are tokens; the others only fill the table up.
+        logits: scores of the next token.
+        seen: raw integers (B, T), tokens that `repetition_penalty` affects.
+        temperature: divisor of the logits; lower is more deterministic, 0 is greedy.
+        top_k: keep the k most likely tokens.
+        top_p: keep the most likely tokens whose probabilities add up to top_p.
+        min_p: keep tokens with a probability of at least min_p times the maximum.
+        repetition_penalty: positive logits of seen tokens are divided by it, negative ones are multiplied.
+        generator: source of random numbers (default: the global generator).
+        vocab_size: number of valid tokens; later logits are padding.
 
     Source: top_p: Holtzman et al., 2020; min_p: Nguyen et al., 2024; penalty: Keskar et al., CTRL, 2019.
     """
@@ -82,32 +84,32 @@ def _check(
 ):
     for name, value, holds, expected in (
         ("max_new_tokens", max_new_tokens, max_new_tokens >= 0, "0 or more"),
-        ("temperature", temperature, temperature >= 0, "0 (the likeliest token) or more"),
+        ("temperature", temperature, temperature >= 0, "0 (greedy) or more"),
         ("top_k", top_k, top_k is None or top_k >= 1, "at least 1, or None for all tokens"),
         ("top_p", top_p, top_p is None or 0 < top_p <= 1, "a number above 0 and at most 1"),
         ("min_p", min_p, min_p is None or 0 <= min_p <= 1, "a number from 0 to 1"),
         ("repetition_penalty", repetition_penalty, repetition_penalty > 0, "a positive number"),
     ):
         if not holds:
-            raise ValueError(f"generate: {name} is {value}; expected {expected}.")
+            raise ValueError(f"generate: expected {name} to be {expected}, got {value}.")
 
 
 class Stop:
-    """Where a text ends: at tokens, and at strings, which the model's tokenizer finds in what was made."""
+    """The end of a text: stop tokens, and stop strings, which the tokenizer detects."""
 
     def __init__(self, stop: Any, tokenizer: Any):
         given = [] if stop is None else [stop] if isinstance(stop, (int, str)) else list(stop)
         self.tokens = [s for s in given if not isinstance(s, str)]
         self.strings, self.tokenizer = [s for s in given if isinstance(s, str)], tokenizer
         if self.strings and tokenizer is None:
-            raise ValueError(f"generate: stop is {self.strings[0]!r}; a text needs model.tokenizer, which is None.")
-        self.reach = max((len(s.encode()) for s in self.strings), default=0)  # a token is a byte or more
+            raise ValueError(f"generate: stop string {self.strings[0]!r} requires a tokenizer. Set model.tokenizer.")
+        self.reach = max((len(s.encode()) for s in self.strings), default=0)  # a token has at least one byte
 
     def __bool__(self):
         return bool(self.tokens or self.strings)
 
     def reached(self, xp: Any, made: Any) -> Any:
-        """Whether the last of the tokens `made`, raw (B, n), ends each row: raw bool (B,)."""
+        """Check if the last of the tokens `made`, raw (B, n), ends each row: raw bool (B,)."""
         ends = xp.isin(made[:, -1], xp.asarray(self.tokens or [-1]))
         if self.strings:
             texts = [self.tokenizer.decode(row) for row in made[:, -self.reach :].tolist()]
@@ -115,16 +117,16 @@ class Stop:
         return ends
 
     def trim(self, made: list[int]) -> list[int]:
-        """Tokens up to the first that ends them."""
+        """Return the tokens before the first stop."""
         return made[: min((made.index(t) for t in self.tokens if t in made), default=len(made))]
 
     def cut(self, text: str) -> str:
-        """A text up to the first of the strings."""
+        """Return the text before the first stop string."""
         return text[: min((text.index(s) for s in self.strings if s in text), default=len(text))]
 
 
 def _prompt(model, input):
-    """(tokens (B, T), integers (B,) of padding before each row or None) of what `generate` takes."""
+    """Convert the input of `generate` to (tokens (B, T), number of padding tokens before each row (B,) or None)."""
     if isinstance(input, Tensor):
         prompt, padding = (input if input.ndim == 2 else input.reshape(1, -1)).to(int64), None
     else:
@@ -135,23 +137,25 @@ def _prompt(model, input):
         )
         padding = [T - len(row) for row in rows]
         if rows and T in padding:
-            raise ValueError("generate: the input is empty; give at least one token, such as a line break.")
+            raise ValueError(
+                "generate: expected at least one token, got an empty input. Pass a line break, for example."
+            )
         padding = tensor(padding, device=prompt.device) if any(padding) else None
     if prompt.numel() == 0:
-        raise ValueError("generate: the input is empty; give at least one token, such as a line break.")
+        raise ValueError("generate: expected at least one token, got an empty input. Pass a line break, for example.")
     return prompt, padding
 
 
 def _lasting(model):
-    """Up to how many positions the model's keys stay as they are in a cache."""
+    """Return the number of positions that keep valid cached keys."""
     return getattr(model.config, "lasting", model.config.context_length)
 
 
 class Decoding:
-    """The tokens of all rows so far, and the logits that follow them.
+    """The tokens of all rows and the logits of the next token.
 
     Attributes:
-        tokens: raw integers (B, most), of which the first n are there.
+        tokens: raw integers (B, most); the first n are valid.
     """
 
     def __init__(self, model, prompt, padding, count, use_cache, sliding=True):
@@ -171,10 +175,10 @@ class Decoding:
         self.keeps = use_cache
 
     def logits(self, last_only=True):
-        """Logits (B, 1, V) after the n tokens; with last_only=False (B, T, V) after each that the cache has not seen."""
+        """Return logits (B, 1, V) after the n tokens, or (B, T, V) after each uncached token with last_only=False."""
         dropped, cache = max(0, self.n - self.context), self.cache
         if cache is not None and (dropped or self.n > self.lasting or not self.keeps):
-            cache.reset()  # positions shift
+            cache.reset()  # positions have shifted
         first = dropped if cache is None else dropped + cache.length
         if self.padding is not None:
             cache.padding = (self.padding - dropped).clamp(min=0)
@@ -184,7 +188,7 @@ class Decoding:
         return self.model(given, last_only=last_only, **({} if cache is None else {"cache": cache}))
 
     def add(self, new):
-        """Take the next token of each row."""
+        """Append the next token of each row."""
         self.tokens[:, self.n] = new
         self.n += 1
 
@@ -209,10 +213,10 @@ def _sampled(run, count, generator, sampling, stop):
 
 
 def _speculated(run, draft, count, ahead, generator, sampling, stop):
-    """As `_sampled`, of one row: `draft` proposes `ahead` tokens, the model judges all of them in one pass.
+    """Like `_sampled`, for one row: `draft` proposes `ahead` tokens, and the model evaluates all in one pass.
 
-    A token that the draft drew with probability q is kept with probability min(1, p / q); the first that is not
-    is drawn anew from what p has more than q. So each token is drawn with the model's p, whatever the draft.
+    A token that the draft drew with probability q is kept with probability min(1, p / q). The first rejected token is
+    drawn again from the normalized max(p - q, 0). Each token therefore has the model's distribution p, for any draft.
 
     Source: Leviathan et al., Fast Inference from Transformers via Speculative Decoding, 2023.
     """
@@ -263,25 +267,28 @@ def stream(
     seed: int | None = None, use_cache: bool = True, draft: Module | None = None, draft_tokens: int = 4,
     generator: Generator | None = None, **sampling: Any,
 ) -> Iterator[Any]:  # fmt: skip
-    """Yield the next token of each sequence, int64 (B,), as they are made; for a text, pieces of text.
+    """Yields the next token of each sequence, int64 (B,), as it is generated; for a text, yields pieces of text.
 
-    Past the model's context the oldest tokens are dropped, as in nanoGPT; positions then shift, so the cache
-    is of no more use and each token costs a whole pass.
+    Beyond the model's context, the oldest tokens are dropped, as in nanoGPT. Positions then shift, so the cache cannot be
+    used, and each token takes a full forward pass.
 
     Args:
-        model: see the module's docstring. It is in eval mode while the generator is open.
-        input: integers (B, T) or (T,), at least one token; a list of such rows, of any lengths; or a text.
-        max_new_tokens: how many to make.
-        stop: a token, a string, or several; a sequence that has made one repeats its last token, and when all have, it ends.
-            A text ends before a string.
-        seed: makes the result repeatable; generator: instead, a Generator to draw from.
-        use_cache: keep keys and values of earlier positions instead of computing them again.
-        draft: a smaller model of the same tokens, which proposes `draft_tokens` at a time for the model to judge at once; the
-            text is distributed as without. For one sequence within both contexts.
-        **sampling: temperature, top_k, top_p, min_p, repetition_penalty, vocab_size, as for `pick`.
+        model: language model; see the module's docstring. It is in evaluation mode while the generator is open.
+        input: integers (B, T) or (T,) with at least one token, a list of rows of any lengths, or a text.
+        max_new_tokens: maximum number of new tokens.
+        stop: a token, a string, or several. A stopped sequence repeats its last token until all have stopped. A text ends
+            before a stop string.
+        seed: seed of a new generator, for repeatable results.
+        use_cache: keep keys and values of earlier positions.
+        draft: smaller model with the same tokens for speculative decoding. It proposes `draft_tokens` tokens, which the
+            model evaluates in one pass. The distribution of the text does not change. Requires one sequence that
+            fits both contexts.
+        draft_tokens: number of tokens that the draft proposes at a time.
+        generator: source of random numbers, instead of `seed`.
+        **sampling: temperature, top_k, top_p, min_p, repetition_penalty and vocab_size; see `pick`.
 
     Raises:
-        ValueError: an option outside its range, or an empty input.
+        ValueError: if an option is out of range or the input is empty.
     """
     _check(max_new_tokens, **sampling)
     if isinstance(input, str):
@@ -296,7 +303,7 @@ def stream(
         longest = min(_lasting(m) for m in (model, draft))
         if len(prompt) != 1 or prompt.shape[1] + max_new_tokens > longest:
             raise ValueError(
-                f"generate: a draft is for one sequence of at most {longest} tokens; this is {len(prompt)} of "
+                f"generate: with a draft, expected one sequence of at most {longest} tokens, got {len(prompt)} of "
                 f"{prompt.shape[1]} + {max_new_tokens}."
             )
     models = [m for m in (model, draft) if m is not None]
@@ -318,17 +325,19 @@ def stream(
 
 def _tokenizer(model):
     if getattr(model, "tokenizer", None) is None:
-        raise ValueError("generate: a text needs model.tokenizer, which is None; set one, or give tokens.")
+        raise ValueError("generate: text input requires a tokenizer. Set model.tokenizer, or pass tokens.")
     return model.tokenizer
 
 
 def pieces(model: Module, tokens: list[int], max_new_tokens: int, stop: Any = None, **options: Any) -> Iterator[str]:
-    """Pieces of the text that continues tokens, as they are sure: whole characters, and nothing that may begin a stop string.
+    """Yields pieces of the text that continues tokens: complete characters, and nothing that may begin a stop string.
 
     Args:
-        model: with a tokenizer.
-        tokens: what is continued.
-        max_new_tokens, stop, **options: as for `stream`.
+        model: model with a tokenizer.
+        tokens: tokens to continue.
+        max_new_tokens: maximum number of new tokens.
+        stop: see `stream`.
+        **options: see `stream`.
     """
     tokenizer, made, shown = _tokenizer(model), [], 0
     ends = Stop(stop, tokenizer)
@@ -340,7 +349,7 @@ def pieces(model: Module, tokens: list[int], max_new_tokens: int, stop: Any = No
         whole = tokenizer.decode(made)
         text = ends.cut(whole)
         sure = len(text) - (held if text == whole else 0)
-        if text.endswith("\ufffd"):  # bytes of a character whose others are to come
+        if text.endswith("\ufffd"):  # an incomplete UTF-8 character
             sure = min(sure, len(text) - 1)
         if sure > shown:
             yield text[shown:sure]
@@ -354,16 +363,16 @@ def beam_search(
     model: Module, input: Tensor, max_new_tokens: int, num_beams: int, length_penalty: float = 1.0, stop: Any = None,
     vocab_size: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The likeliest continuation of tokens (T,) that a search keeping `num_beams` of them finds: int64 (T + new,).
+    """Searches for the most likely continuation of tokens (T,) with `num_beams` candidates: int64 (T + new,).
 
     Args:
-        model: see the module's docstring.
-        input: the tokens.
-        max_new_tokens: at most so many are added.
-        num_beams: continuations that are followed.
-        length_penalty: they are compared by the sum of log-probabilities over length ** length_penalty.
-        stop: tokens or strings that end one.
-        vocab_size: as for `pick`.
+        model: language model; see the module's docstring.
+        input: tokens to continue.
+        max_new_tokens: maximum number of new tokens.
+        num_beams: number of candidates.
+        length_penalty: candidates are ranked by the sum of log-probabilities divided by length ** length_penalty.
+        stop: tokens or strings that end a continuation.
+        vocab_size: see `pick`.
     """
     ends, was_training = Stop(stop, getattr(model, "tokenizer", None)), model.training
     prompt = input.reshape(1, -1).to(int64).expand(num_beams, -1)
@@ -371,7 +380,7 @@ def beam_search(
     xp, start, finished = run.xp, run.n, []  # (score, tokens)
     with run.there:
         sums = xp.full(num_beams, -xp.inf, "float32")
-        sums[0] = 0.0  # all beams are the same at first
+        sums[0] = 0.0  # all beams are equal at first
         for made in range(1, max_new_tokens + 1):
             logits = run.logits()[:, -1]._data._array[:, :vocab_size].astype("float32")
             logits -= logits.max(-1, keepdims=True)
@@ -403,14 +412,16 @@ def beam_search(
 def generate(
     model: Module, input: Any, max_new_tokens: int, *, num_beams: int = 1, length_penalty: float = 1.0, **options: Any
 ) -> Any:
-    """`input` (B, T) and its continuation, int64 (B, T + new); the options are those of `stream`.
+    """Generates a continuation of the input and returns both, int64 (B, T + new).
 
     Args:
-        model: a language model, (B, T) to logits (B, T, V).
-        input: int64 (B, T) or (T,); a list of rows of any lengths, for a list of such; a text or a list of texts, for the
-            same with their continuation (`model.tokenizer` reads and writes them).
-        max_new_tokens: at most so many are added.
-        num_beams, length_penalty: above 1, the likeliest continuation found; see `beam_search`, whose options count then.
+        model: language model that converts (B, T) to logits (B, T, V).
+        input: int64 (B, T) or (T,), a list of rows of any lengths, a text, or a list of texts. The result has the same form.
+            Text requires `model.tokenizer`.
+        max_new_tokens: maximum number of new tokens.
+        num_beams: above 1, use `beam_search` with this number of candidates and its options.
+        length_penalty: see `beam_search`.
+        **options: see `stream`.
 
     Example:
         >>> model = mytorch.models.GPT2(num_layers=1, num_heads=2, embed_dim=8, vocab_size=16, context_length=8)

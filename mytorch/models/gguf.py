@@ -1,9 +1,8 @@
-"""GGUF files, in which llama.cpp keeps models: metadata, and tensors of floats or of whole numbers in blocks with a scale.
+"""GGUF files, the model format of llama.cpp: metadata, and tensors of floats or of quantized blocks with scales.
 
     magic "GGUF", version, counts | metadata: key, type, value | tensors: name, shape, type, offset | padding | the tensors
 
-Everything that a file declares is compared with its size before memory is taken for it.
-
+All declared sizes are compared with the size of the file before memory is allocated.
 Source: the GGUF specification of ggml; the blocks: ggml-common.h.
 """
 
@@ -21,7 +20,7 @@ _STRING, _ARRAY = 8, 9
 
 
 class Entry(NamedTuple):
-    """A tensor as the file declares it; the shape is in NumPy's order, the offset from the file's beginning."""
+    """A tensor as declared in the file, with the shape in NumPy's order and the offset from the start of the file."""
 
     shape: tuple[int, ...]
     kind: str
@@ -31,39 +30,39 @@ class Entry(NamedTuple):
 
 class _Kind(NamedTuple):
     name: str
-    numbers: int  # in a block
-    nbytes: int  # of a block
-    unpack: Callable[[np.ndarray], np.ndarray]  # uint8 (blocks, nbytes) to float32 (blocks, count)
+    numbers: int  # per block
+    nbytes: int  # per block
+    unpack: Callable[[np.ndarray], np.ndarray]  # uint8 (blocks, nbytes) to float32 (blocks, numbers)
 
 
 def _half(blocks, at):
-    """The float16 at a place of each block, as float32 (blocks, 1)."""
+    """Return the float16 at an offset of each block, as float32 (blocks, 1)."""
     return blocks[:, at : at + 2].copy().view("<f2").astype("float32")
 
 
 def _nibbles(codes):
-    """(blocks, n) bytes as (blocks, 2n): all low halves, then all high ones."""
+    """Split (blocks, n) bytes into (blocks, 2n) nibbles: all low nibbles, then all high nibbles."""
     return np.concatenate([codes & 15, codes >> 4], axis=1).astype("float32")
 
 
 def _fifth_bits(blocks, at):
-    """The highest of 32 numbers' five bits, in four bytes of each block."""
+    """Return the highest of the five bits of 32 numbers, stored in four bytes of each block."""
     return np.unpackbits(blocks[:, at : at + 4], axis=1, bitorder="little").astype("float32") * 16.0
 
 
 def _pairs(codes):
-    """(blocks, 64) bytes as (blocks, 16, 16) numbers of two bits."""
+    """Split (blocks, 64) bytes into (blocks, 16, 16) numbers of two bits."""
     return (codes.reshape(-1, 2, 1, 32) >> np.array([0, 2, 4, 6], "uint8")[:, None] & 3).reshape(-1, 16, 16)
 
 
 def _q2_k(blocks):
-    """256 numbers of two bits in 16 groups, with scales and minima of four."""
+    """Unpack 256 numbers of two bits in 16 groups, with scales and minima of four bits."""
     scale, least = _half(blocks, 80) * (blocks[:, :16] & 15), _half(blocks, 82) * (blocks[:, :16] >> 4)
     return (scale[:, :, None] * _pairs(blocks[:, 16:80]) - least[:, :, None]).reshape(-1, 256)
 
 
 def _q3_k(blocks):
-    """256 numbers of three bits, two of them in one place and one in another, in 16 groups with scales of 6 bits."""
+    """Unpack 256 numbers of three bits (two low bits and one high bit, stored separately) in 16 groups with 6-bit scales."""
     above = (blocks[:, None, :32] >> np.arange(8, dtype="uint8")[:, None] & 1).reshape(-1, 16, 16)
     packed = blocks[:, 96:108]
     high = (packed[:, None, 8:] >> np.array([0, 2, 4, 6], "uint8")[:, None] & 3).reshape(-1, 16)
@@ -73,7 +72,7 @@ def _q3_k(blocks):
 
 
 def _grouped(blocks, at, above=0):
-    """256 numbers of four bits, from a byte on, and what is `above` them, in 8 groups with scales and minima of 6 bits."""
+    """Unpack 256 numbers of four bits plus the higher bits `above`, in 8 groups with 6-bit scales and minima."""
     packed = blocks[:, 4:16]
     low, middle, high = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scale = np.concatenate([low & 63, (high & 15) | (low >> 6 << 4)], axis=1)
@@ -89,7 +88,7 @@ def _q5_k(blocks):
 
 
 def _q6_k(blocks):
-    """256 numbers of 6 bits, four of them below and two above, in 16 groups with scales of 8 bits."""
+    """Unpack 256 numbers of 6 bits (four low bits and two high bits, stored separately) in 16 groups with 8-bit scales."""
     low = blocks[:, :128].reshape(-1, 2, 1, 64)
     low = np.concatenate([low & 15, low >> 4], axis=2).reshape(-1, 2, 4, 32)
     high = blocks[:, 128:192].reshape(-1, 2, 1, 32) >> np.array([0, 2, 4, 6], "uint8")[:, None] & 3
@@ -117,16 +116,18 @@ _BY_NAME = {kind.name: kind for kind in _KINDS.values()}
 
 
 class GGUFFile:
-    """A GGUF file: its metadata, and its tensors, each read when it is asked for.
+    """A GGUF file: its metadata, and its tensors, which are read on demand.
 
     Args:
-        path: the file.
+        path: path of the file.
 
     Attributes:
-        metadata: a dict. tensors: an Entry for each name.
+        metadata: dict of the metadata.
+        tensors: dict of an Entry for each name.
 
     Raises:
-        FileNotFoundError: there is none. ValueError: it is damaged, foreign, or of a kind that is not known.
+        FileNotFoundError: if the file is missing.
+        ValueError: if the file is damaged, not a GGUF file, or of an unsupported kind.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -134,13 +135,13 @@ class GGUFFile:
         with open(path, "rb") as file:
             self._size = os.fstat(file.fileno()).st_size
             if self._size < 24:
-                self._refuse("it ends within its header")
+                self._refuse("the header is truncated")
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._at = 0
         if self._take(4) != b"GGUF":
-            self._refuse('it does not begin with "GGUF"')
+            self._refuse('expected "GGUF" at the start')
         if (version := self._number("I")) not in (2, 3):
-            self._refuse(f"it is of version {version}; 2 and 3 are known (of little-endian numbers)")
+            self._refuse(f"expected version 2 or 3 (little-endian), got {version}")
         tensors, pairs = self._count(24), self._count(13)
         self.metadata: dict[str, Any] = {}
         for _ in range(pairs):
@@ -153,14 +154,19 @@ class GGUFFile:
         start = -(-self._at // alignment) * alignment
         self.tensors = {name: self._placed(name, start, *rest) for name, *rest in found}
         if len(self.tensors) < len(found):
-            self._refuse("two tensors have one name")
+            self._refuse("two tensors have the same name")
+        end = 0
+        for name, entry in sorted(self.tensors.items(), key=lambda item: item[1].offset):
+            if entry.offset < end:
+                self._refuse(f"the data of {name} overlap the data of another tensor")
+            end = entry.offset + entry.nbytes
 
     def _refuse(self, why):
-        raise ValueError(f"{self.path} is no GGUF file that can be read: {why}.")
+        raise ValueError(f"{self.path} cannot be read as a GGUF file: {why}.")
 
     def _take(self, count):
         if count > self._size - self._at:
-            self._refuse(f"{count:,} bytes are declared at {self._at:,}, of {self._size:,}")
+            self._refuse(f"it declares {count:,} bytes at {self._at:,}, but has {self._size:,} bytes")
         self._at += count
         return self._bytes[self._at - count : self._at]
 
@@ -168,10 +174,10 @@ class GGUFFile:
         return struct.unpack(f"<{code}", self._take(struct.calcsize(code)))[0]
 
     def _count(self, least):
-        """How many things of at least so many bytes follow."""
+        """Read a number of entries and check that the file has `least` bytes for each."""
         count = self._number("Q")
         if count * least > self._size:
-            self._refuse(f"{count:,} entries are declared, in {self._size:,} bytes")
+            self._refuse(f"it declares {count:,} entries, but has {self._size:,} bytes")
         return count
 
     def _string(self):
@@ -183,7 +189,7 @@ class GGUFFile:
         if kind == _STRING:
             return self._string()
         if kind != _ARRAY or nested:
-            self._refuse(f"a value is of type {kind}" if kind != _ARRAY else "an array holds arrays")
+            self._refuse(f"a value has the unknown type {kind}" if kind != _ARRAY else "an array contains arrays")
         of = self._number("I")
         if of not in _NUMBERS:
             return [self._value(of, nested=True) for _ in range(self._count(8))]
@@ -193,24 +199,30 @@ class GGUFFile:
     def _entry(self):
         name, dimensions = self._string(), self._number("I")
         if not 0 < dimensions <= 4:
-            self._refuse(f"{name} has {dimensions} dimensions; 1 to 4 are possible")
+            self._refuse(f"expected 1 to 4 dimensions, got {dimensions} for {name}")
         shape = tuple(self._number("Q") for _ in range(dimensions))[::-1]
         return name, shape, self._number("I"), self._number("Q")
 
     def _placed(self, name, start, shape, number, offset):
         if number not in _KINDS:
             known = ", ".join(_BY_NAME)
-            self._refuse(f"{name} is stored as type {number} of ggml's; {known} are known")
+            self._refuse(f"expected a ggml type in {known}, got {number} for {name}")
         kind = _KINDS[number]
         if not all(shape) or shape[-1] % kind.numbers:
-            self._refuse(f"{name}, {kind.name}, has the shape {shape}")
+            self._refuse(f"{name} of type {kind.name} has the invalid shape {shape}")
         nbytes = prod(shape) // kind.numbers * kind.nbytes
         if start + offset + nbytes > self._size:
-            self._refuse(f"{name}, {nbytes:,} bytes at {start + offset:,}, lies beyond its {self._size:,}")
+            self._refuse(
+                f"{name}, {nbytes:,} bytes at {start + offset:,}, exceeds the {self._size:,} bytes of the file"
+            )
         return Entry(shape, kind.name, start + offset, nbytes)
 
     def read(self, name: str) -> np.ndarray:
-        """A tensor's numbers as float32; a copy."""
+        """Return a copy of a tensor's numbers as float32.
+
+        Args:
+            name: name of the tensor.
+        """
         entry = self.tensors[name]
         kind = _BY_NAME[entry.kind]
         raw = np.frombuffer(self._bytes, np.uint8, entry.nbytes, entry.offset).reshape(-1, kind.nbytes)

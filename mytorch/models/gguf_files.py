@@ -1,7 +1,8 @@
-"""Models and tokenizers in GGUF files, as llama.cpp's converter writes them: Llama, Mistral, Mixtral, Qwen 2 and 3, GPT-2."""
+"""Models and tokenizers in llama.cpp's GGUF files: Llama, Mistral, Mixtral, Qwen 2 and 3, and GPT-2."""
 
 import contextlib
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from ..ops.creation import from_numpy
+from . import gpt2_files, llama_files
 from .gguf import GGUFFile
 from .gpt2 import GPT2, GPT2Config
+from .hugging_face import MOST_WEIGHTS, check_shapes
 from .llama import Llama, LlamaConfig
 from .rotary import frequencies
 from .tokenizer import FastTokenizer
 
-# of a block, in GGUF's words and ours
+# names of a block's weights: GGUF and mytorch
 _LLAMA = {
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
@@ -32,64 +35,82 @@ _OUTSIDE = {
     "llama": {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"},
     "gpt2": {"token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f", "output": "lm_head"},
 }  # fmt: skip
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "gpt2")  # Mistral and Mixtral call themselves llama
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gpt2")  # Mistral and Mixtral also have the name "llama"
 
 
 class _Said:
-    """What the metadata says of the architecture, by short keys."""
+    """The metadata of the architecture, by short keys."""
 
     def __init__(self, file: GGUFFile):
         self.file, self.kind = file, file.metadata.get("general.architecture")
         if self.kind not in ARCHITECTURES:
-            self.refuse(f"it holds a {self.kind!r}; known are {', '.join(ARCHITECTURES)}")
+            self.refuse(f"expected an architecture in {', '.join(ARCHITECTURES)}, got {self.kind!r}")
 
     def __call__(self, key: str, default: Any = None, kind: type = int) -> Any:
         value = self.file.metadata.get(f"{self.kind}.{key}", default)
         if value is None:
-            self.refuse(f"it does not say {self.kind}.{key}")
+            self.refuse(f"the metadata has no {self.kind}.{key}")
         if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 1 << 31):
-            self.refuse(f"its {self.kind}.{key} is {value!r}")
+            self.refuse(f"the metadata has an invalid {self.kind}.{key}, {value!r}")
+        return value
+
+    def number(self, key: str, default: Any = None, *, zero: bool = False) -> float:
+        """Return a finite float, positive or, with `zero`, not negative."""
+        value = self(key, default, float)
+        if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+            rule = "a finite number that is not negative" if zero else "a finite positive number"
+            self.refuse(f"expected {self.kind}.{key} to be {rule}, got {value}")
         return value
 
     def check(self, shapes: dict[str, tuple]) -> None:
-        """Refuse metadata that speak of other shapes than the tensors have, before a model is made of them."""
+        """Check that the metadata and the tensors have the same shapes, before the model is created."""
         for name, shape in shapes.items():
             entry = self.file.tensors.get(name)
             if entry is None or entry.shape != shape:
-                had = "not there" if entry is None else f"of shape {entry.shape}"
-                self.refuse(f"by its metadata there is a {name} of shape {shape}, which is {had}")
+                had = "none in the file" if entry is None else f"of shape {entry.shape}"
+                self.refuse(f"expected {name} of shape {shape} by the metadata, got {had}")
 
     def refuse(self, why: str):
         raise ValueError(f"from_pretrained: {self.file.path}: {why}.")
 
 
 def read_model(path: str | Path, **changes: Any) -> Any:
-    """The Llama or GPT2 in a GGUF file, its weights as float32, with its tokenizer where the package for it is there.
+    """Return the Llama or GPT2 in a GGUF file in float32, with its tokenizer if the package `tokenizers` is installed.
 
     Args:
-        path: the file.
+        path: path of the file.
         **changes: fields of the config to change, such as `fused`.
 
     Raises:
-        FileNotFoundError: there is none. ValueError: it is damaged, or of an architecture, or a kind of tensor, that is not known.
-        RuntimeError: weights are missing, or of other shapes than the metadata says.
+        FileNotFoundError: if the file is missing.
+        ValueError: if the file is damaged, or has an unsupported architecture or tensor type.
+        RuntimeError: if weights are missing or have other shapes than the metadata.
     """
     file = GGUFFile(path)
     said = _Said(file)
     model: Any
-    if said.kind == "gpt2":
-        model = GPT2(_gpt2_config(said), **changes)
-    else:
-        model = Llama(_llama_config(said), **changes)
+    config = replace((_gpt2_config if said.kind == "gpt2" else _llama_config)(said), **changes)
+    tensors = [name for name in file.tensors if name != "rope_freqs.weight"]
+    # Compare names and shapes before the model is created and before a tensor is read.
+    actual: dict[str, Any] = {}
+    for name in tensors:
+        shape = file.tensors[name].shape
+        names = _names(name, shape, said, MOST_WEIGHTS - len(actual))
+        actual.update(dict.fromkeys(names, shape[1:] if "_exps." in name else shape))
+    embedding = _OUTSIDE["gpt2" if said.kind == "gpt2" else "llama"]["token_embd"]
+    tied = "lm_head.weight" not in actual  # the head is the token embedding
+    if tied:
+        actual["lm_head.weight"] = actual[f"{embedding}.weight"]
+    files: Any = gpt2_files if said.kind == "gpt2" else llama_files
+    check_shapes(files.shapes(config), actual, "from_pretrained", file.path)
+    model = (GPT2 if said.kind == "gpt2" else Llama)(config)
     weights = {}
-    for name in file.tensors:
-        if name != "rope_freqs.weight":
-            weights.update(_renamed(name, file.read(name), said, model.config))
-    if "lm_head.weight" not in weights:  # the embedding is the head
-        outside = _OUTSIDE["gpt2" if said.kind == "gpt2" else "llama"]
-        weights["lm_head.weight"] = weights.get(f"{outside['token_embd']}.weight")
-    model.load_state_dict({name: from_numpy(w) for name, w in weights.items() if w is not None})
-    with contextlib.suppress(ImportError):  # without the package there are still tokens
+    for name in tensors:
+        weights.update(_renamed(name, file.read(name), said, config))
+    if tied:
+        weights["lm_head.weight"] = weights[f"{embedding}.weight"]
+    model.load_state_dict({name: from_numpy(w) for name, w in weights.items()})
+    with contextlib.suppress(ImportError):  # without the package, the model still accepts tokens
         model.tokenizer = read_tokenizer(file)
     return model.eval()
 
@@ -107,14 +128,14 @@ def _gpt2_config(said):
         mlp_ratio=hidden / width,
         use_bias="blk.0.attn_qkv.bias" in said.file.tensors,
         activation="gelu_tanh",
-        layer_norm_eps=said("attention.layer_norm_epsilon", 1e-5, float),
+        layer_norm_eps=said.number("attention.layer_norm_epsilon", 1e-5, zero=True),
     )
 
 
 def _vocab_size(said):
     entry = said.file.tensors.get("token_embd.weight")
     if entry is None or len(entry.shape) != 2:
-        said.refuse("it has no token_embd.weight, the table of tokens")
+        said.refuse("it has no token_embd.weight (token embedding)")
     return entry.shape[0]
 
 
@@ -131,11 +152,11 @@ def _llama_config(said):
     })  # fmt: skip
     scaling, kind = None, said("rope.scaling.type", "none", str)
     if kind in ("linear", "yarn"):
-        scaling = {"rope_type": kind, "factor": said("rope.scaling.factor", kind=float)}
+        scaling = {"rope_type": kind, "factor": said.number("rope.scaling.factor")}
     elif kind != "none":
-        said.refuse(f"its rope.scaling.type is {kind!r}; linear and yarn are known")
+        said.refuse(f"expected rope.scaling.type linear or yarn, got {kind!r}")
     if kind == "yarn":
-        scaling["original_max_position_embeddings"] = said("rope.scaling.original_context_length")
+        scaling["original_max_position_embeddings"] = max(1, said("rope.scaling.original_context_length"))
     config = LlamaConfig(
         vocab_size=vocab_size,
         context_length=said("context_length"),
@@ -145,9 +166,9 @@ def _llama_config(said):
         num_kv_heads=kv_heads,
         head_dim=head,
         hidden_dim=hidden,
-        rope_theta=said("rope.freq_base", 10000.0, float),
+        rope_theta=said.number("rope.freq_base", 10000.0),
         rope_scaling=scaling,
-        rms_norm_eps=said("attention.layer_norm_rms_epsilon", kind=float),
+        rms_norm_eps=said.number("attention.layer_norm_rms_epsilon", zero=True),
         qkv_bias="blk.0.attn_q.bias" in tensors,
         out_bias="blk.0.attn_output.bias" in tensors,
         qk_norm="blk.0.attn_q_norm.weight" in tensors,
@@ -160,48 +181,66 @@ def _llama_config(said):
 
 
 def _with_llama3_scaling(config, said):
-    """Llama 3.1's file has no words for its scaling, but what each frequency is divided by: find the words that say the same."""
-    factors = said.file.read("rope_freqs.weight")
+    """Find the rope_scaling of Llama 3.1. Its file contains a divisor for each frequency instead of the options."""
     plain = frequencies(config).numpy()
+    if said.file.tensors["rope_freqs.weight"].shape != plain.shape:
+        said.refuse("rope_freqs do not match Llama 3")
+    factors = said.file.read("rope_freqs.weight")
+    if not (np.isfinite(factors).all() and factors.min() > 0):
+        said.refuse("expected positive numbers in rope_freqs")
     scaling = {"rope_type": "llama3", "factor": float(factors.max()), "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 8192}  # fmt: skip
     scaled = replace(config, rope_scaling=scaling)
-    if factors.shape != plain.shape or not np.allclose(plain / frequencies(scaled).numpy(), factors, rtol=1e-3):
-        said.refuse("its rope_freqs are not Llama 3's")
+    if not np.allclose(plain / frequencies(scaled).numpy(), factors, rtol=1e-3):
+        said.refuse("rope_freqs do not match Llama 3")
     return scaled
 
 
 def _paired(weight, heads):
-    """Rows of queries or keys, which llama.cpp turns in neighbouring pairs, in the order in which halves are turned."""
+    """Reorder rows of queries or keys: llama.cpp rotates neighboring pairs, and Llama here rotates halves of a head."""
     return weight.reshape(heads, -1, 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
 
 
-def _renamed(name, weight, said, config):
-    """Our names, and what they hold, for a tensor of the file: several for one that has all experts."""
+def _names(name, shape, said, most):
+    """Return the names of the weights of the model for a tensor of the file, several for a tensor with all experts."""
     found = re.fullmatch(r"blk\.(\d+)\.(\w+?)(_exps)?\.(weight|bias)", name)
     if found is None:
         stem, _, last = name.rpartition(".")
         outside = _OUTSIDE["gpt2" if said.kind == "gpt2" else "llama"]
         if stem not in outside:
-            said.refuse(f"it has a tensor {name}, which the model has not")
-        return {f"{outside[stem]}.{last}": weight}
+            said.refuse(f"the model has no weight for the tensor {name}")
+        return [f"{outside[stem]}.{last}"]
     layer, stem, experts, last = found.groups()
     if said.kind == "gpt2":
         inside, block = _GPT2, f"transformer.h.{layer}"
     else:
         inside, block = _LLAMA, f"model.layers.{layer}"
     if stem not in (_EXPERTS if experts else inside):
-        said.refuse(f"it has a tensor {name}, which the model has not")
+        said.refuse(f"the model has no weight for the tensor {name}")
     if experts:
-        return {f"{block}.mlp.experts.{i}.{_EXPERTS[stem]}.{last}": w for i, w in enumerate(weight)}
+        if shape[0] > most:
+            said.refuse(f"expected at most {MOST_WEIGHTS:,} weights, got more: {name} has {shape[0]:,} experts")
+        return [f"{block}.mlp.experts.{i}.{_EXPERTS[stem]}.{last}" for i in range(shape[0])]
+    return [f"{block}.{inside[stem]}.{last}"]
+
+
+def _renamed(name, weight, said, config):
+    """Return the weights of the model for a tensor of the file: names and arrays."""
+    names = _names(name, weight.shape, said, MOST_WEIGHTS)
+    if "_exps." in name:
+        return dict(zip(names, weight, strict=True))
+    stem = name.split(".")[-2]
     if said.kind == "llama" and stem in ("attn_q", "attn_k"):
         weight = _paired(weight, config.num_heads if stem == "attn_q" else config.kv_heads)
-    return {f"{block}.{inside[stem]}.{last}": weight}
+    return {names[0]: weight}
 
 
 # -- tokenizers -------------------------------------------------------------------------------------
 
-_CONTROL = 3  # of tokenizer.ggml.token_type
+_CONTROL = 3  # value of tokenizer.ggml.token_type
+_NO_TOKEN = (-1, (1 << 32) - 1)  # ids for "no such token"
+LONGEST_TOKEN = 512  # characters of a SentencePiece token: the search for its parts takes quadratic time
+MOST_MERGES = 2_000_000  # Gemma 3 has 515,000
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -210,22 +249,24 @@ _SPLITS["llama3"] = _SPLITS["llama-v3"] = _SPLITS["llama-bpe"]
 
 
 def read_tokenizer(file: GGUFFile) -> FastTokenizer | None:
-    """The tokenizer that a GGUF file's metadata describes, or None if it is of a kind that is not known.
+    """Return the tokenizer in a GGUF file's metadata, or None if its kind is unknown.
 
     Raises:
-        ImportError: the package tokenizers is not installed. ValueError: it is damaged.
+        ImportError: if the package tokenizers is not installed.
+        ValueError: if the metadata is damaged.
     """
     said = {key.removeprefix("tokenizer.ggml."): v for key, v in file.metadata.items() if key.startswith("tokenizer.")}
     tokens, kind = said.get("tokens"), said.get("model")
-    if not isinstance(tokens, list) or kind not in ("gpt2", "llama"):
+    if tokens is None or kind not in ("gpt2", "llama"):
         return None
-    types = said.get("token_type") or [1] * len(tokens)
+    _check_tokenizer(said, file.path)
+    types = said.get("token_type") or []
     special = [i for i, t in enumerate(types[: len(tokens)]) if t == _CONTROL]
-    described = _byte_level(said, tokens) if kind == "gpt2" else _sentence_piece(said, tokens)
+    described = _byte_level(said, tokens) if kind == "gpt2" else _sentence_piece(said, tokens, file.path)
     if described is None:
         return None
     begin = said.get("bos_token_id")
-    if said.get("add_bos_token", kind == "llama") and isinstance(begin, int) and begin < len(tokens):
+    if said.get("add_bos_token", kind == "llama") and begin not in (None, *_NO_TOKEN):
         one = {"SpecialToken": {"id": tokens[begin], "type_id": 0}}
         described["post_processor"] = {
             "type": "TemplateProcessing", "single": [one, {"Sequence": {"id": "A", "type_id": 0}}],
@@ -234,15 +275,46 @@ def read_tokenizer(file: GGUFFile) -> FastTokenizer | None:
         }  # fmt: skip
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     added = [{"id": i, "content": tokens[i], **plain} for i in special]
-    return FastTokenizer(
-        json.dumps({"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **described})
-    )
+    text = json.dumps({"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **described})
+    try:
+        return FastTokenizer(text)
+    except ValueError as error:
+        raise ValueError(f"from_pretrained: {file.path}: {error}") from None
+
+
+def _check_tokenizer(said, path):
+    """Check the types of the metadata of a tokenizer.
+
+    Raises:
+        ValueError: naming the file and the key.
+    """
+
+    def check(key, valid, rule):
+        if key in said and not valid(said[key]):
+            raise ValueError(
+                f"from_pretrained: {path}: expected tokenizer.ggml.{key} to be {rule}, got {said[key]!r:.60}."
+            )
+
+    def list_of(*types):
+        return lambda value: isinstance(value, list) and all(type(item) in types for item in value)
+
+    check("tokens", list_of(str), "a list of strings")
+    count = len(said["tokens"])
+    check("token_type", list_of(int), "a list of integers")
+    check("scores", list_of(int, float), "a list of numbers")
+    check("scores", lambda scores: not any(map(math.isnan, scores)), "a list of numbers without NaN")
+    check("merges", list_of(str), "a list of strings")
+    check("pre", lambda pre: isinstance(pre, str), "a string")
+    for key in ("add_bos_token", "add_space_prefix"):
+        check(key, lambda value: isinstance(value, bool), "a boolean")
+    for key in ("bos_token_id", "unknown_token_id"):
+        check(key, lambda i: type(i) is int and (0 <= i < count or i in _NO_TOKEN), f"an id below {count}")
 
 
 def _byte_level(said, tokens):
-    """GPT-2's bytes, in words as GPT-2, Llama 3 or Qwen 2 cuts them."""
+    """Return a byte-level tokenizer, with the word boundaries of GPT-2, Llama 3 or Qwen 2."""
     merges, cut = said.get("merges"), said.get("pre", "default")
-    if not isinstance(merges, list) or cut not in ("default", "gpt-2", *_SPLITS):
+    if merges is None or cut not in ("default", "gpt-2", *_SPLITS):
         return None
     bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": cut not in _SPLITS}
     before = bytes_
@@ -255,23 +327,32 @@ def _byte_level(said, tokens):
     }  # fmt: skip
 
 
-def _sentence_piece(said, tokens):
-    """SentencePiece's pairs: two pieces are joined if what they give is a piece, those with the best score first."""
+def _sentence_piece(said, tokens, path):
+    """Return a SentencePiece tokenizer: two pieces merge if their concatenation is a piece, in order of scores."""
     scores = said.get("scores")
-    if not isinstance(scores, list) or len(scores) != len(tokens):
+    if scores is None or len(scores) != len(tokens):
         return None
     numbers, found = {t: i for i, t in enumerate(tokens)}, []
     for token, score in zip(tokens, scores, strict=True):
-        parts = [(token[:i], token[i:]) for i in range(1, len(token))]
-        parts = [(a, b) for a, b in parts if a in numbers and b in numbers]
-        found += [(-score, numbers[a], numbers[b], a, b) for a, b in parts]
-    merges = [[a, b] for *_, a, b in sorted(found)]
+        if len(token) > LONGEST_TOKEN:
+            raise ValueError(
+                f"from_pretrained: {path}: expected at most {LONGEST_TOKEN} characters in each of tokenizer.ggml.tokens, got "
+                f"{len(token):,} in token {numbers[token]}."
+            )
+        for i in range(1, len(token)):
+            if (a := numbers.get(token[:i])) is not None and (b := numbers.get(token[i:])) is not None:
+                found.append((-score, a, b))
+        if len(found) > MOST_MERGES:
+            raise ValueError(
+                f"from_pretrained: {path}: expected at most {MOST_MERGES:,} pairs of tokens that are a token, got more."
+            )
+    merges = [[tokens[a], tokens[b]] for _, a, b in sorted(found)]
     space, unknown = "▁", said.get("unknown_token_id", 0)
     first = [{"type": "Prepend", "prepend": space}] if said.get("add_space_prefix", True) else []
     replace = {"type": "Replace", "pattern": {"String": " "}, "content": space}
     back = {"type": "Replace", "pattern": {"String": space}, "content": " "}
     strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if first else []
-    unknown = tokens[unknown] if isinstance(unknown, int) and unknown < len(tokens) else None
+    unknown = tokens[unknown] if unknown not in _NO_TOKEN and tokens else None
     return {
         "normalizer": {"type": "Sequence", "normalizers": [*first, replace]}, "pre_tokenizer": None, "post_processor": None,
         "decoder": {"type": "Sequence", "decoders": [back, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip]},

@@ -1,6 +1,7 @@
-"""GPT-2: learned positions, pre-norm blocks, a head tied to the token embedding.
+"""GPT-2: learned positions, pre-norm blocks, and an output head that shares the weights of the token embedding.
 
-Names and shapes are nanoGPT's, so its state dicts fit; `from_pretrained` and `save_pretrained` speak Hugging Face's.
+Names and shapes of the parameters follow nanoGPT, so its state dicts can be loaded. `from_pretrained` and
+`save_pretrained` use Hugging Face's format.
 Source: Radford et al., Language Models are Unsupervised Multitask Learners, 2019.
 """
 
@@ -17,7 +18,7 @@ from . import gpt2_files
 from .cache import KVCache, LayerCache
 from .language_model import Config, LanguageModel
 
-# (layers, heads, width): "demo" is nanoGPT's recipe for a laptop's CPU, "base" to "xl" are GPT-2's own.
+# (layers, heads, width): "demo" is nanoGPT's configuration for a laptop CPU, "base" to "xl" are GPT-2's sizes.
 SIZES = {
     "demo": (4, 4, 128), "small": (6, 6, 384), "base": (12, 12, 768), "medium": (24, 16, 1024), "large": (36, 20, 1280),
     "xl": (48, 25, 1600),
@@ -28,19 +29,21 @@ ACTIVATIONS = {"gelu": "none", "gelu_tanh": "tanh"}  # to GELU's `approximate`
 
 @dataclass(frozen=True)
 class GPT2Config(Config):
-    """What determines a GPT2's shape and behaviour.
+    """Shape and options of a GPT2.
 
     Attributes:
         vocab_size: number of tokens.
-        context_length: the most positions that it can see.
-        num_layers, num_heads, embed_dim: blocks, attention heads, width.
-        mlp_ratio: width of the hidden layer over embed_dim.
-        dropout_p: dropout after the embeddings, on the attention weights, and after each branch.
+        context_length: maximum number of positions.
+        num_layers: number of blocks.
+        num_heads: number of attention heads.
+        embed_dim: width of the model.
+        mlp_ratio: width of the hidden layer divided by embed_dim.
+        dropout_p: dropout probability after the embeddings, on the attention weights, and after each branch.
         use_bias: biases in linear layers and layer norms.
         activation: "gelu" (exact), or "gelu_tanh" as in OpenAI's GPT-2.
-        layer_norm_eps: as nn.LayerNorm's eps.
-        gradient_checkpointing: recompute each block in backward instead of keeping its activations.
-        fused: passed to every layer; see `mytorch.fused`.
+        layer_norm_eps: epsilon of the layer norms.
+        gradient_checkpointing: recompute each block in backward instead of storing its activations.
+        fused: `fused` of every layer; see `mytorch.fused`.
 
     Example:
         >>> mytorch.models.GPT2Config.sized("demo", vocab_size=65).embed_dim
@@ -62,23 +65,31 @@ class GPT2Config(Config):
 
     def __post_init__(self):
         if self.embed_dim % self.num_heads:
-            raise ValueError(f"GPT2Config: embed_dim {self.embed_dim} is not divisible by num_heads {self.num_heads}.")
+            raise ValueError(
+                f"GPT2Config: expected embed_dim divisible by num_heads, got embed_dim={self.embed_dim} and "
+                f"num_heads={self.num_heads}."
+            )
         if self.activation not in ACTIVATIONS:
             raise ValueError(
-                f"GPT2Config: activation is {self.activation!r}; expected one of {', '.join(ACTIVATIONS)}."
+                f"GPT2Config: expected activation to be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}."
             )
 
     @classmethod
     def sized(cls, size: str, **others: Any) -> "GPT2Config":
-        """The config of a named size: "demo", "small", "base", "medium", "large" or "xl"."""
+        """Returns the config of a named size.
+
+        Args:
+            size: "demo", "small", "base", "medium", "large" or "xl".
+            **others: other fields of the config.
+        """
         if size not in SIZES:
-            raise ValueError(f"GPT2Config.sized: {size!r} is not known; expected one of {', '.join(SIZES)}.")
+            raise ValueError(f"GPT2Config.sized: expected one of {', '.join(SIZES)}, got {size!r}.")
         layers, heads, width = SIZES[size]
         return cls(num_layers=layers, num_heads=heads, embed_dim=width, **others)
 
 
 class Attention(nn.Module):
-    """Causal self-attention with several heads.
+    """Causal multi-head self-attention.
 
     Shape: (B, T, C) to (B, T, C).
     """
@@ -124,7 +135,7 @@ def _norm(config):
 
 
 class Block(nn.Module):
-    """Attention, then an MLP. Each reads a layer norm of `x` and adds its result to `x`."""
+    """A transformer block: attention and an MLP, each with a layer norm before it and a residual connection."""
 
     def __init__(self, config: GPT2Config):
         super().__init__()
@@ -143,7 +154,7 @@ class GPT2(LanguageModel):
     """A GPT-2 language model.
 
     Args:
-        config: a GPT2Config, or nothing for that of GPT-2 base.
+        config: a GPT2Config (default: GPT-2 base, 124 million parameters).
         **changes: fields of the config to set or change.
 
     Shape: integers (B, T) to logits (B, T, vocab_size), or to a scalar loss if targets are given.
@@ -176,7 +187,7 @@ class GPT2(LanguageModel):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Normal with deviation 0.02; the projections into the residual stream by 1 / sqrt(2 L) less."""
+        """Initializes weights from N(0, 0.02²), projections into the residual stream from N(0, 0.02² / (2 L))."""
         self.apply(_init_layer)
         deviation = 0.02 / math.sqrt(2 * self.config.num_layers)
         for name, parameter in self.named_parameters():
@@ -186,16 +197,16 @@ class GPT2(LanguageModel):
     def forward(
         self, input: Tensor, targets: Tensor | None = None, cache: KVCache | None = None, last_only: bool = False
     ) -> Tensor:
-        """The logits of each next token, or the mean cross-entropy if targets are given.
+        """Returns the logits of each next token, or the mean cross-entropy with targets.
 
         Args:
             input: integers (B, T).
-            targets: integers (B, T), the tokens that follow; -100 is not counted.
-            cache: a KVCache that holds what came before and takes what this call adds.
-            last_only: give the logits of the last position alone, (B, 1, vocab_size).
+            targets: integers (B, T), the next tokens; -100 is ignored.
+            cache: KVCache with the earlier positions; the new positions are added to it.
+            last_only: return only the logits of the last position, (B, 1, vocab_size).
 
         Raises:
-            ValueError: more positions than the context has room for.
+            ValueError: if there are more positions than context_length.
         """
         T, body = input.shape[1], self.transformer
         self._check_length(T if cache is None else cache.length + T)
@@ -208,13 +219,17 @@ class GPT2(LanguageModel):
         return self._head(body.ln_f(x), targets, last_only)
 
     def num_parameters(self, embeddings: bool = True, *, only_trainable: bool = False) -> int:
-        """How many numbers the parameters are; without the position table if `embeddings` is False, as nanoGPT counts;
-        those that are not frozen if `only_trainable`."""
+        """Returns the number of parameters.
+
+        Args:
+            embeddings: if False, exclude the position table, as nanoGPT counts.
+            only_trainable: count only parameters with `requires_grad`.
+        """
         count = super().num_parameters(only_trainable=only_trainable)
         return count if embeddings else count - self.transformer.wpe.weight.numel()
 
     def matrix_parameters(self) -> int:
-        """As LanguageModel's."""
+        """Returns the number of parameters in matrix multiplications per token."""
         return self.num_parameters(embeddings=False)
 
 

@@ -1,9 +1,9 @@
-"""GPT-2's config and weights as Hugging Face's files hold them: other names, and "Conv1D" weights, which are transposed."""
+"""GPT-2 in Hugging Face's files: other names, and transposed "Conv1D" weights."""
 
 from ..ops.creation import zeros
-from .hugging_face import check_options, fields_of
+from .hugging_face import check_options, fields_of, value_of
 
-# field of GPT2Config: (Hugging Face's name, its value where config.json leaves it out, or ... where it must not)
+# field of GPT2Config: (Hugging Face's name, default in config.json, or ... for a required value)
 _FIELDS = {
     "vocab_size": ("vocab_size", ...), "context_length": ("n_positions", 1024), "num_layers": ("n_layer", ...),
     "num_heads": ("n_head", ...), "embed_dim": ("n_embd", ...), "dropout_p": ("resid_pdrop", 0.1),
@@ -17,24 +17,27 @@ _SUPPORTED = {
 
 
 def fields(values, file, who):
-    """The fields of GPT2Config that `config.json` determines.
+    """Return the fields of GPT2Config for the values of `config.json`.
 
     Raises:
-        ValueError: another architecture, or options that our GPT2 has not.
+        ValueError: if the architecture is different, or an option is not supported.
     """
     if values.get("model_type", "gpt2") != "gpt2":
-        raise ValueError(f"{who}: {file} describes a {values['model_type']!r} model, not a 'gpt2'.")
+        raise ValueError(f"{who}: expected a 'gpt2' model in {file}, got {values['model_type']!r}.")
     activation = values.get("activation_function", "gelu_new")
-    if activation not in _ACTIVATIONS:
-        raise ValueError(f"{who}: activation_function is {activation!r}; known are {', '.join(_ACTIVATIONS)}.")
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
+        raise ValueError(
+            f"{who}: expected activation_function to be one of {', '.join(_ACTIVATIONS)}, got {activation!r} in {file}."
+        )
     check_options(values, _SUPPORTED, who)
     known = fields_of(values, _FIELDS, file, who)
     width = known["embed_dim"]
-    return {**known, "mlp_ratio": (values.get("n_inner") or 4 * width) / width, "activation": _ACTIVATIONS[activation]}
+    hidden = value_of(values, "n_inner", None, file, who) or 4 * width
+    return {**known, "mlp_ratio": hidden / width, "activation": _ACTIVATIONS[activation]}
 
 
 def describe(config):
-    """What `config.json` says of a GPT2Config."""
+    """Return the values of `config.json` for a GPT2Config."""
     return {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -51,16 +54,38 @@ def describe(config):
 
 
 def _is_conv1d(name):
-    """Whether Hugging Face keeps this weight transposed, as (in, out)."""
+    """Return True for a weight that Hugging Face stores transposed, as (in, out)."""
     return name.endswith(("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight"))
 
 
+def shapes(config):
+    """Yield the name and shape of each weight of a GPT2, layer by layer."""
+    C, hidden = config.embed_dim, int(config.mlp_ratio * config.embed_dim)
+    yield "transformer.wte.weight", (config.vocab_size, C)
+    yield "transformer.wpe.weight", (config.context_length, C)
+    yield "lm_head.weight", (config.vocab_size, C)
+    inner = {
+        "ln_1": (C,), "attn.c_attn": (3 * C, C), "attn.c_proj": (C, C), "ln_2": (C,), "mlp.c_fc": (hidden, C),
+        "mlp.c_proj": (C, hidden),
+    }  # fmt: skip
+    blocks = ((f"h.{i}.{name}", shape) for i in range(config.num_layers) for name, shape in inner.items())
+    yield from _layer("ln_f", (C,), config)
+    for name, shape in blocks:
+        yield from _layer(name, shape, config)
+
+
+def _layer(name, shape, config):
+    yield f"transformer.{name}.weight", shape
+    if config.use_bias:
+        yield f"transformer.{name}.bias", shape[:1]
+
+
 def to_ours(theirs, config):
-    """Hugging Face's weights as our state dict."""
+    """Convert Hugging Face's weights to a state dict of GPT2."""
     weights = {}
     for name, tensor in theirs.items():
         name = name.removeprefix("transformer.")
-        is_mask = name.endswith((".attn.bias", ".attn.masked_bias"))  # the causal mask, kept by old versions
+        is_mask = name.endswith((".attn.bias", ".attn.masked_bias"))  # the causal mask of old versions
         if is_mask or (name.endswith(".bias") and not config.use_bias):
             continue
         tensor = tensor.t() if _is_conv1d(name) else tensor
@@ -71,7 +96,7 @@ def to_ours(theirs, config):
 
 
 def to_theirs(ours, config):
-    """Our state dict as Hugging Face's weights, with zeros for biases that the model has not: theirs always has them."""
+    """Convert a state dict of GPT2 to Hugging Face's weights, which always have biases: missing ones become zeros."""
     weights = {}
     for name, tensor in ours.items():
         weights[name] = tensor.t().contiguous() if _is_conv1d(name) else tensor

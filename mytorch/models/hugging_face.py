@@ -1,7 +1,8 @@
-"""A model's directory as Hugging Face writes it: config.json, and weights as safetensors, in one file or in shards."""
+"""Model directories in Hugging Face's format: config.json, and safetensors weights in one or several files."""
 
 import importlib
 import json
+import math
 import re
 from pathlib import Path
 
@@ -11,10 +12,10 @@ from .tokenizer import save_tokenizer
 
 
 def directory_of(name, who):
-    """A model's directory: that of this name, or else what Hugging Face's hub has under it, brought by the hub's client to its cache.
+    """Return a model's directory. If `name` is not a directory, download it from Hugging Face's hub to the cache.
 
     Raises:
-        FileNotFoundError: there is neither.
+        FileNotFoundError: if neither exists.
     """
     path = Path(name)
     if path.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", str(name)):
@@ -25,23 +26,22 @@ def directory_of(name, who):
             hub.snapshot_download(str(name), allow_patterns=["config.json", "tokenizer.json", "model*.safetensors*"])
         )
     except ImportError:
-        raise FileNotFoundError(f"{who}: there is no directory {name}. If it is a name on Hugging Face's hub, "
-                                "install its client: pip install huggingface_hub.") from None  # fmt: skip
+        raise FileNotFoundError(f"{who}: directory {name} does not exist. If it is a name on Hugging Face's hub, "
+                                "run `pip install huggingface_hub`.") from None  # fmt: skip
     except (OSError, ValueError) as error:
-        raise FileNotFoundError(
-            f"{who}: {name} is no directory, and not had from Hugging Face's hub: {error}"
-        ) from None
+        raise FileNotFoundError(f"{who}: {name} is not a directory, and Hugging Face's hub failed: {error}") from None
 
 
 def read_json(path, who):
-    """What `config.json` in a directory says, and its path.
+    """Return the contents of `config.json` in a directory, and its path.
 
     Raises:
-        FileNotFoundError: there is none. ValueError: it is damaged.
+        FileNotFoundError: if the file is missing.
+        ValueError: if the file is damaged.
     """
     file = path / "config.json"
     if not file.is_file():
-        raise FileNotFoundError(f"{who}: {file} is missing; expected a Hugging Face model directory.")
+        raise FileNotFoundError(f"{who}: expected a Hugging Face model directory, but {file} is missing.")
     try:
         return dict(json.loads(file.read_text())), file
     except (TypeError, ValueError, RecursionError) as error:
@@ -49,49 +49,130 @@ def read_json(path, who):
 
 
 def fields_of(values, table, file, who):
-    """The fields of a config: `table` has, for each, (Hugging Face's name, the value where config.json leaves it out)."""
+    """Return the fields of a config; `table` maps each to (Hugging Face's name, default in config.json).
+
+    The default determines the type: a bool, a float, or otherwise a positive integer.
+
+    Raises:
+        ValueError: if a required value is missing, or a value has a wrong type or sign.
+    """
     if lacking := [name for name, default in table.values() if default is ... and name not in values]:
-        raise ValueError(f"{who}: {file} does not say {', '.join(lacking)}.")
-    return {field: values.get(name, default) for field, (name, default) in table.items()}
+        raise ValueError(f"{who}: {file} lacks {', '.join(lacking)}.")
+    return {field: value_of(values, name, default, file, who) for field, (name, default) in table.items()}
+
+
+def value_of(values, name, default, file, who, least=1):
+    """Return one value of config.json, checked like in `fields_of`.
+
+    Args:
+        values: contents of config.json.
+        name: the key. `null` selects the default.
+        default: the default; its type determines the expected type.
+        file: path of config.json, for messages.
+        who: name of the function, for messages.
+        least: smallest integer.
+
+    Raises:
+        ValueError: if the value has a wrong type or sign.
+    """
+    value = values.get(name)
+    if value is None and default is not ...:
+        return default
+    if isinstance(default, bool):
+        valid, rule = isinstance(value, bool), "true or false"
+    elif isinstance(default, float):
+        valid, rule = is_number(value) and value >= 0, "a finite number that is not negative"
+    else:
+        valid, rule = type(value) is int and value >= least, f"an integer of at least {least}"
+    if not valid:
+        raise ValueError(f"{who}: expected {name} to be {rule} in {file}, got {value!r:.60}.")
+    return value
+
+
+def is_number(value):
+    """Return True for a finite int or float."""
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:  # an integer beyond float64
+        return False
+
+
+MOST_WEIGHTS = 100_000
+
+
+def check_shapes(expected, actual, who, source):
+    """Compare the shapes of weights with a config before the model is created, which would need time and memory.
+
+    Args:
+        expected: iterable of (name, shape). It can be longer than memory allows, and is read up to the first difference.
+        actual: dict of the name and shape of each weight.
+        who: name of the function, for messages.
+        source: the file or directory, for messages.
+
+    Raises:
+        RuntimeError: if a weight is missing, has another shape, or is not in the model; or if there are more than
+            MOST_WEIGHTS.
+    """
+    if len(actual) > MOST_WEIGHTS:
+        raise RuntimeError(f"{who}: expected at most {MOST_WEIGHTS:,} weights in {source}, got {len(actual):,}.")
+    known = set()
+    for name, shape in expected:
+        if name not in actual:
+            raise RuntimeError(f"{who}: {source} has no weight {name}, which the config requires.")
+        if tuple(actual[name]) != tuple(shape):
+            raise RuntimeError(
+                f"{who}: expected {name} of shape {tuple(shape)} according to the config, got {tuple(actual[name])} "
+                f"in {source}."
+            )
+        known.add(name)
+    if extra := [name for name in actual if name not in known]:
+        raise RuntimeError(f"{who}: the model has no weight {extra[0]}, which is in {source}.")
 
 
 def check_options(values, supported, who):
-    """Refuse options that a model has not: `supported` has the one value of each that it computes."""
+    """Raise an error for unsupported options; `supported` maps each option to its only supported value."""
     for option, usual in supported.items():
         if values.get(option, usual) != usual:
-            raise ValueError(f"{who}: {option}={values[option]} is not supported; only {usual} is.")
+            raise ValueError(f"{who}: expected {option}={usual}, got {values[option]}, which is not supported.")
 
 
 def is_weights(name):
-    """Whether a file in a model's directory holds weights, in one piece or in shards, or says which shard has which."""
+    """Return True for a weight file of a model directory: all weights, a shard, or the index of shards."""
     return re.fullmatch(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?", name) is not None
 
 
 def read_weights(path, who):
-    """All tensors of `model.safetensors`, or of the shards that its index names.
+    """Return all tensors of `model.safetensors`, or of the shards in its index.
 
     Raises:
-        FileNotFoundError: a file is missing. ValueError: the index names one in another directory.
+        FileNotFoundError: if a file is missing.
+        ValueError: if the index names a file in another directory.
     """
     index = path / "model.safetensors.index.json"
     names = ["model.safetensors"]
     if index.is_file():
         try:
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+            names = sorted(set(map(_file_name, json.loads(index.read_text())["weight_map"].values())))
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{who}: {index} is damaged ({type(error).__name__}: {error}).") from None
     weights = {}
     for name in names:
-        if Path(name).name != name:
-            raise ValueError(f"{who}: {index} names {name!r}, which is not a file beside it.")
+        if Path(name).name != name or "\0" in name:
+            raise ValueError(f"{who}: {index} names {name!r}, which is not a file in the same directory.")
         if not (path / name).is_file():
             raise FileNotFoundError(f"{who}: {path / name} is missing.")
         weights.update(load_safetensors(path / name))
     return weights
 
 
+def _file_name(value):
+    if not isinstance(value, str):
+        raise TypeError(f"expected the name of a file in weight_map, got {value!r:.60}")
+    return value
+
+
 def _shards(weights, limit):
-    """The names of the weights, in lists of at most `limit` bytes each."""
+    """Split the names of the weights into lists of at most `limit` bytes each."""
     shards, room = [], 0
     for name, tensor in weights.items():
         size = tensor.numel() * tensor.element_size()
@@ -104,7 +185,7 @@ def _shards(weights, limit):
 
 
 def write(path, weights, config, max_shard_size, tokenizer=None):
-    """Make or replace a model's directory, in one step; files of other names in it stay."""
+    """Create or replace the files of a model directory atomically; other files remain."""
     size, shards = sum(x.numel() * x.element_size() for x in weights.values()), _shards(weights, max_shard_size)
     place = {}
     for i, names in enumerate(shards, 1):

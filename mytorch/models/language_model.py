@@ -1,8 +1,8 @@
-"""What the language models share: loss, groups for an optimizer, generation, and files in Hugging Face's form."""
+"""Base classes of the language models: loss, optimizer groups, generation, and files in Hugging Face's format."""
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,51 +21,68 @@ from .tokenizer import load_tokenizer
 
 @dataclass(frozen=True)
 class Config:
-    """What determines a model's shape and behaviour."""
+    """Base class of the configs."""
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Any:
-        """The config of a dict such as `to_dict` gives; other keys are left aside."""
+        """Returns a config with the fields of a dict. Other keys are ignored.
+
+        Args:
+            values: a dict, such as the result of `to_dict`.
+        """
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in values.items() if key in known})
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, as JSON can hold them."""
+        """Returns all fields as a dict of JSON values."""
         return asdict(self)
 
 
 class LanguageModel(nn.Module):
-    """A causal language model: integers (B, T) to logits (B, T, V), with a config and an `lm_head`.
+    """A causal language model that converts integers (B, T) to logits (B, T, V), with a config and an `lm_head`.
 
-    A model of your own defines `forward` as `GPT2.forward` does, `config_class`, and for `from_pretrained` and
-    `save_pretrained` a module `files` with four functions, as models/gpt2_files.py is.
+    A subclass defines `forward` like `GPT2.forward`, and `config_class`. `from_pretrained` and `save_pretrained` also
+    require a module `files` with four functions, like models/gpt2_files.py. Its fifth function, `shapes`, is optional: it
+    lets `from_pretrained` compare the config with the weights before the model is created.
     """
 
-    tokenizer: Any = None  # set one to generate text from text
+    tokenizer: Any = None  # set it to generate text from text
     config_class: Any
     files: Any
     config: Any
     lm_head: Any
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy of logits (B, T, V) and targets (B, T)."""
+        """Returns the mean cross-entropy.
+
+        Args:
+            logits: (B, T, V).
+            targets: integers (B, T).
+        """
         return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), fused=self.config.fused)
 
     @property
     def device(self):
-        """Where the parameters lie."""
+        """The device of the parameters."""
         return self.lm_head.weight.device
 
     def num_parameters(self, *, only_trainable: bool = False) -> int:
-        """How many numbers the parameters are; those that are not frozen if `only_trainable`."""
+        """Returns the number of parameters.
+
+        Args:
+            only_trainable: count only parameters with `requires_grad`.
+        """
         return sum(p.numel() for p in self.parameters() if p.requires_grad or not only_trainable)
 
     def matrix_parameters(self) -> int:
-        """How many numbers a token is multiplied with: all but the tables in which it is looked up."""
+        """Returns the number of parameters in matrix multiplications per token: all except embedding tables."""
         return self.num_parameters()
 
     def flops_per_token(self, length: int | None = None) -> float:
-        """Operations for a token in forward and backward, in sequences of `length` (the context, if not given).
+        """Returns the number of floating-point operations per token in forward and backward.
+
+        Args:
+            length: length of the sequences (default: the context).
 
         Source: Chowdhery et al., PaLM, 2022, appendix B; as nanoGPT counts.
         """
@@ -75,7 +92,11 @@ class LanguageModel(nn.Module):
         return 6.0 * self.matrix_parameters() + 12.0 * width * seen
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """Groups for an optimizer: matrices and embeddings decay, biases and norms don't."""
+        """Returns optimizer groups in which only matrices and embeddings have weight decay.
+
+        Args:
+            weight_decay: weight decay of matrices and embeddings.
+        """
         parameters = [p for p in self.parameters() if p.requires_grad]
         return [
             {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
@@ -83,29 +104,28 @@ class LanguageModel(nn.Module):
         ]
 
     def new_cache(self, batch_size: int | None = None, length: int | None = None, sliding: bool = True) -> KVCache:
-        """An empty KVCache for at most `length` tokens (the context, if not given).
+        """Returns an empty KVCache.
 
         Args:
-            batch_size: accepted for models that need it; this cache takes it from the first input.
-            length: the most positions.
-            sliding: see KVCache.
+            batch_size: ignored; the batch size of the first input is used.
+            length: maximum number of positions (default: the context).
         """
         context = self.config.context_length
         return KVCache(self.config.num_layers, min(length or context, context), self._windows(), sliding)
 
     def _windows(self):
-        """How many positions each layer sees; None for all, in all layers."""
+        """Return the number of positions that each layer sees, or None if all layers see all positions."""
         return None
 
     def _check_length(self, length):
         if length > self.config.context_length:
             raise ValueError(
-                f"{type(self).__name__}: {length} positions don't fit in the context of {self.config.context_length}; "
-                "crop the input."
+                f"{type(self).__name__}: expected at most {self.config.context_length} positions (context_length), got "
+                f"{length}. Crop the input."
             )
 
     def _runs(self, blocks, cache):
-        """Each block as it is to be called: with its part of a cache, or so that backward runs it again."""
+        """Yield a function for each block, with its part of the cache or with gradient checkpointing."""
         again = self.config.gradient_checkpointing and self.training and cache is None and is_grad_enabled()
         for i, block in enumerate(blocks):
             if again:
@@ -114,9 +134,9 @@ class LanguageModel(nn.Module):
                 yield partial(block, cache=None if cache is None else cache.layers[i])
 
     def _head(self, h, targets, last_only):
-        """Logits (B, T, V) of h (B, T, C), or the mean cross-entropy if there are targets."""
+        """Return logits (B, T, V) of h (B, T, C), or the mean cross-entropy with targets."""
         cap = getattr(self.config, "logit_softcap", None)
-        if targets is None or cap is not None or type(self.lm_head) is not nn.Linear:  # more than a weight
+        if targets is None or cap is not None or type(self.lm_head) is not nn.Linear:  # not a plain linear head
             logits = self.lm_head(h[:, -1:] if last_only and targets is None else h)
             logits = logits if cap is None else (logits / cap).tanh() * cap
             return logits if targets is None else self.loss(logits, targets)
@@ -124,49 +144,72 @@ class LanguageModel(nn.Module):
         return F.linear_cross_entropy(rows, self.lm_head.weight, targets.reshape(-1), fused=self.config.fused)
 
     def generate(self, input: Any, max_new_tokens: int, **options: Any) -> Any:
-        """Continue each row of `input`, tokens or text; see `mytorch.models.generation.generate`."""
+        """Generates a continuation of tokens or text; see `mytorch.models.generate`.
+
+        Args:
+            input: tokens (B, T), or text.
+            max_new_tokens: maximum number of new tokens.
+            **options: temperature, top_k, top_p, stop, num_beams and others; see `mytorch.models.stream`.
+        """
         return generate(self, input, max_new_tokens, **options)
 
     def stream(self, input: Any, max_new_tokens: int, **options: Any) -> Iterator[Any]:
-        """Yield a continuation as it is made; see `mytorch.models.generation.stream`."""
+        """Yields a continuation as it is generated; see `mytorch.models.stream`.
+
+        Args:
+            input: tokens (B, T), or text.
+            max_new_tokens: maximum number of new tokens.
+            **options: options of `mytorch.models.stream`.
+        """
         return stream(self, input, max_new_tokens, **options)
 
     # -- Hugging Face's files ---------------------------------------------------------------------
 
     @classmethod
     def from_pretrained(cls, path: str | Path, **changes: Any) -> Any:
-        """The model in a Hugging Face directory: `config.json` and `model.safetensors` (or its shards).
+        """Loads a model from a Hugging Face directory: `config.json` and `model.safetensors` (or its shards).
 
         Args:
-            path: the directory; or a name on Hugging Face's hub, if its client is installed: "openai-community/gpt2".
+            path: the directory, or a name on Hugging Face's hub, such as "openai-community/gpt2", which requires the
+                package `huggingface_hub`.
             **changes: fields of the config to change, such as `fused`.
 
         Raises:
-            FileNotFoundError: a file is missing.
-            ValueError: it is another architecture, or has options that this model has not.
-            RuntimeError: weights are missing, or of other shapes than the config says.
+            FileNotFoundError: if a file is missing.
+            ValueError: if the architecture is different, or an option is not supported.
+            RuntimeError: if weights are missing or have other shapes than in the config.
         """
         who = f"{cls.__name__}.from_pretrained"
         folder = hugging_face.directory_of(path, who)
         recover(folder)
         values, file = hugging_face.read_json(folder, who)
-        model = cls(cls.config_class(**cls.files.fields(values, file, who)), **changes)
-        model.load_state_dict(cls.files.to_ours(hugging_face.read_weights(folder, who), model.config))
+        given = cls.files.fields(values, file, who)
+        try:
+            config = cls.config_class(**given)
+        except ValueError as error:
+            raise ValueError(f"{who}: {file}: {error}") from None
+        config = replace(config, **changes)
+        weights = cls.files.to_ours(hugging_face.read_weights(folder, who), config)
+        if hasattr(cls.files, "shapes"):
+            actual = {name: weight.shape for name, weight in weights.items()}
+            hugging_face.check_shapes(cls.files.shapes(config), actual, who, folder)
+        model = cls(config)
+        model.load_state_dict(weights)
         if (folder / "tokenizer.json").is_file():
             with contextlib.suppress(
                 ValueError, ImportError
-            ):  # damaged, or its package is missing: there are still tokens
+            ):  # damaged, or its package is missing: the model still accepts tokens
                 model.tokenizer = load_tokenizer(folder / "tokenizer.json")
         return model.eval()
 
     def save_pretrained(self, path: str | Path, max_shard_size: int = 5 * 10**9) -> None:
-        """Write `config.json` and `model.safetensors` such that `transformers` and `from_pretrained` read them; and the tokenizer.
+        """Writes `config.json`, `model.safetensors` and the tokenizer, for `transformers` and `from_pretrained`.
 
-        Both take their place in one step, also over another model; the directory's other files stay.
+        The files are replaced atomically. Other files in the directory remain.
 
         Args:
             path: the directory.
-            max_shard_size: more bytes of weights are divided over several files, with an index.
+            max_shard_size: maximum bytes of weights per file; larger models get several files and an index.
         """
         weights = self.files.to_theirs(self.state_dict(), self.config)
         hugging_face.write(path, weights, self.files.describe(self.config), max_shard_size, self.tokenizer)

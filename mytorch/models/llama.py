@@ -1,10 +1,10 @@
-"""Llama and its kin: RMS norms, rotary positions, queries that share keys, a gated hidden layer.
+"""Llama and related models: RMS norms, rotary positions, grouped-query attention, and a gated hidden layer.
 
-One model with options: Llama 2 and 3, Qwen 2 (`qkv_bias`) and 3 (`qk_norm`), Mistral (`sliding_window`), Mixtral (`num_experts`),
-nanochat (`NANOCHAT`). The names of its parameters are Hugging Face's.
+One class with options covers Llama 2 and 3, Qwen 2 (`qkv_bias`) and 3 (`qk_norm`), Mistral (`sliding_window`), Mixtral
+(`num_experts`) and nanochat (`NANOCHAT`). The parameters have Hugging Face's names.
 
-Source: Touvron et al., Llama 2, 2023; Grattafiori et al., Llama 3, 2024; Jiang et al., Mistral 7B, 2023; Qwen team, 2024 and 2025;
-Karpathy, nanochat, 2025.
+Source: Touvron et al., Llama 2, 2023. Grattafiori et al., Llama 3, 2024. Jiang et al., Mistral 7B, 2023. Qwen team, 2024 and
+2025. Karpathy, nanochat, 2025.
 """
 
 import math
@@ -21,7 +21,7 @@ from .cache import KVCache, LayerCache
 from .language_model import Config, LanguageModel
 from .mixture import MixtureOfExperts, balance_loss
 
-# (layers, heads, heads of keys, width): those of GPT-2's sizes, so that the two can be compared
+# (layers, heads, key-value heads, width): the sizes of GPT-2, for comparisons
 SIZES = {
     "demo": (4, 4, 2, 128), "small": (6, 6, 2, 384), "base": (12, 12, 4, 768), "medium": (24, 16, 4, 1024),
     "large": (36, 20, 4, 1280), "xl": (48, 25, 5, 1600),
@@ -34,34 +34,38 @@ NANOCHAT: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class LlamaConfig(Config):
-    """What determines a Llama's shape and behaviour.
+    """Shape and options of a Llama.
 
     Attributes:
         vocab_size: number of tokens.
-        context_length: the most positions that it can see.
-        num_layers, num_heads, embed_dim: blocks, attention heads, width.
-        num_kv_heads: heads of keys and values, each shared by num_heads / num_kv_heads heads; by default num_heads.
-        head_dim: width of a head; by default embed_dim / num_heads.
-        hidden_dim: width of the hidden layer; by default 8/3 embed_dim, rounded up to a multiple of 64.
-        rope_theta: the longest wave of the rotary positions is about 2 pi times it.
-        rope_scaling: how they reach beyond the context trained for, in Hugging Face's words: None, or a "rope_type" ("linear",
-            "dynamic", "yarn" or "llama3"), a "factor", and what else the type has, such as "original_max_position_embeddings",
-            the context trained for.
-        rms_norm_eps: as nn.RMSNorm's eps.
-        qkv_bias, out_bias: biases of the projections into queries, keys and values, and out of the heads.
-        qk_norm: an RMS norm of each head's queries and keys.
-        norm_weights: RMS norms have weights; where they have none, the embeddings are normed, too.
-        activation: "swiglu", a hidden layer with a gate, or "relu2", one of squared ReLUs without.
-        logit_softcap: logits x become s · tanh(x / s); None for as they are.
-        sliding_window: a token sees so many positions, itself included; None for all.
-        full_layers: the first so many layers see all the same.
-        num_experts: a mixture of so many experts in each hidden layer's place; 0 for none.
-        experts_per_token, capacity_factor: see MixtureOfExperts.
-        balance: weight of the loss that has all experts used; it is part of the loss in training.
-        tie_embeddings: the head is the token embedding.
-        dropout_p: dropout on the attention weights.
-        gradient_checkpointing: recompute each block in backward instead of keeping its activations.
-        fused: passed to every layer; see `mytorch.fused`.
+        context_length: maximum number of positions.
+        num_layers: number of blocks.
+        num_heads: number of attention heads.
+        embed_dim: width of the model.
+        num_kv_heads: number of heads of keys and values, each shared by num_heads / num_kv_heads heads (default: num_heads).
+        head_dim: width of a head (default: embed_dim / num_heads).
+        hidden_dim: width of the hidden layer (default: 8/3 embed_dim, rounded up to a multiple of 64).
+        rope_theta: base of the rotary frequencies; the longest wavelength is about 2 pi times rope_theta.
+        rope_scaling: extension of the context beyond the trained length, in Hugging Face's format: None, or a dict with
+            "rope_type" ("linear", "dynamic", "yarn" or "llama3"), "factor", and other keys of the type, such as
+            "original_max_position_embeddings", the trained length.
+        rms_norm_eps: epsilon of the RMS norms.
+        qkv_bias: biases in the projections to queries, keys and values.
+        out_bias: bias in the output projection of attention.
+        qk_norm: apply an RMS norm to each head's queries and keys.
+        norm_weights: RMS norms have weights. If False, the embeddings are normalized too.
+        activation: "swiglu", a gated hidden layer, or "relu2", squared ReLU without a gate.
+        logit_softcap: value s of the soft cap s · tanh(x / s) of the logits, or None.
+        sliding_window: number of positions that a token sees, itself included; None for all.
+        full_layers: number of first layers that ignore sliding_window.
+        num_experts: number of experts that replace each hidden layer; 0 for none.
+        experts_per_token: number of experts per token; see MixtureOfExperts.
+        capacity_factor: capacity of an expert in training; see MixtureOfExperts.
+        balance: weight of the load-balancing loss, which is added to the loss in training.
+        tie_embeddings: the head shares the weights of the token embedding.
+        dropout_p: dropout probability of the attention weights.
+        gradient_checkpointing: recompute each block in backward instead of storing its activations.
+        fused: `fused` of every layer; see `mytorch.fused`.
 
     Example:
         >>> mytorch.models.LlamaConfig.sized("demo", vocab_size=65).hidden
@@ -98,22 +102,28 @@ class LlamaConfig(Config):
 
     def __post_init__(self):
         if self.head_dim is None and self.embed_dim % self.num_heads:
-            raise ValueError(f"LlamaConfig: embed_dim {self.embed_dim} is not divisible by num_heads {self.num_heads}.")
+            raise ValueError(
+                f"LlamaConfig: expected embed_dim divisible by num_heads, got embed_dim={self.embed_dim} and "
+                f"num_heads={self.num_heads}."
+            )
         if self.num_heads % self.kv_heads:
             raise ValueError(
-                f"LlamaConfig: num_heads {self.num_heads} is not a multiple of num_kv_heads {self.kv_heads}."
+                f"LlamaConfig: expected num_heads to be a multiple of num_kv_heads, got num_heads={self.num_heads} and "
+                f"num_kv_heads={self.kv_heads}."
             )
         if self.head % 2:
-            raise ValueError(f"LlamaConfig: heads are {self.head} wide; rotary positions need an even width.")
+            raise ValueError(f"LlamaConfig: expected an even head width for rotary positions, got {self.head}.")
         if self.sliding_window is not None and self.sliding_window < 1:
-            raise ValueError(f"LlamaConfig: sliding_window is {self.sliding_window}; expected at least 1, or None.")
+            raise ValueError(
+                f"LlamaConfig: expected sliding_window to be at least 1 or None, got {self.sliding_window}."
+            )
         if self.activation not in ("swiglu", "relu2"):
-            raise ValueError(f"LlamaConfig: activation is {self.activation!r}; expected 'swiglu' or 'relu2'.")
+            raise ValueError(f"LlamaConfig: expected activation to be 'swiglu' or 'relu2', got {self.activation!r}.")
         rotary.check(self.rope_scaling)
 
     @property
     def kv_heads(self) -> int:
-        """Heads of keys and values."""
+        """The number of heads of keys and values."""
         return self.num_kv_heads or self.num_heads
 
     @property
@@ -130,30 +140,43 @@ class LlamaConfig(Config):
 
     @property
     def lasting(self) -> int:
-        """Up to how many positions a key stays as it is: in longer texts "dynamic" positions change with every token."""
+        """The number of positions for which a key stays valid. Beyond it, "dynamic" positions change with every token."""
         dynamic = (self.rope_scaling or {}).get("rope_type") == "dynamic"
         return rotary.trained_length(self) if dynamic else self.context_length
 
     def norm(self, width: int) -> nn.RMSNorm:
-        """A norm as this config wants it."""
+        """Returns an RMS norm with this config's options.
+
+        Args:
+            width: size of the last axis.
+        """
         return nn.RMSNorm(width, self.rms_norm_eps, self.norm_weights, fused=self.fused)
 
     def window(self, layer: int) -> int | None:
-        """How many positions a token sees in a layer; None for all."""
+        """Returns the number of positions that a token sees in a layer; None for all.
+
+        Args:
+            layer: number of the layer.
+        """
         return None if layer < self.full_layers else self.sliding_window
 
     @classmethod
     def sized(cls, size: str, **others: Any) -> "LlamaConfig":
-        """The config of a named size, of which GPT2Config has one too."""
+        """Returns the config of a named size; GPT2Config has the same names.
+
+        Args:
+            size: "demo", "small", "base", "medium", "large" or "xl".
+            **others: other fields of the config.
+        """
         if size not in SIZES:
-            raise ValueError(f"LlamaConfig.sized: {size!r} is not known; expected one of {', '.join(SIZES)}.")
+            raise ValueError(f"LlamaConfig.sized: expected one of {', '.join(SIZES)}, got {size!r}.")
         layers, heads, kv_heads, width = SIZES[size]
         shape = {"num_layers": layers, "num_heads": heads, "num_kv_heads": kv_heads, "embed_dim": width}
         return cls(**{**shape, **others})
 
 
 class Attention(nn.Module):
-    """Causal self-attention in which several heads share keys and values; positions are angles.
+    """Causal grouped-query attention with rotary positions.
 
     Shape: (B, T, C) to (B, T, C).
     """
@@ -175,7 +198,7 @@ class Attention(nn.Module):
         q, k, v = (f(x).reshape(B, T, -1, self.head) for f in (self.q_proj, self.k_proj, self.v_proj))
         if self.q_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, H, T, D), and fewer heads of keys and values
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (B, H, T, D), with fewer heads for k and v
         q, k = F.apply_rotary_pos_embed(q, k, cos, sin, fused=self.fused)
         mask, is_causal = None, True
         window: Any = None if self.window is None else (self.window - 1, 0)
@@ -190,7 +213,7 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    """Two linear layers, the first of which is gated by a third. Source: Shazeer, GLU Variants, 2020."""
+    """Two linear layers; a third one gates the first. Source: Shazeer, GLU Variants, 2020."""
 
     def __init__(self, config: LlamaConfig):
         super().__init__()
@@ -220,7 +243,7 @@ def _hidden_layer(config):
 
 
 class Block(nn.Module):
-    """Attention, then an MLP. Each reads an RMS norm of `x` and adds its result to `x`.
+    """A transformer block: attention and an MLP, each with an RMS norm before it and a residual connection.
 
     A block with a mixture of experts also returns the routing of its tokens.
     """
@@ -263,7 +286,7 @@ class Llama(LanguageModel):
     """A Llama, Qwen, Mistral or Mixtral language model.
 
     Args:
-        config: a LlamaConfig.
+        config: a LlamaConfig (default: `LlamaConfig()`).
         **changes: fields of the config to set or change.
 
     Shape: integers (B, T) to logits (B, T, vocab_size), or to a scalar loss if targets are given.
@@ -296,7 +319,10 @@ class Llama(LanguageModel):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Normal with deviation 0.02; the projections into the residual stream by 1 / sqrt(2 L) less; biases 0, norms 1."""
+        """Initializes weights from N(0, 0.02²), projections into the residual stream from N(0, 0.02² / (2 L)).
+
+        Biases become 0, and norm weights become 1.
+        """
         deviation = 0.02 / math.sqrt(2 * self.config.num_layers)
         for name, parameter in self.named_parameters():
             if parameter.ndim >= 2:
@@ -307,23 +333,24 @@ class Llama(LanguageModel):
     def forward(
         self, input: Tensor, targets: Tensor | None = None, cache: KVCache | None = None, last_only: bool = False
     ) -> Tensor:
-        """The logits of each next token, or the mean cross-entropy if targets are given.
+        """Returns the logits of each next token, or the mean cross-entropy with targets.
 
         Args:
             input: integers (B, T).
-            targets: integers (B, T), the tokens that follow; -100 is not counted.
-            cache: a KVCache that holds what came before and takes what this call adds.
-            last_only: give the logits of the last position alone, (B, 1, vocab_size).
+            targets: integers (B, T), the next tokens; -100 is ignored.
+            cache: KVCache with the earlier positions; the new positions are added to it.
+            last_only: return only the logits of the last position, (B, 1, vocab_size).
 
         Raises:
-            ValueError: more positions than the context has room for, or keys in the cache that no longer hold.
+            ValueError: if there are more positions than context_length, or the cached keys are not valid anymore.
         """
         T, body = input.shape[1], self.model
         stop = T if cache is None else cache.length + T
         self._check_length(stop)
         if cache is not None and cache.length and stop > self.config.lasting:
             raise ValueError(
-                f"Llama: beyond {self.config.lasting} positions a cache with dynamic positions is of no use; reset it."
+                f"Llama: expected at most {self.config.lasting} cached positions with dynamic rope_scaling, got {stop}. Call "
+                "cache.reset()."
             )
         positions = arange(T, device=input.device) if cache is None else cache.positions(T, input.device)
         x = body.embed_tokens(input)  # (B, T, C)
@@ -344,7 +371,7 @@ class Llama(LanguageModel):
         return out
 
     def matrix_parameters(self) -> int:
-        """As LanguageModel's: of the experts, those that work on a token."""
+        """Returns the number of parameters in matrix multiplications per token; only active experts count."""
         config, count = self.config, self.num_parameters()
         idle = max(0, config.num_experts - config.experts_per_token) * config.num_layers
         count -= idle * (3 if config.activation == "swiglu" else 2) * config.embed_dim * config.hidden

@@ -1,6 +1,6 @@
-"""Fine-tuning by small matrices beside frozen ones, in the files of Hugging Face's PEFT.
+"""LoRA: fine-tuning with small trainable matrices next to frozen weights, in the file format of Hugging Face's PEFT.
 
-    lora.inject(model, targets=["q_proj", "v_proj"], rank=8)    # what is trained from here on is little
+    lora.inject(model, targets=["q_proj", "v_proj"], rank=8)    # only the LoRA matrices are trainable
     …train…
     lora.save_adapter(model, "adapter")
     lora.merge(model)                                           # a plain model again
@@ -23,19 +23,19 @@ from ..nn import init
 from ..ops.creation import empty, zeros
 from ..serialization import load_safetensors, save_safetensors, write_json
 
-_PREFIX = "base_model.model."  # of PEFT's names
-USUAL = ("c_attn", "q_proj", "v_proj")  # targets: what a GPT-2 has of them, or a Llama
+_PREFIX = "base_model.model."  # prefix of PEFT's names
+USUAL = ("c_attn", "q_proj", "v_proj")  # default targets, in GPT-2 and in Llama
 _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
 class LoRALinear(nn.Module):
-    """base(x) + alpha / rank · x Aᵀ Bᵀ, with the base frozen. B begins as zeros, so nothing is changed at first.
+    """Computes base(x) + alpha / rank · x Aᵀ Bᵀ with a frozen base. B starts as zeros, so the result is the same at first.
 
     Args:
         base: a Linear.
-        rank: rows of A and columns of B.
-        alpha: how much the two count, compared with rank.
-        dropout_p: dropout of x before A.
+        rank: number of rows of A and columns of B.
+        alpha: scale; the update is multiplied by alpha / rank.
+        dropout_p: dropout probability of the input of A.
     """
 
     def __init__(self, base: nn.Linear, rank: int, alpha: float, dropout_p: float = 0.0):
@@ -49,11 +49,11 @@ class LoRALinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The base's weight, without what is learnt."""
+        """The weight of the base, without the update."""
         return self.base.weight
 
     def delta(self) -> Tensor:
-        """What is added to the base's weight, (out, in)."""
+        """Returns the update of the base's weight, (out, in)."""
         return self.lora_B @ self.lora_A * (self.alpha / self.rank)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -74,17 +74,17 @@ def inject(
     model: nn.Module, targets: Iterable[str] | None = None, rank: int = 8, alpha: float | None = None,
     dropout_p: float = 0.0,
 ) -> nn.Module:  # fmt: skip
-    """Put a LoRALinear around each Linear whose name, or its end after a dot, is a target; freeze everything else.
+    """Replaces the target Linear layers by LoRALinear layers, and freezes all other parameters.
 
     Args:
-        model: is changed, and returned.
-        targets: by default "q_proj" and "v_proj", or "c_attn" in a GPT-2.
-        rank: of the matrices that are learnt.
-        alpha: how much they count, compared with rank; by default 2 · rank.
-        dropout_p: dropout before them, in training.
+        model: model to change in place; it is also returned.
+        targets: names of Linear layers, or last parts of names (default: "q_proj" and "v_proj", or "c_attn" in GPT-2).
+        rank: rank of the trainable matrices (default: 8).
+        alpha: scale; the update is multiplied by alpha / rank (default: 2 · rank).
+        dropout_p: dropout probability of the layers' input (default: 0).
 
     Raises:
-        ValueError: a rank below 1, a target that no Linear is called, or a model that has been injected already.
+        ValueError: if rank is below 1, a target does not match any Linear, or the model already has LoRA layers.
 
     Example:
         >>> model = mytorch.models.lora.inject(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), ["0"], rank=2)
@@ -95,18 +95,18 @@ def inject(
         targets = sorted({name.rpartition(".")[2] for name, _ in model.named_modules()}.intersection(USUAL))
     targets = [targets] if isinstance(targets, str) else list(targets)
     if rank < 1:
-        raise ValueError(f"lora.inject: rank is {rank}; expected at least 1.")
+        raise ValueError(f"lora.inject: expected rank to be at least 1, got {rank}.")
     if next(_layers(model), None):
-        raise ValueError("lora.inject: the model has such layers already; merge them first.")
+        raise ValueError("lora.inject: the model already has LoRA layers. Call lora.merge(model) first.")
     found = {
         t: [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and f".{n}".endswith(f".{t}")]
         for t in targets
     }
     if lacking := [target for target, names in found.items() if not names]:
-        raise ValueError(f"lora.inject: no Linear is called {', '.join(lacking)}.")
+        raise ValueError(f"lora.inject: no Linear has the name {', '.join(lacking)}.")
     for p in model.parameters():
         p.requires_grad_(False)
-    for name in sorted({name for names in found.values() for name in names}):  # so that equal seeds give equal weights
+    for name in sorted({name for names in found.values() for name in names}):  # a fixed order, for equal seeds
         base: Any = model.get_submodule(name)
         _replace(model, name, LoRALinear(base, rank, 2 * rank if alpha is None else alpha, dropout_p))
     return model
@@ -114,7 +114,11 @@ def inject(
 
 @no_grad()
 def merge(model: nn.Module) -> nn.Module:
-    """Add what was learnt to the weights and take the LoRALinears away; everything is trainable again. Returns the model."""
+    """Adds the updates to the weights, removes the LoRALinear layers, and makes all parameters trainable.
+
+    Args:
+        model: model to change in place; it is also returned.
+    """
     for name, layer in list(_layers(model)):
         layer.base.weight.add_(layer.delta())
         _replace(model, name, layer.base)
@@ -124,16 +128,16 @@ def merge(model: nn.Module) -> nn.Module:
 
 
 def save_adapter(model: nn.Module, path: str | Path, base_model: str | None = None) -> None:
-    """Write `adapter_model.safetensors` and `adapter_config.json`, as PEFT does.
+    """Writes `adapter_model.safetensors` and `adapter_config.json` in PEFT's format.
 
     Args:
-        model: an injected one.
+        model: model with LoRALinear layers.
         path: the directory.
-        base_model: name or path of the model without what was learnt, for the config.
+        base_model: name or path of the base model, for the config.
     """
     layers = dict(_layers(model))
     if not layers:
-        raise ValueError("lora.save_adapter: the model has nothing of the kind; inject it first.")
+        raise ValueError("lora.save_adapter: the model has no LoRA layers. Call lora.inject(model) first.")
     weights = {}
     for name, layer in layers.items():
         weights[f"{_PREFIX}{name}.lora_A.weight"] = layer.lora_A.detach()
@@ -154,14 +158,15 @@ def save_adapter(model: nn.Module, path: str | Path, base_model: str | None = No
 
 @no_grad()
 def load_adapter(model: nn.Module, path: str | Path) -> nn.Module:
-    """Inject what `save_adapter`, or PEFT, has written. Returns the model.
+    """Injects an adapter that `save_adapter` or PEFT has written.
 
     Args:
-        model: without LoRALinears.
+        model: model without LoRALinear layers, changed in place; it is also returned.
         path: the directory.
 
     Raises:
-        FileNotFoundError: a file is missing. ValueError: an adapter of another kind, or of another model.
+        FileNotFoundError: if a file is missing.
+        ValueError: if the adapter is not plain LoRA, or belongs to another model.
     """
     config, weights = json.loads((Path(path) / _CONFIG).read_text()), load_safetensors(Path(path) / _WEIGHTS)
     if (
@@ -170,7 +175,7 @@ def load_adapter(model: nn.Module, path: str | Path) -> nn.Module:
         or config.get("use_rslora")
         or config.get("rank_pattern")
     ):
-        raise ValueError(f"lora.load_adapter: {path} holds an adapter of another kind than plain LoRA.")
+        raise ValueError(f"lora.load_adapter: expected a plain LoRA adapter in {path}, got another kind.")
     names = sorted({name.removeprefix(_PREFIX).rpartition(".lora_")[0] for name in weights})
     inject(model, names, config["r"], config["lora_alpha"], config.get("lora_dropout", 0.0))
     for name, layer in _layers(model):
@@ -178,7 +183,7 @@ def load_adapter(model: nn.Module, path: str | Path) -> nn.Module:
             own, given = getattr(layer, f"lora_{letter}"), weights.get(f"{_PREFIX}{name}.lora_{letter}.weight")
             if given is None or given.shape != own.shape:
                 raise ValueError(
-                    f"lora.load_adapter: {path} has no lora_{letter} of shape {tuple(own.shape)} for {name}."
+                    f"lora.load_adapter: expected lora_{letter} of shape {tuple(own.shape)} for {name} in {path}, found none."
                 )
             own.copy_(given)
     return model

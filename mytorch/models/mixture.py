@@ -1,4 +1,4 @@
-"""A mixture of experts in a hidden layer's place: each token goes to the few that fit it best."""
+"""Mixture of experts: each token uses a few of several hidden layers."""
 
 from typing import Any
 
@@ -11,21 +11,23 @@ from ..ops.movement import stack
 
 
 class MixtureOfExperts(nn.Module):
-    """Experts, and a gate that sends each token to the `chosen` likeliest and weighs what they say.
+    """Routes each token to its `chosen` most likely experts, and returns the weighted sum of their outputs.
 
     Args:
-        width: of a token. make_expert: makes a module (N, width) to (N, width).
-        num_experts: how many experts.
-        chosen: how many of them work on a token; their weights are made to add up to 1.
-        capacity_factor: in training an expert takes at most so many times its even share of the tokens, first choices
-            before second ones, and passes the rest over; None for all. In eval mode it always takes all, so that
-            a token's numbers don't depend on which others are computed with it.
+        width: size of a token.
+        make_expert: function that returns a module from (N, width) to (N, width).
+        num_experts: number of experts.
+        chosen: number of experts per token; their weights add up to 1.
+        capacity_factor: limit in training: an expert accepts capacity_factor times its even share of the tokens. First
+            choices precede second choices; other tokens skip the expert. None for no limit. In evaluation mode there is
+            no limit, so that a token's result does not depend on other tokens.
+        fused: `fused` of the gate; see `mytorch.fused`.
 
     Shape:
-        (…, width) to (…, width) and the routing, (2, num_experts): the choices that fell on each expert per token, and its
-        mean probability, of which `balance_loss` is made.
+        (…, width) to (…, width) and the routing, (2, num_experts): the number of choices per token and the mean probability
+        of each expert, for `balance_loss`.
 
-    Source: Shazeer et al., 2017; capacity: Fedus et al., Switch Transformers, 2021; the weights: Jiang et al., Mixtral, 2024.
+    Source: Shazeer et al., 2017. Capacity: Fedus et al., Switch Transformers, 2021. Weights: Jiang et al., Mixtral, 2024.
 
     Example:
         >>> mixture = mytorch.models.MixtureOfExperts(8, lambda: nn.Linear(8, 8), num_experts=4, chosen=2)
@@ -40,17 +42,21 @@ class MixtureOfExperts(nn.Module):
     ):  # fmt: skip
         super().__init__()
         if not 1 <= chosen <= num_experts:
-            raise ValueError(f"MixtureOfExperts: {chosen} experts of {num_experts} can't be chosen for a token.")
+            raise ValueError(f"MixtureOfExperts: expected chosen from 1 to num_experts={num_experts}, got {chosen}.")
         if capacity_factor is not None and capacity_factor <= 0:
             raise ValueError(
-                f"MixtureOfExperts: capacity_factor is {capacity_factor}; expected a positive number or None."
+                f"MixtureOfExperts: expected capacity_factor to be a positive number or None, got {capacity_factor}."
             )
         self.chosen, self.capacity_factor = chosen, capacity_factor
         self.gate = nn.Linear(width, num_experts, bias=False, fused=fused)
         self.experts = nn.ModuleList([make_expert() for _ in range(num_experts)])
 
     def capacity(self, tokens: int) -> int:
-        """How many of so many tokens an expert takes."""
+        """Returns the maximum number of tokens for an expert.
+
+        Args:
+            tokens: number of all tokens.
+        """
         if self.capacity_factor is None or not self.training:
             return tokens
         return max(1, int(self.capacity_factor * tokens * self.chosen / len(self.experts)))
@@ -62,7 +68,7 @@ class MixtureOfExperts(nn.Module):
         weights = (weights / weights.sum(-1, keepdim=True)).to(x.dtype)
         out, capacity = zeros_like(rows), self.capacity(len(rows))
         for i, expert in enumerate(self.experts):
-            rank, token = where(choices.t() == i)  # who chose it, and as which choice: the first ones first
+            rank, token = where(choices.t() == i)  # tokens that chose expert i, first choices first
             rank, token = rank[:capacity], token[:capacity]
             if len(token):
                 out = out.index_add(0, token, expert(rows[token]) * weights[token, rank].unsqueeze(-1))
@@ -71,12 +77,12 @@ class MixtureOfExperts(nn.Module):
 
 
 def balance_loss(routing: list[Tensor]) -> Tensor:
-    """A loss that is the number of chosen experts when all are used equally, and more when they are not.
+    """Computes the load-balancing loss. It equals the number of chosen experts if all experts are used equally.
 
     Args:
-        routing: what MixtureOfExperts returns, (2, experts), one for each layer.
+        routing: list of the routings (2, experts) of all MixtureOfExperts layers.
 
-    Source: Fedus et al., Switch Transformers, 2021; over all layers together as Mixtral.
+    Source: Fedus et al., Switch Transformers, 2021; computed over all layers together, as in Mixtral.
     """
     share, probability = stack(routing).mean(0)
     return len(share) * (share * probability).sum()

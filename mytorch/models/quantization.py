@@ -1,4 +1,4 @@
-"""Weights of 8 or 4 bits: a quarter or an eighth of the memory, which is what a token costs to read."""
+"""Weight quantization to 8 or 4 bits, which reduces the memory of float32 weights to a quarter or an eighth."""
 
 from collections.abc import Iterable
 
@@ -12,29 +12,29 @@ from ..ops.quantized_linear import pack, quantized_linear
 
 
 class QuantizedLinear(nn.Module):
-    """x @ weightᵀ + bias, with a weight of whole numbers made of a Linear's; it is not trained.
+    """Computes x @ weightᵀ + bias with the quantized weight of a Linear. The weight is not trainable.
 
-    With 8 bits an output has one scale, its largest weight over 127. With 4 bits a group of inputs has one: its weight that is furthest from
-    0 becomes -8, the others what is nearest; with zero points its least becomes -8 and its greatest 7. Inputs that are left over
-    share a last group with zeros.
+    With 8 bits, each output has a scale, its largest absolute weight divided by 127. With 4 bits, each group of inputs has
+    a scale. The weight of a group that is furthest from 0 becomes -8. With zero points, the minimum of a group becomes -8
+    and its maximum becomes 7. Inputs that do not fill a group are padded with zeros.
 
     Args:
-        linear: the layer to stand for.
+        linear: layer to quantize.
         bits: 8 or 4.
-        group_size: for 4 bits, how many inputs share a scale: even; the CPU's kernel takes multiples of 32.
-        zero_points: for 4 bits, let groups have an offset, too.
+        group_size: number of inputs per scale with 4 bits; even. The CPU kernel requires a multiple of 32.
+        zero_points: add an offset to each group with 4 bits.
 
-    Shape: as Linear's; the gradient of the input is that of the rounded weight.
+    Shape: as Linear. The gradient of the input is computed with the quantized weight.
 
-    Source: Dettmers et al., LLM.int8(), 2022 (weights alone, by rows); groups: Frantar et al., GPTQ, 2023 (rounded to the nearest).
+    Source: Dettmers et al., LLM.int8(), 2022 (weights only, by rows). Groups: Frantar et al., GPTQ, 2023 (with rounding).
     """
 
     def __init__(self, linear: nn.Linear, bits: int = 8, group_size: int = 64, zero_points: bool = False):
         super().__init__()
         if bits not in (4, 8):
-            raise ValueError(f"QuantizedLinear: bits is {bits}; expected 4 or 8.")
+            raise ValueError(f"QuantizedLinear: expected bits to be 4 or 8, got {bits}.")
         if bits == 4 and (group_size < 2 or group_size % 2):
-            raise ValueError(f"QuantizedLinear: group_size is {group_size}; expected an even number.")
+            raise ValueError(f"QuantizedLinear: expected group_size to be an even number, got {group_size}.")
         self.bits, self.group_size = bits, group_size if bits == 4 else None
         with no_grad():
             weight = linear.weight.detach().float()
@@ -80,13 +80,14 @@ def _nibbles(weight, group_size, zero_points):
 def quantize_(
     model: nn.Module, kind: str = "int8", group_size: int = 64, zero_points: bool = False, skip: Iterable[str] = ()
 ) -> nn.Module:
-    """Put a QuantizedLinear in the place of each Linear; the model is changed, and returned.
+    """Replaces each Linear by a QuantizedLinear.
 
     Args:
-        model: a module; embeddings stay as they are, also one that is the head's weight too.
-        kind: "int8", a scale for each output; or "int4", one for each group of inputs.
-        group_size, zero_points: of "int4"; see QuantizedLinear.
-        skip: names of layers, or their ends after a dot, that stay.
+        model: module to change in place; it is also returned. Embeddings do not change.
+        kind: "int8", one scale per output, or "int4", one scale per group of inputs.
+        group_size: number of inputs per group for "int4"; see QuantizedLinear.
+        zero_points: offsets for "int4"; see QuantizedLinear.
+        skip: names of layers to keep, or last parts of names.
 
     Example:
         >>> model = mytorch.models.quantize_(nn.Sequential(nn.Linear(64, 3)), "int4", group_size=32)
@@ -94,7 +95,7 @@ def quantize_(
         (mytorch.Size([3, 32]), mytorch.Size([3, 2]))
     """
     if kind not in ("int8", "int4"):
-        raise ValueError(f"quantize_: kind is {kind!r}; expected 'int8' or 'int4'.")
+        raise ValueError(f"quantize_: expected kind to be 'int8' or 'int4', got {kind!r}.")
     skip = [f".{name}" for name in skip]
     for name, module in list(model.named_modules()):
         if type(module) is nn.Linear and not f".{name}".endswith(tuple(skip)):

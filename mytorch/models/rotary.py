@@ -1,7 +1,7 @@
-"""Rotary positions, and how they reach beyond the context that a model was trained for.
+"""Rotary positions, and their extension beyond the trained context length.
 
-Source: Su et al., RoFormer, 2021; linear: Chen et al., Extending Context Window of Large Language Models via Positional Interpolation,
-2023; yarn: Peng et al., YaRN, 2023, whose section 3.3 has the dynamic one; llama3: Grattafiori et al., Llama 3, 2024.
+Source: Su et al., RoFormer, 2021. Linear: Chen et al., Extending Context Window of Large Language Models via Positional
+Interpolation, 2023. Dynamic and YaRN: Peng et al., YaRN, 2023. Llama 3: Grattafiori et al., Llama 3, 2024.
 """
 
 import math
@@ -21,44 +21,44 @@ _WANTED = {
 
 
 def check(scaling: dict[str, Any] | None) -> None:
-    """Refuse a rope_scaling of a kind that is not known, or that does not say enough.
+    """Check the options in rope_scaling.
 
     Raises:
-        ValueError: so it is.
+        ValueError: if the type is unknown, or an option is missing.
     """
     scaling = scaling or {}
     kind = scaling.get("rope_type")
     if kind is None:
         return
     if kind not in _WANTED:
-        raise ValueError(f"LlamaConfig: rope_type is {kind!r}; known are {', '.join(_WANTED)}.")
+        raise ValueError(f"LlamaConfig: expected rope_type to be one of {', '.join(_WANTED)}, got {kind!r}.")
     if lacking := [name for name in _WANTED[kind] if scaling.get(name) is None]:
-        raise ValueError(f"LlamaConfig: rope_scaling of type {kind!r} does not say {', '.join(lacking)}.")
+        raise ValueError(f"LlamaConfig: rope_scaling of type {kind!r} lacks {', '.join(lacking)}.")
 
 
 def trained_length(config: Any) -> int:
-    """How many positions the model was trained for."""
+    """Return the context length of the training."""
     return (config.rope_scaling or {}).get("original_max_position_embeddings") or config.context_length
 
 
 def frequencies(config: Any, length: int = 0) -> Tensor:
-    """The angle by which each pair of a head's numbers turns from a position to the next, (head / 2,).
+    """Return the angle between successive positions for each pair of numbers in a head, (head / 2,).
 
     Args:
         config: a LlamaConfig.
-        length: how many positions there are, where that counts ("dynamic").
+        length: number of positions, for the type "dynamic".
     """
     scaling, head, old = config.rope_scaling or {}, config.head, trained_length(config)
     kind, factor, theta = scaling.get("rope_type"), scaling.get("factor") or 1.0, config.rope_theta
-    if kind == "dynamic":  # the longest wave as "linear" would stretch it, the shortest as it was
+    if kind == "dynamic":  # the longest wave is scaled as in "linear", the shortest does not change
         theta *= (factor * max(length, old) / old - (factor - 1)) ** (head / (head - 2))
     plain = theta ** (arange(0, head, 2).float() * (-1.0 / head))
     if kind == "linear":
         return plain / factor
     if kind == "llama3":
         low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-        turns = plain * (old / (2 * math.pi))  # within the context trained for
-        share = ((turns - low) / (high - low)).clamp(0.0, 1.0)  # short waves stay, long ones are stretched
+        turns = plain * (old / (2 * math.pi))  # rotations within the trained context
+        share = ((turns - low) / (high - low)).clamp(0.0, 1.0)  # short waves stay, long waves are scaled
         return share * plain + (1 - share) * plain / factor
     if kind == "yarn":
         share = _stretched(scaling, head, theta, old)
@@ -67,7 +67,7 @@ def frequencies(config: Any, length: int = 0) -> Tensor:
 
 
 def _stretched(scaling, head, theta, old):
-    """YaRN's share of stretching for each pair: none for those that turn often within the context trained for, all for slow ones."""
+    """Return YaRN's share of scaling for each pair: 0 for pairs with many rotations in the trained context, 1 for slow pairs."""
 
     def pair_that_turns(times):
         return head * math.log(old / (times * 2 * math.pi)) / (2 * math.log(theta))
@@ -80,7 +80,7 @@ def _stretched(scaling, head, theta, old):
 
 
 def magnitude(config: Any) -> float:
-    """What cos and sin are multiplied with: YaRN makes scores larger, since more positions share the attention."""
+    """Return YaRN's factor of cos and sin, which increases the attention scores for more positions."""
     scaling = config.rope_scaling or {}
     if scaling.get("rope_type") != "yarn":
         return 1.0
@@ -92,16 +92,16 @@ def magnitude(config: Any) -> float:
 
 
 class Rotary:
-    """The tables (cos, sin) of the positions seen so far; they grow, since contexts may be far longer than texts."""
+    """Tables of cos and sin that grow with the positions, because texts are usually shorter than the context."""
 
     def __init__(self, config: Any):
         self.config = config
         self.tables: Any = None
-        self.length = 0  # for which "dynamic" tables were made; 0 for all
+        self.length = 0  # length of the "dynamic" tables; 0 for any length
 
     @no_grad()
     def __call__(self, positions: Tensor, stop: int, dtype: Any) -> tuple[Tensor, Tensor]:
-        """cos and sin of `positions`, which lie below `stop`, (…, T, head)."""
+        """Return cos and sin, (…, T, head), of `positions`, which are below `stop`."""
         length = stop if stop > self.config.lasting else 0
         fits = self.tables is not None and len(self.tables[0]) >= stop and self.tables[0].device == positions.device
         if not fits or self.length != length:

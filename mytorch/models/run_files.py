@@ -19,7 +19,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {  # name -> fields of the config
     "gpt2": {},
     "llama": {},
     "qwen": {"qk_norm": True, "tie_embeddings": True},
-    "mistral": {},  # and a window of half of the context
+    "mistral": {},  # with a window of half the context
     "moe": {"num_experts": 8},
     "nanochat": NANOCHAT,
 }
@@ -45,7 +45,7 @@ def config_of(architecture: str, size: str, context_length: int, **fields: Any) 
 
 
 def model_of(meta: dict[str, Any], **changes: Any) -> Any:
-    """Returns a new model with the config in a run's metadata. Its weights are not the run's.
+    """Returns a new model with the config in a run's metadata. The weights are random.
 
     Args:
         meta: the metadata from `read_meta`.
@@ -70,25 +70,61 @@ def write_meta(folder: str | Path, meta: dict[str, Any], data: str | Path) -> No
     write_json(folder / _META, meta)
 
 
+def check_limits(config: Any, tokens: int, context_length: int, data: str | Path, source: str | Path) -> None:
+    """Raises an error if token files or a context length exceed the limits of a pretrained model.
+
+    Args:
+        config: the model's configuration.
+        tokens: vocabulary size of the token files.
+        context_length: length of the training sequences.
+        data: folder of the token files.
+        source: path of the pretrained model.
+
+    Raises:
+        ValueError: the vocabulary or the context length of the model is smaller.
+    """
+    if tokens > config.vocab_size:
+        raise ValueError(
+            f"--path_to_data: expected at most {config.vocab_size} tokens, as in the model of --init_from, got {tokens} in {data}. "
+            f"Prepare the text with --tokenizer {source}."
+        )
+    if context_length > config.context_length:
+        raise ValueError(
+            f"--context_length: expected at most {config.context_length}, as in the model of --init_from, got {context_length}."
+        )
+
+
 def read_meta(checkpoint: str | Path) -> dict[str, Any]:
     """Reads the metadata of a checkpoint. In older runs they are in the folder of the run.
 
+    Args:
+        checkpoint: directory of the checkpoint.
+
     Raises:
-        FileNotFoundError: there are no metadata.
+        FileNotFoundError: if there is no metadata.
     """
     checkpoint = Path(checkpoint)
     for folder in (checkpoint, checkpoint.parent):
         if (folder / _META).is_file():
-            return json.loads((folder / _META).read_text())
-    raise FileNotFoundError(f"There is no {checkpoint / _META}; it is no checkpoint of train_gpt2.py.")
+            try:
+                return dict(json.loads((folder / _META).read_text()))
+            except (TypeError, ValueError, RecursionError) as error:
+                raise ValueError(f"read_meta: {folder / _META} is damaged ({error}).") from None
+    raise FileNotFoundError(f"expected a checkpoint of train_gpt2.py, but {checkpoint / _META} is missing.")
 
 
 def check_tokenizer(data: str | Path, checkpoint: str | Path) -> None:
     """Compares the tokenizer of a data folder with the tokenizer of a checkpoint, if both have one.
 
+    Args:
+        data: folder of the training data.
+        checkpoint: directory of the checkpoint.
+
     Raises:
-        ValueError: the tokenizers differ.
+        ValueError: if the tokenizers differ.
     """
     ours, theirs = Path(data) / _TOKENIZER, Path(checkpoint) / _TOKENIZER
     if ours.is_file() and theirs.is_file() and json.loads(ours.read_text()) != json.loads(theirs.read_text()):
-        raise ValueError(f"--path_to_data {data} was made with another tokenizer than {checkpoint} was trained with.")
+        raise ValueError(
+            f"--path_to_data: expected data with the tokenizer of {checkpoint}, got another tokenizer in {data}."
+        )

@@ -1,8 +1,8 @@
-"""Tokenizers: text to numbers and back, saved as JSON.
+"""Tokenizers, which convert text to tokens and back, saved as JSON.
 
-`CharTokenizer` knows the characters of one text; `GPT2Tokenizer` is GPT-2's byte pair encoding through
-tiktoken; `FastTokenizer` is trained on a text of one's own, or a Hugging Face model's, through their package tokenizers.
-`load_tokenizer` reads any of them from a tokenizer.json.
+`CharTokenizer` has one token per character of a text. `GPT2Tokenizer` is GPT-2's byte pair encoding and requires the
+package `tiktoken`. `FastTokenizer` is trained on a text or loaded from Hugging Face's file, and requires the package
+`tokenizers`. `load_tokenizer` reads all of them from a tokenizer.json.
 """
 
 import json
@@ -14,15 +14,15 @@ from typing import Any
 from ..base.errors import needed
 from ..files.writing import atomic_write
 
-RARE = "\ufffd"  # stands for every character that the vocabulary leaves out
+RARE = "\ufffd"  # token of every character outside the vocabulary
 
 
 class CharTokenizer:
-    """One token a character.
+    """A tokenizer with one token per character.
 
     Args:
-        chars: the characters, in the order of their tokens. If RARE is among them, it stands for all
-            others; else an unknown character is an error.
+        chars: characters in the order of their tokens. If RARE is included, it represents all other characters; otherwise an
+            unknown character is an error.
     """
 
     kind = "char"
@@ -31,12 +31,17 @@ class CharTokenizer:
         self.chars = list(chars)
         self._index = {c: i for i, c in enumerate(self.chars)}
         if len(self._index) != len(self.chars):
-            raise ValueError("CharTokenizer: a character occurs twice in the vocabulary.")
+            raise ValueError("CharTokenizer: expected different characters, got a repeated one.")
         self._rare = self._index.get(RARE)
 
     @classmethod
     def from_text(cls, text: str, min_count: int = 1) -> "CharTokenizer":
-        """The characters of a text, sorted; those that occur less than min_count times become RARE."""
+        """Returns a tokenizer with the characters of a text, sorted.
+
+        Args:
+            text: the text.
+            min_count: characters that occur less often become RARE.
+        """
         counts = Counter(text)
         kept = sorted(c for c, n in counts.items() if n >= min_count and c != RARE)
         if len(kept) < len(counts):
@@ -45,36 +50,48 @@ class CharTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens."""
         return len(self.chars)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, a list of ints.
+        """Returns the tokens of a text.
+
+        Args:
+            text: the text.
 
         Raises:
-            ValueError: a character that the vocabulary does not have, and no RARE to stand for it.
+            ValueError: if a character is unknown and RARE is not included.
         """
         if self._rare is not None:
             return [self._index.get(c, self._rare) for c in text]
         unknown = sorted(set(text) - set(self._index))
         if unknown:
-            raise ValueError(f"the tokenizer's {self.vocab_size} characters don't include {''.join(unknown[:10])!r}.")
+            raise ValueError(
+                f"CharTokenizer.encode: expected the {self.vocab_size} characters of the vocabulary, got {''.join(unknown[:10])!r}."
+            )
         return [self._index[c] for c in text]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of tokens."""
+        """Returns the text of tokens.
+
+        Args:
+            tokens: the tokens.
+        """
         return "".join(self.chars[int(t)] for t in tokens)
 
     def to_dict(self) -> dict[str, Any]:
-        """What `save` writes."""
+        """Returns the JSON object of tokenizer.json."""
         return {"kind": self.kind, "vocab_size": self.vocab_size, "chars": self.chars}
 
 
 class GPT2Tokenizer:
-    """GPT-2's byte pair encoding, 50257 tokens, by tiktoken.
+    """GPT-2's byte pair encoding with 50257 tokens, from the package tiktoken.
+
+    Args:
+        encoding: an encoding of tiktoken (default: "gpt2").
 
     Raises:
-        ImportError: tiktoken is not installed.
+        ImportError: if tiktoken is not installed.
     """
 
     kind = "gpt2"
@@ -83,31 +100,40 @@ class GPT2Tokenizer:
 
     def __init__(self, encoding: Any = None):
         if encoding is None:
-            package = needed("tiktoken", "the gpt2 tokenizer needs tiktoken: pip install tiktoken.")
+            package = needed("tiktoken", "GPT2Tokenizer requires the package tiktoken. Run `pip install tiktoken`.")
             encoding = package.get_encoding("gpt2")
         self._encoding = encoding
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text; special tokens are read as plain text."""
+        """Returns the tokens of a text; special tokens are read as plain text.
+
+        Args:
+            text: the text.
+        """
         return self._encoding.encode_ordinary(text)
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of tokens; bytes that are no UTF-8 become replacement characters."""
+        """Returns the text of tokens; invalid UTF-8 bytes become replacement characters.
+
+        Args:
+            tokens: the tokens.
+        """
         return self._encoding.decode([int(t) for t in tokens])
 
     def to_dict(self) -> dict[str, Any]:
-        """What `save` writes."""
+        """Returns the JSON object of tokenizer.json."""
         return {"kind": self.kind, "vocab_size": self.vocab_size}
 
 
 class FastTokenizer:
-    """Whatever a tokenizer.json of Hugging Face's describes, by their package tokenizers.
+    """A tokenizer in Hugging Face's tokenizer.json format, with the package `tokenizers`.
 
     Args:
-        json_text: what the file says.
+        json_text: contents of the file.
 
     Raises:
-        ImportError: tokenizers is not installed. ValueError: the package can't read it.
+        ImportError: if tokenizers is not installed.
+        ValueError: if the package cannot read the contents.
 
     Example:
         >>> tokenizer = FastTokenizer.train(["the cat sat on the mat"] * 9, 270, special_tokens=["<|end|>"])
@@ -122,8 +148,11 @@ class FastTokenizer:
             self._tokenizer = _tokenizers().Tokenizer.from_str(json_text)
         except ImportError:
             raise
-        except Exception as error:  # the package raises plain Exceptions
-            raise ValueError(f"the package tokenizers can't read it: {error}.") from None
+        except BaseException as error:
+            # The package raises plain Exceptions, and PanicException, which is not an Exception, for a failure in Rust.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise ValueError(f"the package tokenizers cannot read it: {error}.") from None
         added = json.loads(json_text).get("added_tokens") or []
         self.special = {token["content"]: token["id"] for token in added if token.get("special")}
 
@@ -131,20 +160,21 @@ class FastTokenizer:
     def train(
         cls, texts: Iterable[str], vocab_size: int, special_tokens: Iterable[str] = (), min_count: int = 2
     ) -> "FastTokenizer":
-        """A byte-level byte pair encoding, as GPT-2's, of one's own texts: any text can be encoded.
+        """Trains a byte-level byte pair encoding like GPT-2's encoding. It can encode any text.
 
         Args:
-            texts: to learn from.
-            vocab_size: of how many tokens at most, the 256 bytes and the special ones among them.
-            special_tokens: that never come from a text, see `special`; their numbers are the first.
-            min_count: pairs that occur less often are not joined.
+            texts: training texts.
+            vocab_size: maximum number of tokens, including 256 bytes and the special tokens.
+            special_tokens: names of special tokens, which get the first numbers; see `special`.
+            min_count: pairs that occur less often are not merged.
 
         Source: Sennrich et al., 2016; Radford et al., GPT-2, 2019 (bytes).
         """
         package, special = _tokenizers(), list(special_tokens)
         if vocab_size < 256 + len(special):
             raise ValueError(
-                f"FastTokenizer.train: vocab_size is {vocab_size}; 256 bytes and {len(special)} special tokens need more."
+                f"FastTokenizer.train: expected vocab_size of at least {256 + len(special)} (256 bytes and {len(special)} special "
+                f"tokens), got {vocab_size}."
             )
         made = package.Tokenizer(package.models.BPE())
         made.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -157,55 +187,69 @@ class FastTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """How many tokens there are, added ones among them."""
+        """The number of tokens, including added ones."""
         return self._tokenizer.get_vocab_size()
 
     def encode(self, text: str, special: bool = True) -> list[int]:
-        """The tokens of a text, with those that its file puts around it, such as a first one.
+        """Returns the tokens of a text.
 
         Args:
             text: the text.
-            special: whether names of special tokens in it, such as "<|end|>", mean these; else they are text as any other, which
-                is what a stranger's text should be, and nothing is put around it.
+            special: if True, convert names of special tokens in the text, such as "<|end|>", and add the file's first and last
+                tokens. If False, treat the whole text as plain text; use False for untrusted text.
         """
         self._tokenizer.encode_special_tokens = not special
         return self._tokenizer.encode(text, add_special_tokens=special).ids
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of tokens, without special ones; bytes that are no UTF-8 become replacement characters."""
+        """Returns the text of tokens without special tokens; invalid UTF-8 bytes become replacement characters.
+
+        Args:
+            tokens: the tokens.
+        """
         return self._tokenizer.decode([int(t) for t in tokens])
 
     def to_dict(self) -> dict[str, Any]:
-        """What `save` writes: Hugging Face's form."""
+        """Returns the JSON object of tokenizer.json, in Hugging Face's format."""
         return json.loads(self._tokenizer.to_str())
 
 
 def _tokenizers() -> Any:
-    why = "this tokenizer needs Hugging Face's package tokenizers: pip install tokenizers."
+    why = "this tokenizer requires the package tokenizers. Run `pip install tokenizers`."
     return needed("tokenizers", why)
 
 
 def save_tokenizer(tokenizer: Any, path: str | os.PathLike) -> None:
-    """Write tokenizer.json, under a temporary name first."""
+    """Writes a tokenizer to tokenizer.json, atomically.
+
+    Args:
+        tokenizer: the tokenizer.
+        path: path of the file.
+    """
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     atomic_write(path, json.dumps(tokenizer.to_dict(), ensure_ascii=True).encode())
 
 
 def load_tokenizer(path: str | os.PathLike) -> "CharTokenizer | GPT2Tokenizer | FastTokenizer":
-    """The tokenizer that a tokenizer.json describes.
+    """Loads the tokenizer in a tokenizer.json.
+
+    Args:
+        path: path of the file.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it does not describe a tokenizer.
-        ImportError: the package that it needs is not installed.
+        FileNotFoundError: if the file is missing.
+        ValueError: if the file does not describe a tokenizer.
+        ImportError: if a required package is not installed.
     """
     with open(path, encoding="utf-8") as file:
         try:
             data = json.load(file)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not JSON: {error}.") from None
     found = data.get("kind") if isinstance(data, dict) else None
     if found == "char" and isinstance(data.get("chars"), list):
+        if not all(isinstance(c, str) for c in data["chars"]):
+            raise ValueError(f"load_tokenizer: expected chars to be a list of strings in {path}.")
         return CharTokenizer(data["chars"])
     if found == "gpt2":
         return GPT2Tokenizer()
@@ -215,5 +259,5 @@ def load_tokenizer(path: str | os.PathLike) -> "CharTokenizer | GPT2Tokenizer | 
         except (ImportError, ValueError) as error:
             raise type(error)(f"{path}: {error}") from None
     raise ValueError(
-        f"{path} describes no tokenizer that is known: kind {found!r}; expected 'char', 'gpt2', or Hugging Face's form."
+        f"load_tokenizer: expected kind 'char', 'gpt2' or Hugging Face's format, got kind {found!r} in {path}."
     )

@@ -1,15 +1,16 @@
-"""Layers: modules that hold parameters and call ops. A module's `__all__` says which of its names are found here."""
+"""Layers, losses and containers. This package exports the names in `__all__` of its modules."""
 
 # ruff: noqa: F403, F405 - names are listed once, where they are defined; `__init__.pyi` lists them for type checkers
 
 from .. import _extensions
-from . import attention, common_types, functional, grad, graphed, init, parallel, utils
+from . import attention, common_types, functional, graphed, init, parallel, utils
 from .activation import *
 from .adaptive import *
 from .containers import *
 from .conv import *
 from .dropout import *
 from .embedding import *
+from .layer import Docstring as _Docstring
 from .lazy import *
 from .linear import *
 from .linear_cross_entropy import *
@@ -24,14 +25,16 @@ from .rnn import *
 from .transformer import *
 from .vision import *
 
-# The older texts' spellings.
+# Spellings of older programs.
 GeLU = GELU
 SoftMax = Softmax
 CrossEntropy = CrossEntropyLoss
 Layernorm = LayerNorm
 
+for _layer in [v for v in globals().values() if isinstance(v, type) and issubclass(v, Module)]:
+    _layer.__doc__ = _Docstring(_layer.__doc__)  # type: ignore[assignment]
+
 __all__ = [name for name in globals() if not name.startswith("_")]
 
-__getattr__, __dir__ = _extensions.lazy(
-    __name__, names={"nn.sync_batch_norm": "SyncBatchNorm"}
-)  # which imports mytorch.distributed
+# Loaded on first use, because it imports mytorch.distributed.
+__getattr__, __dir__ = _extensions.lazy(__name__, names={"nn.sync_batch_norm": "SyncBatchNorm"})

@@ -1,4 +1,4 @@
-"""AdaptiveLogSoftmaxWithLoss: a softmax over many classes in which the rare ones are grouped."""
+"""A softmax over many classes, with clusters of rare classes."""
 
 from collections import namedtuple
 from collections.abc import Sequence
@@ -21,21 +21,39 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """The log-probability of each target, and the mean negative of them, with classes sorted by falling frequency.
+    """Computes the log-probability of each target and the mean loss, fast for many classes with uneven frequencies.
 
-    The head gives the probabilities of the classes below cutoffs[0] and of one cluster for each further span of
-    classes; a cluster's tail, of a width that shrinks by div_value from cluster to cluster, those within it.
+        log p(y) = log p_head(y)                                 if y is in the shortlist
+        log p(y) = log p_head(cluster) + log p_cluster(y)        otherwise
+
+    Classes must be sorted by decreasing frequency. The shortlist contains the classes below cutoffs[0]. The other
+    cutoffs divide the remaining classes into clusters. The projection of each cluster is narrower than the projection
+    of the previous cluster by the factor `div_value`.
 
     Args:
         in_features: size of the input.
-        n_classes: of targets, 0 to n_classes - 1.
-        cutoffs: where clusters begin, increasing, between 1 and n_classes - 1.
-        div_value: how much narrower each cluster's projection is.
-        head_bias: whether the head has a bias.
+        n_classes: number of classes.
+        cutoffs: first class of each cluster, increasing numbers from 1 to n_classes - 1.
+        div_value: ratio of the widths of successive projections (default: 4.0).
+        head_bias: if True, the head has a bias (default: False).
 
-    Shape: (N, in_features) and (N,), or (in_features,) and (), to a tuple (output (N,) or (), loss ()).
+    Shape:
+        Input: (N, in_features) or (in_features,).
+        Target: (N,) or (), class indices.
+        Output: named tuple of `output`, (N,) or (), the log-probabilities of the targets, and `loss`, ().
+
+    Raises:
+        ValueError: `cutoffs` is empty, not increasing, or out of range.
 
     Source: Grave et al., Efficient softmax approximation for GPUs, 2016.
+
+    Example:
+        >>> layer = nn.AdaptiveLogSoftmaxWithLoss(16, n_classes=20, cutoffs=[5, 10])
+        >>> output, loss = layer(mytorch.randn(3, 16), tensor([0, 7, 19]))
+        >>> tuple(output.shape), loss.ndim
+        ((3,), 0)
+
+    See also: `nn.CrossEntropyLoss`.
     """
 
     def __init__(
@@ -46,12 +64,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         cutoffs = list(cutoffs)
         if not cutoffs:
-            raise ValueError("cutoffs should be a sequence of length larger than 0")
-        whole = all(int(c) == c for c in cutoffs)
-        if not whole or cutoffs != sorted(set(cutoffs)) or min(cutoffs) <= 0 or max(cutoffs) > n_classes - 1:
+            raise ValueError("cutoffs should be a sequence of length larger than 0, got an empty sequence.")
+        integers = all(int(c) == c for c in cutoffs)
+        if not integers or cutoffs != sorted(set(cutoffs)) or min(cutoffs) <= 0 or max(cutoffs) > n_classes - 1:
             raise ValueError(
                 "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each value "
-                "is between 1 and n_classes-1"
+                f"is between 1 and n_classes-1={n_classes - 1}, got {cutoffs}."
             )
         self.in_features = in_features
         self.n_classes = n_classes
@@ -64,12 +82,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.head = Linear(in_features, self.head_size, bias=head_bias, **options)
         self.tail = ModuleList()
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
-            width = int(in_features // (div_value ** (i + 1)))
+            width = int(in_features // (div_value ** (i + 1)))  # rarer classes have narrower projections
             narrow = Linear(in_features, width, bias=False, **options)
             self.tail.append(Sequential(narrow, Linear(width, high - low, bias=False, **options)))
 
     def reset_parameters(self) -> None:
-        """Reinitialise all weights."""
+        """Draws all weights again."""
         self.head.reset_parameters()
         for layer in (layer for cluster in self.tail for layer in cluster.children()):
             layer.reset_parameters()
@@ -79,7 +97,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             if input_.shape[0] != target_.shape[0]:
                 raise RuntimeError("Input and target should have the same size in the batch dimension.")
         elif target_.ndim != 0:
-            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+            raise RuntimeError(f"0D or 1D target tensor expected, multi-target not supported, got {target_.ndim}D.")
         d = target_.ndim
         if input_.ndim != d + 1:
             raise RuntimeError(
@@ -90,8 +108,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         n = target.shape[0]
         used = 0
         output = input.new_zeros(n)
-        heads = zeros(n, dtype=int64, device=target.device)  # the column of the head for each row
-        for i, (low, high) in enumerate(pairwise([0, *self.cutoffs])):
+        heads = zeros(n, dtype=int64, device=target.device)  # column of the head for each row
+        for i, (low, high) in enumerate(pairwise([0, *self.cutoffs])):  # i = 0 is the shortlist
             mask = (target >= low) & (target < high)
             rows = mask.nonzero().squeeze(1)
             if rows.numel() == 0:
@@ -100,6 +118,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             if i == 0:
                 heads[rows] = target[mask].to(int64)
                 continue
+            # log p(class) = log p(cluster), added below, + log p(class within the cluster).
             heads[rows] = self.shortlist_size + i - 1
             logits = self.tail[i - 1](input.index_select(0, rows))
             within = F.log_softmax(logits, dim=1).gather(1, (target[mask] - low).to(int64).unsqueeze(1)).squeeze(1)
@@ -107,7 +126,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if used != n:
             raise RuntimeError(
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range "
-                f"[{target.min().item()}, {target.max().item()}] were found. "
+                f"[{target.min().item()}, {target.max().item()}] were found."
             )
         output = output + F.log_softmax(self.head(input), dim=1).gather(1, heads.unsqueeze(1)).squeeze(1)
         loss = (-output).mean()
@@ -122,11 +141,21 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return cat(parts, 1)
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """The log-probabilities of all classes: (N, in_features) to (N, n_classes)."""
+        """Returns the log-probabilities of all classes, (N, n_classes).
+
+        Args:
+            input: (N, in_features).
+        """
         return self._all_log_probs(input, self.head(input))
 
     def predict(self, input: Tensor) -> Tensor:
-        """The most probable class of each row; the tails are computed only for rows that may lie in them."""
+        """Returns the most probable class of each row, (N,).
+
+        The method computes a cluster only for rows with the cluster as the most probable result of the head.
+
+        Args:
+            input: (N, in_features).
+        """
         head = self.head(input)
         output = head.argmax(dim=1)
         rare = output >= self.shortlist_size

@@ -1,4 +1,4 @@
-"""Which implementation scaled dot-product attention may use: PyTorch's names for it, and their effect here."""
+"""Selection of the implementation of scaled dot-product attention, with PyTorch's names."""
 
 import enum
 from collections.abc import Iterable, Iterator
@@ -8,12 +8,21 @@ from ..base.config import fused
 
 __all__ = ["WARN_FOR_UNFUSED_KERNELS", "SDPBackend", "sdpa_kernel"]
 
-__path__: list[str] = []  # PyTorch has `nn.attention.bias`, which is compat/attention_bias.py
+__path__: list[str] = []  # `nn.attention.bias` is in compat/attention_bias.py
 WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(enum.Enum):
-    """PyTorch's implementations of attention."""
+    """The implementations of attention in PyTorch.
+
+    Attributes:
+        ERROR: no implementation.
+        MATH: the reference.
+        FLASH_ATTENTION: a fused kernel.
+        EFFICIENT_ATTENTION: a fused kernel.
+        CUDNN_ATTENTION: a fused kernel.
+        OVERRIDEABLE: a fused kernel.
+    """
 
     ERROR = -1
     MATH = 0
@@ -28,17 +37,24 @@ class SDPBackend(enum.Enum):
 
 @contextmanager
 def sdpa_kernel(backends: "SDPBackend | Iterable[SDPBackend]", set_priority: bool = False) -> Iterator[None]:
-    """Within this context attention uses one of some implementations.
+    """Selects the implementations that attention may use, as a context manager.
 
-    Here MATH alone means the reference (`mytorch.fused(False)`); any other choice leaves it to the library, whose
-    fused kernel stands for all of PyTorch's.
+    `SDPBackend.MATH` alone selects the reference, as `mytorch.fused(False)` does. With any other selection, the library
+    chooses between the reference and its fused kernel.
 
     Args:
-        backends: one SDPBackend, or several.
-        set_priority: accepted; there is one fused kernel.
+        backends: one `SDPBackend`, or several.
+        set_priority: accepted for compatibility, without effect (default: False).
 
     Raises:
-        AssertionError: something other than SDPBackends.
+        AssertionError: `backends` contains other objects.
+
+    Example:
+        >>> q = mytorch.ones(1, 1, 2, 4)
+        >>> with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
+        ...     out = F.scaled_dot_product_attention(q, q, q)
+        >>> tuple(out.shape)
+        (1, 1, 2, 4)
     """
     chosen = [backends] if isinstance(backends, SDPBackend) else list(backends)
     if not chosen or not all(isinstance(b, SDPBackend) for b in chosen):

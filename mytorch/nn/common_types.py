@@ -1,4 +1,4 @@
-"""Types of arguments, for annotations: a device, a dtype, one number or one for each axis."""
+"""Types of arguments for annotations: a device, a dtype, and one number or one for each dimension."""
 
 from typing import TypeVar, Union
 
@@ -9,7 +9,7 @@ from ..base.dtypes import dtype
 Device = device | str | int | None
 DType = dtype | None
 
-T = TypeVar("T")  # with Union: mypy takes `T | tuple[T]` for no alias
+T = TypeVar("T")  # mypy accepts `T | tuple[T]` as an alias only as a Union
 _scalar_or_tuple_any_t = Union[T, tuple[T, ...]]
 _scalar_or_tuple_1_t = Union[T, tuple[T]]
 _scalar_or_tuple_2_t = Union[T, tuple[T, T]]

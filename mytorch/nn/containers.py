@@ -1,4 +1,4 @@
-"""Modules and parameters in sequences and dictionaries."""
+"""Containers of modules and parameters: sequences, lists and dictionaries."""
 
 import operator
 import warnings
@@ -15,29 +15,40 @@ __all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterL
 
 
 class Container(Module):
-    """The oldest container: named submodules. Deprecated."""
+    """Stores named submodules. Deprecated, use `nn.Module`.
+
+    Args:
+        kwargs: modules by name.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     container = nn.Container(first=nn.ReLU())
+        >>> container.first
+        ReLU()
+
+    See also: `nn.ModuleDict`, `nn.Sequential`.
+    """
 
     def __init__(self, **kwargs: Module) -> None:
         super().__init__()
-        warnings.warn(
-            "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that instead.",
-            FutureWarning,
-            stacklevel=2,
-        )
+        text = "All of its functionality is now implemented in `nn.Module`. Subclass that instead."
+        warnings.warn(f"`nn.Container` is deprecated. {text}", FutureWarning, stacklevel=2)
         for name, module in kwargs.items():
             self.add_module(name, module)
 
 
 def _position(index, size):
-    """A position counted from the start; refuses one outside."""
+    """Returns an index counted from the start. Raises `IndexError` if it is out of range."""
     index = operator.index(index)
     if not -size <= index < size:
-        raise IndexError(f"index {index} is out of range")
+        raise IndexError(f"index {index} is out of range for {size} elements")
     return index % size
 
 
 class _Sequence(Module):
-    """What Sequential and ModuleList share: submodules whose names are their positions."""
+    """The base class of Sequential and ModuleList: submodules whose names are their positions."""
 
     _modules: dict[str, Module]
 
@@ -70,29 +81,39 @@ class _Sequence(Module):
         return self.extend(modules)
 
     def append(self, module: Module):
-        """Add a module at the end; returns self."""
+        """Adds a module at the end. Returns self."""
         self.add_module(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[Module]):
-        """Add several modules at the end; returns self."""
+        """Adds several modules at the end. Returns self."""
         for module in modules:
             self.append(module)
         return self
 
     def pop(self, key: int | slice) -> Module:
-        """Remove and return the module at a position."""
+        """Removes the module at a position and returns it."""
         module = self[key]
         del self[key]
         return module
 
 
 class Sequential(_Sequence):
-    """Modules that run one after the other. Takes modules, or one OrderedDict of named ones.
+    """Applies modules one after the other.
+
+    Args:
+        args: modules, or one `OrderedDict` of named modules.
+
+    Shape:
+        Input: the shape that the first module expects.
+        Output: the shape that the last module returns.
 
     Example:
-        >>> nn.Sequential(nn.Flatten(), nn.ReLU())(tensor([[[-1.0, 2.0]]])).tolist()
+        >>> model = nn.Sequential(nn.Flatten(), nn.ReLU())
+        >>> model(tensor([[[-1.0, 2.0]]])).tolist()
         [[0.0, 2.0]]
+
+    See also: `nn.ModuleList`.
     """
 
     def __init__(self, *args: Module | OrderedDict[str, Module]) -> None:
@@ -126,12 +147,12 @@ class Sequential(_Sequence):
         return self.extend(list(self) * (times - 1))
 
     def insert(self, index: int, module: Module) -> "Sequential":
-        """Put a module before position `index`; returns self."""
+        """Inserts a module before position `index`. Returns self."""
         if not isinstance(module, Module):
-            raise AssertionError(f"module should be of type: {Module}")
+            raise AssertionError(f"module should be of type: {Module}, got {type(module).__name__}")
         modules = list(self)
         if not -len(modules) <= index <= len(modules):
-            raise IndexError(f"Index out of range: {index}")
+            raise IndexError(f"Index out of range: {index}, expected -{len(modules)} to {len(modules)}")
         modules.insert(index, module)
         self._renumber(modules)
         return self
@@ -143,12 +164,20 @@ class Sequential(_Sequence):
 
 
 class ModuleList(_Sequence):
-    """A list of modules, which are registered.
+    """Stores modules in a list and registers them as submodules.
+
+    Unlike the modules of a Python list, the modules of this list appear in `parameters()`, `state_dict()` and `to()` of
+    the parent module.
+
+    Args:
+        modules: initial modules (default: None).
 
     Example:
         >>> layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
         >>> len(layers), len(list(layers.parameters()))
         (3, 6)
+
+    See also: `nn.Sequential`, `nn.ModuleDict`, `nn.ParameterList`.
     """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
@@ -166,23 +195,23 @@ class ModuleList(_Sequence):
         return ModuleList(chain(self, other))
 
     def extend(self, modules: Iterable[Module]) -> "ModuleList":
-        """Add several modules at the end; returns self.
+        """Adds several modules at the end. Returns self.
 
         Raises:
-            TypeError: not iterable.
+            TypeError: `modules` is not iterable.
         """
         if not hasattr(modules, "__iter__"):
             raise TypeError(f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}")
         return super().extend(modules)
 
     def insert(self, index: int, module: Module) -> None:
-        """Put a module before position `index`."""
+        """Inserts a module before position `index`."""
         modules = list(self)
         modules.insert(index, module)
         self._renumber(modules)
 
     def __repr__(self) -> str:
-        """As PyTorch's: runs of equal modules are printed once, with their range."""
+        """Returns the text that PyTorch prints. Equal neighbors are printed once, with the range of their positions."""
         texts = [repr(m) for m in self]
         if not texts:
             return f"{self._get_name()}()"
@@ -201,12 +230,19 @@ class ModuleList(_Sequence):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules, which are registered, in the order they were added.
+    """Stores modules in a dictionary and registers them as submodules.
+
+    The parameters of the modules are parameters of this module. Iteration follows the order of insertion.
+
+    Args:
+        modules: initial modules: a mapping from names to modules, or (name, module) pairs (default: None).
 
     Example:
         >>> heads = nn.ModuleDict({"a": nn.Linear(2, 1), "b": nn.Linear(2, 3)})
         >>> [name for name, _ in heads.named_parameters()]
         ['a.weight', 'a.bias', 'b.weight', 'b.bias']
+
+    See also: `nn.ModuleList`, `nn.ParameterDict`.
     """
 
     _modules: dict[str, Module]
@@ -235,58 +271,59 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
-        """Remove all."""
+        """Removes all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Module:
-        """Remove and return the module of a key."""
+        """Removes the module of a key and returns it."""
         return self._modules.pop(key)
 
     def keys(self) -> Iterable[str]:
-        """The names."""
+        """Returns the names."""
         return self._modules.keys()
 
     def items(self) -> Iterable[tuple[str, Module]]:
-        """(name, module) pairs."""
+        """Returns the (name, module) pairs."""
         return self._modules.items()
 
     def values(self) -> Iterable[Module]:
-        """The modules."""
+        """Returns the modules."""
         return self._modules.values()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
-        """Add modules from a mapping or from (name, module) pairs.
+        """Adds modules from a mapping or from (name, module) pairs.
 
         Raises:
-            TypeError, ValueError: something that is neither.
+            TypeError: `modules` is neither a mapping nor an iterable of pairs.
+            ValueError: an element does not have length 2.
         """
         for key, module in _pairs(modules, "ModuleDict"):
             self[key] = module
 
 
-def _pairs(given, name):
-    """(key, value) pairs of a mapping or of an iterable of pairs."""
-    if not hasattr(given, "__iter__"):
-        kind = type(given).__name__
+def _pairs(source, name):
+    """Returns the (key, value) pairs of a mapping or of an iterable of pairs."""
+    if not hasattr(source, "__iter__"):
+        kind = type(source).__name__
         raise TypeError(f"{name}.update should be called with an iterable of key/value pairs, but got {kind}")
-    if hasattr(given, "items"):
-        return list(given.items())
-    pairs = list(given)
+    if hasattr(source, "items"):
+        return list(source.items())
+    pairs = list(source)
     for i, pair in enumerate(pairs):
         if not hasattr(pair, "__iter__"):
-            raise TypeError(f"{name} update sequence element #{i} should be Iterable; is{type(pair).__name__}")
+            raise TypeError(f"{name} update sequence element #{i} should be Iterable; is {type(pair).__name__}")
         if len(pair) != 2:
             raise ValueError(f"{name} update sequence element #{i} has length {len(pair)}; 2 is required")
     return pairs
 
 
 def _as_parameter(value):
-    """A tensor in a parameter container becomes a Parameter; anything else stays what it is."""
+    """Returns a Parameter for a tensor, and any other value unchanged."""
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
 def _described(name, value):
-    """One line of a parameter container's `repr`."""
+    """Returns one line of the `repr` of a parameter container."""
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     size = "x".join(str(n) for n in value.shape)
@@ -296,12 +333,17 @@ def _described(name, value):
 
 
 class ParameterList(Module):
-    """A list of parameters, which are registered; tensors put into it become parameters.
+    """Stores parameters in a list and registers them. Tensors that you add become parameters.
+
+    Args:
+        values: initial parameters, tensors or other objects (default: None).
 
     Example:
         >>> weights = nn.ParameterList([mytorch.zeros(2), mytorch.ones(3)])
         >>> [tuple(p.shape) for p in weights.parameters()]
         [(2,), (3,)]
+
+    See also: `nn.ParameterDict`, `nn.ModuleList`.
     """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
@@ -328,13 +370,17 @@ class ParameterList(Module):
         return self.extend(values)
 
     def append(self, value: Any) -> "ParameterList":
-        """Add a value at the end; returns self."""
+        """Adds a value at the end. Returns self."""
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> "ParameterList":
-        """Add several values at the end; returns self."""
+        """Adds several values at the end. Returns self.
+
+        Raises:
+            TypeError: `values` is a tensor or is not iterable.
+        """
         if not hasattr(values, "__iter__") or isinstance(values, Tensor):
             raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in values:
@@ -345,11 +391,22 @@ class ParameterList(Module):
         return "\n".join(_described(i, value) for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("ParameterList should not be called.")
+        raise RuntimeError("ParameterList should not be called. Use its parameters in the forward of a module.")
 
 
 class ParameterDict(Module):
-    """A dictionary of parameters, which are registered; tensors put into it become parameters."""
+    """Stores parameters in a dictionary and registers them. Tensors that you add become parameters.
+
+    Args:
+        parameters: initial values: a mapping from names to values, or (name, value) pairs (default: None).
+
+    Example:
+        >>> weights = nn.ParameterDict({"a": mytorch.zeros(2), "b": mytorch.ones(3)})
+        >>> [(name, tuple(p.shape)) for name, p in weights.named_parameters()]
+        [('a', (2,)), ('b', (3,))]
+
+    See also: `nn.ParameterList`, `nn.ModuleDict`.
+    """
 
     def __init__(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None) -> None:
         super().__init__()
@@ -383,49 +440,50 @@ class ParameterDict(Module):
         return key in self._keys
 
     def copy(self) -> "ParameterDict":
-        """A ParameterDict with the same values."""
+        """Returns a ParameterDict with the same values."""
         return ParameterDict(OrderedDict(self.items()))
 
     get = Mapping.get
     setdefault = MutableMapping.setdefault
 
     def clear(self) -> None:
-        """Remove all."""
+        """Removes all values."""
         for key in list(self._keys):
             del self[key]
 
     def pop(self, key: str) -> Any:
-        """Remove and return the value of a key."""
+        """Removes the value of a key and returns it."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Remove and return the last (key, value)."""
+        """Removes the last (key, value) pair and returns it."""
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> "ParameterDict":
-        """A ParameterDict with one value for several keys."""
+        """Returns a ParameterDict with one value for several keys."""
         return ParameterDict(dict.fromkeys(keys, default))
 
     def keys(self) -> Iterable[str]:
-        """The keys."""
+        """Returns the keys."""
         return self._keys.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """(key, value) pairs."""
+        """Returns the (key, value) pairs."""
         return ((k, self[k]) for k in self._keys)
 
     def values(self) -> Iterable[Any]:
-        """The values."""
+        """Returns the values."""
         return (self[k] for k in self._keys)
 
     def update(self, parameters: "ParameterDict | Mapping[str, Any] | Iterable[tuple[str, Any]]") -> None:
-        """Add values from a mapping or from pairs; those of a plain dict in the order of their keys.
+        """Adds values from a mapping or from (key, value) pairs. A plain dict is sorted by key.
 
         Raises:
-            TypeError, ValueError: something that is neither.
+            TypeError: `parameters` is neither a mapping nor an iterable of pairs.
+            ValueError: an element does not have length 2.
         """
         if isinstance(parameters, dict) and not isinstance(parameters, OrderedDict):
             parameters = sorted(parameters.items())
@@ -450,4 +508,4 @@ class ParameterDict(Module):
         return "\n".join(_described(key, value) for key, value in self.items())
 
     def __call__(self, input: Any) -> Any:
-        raise RuntimeError("ParameterDict should not be called.")
+        raise RuntimeError("ParameterDict should not be called. Use its parameters in the forward of a module.")

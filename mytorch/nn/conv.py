@@ -1,4 +1,4 @@
-"""Convolution layers in one, two and three dimensions, and transposed ones."""
+"""Convolutions and transposed convolutions over one, two and three spatial dimensions."""
 
 import math
 from collections.abc import Sequence
@@ -16,15 +16,20 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 
 
 class _Conv(Module):
-    """What the convolution layers share.
+    """The base class of the convolution layers.
 
     Args:
-        in_channels, out_channels: both divisible by groups.
-        kernel_size, stride, padding, dilation: a number, or one for each axis; padding may be "same" or "valid".
-        groups: how many blocks of channels are convolved separately.
-        bias: whether a number is added for each output channel.
-        padding_mode: "zeros", "reflect", "replicate" or "circular".
-        auto: compose it of other ops. fused: use a fused kernel where there is one.
+        in_channels: number of input channels, divisible by `groups`.
+        out_channels: number of output channels, divisible by `groups`.
+        kernel_size: size of the kernel, one number or one for each spatial dimension.
+        stride: distance between neighboring windows, one number or one for each spatial dimension (default: 1).
+        padding: number of zeros added at both ends, one number or one for each spatial dimension. "same" keeps the size
+            of the input, "valid" is 0 (default: 0).
+        dilation: distance between neighboring elements of the kernel, one number or one for each dimension
+            (default: 1).
+        groups: number of groups of channels that are convolved separately (default: 1).
+        bias: if True, adds a learnable number to each output channel (default: True).
+        padding_mode: contents of the padding: "zeros", "reflect", "replicate" or "circular" (default: "zeros").
     """
 
     dims = 2
@@ -44,35 +49,35 @@ class _Conv(Module):
         )
 
     def _setup(self, ins, outs, kernel, stride, padding, dilation, groups, bias, padding_mode, device, dtype):
+        d, name = self.dims, type(self).__name__
         if groups <= 0:
-            raise ValueError("groups must be a positive integer")
-        if ins % groups:
-            raise ValueError("in_channels must be divisible by groups")
-        if outs % groups:
-            raise ValueError("out_channels must be divisible by groups")
+            raise ValueError(f"{name}: groups must be a positive integer, got {groups}.")
+        for argument, channels in (("in_channels", ins), ("out_channels", outs)):
+            if channels % groups:
+                raise ValueError(f"{name}: {argument} must be divisible by groups, got {channels} and {groups}.")
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ValueError(
                 f"padding_mode must be one of zeros, reflect, replicate, circular, but got padding_mode='{padding_mode}'"
             )
-        d, name = self.dims, type(self).__name__
         self.in_channels, self.out_channels, self.groups = ins, outs, groups
         self.kernel_size, self.stride, self.dilation = (several(v, d, name) for v in (kernel, stride, dilation))
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
                 raise ValueError(f"Invalid padding string {padding!r}, should be one of same, valid")
             if padding == "same" and any(s != 1 for s in self.stride):
-                raise ValueError("padding='same' is not supported for strided convolutions")
+                raise ValueError(f"padding='same' is not supported for strided convolutions, got stride={self.stride}.")
             self.padding = padding
         else:
             self.padding = several(padding, d, name)
         self.padding_mode = padding_mode
+        # A transposed convolution has the weight of the convolution whose gradient it computes.
         shape = (ins, outs // groups) if self.transposed else (outs, ins // groups)
         self.weight = Parameter(empty(*shape, *self.kernel_size, device=device, dtype=dtype))
         self.register_parameter("bias", Parameter(empty(outs, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform in ±1/sqrt(fan in), weight and bias."""
+        """Draws weight and bias uniformly from ±1 / sqrt(fan_in), where fan_in is the number of inputs of each output."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in = self.weight.shape[1] * math.prod(self.kernel_size)
@@ -84,8 +89,9 @@ class _Conv(Module):
 
     def _conv_forward(self, input, weight, bias):
         padding = self.padding
-        if self.padding_mode != "zeros":
+        if self.padding_mode != "zeros":  # pad first, because the convolution itself pads with zeros only
             if padding == "same":
+                # An odd total puts the extra element at the end, as PyTorch does. F.pad expects the last dimension first.
                 total = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
                 widths = [w for t in reversed(total) for w in (t // 2, t - t // 2)]
             else:
@@ -97,61 +103,112 @@ class _Conv(Module):
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        usual = {  # what is not printed
+        defaults = {  # not printed
             "padding": (0,) * self.dims, "dilation": (1,) * self.dims, "output_padding": (0,) * self.dims, "groups": 1,
         }  # fmt: skip
-        text += "".join(f", {n}={v}" for n, d in usual.items() if (v := getattr(self, n, d)) != d)
+        text += "".join(f", {n}={v}" for n, d in defaults.items() if (v := getattr(self, n, d)) != d)
         text += "" if self.bias is not None else ", bias=False"
         return text + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
 
 
 class Conv1d(_Conv):
-    """Convolution of (N, C, L).
+    """Applies a 1D convolution.
 
-    Args:
-        in_channels, out_channels: C before and after. kernel_size: of a window. stride: distance of windows.
-        padding: at both ends, or "same" or "valid". dilation: distance of a window's elements.
-        groups: channels are convolved in so many groups. bias: learn one. padding_mode: "zeros", "reflect",
-            "replicate", "circular".
-        fused: True asks for a kernel, False for the reference, None takes whichever is faster.
+        output[n, k] = bias[k] + sum_c weight[k, c] ⋆ input[n, c]
+
+    Here ⋆ is the 1D cross-correlation, n the sample, k the output channel and c the input channel.
+    The size of the output is
+
+        L_out = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+
+    Shape:
+        Input: (N, C_in, L) or (C_in, L).
+        Output: (N, C_out, L_out) or (C_out, L_out).
+
+    Attributes:
+        weight: learnable kernels of shape (out_channels, in_channels / groups, kernel_size).
+        bias: learnable vector of shape (out_channels,), or `None`.
+
+    Example:
+        >>> layer = nn.Conv1d(16, 32, kernel_size=3, padding=1)
+        >>> tuple(layer(mytorch.zeros(8, 16, 50)).shape)
+        (8, 32, 50)
+
+    See also: `nn.functional.conv1d`, `nn.LazyConv1d`, `nn.ConvTranspose1d`.
     """
 
     dims = 1
 
 
 class Conv2d(_Conv):
-    """Convolution of (N, C, H, W): a sum over windows of channels times weights (out, in / groups, kH, kW).
+    """Applies a 2D convolution.
 
-    Args:
-        in_channels, out_channels: both divisible by groups.
-        kernel_size, stride, padding, dilation: a number, or one for each axis; padding may be "same" or "valid".
-        groups: how many blocks of channels are convolved separately.
-        bias: whether a number is added for each output channel.
-        padding_mode: "zeros", "reflect", "replicate" or "circular".
+        output[n, k] = bias[k] + sum_c weight[k, c] ⋆ input[n, c]
 
-    Shape: (N, in, H, W) to (N, out, (H + 2 padding - dilation (kernel - 1) - 1) // stride + 1, …).
+    Here ⋆ is the 2D cross-correlation, n the sample, k the output channel and c the input channel.
+    For each spatial dimension, such as H, the size of the output is
+
+        H_out = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+
+    Shape:
+        Input: (N, C_in, H, W) or (C_in, H, W).
+        Output: (N, C_out, H_out, W_out) or (C_out, H_out, W_out).
+
+    Attributes:
+        weight: learnable kernels of shape (out_channels, in_channels / groups, kernel_height, kernel_width).
+        bias: learnable vector of shape (out_channels,), or `None`.
 
     Example:
-        >>> tuple(nn.Conv2d(3, 8, kernel_size=3, stride=2, padding=1)(mytorch.zeros(1, 3, 32, 32)).shape)
+        >>> layer = nn.Conv2d(3, 8, kernel_size=3, stride=2, padding=1)
+        >>> tuple(layer(mytorch.zeros(1, 3, 32, 32)).shape)
         (1, 8, 16, 16)
+
+    See also: `nn.functional.conv2d`, `nn.LazyConv2d`, `nn.ConvTranspose2d`.
     """
 
 
 class Conv3d(_Conv):
-    """Convolution of (N, C, D, H, W).
+    """Applies a 3D convolution.
 
-    Args:
-        in_channels, out_channels: C before and after. kernel_size: of a window. stride: distance of windows.
-        padding: at both ends, or "same" or "valid". dilation: distance of a window's elements.
-        groups: channels are convolved in so many groups. bias: learn one. padding_mode: "zeros", "reflect",
-            "replicate", "circular".
-        fused: True asks for a kernel, False for the reference, None takes whichever is faster.
+        output[n, k] = bias[k] + sum_c weight[k, c] ⋆ input[n, c]
+
+    Here ⋆ is the 3D cross-correlation, n the sample, k the output channel and c the input channel.
+    For each spatial dimension, such as D, the size of the output is
+
+        D_out = (D + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+
+    Shape:
+        Input: (N, C_in, D, H, W) or (C_in, D, H, W).
+        Output: (N, C_out, D_out, H_out, W_out) or (C_out, D_out, H_out, W_out).
+
+    Attributes:
+        weight: learnable kernels of shape (out_channels, in_channels / groups, kernel_depth, kernel_height,
+            kernel_width).
+        bias: learnable vector of shape (out_channels,), or `None`.
+
+    Example:
+        >>> layer = nn.Conv3d(1, 4, kernel_size=3)
+        >>> tuple(layer(mytorch.zeros(1, 1, 8, 8, 8)).shape)
+        (1, 4, 6, 6, 6)
+
+    See also: `nn.functional.conv3d`, `nn.LazyConv3d`, `nn.ConvTranspose3d`.
     """
 
     dims = 3
 
 
 class _ConvTranspose(_Conv):
+    """The base class of the transposed convolution layers.
+
+    Args:
+        stride: distance between neighboring windows in the output, one number or one for each dimension (default: 1).
+        padding: number of elements removed from both ends of the output, one number or one for each dimension
+            (default: 0).
+        output_padding: number of elements added at the far end of the output, smaller than `stride` or `dilation`
+            (default: 0).
+        padding_mode: must be "zeros" (default: "zeros").
+    """
+
     transposed = True
 
     def __init__(
@@ -164,7 +221,7 @@ class _ConvTranspose(_Conv):
         self.auto = auto
         self.fused = fused
         if padding_mode != "zeros":
-            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}, got {padding_mode!r}.')
         self.output_padding = several(output_padding, self.dims, type(self).__name__)
         self._setup(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
@@ -177,41 +234,103 @@ class _ConvTranspose(_Conv):
         return conv(input, self.weight, self.bias, *options, auto=self.auto, fused=self.fused)
 
     def _output_padding(self, input, output_size):
-        """The output padding that gives an output of `output_size`; the layer's own if that is None."""
+        """Returns the output padding that results in `output_size`; `self.output_padding` if `output_size` is `None`."""
         if output_size is None:
             return self.output_padding
         sizes = tuple(output_size)[-self.dims :]
         options = zip(self.stride, self.padding, self.dilation, self.kernel_size, strict=True)
+        # The stride makes several input sizes give the same output size, so the size of the output is ambiguous.
         least = [
             (n - 1) * s - 2 * p + d * (k - 1) + 1
             for n, (s, p, d, k) in zip(input.shape[-self.dims :], options, strict=True)
         ]
         extra = tuple(o - m for o, m in zip(sizes, least, strict=True))
         if any(e < 0 or e >= max(s, 1) for e, s in zip(extra, self.stride, strict=True)):
+            most = [m + max(s, 1) - 1 for m, s in zip(least, self.stride, strict=True)]
             raise ValueError(
-                f"requested an output size of {list(output_size)}, but valid sizes range from {least} up by less than the stride {self.stride}"
+                f"requested an output size of {list(output_size)}, but valid sizes range from {least} to {most}"
             )
         return extra
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """Transposed convolution of (N, C, L)."""
+    """Applies a 1D transposed convolution, the gradient of `nn.Conv1d` with respect to its input.
+
+    The size of the output is
+
+        L_out = (L - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
+
+    A call with `output_size` selects the output padding that results in this size.
+
+    Shape:
+        Input: (N, C_in, L) or (C_in, L).
+        Output: (N, C_out, L_out) or (C_out, L_out).
+
+    Attributes:
+        weight: learnable kernels of shape (in_channels, out_channels / groups, kernel_size).
+        bias: learnable vector of shape (out_channels,), or `None`.
+
+    Example:
+        >>> layer = nn.ConvTranspose1d(32, 16, kernel_size=4, stride=2, padding=1)
+        >>> tuple(layer(mytorch.zeros(8, 32, 25)).shape)
+        (8, 16, 50)
+
+    See also: `nn.functional.conv_transpose1d`, `nn.LazyConvTranspose1d`, `nn.Conv1d`.
+    """
 
     dims = 1
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """Transposed convolution of (N, C, H, W).
+    """Applies a 2D transposed convolution, the gradient of `nn.Conv2d` with respect to its input.
 
-    Args:
-        in_channels, out_channels: C before and after. kernel_size: of a window. stride: distance of windows in the
-            output.
-        padding: how much of the output's ends is cut off. output_padding: how much is added at one end.
-        groups, bias, dilation, padding_mode, fused: as Conv2d's; padding_mode is "zeros".
+    For each spatial dimension, such as H, the size of the output is
+
+        H_out = (H - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
+
+    A call with `output_size` selects the output padding that results in this size.
+
+    Shape:
+        Input: (N, C_in, H, W) or (C_in, H, W).
+        Output: (N, C_out, H_out, W_out) or (C_out, H_out, W_out).
+
+    Attributes:
+        weight: learnable kernels of shape (in_channels, out_channels / groups, kernel_height, kernel_width).
+        bias: learnable vector of shape (out_channels,), or `None`.
+
+    Example:
+        >>> layer = nn.ConvTranspose2d(8, 3, kernel_size=4, stride=2, padding=1)
+        >>> tuple(layer(mytorch.zeros(1, 8, 16, 16)).shape)
+        (1, 3, 32, 32)
+
+    See also: `nn.functional.conv_transpose2d`, `nn.LazyConvTranspose2d`, `nn.Conv2d`.
     """
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """Transposed convolution of (N, C, D, H, W)."""
+    """Applies a 3D transposed convolution, the gradient of `nn.Conv3d` with respect to its input.
+
+    For each spatial dimension, such as D, the size of the output is
+
+        D_out = (D - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
+
+    A call with `output_size` selects the output padding that results in this size.
+
+    Shape:
+        Input: (N, C_in, D, H, W) or (C_in, D, H, W).
+        Output: (N, C_out, D_out, H_out, W_out) or (C_out, D_out, H_out, W_out).
+
+    Attributes:
+        weight: learnable kernels of shape (in_channels, out_channels / groups, kernel_depth, kernel_height,
+            kernel_width).
+        bias: learnable vector of shape (out_channels,), or `None`.
+
+    Example:
+        >>> layer = nn.ConvTranspose3d(4, 1, kernel_size=3)
+        >>> tuple(layer(mytorch.zeros(1, 4, 6, 6, 6)).shape)
+        (1, 1, 8, 8, 8)
+
+    See also: `nn.functional.conv_transpose3d`, `nn.LazyConvTranspose3d`, `nn.Conv3d`.
+    """
 
     dims = 3

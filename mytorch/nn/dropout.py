@@ -1,4 +1,4 @@
-"""Dropout layers: elements, or whole channels, zeroed at random while training."""
+"""Dropout layers, which set random elements or whole channels to zero during training."""
 
 from .._tensor import Tensor
 from .._tensor_str import in_torch_layout
@@ -9,18 +9,18 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Fe
 
 
 class _Dropout(Layer, named="dropout_p", shown="p={p}, inplace={inplace}", p=0.5, inplace=False, dropout_p=None):
-    """What the dropout layers share.
+    """The base class of the dropout layers.
 
     Args:
-        p: probability of zeroing, also spelled `dropout_p`.
-        inplace: write into the input.
+        p: probability that an element or channel becomes zero (default: 0.5).
+        dropout_p: another name of `p`.
     """
 
     def __post_init__(self) -> None:
         other = self.__dict__.pop("dropout_p")
         self.p: float = self.p if other is None else other
         if not 0.0 <= self.p <= 1.0:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {self.p}")
+            raise ValueError(f"{type(self).__name__}: dropout probability has to be between 0 and 1, but got {self.p}.")
 
     def extra_repr(self) -> str:
         return super().extra_repr() if in_torch_layout() else f"p={self.p}" + (", inplace=True" if self.inplace else "")
@@ -30,15 +30,25 @@ class _Dropout(Layer, named="dropout_p", shown="p={p}, inplace={inplace}", p=0.5
 
 
 class Dropout(_Dropout, function=F.dropout):
-    """Each element zeroed with probability p, the others scaled by 1 / (1 - p); nothing in eval mode.
+    """Sets random elements to zero during training.
 
-    Args:
-        p: probability of zeroing, also spelled `dropout_p`. inplace: write into the input.
-        auto: compose it of other ops. fused: use a fused kernel; see `mytorch.fused`.
+    Each element becomes zero with probability `p`, independently of the others. The layer multiplies the remaining
+    elements by 1 / (1 - p), which keeps the expected value. In evaluation mode, it returns the input unchanged.
+
+    Shape:
+        Input: (*), any shape.
+        Output: (*), the same shape as the input.
+
+    Source: Srivastava et al., 2014.
 
     Example:
-        >>> nn.Dropout(0.5).eval()(tensor([1.0, 2.0])).tolist()
+        >>> layer = nn.Dropout(0.5)
+        >>> layer.eval()(tensor([1.0, 2.0])).tolist()
         [1.0, 2.0]
+        >>> layer.train()(mytorch.ones(1000)).unique().tolist()
+        [0.0, 2.0]
+
+    See also: `nn.functional.dropout`.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -46,20 +56,103 @@ class Dropout(_Dropout, function=F.dropout):
 
 
 class Dropout1d(_Dropout, function=F.dropout1d):
-    """Whole channels of (N, C, L) zeroed with probability p. Source: Tompson et al., 2015."""
+    """Sets random channels to zero during training.
+
+    Each channel of each sample becomes zero with probability `p`. The layer multiplies the remaining channels by
+    1 / (1 - p). In evaluation mode, it returns the input unchanged.
+
+    Shape:
+        Input: (N, C, L) or (C, L).
+        Output: the same shape as the input.
+
+    Source: Tompson et al., 2015.
+
+    Example:
+        >>> x = nn.Dropout1d(0.5)(mytorch.ones(1, 100, 4))
+        >>> bool((x == x[:, :, :1]).all())  # a channel is zero or not as a whole
+        True
+
+    See also: `nn.functional.dropout1d`, `nn.Dropout`.
+    """
 
 
 class Dropout2d(_Dropout, function=F.dropout2d):
-    """Whole channels of (N, C, H, W) zeroed with probability p."""
+    """Sets random channels to zero during training.
+
+    Each channel of each sample becomes zero with probability `p`. The layer multiplies the remaining channels by
+    1 / (1 - p). In evaluation mode, it returns the input unchanged.
+
+    Shape:
+        Input: (N, C, H, W) or (C, H, W).
+        Output: the same shape as the input.
+
+    Source: Tompson et al., 2015.
+
+    Example:
+        >>> x = nn.Dropout2d(0.5)(mytorch.ones(1, 100, 4, 4))
+        >>> bool((x == x[:, :, :1, :1]).all())  # a channel is zero or not as a whole
+        True
+
+    See also: `nn.functional.dropout2d`, `nn.Dropout`.
+    """
 
 
 class Dropout3d(_Dropout, function=F.dropout3d):
-    """Whole channels of (N, C, D, H, W) zeroed with probability p."""
+    """Sets random channels to zero during training.
+
+    Each channel of each sample becomes zero with probability `p`. The layer multiplies the remaining channels by
+    1 / (1 - p). In evaluation mode, it returns the input unchanged.
+
+    Shape:
+        Input: (N, C, D, H, W) or (C, D, H, W).
+        Output: the same shape as the input.
+
+    Source: Tompson et al., 2015.
+
+    Example:
+        >>> x = nn.Dropout3d(0.5)(mytorch.ones(1, 100, 4, 4, 4))
+        >>> bool((x == x[:, :, :1, :1, :1]).all())  # a channel is zero or not as a whole
+        True
+
+    See also: `nn.functional.dropout3d`, `nn.Dropout`.
+    """
 
 
 class AlphaDropout(_Dropout, function=F.alpha_dropout):
-    """Dropout that keeps the mean and variance of selu's outputs. Source: Klambauer et al., 2017."""
+    """Applies alpha dropout to random elements during training, for networks with `nn.SELU`.
+
+    Each element is replaced with probability `p` by the negative saturation value of SELU. A scale and an
+    offset then restore mean and variance. In evaluation mode, the layer returns the input unchanged.
+
+    Shape:
+        Input: (*), any shape.
+        Output: the same shape as the input.
+
+    Source: Klambauer et al., 2017.
+
+    Example:
+        >>> tuple(nn.AlphaDropout(0.2)(mytorch.ones(2, 3)).shape)
+        (2, 3)
+
+    See also: `nn.functional.alpha_dropout`, `nn.SELU`.
+    """
 
 
 class FeatureAlphaDropout(_Dropout, function=F.feature_alpha_dropout):
-    """AlphaDropout of whole channels."""
+    """Applies alpha dropout to random channels during training, for networks with `nn.SELU`.
+
+    Each channel of each sample is replaced with probability `p` by the negative saturation value of SELU. A scale and
+    an offset then restore mean and variance. In evaluation mode, the layer returns the input unchanged.
+
+    Shape:
+        Input: (N, C, *).
+        Output: the same shape as the input.
+
+    Source: Klambauer et al., 2017.
+
+    Example:
+        >>> tuple(nn.FeatureAlphaDropout(0.2)(mytorch.ones(2, 3, 4)).shape)
+        (2, 3, 4)
+
+    See also: `nn.functional.feature_alpha_dropout`, `nn.SELU`.
+    """

@@ -1,4 +1,4 @@
-"""Embedding: a table whose rows are looked up by index; EmbeddingBag: sums, means and maxima of them."""
+"""Embedding layers, which look up rows of a table, and EmbeddingBag, which also reduces them."""
 
 from .._tensor import Tensor
 from ..ops.creation import empty
@@ -12,10 +12,24 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class _Table(Module):
-    """What Embedding and EmbeddingBag share: rows of numbers, one of which may be padding."""
+    """The base class of the embedding layers: a table of vectors, one of which may be padding.
 
-    def _set_up(self, rows, columns, padding_idx, weight, freeze, device, dtype):
-        """Take the sizes and make the weight; whether `padding_idx` and a given weight fit was checked before."""
+    Args:
+        num_embeddings: number of rows of the table.
+        embedding_dim: size of each row.
+        padding_idx: row without a gradient, which starts at zero.
+        max_norm: largest norm of a row. Rows with a larger norm are scaled down in place when they are looked up.
+        norm_type: order of that norm (default: 2.0).
+        scale_grad_by_freq: if True, divides the gradient of a row by its frequency in the batch (default: False).
+        sparse: accepted for compatibility. Gradients are dense, and the first use warns (default: False).
+    """
+
+    def _set_up(self, rows, columns, padding_idx, weight, freeze, device, dtype, error):
+        """Checks and stores the sizes, and creates the weight. `error` is the type of error for a wrong weight."""
+        if padding_idx is not None and not -rows <= padding_idx < rows:
+            raise AssertionError(f"padding_idx must be within num_embeddings: got {padding_idx} for {rows} rows.")
+        if weight is not None and (shape := tuple(weight.shape)) != (rows, columns):
+            raise error(f"Shape of weight {shape} does not match num_embeddings and embedding_dim: {rows}, {columns}.")
         self.num_embeddings = rows
         self.embedding_dim = columns
         self.padding_idx = None if padding_idx is None else padding_idx % rows
@@ -26,7 +40,7 @@ class _Table(Module):
             self.weight = Parameter(weight, requires_grad=not freeze)
 
     def reset_parameters(self) -> None:
-        """Normal with variance 1; the padding row zero."""
+        """Draws the table from a standard normal distribution, and sets the padding row to zero."""
         init.normal_(self.weight)
         self._fill_padding_idx_with_zero()
 
@@ -35,27 +49,35 @@ class _Table(Module):
             self.weight.data[self.padding_idx] = 0
 
     def _repr(self, *names):
-        """The sizes, and those of the options that are not PyTorch's defaults."""
-        usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
-        options = [f"{n}={v!r}" for n in names if (v := getattr(self, n)) != usual.get(n)]
+        """Returns the sizes, and the options that differ from PyTorch's defaults."""
+        defaults = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
+        options = [f"{n}={v!r}" for n in names if (v := getattr(self, n)) != defaults.get(n)]
         return ", ".join([str(self.num_embeddings), str(self.embedding_dim), *options])
 
 
 class Embedding(_Table):
-    """Rows of a (num_embeddings, embedding_dim) table, looked up by integer index.
+    """Looks up rows of a learnable table by their indices.
 
-    Args:
-        padding_idx: a row that starts at zero and gets no gradient.
-        max_norm, norm_type: rows looked up are scaled down to this norm, in place.
-        scale_grad_by_freq: divide a row's gradient by how often it was looked up in the batch.
-        sparse: accepted; gradients are dense, which is said once.
-        auto: compose it of other ops. fused: use a fused kernel; see `mytorch.fused`.
+        y[...] = weight[input[...]]
 
-    Shape: (…) of integers to (…, embedding_dim).
+    Shape:
+        Input: (*), integers from 0 to num_embeddings - 1.
+        Output: (*, embedding_dim).
+
+    Attributes:
+        weight: learnable table of shape (num_embeddings, embedding_dim).
+
+    Raises:
+        AssertionError: `padding_idx` is not a row of the table.
 
     Example:
-        >>> nn.Embedding(10, 3, padding_idx=0)(tensor([0])).tolist()
+        >>> layer = nn.Embedding(10, 3, padding_idx=0)
+        >>> tuple(layer(tensor([[0], [5]])).shape)
+        (2, 1, 3)
+        >>> layer(tensor([0])).tolist()
         [[0.0, 0.0, 0.0]]
+
+    See also: `nn.functional.embedding`, `nn.EmbeddingBag`.
     """
 
     def __init__(
@@ -64,33 +86,34 @@ class Embedding(_Table):
         _freeze: bool = False, device: Device = None, dtype: DType = None, *, auto: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise AssertionError(f"Padding_idx must be within num_embeddings: {padding_idx} for {num_embeddings} rows.")
-        if _weight is not None and tuple(_weight.shape) != (num_embeddings, embedding_dim):
-            raise ValueError(f"Shape of weight {tuple(_weight.shape)} does not match num_embeddings and embedding_dim.")
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
         self.auto = auto
         self.fused = fused
-        self._set_up(num_embeddings, embedding_dim, padding_idx, _weight, _freeze, device, dtype)
+        self._set_up(num_embeddings, embedding_dim, padding_idx, _weight, _freeze, device, dtype, ValueError)
 
     @classmethod
     def from_pretrained(
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
     ) -> "Embedding":  # fmt: skip
-        """An Embedding over a given 2-d table; `freeze` keeps it from being trained.
+        """Returns an `Embedding` with a given table.
 
         Args:
-            embeddings: (rows, features).
-            freeze: no gradient.
-            padding_idx: row that gets no gradient.
-            max_norm: rows longer than this are scaled down when used.
-            norm_type: order of that norm.
-            scale_grad_by_freq: divide a row's gradient by its uses in the batch.
-            sparse: sparse gradients.
+            embeddings: table of shape (num_embeddings, embedding_dim).
+            freeze: if True, the table is not trained (default: True).
+            padding_idx: row without a gradient.
+            max_norm: largest norm of a row. Rows with a larger norm are scaled down in place when they are looked up.
+            norm_type: order of that norm (default: 2.0).
+            scale_grad_by_freq: if True, divides the gradient of a row by its frequency in the batch (default: False).
+            sparse: accepted for compatibility. Gradients are dense (default: False).
+
+        Example:
+            >>> layer = nn.Embedding.from_pretrained(tensor([[1.0, 2.0], [3.0, 4.0]]))
+            >>> layer(tensor([1])).tolist()
+            [[3.0, 4.0]]
         """
         if embeddings.ndim != 2:
             raise ValueError(f"Embeddings parameter is expected to be 2-dimensional, got {embeddings.ndim}-d.")
@@ -108,18 +131,28 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """Sums, means or maxima of bags of rows of a (num_embeddings, embedding_dim) table.
+    """Computes the sum, mean or maximum of bags of rows of a learnable table.
+
+        y[i] = reduce(weight[j] for j in bag i)
 
     Args:
-        max_norm, norm_type: rows looked up are scaled down to this norm, in place.
-        scale_grad_by_freq: divide a row's gradient by how often it was looked up in the batch.
-        mode: "sum", "mean" or "max".
-        sparse: accepted; gradients are dense, which is said once.
-        include_last_offset: offsets also say where the last bag ends.
-        padding_idx: a row that is not counted and gets no gradient.
-        fused: use a fused kernel; see `mytorch.fused`.
+        mode: reduction, "sum", "mean" or "max" (default: "mean").
+        include_last_offset: if True, the last element of the offsets is the end of the last bag (default: False).
+        padding_idx: row that does not count and has no gradient.
 
-    Shape: (bags, n) integers, or (n,) with offsets (bags,), to (bags, embedding_dim).
+    Shape:
+        Input: (B, n) integers, one bag for each row; or (n,) integers with offsets of shape (B,).
+        Output: (B, embedding_dim).
+
+    Attributes:
+        weight: learnable table of shape (num_embeddings, embedding_dim).
+
+    Example:
+        >>> layer = nn.EmbeddingBag.from_pretrained(tensor([[1.0], [2.0], [6.0]]), mode="sum")
+        >>> layer(tensor([0, 1, 2]), offsets=tensor([0, 2])).tolist()
+        [[3.0], [6.0]]
+
+    See also: `nn.functional.embedding_bag`, `nn.Embedding`.
     """
 
     def __init__(
@@ -129,10 +162,6 @@ class EmbeddingBag(_Table):
         fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise AssertionError("padding_idx must be within num_embeddings")
-        if _weight is not None and tuple(_weight.shape) != (num_embeddings, embedding_dim):
-            raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
@@ -140,7 +169,7 @@ class EmbeddingBag(_Table):
         self.sparse = sparse
         self.include_last_offset = include_last_offset
         self.fused = fused
-        self._set_up(num_embeddings, embedding_dim, padding_idx, _weight, False, device, dtype)
+        self._set_up(num_embeddings, embedding_dim, padding_idx, _weight, False, device, dtype, AssertionError)
 
     @classmethod
     def from_pretrained(
@@ -148,21 +177,21 @@ class EmbeddingBag(_Table):
         scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> "EmbeddingBag":  # fmt: skip
-        """An EmbeddingBag over a given 2-d table; `freeze` keeps it from being trained.
+        """Returns an `EmbeddingBag` with a given table.
 
         Args:
-            embeddings: (rows, features).
-            freeze: no gradient.
-            max_norm: rows longer than this are scaled down when used.
-            norm_type: order of that norm.
-            scale_grad_by_freq: divide a row's gradient by its uses in the batch.
-            mode: "sum", "mean" or "max".
-            sparse: sparse gradients.
-            include_last_offset: the last offset is the end of the last bag.
-            padding_idx: row that does not count.
+            embeddings: table of shape (num_embeddings, embedding_dim).
+            freeze: if True, the table is not trained (default: True).
+            max_norm: largest norm of a row. Rows with a larger norm are scaled down in place when they are looked up.
+            norm_type: order of that norm (default: 2.0).
+            scale_grad_by_freq: if True, divides the gradient of a row by its frequency in the batch (default: False).
+            mode: reduction, "sum", "mean" or "max" (default: "mean").
+            sparse: accepted for compatibility. Gradients are dense (default: False).
+            include_last_offset: if True, the last element of the offsets is the end of the last bag (default: False).
+            padding_idx: row that does not count and has no gradient.
         """
         if embeddings.ndim != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+            raise AssertionError(f"Embeddings parameter is expected to be 2-dimensional, got {embeddings.ndim}-d.")
         rows, features = embeddings.shape
         bag = cls(
             rows, features, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset,

@@ -1,11 +1,11 @@
-"""The functions behind the layers, by PyTorch's names. They are defined in `ops`; this is where they are found as `F`."""
+"""Functions of neural networks, usually imported as `F`. They are defined in `mytorch.ops`."""
 
 from .. import _extensions, ops
-from ..base.arguments import described
+from ..base.arguments import described as _described
 from ..ops.multihead import multi_head_attention_forward
 from .linear_cross_entropy import linear_cross_entropy
 
-__path__: list[str] = []  # PyTorch's has `grad`, which is nn/grad.py
+__path__: list[str] = []  # for `torch.nn.functional.grad`, which is compat/conv_grad.py
 _NAMES = {  # module of ops -> names
     "activation": """
         celu elu gelu glu gumbel_softmax hardshrink hardsigmoid hardswish hardtanh leaky_relu log_softmax logsigmoid
@@ -40,9 +40,9 @@ _NAMES = {  # module of ops -> names
 
 
 def _found(home, name):
-    """A function of a file of ops; users call the fast path of a record."""
-    found = getattr(getattr(ops, home), name)
-    return getattr(found, "fast_call", None) or described(found)
+    """Returns a function of a module of ops; for an op, its fast path."""
+    function = getattr(getattr(ops, home), name)
+    return _described(getattr(function, "fast_call", function))
 
 
 _FOUND = {name: _found(home, name) for home, names in _NAMES.items() for name in names.split()}

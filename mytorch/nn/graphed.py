@@ -1,4 +1,4 @@
-"""make_graphed_callables: functions and modules whose forward and backward are CUDA graphs."""
+"""make_graphed_callables, which runs functions and modules as CUDA graphs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,23 +20,26 @@ def make_graphed_callables(
     callables: Callable | tuple[Callable, ...], sample_args: tuple, num_warmup_iters: int = 3,
     allow_unused_input: bool = False, pool: Any = None,
 ) -> Callable | tuple[Callable, ...]:  # fmt: skip
-    """Functions (or modules) whose forward and backward are CUDA graphs, for use in a program that stays eager otherwise.
+    """Returns functions or modules whose forward and backward replay CUDA graphs.
+
+    The rest of the program can stay eager. Results are in the memory of the graph, and the next call overwrites them.
 
     Args:
-        callables: a function or Module, or a tuple of them, called later in this order.
-        sample_args: a tuple of tensors for each (for a single callable, the tuple itself): later inputs have these shapes,
-            dtypes and requires_grad.
-        num_warmup_iters: runs before the capture.
-        allow_unused_input: whether an input or parameter may get no gradient.
-        pool: as for `CUDAGraph.capture_begin`.
+        callables: a function or module, or a tuple of them. Call the results in the same order.
+        sample_args: a tuple of tensors for each callable; for a single callable, the tuple itself. Later inputs must
+            have the same shapes, dtypes and requires_grad.
+        num_warmup_iters: number of runs before the capture (default: 3).
+        allow_unused_input: if True, an input or parameter may have no gradient (default: False).
+        pool: memory pool, as in `CUDAGraph.capture_begin`.
 
     Returns:
-        The same number of callables. A Module is returned itself, with a new `forward` that is used while `training` is what
-        it was here. Results lie in the graph's memory: the next call overwrites them.
+        The same number of callables. For a module, the module itself with a new `forward`. The module uses the new
+        `forward` only while `training` has the same value as during the capture.
 
     Raises:
-        ValueError: a module with buffers that require grad or with hooks. TypeError: sample_args that aren't tensors on a GPU.
-        RuntimeError, from a call: an input has another shape or requires_grad.
+        ValueError: a module has hooks, or buffers that require a gradient.
+        TypeError: `sample_args` contains objects other than tensors on a GPU.
+        RuntimeError: a later input has another shape, dtype or requires_grad.
 
     Source: torch.cuda.make_graphed_callables.
     """
@@ -46,9 +49,11 @@ def make_graphed_callables(
     for c in functions:
         if isinstance(c, Module):
             if c._backward_hooks or c._forward_hooks or c._forward_pre_hooks:
-                raise ValueError("make_graphed_callables: modules must have no hooks; register them afterwards.")
+                raise ValueError(
+                    "make_graphed_callables: expected modules without hooks. Register hooks after the capture."
+                )
             if any(b.requires_grad for b in c.buffers()):
-                raise ValueError("make_graphed_callables: modules must have no buffers that require grad.")
+                raise ValueError("make_graphed_callables: expected modules without buffers that require a gradient.")
     parts = [_Graphed(c, tuple(args), allow_unused_input) for c, args in zip(functions, samples, strict=True)]
     with backend.device_guard(raw_of(parts[0].inputs[0])):
         for _ in range(num_warmup_iters):
@@ -63,7 +68,7 @@ def make_graphed_callables(
 
 
 class _Graphed:
-    """One callable with its two graphs and the arrays that they read and write."""
+    """A callable with its two graphs and the arrays that they read and write."""
 
     def __init__(self, function, samples, allow_unused):
         self.function = function
@@ -72,24 +77,24 @@ class _Graphed:
         leaves, self.spec = tree_flatten(samples)
         if not leaves or not all(isinstance(x, Tensor) and x.is_cuda for x in leaves):
             raise TypeError(
-                "make_graphed_callables: sample_args must be tensors on a GPU, in nested lists, tuples and dicts."
+                "make_graphed_callables: expected sample_args of tensors on a GPU, in nested lists, tuples and dicts."
             )
         self.inputs = [x.detach().clone().requires_grad_(x.requires_grad) for x in leaves]
-        self.wanted = [x for x in self.inputs if x.requires_grad] + self.parameters
+        self.targets = [x for x in self.inputs if x.requires_grad] + self.parameters
         self.forward_graph = self.backward_graph = None
 
     def _outputs(self):
         result = self.function(*tree_unflatten(self.inputs, self.spec))
         return tree_flatten(result)
 
-    def _gradients(self, outputs, given):
-        chosen = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
-        if not chosen or not self.wanted:
-            return [None] * len(self.wanted)
-        return grad([o for o, _ in chosen], self.wanted, [g for _, g in chosen], allow_unused=self.allow_unused)
+    def _gradients(self, outputs, grad_outputs):
+        chosen = [(o, g) for o, g in zip(outputs, grad_outputs, strict=True) if o.requires_grad]
+        if not chosen or not self.targets:
+            return [None] * len(self.targets)
+        return grad([o for o, _ in chosen], self.targets, [g for _, g in chosen], allow_unused=self.allow_unused)
 
     def prepare(self):
-        """Run forward and backward once."""
+        """Runs forward and backward once."""
         with temporarily(capturing, current=Capture(recording=False)):
             outputs, _ = self._outputs()
             self._gradients(outputs, [o.detach().clone() for o in outputs])
@@ -100,29 +105,24 @@ class _Graphed:
             self.outputs, self.out_spec = self._outputs()
 
     def capture_backward(self, pool):
-        self.given = [Tensor._wrap(raw_of(o).copy()) for o in self.outputs]
+        self.grad_outputs = [Tensor._wrap(raw_of(o).copy()) for o in self.outputs]
         self.backward_graph = CUDAGraph()
         with graph(self.backward_graph, pool):
-            self.gradients = list(self._gradients(self.outputs, self.given))
+            self.gradients = list(self._gradients(self.outputs, self.grad_outputs))
         self.outputs = [o.detach() for o in self.outputs]
 
     def callable(self):
-        """The function that replays; a Module with its forward replaced."""
+        """Returns the function that replays the graphs, or the module with a new `forward`."""
 
         def replayed(*args):
             leaves, spec = tree_flatten(args)
             if spec != self.spec:
-                raise RuntimeError("a graphed callable must be called with arguments nested like its sample_args.")
-            for given, there in zip(leaves, self.inputs, strict=True):
-                if (
-                    tuple(given.shape) != tuple(there.shape)
-                    or given.dtype != there.dtype
-                    or given.requires_grad != there.requires_grad
-                ):
-                    raise RuntimeError(
-                        f"a graphed callable takes inputs like its sample_args: expected {tuple(there.shape)} {there.dtype} with "
-                        f"requires_grad={there.requires_grad}, got {tuple(given.shape)} {given.dtype} with requires_grad={given.requires_grad}."
-                    )
+                raise RuntimeError("graphed callable: expected arguments with the same nesting as sample_args.")
+            for pair in zip(leaves, self.inputs, strict=True):
+                got, expected = ((tuple(t.shape), t.dtype, t.requires_grad) for t in pair)
+                if got != expected:
+                    kind = "an input with (shape, dtype, requires_grad) of its sample"
+                    raise RuntimeError(f"graphed callable: expected {kind}, {expected}, got {got}.")
             results = _Replay.apply(self, *leaves, *self.parameters)
             return tree_unflatten(list(results) if isinstance(results, tuple) else [results], self.out_spec)
 
@@ -134,7 +134,7 @@ class _Graphed:
 
 
 class _Replay(Function):
-    """A graphed callable's forward and backward: inputs are copied in, and its graphs replayed."""
+    """Forward and backward of a graphed callable: copies the inputs to the graph's memory and replays the graph."""
 
     @staticmethod
     def forward(ctx, graphed, *tensors):
@@ -146,12 +146,12 @@ class _Replay(Function):
     @staticmethod
     def backward(ctx, *grads):
         graphed = ctx.graphed
-        copy_all(graphed.given, grads)
+        copy_all(graphed.grad_outputs, grads)
         graphed.backward_graph.replay()
-        found = iter(graphed.gradients)
-        on_inputs = [next(found) if x.requires_grad else None for x in graphed.inputs]
-        return (None, *(None if g is None else g.detach() for g in (*on_inputs, *found)))
+        gradients = iter(graphed.gradients)
+        on_inputs = [next(gradients) if x.requires_grad else None for x in graphed.inputs]
+        return (None, *(None if g is None else g.detach() for g in (*on_inputs, *gradients)))
 
 
-for _module in (cuda, cuda.graphs):  # PyTorch's paths
+for _module in (cuda, cuda.graphs):  # the paths in PyTorch
     vars(_module)["make_graphed_callables"] = make_graphed_callables

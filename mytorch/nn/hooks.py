@@ -1,7 +1,6 @@
-"""Full backward hooks of modules: two identity nodes, before and after forward, that watch the gradients.
+"""Full backward hooks of modules, implemented by two identity functions before and after forward.
 
-The gradient that reaches the tensors behind the first boundary is grad_input, the one that enters at the
-second is grad_output; hooks may replace either.
+The gradient of the first identity is grad_input, and the gradient of the second is grad_output. Hooks may replace both.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from ..autograd.function import Function
 
 
 class _Identity(Function):
-    """Pass tensors through one node; tell `watch` the gradients on the way back."""
+    """Returns its inputs. In backward, passes the gradients to `watch`, which may replace them."""
 
     @staticmethod
     def forward(ctx, watch, *tensors):
@@ -31,7 +30,7 @@ def _as_tuple(x):
 
 
 def _changed_by(hook, grads, what, *args):
-    """What a hook makes of gradients, of which it may replace all."""
+    """Returns the gradients that a hook returned, or `grads` if it returned `None`."""
     changed = hook(*args)
     if changed is None:
         return grads
@@ -45,7 +44,13 @@ def _changed_by(hook, grads, what, *args):
 
 
 class BackwardBoundary:
-    """The pair of identities around one call of a module."""
+    """The two identity functions around one call of a module.
+
+    Args:
+        module: the module.
+        hooks: full backward hooks.
+        pre_hooks: full backward pre-hooks.
+    """
 
     def __init__(
         self, module: Any, hooks: Sequence[Callable[..., Any]], pre_hooks: Sequence[Callable[..., Any]]
@@ -56,35 +61,35 @@ class BackwardBoundary:
         self.grad_output = None
 
     def _through(self, values, watch):
-        """The values, with those tensors that are differentiable led through an identity."""
-        places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
-        if not places:
+        """Returns the values. Tensors that require a gradient pass through an identity function."""
+        positions = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
+        if not positions:
             return values
         count = len(values)
 
-        def watch_places(grads):
+        def watch_positions(grads):
             full = [None] * count
-            for i, g in zip(places, grads, strict=True):
+            for i, g in zip(positions, grads, strict=True):
                 full[i] = g
             changed = watch(tuple(full))
-            return None if changed is None else tuple(changed[i] for i in places)
+            return None if changed is None else tuple(changed[i] for i in positions)
 
-        led = _Identity.apply(watch_places, *[values[i] for i in places])
+        outputs = _Identity.apply(watch_positions, *[values[i] for i in positions])
         out = list(values)
-        for i, t in zip(places, _as_tuple(led), strict=True):
+        for i, t in zip(positions, _as_tuple(outputs), strict=True):
             out[i] = t
         return tuple(out)
 
     def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Lead the arguments of forward through."""
-        led = self._through(args, self._on_input)
-        self.inputs_watched = led is not args
-        return led
+        """Returns the arguments of forward after the first identity function."""
+        outputs = self._through(args, self._on_input)
+        self.inputs_watched = outputs is not args
+        return outputs
 
     def leave(self, result: Any) -> Any:
-        """Lead the result of forward through."""
-        led = self._through(_as_tuple(result), self._on_output)
-        return led if isinstance(result, tuple) else led[0]
+        """Returns the result of forward after the second identity function."""
+        outputs = self._through(_as_tuple(result), self._on_output)
+        return outputs if isinstance(result, tuple) else outputs[0]
 
     def _on_output(self, grads):
         self.grad_output = grads
@@ -96,7 +101,7 @@ class BackwardBoundary:
         return self.grad_output
 
     def _on_input(self, grads):
-        if self.grad_output is None:  # a gradient that did not come through the output: a second derivative's
+        if self.grad_output is None:  # This gradient does not come from the output: it belongs to a second derivative.
             return grads
         for hook in self.hooks:
             grads = _changed_by(hook, grads, "grad_input", self.module, grads, self.grad_output)

@@ -1,4 +1,7 @@
-"""Initialisers: fill a tensor in place, unrecorded, and return it. Draws are PyTorch's, bit for bit."""
+"""Initialization functions. They fill a tensor in place, outside the graph, and return it.
+
+The functions draw the same random numbers as PyTorch on a CPU.
+"""
 
 import functools
 import math
@@ -25,7 +28,7 @@ _skipping = ContextVar("mytorch_skipping", default=False)
 
 @contextmanager
 def skipped() -> Iterator[None]:
-    """Within this context the fills and draws of this module do nothing; for `nn.utils.skip_init`."""
+    """Disables the functions of this module, as a context manager. `nn.utils.skip_init` uses it."""
     with holding(_skipping, True):
         yield
 
@@ -44,37 +47,55 @@ _GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which a nonlinearity's input should be scaled to keep the variance.
+    """Returns the recommended gain for a nonlinearity, which keeps the variance of its input.
+
+    Args:
+        nonlinearity: "linear", "conv2d" or another convolution, "sigmoid", "tanh", "relu", "leaky_relu" or "selu".
+        param: negative slope, for "leaky_relu". By default, 0.01.
 
     Raises:
-        ValueError: an unknown nonlinearity.
+        ValueError: the nonlinearity is unknown, or the slope is not a number.
+
+    Example:
+        >>> round(nn.init.calculate_gain("relu"), 4)
+        1.4142
     """
     if nonlinearity in _GAINS:
         return _GAINS[nonlinearity]
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
         if isinstance(slope, bool) or not isinstance(slope, (int, float)):
-            raise ValueError(f"negative_slope {param} not a valid number")
+            raise ValueError(f"negative_slope {param!r} not a valid number")
         return math.sqrt(2.0 / (1 + slope**2))
     raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform in [a, b).
+    """Draws from the uniform distribution on [a, b).
 
     Args:
-        a: lower bound.
-        b: upper bound.
+        a: lower limit (default: 0.0).
+        b: upper limit (default: 1.0).
+
+    Example:
+        >>> w = nn.init.uniform_(mytorch.empty(100), -1.0, 1.0)
+        >>> bool((w.abs() <= 1.0).all())
+        True
     """
     return _filled(tensor, lambda: tensor.uniform_(a, b, generator=generator))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal.
+    """Draws from a normal distribution.
 
     Args:
-        mean: of the distribution.
-        std: of the distribution.
+        mean: mean of the distribution (default: 0.0).
+        std: standard deviation of the distribution (default: 1.0).
+
+    Example:
+        >>> w = nn.init.normal_(mytorch.empty(10000), std=0.02)
+        >>> abs(w.std().item() - 0.02) < 0.001
+        True
     """
     return _filled(tensor, lambda: tensor.normal_(mean, std, generator=generator))
 
@@ -82,13 +103,18 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Normal, but within [a, b], by drawing again what falls outside.
+    """Draws from a normal distribution, limited to [a, b].
 
     Args:
-        mean: of the normal distribution.
-        std: of the normal distribution.
-        a: lower bound.
-        b: upper bound.
+        mean: mean of the normal distribution (default: 0.0).
+        std: standard deviation of the normal distribution (default: 1.0).
+        a: lower limit (default: -2.0).
+        b: upper limit (default: 2.0).
+
+    Example:
+        >>> w = nn.init.trunc_normal_(mytorch.empty(1000), std=1.0, a=-1.0, b=1.0)
+        >>> bool((w.abs() <= 1.0).all())
+        True
     """
 
     def cdf(x):
@@ -99,13 +125,14 @@ def trunc_normal_(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
             stacklevel=2,
         )
-    often = cdf((b - mean) / std) - cdf((a - mean) / std) > 0.3
-    draw = _redraw_outside if often else _accept_by_density
+    # Redrawing is fast if more than 30 % of the draws are inside.
+    is_likely = cdf((b - mean) / std) - cdf((a - mean) / std) > 0.3
+    draw = _redraw_outside if is_likely else _accept_by_density
     return _filled(tensor, lambda: draw(tensor, mean, std, a, b, generator))
 
 
 def _redraw_outside(tensor, mean, std, a, b, generator):
-    """Normal draws; those outside [a, b] are replaced until none is left."""
+    """Draws from the normal distribution, and draws elements outside [a, b] again."""
     low, high = (tensor.new_tensor(bound).item() for bound in (a, b))
     out = tensor.normal_(mean, std, generator=generator)
     while True:
@@ -116,7 +143,10 @@ def _redraw_outside(tensor, mean, std, a, b, generator):
 
 
 def _accept_by_density(tensor, mean, std, a, b, generator):
-    """Uniform draws in [a, b], each accepted with the density there over the highest; for narrow or far intervals."""
+    """Draws uniformly from [a, b], and accepts each element with its density relative to the highest density.
+
+    This method is faster than `_redraw_outside` for intervals with a low probability.
+    """
     highest = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
     draws, chances = empty_like(tensor), empty_like(tensor)
     out = tensor.uniform_(a, b, generator=generator)
@@ -133,41 +163,79 @@ def _accept_by_density(tensor, mean, std, a, b, generator):
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """One value."""
+    """Fills the tensor with one value.
+
+    Args:
+        val: the value.
+
+    Example:
+        >>> nn.init.constant_(mytorch.empty(2), 0.5).tolist()
+        [0.5, 0.5]
+    """
     return _filled(tensor, lambda: tensor.fill_(val))
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """1."""
+    """Fills the tensor with ones.
+
+    Args:
+        tensor: the tensor to fill in place.
+
+    Example:
+        >>> nn.init.ones_(mytorch.empty(2)).tolist()
+        [1.0, 1.0]
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """0."""
+    """Fills the tensor with zeros.
+
+    Args:
+        tensor: the tensor to fill in place.
+
+    Example:
+        >>> nn.init.zeros_(mytorch.empty(2)).tolist()
+        [0.0, 0.0]
+    """
     return constant_(tensor, 0.0)
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity matrix.
+    """Fills a matrix with the identity matrix.
+
+    Args:
+        tensor: the tensor to fill in place.
 
     Raises:
-        ValueError: not 2-d.
+        ValueError: the tensor does not have 2 dimensions.
+
+    Example:
+        >>> nn.init.eye_(mytorch.empty(2, 2)).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
     """
     if tensor.ndim != 2:
-        raise ValueError("Only tensors with 2 dimensions are supported")
+        raise ValueError(f"Only tensors with 2 dimensions are supported, got {tensor.ndim}")
     return _filled(tensor, lambda: tensor.copy_(_identity(*tensor.shape, dtype=tensor.dtype)))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """A convolution kernel that passes its input through.
+    """Fills the weight of a convolution so that it copies its input channels to its output channels.
+
+    Args:
+        groups: number of groups of the convolution (default: 1).
 
     Raises:
-        ValueError: not 3-, 4- or 5-d, or out channels not divisible by groups.
+        ValueError: the tensor does not have 3, 4 or 5 dimensions, or `groups` does not divide the first size.
+
+    Example:
+        >>> nn.init.dirac_(mytorch.empty(1, 1, 3)).tolist()
+        [[[0.0, 1.0, 0.0]]]
     """
     if tensor.ndim not in (3, 4, 5):
-        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+        raise ValueError(f"Only tensors with 3, 4, or 5 dimensions are supported, got {tensor.ndim}")
     if tensor.shape[0] % groups:
-        raise ValueError("dim 0 must be divisible by groups")
+        raise ValueError(f"dim 0 must be divisible by groups, got {tensor.shape[0]} and {groups}")
     out = tensor.shape[0] // groups
     centre = tuple(n // 2 for n in tensor.shape[2:])
 
@@ -182,7 +250,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """(fan in, fan out): how many inputs feed an output, and the reverse."""
+    """Returns (fan_in, fan_out), the numbers of inputs of each output and of outputs of each input."""
     if tensor.ndim < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     field = math.prod(tensor.shape[2:])
@@ -197,13 +265,20 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform with variance gain² * 2 / (fan in + fan out), so within ±gain sqrt(6 / (fan in + fan out)).
+    """Draws from the Xavier uniform distribution.
+
+        U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out))
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions.
 
     Source: Glorot and Bengio, 2010.
 
     Example:
         >>> nn.init.xavier_uniform_(mytorch.empty(3, 3)).abs().max().item() <= 1.0
         True
+
+    See also: `nn.init.xavier_normal_`, `nn.init.kaiming_uniform_`.
     """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / (fan_in + fan_out))
@@ -211,7 +286,22 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with variance gain² * 2 / (fan in + fan out)."""
+    """Draws from the Xavier normal distribution.
+
+        N(0, std²) with std = gain * sqrt(2 / (fan_in + fan_out))
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions.
+
+    Source: Glorot and Bengio, 2010.
+
+    Example:
+        >>> w = nn.init.xavier_normal_(mytorch.empty(200, 200))
+        >>> abs(w.std().item() - (2 / 400) ** 0.5) < 0.01
+        True
+
+    See also: `nn.init.xavier_uniform_`, `nn.init.kaiming_normal_`.
+    """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
@@ -219,12 +309,28 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Uniform with variance gain² / fan; the arguments are kaiming_normal_'s. Source: He et al., 2015.
+    """Draws from the Kaiming uniform distribution.
+
+        U(-b, b) with b = gain * sqrt(3 / fan)
+
+    The gain is `calculate_gain(nonlinearity, a)`, and fan is fan_in or fan_out.
 
     Args:
-        a: slope of the leaky relu after it.
-        mode: "fan_in" keeps the variance forward, "fan_out" backward.
-        nonlinearity: which one comes after it.
+        a: negative slope of the following leaky ReLU (default: 0).
+        mode: "fan_in" keeps the variance in the forward pass, "fan_out" in the backward pass (default: "fan_in").
+        nonlinearity: function that follows the layer, "relu" or "leaky_relu" (default: "leaky_relu").
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions, or `mode` or `nonlinearity` is unknown.
+
+    Source: He et al., 2015.
+
+    Example:
+        >>> w = nn.init.kaiming_uniform_(mytorch.empty(4, 6), nonlinearity="relu")
+        >>> w.abs().max().item() <= 1.0
+        True
+
+    See also: `nn.init.kaiming_normal_`, `nn.init.calculate_gain`.
     """
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
@@ -236,11 +342,19 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Normal with variance gain² / fan.
+    """Draws from the Kaiming normal distribution.
+
+        N(0, std²) with std = gain / sqrt(fan)
+
+    The gain is `calculate_gain(nonlinearity, a)`, and fan is fan_in or fan_out.
 
     Args:
-        a: the slope of the leaky relu that follows. mode: "fan_in" or "fan_out": whether the forward or the backward
-            pass keeps its variance. nonlinearity: what follows; see `calculate_gain`.
+        a: negative slope of the following leaky ReLU (default: 0).
+        mode: "fan_in" keeps the variance in the forward pass, "fan_out" in the backward pass (default: "fan_in").
+        nonlinearity: function that follows the layer, "relu" or "leaky_relu" (default: "leaky_relu").
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions, or `mode` or `nonlinearity` is unknown.
 
     Source: He et al., 2015.
 
@@ -248,6 +362,8 @@ def kaiming_normal_(
         >>> w = nn.init.kaiming_normal_(mytorch.empty(200, 200), nonlinearity="relu")
         >>> abs(w.std().item() - 0.1) < 0.01
         True
+
+    See also: `nn.init.kaiming_uniform_`, `nn.init.calculate_gain`.
     """
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
@@ -258,16 +374,27 @@ def kaiming_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """A (semi-)orthogonal matrix, of the axes after the first taken as one. Source: Saxe et al., 2013."""
+    """Fills a matrix with orthonormal rows or columns, times `gain`. Further dimensions are flattened.
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions.
+
+    Source: Saxe et al., 2013.
+
+    Example:
+        >>> w = nn.init.orthogonal_(mytorch.empty(3, 5))
+        >>> bool((w @ w.T - mytorch.eye(3)).abs().max() < 1e-5)
+        True
+    """
     if tensor.ndim < 2:
-        raise ValueError("Only tensors with 2 or more dimensions are supported")
+        raise ValueError(f"Only tensors with 2 or more dimensions are supported, got {tensor.ndim}")
     if tensor.numel() == 0 or _skipping.get():
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
     draw = normal_(empty(rows, columns, dtype=tensor.dtype, device=tensor.device), generator=generator).cpu().numpy()
     q, r = np.linalg.qr(draw.T if rows < columns else draw)
-    q = q * np.sign(np.diag(r))
+    q = q * np.sign(np.diag(r))  # makes the decomposition unique, so that Q is uniformly distributed
     q = q.T if rows < columns else q
 
     def fill():
@@ -280,20 +407,30 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal, with a share of each column set to zero. Source: Martens, 2010.
+    """Fills a matrix with normal numbers, and sets a part of each column to zero.
 
     Args:
-        sparsity: share of each column that is zero.
-        std: of the others.
+        sparsity: part of each column that is zero, from 0 to 1.
+        std: standard deviation of the other elements (default: 0.01).
+
+    Raises:
+        ValueError: the tensor does not have 2 dimensions.
+
+    Source: Martens, 2010.
+
+    Example:
+        >>> w = nn.init.sparse_(mytorch.empty(4, 3), sparsity=0.5)
+        >>> (w == 0).sum(0).tolist()
+        [2, 2, 2]
     """
     if tensor.ndim != 2:
-        raise ValueError("Only tensors with 2 dimensions are supported")
+        raise ValueError(f"Only tensors with 2 dimensions are supported, got {tensor.ndim}")
     rows, columns = tensor.shape
 
     def fill():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            shuffled = randperm(rows, device="cpu").numpy()  # PyTorch too leaves the generator aside
+            shuffled = randperm(rows, device="cpu").numpy()  # PyTorch does not use the generator here either
             zeros = shuffled[: math.ceil(sparsity * rows)]
             with device_guard(tensor._data._array):
                 tensor._data._array[zeros, column] = 0
@@ -304,12 +441,14 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
 
 describe(
-    globals(), tensor="the tensor to fill in place.", gain="factor of the standard deviation; see `calculate_gain`."
+    globals(),
+    tensor="the tensor to fill in place.",
+    gain="factor of the deviation, from `calculate_gain` (default: 1).",
 )
 
 
 def _deprecated(function):
-    """The older name of an initialiser, without the underscore; it warns."""
+    """Returns a function with the older name, without the underscore, that warns."""
     new = function.__name__
     old = new[:-1]
 
@@ -319,7 +458,7 @@ def _deprecated(function):
         return function(*args, **kwargs)
 
     renamed.__name__ = renamed.__qualname__ = old
-    renamed.__doc__ = f"The older name of `{new}`."
+    renamed.__doc__ = f"Older name of `{new}`. Deprecated."
     return renamed
 
 

@@ -1,19 +1,47 @@
-"""Layer: a module that stores the options its class statement declares, and passes them to one function."""
+"""Layer, a module that stores the options declared by its class statement and passes them to one function."""
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
 from .._tensor import Tensor
-from ..base.arguments import bind
+from ..base.arguments import bind, completed
 from ..dispatch.composed import accepts
 from .module import Module
 
-_KERNEL_OPTIONS = {"auto": False, "fused": None}  # options that a layer has if its function does
+_SHARED = {  # arguments that many layers have, and the line of each for `Args`
+    "inplace": "if True, writes the result into the input (default: False).",
+    "auto": "if True, composes the layer of other ops, whose gradients autograd derives (default: False).",
+    "fused": "True runs a fused kernel where one is available, False the reference, `None` the faster one.",
+    "device": "device of the parameters. By default, the default device.",
+    "dtype": "dtype of the parameters. By default, the default dtype.",
+}
+_ARGS = re.compile(r"^    Args:\n((?: {8}.*\n)+)\n?", re.M)  # the section in a docstring
+_ITEM = re.compile(r"^ {8}(\w+): (.*\n(?: {9,}.*\n)*)", re.M)
+_KERNEL_OPTIONS = {"auto": False, "fused": None}  # options of a layer whose function has them
+
+
+class Docstring:
+    """The docstring of a layer, with the arguments that its base classes or `_SHARED` describe; made on first access."""
+
+    def __init__(self, text):
+        self.text = text or ""
+
+    def __get__(self, layer, cls):
+        texts = dict(_SHARED)
+        for base in reversed(cls.__mro__):
+            doc = vars(base).get("__doc__") or ""
+            for section in _ARGS.findall(getattr(doc, "text", doc)):
+                texts.update((name, text.rstrip("\n")) for name, text in _ITEM.findall(section))
+        code = cls.__init__.__code__
+        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        names = cls._options if cls.__init__ is Declared.__init__ else names
+        return completed(self.text, [n for n in names if n in texts], texts)
 
 
 class _DeclaredSignature:
-    """`__signature__` of a class whose constructor is Declared's; computed when `inspect.signature` asks for it."""
+    """Computes `__signature__` of a class with the constructor of `Declared`, when `inspect.signature` reads it."""
 
     def __get__(self, layer, cls):
         if layer is not None or cls.__init__ is not Declared.__init__:
@@ -25,27 +53,29 @@ class _DeclaredSignature:
 
 
 class Declared(Module):
-    """A module whose options are declared by its class statement, and a function to which it can pass them.
+    """A module with options that its class statement declares, and with a function that can receive them.
 
         class ELU(Layer, function=F.elu, alpha=1.0, inplace=False):
             ...
 
-    The class statement gives each option's default, or `...` where it is required. The options become attributes, then
-    `__post_init__` runs. `_compute` passes all of them by name. Where the function takes `auto` and `fused`, they are options too.
+    The class statement gives the default of each option, or `...` for a required option. The constructor stores the
+    options as attributes, and then calls `__post_init__`. `_compute` passes all options by name. If the function has
+    the parameters `auto` and `fused`, the layer has them as options, too.
 
     Args:
-        function: what `_compute` calls.
-        named: options that are taken by name only, separated by blanks.
-        shown: `extra_repr` as a format string; by default every option but those taken by name, and inplace if it is True.
+        function: function that `_compute` calls.
+        named: names of keyword-only options, separated by blanks.
+        shown: format string for `extra_repr`. By default, it contains every option that is not keyword-only, and
+            `inplace` if it is True.
     """
 
     _function: Callable[..., Any]
     _options: dict[str, Any] = {}
-    _ordered: tuple[str, ...] = ()  # the options that may be given by position
+    _ordered: tuple[str, ...] = ()  # options that may be passed by position
     _shown = ""
     _tensors: tuple[str, ...] = ()  # options that are registered as buffers
-    _unused: tuple[str, ...] = ()  # options that the function does not take
-    _ignored: tuple[str, ...] = ()  # names that are accepted though they are no options
+    _unused: tuple[str, ...] = ()  # options that the function does not have
+    _ignored: tuple[str, ...] = ()  # further names that are accepted and not stored
     __signature__ = _DeclaredSignature()
 
     def __init_subclass__(cls, function=None, named="", shown=None, **options):
@@ -69,13 +99,13 @@ class Declared(Module):
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check or complete the options; nothing by default."""
+        """Checks or completes the options. The default does nothing."""
 
     def _compute(self, *inputs):
-        """The function of the inputs and of the options."""
+        """Calls the function with the inputs and the options."""
         options = {n: getattr(self, n) for n in self._options if n not in self._unused and n not in _KERNEL_OPTIONS}
-        for n, usual in _KERNEL_OPTIONS.items():
-            if getattr(self, n, usual) is not usual and n in self._options:
+        for n, default in _KERNEL_OPTIONS.items():
+            if getattr(self, n, default) is not default and n in self._options:
                 options[n] = getattr(self, n)
         return self._function(*inputs, **options)
 
@@ -86,7 +116,7 @@ class Declared(Module):
 
 
 class Layer(Declared):
-    """A module that calls its function with one input and the options that were given to its constructor."""
+    """A module that calls its function with one input and the options of its constructor."""
 
     def forward(self, input: Tensor) -> Tensor:
         return self._compute(input)

@@ -1,4 +1,4 @@
-"""Layers that learn the size of their input at their first forward, and then become the ordinary kind."""
+"""Layers that infer the size of their input in the first call, and then change their class to the regular layer."""
 
 import itertools
 from typing import Any
@@ -21,10 +21,20 @@ __all__ = [
 
 
 class LazyModuleMixin(Module):
-    """What makes a module lazy; it stands before the module's class among the bases.
+    """The base class of lazy modules. Put it before the class of the module among the base classes.
 
-    The subclass makes its parameters UninitializedParameter, and defines `initialize_parameters(*inputs)`, which
-    materializes them. After the first forward the module's class is `cls_to_become`, if that is set.
+    The subclass creates each parameter as an `UninitializedParameter`. It defines `initialize_parameters(*inputs)`,
+    which gives them their shapes. After the first call, the class of the module becomes `cls_to_become`, if that is
+    set.
+
+    Args:
+        args: arguments of the constructor of the next base class.
+        kwargs: keyword arguments of the constructor of the next base class.
+
+    Example:
+        >>> layer = nn.LazyLinear(4)
+        >>> layer.has_uninitialized_params()
+        True
     """
 
     cls_to_become: type | None = None
@@ -44,16 +54,16 @@ class LazyModuleMixin(Module):
 
     def _lazy_load_hook(self, state_dict, prefix, *rest):
         for name, tensor in self._named_tensors():
-            given = state_dict.get(prefix + name)
-            if given is not None and tensor is not None and is_lazy(tensor) and not is_lazy(given):
-                tensor.materialize(tuple(given.shape))
+            loaded = state_dict.get(prefix + name)
+            if loaded is not None and tensor is not None and is_lazy(tensor) and not is_lazy(loaded):
+                tensor.materialize(tuple(loaded.shape))
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Materialize the parameters from the inputs of the first forward; every lazy module defines it."""
+        """Gives the parameters their shapes, from the inputs of the first call. Each lazy module defines this method."""
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self) -> bool:
-        """Whether a parameter or buffer of this module has no shape yet."""
+        """Returns True if a parameter or buffer of this module has no shape yet."""
         return any(is_lazy(t) for _, t in self._named_tensors())
 
     def _infer_parameters(self, module, args, kwargs=None):
@@ -68,7 +78,7 @@ class LazyModuleMixin(Module):
 
 
 class _LazyLayer(LazyModuleMixin):
-    """A layer whose number of inputs, the attribute `_size`, is that of its first input; 0 until then."""
+    """A layer that reads the attribute named by `_size` from its first input. The attribute is 0 before."""
 
     _size = ""
 
@@ -78,7 +88,7 @@ class _LazyLayer(LazyModuleMixin):
             cls.cls_to_become = becomes
 
     def reset_parameters(self) -> None:
-        """As the layer's, once the size is known."""
+        """Resets the parameters as the regular layer does, if their shapes are known."""
         if not self.has_uninitialized_params() and getattr(self, self._size) != 0:
             layer: Any = super()
             layer.reset_parameters()
@@ -88,13 +98,13 @@ class _LazyLayer(LazyModuleMixin):
             setattr(self, name, UninitializedParameter(device=device, dtype=dtype))
 
     def _learn_size(self, size):
-        """Take the size of the first input; whether parameters have to be made."""
+        """Stores the size of the first input. Returns True if the parameters have no shapes yet."""
         if getattr(self, self._size) == 0:
             setattr(self, self._size, size)
         return self.has_uninitialized_params()
 
     def _materialize(self, weight, bias):
-        """Make weight and bias of these shapes."""
+        """Gives weight and bias their shapes and initial values."""
         self.weight.materialize(weight)
         if self.bias is not None:
             self.bias.materialize(bias)
@@ -102,40 +112,50 @@ class _LazyLayer(LazyModuleMixin):
 
 
 class LazyLinear(_LazyLayer, Linear, becomes=Linear):
-    """A Linear whose in_features are those of its first input.
+    """Applies a linear transformation, with `in_features` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.Linear`.
 
     Args:
-        out_features: C of the output (…, C).
-        bias: whether to add a learnt bias.
-        device: of the parameters.
-        dtype: of the parameters.
+        out_features: size of the last dimension of the output.
+
+    Shape:
+        Input: (*, in_features).
+        Output: (*, out_features).
+
+    Example:
+        >>> layer = nn.LazyLinear(4)
+        >>> tuple(layer(mytorch.ones(2, 3)).shape), layer.in_features
+        ((2, 4), 3)
+
+    See also: `nn.Linear`.
     """
 
     _size = "in_features"
 
     def __init__(self, out_features: int, bias: bool = True, device: Device = None, dtype: DType = None) -> None:
-        super().__init__(0, 0, False)
+        super().__init__(0, 0, False)  # without memory: the parameters follow
         self.out_features = out_features
         self._make_lazy(bias, device, dtype)
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Take in_features from the input."""
+        """Sets `in_features` to the size of the last dimension of the input."""
         if self._learn_size(input.shape[-1]):
             self._materialize((self.out_features, self.in_features), (self.out_features,))
 
 
 class _LazyConv(_LazyLayer):
-    """A convolution whose in_channels are those of its first input."""
+    """The base class of the lazy convolution layers."""
 
     _size = "in_channels"
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Take in_channels from the input."""
+        """Sets `in_channels` to the number of channels of the input."""
         if not self._learn_size(self._channels_of(input)):
             return
         if self.in_channels % self.groups:
-            raise ValueError("in_channels must be divisible by groups")
-        first, second = self.out_channels, self.in_channels
+            raise ValueError(f"in_channels must be divisible by groups, got {self.in_channels} and {self.groups}.")
+        first, second = self.out_channels, self.in_channels  # order of the channels in the weight
         if self.transposed:
             first, second = second, first
         self._materialize((first, second // self.groups, *self.kernel_size), (self.out_channels,))
@@ -173,7 +193,13 @@ class _LazyTransposedConv(_LazyConv):
 
 
 class _LazyNorm(_LazyLayer):
-    """A batch or instance norm whose num_features are those of its first input."""
+    """The base class of the lazy normalization layers.
+
+    Args:
+        affine: if True, has a learnable weight and bias (default: True).
+        track_running_stats: if True, updates running statistics during training and uses them in evaluation mode
+            (default: True).
+    """
 
     _size = "num_features"
     num_features: int
@@ -193,7 +219,7 @@ class _LazyNorm(_LazyLayer):
             self.num_batches_tracked = zeros((), dtype=int64, device=device)
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Take num_features from the input."""
+        """Sets `num_features` to the number of channels of the input."""
         fresh = self.has_uninitialized_params()
         if fresh or (self.num_features == 0 and any(t is not None for t in (self.weight, self.running_mean))):
             self.num_features = input.shape[1]
@@ -205,48 +231,222 @@ class _LazyNorm(_LazyLayer):
 
 
 class LazyConv1d(_LazyOrdinaryConv, Conv1d, becomes=Conv1d):
-    """A Conv1d whose in_channels are those of its first input."""
+    """Applies a 1D convolution, with `in_channels` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.Conv1d`.
+
+    Shape:
+        Input: (N, C_in, L) or (C_in, L).
+        Output: (N, C_out, L_out) or (C_out, L_out).
+
+    Example:
+        >>> layer = nn.LazyConv1d(4, kernel_size=3)
+        >>> tuple(layer(mytorch.zeros(1, 3, 8)).shape), layer.in_channels
+        ((1, 4, 6), 3)
+
+    See also: `nn.Conv1d`.
+    """
 
 
 class LazyConv2d(_LazyOrdinaryConv, Conv2d, becomes=Conv2d):
-    """A Conv2d whose in_channels are those of its first input."""
+    """Applies a 2D convolution, with `in_channels` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.Conv2d`.
+
+    Shape:
+        Input: (N, C_in, H, W) or (C_in, H, W).
+        Output: (N, C_out, H_out, W_out) or (C_out, H_out, W_out).
+
+    Example:
+        >>> layer = nn.LazyConv2d(4, kernel_size=3)
+        >>> tuple(layer(mytorch.zeros(1, 3, 8, 8)).shape), layer.in_channels
+        ((1, 4, 6, 6), 3)
+
+    See also: `nn.Conv2d`.
+    """
 
 
 class LazyConv3d(_LazyOrdinaryConv, Conv3d, becomes=Conv3d):
-    """A Conv3d whose in_channels are those of its first input."""
+    """Applies a 3D convolution, with `in_channels` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.Conv3d`.
+
+    Shape:
+        Input: (N, C_in, D, H, W) or (C_in, D, H, W).
+        Output: (N, C_out, D_out, H_out, W_out) or (C_out, D_out, H_out, W_out).
+
+    Example:
+        >>> layer = nn.LazyConv3d(4, kernel_size=3)
+        >>> tuple(layer(mytorch.zeros(1, 3, 8, 8, 8)).shape), layer.in_channels
+        ((1, 4, 6, 6, 6), 3)
+
+    See also: `nn.Conv3d`.
+    """
 
 
 class LazyConvTranspose1d(_LazyTransposedConv, ConvTranspose1d, becomes=ConvTranspose1d):
-    """A ConvTranspose1d whose in_channels are those of its first input."""
+    """Applies a 1D transposed convolution, with `in_channels` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.ConvTranspose1d`.
+
+    Shape:
+        Input: (N, C_in, L) or (C_in, L).
+        Output: (N, C_out, L_out) or (C_out, L_out).
+
+    Example:
+        >>> layer = nn.LazyConvTranspose1d(4, kernel_size=3)
+        >>> tuple(layer(mytorch.zeros(1, 3, 8)).shape), layer.in_channels
+        ((1, 4, 10), 3)
+
+    See also: `nn.ConvTranspose1d`.
+    """
 
 
 class LazyConvTranspose2d(_LazyTransposedConv, ConvTranspose2d, becomes=ConvTranspose2d):
-    """A ConvTranspose2d whose in_channels are those of its first input."""
+    """Applies a 2D transposed convolution, with `in_channels` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.ConvTranspose2d`.
+
+    Shape:
+        Input: (N, C_in, H, W) or (C_in, H, W).
+        Output: (N, C_out, H_out, W_out) or (C_out, H_out, W_out).
+
+    Example:
+        >>> layer = nn.LazyConvTranspose2d(4, kernel_size=3)
+        >>> tuple(layer(mytorch.zeros(1, 3, 8, 8)).shape), layer.in_channels
+        ((1, 4, 10, 10), 3)
+
+    See also: `nn.ConvTranspose2d`.
+    """
 
 
 class LazyConvTranspose3d(_LazyTransposedConv, ConvTranspose3d, becomes=ConvTranspose3d):
-    """A ConvTranspose3d whose in_channels are those of its first input."""
+    """Applies a 3D transposed convolution, with `in_channels` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.ConvTranspose3d`.
+
+    Shape:
+        Input: (N, C_in, D, H, W) or (C_in, D, H, W).
+        Output: (N, C_out, D_out, H_out, W_out) or (C_out, D_out, H_out, W_out).
+
+    Example:
+        >>> layer = nn.LazyConvTranspose3d(4, kernel_size=3)
+        >>> tuple(layer(mytorch.zeros(1, 3, 8, 8, 8)).shape), layer.in_channels
+        ((1, 4, 10, 10, 10), 3)
+
+    See also: `nn.ConvTranspose3d`.
+    """
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d, becomes=BatchNorm1d):
-    """A BatchNorm1d whose num_features are those of its first input."""
+    """Normalizes each channel over the batch, with `num_features` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.BatchNorm1d`.
+
+    Shape:
+        Input: (N, C) or (N, C, L).
+        Output: the same shape as the input.
+
+    Example:
+        >>> layer = nn.LazyBatchNorm1d()
+        >>> y = layer(mytorch.randn(4, 3, 8))
+        >>> layer.num_features
+        3
+
+    See also: `nn.BatchNorm1d`.
+    """
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d, becomes=BatchNorm2d):
-    """A BatchNorm2d whose num_features are those of its first input."""
+    """Normalizes each channel over the batch, with `num_features` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.BatchNorm2d`.
+
+    Shape:
+        Input: (N, C, H, W).
+        Output: the same shape as the input.
+
+    Example:
+        >>> layer = nn.LazyBatchNorm2d()
+        >>> y = layer(mytorch.randn(4, 3, 8, 8))
+        >>> layer.num_features
+        3
+
+    See also: `nn.BatchNorm2d`.
+    """
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d, becomes=BatchNorm3d):
-    """A BatchNorm3d whose num_features are those of its first input."""
+    """Normalizes each channel over the batch, with `num_features` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.BatchNorm3d`.
+
+    Shape:
+        Input: (N, C, D, H, W).
+        Output: the same shape as the input.
+
+    Example:
+        >>> layer = nn.LazyBatchNorm3d()
+        >>> y = layer(mytorch.randn(4, 3, 8, 8, 8))
+        >>> layer.num_features
+        3
+
+    See also: `nn.BatchNorm3d`.
+    """
 
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d, becomes=InstanceNorm1d):
-    """An InstanceNorm1d whose num_features are those of its first input."""
+    """Normalizes each channel of each sample, with `num_features` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.InstanceNorm1d`.
+
+    Shape:
+        Input: (N, C, L).
+        Output: the same shape as the input.
+
+    Example:
+        >>> layer = nn.LazyInstanceNorm1d()
+        >>> y = layer(mytorch.randn(4, 3, 8))
+        >>> layer.num_features
+        3
+
+    See also: `nn.InstanceNorm1d`.
+    """
 
 
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d, becomes=InstanceNorm2d):
-    """An InstanceNorm2d whose num_features are those of its first input."""
+    """Normalizes each channel of each sample, with `num_features` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.InstanceNorm2d`.
+
+    Shape:
+        Input: (N, C, H, W).
+        Output: the same shape as the input.
+
+    Example:
+        >>> layer = nn.LazyInstanceNorm2d()
+        >>> y = layer(mytorch.randn(4, 3, 8, 8))
+        >>> layer.num_features
+        3
+
+    See also: `nn.InstanceNorm2d`.
+    """
 
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d, becomes=InstanceNorm3d):
-    """An InstanceNorm3d whose num_features are those of its first input."""
+    """Normalizes each channel of each sample, with `num_features` inferred from the first input.
+
+    The parameters have no shape before the first call. After it, the layer is an `nn.InstanceNorm3d`.
+
+    Shape:
+        Input: (N, C, D, H, W).
+        Output: the same shape as the input.
+
+    Example:
+        >>> layer = nn.LazyInstanceNorm3d()
+        >>> y = layer(mytorch.randn(4, 3, 8, 8, 8))
+        >>> layer.num_features
+        3
+
+    See also: `nn.InstanceNorm3d`.
+    """

@@ -1,4 +1,4 @@
-"""Linear maps, and the layers that only change a shape."""
+"""Linear layers, and layers that only change the shape of a tensor."""
 
 import math
 from typing import Any
@@ -17,7 +17,22 @@ __all__ = ["Bilinear", "Flatten", "Identity", "Linear", "Unflatten"]
 
 
 class Identity(Module):
-    """Returns its input; takes any arguments, so that it can stand in for another layer."""
+    """Returns its input unchanged.
+
+    Use it in place of another layer. The constructor accepts and ignores any arguments.
+
+    Args:
+        args: ignored.
+        kwargs: ignored.
+
+    Shape:
+        Input: (*), any shape.
+        Output: (*), the same shape as the input.
+
+    Example:
+        >>> nn.Identity(54, unused=True)(tensor([1.0, 2.0])).tolist()
+        [1.0, 2.0]
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -27,20 +42,33 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """y = x Wᵀ + b.
+    """Applies a linear transformation to the last dimension of the input.
+
+        y = x Wᵀ + b
 
     Args:
-        in_features, out_features: the sizes of the last axis of input and output.
-        bias: whether there is a b.
-        act_func: an activation to apply on top; see `F.linear`.
-        auto: compose it of other ops, for autograd to differentiate; the result is the same.
-        fused: use a fused kernel; see `mytorch.fused`.
+        in_features: size of the last dimension of the input.
+        out_features: size of the last dimension of the output.
+        bias: if True, adds a learnable vector b (default: True).
+        act_func: name of an activation applied to the result: "relu", "gelu", "silu", "tanh", "sigmoid" or
+            "relu_squared".
 
-    Shape: (…, in_features) to (…, out_features). Weight: (out_features, in_features).
+    Shape:
+        Input: (*, in_features).
+        Output: (*, out_features).
+
+    Attributes:
+        weight: learnable matrix W of shape (out_features, in_features).
+        bias: learnable vector b of shape (out_features,), or `None`.
+
+    Raises:
+        RuntimeError: the last dimension of the input is not `in_features`.
 
     Example:
         >>> tuple(nn.Linear(3, 5)(mytorch.ones(2, 3)).shape)
         (2, 5)
+
+    See also: `nn.functional.linear`, `nn.LazyLinear`.
     """
 
     def __init__(
@@ -60,30 +88,56 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform in ±1/sqrt(in_features), weight and bias, as PyTorch."""
+        """Draws weight and bias uniformly from ±1 / sqrt(in_features), as PyTorch does."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.linear(input, self.weight, self.bias, act_func=self.act_func, auto=self.auto, fused=self.fused)
+        try:
+            return F.linear(input, self.weight, self.bias, act_func=self.act_func, auto=self.auto, fused=self.fused)
+        except RuntimeError as error:
+            if input.ndim and (size := input.shape[-1]) != (expected := self.in_features):
+                rule = f"(in_features={expected}): expected the last axis to be {expected}, got an input of shape"
+                fix = f"{tuple(input.shape)}. Reshape the input or use in_features={size}."
+                error.args = (f"{error}. {type(self).__name__}{rule} {fix}",)
+            raise
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """PyTorch's name for the Linear at the end of MultiheadAttention; no different from it."""
+    """Applies a linear transformation. PyTorch uses this name for the output projection of `MultiheadAttention`."""
 
 
 class Bilinear(Module):
-    """y_k = x1ᵀ W_k x2 + b_k.
+    """Applies a bilinear transformation to two inputs.
+
+        y_k = x1ᵀ W_k x2 + b_k
 
     Args:
-        in1_features, in2_features, out_features: sizes of the last axes. bias: learn b.
+        in1_features: size of the last dimension of the first input.
+        in2_features: size of the last dimension of the second input.
+        out_features: size of the last dimension of the output.
+        bias: if True, adds a learnable vector b (default: True).
 
-    Shape: (…, in1_features) and (…, in2_features) to (…, out_features).
+    Shape:
+        Input1: (*, in1_features).
+        Input2: (*, in2_features), with the same leading dimensions as the first input.
+        Output: (*, out_features).
+
+    Attributes:
+        weight: learnable tensor W of shape (out_features, in1_features, in2_features).
+        bias: learnable vector b of shape (out_features,), or `None`.
+
+    Example:
+        >>> layer = nn.Bilinear(3, 4, 5)
+        >>> tuple(layer(mytorch.ones(2, 3), mytorch.ones(2, 4)).shape)
+        (2, 5)
+
+    See also: `nn.functional.bilinear`.
     """
 
     def __init__(
@@ -101,7 +155,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform in ±1/sqrt(in1_features)."""
+        """Draws weight and bias uniformly from ±1 / sqrt(in1_features)."""
         bound = 1 / math.sqrt(self.in1_features)
         for p in self.parameters():
             init.uniform_(p, -bound, bound)
@@ -115,11 +169,21 @@ class Bilinear(Module):
 
 
 class Flatten(Layer, start_dim=1, end_dim=-1):
-    """The axes from start_dim to end_dim as one.
+    """Merges consecutive dimensions into one.
+
+    Args:
+        start_dim: first dimension to merge (default: 1).
+        end_dim: last dimension to merge (default: -1).
+
+    Shape:
+        Input: (N, *).
+        Output: (N, product of the other sizes), with the default dimensions.
 
     Example:
         >>> tuple(nn.Flatten()(mytorch.zeros(2, 3, 4)).shape)
         (2, 12)
+
+    See also: `mytorch.flatten`, `nn.Unflatten`.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -127,7 +191,22 @@ class Flatten(Layer, start_dim=1, end_dim=-1):
 
 
 class Unflatten(Layer, dim=..., unflattened_size=...):
-    """Axis `dim` split into several, of the sizes `unflattened_size`."""
+    """Splits one dimension into several.
+
+    Args:
+        dim: dimension to split.
+        unflattened_size: sizes of the new dimensions. One of them may be -1, which is then computed.
+
+    Shape:
+        Input: (*, S, *), with S at dimension `dim`.
+        Output: (*, s_1, …, s_n, *), where the product of s_1 to s_n is S.
+
+    Example:
+        >>> tuple(nn.Unflatten(1, (3, 4))(mytorch.zeros(2, 12)).shape)
+        (2, 3, 4)
+
+    See also: `mytorch.unflatten`, `nn.Flatten`.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return input.unflatten(self.dim, self.unflattened_size)

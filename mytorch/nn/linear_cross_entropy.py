@@ -1,4 +1,4 @@
-"""Cross-entropy of a linear layer's output, without the whole table of logits if options ask for that."""
+"""Cross-entropy of a linear layer's output, optionally in chunks that never hold all logits at once."""
 
 import dataclasses
 import warnings
@@ -18,18 +18,30 @@ _POLICIES = ("auto", "accurate", "balanced", "compact")
 
 @dataclasses.dataclass(frozen=True)
 class LinearCrossEntropyOptions:
-    """How `linear_cross_entropy` goes through the batch in chunks.
+    """Options of `nn.functional.linear_cross_entropy` for computing the batch in chunks.
 
     Args:
-        allow_retain_graph: accepted; a second backward with retain_graph is always possible here.
-        batch_chunk_size: rows in a chunk; None takes all at once, or what chunking_method says.
-        chunking_method: "aspect_ratio" makes a chunk's logits about as large as the input, "aspect_ratio:N" 1/N of
-            that; "auto" is "aspect_ratio" for 16-bit floats on the CPU and "aspect_ratio:2" elsewhere; None, no rule.
-        acc_policy: "auto", "accurate", "balanced" or "compact"; here all keep what "accurate" keeps.
-        acc_dtype: the dtype of logits and sums; by default float32 for 16-bit floats, else the input's.
+        allow_retain_graph: accepted for compatibility. A second backward with `retain_graph` is always possible
+            (default: False).
+        batch_chunk_size: number of rows of a chunk. By default, `chunking_method` determines it.
+        chunking_method: "aspect_ratio" selects chunks with about as many logits as the input has elements, and
+            "aspect_ratio:N" 1/N of that. "auto" is "aspect_ratio" for 16-bit inputs, and "aspect_ratio:2" otherwise.
+            `None` computes all rows at once (default: "auto").
+        acc_policy: "auto", "accurate", "balanced" or "compact". All of them accumulate as "accurate" does
+            (default: "auto").
+        acc_dtype: dtype of logits and sums. By default, float32 for 16-bit inputs, and the dtype of the input
+            otherwise.
 
     Raises:
-        ValueError: an unknown policy or method, or sizes that contradict each other.
+        ValueError: a value is unknown or not positive.
+
+    Example:
+        >>> options = nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+        >>> x, w = mytorch.randn(6, 8), mytorch.randn(4, 8)
+        >>> target = tensor([0, 1, 2, 3, 0, 1])
+        >>> loss = F.linear_cross_entropy(x, w, target, options=options)
+        >>> bool((loss - F.linear_cross_entropy(x, w, target)).abs() < 1e-4)
+        True
     """
 
     allow_retain_graph: bool = False
@@ -40,22 +52,32 @@ class LinearCrossEntropyOptions:
 
     def __post_init__(self):
         if self.acc_policy not in _POLICIES:
-            raise ValueError(f"invalid acc_policy: {self.acc_policy!r}")
+            raise ValueError(f"invalid acc_policy: {self.acc_policy!r}, expected one of {_POLICIES}")
         if self.chunking_method not in (None, "auto"):
             name, colon, factor = self.chunking_method.partition(":")
             if name != "aspect_ratio" or (colon and not (factor.isdigit() and int(factor) >= 1)):
-                raise ValueError(f"invalid chunking_method: {self.chunking_method!r}")
+                raise ValueError(f"invalid chunking_method: {self.chunking_method!r}, expected aspect_ratio or auto")
         if self.batch_chunk_size is not None and self.batch_chunk_size < 1:
             raise ValueError(f"batch_chunk_size must be positive, got {self.batch_chunk_size}")
 
     def rows(self, batch: int, in_features: int, classes: int, half: bool) -> int:
-        """How many rows a chunk has."""
+        """Returns the number of rows of a chunk.
+
+        Args:
+            batch: number of rows of the input.
+            in_features: number of columns of the input.
+            classes: number of classes.
+            half: True for 16-bit inputs.
+
+        Raises:
+            ValueError: `batch_chunk_size` contradicts `chunking_method`.
+        """
         method = self.chunking_method
         if self.batch_chunk_size is not None:
             sizes = (batch, in_features, classes)
             if method not in (None, "auto") and self._by_ratio(method, *sizes) != self.batch_chunk_size:
                 raise ValueError(
-                    f"batch_chunk_size={self.batch_chunk_size} and chunking_method={method!r} disagree; give one of them."
+                    f"batch_chunk_size={self.batch_chunk_size} and chunking_method={method!r} disagree. Pass only one of them."
                 )
             return self.batch_chunk_size
         if method is None:
@@ -67,8 +89,8 @@ class LinearCrossEntropyOptions:
     @staticmethod
     def _by_ratio(method, batch, in_features, classes):
         factor = int(method.partition(":")[2] or 1)
-        rows = -(-batch // -(-classes // max(in_features, 1)))
-        power = 1 << max(rows - 1, 0).bit_length()
+        rows = -(-batch // -(-classes // max(in_features, 1)))  # rows * classes is about batch * in_features
+        power = 1 << max(rows - 1, 0).bit_length()  # rounded up to a power of two
         return max(power // factor, 1)
 
 
@@ -98,19 +120,30 @@ def linear_cross_entropy(
     weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0,
     options: LinearCrossEntropyOptions | None = None, fused: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """cross_entropy(input @ linear_weightᵀ + linear_bias, target).
+    """Computes the cross-entropy of a linear layer's output.
+
+        loss = cross_entropy(input @ linear_weightᵀ + linear_bias, target)
 
     Args:
-        input: (N, in) or (in,). linear_weight: (C, in), or (C, d1, …, in) for a loss of several axes.
-        target: class indices (N, d1, …), or probabilities (N, C, d1, …).
-        linear_bias: (C, d1, …). weight: (C,), of each class.
-        reduction, ignore_index, label_smoothing: as `cross_entropy`'s.
-        options: a LinearCrossEntropyOptions, to go through the batch in chunks: the logits of each are computed,
-            dropped, and computed again in backward.
-        fused: True, False or None: a GPU's kernel, which never holds all logits; by default where there is one.
+        input: (N, in_features) or (in_features,).
+        linear_weight: (C, in_features), or (C, d_1, …, d_k, in_features) for several losses per row.
+        target: class indices (N, d_1, …, d_k), or probabilities (N, C, d_1, …, d_k).
+        linear_bias: (C, d_1, …, d_k).
+        weight: factor for each class, (C,).
+        reduction: "mean", "sum" or "none" (default: "mean").
+        ignore_index: target class that does not contribute to the loss. By default, -100.
+        label_smoothing: part of the target's probability that is distributed evenly over all classes (default: 0.0).
+        options: a `LinearCrossEntropyOptions`. The logits of each chunk are computed, released, and computed again in
+            backward.
+        fused: True runs a GPU kernel that never holds all logits, False the reference, None the faster one.
 
     Raises:
-        RuntimeError: shapes that don't fit, or ignore_index with probabilities.
+        RuntimeError: the shapes do not match, or `ignore_index` is given with probabilities.
+
+    Example:
+        >>> x, w = mytorch.zeros(3, 8), mytorch.randn(4, 8)
+        >>> round(F.linear_cross_entropy(x, w, tensor([0, 1, 2])).item(), 4)
+        1.3863
     """
     _check(input, linear_weight, linear_bias)
     classes, *outs = linear_weight.shape[:-1]
@@ -119,8 +152,8 @@ def linear_cross_entropy(
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     ignored = -100 if ignore_index is None else ignore_index
     if options is not None:
-        known = reduction in ("mean", "sum", "none")
-        if not outs and known and label_smoothing == 0.0 and target.dtype is dtypes.int64:
+        standard = reduction in ("mean", "sum", "none")
+        if not outs and standard and label_smoothing == 0.0 and target.dtype is dtypes.int64:
             return _in_chunks(input, linear_weight, target, linear_bias, weight, reduction, ignored, options)
         warnings.warn(
             "linear_cross_entropy: ``options`` ignored; chunked path needs reduction in {'mean','sum','none'}, "
@@ -155,6 +188,7 @@ def _in_chunks(input, linear_weight, target, linear_bias, weight, reduction, ign
             logits, t, factors, ignore_index=ignored, reduction="none" if reduction == "none" else "sum"
         )
 
+    # Each chunk stores only its inputs. Backward computes its logits again.
     parts = [
         checkpoint(losses, input[i : i + size], linear_weight, linear_bias, target[i : i + size], use_reentrant=False)
         for i in range(0, max(input.shape[0], 1), size)
@@ -163,8 +197,8 @@ def _in_chunks(input, linear_weight, target, linear_bias, weight, reduction, ign
         out = cat(parts)
         return (out.squeeze(0) if single else out).to(input.dtype)
     out = stack(parts).sum()
-    if reduction == "mean":
-        kept = target != ignored
-        counted = kept.sum() if weight is None else (weight.to(dtype)[target.masked_fill(~kept, 0)] * kept).sum()
+    if reduction == "mean":  # over the weights of the targets that are not ignored
+        used = target != ignored
+        counted = used.sum() if weight is None else (weight.to(dtype)[target.masked_fill(~used, 0)] * used).sum()
         out = out / counted
     return out.to(input.dtype)

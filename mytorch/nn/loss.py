@@ -1,4 +1,4 @@
-"""Loss layers: each calls the function of its name in `nn.functional`."""
+"""Loss layers. Each layer calls the function of the same name in `nn.functional`."""
 
 import math
 import warnings
@@ -24,7 +24,14 @@ __all__ = [
 
 
 class _Loss(Declared, shown="", size_average=None, reduce=None, reduction="mean"):
-    """What losses share: the reduction, which PyTorch's older size_average and reduce may name too."""
+    """The base class of the loss layers.
+
+    Args:
+        size_average: deprecated, use `reduction`.
+        reduce: deprecated, use `reduction`.
+        reduction: "mean" for the mean of the losses, "sum" for their sum, "none" for one loss per element
+            (default: "mean").
+    """
 
     _tensors = ("weight", "pos_weight")
     _unused = ("size_average", "reduce")
@@ -59,7 +66,7 @@ class _PairLoss(_Loss):
 
 
 class _TripletLoss(_Loss):
-    """A loss of an anchor, one that should be near to it, and one that should be far."""
+    """A loss of an anchor, a positive sample that should be close to it, and a negative sample that should not."""
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return self._compute(anchor, positive, negative)
@@ -69,35 +76,76 @@ class CrossEntropyLoss(
     _WeightedLoss, function=F.cross_entropy, named="softcap", weight=None, size_average=None, ignore_index=-100,
     reduce=None, reduction="mean", label_smoothing=0.0, softcap=None,
 ):  # fmt: skip
-    """The negative log-likelihood of class targets under softmax(logits); see `F.cross_entropy`.
+    """Computes the cross-entropy between logits and class targets.
+
+        loss = -log(softmax(input)[target])
+
+    Pass logits to this loss, not the result of a softmax layer. If the shapes below do not match, the loss also accepts
+    logits with the classes in the last dimension, (*, C), and targets (*).
 
     Args:
-        weight: (C,), of each class. ignore_index: a target that does not count.
-        reduction: "mean", "sum" or "none". label_smoothing: how much of the target is spread over all classes.
-        softcap: squash the logits to ±softcap by tanh first. fused: use a fused kernel; see `mytorch.fused`.
-        auto: compose it of other ops, for autograd to differentiate.
+        weight: factor for each class, shape (C,). "mean" divides by the sum of the used factors.
+        ignore_index: target class that does not contribute to the loss (default: -100).
+        label_smoothing: part of the target's probability that is distributed evenly over all classes (default: 0.0).
+        softcap: if given, replaces the logits by softcap * tanh(input / softcap).
 
-    Shape: logits (N, C, …) and targets (N, …) of class indices, or (N, C, …) of probabilities.
+    Shape:
+        Input: logits (C,), (N, C) or (N, C, d_1, …, d_k).
+        Target: class indices (), (N,) or (N, d_1, …, d_k); or probabilities with the shape of the input.
+        Output: (). With `reduction="none"`, the shape of the class indices.
 
     Example:
-        >>> round(nn.CrossEntropyLoss()(mytorch.zeros(3, 4), tensor([0, 1, 2])).item(), 4)
+        >>> logits = mytorch.zeros(3, 4)
+        >>> round(nn.CrossEntropyLoss()(logits, tensor([0, 1, 2])).item(), 4)
         1.3863
+
+    See also: `nn.functional.cross_entropy`, `nn.NLLLoss`.
     """
 
 
 class NLLLoss(
     _WeightedLoss, function=F.nll_loss, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
 ):
-    """The mean of -input[target]: the negative log-likelihood of log-probabilities (N, C, …).
+    """Computes the negative log-likelihood of class targets.
+
+        loss = -weight[target] * input[target]
 
     Args:
-        weight: a factor for each class (C,). ignore_index: the target that does not count.
-        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+        weight: factor for each class, shape (C,). "mean" divides by the sum of the used factors.
+        ignore_index: target class that does not contribute to the loss (default: -100).
+
+    Shape:
+        Input: log-probabilities (C,), (N, C) or (N, C, d_1, …, d_k).
+        Target: class indices (), (N,) or (N, d_1, …, d_k).
+        Output: (). With `reduction="none"`, the shape of the target.
+
+    Example:
+        >>> log_probs = tensor([[-1.0, -2.0], [-3.0, -4.0]])
+        >>> nn.NLLLoss()(log_probs, tensor([1, 0])).item()
+        2.5
+
+    See also: `nn.functional.nll_loss`, `nn.LogSoftmax`, `nn.CrossEntropyLoss`.
     """
 
 
 class NLLLoss2d(NLLLoss):
-    """The older name of NLLLoss for images."""
+    """Computes the negative log-likelihood of the class of each pixel. Deprecated, use `nn.NLLLoss`.
+
+    Shape:
+        Input: log-probabilities (N, C, H, W).
+        Target: class indices (N, H, W).
+        Output: (). With `reduction="none"`, (N, H, W).
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     layer = nn.NLLLoss2d()
+        >>> layer(mytorch.full((1, 2, 1, 1), -3.0), mytorch.zeros(1, 1, 1, dtype=mytorch.int64)).item()
+        3.0
+
+    See also: `nn.NLLLoss`, `nn.functional.nll_loss`.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,31 +154,62 @@ class NLLLoss2d(NLLLoss):
 
 
 class MSELoss(_TargetLoss, function=F.mse_loss):
-    """The mean of (input - target)².
+    """Computes the mean squared error.
 
-    Args:
-        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+        loss = (input - target)²
+
+    Shape:
+        Input: (*), any shape.
+        Target: (*), the same shape as the input.
+        Output: (). With `reduction="none"`, (*).
 
     Example:
         >>> nn.MSELoss()(tensor([1.0, 2.0]), tensor([1.0, 4.0])).item()
         2.0
+
+    See also: `nn.functional.mse_loss`, `nn.L1Loss`, `nn.HuberLoss`.
     """
 
 
 class L1Loss(_TargetLoss, function=F.l1_loss):
-    """The mean of |input - target|.
+    """Computes the mean absolute error.
 
-    Args:
-        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+        loss = |input - target|
+
+    Shape:
+        Input: (*), any shape.
+        Target: (*), the same shape as the input.
+        Output: (). With `reduction="none"`, (*).
+
+    Example:
+        >>> nn.L1Loss()(tensor([1.0, 2.0]), tensor([1.0, 4.0])).item()
+        1.0
+
+    See also: `nn.functional.l1_loss`, `nn.MSELoss`, `nn.SmoothL1Loss`.
     """
 
 
 class BCELoss(_WeightedLoss, function=F.binary_cross_entropy):
-    """The mean of -(t log p + (1 - t) log(1 - p)) for probabilities p and targets t.
+    """Computes the binary cross-entropy between probabilities and targets.
+
+        loss = -weight * (target * log(input) + (1 - target) * log(1 - input))
+
+    Logarithms below -100 are replaced by -100, so that the loss is finite.
 
     Args:
-        weight: a factor for each element.
-        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+        weight: factor for each element. Its shape must broadcast to the input.
+
+    Shape:
+        Input: probabilities (*), any shape.
+        Target: (*), numbers from 0 to 1.
+        Output: (). With `reduction="none"`, (*).
+
+    Example:
+        >>> loss = nn.BCELoss()(tensor([0.5, 0.5]), tensor([1.0, 0.0]))
+        >>> round(loss.item(), 4)
+        0.6931
+
+    See also: `nn.functional.binary_cross_entropy`, `nn.BCEWithLogitsLoss`.
     """
 
 
@@ -138,37 +217,95 @@ class BCEWithLogitsLoss(
     _WeightedLoss, function=F.binary_cross_entropy_with_logits, weight=None, size_average=None, reduce=None,
     reduction="mean", pos_weight=None,
 ):  # fmt: skip
-    """BCELoss of sigmoid(input), computed without overflow; `pos_weight` weighs the positive targets.
+    """Computes the binary cross-entropy between logits and targets.
+
+        loss = -weight * (pos_weight * target * log(sigmoid(input)) + (1 - target) * log(1 - sigmoid(input)))
+
+    This loss is more accurate than `nn.Sigmoid` followed by `nn.BCELoss`, and does not overflow.
 
     Args:
-        weight: a factor for each element. pos_weight: a factor for the positive targets of each class.
-        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+        weight: factor for each element. Its shape must broadcast to the input.
+        pos_weight: factor for the positive targets, usually one for each class.
+
+    Shape:
+        Input: logits (*), any shape.
+        Target: (*), numbers from 0 to 1.
+        Output: (). With `reduction="none"`, (*).
 
     Example:
-        >>> round(nn.BCEWithLogitsLoss()(tensor([0.0]), tensor([1.0])).item(), 4)
+        >>> loss = nn.BCEWithLogitsLoss()(tensor([0.0]), tensor([1.0]))
+        >>> round(loss.item(), 4)
         0.6931
+
+    See also: `nn.functional.binary_cross_entropy_with_logits`, `nn.BCELoss`.
     """
 
 
 class SmoothL1Loss(_TargetLoss, function=F.smooth_l1_loss, size_average=None, reduce=None, reduction="mean", beta=1.0):
-    """The mean of d² / (2 beta) where d = |input - target| is below beta, of d - beta / 2 elsewhere.
+    """Computes a squared error for small differences, and an absolute error for large ones.
+
+        loss = d² / (2 * beta) if d < beta, d - beta / 2 otherwise,  d = |input - target|
 
     Args:
-        beta: where the square ends and the line begins.
-        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+        beta: difference at which the loss becomes linear (default: 1.0).
+
+    Shape:
+        Input: (*), any shape.
+        Target: (*), the same shape as the input.
+        Output: (). With `reduction="none"`, (*).
+
+    Example:
+        >>> nn.SmoothL1Loss(reduction="none")(tensor([1.5, 4.0]), tensor([1.0, 1.0])).tolist()
+        [0.125, 2.5]
+
+    See also: `nn.functional.smooth_l1_loss`, `nn.HuberLoss`.
     """
 
 
 class HuberLoss(_TargetLoss, function=F.huber_loss, reduction="mean", delta=1.0):
-    """The mean of d² / 2 where d = |input - target| is below delta, of delta (d - delta / 2) elsewhere."""
+    """Computes the Huber loss: a squared error for small differences, and an absolute error for large ones.
+
+        loss = d² / 2 if d < delta, delta * (d - delta / 2) otherwise,  d = |input - target|
+
+    Args:
+        delta: difference at which the loss becomes linear (default: 1.0).
+
+    Shape:
+        Input: (*), any shape.
+        Target: (*), the same shape as the input.
+        Output: (). With `reduction="none"`, (*).
+
+    Source: Huber, 1964.
+
+    Example:
+        >>> nn.HuberLoss(reduction="none", delta=2.0)(tensor([2.0, 5.0]), tensor([1.0, 1.0])).tolist()
+        [0.5, 6.0]
+
+    See also: `nn.functional.huber_loss`, `nn.SmoothL1Loss`.
+    """
 
 
 class KLDivLoss(_TargetLoss, function=F.kl_div, size_average=None, reduce=None, reduction="mean", log_target=False):
-    """The mean of target (log(target) - input), for log-probabilities input.
+    """Computes the Kullback-Leibler divergence of a target distribution from an input distribution.
+
+        loss = target * (log(target) - input)
 
     Args:
-        log_target: target is given as logarithms. reduction: also "batchmean", the sum over the first axis' size.
-        size_average, reduce: PyTorch's older spelling of reduction.
+        reduction: "batchmean", "mean", "sum" or "none". "batchmean" divides the sum by the batch size, which is the
+            mathematical definition (default: "mean").
+        log_target: if True, the target contains log-probabilities (default: False).
+
+    Shape:
+        Input: log-probabilities (*), any shape.
+        Target: probabilities (*), the same shape as the input.
+        Output: (). With `reduction="none"`, (*).
+
+    Example:
+        >>> p = tensor([[0.5, 0.5]])
+        >>> nn.KLDivLoss(reduction="batchmean")(p.log(), p).item()
+        0.0
+
+    See also: `nn.functional.kl_div`.
     """
 
 
@@ -176,7 +313,27 @@ class PoissonNLLLoss(
     _TargetLoss, function=F.poisson_nll_loss, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None,
     reduction="mean",
 ):  # fmt: skip
-    """The negative log-likelihood of counts under Poisson distributions of (log) rates `log_input`."""
+    """Computes the negative log-likelihood of counts under Poisson distributions.
+
+        loss = exp(input) - target * input              with log_input=True
+        loss = input - target * log(input + eps)        with log_input=False
+
+    Args:
+        log_input: if True, the input contains logarithms of rates (default: True).
+        full: if True, adds Stirling's approximation of log(target!) (default: False).
+        eps: number added to a rate before its logarithm (default: 1e-8).
+
+    Shape:
+        Input: (*), any shape.
+        Target: (*), the same shape as the input.
+        Output: (). With `reduction="none"`, (*).
+
+    Example:
+        >>> nn.PoissonNLLLoss()(tensor([0.0]), tensor([3.0])).item()
+        1.0
+
+    See also: `nn.functional.poisson_nll_loss`.
+    """
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         return self._compute(log_input, target)
@@ -185,7 +342,27 @@ class PoissonNLLLoss(
 class GaussianNLLLoss(
     _Loss, function=F.gaussian_nll_loss, named="full eps reduction", full=False, eps=1e-6, reduction="mean"
 ):
-    """The negative log-likelihood of targets under normal distributions of mean `input` and variance `var`."""
+    """Computes the negative log-likelihood of targets under normal distributions.
+
+        loss = (log(max(var, eps)) + (input - target)² / max(var, eps)) / 2
+
+    Args:
+        full: if True, adds the constant log(2 * pi) / 2 (default: False).
+        eps: smallest variance (default: 1e-6).
+
+    Shape:
+        Input: means (N, *) or (*).
+        Target: the same shape as the input.
+        Var: variances with the shape of the input, or one for each row of the last dimension.
+        Output: (). With `reduction="none"`, the shape of the input.
+
+    Example:
+        >>> loss = nn.GaussianNLLLoss()
+        >>> loss(tensor([1.0]), tensor([3.0]), tensor([1.0])).item()
+        2.0
+
+    See also: `nn.functional.gaussian_nll_loss`.
+    """
 
     def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
         return self._compute(input, target, var)
@@ -194,40 +371,126 @@ class GaussianNLLLoss(
 class HingeEmbeddingLoss(
     _TargetLoss, function=F.hinge_embedding_loss, margin=1.0, size_average=None, reduce=None, reduction="mean"
 ):
-    """The mean of input where target is 1, of max(margin - input, 0) where it is -1."""
+    """Computes a loss that decreases distances of similar pairs, and increases distances of different pairs.
+
+        loss = input                      if target is 1
+        loss = max(0, margin - input)     if target is -1
+
+    Args:
+        margin: distance above which a different pair has no loss (default: 1.0).
+
+    Shape:
+        Input: distances (*), any shape.
+        Target: (*), 1 or -1.
+        Output: (). With `reduction="none"`, (*).
+
+    Example:
+        >>> nn.HingeEmbeddingLoss()(tensor([0.5, 0.5]), tensor([1.0, -1.0])).item()
+        0.5
+
+    See also: `nn.functional.hinge_embedding_loss`.
+    """
 
 
 class SoftMarginLoss(_TargetLoss, function=F.soft_margin_loss):
-    """The mean of log(1 + exp(-target * input))."""
+    """Computes a logistic loss for two classes.
+
+        loss = log(1 + exp(-target * input))
+
+    Shape:
+        Input: scores (*), any shape.
+        Target: (*), 1 or -1.
+        Output: (). With `reduction="none"`, (*).
+
+    Example:
+        >>> loss = nn.SoftMarginLoss()(tensor([0.0, 0.0]), tensor([1.0, -1.0]))
+        >>> round(loss.item(), 4)
+        0.6931
+
+    See also: `nn.functional.soft_margin_loss`.
+    """
 
 
 class MarginRankingLoss(
     _PairLoss, function=F.margin_ranking_loss, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ):
-    """The mean of max(margin - target (input1 - input2), 0).
+    """Computes a loss that ranks one input above another.
+
+        loss = max(0, -target * (input1 - input2) + margin)
 
     Args:
-        margin: by how much input1 is to exceed input2 where target is 1 (the reverse where it is -1).
-        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+        margin: difference above which a pair in the right order has no loss (default: 0.0).
+
+    Shape:
+        Input1: (N,) or ().
+        Input2: the same shape as the first input.
+        Target: the same shape; 1 if the first input should be larger, -1 if the second.
+        Output: (). With `reduction="none"`, the shape of the inputs.
+
+    Example:
+        >>> loss = nn.MarginRankingLoss(margin=1.0)
+        >>> loss(tensor([3.0]), tensor([2.5]), tensor([1.0])).item()
+        0.5
+
+    See also: `nn.functional.margin_ranking_loss`.
     """
 
 
 class CosineEmbeddingLoss(
     _PairLoss, function=F.cosine_embedding_loss, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ):
-    """The mean of 1 - cos(input1, input2) where target is 1, of max(cos - margin, 0) where it is -1."""
+    """Computes a loss of the cosine similarity of two vectors.
+
+        loss = 1 - cos(input1, input2)                   if target is 1
+        loss = max(0, cos(input1, input2) - margin)      if target is -1
+
+    Args:
+        margin: cosine below which a different pair has no loss (default: 0.0).
+
+    Shape:
+        Input1: (N, D) or (D,).
+        Input2: the same shape as the first input.
+        Target: (N,) or (), 1 or -1.
+        Output: (). With `reduction="none"`, (N,) or ().
+
+    Example:
+        >>> x, y = tensor([[1.0, 0.0]]), tensor([[0.0, 1.0]])
+        >>> nn.CosineEmbeddingLoss()(x, y, tensor([1.0])).item()
+        1.0
+
+    See also: `nn.functional.cosine_embedding_loss`, `nn.CosineSimilarity`.
+    """
 
 
 class TripletMarginLoss(
     _TripletLoss, function=F.triplet_margin_loss, margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None, reduce=None,
     reduction="mean",
 ):  # fmt: skip
-    """The mean of max(|anchor - positive| - |anchor - negative| + margin, 0).
+    """Computes a loss that makes the positive sample closer to the anchor than the negative sample.
+
+        loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)
 
     Args:
-        margin: by how much the negative is to be farther. p: the order of the norm. eps: added to differences.
-        swap: take the negative's distance to the positive, if that is less.
-        reduction: "mean", "sum" or "none". size_average, reduce: PyTorch's older spelling of it.
+        margin: difference of the distances above which a triplet has no loss (default: 1.0).
+        p: order of the norm that is the distance d (default: 2.0).
+        eps: number added to the differences (default: 1e-6).
+        swap: if True, uses the distance between positive and negative if it is smaller than the distance between anchor
+            and negative (default: False).
+
+    Shape:
+        Anchor: (N, D) or (D,).
+        Positive: the same shape as the anchor.
+        Negative: the same shape as the anchor.
+        Output: (). With `reduction="none"`, (N,) or ().
+
+    Source: Balntas et al., 2016.
+
+    Example:
+        >>> loss = nn.TripletMarginLoss(margin=1.0, eps=0.0)
+        >>> loss(tensor([[0.0]]), tensor([[1.0]]), tensor([[1.5]])).item()
+        0.5
+
+    See also: `nn.functional.triplet_margin_loss`, `nn.TripletMarginWithDistanceLoss`.
     """
 
 
@@ -235,13 +498,31 @@ class TripletMarginWithDistanceLoss(
     _TripletLoss, function=F.triplet_margin_with_distance_loss, named="distance_function margin swap reduction",
     distance_function=None, margin=1.0, swap=False, reduction="mean",
 ):  # fmt: skip
-    """TripletMarginLoss with a custom distance function.
+    """Computes the triplet margin loss with a custom distance function.
+
+        loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)
 
     Args:
-        distance_function: a function of two tensors, or a module; `PairwiseDistance()` by default.
-        margin: minimum difference between the distances to the negative and to the positive for a loss of 0.
-        swap: use the distance from positive to negative if it is smaller than the distance from anchor to negative.
-        reduction: "mean", "sum" or "none".
+        distance_function: function or module that computes d from two tensors. By default, `nn.PairwiseDistance()`.
+        margin: difference of the distances above which a triplet has no loss (default: 1.0).
+        swap: if True, uses the distance between positive and negative if it is smaller than the distance between anchor
+            and negative (default: False).
+
+    Shape:
+        Anchor: (N, D) or (D,).
+        Positive: the same shape as the anchor.
+        Negative: the same shape as the anchor.
+        Output: (). With `reduction="none"`, (N,) or ().
+
+    Raises:
+        ValueError: `margin` is not positive.
+
+    Example:
+        >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda a, b: (a - b).abs().sum(-1))
+        >>> loss(tensor([[0.0]]), tensor([[1.0]]), tensor([[1.5]])).item()
+        0.5
+
+    See also: `nn.functional.triplet_margin_with_distance_loss`, `nn.TripletMarginLoss`.
     """
 
     distance_function: Callable[[Tensor, Tensor], Tensor] | None
@@ -260,38 +541,148 @@ class MultiMarginLoss(
     _WeightedLoss, function=F.multi_margin_loss, p=1, margin=1.0, weight=None, size_average=None, reduce=None,
     reduction="mean",
 ):  # fmt: skip
-    """The mean of sum over other classes of max(margin - input[target] + input[i], 0)ᵖ / C."""
+    """Computes a hinge loss over several classes.
+
+        loss = sum over i ≠ target of (weight[target] * max(0, margin - input[target] + input[i])^p) / C
+
+    Args:
+        p: exponent, 1 or 2 (default: 1).
+        margin: difference of the scores above which a class has no loss (default: 1.0).
+        weight: factor for each class, shape (C,).
+
+    Shape:
+        Input: scores (N, C) or (C,).
+        Target: class indices (N,) or ().
+        Output: (). With `reduction="none"`, (N,) or ().
+
+    Example:
+        >>> nn.MultiMarginLoss()(tensor([[0.5, 1.0]]), tensor([1])).item()
+        0.25
+
+    See also: `nn.functional.multi_margin_loss`.
+    """
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss, function=F.multilabel_soft_margin_loss):
-    """BCEWithLogitsLoss, averaged over the classes of each sample."""
+    """Computes the binary cross-entropy between logits and targets, averaged over the classes.
+
+        loss = -mean over c of weight[c] * (target[c] * log(sigmoid(input[c])) + (1 - target[c]) * log(1 -
+        sigmoid(input[c])))
+
+    Args:
+        weight: factor for each class, shape (C,).
+
+    Shape:
+        Input: logits (N, C).
+        Target: (N, C), 0 or 1.
+        Output: (). With `reduction="none"`, (N,).
+
+    Example:
+        >>> loss = nn.MultiLabelSoftMarginLoss()(mytorch.zeros(1, 2), tensor([[1.0, 0.0]]))
+        >>> round(loss.item(), 4)
+        0.6931
+
+    See also: `nn.functional.multilabel_soft_margin_loss`, `nn.BCEWithLogitsLoss`.
+    """
 
 
 class MultiLabelMarginLoss(_TargetLoss, function=F.multilabel_margin_loss):
-    """The mean over pairs of a target class and another of max(1 - (input[target] - input[other]), 0)."""
+    """Computes a hinge loss between the target classes and the other classes of each sample.
+
+        loss = sum over targets t and other classes i of max(0, 1 - (input[t] - input[i])) / C
+
+    Shape:
+        Input: scores (N, C) or (C,).
+        Target: class indices (N, C) or (C,). Classes after the first -1 do not count.
+        Output: (). With `reduction="none"`, (N,) or ().
+
+    Example:
+        >>> nn.MultiLabelMarginLoss()(tensor([[1.0, 0.5]]), tensor([[0, -1]])).item()
+        0.25
+
+    See also: `nn.functional.multilabel_margin_loss`.
+    """
 
 
 class CTCLoss(_Loss, function=F.ctc_loss, blank=0, reduction="mean", zero_infinity=False):
-    """Connectionist temporal classification; see `F.ctc_loss`. Source: Graves et al., 2006."""
+    """Computes the connectionist temporal classification loss of label sequences.
+
+        loss = -log(sum over alignments of the probability of the alignment)
+
+    Args:
+        blank: class that stands for no label (default: 0).
+        reduction: "mean", "sum" or "none". "mean" first divides each loss by the length of its target
+            (default: "mean").
+        zero_infinity: if True, replaces infinite losses and their gradients by zero (default: False).
+
+    Shape:
+        Input: log-probabilities (T, N, C) or (T, C).
+        Target: class indices (N, S), or all targets concatenated.
+        Input_lengths: (N,) or ().
+        Target_lengths: (N,) or ().
+        Output: (). With `reduction="none"`, (N,) or ().
+
+    Source: Graves et al., 2006.
+
+    Example:
+        >>> log_probs = mytorch.full((1, 1, 2), 0.5).log()
+        >>> loss = nn.CTCLoss()(log_probs, tensor([[1]]), tensor([1]), tensor([1]))
+        >>> round(loss.item(), 4)
+        0.6931
+
+    See also: `nn.functional.ctc_loss`.
+    """
 
     def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor) -> Tensor:
         return self._compute(log_probs, targets, input_lengths, target_lengths)
 
 
 class CosineSimilarity(Declared, shown="", dim=1, eps=1e-8):
-    """The cosine of the angle between two tensors along `dim`."""
+    """Computes the cosine of the angle between two vectors.
+
+        similarity = (x1 · x2) / (max(|x1|, eps) * max(|x2|, eps))
+
+    Args:
+        dim: dimension of the vectors (default: 1).
+        eps: smallest norm in the denominator (default: 1e-8).
+
+    Shape:
+        Input1: (*, D, *), with D at dimension `dim`.
+        Input2: a shape that broadcasts with the first input.
+        Output: (*, *), without dimension `dim`.
+
+    Example:
+        >>> nn.CosineSimilarity()(tensor([[1.0, 0.0]]), tensor([[1.0, 0.0], [0.0, 2.0]])).tolist()
+        [1.0, 0.0]
+
+    See also: `nn.functional.cosine_similarity`, `nn.PairwiseDistance`.
+    """
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.cosine_similarity(x1, x2, self.dim, self.eps)
 
 
 class PairwiseDistance(Module):
-    """The p-norm of differences along the last axis.
+    """Computes the p-norm of the difference of two vectors.
+
+        distance = norm(x1 - x2 + eps, p)
 
     Args:
-        p: the order of the norm.
-        eps: added to the differences.
-        keepdim: keep the reduced axes with size 1.
+        p: order of the norm (default: 2.0).
+        eps: number added to the differences (default: 1e-6).
+        keepdim: if True, keeps the last dimension with size 1 (default: False).
+
+    Shape:
+        Input1: (N, D) or (D,).
+        Input2: a shape that broadcasts with the first input.
+        Output: (N,) or (). With `keepdim=True`, (N, 1) or (1,).
+
+    Example:
+        >>> distance = nn.PairwiseDistance(eps=0.0)
+        >>> distance(tensor([[3.0, 4.0]]), tensor([[0.0, 0.0]])).tolist()
+        [5.0]
+
+    See also: `nn.functional.pairwise_distance`, `nn.CosineSimilarity`.
     """
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
@@ -305,17 +696,35 @@ class PairwiseDistance(Module):
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """A linear layer and the cross-entropy of its output; see `F.linear_cross_entropy`.
+    """Computes the cross-entropy of a linear layer's output.
+
+        loss = cross_entropy(input @ Wᵀ + b, target)
 
     Args:
-        in_features, num_classes: the sizes of input and output.
-        out_features: further axes of the output, each place of which has its own classes and target.
-        bias: whether the layer has one.
-        weight, reduction, ignore_index, label_smoothing: as CrossEntropyLoss's.
-        options: a LinearCrossEntropyOptions, to go through the batch in chunks.
-        fused: use a fused kernel; see `mytorch.fused`.
+        in_features: size of the last dimension of the input.
+        num_classes: number of classes.
+        out_features: sizes of further dimensions of the output. Each element has its own classes and target
+            (default: ()).
+        bias: if True, the linear layer has a bias b (default: False).
+        weight: factor for each class, shape (num_classes,).
+        ignore_index: target class that does not contribute to the loss. By default, -100.
+        label_smoothing: part of the target's probability that is distributed evenly over all classes (default: 0.0).
+        options: a `LinearCrossEntropyOptions`, to compute the logits of the batch in chunks.
 
-    Shape: (N, in_features) or (in_features,), and targets (N, *out_features) or ().
+    Shape:
+        Input: (N, in_features) or (in_features,).
+        Target: class indices (N, *out_features) or (*out_features); or probabilities.
+        Output: (). With `reduction="none"`, the shape of the class indices.
+
+    Raises:
+        RuntimeError: `weight` has another shape than (num_classes,), or `label_smoothing` is outside [0, 1].
+
+    Example:
+        >>> loss = nn.LinearCrossEntropyLoss(in_features=8, num_classes=4)
+        >>> loss(mytorch.randn(3, 8), tensor([0, 1, 2])).ndim
+        0
+
+    See also: `nn.functional.linear_cross_entropy`, `nn.CrossEntropyLoss`.
     """
 
     def __init__(

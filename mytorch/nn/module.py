@@ -1,11 +1,13 @@
-"""Module: the base of every layer and model, with PyTorch's semantics.
+"""Module, the base class of layers and models, with PyTorch's semantics.
 
-A module keeps three dictionaries, of parameters, buffers and submodules, which assignment to attributes
-fills. Everything else (state dicts, moving, iterating, printing) walks those three.
+A module stores parameters, buffers and submodules in three dictionaries. An assignment to an attribute fills them.
+State dicts, moving, iterating and printing traverse these dictionaries.
 """
 
 import functools
+import inspect
 import itertools
+import sys
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
@@ -31,7 +33,7 @@ Output = TypeVar("Output", covariant=True)
 
 
 class _HasForward(Protocol[Inputs, Output]):
-    """For type checkers: calling a module takes what its `forward` takes, and returns what that returns."""
+    """Declares for type checkers that a module has the parameters and the result of its `forward`."""
 
     def forward(self, *args: Inputs.args, **kwargs: Inputs.kwargs) -> Output: ...
 
@@ -56,11 +58,11 @@ _global_backward_hooks = OrderedDict()
 _global_buffer_registration_hooks = OrderedDict()
 _global_module_registration_hooks = OrderedDict()
 _global_parameter_registration_hooks = OrderedDict()
-_hooked_globally = [False]  # whether a hook for the calls of all modules was ever set
+_hooked_globally = [False]  # True after the first registration of a hook for all modules
 
 
 class _Handle(RemovableHandle):
-    """A handle of a hook with options, which are dicts that have its id until it is removed."""
+    """A handle of a hook with options, which are dicts that contain the id of the hook until it is removed."""
 
     def __init__(self, hooks, hook, prepend, options):
         super().__init__(hooks, hook, prepend)
@@ -87,17 +89,29 @@ def _global_hook(hooks, hook):
 
 
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
-    """Call `hook(module, args)` before the forward of every module."""
+    """Registers a hook that runs before the forward of every module.
+
+    Args:
+        hook: function that is called as `hook(module, args)`. A result replaces the arguments.
+
+    Returns:
+        A handle with a method `remove()`.
+    """
     return _global_hook(_global_forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
     hook: Hook, *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Call `hook(module, args, output)` after the forward of every module.
+    """Registers a hook that runs after the forward of every module.
 
     Args:
-        with_kwargs: call `hook(module, args, kwargs, output)`. always_call: also where forward raised.
+        hook: function that is called as `hook(module, args, output)`. A result replaces the output.
+        with_kwargs: if True, calls `hook(module, args, kwargs, output)` (default: False).
+        always_call: if True, calls the hook also if forward raises (default: False).
+
+    Returns:
+        A handle with a method `remove()`.
     """
     _hooked_globally[0] = True
     options = [_global_forward_hooks_with_kwargs] * with_kwargs + [_global_forward_hooks_always_called] * always_call
@@ -105,7 +119,14 @@ def register_module_forward_hook(
 
 
 def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
-    """Call `hook(module, grad_input, grad_output)` in the backward of every module."""
+    """Registers a hook that runs in the backward of every module.
+
+    Args:
+        hook: function that is called as `hook(module, grad_input, grad_output)`. A result replaces `grad_input`.
+
+    Returns:
+        A handle with a method `remove()`.
+    """
     return _global_hook(_global_backward_hooks, hook)
 
 
@@ -113,27 +134,55 @@ register_module_backward_hook = register_module_full_backward_hook
 
 
 def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
-    """Call `hook(module, grad_output)` before the backward of every module."""
+    """Registers a hook that runs before the backward of every module.
+
+    Args:
+        hook: function that is called as `hook(module, grad_output)`. A result replaces `grad_output`.
+
+    Returns:
+        A handle with a method `remove()`.
+    """
     return _global_hook(_global_backward_pre_hooks, hook)
 
 
 def register_module_buffer_registration_hook(hook: Hook) -> RemovableHandle:
-    """Call `hook(module, name, buffer)` when any module registers a buffer; a result takes its place."""
+    """Registers a hook that runs when any module registers a buffer.
+
+    Args:
+        hook: function that is called as `hook(module, name, buffer)`. A result replaces the buffer.
+
+    Returns:
+        A handle with a method `remove()`.
+    """
     return RemovableHandle(_global_buffer_registration_hooks, hook)
 
 
 def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
-    """Call `hook(module, name, submodule)` when any module registers a submodule; a result takes its place."""
+    """Registers a hook that runs when any module registers a submodule.
+
+    Args:
+        hook: function that is called as `hook(module, name, submodule)`. A result replaces the submodule.
+
+    Returns:
+        A handle with a method `remove()`.
+    """
     return RemovableHandle(_global_module_registration_hooks, hook)
 
 
 def register_module_parameter_registration_hook(hook: Hook) -> RemovableHandle:
-    """Call `hook(module, name, param)` when any module registers a parameter; a result takes its place."""
+    """Registers a hook that runs when any module registers a parameter.
+
+    Args:
+        hook: function that is called as `hook(module, name, param)`. A result replaces the parameter.
+
+    Returns:
+        A handle with a method `remove()`.
+    """
     return RemovableHandle(_global_parameter_registration_hooks, hook)
 
 
 def _registered(hooks, module, name, value):
-    """What registration hooks make of a value."""
+    """Returns a value after the registration hooks, which may replace it."""
     for hook in hooks.values():
         changed = hook(module, name, value)
         value = value if changed is None else changed
@@ -141,30 +190,41 @@ def _registered(hooks, module, name, value):
 
 
 def is_plain(module: "Module", kind: type) -> bool:
-    """Whether calling a module does what class `kind` says and no more, so that a kernel for several layers may take its place:
-    no subclass, no hooks, no `forward` of its own."""
+    """Returns True if a call of the module has exactly the effect of class `kind`.
+
+    Then one kernel can replace several layers. This requires that the module is not of a subclass, has no hooks, and
+    does not override `forward` itself.
+    """
     return type(module) is kind and "forward" not in module.__dict__ and not (module._hooked or _hooked_globally[0])
 
 
-def _load_tree(module, local, prefix, metadata, assign, told):
-    """Load a module and those below it; `told` are the lists of missing and unexpected keys and of errors."""
+def _load_tree(module, local, prefix, metadata, assign, reports):
+    """Loads a module and its submodules. `reports` contains the lists of missing keys, unexpected keys and errors."""
     info = dict(metadata.get(prefix[:-1], {}))
     if assign:
         info["assign_to_params_buffers"] = True
-    module._load_from_state_dict(local, prefix, info, True, *told)
+    module._load_from_state_dict(local, prefix, info, True, *reports)
     for name, child in module._modules.items():
         if child is not None:
             below = prefix + name + "."
-            _load_tree(child, {k: v for k, v in local.items() if k.startswith(below)}, below, metadata, assign, told)
+            _load_tree(child, {k: v for k, v in local.items() if k.startswith(below)}, below, metadata, assign, reports)
     for hook in module._load_state_dict_post_hooks.values():
-        hook(module, _IncompatibleKeys(*told[:2]))
+        hook(module, _IncompatibleKeys(*reports[:2]))
 
 
 class Module:
-    """A part of a model: parameters, buffers, submodules, and a `forward`.
+    """The base class of all layers and models.
 
-    Subclasses call `super().__init__()` first, assign their parameters and submodules to attributes, and
-    define `forward`. Calling the module runs the hooks and `forward`.
+    A module consists of parameters, buffers, submodules, and a method `forward`. A subclass first calls
+    `super().__init__()`, then assigns its parameters and submodules to attributes, and defines `forward`. A call of the
+    module runs its hooks and `forward`.
+
+    Args:
+        args: not accepted, unless a subclass sets `call_super_init`.
+        kwargs: not accepted, unless a subclass sets `call_super_init`.
+
+    Attributes:
+        training: True in training mode, False in evaluation mode. Dropout and batch normalization depend on it.
 
     Example:
         >>> class Scale(nn.Module):
@@ -202,10 +262,9 @@ class Module:
         for name in (
             "_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks",
             "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+            "_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
         ):  # fmt: skip
             put(name, OrderedDict())
-        put("_hooks_with_kwargs", OrderedDict())
-        put("_forward_hooks_always_called", OrderedDict())
         put("_hooked", False)
         if self.call_super_init:
             super().__init__(*args, **kwargs)
@@ -220,7 +279,7 @@ class Module:
     else:
 
         def forward(self, *input):
-            """Compute the output; every subclass defines it."""
+            """Computes the output. Every subclass defines this method."""
             raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
         def __call__(self, *args, **kwargs):
@@ -236,6 +295,7 @@ class Module:
         try:
             args, kwargs = self._run_pre_hooks(args, kwargs)
             boundary = None
+            # Backward hooks need the gradients at both ends of the module: identity functions receive them.
             hooks = [*_global_backward_hooks.values(), *self._backward_hooks.values()]
             pre_hooks = [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
             if hooks or pre_hooks:
@@ -248,19 +308,22 @@ class Module:
                 result = result if changed is None else changed
             return boundary.leave(result) if boundary is not None else result
         except Exception:
+            # Hooks with always_call=True run also after an error, except if they already ran.
             for key, hook in [*_global_forward_hooks.items(), *self._forward_hooks.items()]:
                 always = key in self._forward_hooks_always_called or key in _global_forward_hooks_always_called
                 if always and key not in called:
                     try:
                         self._run_hook(key, hook, args, kwargs, result)
                     except Exception as error:
-                        warn(f"a hook with always_call=True raised an exception, silenced for that of forward: {error}")
+                        warn(
+                            f"a hook with always_call=True failed after forward failed, its error is silenced: {error}"
+                        )
             raise
 
     def _run_pre_hooks(self, args, kwargs):
-        """The arguments of forward, as the pre-hooks leave them."""
+        """Returns the arguments of forward after the pre-hooks, which may replace them."""
         for key, hook in [*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()]:
-            with_kwargs = key in self._hooks_with_kwargs
+            with_kwargs = key in self._forward_pre_hooks_with_kwargs
             changed = hook(self, args, kwargs) if with_kwargs else hook(self, args)
             if changed is None:
                 continue
@@ -275,45 +338,91 @@ class Module:
         return args, kwargs
 
     def _run_hook(self, key, hook, args, kwargs, result):
-        with_kwargs = key in self._hooks_with_kwargs or key in _global_forward_hooks_with_kwargs
+        with_kwargs = key in self._forward_hooks_with_kwargs or key in _global_forward_hooks_with_kwargs
         return hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
 
     def _register(self, hooks, hook, prepend=False, with_kwargs=False, always_call=False):
         self.__dict__["_hooked"] = True
-        options = [self._hooks_with_kwargs] * with_kwargs + [self._forward_hooks_always_called] * always_call
+        kind = "pre_hooks" if hooks is self._forward_pre_hooks else "hooks"
+        options = [getattr(self, f"_forward_{kind}_with_kwargs")] * with_kwargs + [
+            self._forward_hooks_always_called
+        ] * always_call
         return _Handle(hooks, hook, prepend, options) if options else RemovableHandle(hooks, hook, prepend)
 
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args)` before forward; a result replaces the arguments. Returns a handle.
+        """Registers a hook that runs before forward.
 
         Args:
-            hook: the function.
-            prepend: call it before the other hooks.
-            with_kwargs: call `hook(module, args, kwargs)`.
+            hook: function that is called as `hook(module, args)`. A result replaces the arguments.
+            prepend: if True, the hook runs before the other hooks (default: False).
+            with_kwargs: if True, calls `hook(module, args, kwargs)`, which returns both or `None` (default: False).
+
+        Returns:
+            A handle with a method `remove()`.
+
+        Example:
+            >>> layer = nn.ReLU()
+            >>> handle = layer.register_forward_pre_hook(lambda module, args: (-args[0],))
+            >>> layer(tensor([-1.0, 2.0])).tolist()
+            [1.0, 0.0]
         """
         return self._register(self._forward_pre_hooks, hook, prepend, with_kwargs)
 
     def register_forward_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args, output)` after forward; a result replaces the output. Returns a handle.
+        """Registers a hook that runs after forward.
 
         Args:
-            prepend: call it before those that are there. with_kwargs: call `hook(module, args, kwargs, output)`.
-            always_call: also when forward raises.
+            hook: function that is called as `hook(module, args, output)`. A result replaces the output.
+            prepend: if True, the hook runs before the other hooks (default: False).
+            with_kwargs: if True, calls `hook(module, args, kwargs, output)` (default: False).
+            always_call: if True, calls the hook also if forward raises (default: False).
+
+        Returns:
+            A handle with a method `remove()`.
+
+        Example:
+            >>> layer = nn.Linear(3, 2)
+            >>> handle = layer.register_forward_hook(lambda module, args, output: print(tuple(output.shape)))
+            >>> _ = layer(mytorch.zeros(4, 3))
+            (4, 2)
+            >>> handle.remove()
         """
         return self._register(self._forward_hooks, hook, prepend, with_kwargs, always_call)
 
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_input, grad_output)` when the gradients of the inputs are known."""
+        """Registers a hook that runs when the gradients of the inputs are complete.
+
+        Args:
+            hook: function that is called as `hook(module, grad_input, grad_output)`. A result replaces `grad_input`.
+            prepend: if True, the hook runs before the other hooks (default: False).
+
+        Returns:
+            A handle with a method `remove()`.
+
+        Example:
+            >>> layer = nn.Linear(3, 2)
+            >>> handle = layer.register_full_backward_hook(lambda module, inputs, outputs: print(outputs[0].shape))
+            >>> layer(mytorch.ones(1, 3, requires_grad=True)).sum().backward()
+            mytorch.Size([1, 2])
+        """
         return self._register(self._backward_hooks, hook, prepend)
 
     register_backward_hook = register_full_backward_hook
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_output)` when the gradients of the outputs are known."""
+        """Registers a hook that runs when the gradients of the outputs are complete.
+
+        Args:
+            hook: function that is called as `hook(module, grad_output)`. A result replaces `grad_output`.
+            prepend: if True, the hook runs before the other hooks (default: False).
+
+        Returns:
+            A handle with a method `remove()`.
+        """
         return self._register(self._backward_pre_hooks, hook, prepend)
 
     # -- attributes ------------------------------------------------------------------------------------------
@@ -321,9 +430,9 @@ class Module:
     def __getattr__(self, name: str) -> Any:
         d = self.__dict__
         for store in ("_parameters", "_buffers", "_modules"):
-            found = d.get(store)
-            if found is not None and name in found:
-                return found[name]
+            entries = d.get(store)
+            if entries is not None and name in entries:
+                return entries[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -358,7 +467,7 @@ class Module:
             object.__setattr__(self, name, value)
 
     def _forget(self, name, keep):
-        """Remove a name from every place but `keep`."""
+        """Removes a name from all dictionaries except `keep`."""
         self.__dict__.pop(name, None)
         for store in {"_parameters", "_buffers", "_modules"} - {keep}:
             self.__dict__[store].pop(name, None)
@@ -378,7 +487,7 @@ class Module:
         return sorted({name for name in names if not name[0].isdigit()})
 
     def _check_name(self, name, what, store):
-        """Refuse names that are no names, and those of attributes that are not in `store`."""
+        """Raises an error if a name is invalid, or if it is an attribute outside `store`."""
         if "_parameters" not in self.__dict__:
             raise AttributeError(f"cannot assign {what} before Module.__init__() call")
         if not isinstance(name, str):
@@ -391,18 +500,22 @@ class Module:
             raise KeyError(f"attribute '{name}' already exists")
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter under a name; None reserves the name.
+        """Adds a parameter. `None` reserves the name.
+
+        Args:
+            name: name of the attribute.
+            param: the parameter, or `None`.
 
         Raises:
-            KeyError: the name is taken, empty, or holds a dot.
-            TypeError: not a Parameter.
-            ValueError: a tensor that was computed.
+            KeyError: the name exists already, is empty, or contains a dot.
+            TypeError: `param` is not a Parameter.
+            ValueError: `param` is not a leaf of the graph.
         """
         self._check_name(name, "parameter", "_parameters")
         if param is not None:
             if not isinstance(param, Parameter):
-                given = f"'{_typename(param)}' object to parameter '{name}'"
-                raise TypeError(f"cannot assign {given} (mytorch.nn.Parameter or None required)")
+                description = f"'{_typename(param)}' object to parameter '{name}'"
+                raise TypeError(f"cannot assign {description} (mytorch.nn.Parameter or None required)")
             if param.grad_fn is not None:
                 raise ValueError(
                     f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly."
@@ -410,22 +523,47 @@ class Module:
         self._parameters[name] = _registered(_global_parameter_registration_hooks, self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is state but not learnt; not persistent ones stay out of the state dict.
+        """Adds a buffer, a tensor that is part of the state but not trained.
 
         Args:
-            name: the attribute.
-            tensor: what it holds, or None.
-            persistent: whether the state dict has it.
+            name: name of the attribute.
+            tensor: the tensor, or `None`.
+            persistent: if True, the state dict contains the buffer (default: True).
+
+        Raises:
+            KeyError: the name exists already, is empty, or contains a dot.
+            TypeError: `tensor` is not a tensor.
+
+        Example:
+            >>> module = nn.Module()
+            >>> module.register_buffer("mean", mytorch.zeros(3))
+            >>> list(module.state_dict())
+            ['mean']
         """
         self._check_name(name, "buffer", "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
-            given = f"'{_typename(tensor)}' object to buffer '{name}'"
-            raise TypeError(f"cannot assign {given} (mytorch Tensor or None required)")
+            description = f"'{_typename(tensor)}' object to buffer '{name}'"
+            raise TypeError(f"cannot assign {description} (mytorch Tensor or None required)")
         self._buffers[name] = _registered(_global_buffer_registration_hooks, self, name, tensor)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
     def add_module(self, name: str, module: "Module | None") -> None:
-        """Add a submodule under a name."""
+        """Adds a submodule.
+
+        Args:
+            name: name of the attribute.
+            module: the submodule, or `None`.
+
+        Raises:
+            KeyError: the name exists already, is empty, or contains a dot.
+            TypeError: `module` is not a Module.
+
+        Example:
+            >>> model = nn.Sequential()
+            >>> model.add_module("hidden", nn.Linear(3, 2))
+            >>> model.hidden
+            Linear(in_features=3, out_features=2, bias=True)
+        """
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
         self._check_name(name, "module", "_modules")
@@ -434,28 +572,38 @@ class Module:
     register_module = add_module
 
     def get_submodule(self, target: str) -> "Module":
-        """The submodule at a dotted path.
-
-        Raises:
-            AttributeError: there is none.
-        """
-        found = self
-        for part in target.split(".") if target else ():
-            if not hasattr(found, part):
-                raise AttributeError(f"{found._get_name()} has no attribute `{part}`")
-            found = getattr(found, part)
-            if not isinstance(found, Module):
-                raise AttributeError(f"`{part}` is not an nn.Module")
-        return found
-
-    def set_submodule(self, target: str, module: "Module", strict: bool = False) -> None:
-        """Put a module at a dotted path, whose parent is there.
+        """Returns the submodule at a dotted path.
 
         Args:
-            strict: a submodule must be there to be replaced.
+            target: the path, such as "encoder.layers.0". An empty path selects this module.
 
         Raises:
-            ValueError: an empty path. AttributeError: no such parent, no module there, or not a module.
+            AttributeError: the path does not exist, or is not a module.
+
+        Example:
+            >>> nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.ReLU())).get_submodule("1.0")
+            ReLU()
+        """
+        module = self
+        for part in target.split(".") if target else ():
+            if not hasattr(module, part):
+                raise AttributeError(f"{module._get_name()} has no attribute `{part}`")
+            module = getattr(module, part)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{part}` is not an nn.Module")
+        return module
+
+    def set_submodule(self, target: str, module: "Module", strict: bool = False) -> None:
+        """Replaces the submodule at a dotted path, or adds one. Its parent must exist.
+
+        Args:
+            target: the path.
+            module: the new submodule.
+            strict: if True, a submodule must exist at the path (default: False).
+
+        Raises:
+            ValueError: the path is empty, or `module` is not a Module.
+            AttributeError: the parent does not exist, or the path is not a module.
         """
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
@@ -464,7 +612,7 @@ class Module:
         path, _, last = target.rpartition(".")
         parent = self.get_submodule(path)
         if strict or hasattr(parent, last):
-            parent.get_submodule(last)  # refuses what is no module
+            parent.get_submodule(last)  # raises an error if it is not a module
         setattr(parent, last, module)
 
     def _get_member(self, target, store, what):
@@ -477,18 +625,28 @@ class Module:
         return getattr(owner, store)[name]
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a dotted path.
+        """Returns the parameter at a dotted path.
+
+        Args:
+            target: the path, such as "encoder.weight".
 
         Raises:
-            AttributeError: there is none.
+            AttributeError: the path does not exist, or is not a parameter.
+
+        Example:
+            >>> nn.Sequential(nn.Linear(3, 2)).get_parameter("0.bias").shape
+            mytorch.Size([2])
         """
         return self._get_member(target, "_parameters", "an nn.Parameter")
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a dotted path.
+        """Returns the buffer at a dotted path.
+
+        Args:
+            target: the path, such as "norm.running_mean".
 
         Raises:
-            AttributeError: there is none.
+            AttributeError: the path does not exist, or is not a buffer.
         """
         return self._get_member(target, "_buffers", "a buffer")
 
@@ -497,11 +655,16 @@ class Module:
     def named_modules(
         self, memo: set["Module"] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, "Module"]]:
-        """Yield (dotted name, module) for this module and all below, each once.
+        """Yields (dotted name, module) for this module and all its submodules.
 
         Args:
-            memo: modules that are left out. prefix: before each name. remove_duplicate: False lists shared ones each
-                time.
+            memo: modules to skip.
+            prefix: text before each name (default: "").
+            remove_duplicate: if True, yields a shared module only once (default: True).
+
+        Example:
+            >>> [name for name, _ in nn.Sequential(nn.ReLU(), nn.Tanh()).named_modules()]
+            ['', '0', '1']
         """
         memo = set() if memo is None else memo
         if self in memo:
@@ -514,12 +677,25 @@ class Module:
                 yield from module.named_modules(memo, prefix + ("." if prefix else "") + name, remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator["Module"]:
-        """Yield this module and all below, each once unless remove_duplicate is off."""
+        """Yields this module and all its submodules.
+
+        Args:
+            remove_duplicate: if True, yields a shared module only once (default: True).
+
+        Example:
+            >>> [type(module).__name__ for module in nn.Sequential(nn.Linear(3, 2), nn.ReLU()).modules()]
+            ['Sequential', 'Linear', 'ReLU']
+        """
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
-        """Yield (name, module) for the direct submodules, each once."""
+        """Yields (name, module) for the direct submodules. A shared module occurs once.
+
+        Example:
+            >>> dict(nn.Sequential(nn.Linear(3, 2), nn.ReLU()).named_children())
+            {'0': Linear(in_features=3, out_features=2, bias=True), '1': ReLU()}
+        """
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -527,7 +703,12 @@ class Module:
                 yield name, module
 
     def children(self) -> Iterator["Module"]:
-        """Yield the direct submodules, each once."""
+        """Yields the direct submodules. A shared module occurs once.
+
+        Example:
+            >>> list(nn.Sequential(nn.Linear(3, 2), nn.ReLU()).children())
+            [Linear(in_features=3, out_features=2, bias=True), ReLU()]
+        """
         for _, module in self.named_children():
             yield module
 
@@ -545,58 +726,112 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Yield (dotted name, parameter); one that is shared comes once.
+        """Yields (dotted name, parameter).
 
         Args:
-            prefix: before each name. recurse: those of submodules too. remove_duplicate: False lists shared ones each
-                time.
+            prefix: text before each name (default: "").
+            recurse: if True, includes the parameters of submodules (default: True).
+            remove_duplicate: if True, yields a shared parameter only once (default: True).
+
+        Example:
+            >>> [(name, tuple(p.shape)) for name, p in nn.Linear(3, 2).named_parameters()]
+            [('weight', (2, 3)), ('bias', (2,))]
         """
         return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Yield the parameters; one that is shared comes once."""
+        """Yields the parameters. A shared parameter occurs once.
+
+        Args:
+            recurse: if True, includes the parameters of submodules (default: True).
+
+        Example:
+            >>> sum(p.numel() for p in nn.Linear(3, 2).parameters())
+            8
+        """
         for _, p in self.named_parameters(recurse=recurse):
             yield p
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield (dotted name, buffer).
+        """Yields (dotted name, buffer).
 
         Args:
-            prefix: put before the names.
-            recurse: those of submodules as well.
-            remove_duplicate: yield a shared buffer once.
+            prefix: text before each name (default: "").
+            recurse: if True, includes the buffers of submodules (default: True).
+            remove_duplicate: if True, yields a shared buffer only once (default: True).
+
+        Example:
+            >>> [name for name, _ in nn.BatchNorm1d(3).named_buffers()]
+            ['running_mean', 'running_var', 'num_batches_tracked']
         """
         return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Yield the buffers."""
+        """Yields the buffers. A shared buffer occurs once.
+
+        Args:
+            recurse: if True, includes the buffers of submodules (default: True).
+        """
         for _, b in self.named_buffers(recurse=recurse):
             yield b
 
     # -- modes, moving -------------------------------------------------------------------------------------------
 
     def train(self: Self, mode: bool = True) -> Self:
-        """Set training mode here and below; returns self."""
+        """Sets training mode for this module and its submodules. Returns self.
+
+        Args:
+            mode: False sets evaluation mode (default: True).
+
+        Raises:
+            ValueError: `mode` is not a bool.
+
+        Example:
+            >>> model = nn.Sequential(nn.Dropout()).train(False)
+            >>> model[0].training
+            False
+        """
         if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
+            raise ValueError(f"training mode is expected to be boolean, got {mode!r}")
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self: Self) -> Self:
-        """Set evaluation mode here and below; returns self."""
+        """Sets evaluation mode for this module and its submodules. Returns self.
+
+        Example:
+            >>> layer = nn.Dropout().eval()
+            >>> layer.training
+            False
+        """
         return self.train(False)
 
     def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
-        """Set requires_grad of every parameter; returns self."""
+        """Sets `requires_grad` of every parameter. Returns self.
+
+        Args:
+            requires_grad: the new value (default: True).
+        """
         for p in self.parameters():
             p.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients of all parameters, or fill them with zeros."""
+        """Resets the gradients of all parameters.
+
+        Args:
+            set_to_none: if True, sets `grad` to `None`. Otherwise, fills the gradients with zeros (default: True).
+
+        Example:
+            >>> layer = nn.Linear(3, 2)
+            >>> layer(mytorch.ones(1, 3)).sum().backward()
+            >>> layer.zero_grad()
+            >>> print(layer.weight.grad)
+            None
+        """
         for p in self.parameters():
             if p.grad is not None:
                 if set_to_none:
@@ -605,14 +840,24 @@ class Module:
                     p.grad.zero_()
 
     def apply(self: Self, fn: Callable[["Module"], Any]) -> Self:
-        """Call fn on every module, children first; returns self."""
+        """Calls a function with every submodule, and then with this module. Returns self.
+
+        Args:
+            fn: the function.
+
+        Example:
+            >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+            >>> _ = model.apply(lambda m: nn.init.zeros_(m.weight) if isinstance(m, nn.Linear) else None)
+            >>> model(mytorch.ones(1, 2)).item() == model[1].bias.item()
+            True
+        """
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
     def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the contents of every parameter, gradient and buffer by fn of it; they keep their identity."""
+        """Replaces the contents of every parameter, gradient and buffer by the result of `fn`, in place."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -621,7 +866,7 @@ class Module:
                 continue
             with no_grad():
                 grad = p.grad
-                p.grad = None
+                p.grad = None  # converted separately below
                 p.data = fn(p)
                 if grad is not None:
                     p.grad = fn(grad if isinstance(grad, Tensor) else Tensor._of(grad))
@@ -636,15 +881,26 @@ class Module:
         return self
 
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:
-        """Move or cast the parameters and buffers: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`.
+        """Moves or casts the parameters and buffers. Returns self.
 
-        A dtype applies to floating point and complex ones only; returns self.
+        Call it as `to(device)`, `to(dtype)`, `to(device, dtype)` or `to(tensor)`. A dtype applies only to floating point and complex tensors.
+
+        Args:
+            args: device, dtype, or a tensor that determines both.
+            kwargs: `device`, `dtype` and `non_blocking`.
+
+        Raises:
+            TypeError: the dtype is an integer or bool dtype, or an argument is unknown.
+
+        Example:
+            >>> nn.Linear(3, 2).to(mytorch.float64).weight.dtype
+            mytorch.float64
         """
         where, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
         non_blocking = kwargs.pop("non_blocking", False)
         kwargs.pop("memory_format", None)
         if "copy" in kwargs:
-            raise RuntimeError(".to() does not accept copy argument")
+            raise RuntimeError(".to() does not accept copy argument. Use copy.deepcopy(module) for a copy.")
         if kwargs:
             raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
         for a in args:
@@ -675,73 +931,143 @@ class Module:
         return self._apply(lambda t: t.to(dtype) if t.dtype.is_floating_point else t)
 
     def float(self: Self) -> Self:
-        """Cast the floating point parameters and buffers to float32; returns self."""
+        """Casts the floating point parameters and buffers to float32. Returns self."""
         return self._cast_floats(dtypes.float32)
 
     def double(self: Self) -> Self:
-        """Cast the floating point parameters and buffers to float64; returns self."""
+        """Casts the floating point parameters and buffers to float64. Returns self.
+
+        Example:
+            >>> nn.Linear(3, 2).double().weight.dtype
+            mytorch.float64
+        """
         return self._cast_floats(dtypes.float64)
 
     def half(self: Self) -> Self:
-        """Cast the floating point parameters and buffers to float16; returns self."""
+        """Casts the floating point parameters and buffers to float16. Returns self."""
         return self._cast_floats(dtypes.float16)
 
     def bfloat16(self: Self) -> Self:
-        """Cast the floating point parameters and buffers to bfloat16; returns self."""
+        """Casts the floating point parameters and buffers to bfloat16. Returns self."""
         return self._cast_floats(dtypes.bfloat16)
 
     def type(self: Self, dst_type: dtypes.dtype | str) -> Self:
-        """Cast all parameters and buffers; returns self."""
+        """Casts all parameters and buffers. Returns self.
+
+        Args:
+            dst_type: the new dtype.
+        """
         return self._apply(lambda t: t.to(dtypes.as_dtype(dst_type)))
 
     def cpu(self: Self) -> Self:
-        """Move to the CPU; returns self."""
+        """Moves the parameters and buffers to the CPU. Returns self."""
         return self._apply(lambda t: t.cpu())
 
     def cuda(self: Self, device: Device = None) -> Self:
-        """Move to a GPU; returns self."""
+        """Moves the parameters and buffers to a GPU. Returns self.
+
+        Args:
+            device: the GPU. By default, the current GPU.
+        """
         return self._apply(lambda t: t.cuda(device))
 
     def to_empty(self: Self, *, device: Device, recurse: bool = True) -> Self:
-        """Move without copying the contents; returns self."""
+        """Replaces the parameters and buffers by uninitialized memory on a device. Returns self.
+
+        Args:
+            device: the device.
+            recurse: if True, includes submodules (default: True).
+        """
         return self._apply(lambda t: empty_like(t, device=device), recurse)
 
     def share_memory(self: Self) -> Self:
-        """self: worker processes get their own copies."""
+        """Moves the parameters, their gradients and the buffers to memory that several processes share.
+
+        Processes that are started later train the same parameters. See `Tensor.share_memory_`.
+
+        Returns:
+            This module.
+        """
+        tensors = [*self.parameters(), *self.buffers()]
+        tensors += [t.grad for t in tensors if t.grad is not None]
+        if tensors:
+            tensors[0]._share_with(tensors[1:])
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Eager is all there is; kept so that programs run."""
+        """Compiles the forward method of this module in place; see `mytorch.compile`.
+
+        Args:
+            args: arguments of `mytorch.compile`.
+            kwargs: keyword arguments of `mytorch.compile`.
+        """
+        self.__dict__["forward"] = sys.modules["mytorch"].compile(self.forward, *args, **kwargs)
 
     # -- state dict ------------------------------------------------------------------------------------------------
 
     def get_extra_state(self) -> Any:
-        """What else belongs in the state dict; a subclass that defines it defines `set_extra_state` too."""
+        """Returns further state for the state dict.
+
+        A subclass that defines this method must also define `set_extra_state`.
+        """
         raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
 
     def set_extra_state(self, state: Any) -> None:
-        """Take back what `get_extra_state` gave."""
+        """Restores the state that `get_extra_state` returned.
+
+        Args:
+            state: the state.
+        """
         raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
 
     def register_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
-        """Call `hook(module, state_dict, prefix, local_metadata)` at the end of `state_dict`."""
+        """Registers a hook that runs at the end of `state_dict`.
+
+        Args:
+            hook: function that is called as `hook(module, state_dict, prefix, local_metadata)`.
+
+        Returns:
+            A handle with a method `remove()`.
+        """
         return RemovableHandle(self._state_dict_hooks, hook)
 
     _register_state_dict_hook = register_state_dict_post_hook
 
     def register_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Call `hook(module, prefix, keep_vars)` at the start of `state_dict`."""
+        """Registers a hook that runs at the start of `state_dict`.
+
+        Args:
+            hook: function that is called as `hook(module, prefix, keep_vars)`.
+
+        Returns:
+            A handle with a method `remove()`.
+        """
         return RemovableHandle(self._state_dict_pre_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Call `hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)` before loading."""
+        """Registers a hook that runs before this module loads a state dict.
+
+        Args:
+            hook: function that is called as `hook(module, state_dict, prefix, metadata, strict, missing, unexpected,
+                errors)`.
+
+        Returns:
+            A handle with a method `remove()`.
+        """
         return RemovableHandle(self._load_state_dict_pre_hooks, functools.partial(hook, self))
 
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
         return RemovableHandle(self._load_state_dict_pre_hooks, functools.partial(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
-        """Call `hook(module, incompatible_keys)` after loading."""
+        """Registers a hook that runs after this module has loaded a state dict.
+
+        Args:
+            hook: function that is called as `hook(module, incompatible_keys)`.
+
+        Returns:
+            A handle with a method `remove()`.
+        """
         return RemovableHandle(self._load_state_dict_post_hooks, hook)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
@@ -757,11 +1083,17 @@ class Module:
     def state_dict(
         self, *args: Any, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
-        """The parameters and persistent buffers by dotted name, as tensors that share their memory.
+        """Returns the parameters and persistent buffers by dotted name. The tensors share the memory of the module.
 
         Args:
-            destination: a dict to add to. prefix: put before every name.
-            keep_vars: give the parameters themselves, not detached tensors.
+            args: deprecated, use the keyword arguments.
+            destination: dict that receives the tensors. By default, a new `OrderedDict`.
+            prefix: text before each name (default: "").
+            keep_vars: if True, contains the parameters themselves instead of detached tensors (default: False).
+
+        Example:
+            >>> list(nn.Linear(3, 2).state_dict())
+            ['weight', 'bias']
         """
         if args:
             options: list[Any] = [destination, prefix, keep_vars]
@@ -790,12 +1122,12 @@ class Module:
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         persistent = {k: v for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set}
-        own = {k: v for k, v in itertools.chain(self._parameters.items(), persistent.items()) if v is not None}
+        tensors = {k: v for k, v in itertools.chain(self._parameters.items(), persistent.items()) if v is not None}
         assign = local_metadata.get("assign_to_params_buffers", False)
-        for name, mine in own.items():
+        for name, target in tensors.items():
             key = prefix + name
             if key in state_dict:
-                problem = self._load_tensor(name, key, mine, state_dict[key], assign)
+                problem = self._load_tensor(name, key, target, state_dict[key], assign)
                 error_msgs.extend([problem] if problem else [])
             elif strict:
                 missing_keys.append(key)
@@ -808,65 +1140,71 @@ class Module:
         elif strict and extra in state_dict:
             unexpected_keys.append(extra)
         for key in state_dict if strict else ():
+            # A name with a dot belongs to a submodule, which checks the rest of the name itself.
             if key.startswith(prefix) and key != extra:
                 head, dot, _ = key[len(prefix) :].partition(".")
-                if head not in (self._modules if dot else own):
+                if head not in (self._modules if dot else tensors):
                     unexpected_keys.append(key)
 
-    def _load_tensor(self, name, key, mine, given, assign):
-        """Copy one tensor of a state dict, or, with `assign`, take it; returns what is wrong with it, if anything."""
+    def _load_tensor(self, name, key, target, source, assign):
+        """Copies one tensor of a state dict, or stores it if `assign` is True. Returns an error message, or `None`."""
         try:
-            if not isinstance(given, Tensor):
-                given = Tensor._of(given if isinstance(given, Array) else Array(given))
+            if not isinstance(source, Tensor):
+                source = Tensor._of(source if isinstance(source, Array) else Array(source))
         except (TypeError, ValueError):
             return (
                 f'While copying the parameter named "{key}", expected mytorch.Tensor or Tensor-like object from checkpoint '
-                f"but received {type(given)}"
+                f"but received {type(source)}"
             )
-        if is_lazy(mine) and not is_lazy(given):
-            mine.materialize(tuple(given.shape))
-        theirs, ours = tuple(given.shape), tuple(mine.shape)
-        if theirs != ours and not (mine.ndim == 0 and theirs == (1,)):
+        if is_lazy(target) and not is_lazy(source):
+            target.materialize(tuple(source.shape))
+        source_shape, target_shape = tuple(source.shape), tuple(target.shape)
+        if source_shape != target_shape and not (target.ndim == 0 and source_shape == (1,)):
             return (
-                f"size mismatch for {key}: copying a param with shape {theirs} from checkpoint, the shape in "
-                f"current model is {ours}."
+                f"size mismatch for {key}: copying a param with shape {source.shape} from checkpoint, the shape in "
+                f"current model is {target.shape}."
             )
         with no_grad():
             if not assign:
-                if mine.is_meta and not given.is_meta:
+                if target.is_meta and not source.is_meta:
                     warn(
                         f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
                         "which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to their "
                         "corresponding key in the module instead of copying them in place?)"
                     )
-                mine.copy_(given.reshape(mine.shape))
-            elif isinstance(mine, Parameter):
-                kept = given if isinstance(given, Parameter) else Parameter(given, mine.requires_grad)
-                self._parameters[name] = kept
+                target.copy_(source.reshape(target.shape))
+            elif isinstance(target, Parameter):
+                parameter = source if isinstance(source, Parameter) else Parameter(source, target.requires_grad)
+                self._parameters[name] = parameter
             else:
-                self._buffers[name] = given
+                self._buffers[name] = source
         return None
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> _IncompatibleKeys:
-        """Copy tensors from a state dict into this module and those below.
+        """Copies tensors from a state dict into this module and its submodules.
 
         Args:
-            state_dict: names to Tensors, Arrays or NumPy arrays.
-            strict: names must match exactly.
-            assign: take the given tensors themselves instead of copying into ours.
+            state_dict: mapping of names to Tensors, Arrays or NumPy arrays.
+            strict: if True, the names must match exactly (default: True).
+            assign: if True, stores the given tensors instead of copying their values (default: False).
 
         Returns:
             A named tuple (missing_keys, unexpected_keys).
 
         Raises:
-            RuntimeError: names or shapes that don't match; all of them are listed.
-            TypeError: state_dict is not a mapping.
+            RuntimeError: names or shapes do not match. The message lists all of them.
+            TypeError: `state_dict` is not a mapping.
+
+        Example:
+            >>> source, target = nn.Linear(3, 2), nn.Linear(3, 2)
+            >>> target.load_state_dict(source.state_dict())
+            <All keys matched successfully>
         """
         if not hasattr(state_dict, "keys"):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        missing, unexpected, errors, found = [], [], [], []
+        missing, unexpected, errors, lines = [], [], [], []
         metadata = getattr(state_dict, "_metadata", None)
         state = OrderedDict(state_dict)
 
@@ -874,17 +1212,20 @@ class Module:
         for what, keys in (("Missing", missing), ("Unexpected", unexpected)) if strict else ():
             if keys:
                 listed = ", ".join(f'"{k}"' for k in keys)
-                found.append(f"{what} key(s) in state_dict: {listed}. ")
-        errors = found + errors
+                lines.append(f"{what} key(s) in state_dict: {listed}. ")
+        errors = lines + errors
         if errors:
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
         return _IncompatibleKeys(missing, unexpected)
 
     def init_from_torch(self: Self, torch_module: Any) -> Self:
-        """Copy the parameters and buffers of a torch module of the same structure; returns self.
+        """Copies the parameters and buffers of a PyTorch module with the same structure. Returns self.
+
+        Args:
+            torch_module: the PyTorch module.
 
         Raises:
-            RuntimeError: names or shapes that don't match.
+            RuntimeError: names or shapes do not match.
         """
         values = {name: t.detach().cpu().numpy() for name, t in torch_module.state_dict().items()}
         self.load_state_dict(values)
@@ -893,7 +1234,7 @@ class Module:
     # -- printing, copying -------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """What stands between the brackets of this module's line when it is printed."""
+        """Returns the text between the parentheses when the module is printed."""
         return ""
 
     def _get_name(self):
@@ -910,23 +1251,27 @@ class Module:
         return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
     def _replicate_for_data_parallel(self):
-        """A module of the same state without parameters, which data-parallel code sets one by one."""
+        """Returns a module with the same state but without parameters, which the caller sets one by one."""
         replica = type(self).__new__(type(self))
         copies = {name: dict(getattr(self, name)) for name in ("_buffers", "_modules")}
         replica.__dict__.update(self.__dict__, **copies, _parameters={}, _is_replica=True)
         return replica
 
     def __setstate__(self, state):
-        self.__dict__.update(state)
-        for name in ("_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_backward_pre_hooks"):  # older pickles
-            self.__dict__.setdefault(name, OrderedDict())
-        if isinstance(self._hooks_with_kwargs, set):
-            self._hooks_with_kwargs = OrderedDict.fromkeys(self._hooks_with_kwargs, True)
+        fresh = vars(Module())
+        if "_hooked" not in state:  # a pickle of PyTorch, which lacks the options that only this library has
+            present = {*state, *state["_parameters"], *state["_buffers"], *state["_modules"]}
+            for kind in [kind for kind in type(self).__mro__ if kind.__module__.startswith("mytorch.")]:
+                for name, option in inspect.signature(kind).parameters.items():
+                    if name not in present and option.default is not option.empty:
+                        fresh.setdefault(name, option.default)
+            fresh["_hooked"] = True
+        self.__dict__.update({**fresh, **state})
 
 
-def _refuse_other_than_none(value, what, name, wanted):
+def _refuse_other_than_none(value, what, name, expected):
     if value is not None:
-        raise TypeError(f"cannot assign '{_typename(value)}' as {what} '{name}' ({wanted} or None expected)")
+        raise TypeError(f"cannot assign '{_typename(value)}' as {what} '{name}' ({expected} or None expected)")
 
 
 def _typename(value):

@@ -1,4 +1,4 @@
-"""Normalisation layers."""
+"""Normalization layers."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,14 +20,14 @@ __all__ = [
 
 
 class _Affine(Module):
-    """What the norms share: a weight that starts at 1 and a bias that starts at 0, either of which may be None."""
+    """The base class of the normalization layers: a weight that starts at 1 and a bias that starts at 0, or `None`."""
 
     def _add_affine(self, shape, weight, bias, device, dtype):
-        for name, wanted, make in (("weight", weight, ones), ("bias", bias, zeros)):
-            self.register_parameter(name, Parameter(make(*shape, device=device, dtype=dtype)) if wanted else None)
+        for name, present, make in (("weight", weight, ones), ("bias", bias, zeros)):
+            self.register_parameter(name, Parameter(make(*shape, device=device, dtype=dtype)) if present else None)
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0."""
+        """Sets the weight to 1 and the bias to 0."""
         for name, fill in (("weight", init.ones_), ("bias", init.zeros_)):
             if (parameter := self._parameters.get(name)) is not None:
                 fill(parameter)
@@ -38,22 +38,35 @@ def _sizes(normalized_shape):
 
 
 class LayerNorm(_Affine):
-    """(x - mean) / sqrt(var + eps) * weight + bias over the last axes.
+    """Normalizes each sample over the last dimensions.
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    Training and evaluation mode give the same result, because the layer stores no statistics.
 
     Args:
-        normalized_shape: the sizes of those axes, or one int; also spelled `embed_dim`.
-        eps: keeps the root from zero.
-        elementwise_affine: have a weight (which `weight=` also says) and a bias.
-        auto: compose it of other ops, for autograd to differentiate; the result is the same.
-        fused: use a fused kernel; see `mytorch.fused`.
+        normalized_shape: sizes of the dimensions to normalize, or one number for the last dimension.
+        eps: number added to the variance, to avoid division by zero (default: 1e-5).
+        elementwise_affine: if True, has a learnable weight and bias (default: True).
+        bias: if False, has no bias (default: True).
+        weight: if False, has neither weight nor bias, as with `elementwise_affine=False` (default: True).
+        embed_dim: another name of `normalized_shape`.
 
-    Shape: any that ends in normalized_shape.
+    Shape:
+        Input: (*, normalized_shape).
+        Output: the same shape as the input.
+
+    Attributes:
+        weight: learnable tensor of shape normalized_shape, or `None`.
+        bias: learnable tensor of shape normalized_shape, or `None`.
 
     Source: Ba, Kiros and Hinton, 2016.
 
     Example:
         >>> nn.LayerNorm(2, eps=0.0)(tensor([1.0, 3.0])).tolist()
         [-1.0, 1.0]
+
+    See also: `nn.functional.layer_norm`, `nn.functional.add_layer_norm`, `nn.RMSNorm`.
     """
 
     def __init__(
@@ -73,18 +86,18 @@ class LayerNorm(_Affine):
         self._add_affine(self.normalized_shape, self.elementwise_affine, elementwise_affine and bias, device, dtype)
 
     def forward(self, input: Tensor, residual: Tensor | None = None, *, dtype: DType = None) -> Any:
-        """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.layer_norm`.
+        """Returns the normalized input. With a residual, returns the tuple (input + residual, normalized sum).
 
         Args:
-            input: (…, *normalized_shape).
-            residual: of input's shape.
-            dtype: of the norm.
+            input: tensor of shape (*, normalized_shape).
+            residual: tensor of the same shape, added to the input first.
+            dtype: dtype of the normalized result. By default, the dtype of the input.
         """
-        own = self.normalized_shape, self.weight, self.bias, self.eps
+        parameters = self.normalized_shape, self.weight, self.bias, self.eps
         options: dict[str, Any] = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
         if residual is None:
-            return F.layer_norm(input, *own, **options)
-        return F.add_layer_norm(input, residual, *own, **options)
+            return F.layer_norm(input, *parameters, **options)
+        return F.add_layer_norm(input, residual, *parameters, **options)
 
     def extra_repr(self):
         return (
@@ -94,19 +107,30 @@ class LayerNorm(_Affine):
 
 
 class RMSNorm(_Affine):
-    """x / sqrt(mean(x^2) + eps) * weight over the last axes.
+    """Divides each sample by its root mean square over the last dimensions.
+
+        y = x / sqrt(mean(x²) + eps) * weight
 
     Args:
-        normalized_shape: the sizes of those axes, or one int.
-        eps: keeps the root from zero; by default that of the dtype.
-        elementwise_affine: have a weight (which `weight=` also says).
-        auto, fused: as LayerNorm's.
+        normalized_shape: sizes of the dimensions to normalize, or one number for the last dimension.
+        eps: number added to the mean square. By default, the machine epsilon of the input's dtype.
+        elementwise_affine: if True, has a learnable weight (default: True).
+        weight: if False, has no weight, as with `elementwise_affine=False` (default: True).
+
+    Shape:
+        Input: (*, normalized_shape).
+        Output: the same shape as the input.
+
+    Attributes:
+        weight: learnable tensor of shape normalized_shape, or `None`.
 
     Source: Zhang and Sennrich, 2019.
 
     Example:
         >>> nn.RMSNorm(2, eps=0.0)(tensor([3.0, 3.0])).tolist()
         [1.0, 1.0]
+
+    See also: `nn.functional.rms_norm`, `nn.functional.add_rms_norm`, `nn.LayerNorm`.
     """
 
     def __init__(
@@ -119,21 +143,23 @@ class RMSNorm(_Affine):
         self.elementwise_affine = elementwise_affine and weight
         self.auto = auto
         self.fused = fused
-        own = ones(*self.normalized_shape, device=device, dtype=dtype) if self.elementwise_affine else None
-        self.register_parameter("weight", None if own is None else Parameter(own))
+        tensor = ones(*self.normalized_shape, device=device, dtype=dtype) if self.elementwise_affine else None
+        self.register_parameter("weight", None if tensor is None else Parameter(tensor))
 
     def forward(self, input: Tensor, residual: Tensor | None = None, *, dtype: DType = None) -> Any:
-        """The norm of input; with a residual, (input + residual, its norm). `dtype`: see `F.rms_norm`.
+        """Returns the normalized input. With a residual, returns the tuple (input + residual, normalized sum).
 
         Args:
-            input: (…, *normalized_shape).
-            residual: of input's shape.
-            dtype: of the norm.
+            input: tensor of shape (*, normalized_shape).
+            residual: tensor of the same shape, added to the input first.
+            dtype: dtype of the normalized result. By default, the dtype of the input.
         """
-        own = self.normalized_shape, self.weight, self.eps
+        parameters = self.normalized_shape, self.weight, self.eps
         options: dict[str, Any] = {"dtype": dtype, "auto": self.auto, "fused": self.fused}
         return (
-            F.rms_norm(input, *own, **options) if residual is None else F.add_rms_norm(input, residual, *own, **options)
+            F.rms_norm(input, *parameters, **options)
+            if residual is None
+            else F.add_rms_norm(input, residual, *parameters, **options)
         )
 
     def extra_repr(self):
@@ -141,18 +167,21 @@ class RMSNorm(_Affine):
 
 
 class _NormBase(_Affine):
-    """What batch and instance norms share: affine parameters and running statistics.
+    """The base class of batch and instance normalization: affine parameters and running statistics.
 
     Args:
-        num_features: channels. eps: keeps the root from zero.
-        momentum: share of a new batch in the running statistics; None averages all batches.
-        affine: have weight and bias. track_running_stats: keep running statistics.
-        auto, fused: as LayerNorm's.
-
+        num_features: number of channels C.
+        eps: number added to the variance, to avoid division by zero (default: 1e-5).
+        momentum: weight of the current batch in the running statistics. `None` computes a cumulative average
+            (default: 0.1).
+        affine: if True, has a learnable weight and bias (default: True).
+        track_running_stats: if True, updates running statistics during training and uses them in evaluation mode
+            (default: True).
+        bias: if False, has no bias (default: True).
     """
 
     dims: tuple[int, ...] = (2, 3)
-    _version = 2  # since when num_batches_tracked is part of the state
+    _version = 2  # version 2 added num_batches_tracked to the state
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
@@ -175,14 +204,14 @@ class _NormBase(_Affine):
         self.register_buffer("num_batches_tracked", count)
 
     def reset_running_stats(self) -> None:
-        """Mean 0, variance 1, no batches."""
+        """Sets the running mean to 0, the running variance to 1 and the number of batches to 0."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0, running statistics as new."""
+        """Sets the weight to 1 and the bias to 0, and resets the running statistics."""
         self.reset_running_stats()
         super().reset_parameters()
 
@@ -190,12 +219,12 @@ class _NormBase(_Affine):
         version = local_metadata.get("version", None)
         key = prefix + "num_batches_tracked"
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
-            own = self.num_batches_tracked
-            state_dict[key] = zeros((), dtype=int64) if own is None else own
+            count = self.num_batches_tracked
+            state_dict[key] = zeros((), dtype=int64) if count is None else count
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _next_momentum(self):
-        """How much of this batch the running statistics take; a batch in training is counted."""
+        """Counts the batch in training mode. Returns the weight of the batch in the running statistics."""
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
@@ -204,8 +233,8 @@ class _NormBase(_Affine):
 
     def _check_input_dim(self, input):
         if input.ndim not in self.dims:
-            words = " or ".join(f"{d}D" for d in self.dims)
-            raise ValueError(f"expected {words} input (got {input.ndim}D input)")
+            expected = " or ".join(f"{d}D" for d in self.dims)
+            raise ValueError(f"{type(self).__name__}: expected {expected} input (got {input.ndim}D input)")
 
     def extra_repr(self) -> str:
         return (
@@ -215,60 +244,153 @@ class _NormBase(_Affine):
 
 
 class _BatchNorm(_NormBase):
-    """Normalises each channel by the statistics of the batch, or, in eval mode, by running ones.
-
-    Source: Ioffe and Szegedy, 2015.
-    """
+    """The base class of the batch normalization layers."""
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         momentum = self._next_momentum()
-        keep = not self.training or self.track_running_stats
-        kept: Any = (self.running_mean, self.running_var) if keep else (None, None)
-        own = self.training or self.running_mean is None
+        use_running = not self.training or self.track_running_stats
+        statistics: Any = (self.running_mean, self.running_var) if use_running else (None, None)
+        use_batch = self.training or self.running_mean is None
         options: dict[str, Any] = {"auto": self.auto, "fused": self.fused}
-        return F.batch_norm(input, kept[0], kept[1], self.weight, self.bias, own, momentum, self.eps, **options)
+        return F.batch_norm(
+            input, statistics[0], statistics[1], self.weight, self.bias, use_batch, momentum, self.eps, **options
+        )
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (N, C) or (N, C, L).
+    """Normalizes each channel over the batch and the length.
 
-    Args:
-        num_features: C. eps: added to the variance. momentum: share of a batch in the running statistics; None
-            averages all.
-        affine: learn a weight and a bias. track_running_stats: keep running statistics, used in evaluation.
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    In training mode, mean and var are the statistics of the batch, and the layer updates its running statistics:
+
+        running = (1 - momentum) * running + momentum * statistics of the batch
+
+    In evaluation mode, the layer uses the running statistics instead.
+
+    Shape:
+        Input: (N, C) or (N, C, L).
+        Output: the same shape as the input.
+
+    Attributes:
+        weight: learnable vector of shape (C,), or `None`.
+        bias: learnable vector of shape (C,), or `None`.
+        running_mean: buffer of shape (C,), or `None`.
+        running_var: buffer of shape (C,) with unbiased variances, or `None`.
+        num_batches_tracked: number of batches seen in training mode, a buffer, or `None`.
+
+    Source: Ioffe and Szegedy, 2015.
+
+    Example:
+        >>> y = nn.BatchNorm1d(3)(mytorch.randn(4, 3, 8))
+        >>> tuple(y.shape), abs(y.mean().item()) < 1e-5
+        ((4, 3, 8), True)
+
+    See also: `nn.functional.batch_norm`, `nn.LazyBatchNorm1d`, `nn.SyncBatchNorm`.
     """
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (N, C, H, W).
+    """Normalizes each channel over the batch and the spatial dimensions.
 
-    Args:
-        num_features: C. eps: added to the variance. momentum: share of a batch in the running statistics; None
-            averages all.
-        affine: learn a weight and a bias. track_running_stats: keep running statistics, used in evaluation.
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    In training mode, mean and var are the statistics of the batch, and the layer updates its running statistics:
+
+        running = (1 - momentum) * running + momentum * statistics of the batch
+
+    In evaluation mode, the layer uses the running statistics instead.
+
+    Shape:
+        Input: (N, C, H, W).
+        Output: the same shape as the input.
+
+    Attributes:
+        weight: learnable vector of shape (C,), or `None`.
+        bias: learnable vector of shape (C,), or `None`.
+        running_mean: buffer of shape (C,), or `None`.
+        running_var: buffer of shape (C,) with unbiased variances, or `None`.
+        num_batches_tracked: number of batches seen in training mode, a buffer, or `None`.
+
+    Source: Ioffe and Szegedy, 2015.
 
     Example:
-        >>> tuple(nn.BatchNorm2d(3)(mytorch.randn(4, 3, 8, 8)).shape)
-        (4, 3, 8, 8)
+        >>> y = nn.BatchNorm2d(3)(mytorch.randn(4, 3, 8, 8))
+        >>> tuple(y.shape), abs(y.mean().item()) < 1e-5
+        ((4, 3, 8, 8), True)
+
+    See also: `nn.functional.batch_norm`, `nn.LazyBatchNorm2d`, `nn.SyncBatchNorm`.
     """
 
     dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (N, C, D, H, W)."""
+    """Normalizes each channel over the batch and the spatial dimensions.
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    In training mode, mean and var are the statistics of the batch, and the layer updates its running statistics:
+
+        running = (1 - momentum) * running + momentum * statistics of the batch
+
+    In evaluation mode, the layer uses the running statistics instead.
+
+    Shape:
+        Input: (N, C, D, H, W).
+        Output: the same shape as the input.
+
+    Attributes:
+        weight: learnable vector of shape (C,), or `None`.
+        bias: learnable vector of shape (C,), or `None`.
+        running_mean: buffer of shape (C,), or `None`.
+        running_var: buffer of shape (C,) with unbiased variances, or `None`.
+        num_batches_tracked: number of batches seen in training mode, a buffer, or `None`.
+
+    Source: Ioffe and Szegedy, 2015.
+
+    Example:
+        >>> y = nn.BatchNorm3d(3)(mytorch.randn(4, 3, 8, 8, 8))
+        >>> tuple(y.shape), abs(y.mean().item()) < 1e-5
+        ((4, 3, 8, 8, 8), True)
+
+    See also: `nn.functional.batch_norm`, `nn.LazyBatchNorm3d`, `nn.SyncBatchNorm`.
+    """
 
     dims = (5,)
 
 
 class GroupNorm(_Affine):
-    """Normalises each sample's channels in groups. Source: Wu and He, 2018.
+    """Normalizes groups of channels of each sample.
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    Mean and variance are over the channels of one group and all further dimensions. Training and evaluation mode give
+    the same result, because the layer stores no statistics.
 
     Args:
-        num_groups: divides num_channels. num_channels: C. eps: added to the variance. affine: learn a weight and a
-            bias.
-        fused: True asks for a kernel, False for the reference, None takes whichever is faster.
+        num_groups: number of groups, which divides `num_channels`.
+        num_channels: number of channels C.
+        eps: number added to the variance, to avoid division by zero (default: 1e-5).
+        affine: if True, has a learnable weight and bias for each channel (default: True).
+        bias: if False, has no bias (default: True).
+
+    Shape:
+        Input: (N, C, *).
+        Output: the same shape as the input.
+
+    Raises:
+        ValueError: `num_groups` does not divide `num_channels`.
+
+    Source: Wu and He, 2018.
+
+    Example:
+        >>> y = nn.GroupNorm(2, 4)(mytorch.randn(3, 4, 8, 8))
+        >>> abs(y[0, :2].mean().item()) < 1e-5
+        True
+
+    See also: `nn.functional.group_norm`, `nn.LayerNorm`.
     """
 
     def __init__(
@@ -277,7 +399,7 @@ class GroupNorm(_Affine):
     ) -> None:  # fmt: skip
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
-            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+            raise ValueError(f"GroupNorm: num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps
@@ -294,7 +416,14 @@ class GroupNorm(_Affine):
 
 
 class _InstanceNorm(_NormBase):
-    """Normalises each channel of each sample. Source: Ulyanov et al., 2016."""
+    """The base class of the instance normalization layers.
+
+    Args:
+        momentum: weight of the current batch in the running statistics. `None` never updates them (default: 0.1).
+        affine: if True, has a learnable weight and bias (default: False).
+        track_running_stats: if True, updates running statistics during training and uses them in evaluation mode
+            (default: False).
+    """
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
@@ -316,45 +445,147 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (N, C, L) or (C, L)."""
+    """Normalizes each channel of each sample over the length.
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    By default, the layer uses the statistics of the input also in evaluation mode. With `track_running_stats=True`, it
+    uses running statistics in evaluation mode.
+
+    Shape:
+        Input: (N, C, L) or (C, L).
+        Output: the same shape as the input.
+
+    Source: Ulyanov et al., 2016.
+
+    Example:
+        >>> y = nn.InstanceNorm1d(3)(mytorch.randn(4, 3, 8))
+        >>> tuple(y.shape), abs(y[0, 0].mean().item()) < 1e-5
+        ((4, 3, 8), True)
+
+    See also: `nn.functional.instance_norm`, `nn.LazyInstanceNorm1d`.
+    """
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (N, C, H, W) or (C, H, W).
+    """Normalizes each channel of each sample over the spatial dimensions.
 
-    Args:
-        num_features: C. eps: added to the variance. momentum: share of a batch in the running statistics; None
-            averages all.
-        affine: learn a weight and a bias. track_running_stats: keep running statistics, used in evaluation.
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    By default, the layer uses the statistics of the input also in evaluation mode. With `track_running_stats=True`, it
+    uses running statistics in evaluation mode.
+
+    Shape:
+        Input: (N, C, H, W) or (C, H, W).
+        Output: the same shape as the input.
+
+    Source: Ulyanov et al., 2016.
+
+    Example:
+        >>> y = nn.InstanceNorm2d(3)(mytorch.randn(4, 3, 8, 8))
+        >>> tuple(y.shape), abs(y[0, 0].mean().item()) < 1e-5
+        ((4, 3, 8, 8), True)
+
+    See also: `nn.functional.instance_norm`, `nn.LazyInstanceNorm2d`.
     """
 
     dims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
+    """Normalizes each channel of each sample over the spatial dimensions.
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    By default, the layer uses the statistics of the input also in evaluation mode. With `track_running_stats=True`, it
+    uses running statistics in evaluation mode.
+
+    Shape:
+        Input: (N, C, D, H, W) or (C, D, H, W).
+        Output: the same shape as the input.
+
+    Source: Ulyanov et al., 2016.
+
+    Example:
+        >>> y = nn.InstanceNorm3d(3)(mytorch.randn(4, 3, 8, 8, 8))
+        >>> tuple(y.shape), abs(y[0, 0].mean().item()) < 1e-5
+        ((4, 3, 8, 8, 8), True)
+
+    See also: `nn.functional.instance_norm`, `nn.LazyInstanceNorm3d`.
+    """
 
     dims = (4, 5)
 
 
 class InstanceNorm(_InstanceNorm):
-    """Instance normalisation of any number of axes, (N, C, …)."""
+    """Normalizes each channel of each sample over all further dimensions.
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    By default, the layer uses the statistics of the input also in evaluation mode. With `track_running_stats=True`, it
+    uses running statistics in evaluation mode.
+
+    Shape:
+        Input: (N, C, *), at least 3 dimensions.
+        Output: the same shape as the input.
+
+    Source: Ulyanov et al., 2016.
+
+    Example:
+        >>> y = nn.InstanceNorm(3)(mytorch.randn(4, 3, 2, 2, 2, 2))
+        >>> abs(y[0, 0].mean().item()) < 1e-5
+        True
+
+    See also: `nn.functional.instance_norm`, `nn.InstanceNorm2d`.
+    """
 
     def _check_input_dim(self, input):
         if input.ndim < 3:
-            raise ValueError(f"expected at least 3D input (got {input.ndim}D input)")
+            raise ValueError(f"InstanceNorm: expected at least 3D input (got {input.ndim}D input)")
 
 
 class LocalResponseNorm(
     Layer, function=F.local_response_norm, shown="{size}, alpha={alpha}, beta={beta}, k={k}", size=..., alpha=1e-4,
     beta=0.75, k=1.0,
 ):  # fmt: skip
-    """Divides by a power of the squares of neighbouring channels. Source: Krizhevsky et al., 2012.
+    """Divides each element by a power of the squares in neighboring channels.
+
+        y_c = x_c / (k + alpha / size * sum over c' of (x_c'²))^beta
+
+    The sum includes `size` channels around c.
 
     Args:
-        size: how many channels, the own one in the middle. alpha, beta, k: as in `F.local_response_norm`.
+        size: number of channels in the sum.
+        alpha: factor of the sum (default: 1e-4).
+        beta: exponent (default: 0.75).
+        k: number added to the sum (default: 1.0).
+
+    Shape:
+        Input: (N, C, *).
+        Output: the same shape as the input.
+
+    Source: Krizhevsky et al., 2012.
+
+    Example:
+        >>> layer = nn.LocalResponseNorm(1, alpha=1.0, beta=1.0)
+        >>> layer(mytorch.ones(1, 2, 1)).flatten().tolist()
+        [0.5, 0.5]
+
+    See also: `nn.functional.local_response_norm`.
     """
 
 
 class CrossMapLRN2d(LocalResponseNorm, shown=LocalResponseNorm._shown, size=..., alpha=1e-4, beta=0.75, k=1):
-    """The older name of LocalResponseNorm."""
+    """Divides each element by a power of the squares in neighboring channels. Older name of `nn.LocalResponseNorm`.
+
+    Shape:
+        Input: (N, C, H, W).
+        Output: the same shape as the input.
+
+    Example:
+        >>> layer = nn.CrossMapLRN2d(1, alpha=1.0, beta=1.0)
+        >>> layer(mytorch.ones(1, 2, 1, 1)).flatten().tolist()
+        [0.5, 0.5]
+
+    See also: `nn.LocalResponseNorm`, `nn.functional.local_response_norm`.
+    """

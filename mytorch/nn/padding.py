@@ -1,4 +1,4 @@
-"""Padding layers; see `F.pad`."""
+"""Padding layers. Each layer calls `nn.functional.pad`."""
 
 from typing import Any
 
@@ -14,7 +14,23 @@ __all__ = [
 
 
 class _Pad(Layer, shown="{padding}", padding=...):
-    """`padding`: one width for every side, or (left, right, top, bottom, …), the last axis first."""
+    """Pads the {dims} with {contents}.
+
+    Args:
+        padding: number of elements to add on each side: one number for all sides, or a flat tuple with the numbers
+            before and after each dimension. The tuple starts with the last dimension. Negative numbers remove elements.
+
+    Shape:
+        Input: (N, C, {sizes}) or (C, {sizes}).
+        Output: (N, C, {padded}) or (C, {padded}).
+
+    Example:
+        >>> x = tensor([1.0, 2.0, 3.0]).reshape({shape})
+        >>> nn.{name}({arguments})(x).flatten().tolist()
+        {result}
+
+    See also: `nn.functional.pad`.
+    """
 
     padding: tuple[int, ...]
     dims = 2
@@ -30,18 +46,27 @@ class _Pad(Layer, shown="{padding}", padding=...):
 
 
 class _ConstantPad(_Pad, shown="padding={padding}, value={value}", padding=..., value=...):
-    pass
+    """The base class of the layers that pad with a constant.
+
+    Args:
+        value: value of the new elements.
+    """
 
 
-def _of_each_size(prefix, what, base=_Pad, **constants):
-    """The layers of one, two and three axes."""
-    for d in (1, 2, 3):
-        body = {"__doc__": f"Pads the last {d} axes {what}.", "__module__": __name__, "dims": d, **constants}
-        yield type(f"{prefix}Pad{d}d", (base,), body)
+def _of_each_size(prefix, contents, result, mode="constant", base=_Pad, **constants):
+    """Yields the layers of one kind for one, two and three dimensions. The docstring of `_Pad` is their template."""
+    for d, sizes in enumerate(("L", "H, W", "D, H, W"), 1):
+        name, dims = f"{prefix}Pad{d}d", "last dimension" if d == 1 else f"last {d} dimensions"
+        arguments = str((2, 1) + (0, 0) * (d - 1)) + (", 9.0" if base is _ConstantPad else "")
+        doc = (_Pad.__doc__ or "").format(
+            name=name, dims=dims, contents=contents, sizes=sizes, padded=sizes.replace(",", "_out,") + "_out",
+            shape="1, " * d + "3", arguments=arguments, result=list(map(float, result)),
+        )  # fmt: skip
+        yield type(name, (base,), {"__doc__": doc, "__module__": __name__, "dims": d, "mode": mode, **constants})
 
 
-ConstantPad1d, ConstantPad2d, ConstantPad3d = _of_each_size("Constant", "with a value", _ConstantPad)
-ZeroPad1d, ZeroPad2d, ZeroPad3d = _of_each_size("Zero", "with zeros", value=0.0)
-ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _of_each_size("Reflection", "by reflection", mode="reflect")
-ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _of_each_size("Replication", "by the edges", mode="replicate")
-CircularPad1d, CircularPad2d, CircularPad3d = _of_each_size("Circular", "by the other end", mode="circular")
+ConstantPad1d, ConstantPad2d, ConstantPad3d = _of_each_size("Constant", "a constant value", "991239", base=_ConstantPad)
+ZeroPad1d, ZeroPad2d, ZeroPad3d = _of_each_size("Zero", "zeros", "001230", value=0.0)
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _of_each_size("Reflection", "elements reflected at the edges", "321232", "reflect")  # fmt: skip
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _of_each_size("Replication", "copies of the edge elements", "111233", "replicate")  # fmt: skip
+CircularPad1d, CircularPad2d, CircularPad3d = _of_each_size("Circular", "elements from the opposite end", "231231", "circular")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Parameter and Buffer, which are defined in `mytorch/_parameter.py` because files contain them, too."""
+"""Parameter and Buffer. They are defined in `mytorch/_parameter.py`, because serialization also needs them."""
 
 from .._parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, is_lazy  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""Pooling layers; each calls the function of its name."""
+"""Pooling layers. Each layer calls the function of the same name in `nn.functional`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,13 @@ __all__ = [
 
 
 class _Pool(Declared):
-    """Windows, which by default follow one another without overlap."""
+    """The base class of layers with a window. By default, the stride is the size of the window.
+
+    Args:
+        kernel_size: size of the window, one number or one for each spatial dimension.
+        stride: distance between neighboring windows, one number or one for each spatial dimension. By default,
+            `kernel_size`.
+    """
 
     def __post_init__(self) -> None:
         self.stride: Any = self.kernel_size if self.stride is None else self.stride
@@ -28,51 +34,110 @@ class _MaxPool(
     shown="kernel_size={kernel_size}, stride={stride}, padding={padding}, dilation={dilation}, ceil_mode={ceil_mode}",
     kernel_size=..., stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False,
 ):  # fmt: skip
-    """The maximum of each window; see `F.max_pool2d`."""
+    """The base class of the max pooling layers.
+
+    Args:
+        padding: number of elements added at both ends, which are never the maximum (default: 0).
+        dilation: distance between neighboring elements of a window (default: 1).
+        return_indices: if True, also returns the positions of the maxima, for `nn.MaxUnpool1d`, `nn.MaxUnpool2d` or
+            `nn.MaxUnpool3d` (default: False).
+        ceil_mode: if True, rounds the output size up instead of down, so that windows may extend beyond the input
+            (default: False).
+    """
 
 
 class MaxPool1d(_MaxPool, function=F.max_pool1d):
-    """Maxima over windows of the last axis.
+    """Computes the maximum of each window of the last dimension.
 
-    Args:
-        kernel_size: of a window. stride: distance of windows; by default kernel_size. padding: -inf at both ends.
-        dilation: distance of a window's elements. return_indices: also where the maxima were, for `MaxUnpool1d`.
-        ceil_mode: also windows that lie partly outside.
+    The size of the output is
+
+        L_out = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+
+    Shape:
+        Input: (N, C, L) or (C, L).
+        Output: (N, C, L_out) or (C, L_out).
+
+    Example:
+        >>> nn.MaxPool1d(2)(mytorch.arange(4.0).reshape(1, 4)).tolist()
+        [[1.0, 3.0]]
+
+    See also: `nn.functional.max_pool1d`, `nn.MaxUnpool1d`, `nn.AdaptiveMaxPool1d`.
     """
 
 
 class MaxPool2d(_MaxPool, function=F.max_pool2d):
-    """Maxima over windows of the last two axes.
+    """Computes the maximum of each window of the last two dimensions.
 
-    Args:
-        kernel_size, stride, padding, dilation: of the windows, a number or one for each axis; stride is by default
-            kernel_size.
-        return_indices: also return where the maxima are. ceil_mode: keep windows that reach over the edge.
+    Each spatial dimension, such as H, becomes
 
-    Shape: (N, C, H, W) or (C, H, W).
+        H_out = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+
+    Shape:
+        Input: (N, C, H, W) or (C, H, W).
+        Output: (N, C, H_out, W_out) or (C, H_out, W_out).
 
     Example:
         >>> nn.MaxPool2d(2)(mytorch.arange(16.0).reshape(1, 4, 4)).tolist()
         [[[5.0, 7.0], [13.0, 15.0]]]
+
+    See also: `nn.functional.max_pool2d`, `nn.MaxUnpool2d`, `nn.AdaptiveMaxPool2d`.
     """
 
 
 class MaxPool3d(_MaxPool, function=F.max_pool3d):
-    """Maxima over windows of the last three axes."""
+    """Computes the maximum of each window of the last three dimensions.
+
+    Each spatial dimension, such as D, becomes
+
+        D_out = (D + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+
+    Shape:
+        Input: (N, C, D, H, W) or (C, D, H, W).
+        Output: (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out).
+
+    Example:
+        >>> nn.MaxPool3d(2)(mytorch.arange(8.0).reshape(1, 2, 2, 2)).tolist()
+        [[[[7.0]]]]
+
+    See also: `nn.functional.max_pool3d`, `nn.MaxUnpool3d`, `nn.AdaptiveMaxPool3d`.
+    """
 
 
 class _AvgPool(
     _Pool, Layer, shown="kernel_size={kernel_size}, stride={stride}, padding={padding}", kernel_size=..., stride=None, padding=0,
     ceil_mode=False, count_include_pad=True, divisor_override=None,
 ):  # fmt: skip
-    """The mean of each window; see `F.avg_pool2d`."""
+    """The base class of the average pooling layers.
+
+    Args:
+        padding: number of zeros added at both ends (default: 0).
+        ceil_mode: if True, rounds the output size up instead of down, so that windows may extend beyond the input
+            (default: False).
+        count_include_pad: if True, includes the padding in the average (default: True).
+        divisor_override: divisor of the sums, instead of the number of elements.
+    """
 
 
 class AvgPool1d(
     _AvgPool, function=F.avg_pool1d, shown=_AvgPool._shown, kernel_size=..., stride=None, padding=0, ceil_mode=False,
     count_include_pad=True,
 ):  # fmt: skip
-    """Means over windows of the last axis."""
+    """Computes the mean of each window of the last dimension.
+
+    The size of the output is
+
+        L_out = (L + 2 * padding - kernel_size) // stride + 1
+
+    Shape:
+        Input: (N, C, L) or (C, L).
+        Output: (N, C, L_out) or (C, L_out).
+
+    Example:
+        >>> nn.AvgPool1d(2)(mytorch.arange(4.0).reshape(1, 4)).tolist()
+        [[0.5, 2.5]]
+
+    See also: `nn.functional.avg_pool1d`, `nn.AdaptiveAvgPool1d`.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,77 +147,237 @@ class AvgPool1d(
 
 
 class AvgPool2d(_AvgPool, function=F.avg_pool2d):
-    """Means over windows of the last two axes.
+    """Computes the mean of each window of the last two dimensions.
 
-    Args:
-        kernel_size: of a window; one number for both axes. stride: distance of windows; by default kernel_size.
-        padding: zeros at both ends. ceil_mode: also windows that lie partly outside.
-        count_include_pad: divide by the window's size, padding included. divisor_override: divide by this instead.
+    Each spatial dimension, such as H, becomes
+
+        H_out = (H + 2 * padding - kernel_size) // stride + 1
+
+    Shape:
+        Input: (N, C, H, W) or (C, H, W).
+        Output: (N, C, H_out, W_out) or (C, H_out, W_out).
+
+    Example:
+        >>> nn.AvgPool2d(2)(mytorch.arange(16.0).reshape(1, 4, 4)).tolist()
+        [[[2.5, 4.5], [10.5, 12.5]]]
+
+    See also: `nn.functional.avg_pool2d`, `nn.AdaptiveAvgPool2d`.
     """
 
 
 class AvgPool3d(_AvgPool, function=F.avg_pool3d):
-    """Means over windows of the last three axes."""
+    """Computes the mean of each window of the last three dimensions.
+
+    Each spatial dimension, such as D, becomes
+
+        D_out = (D + 2 * padding - kernel_size) // stride + 1
+
+    Shape:
+        Input: (N, C, D, H, W) or (C, D, H, W).
+        Output: (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out).
+
+    Example:
+        >>> nn.AvgPool3d(2)(mytorch.arange(8.0).reshape(1, 2, 2, 2)).tolist()
+        [[[[3.5]]]]
+
+    See also: `nn.functional.avg_pool3d`, `nn.AdaptiveAvgPool3d`.
+    """
 
 
 class _Adaptive(Layer, output_size=...):
-    """As many windows as `output_size` says; None keeps an axis."""
+    """The base class of the adaptive pooling layers.
+
+    Args:
+        output_size: size of the output, one number or one for each spatial dimension. `None` keeps the size of a
+            dimension.
+    """
 
 
 class _AdaptiveMax(_Adaptive, shown="output_size={output_size!r}", output_size=..., return_indices=False):
-    """Maxima; `return_indices` also says where they are."""
+    """The base class of the adaptive max pooling layers.
+
+    Args:
+        return_indices: if True, also returns the positions of the maxima (default: False).
+    """
 
 
 class AdaptiveAvgPool1d(_Adaptive, function=F.adaptive_avg_pool1d):
-    """Means of output_size windows of the last axis."""
+    """Computes means of windows of the last dimension, for an output of a fixed size.
+
+    The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+
+    Shape:
+        Input: (N, C, L) or (C, L).
+        Output: (N, C, output_size) or (C, output_size).
+
+    Example:
+        >>> nn.AdaptiveAvgPool1d(1)(mytorch.arange(4.0).reshape(1, 4)).flatten().tolist()
+        [1.5]
+
+    See also: `nn.functional.adaptive_avg_pool1d`, `nn.AvgPool1d`.
+    """
 
 
 class AdaptiveAvgPool2d(_Adaptive, function=F.adaptive_avg_pool2d):
-    """Means of output_size windows of the last two axes; None keeps an axis.
+    """Computes means of windows of the last two dimensions, for an output of a fixed size.
+
+    The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+
+    Shape:
+        Input: (N, C, H, W) or (C, H, W).
+        Output: (N, C, *output_size) or (C, *output_size).
 
     Example:
-        >>> nn.AdaptiveAvgPool2d(1)(mytorch.arange(4.0).reshape(1, 2, 2)).tolist()
-        [[[1.5]]]
+        >>> nn.AdaptiveAvgPool2d(1)(mytorch.arange(16.0).reshape(1, 4, 4)).flatten().tolist()
+        [7.5]
+
+    See also: `nn.functional.adaptive_avg_pool2d`, `nn.AvgPool2d`.
     """
 
 
 class AdaptiveAvgPool3d(_Adaptive, function=F.adaptive_avg_pool3d):
-    """Means of output_size windows of the last three axes."""
+    """Computes means of windows of the last three dimensions, for an output of a fixed size.
+
+    The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+
+    Shape:
+        Input: (N, C, D, H, W) or (C, D, H, W).
+        Output: (N, C, *output_size) or (C, *output_size).
+
+    Example:
+        >>> nn.AdaptiveAvgPool3d(1)(mytorch.arange(8.0).reshape(1, 2, 2, 2)).flatten().tolist()
+        [3.5]
+
+    See also: `nn.functional.adaptive_avg_pool3d`, `nn.AvgPool3d`.
+    """
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax, function=F.adaptive_max_pool1d):
-    """Maxima of output_size windows of the last axis."""
+    """Computes maxima of windows of the last dimension, for an output of a fixed size.
+
+    The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+
+    Shape:
+        Input: (N, C, L) or (C, L).
+        Output: (N, C, output_size) or (C, output_size).
+
+    Example:
+        >>> nn.AdaptiveMaxPool1d(1)(mytorch.arange(4.0).reshape(1, 4)).flatten().tolist()
+        [3.0]
+
+    See also: `nn.functional.adaptive_max_pool1d`, `nn.MaxPool1d`.
+    """
 
 
 class AdaptiveMaxPool2d(_AdaptiveMax, function=F.adaptive_max_pool2d):
-    """Maxima of output_size windows of the last two axes."""
+    """Computes maxima of windows of the last two dimensions, for an output of a fixed size.
+
+    The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+
+    Shape:
+        Input: (N, C, H, W) or (C, H, W).
+        Output: (N, C, *output_size) or (C, *output_size).
+
+    Example:
+        >>> nn.AdaptiveMaxPool2d(1)(mytorch.arange(16.0).reshape(1, 4, 4)).flatten().tolist()
+        [15.0]
+
+    See also: `nn.functional.adaptive_max_pool2d`, `nn.MaxPool2d`.
+    """
 
 
 class AdaptiveMaxPool3d(_AdaptiveMax, function=F.adaptive_max_pool3d):
-    """Maxima of output_size windows of the last three axes."""
+    """Computes maxima of windows of the last three dimensions, for an output of a fixed size.
+
+    The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+
+    Shape:
+        Input: (N, C, D, H, W) or (C, D, H, W).
+        Output: (N, C, *output_size) or (C, *output_size).
+
+    Example:
+        >>> nn.AdaptiveMaxPool3d(1)(mytorch.arange(8.0).reshape(1, 2, 2, 2)).flatten().tolist()
+        [7.0]
+
+    See also: `nn.functional.adaptive_max_pool3d`, `nn.MaxPool3d`.
+    """
 
 
 class _LPPool(Layer, norm_type=..., kernel_size=..., stride=None, ceil_mode=False):
-    """The norm_type-norm of each window."""
+    """The base class of the power-average pooling layers.
+
+    Args:
+        norm_type: order p of the norm.
+        kernel_size: size of the window, one number or one for each spatial dimension.
+        stride: distance between neighboring windows, one number or one for each spatial dimension. By default,
+            `kernel_size`.
+        ceil_mode: if True, rounds the output size up instead of down (default: False).
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return self._function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool1d(_LPPool, function=F.lp_pool1d):
-    """Norms over windows of the last axis."""
+    """Computes the p-norm of each window of the last dimension.
+
+        LPPool(window) = (sum of x^p over the window)^(1 / p)
+
+    Shape:
+        Input: (N, C, L) or (C, L).
+        Output: (N, C, L_out) or (C, L_out).
+
+    Example:
+        >>> x = mytorch.ones(1, 1, 4)
+        >>> nn.LPPool1d(norm_type=1, kernel_size=4)(x).flatten().tolist()
+        [4.0]
+
+    See also: `nn.functional.lp_pool1d`, `nn.AvgPool1d`.
+    """
 
 
 class LPPool2d(_LPPool, function=F.lp_pool2d):
-    """Norms over windows of the last two axes."""
+    """Computes the p-norm of each window of the last two dimensions.
+
+        LPPool(window) = (sum of x^p over the window)^(1 / p)
+
+    Shape:
+        Input: (N, C, H, W) or (C, H, W).
+        Output: (N, C, H_out, W_out) or (C, H_out, W_out).
+
+    Example:
+        >>> x = mytorch.ones(1, 1, 4, 4)
+        >>> nn.LPPool2d(norm_type=1, kernel_size=4)(x).flatten().tolist()
+        [16.0]
+
+    See also: `nn.functional.lp_pool2d`, `nn.AvgPool2d`.
+    """
 
 
 class LPPool3d(_LPPool, function=F.lp_pool3d):
-    """Norms over windows of the last three axes."""
+    """Computes the p-norm of each window of the last three dimensions.
+
+        LPPool(window) = (sum of x^p over the window)^(1 / p)
+
+    Shape:
+        Input: (N, C, D, H, W) or (C, D, H, W).
+        Output: (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out).
+
+    Example:
+        >>> x = mytorch.ones(1, 1, 4, 4, 4)
+        >>> nn.LPPool3d(norm_type=1, kernel_size=4)(x).flatten().tolist()
+        [64.0]
+
+    See also: `nn.functional.lp_pool3d`, `nn.AvgPool3d`.
+    """
 
 
 class _MaxUnpool(_Pool, kernel_size=..., stride=None, padding=0):
-    """The values put back where a max pool found them, zeros elsewhere."""
+    """The base class of the max unpooling layers.
+
+    Args:
+        padding: padding of the max pooling layer (default: 0).
+    """
 
     dims = 2
 
@@ -166,17 +391,63 @@ class _MaxUnpool(_Pool, kernel_size=..., stride=None, padding=0):
 
 
 class MaxUnpool1d(_MaxUnpool, function=F.max_unpool1d):
-    """The partial inverse of MaxPool1d."""
+    """Computes a partial inverse of `nn.MaxPool1d`.
+
+    The layer writes each maximum to its former position. All other elements are zero.
+
+    Shape:
+        Input: (N, C, L) or (C, L).
+        Indices: the same shape as the input, from `nn.MaxPool1d` with `return_indices=True`.
+        Output: (N, C, L_out) or (C, L_out), where L_out = (L - 1) * stride - 2 * padding + kernel_size.
+
+    Example:
+        >>> y, indices = nn.MaxPool1d(2, return_indices=True)(mytorch.arange(4.0).reshape(1, 4))
+        >>> nn.MaxUnpool1d(2)(y, indices).flatten().tolist()
+        [0.0, 1.0, 0.0, 3.0]
+
+    See also: `nn.functional.max_unpool1d`.
+    """
 
     dims = 1
 
 
 class MaxUnpool2d(_MaxUnpool, function=F.max_unpool2d):
-    """The partial inverse of MaxPool2d."""
+    """Computes a partial inverse of `nn.MaxPool2d`.
+
+    The layer writes each maximum to its former position. All other elements are zero.
+
+    Shape:
+        Input: (N, C, H, W) or (C, H, W).
+        Indices: the same shape as the input, from `nn.MaxPool2d` with `return_indices=True`.
+        Output: (N, C, H_out, W_out) or (C, H_out, W_out), where H_out = (H - 1) * stride - 2 * padding + kernel_size.
+
+    Example:
+        >>> y, indices = nn.MaxPool2d(2, return_indices=True)(mytorch.arange(16.0).reshape(1, 4, 4))
+        >>> nn.MaxUnpool2d(2)(y, indices).flatten().tolist()
+        [0.0, 0.0, 0.0, 0.0, 0.0, 5.0, 0.0, 7.0, 0.0, 0.0, 0.0, 0.0, 0.0, 13.0, 0.0, 15.0]
+
+    See also: `nn.functional.max_unpool2d`.
+    """
 
 
 class MaxUnpool3d(_MaxUnpool, function=F.max_unpool3d):
-    """The partial inverse of MaxPool3d."""
+    """Computes a partial inverse of `nn.MaxPool3d`.
+
+    The layer writes each maximum to its former position. All other elements are zero.
+
+    Shape:
+        Input: (N, C, D, H, W) or (C, D, H, W).
+        Indices: the same shape as the input, from `nn.MaxPool3d` with `return_indices=True`.
+        Output: (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out), where D_out = (D - 1) * stride - 2 * padding +
+            kernel_size.
+
+    Example:
+        >>> y, indices = nn.MaxPool3d(2, return_indices=True)(mytorch.arange(8.0).reshape(1, 2, 2, 2))
+        >>> nn.MaxUnpool3d(2)(y, indices).flatten().tolist()
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 7.0]
+
+    See also: `nn.functional.max_unpool3d`.
+    """
 
     dims = 3
 
@@ -184,6 +455,16 @@ class MaxUnpool3d(_MaxUnpool, function=F.max_unpool3d):
 class _FractionalMaxPool(
     Layer, shown="", kernel_size=..., output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
+    """The base class of the fractional max pooling layers.
+
+    Args:
+        kernel_size: size of the window, one number or one for each spatial dimension.
+        output_size: size of the output, one number or one for each spatial dimension.
+        output_ratio: size of the output divided by the size of the input, between 0 and 1. Give either `output_size` or
+            `output_ratio`.
+        return_indices: if True, also returns the positions of the maxima (default: False).
+    """
+
     dims = 2
     _tensors = ("_random_samples",)
 
@@ -191,21 +472,53 @@ class _FractionalMaxPool(
         if self.output_size is None and self.output_ratio is None:
             raise ValueError(f"{type(self).__name__} requires specifying either an output size, or a pooling ratio")
         if self.output_size is not None and self.output_ratio is not None:
-            raise ValueError("only one of output_size and output_ratio may be specified")
-        given = self.output_ratio
+            raise ValueError("only one of output_size and output_ratio may be specified, got both")
+        ratio = self.output_ratio
         for name in ("kernel_size", "output_size", "output_ratio"):
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.dims)
-        if given is not None and not all(0 < r < 1 for r in self.output_ratio):
-            raise ValueError(f"output_ratio must be between 0 and 1 (got {given})")
+        if ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {ratio})")
 
 
 class FractionalMaxPool2d(_FractionalMaxPool, function=F.fractional_max_pool2d):
-    """Maxima of windows of the last two axes at pseudo-random places. Source: Graham, 2014."""
+    """Computes maxima of windows at pseudorandom positions of the last two dimensions.
+
+    The distances between windows vary, so that the sizes of input and output can have any ratio.
+
+    Shape:
+        Input: (N, C, H, W) or (C, H, W).
+        Output: (N, C, H_out, W_out) or (C, H_out, W_out).
+
+    Source: Graham, Fractional max-pooling, 2014.
+
+    Example:
+        >>> layer = nn.FractionalMaxPool2d(kernel_size=2, output_ratio=0.5)
+        >>> tuple(layer(mytorch.randn(1, 3, 8, 8)).shape)
+        (1, 3, 4, 4)
+
+    See also: `nn.functional.fractional_max_pool2d`, `nn.MaxPool2d`.
+    """
 
 
 class FractionalMaxPool3d(_FractionalMaxPool, function=F.fractional_max_pool3d):
-    """Maxima of windows of the last three axes at pseudo-random places. Source: Graham, 2014."""
+    """Computes maxima of windows at pseudorandom positions of the last three dimensions.
+
+    The distances between windows vary, so that the sizes of input and output can have any ratio.
+
+    Shape:
+        Input: (N, C, D, H, W) or (C, D, H, W).
+        Output: (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out).
+
+    Source: Graham, Fractional max-pooling, 2014.
+
+    Example:
+        >>> layer = nn.FractionalMaxPool3d(kernel_size=2, output_ratio=0.5)
+        >>> tuple(layer(mytorch.randn(1, 3, 8, 8, 8)).shape)
+        (1, 3, 4, 4, 4)
+
+    See also: `nn.functional.fractional_max_pool3d`, `nn.MaxPool3d`.
+    """
 
     dims = 3

@@ -1,4 +1,4 @@
-"""Recurrent layers and cells: RNN, LSTM, GRU, as PyTorch's, packed sequences included."""
+"""Recurrent layers and cells: RNN, LSTM and GRU. They also accept packed sequences."""
 
 import math
 from typing import Any
@@ -19,17 +19,34 @@ from .utils.rnn import PackedSequence, pad_packed_sequence, repack
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
 
-class RNNBase(Module):
-    """What RNN, LSTM and GRU share: weights named weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, …
+class _Recurrent(Module):
+    """The base class of recurrent layers and cells."""
+
+    hidden_size: int
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters uniformly from ±1 / sqrt(hidden_size)."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size else 0
+        for p in self.parameters():
+            init.uniform_(p, -bound, bound)
+
+
+class RNNBase(_Recurrent):
+    """The base class of RNN, LSTM and GRU.
+
+    The parameters of layer k are named weight_ih_lk, weight_hh_lk, bias_ih_lk and bias_hh_lk. The names of the backward
+    direction end in "_reverse".
 
     Args:
-        input_size, hidden_size: sizes of the input and of the hidden state.
-        num_layers: layers on top of one another.
-        bias: whether there are biases.
-        batch_first: input is (N, T, …) instead of (T, N, …).
-        dropout: between layers, while training.
-        bidirectional: a second direction, whose outputs are joined to the first's.
-        proj_size: LSTM only: project the hidden state to this size.
+        mode: "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
+        input_size: size of each input vector.
+        hidden_size: size of the hidden state.
+        num_layers: number of layers. Each layer reads the output of the layer below (default: 1).
+        bias: if True, has the learnable vectors b_ih and b_hh (default: True).
+        batch_first: if True, input and output have the shape (N, T, C) instead of (T, N, C) (default: False).
+        dropout: probability of dropout on the output of each layer except the last, during training (default: 0.0).
+        bidirectional: if True, adds a second direction that reads the sequence from its end (default: False).
+        proj_size: size of the projected hidden state of an LSTM, 0 for no projection (default: 0).
     """
 
     gates = 1
@@ -41,22 +58,21 @@ class RNNBase(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         if not 0 <= dropout <= 1:
-            raise ValueError(
-                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
-            )
+            meaning = "representing the probability of an element being zeroed"
+            raise ValueError(f"dropout should be a number in range [0, 1] {meaning}, got {dropout}")
         if dropout > 0 and num_layers == 1:
             warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater "
                 f"than 1, but got dropout={dropout} and num_layers={num_layers}"
             )
         if hidden_size <= 0:
-            raise ValueError("hidden_size must be greater than zero")
+            raise ValueError(f"hidden_size must be greater than zero, got {hidden_size}")
         if num_layers <= 0:
-            raise ValueError("num_layers must be greater than zero")
+            raise ValueError(f"num_layers must be greater than zero, got {num_layers}")
         if proj_size and mode != "LSTM":
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         if proj_size >= hidden_size > 0 and proj_size:
-            raise ValueError("proj_size has to be smaller than hidden_size")
+            raise ValueError(f"proj_size has to be smaller than hidden_size, got {proj_size} and {hidden_size}")
         self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -76,45 +92,56 @@ class RNNBase(Module):
                 self.register_parameter(f"{name}_{suffix}", Parameter(empty(*shape, device=device, dtype=dtype)))
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Uniform in ±1/sqrt(hidden_size)."""
-        bound = 1.0 / math.sqrt(self.hidden_size)
-        for p in self.parameters():
-            init.uniform_(p, -bound, bound)
-
     def flatten_parameters(self) -> None:
-        """Nothing to do: weights need no special layout here."""
+        """Does nothing. PyTorch rearranges the weights for cuDNN here."""
 
     def _suffixes(self):
-        """(layer, end of its parameters' names) for each layer and direction."""
+        """Returns (layer, end of the names of its parameters) for each layer and direction."""
         directions = ("", "_reverse") if self.bidirectional else ("",)
         return [(layer, f"l{layer}{direction}") for layer in range(self.num_layers) for direction in directions]
 
     @property
     def all_weights(self) -> list[list[Parameter]]:
-        """The weights of each layer and direction."""
+        """The parameters of each layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    @property
+    def _all_weights(self):
+        """The names of the parameters of each layer and direction."""
         names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
         names += ["weight_hr"] if self.proj_size else []
-        return [[getattr(self, f"{name}_{suffix}") for name in names] for _, suffix in self._suffixes()]
+        return [[f"{name}_{suffix}" for name in names] for _, suffix in self._suffixes()]
+
+    @property
+    def _flat_weights_names(self):
+        """The names of all parameters."""
+        return [name for names in self._all_weights for name in names]
+
+    @property
+    def _flat_weights(self):
+        """All parameters."""
+        return [getattr(self, name) for name in self._flat_weights_names]
 
     def _get(self, name, suffix):
         return getattr(self, f"{name}_{suffix}") if self.bias or not name.startswith("bias") else None
 
     def _start(self, hx, index, batch, like):
-        """The initial states of one layer and direction, as a tuple."""
+        """Returns the initial states of one layer and direction, as a tuple."""
         if hx is None:
             sizes = [self.proj_size or self.hidden_size, *([self.hidden_size] if self.mode == "LSTM" else [])]
             return tuple(zeros(batch, n, dtype=like.dtype, device=like.device) for n in sizes)
         return tuple(h[index] for h in _as_tuple(hx))
 
     def _run(self, x, state, suffix, sizes, reverse):
-        """One direction of one layer: (outputs, final states)."""
+        """Runs one direction of one layer. Returns (outputs, final states)."""
         w_ih, w_hh = self._get("weight_ih", suffix), self._get("weight_hh", suffix)
         b_ih, b_hh = self._get("bias_ih", suffix), self._get("bias_hh", suffix)
         if self.mode == "GRU":
+            # The reset gate multiplies b_hn, so that b_hh cannot be added to b_ih.
             hidden_bias = b_hh if b_hh is not None else zeros(w_hh.shape[0], dtype=x.dtype, device=x.device)
             out, h = gru_layer(F.linear(x, w_ih, b_ih), *state, w_hh, hidden_bias, sizes=sizes, reverse=reverse)
             return out, (h,)
+        # The part of the input in all gates, for all steps in one matrix multiplication: (T, N, gates * H).
         gates = F.linear(x, w_ih, None if b_ih is None else b_ih + b_hh)
         if self.mode == "LSTM":
             projection = getattr(self, f"weight_hr_{suffix}") if self.proj_size else None
@@ -124,17 +151,29 @@ class RNNBase(Module):
         return out, (h,)
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
-        """(output, final state): output (T, N, D * H) of the last layer, states (layers * D, N, H).
+        """Returns (output, final state).
+
+        Args:
+            input: (T, N, input_size), (N, T, input_size) if `batch_first`, (T, input_size), or a `PackedSequence`.
+            hx: initial state, (num_layers * directions, N, hidden_size). For LSTM, the tuple (h, c), where h has the size
+                `proj_size` if that is positive. By default, zeros.
 
         Raises:
-            RuntimeError: an input or state of another size than the layer was made for.
+            ValueError: the input does not have 2 or 3 dimensions.
+            RuntimeError: the size of the input or of a state does not match the layer.
         """
         output: Any
+        if isinstance(hx, list) and self.mode != "LSTM":
+            raise TypeError(f"{type(self).__name__}: expected hx to be a Tensor, got a list.")
         if isinstance(input, PackedSequence):
+            # Pad, run all sequences in one batch, and pack again. `batch_sizes` limits each step to active sequences.
             x, _ = pad_packed_sequence(PackedSequence(input.data, input.batch_sizes))
-            x, states = self._run_layers(x, _reorder(hx, input.sorted_indices), tuple(input.batch_sizes.tolist()))
+            x, states = self._run_layers(
+                x, _reorder(hx, input.sorted_indices), tuple(input.batch_sizes.tolist()), input
+            )
             output, states = repack(x, input), _reorder(states, input.unsorted_indices)
         elif input.ndim == 2:
+            # Add a batch of size 1.
             x, hx = input.unsqueeze(1), None if hx is None else tuple(h.unsqueeze(1) for h in _as_tuple(hx))
             x, states = self._run_layers(x, hx, (1,) * x.shape[0])
             output, states = x.squeeze(1), tuple(s.squeeze(1) for s in states)
@@ -146,17 +185,27 @@ class RNNBase(Module):
             raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.ndim}D instead")
         return output, states if self.mode == "LSTM" else states[0]
 
-    def _run_layers(self, x, hx, sizes):
-        """All layers over x (T, N, C) of `sizes` sequences at each step: (outputs of the last, final states)."""
+    def _run_layers(self, x, hx, sizes, packed=None):
+        """Runs all layers. Returns (outputs of the last layer, final states).
+
+        Args:
+            x: (T, N, C).
+            hx: initial states, or `None`.
+            sizes: number of sequences that reach each step.
+            packed: the `PackedSequence` that `x` was made from, or `None`.
+        """
         if x.shape[-1] != self.input_size:
             raise RuntimeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
+                f"{type(self).__name__}: input.size(-1) must be equal to input_size. Expected {self.input_size}, "
+                f"got {x.shape[-1]}"
             )
         directions = 2 if self.bidirectional else 1
         states = self.num_layers * directions
         for h in () if hx is None else _as_tuple(hx):
             if h.shape[0] != states or h.shape[1] != x.shape[1]:
-                raise RuntimeError(f"Expected hidden size ({states}, {x.shape[1]}, …), got {list(h.shape)}")
+                raise RuntimeError(
+                    f"{type(self).__name__}: Expected hidden size ({states}, {x.shape[1]}, …), got {list(h.shape)}"
+                )
         finals = []
         for layer in range(self.num_layers):
             outs = []
@@ -166,17 +215,19 @@ class RNNBase(Module):
                 out, final = self._run(x, state, suffix, sizes, bool(d))
                 outs.append(out)
                 finals.append(final)
-            x = outs[0] if directions == 1 else cat(outs, 2)
+            x = outs[0] if directions == 1 else cat(outs, 2)  # (T, N, directions * H)
             if self.dropout and layer < self.num_layers - 1:
-                x = F.dropout(x, self.dropout, self.training)
+                # Packed, without padding, so that the same random numbers are drawn as in PyTorch.
+                data = F.dropout(x if packed is None else repack(x, packed).data, self.dropout, self.training)
+                x = data if packed is None else pad_packed_sequence(PackedSequence(data, packed.batch_sizes))[0]
         return x, tuple(stack(each, 0) for each in zip(*finals, strict=True))
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
-        usual = {
+        defaults = {
             "proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False,
         }  # fmt: skip
-        return text + "".join(f", {n}={v}" for n, d in usual.items() if (v := getattr(self, n)) != d)
+        return text + "".join(f", {n}={v}" for n, d in defaults.items() if (v := getattr(self, n)) != d)
 
 
 def _reorder(hx, order):
@@ -184,17 +235,30 @@ def _reorder(hx, order):
 
 
 def _as_tuple(hx):
-    return hx if isinstance(hx, tuple) else (hx,)
+    return tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
 
 
 class RNN(RNNBase):
-    """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu". Source: Elman, 1990.
+    """Applies a recurrent network with tanh or ReLU to a sequence.
+
+        h_t = tanh(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh)
 
     Args:
-        input_size, hidden_size: of x and of h. num_layers: stacked on each other. bias: learn them.
-        batch_first: (B, T, C) instead of (T, B, C). dropout: between layers, while training. bidirectional: also from
-            the end.
-        nonlinearity: "tanh" or "relu".
+        nonlinearity: "tanh" or "relu" (default: "tanh").
+
+    Shape:
+        Input: (T, N, input_size) or (T, input_size).
+        Output: (T, N, D * hidden_size) and the final state (D * num_layers, N, hidden_size), where D is 2 if
+            `bidirectional` and 1 otherwise.
+
+    Source: Elman, 1990.
+
+    Example:
+        >>> out, h = nn.RNN(4, 6)(mytorch.zeros(5, 3, 4))
+        >>> tuple(out.shape), tuple(h.shape)
+        ((5, 3, 6), (1, 3, 6))
+
+    See also: `nn.RNNCell`, `nn.LSTM`, `nn.GRU`, `nn.utils.rnn.pack_padded_sequence`.
     """
 
     def __init__(
@@ -211,13 +275,21 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory: c = f c + i tanh(g), h = o tanh(c), with gates i, f, o = sigmoid(…) of x and h.
+    """Applies a long short-term memory network to a sequence.
 
-    Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as RNNBase's.
-        proj_size: project the hidden state to this size.
+        i = sigmoid(W_ii x + b_ii + W_hi h + b_hi)      input gate
+        f = sigmoid(W_if x + b_if + W_hf h + b_hf)      forget gate
+        g = tanh(W_ig x + b_ig + W_hg h + b_hg)         candidate
+        o = sigmoid(W_io x + b_io + W_ho h + b_ho)      output gate
+        c' = f * c + i * g
+        h' = o * tanh(c')
 
-    Shape: (T, N, input_size) to (T, N, hidden_size), and states (h, c), each (num_layers, N, hidden_size).
+    Here x is the input, h and c the previous states, and h' and c' the next states.
+
+    Shape:
+        Input: (T, N, input_size) or (T, input_size).
+        Output: (T, N, D * H) and the final states h, (D * num_layers, N, H), and c, (D * num_layers, N, hidden_size). H
+            is `proj_size` if that is positive, and `hidden_size` otherwise. D is 2 if `bidirectional` and 1 otherwise.
 
     Source: Hochreiter and Schmidhuber, 1997.
 
@@ -225,6 +297,8 @@ class LSTM(RNNBase):
         >>> out, (h, c) = nn.LSTM(4, 6, num_layers=2)(mytorch.zeros(5, 3, 4))
         >>> tuple(out.shape), tuple(h.shape), tuple(c.shape)
         ((5, 3, 6), (2, 3, 6), (2, 3, 6))
+
+    See also: `nn.LSTMCell`, `nn.GRU`, `nn.utils.rnn.pack_padded_sequence`.
     """
 
     gates = 4
@@ -238,12 +312,19 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units: h = n + z (h - n), with n = tanh(W x + r (U h)) and gates r, z = sigmoid(…) of x and h.
+    """Applies a network of gated recurrent units to a sequence.
 
-    Args:
-        input_size, hidden_size: of x and of h. num_layers: stacked on each other. bias: learn them.
-        batch_first: (B, T, C) instead of (T, B, C). dropout: between layers, while training. bidirectional: also from
-            the end.
+        r = sigmoid(W_ir x + b_ir + W_hr h + b_hr)           reset gate
+        z = sigmoid(W_iz x + b_iz + W_hz h + b_hz)           update gate
+        n = tanh(W_in x + b_in + r * (W_hn h + b_hn))        candidate
+        h' = (1 - z) * n + z * h
+
+    Here x is the input, h the previous state, and h' the next state.
+
+    Shape:
+        Input: (T, N, input_size) or (T, input_size).
+        Output: (T, N, D * hidden_size) and the final state (D * num_layers, N, hidden_size), where D is 2 if
+            `bidirectional` and 1 otherwise.
 
     Source: Cho et al., 2014.
 
@@ -251,6 +332,8 @@ class GRU(RNNBase):
         >>> out, h = nn.GRU(4, 6, bidirectional=True)(mytorch.zeros(5, 3, 4))
         >>> tuple(out.shape), tuple(h.shape)
         ((5, 3, 12), (2, 3, 6))
+
+    See also: `nn.GRUCell`, `nn.LSTM`, `nn.utils.rnn.pack_padded_sequence`.
     """
 
     gates = 3
@@ -263,15 +346,13 @@ class GRU(RNNBase):
         super().__init__("GRU", input_size, hidden_size, *options)
 
 
-class RNNCellBase(Module):
-    """One step of a recurrent layer.
+class RNNCellBase(_Recurrent):
+    """The base class of the recurrent cells.
 
     Args:
-        input_size: features of the input.
-        hidden_size: features of the state.
-        bias: whether to add a learnt bias.
-        device: of the parameters.
-        dtype: of the parameters.
+        input_size: size of each input vector.
+        hidden_size: size of the hidden state.
+        bias: if True, has the learnable vectors b_ih and b_hh (default: True).
     """
 
     gates = 1
@@ -284,22 +365,12 @@ class RNNCellBase(Module):
         self.hidden_size = hidden_size
         self.bias = bias
         rows = self.gates * hidden_size
-        shapes = {
-            "weight_ih": (rows, input_size),
-            "weight_hh": (rows, hidden_size),
-            "bias_ih": (rows,),
-            "bias_hh": (rows,),
-        }
+        sizes = (rows, input_size), (rows, hidden_size), (rows,), (rows,)
+        shapes = dict(zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), sizes, strict=True))
         for name, shape in shapes.items():
-            wanted = bias or name.startswith("weight")
-            self.register_parameter(name, Parameter(empty(*shape, device=device, dtype=dtype)) if wanted else None)
+            present = bias or name.startswith("weight")
+            self.register_parameter(name, Parameter(empty(*shape, device=device, dtype=dtype)) if present else None)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Uniform in ±1/sqrt(hidden_size)."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size else 0
-        for p in self.parameters():
-            init.uniform_(p, -bound, bound)
 
     def _zeros(self, input):
         return zeros(*input.shape[:-1], self.hidden_size, dtype=input.dtype, device=input.device)
@@ -314,10 +385,23 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an RNN.
+    """Applies one step of a recurrent network with tanh or ReLU.
+
+        h' = tanh(W_ih x + b_ih + W_hh h + b_hh)
 
     Args:
-        input_size, hidden_size: of x and of h. bias: learn them. nonlinearity: "tanh" or "relu".
+        nonlinearity: "tanh" or "relu" (default: "tanh").
+
+    Shape:
+        Input: (N, input_size) or (input_size,), and optionally the state (N, hidden_size) or (hidden_size,).
+        Output: the next state, (N, hidden_size) or (hidden_size,).
+
+    Example:
+        >>> cell = nn.RNNCell(4, 6)
+        >>> tuple(cell(mytorch.zeros(3, 4)).shape)
+        (3, 6)
+
+    See also: `nn.RNN`.
     """
 
     def __init__(
@@ -326,7 +410,7 @@ class RNNCell(RNNCellBase):
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, device, dtype)
         if nonlinearity not in ("tanh", "relu"):
-            raise RuntimeError(f"Unknown nonlinearity: {nonlinearity}")
+            raise RuntimeError(f"Unknown nonlinearity: {nonlinearity}. Select from 'tanh' or 'relu'.")
         self.nonlinearity = nonlinearity
 
     @in_precision("half", inside=True)
@@ -339,10 +423,24 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM: (h, c) from (h, c).
+    """Applies one step of a long short-term memory network.
 
-    Args:
-        input_size, hidden_size: of x and of h. bias: learn them.
+        i, f, o = sigmoid(W_ih x + b_ih + W_hh h + b_hh)      with the rows of each gate
+        g = tanh(W_ih x + b_ih + W_hh h + b_hh)               with the rows of the candidate
+        c' = f * c + i * g
+        h' = o * tanh(c')
+
+    Shape:
+        Input: (N, input_size) or (input_size,), and optionally the states (h, c) of shape (N, hidden_size) or
+            (hidden_size,).
+        Output: the next states (h', c').
+
+    Example:
+        >>> h, c = nn.LSTMCell(4, 6)(mytorch.zeros(3, 4))
+        >>> tuple(h.shape), tuple(c.shape)
+        ((3, 6), (3, 6))
+
+    See also: `nn.LSTM`.
     """
 
     gates = 4
@@ -357,10 +455,23 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU.
+    """Applies one step of a network of gated recurrent units.
 
-    Args:
-        input_size, hidden_size: of x and of h. bias: learn them.
+        r = sigmoid(W_ir x + b_ir + W_hr h + b_hr)
+        z = sigmoid(W_iz x + b_iz + W_hz h + b_hz)
+        n = tanh(W_in x + b_in + r * (W_hn h + b_hn))
+        h' = (1 - z) * n + z * h
+
+    Shape:
+        Input: (N, input_size) or (input_size,), and optionally the state (N, hidden_size) or (hidden_size,).
+        Output: the next state, (N, hidden_size) or (hidden_size,).
+
+    Example:
+        >>> cell = nn.GRUCell(4, 6)
+        >>> tuple(cell(mytorch.zeros(3, 4)).shape)
+        (3, 6)
+
+    See also: `nn.GRU`.
     """
 
     gates = 3

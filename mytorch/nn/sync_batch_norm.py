@@ -1,4 +1,4 @@
-"""Batch normalisation by the statistics of all processes' batches."""
+"""Batch normalization with the statistics of all processes."""
 
 from __future__ import annotations
 
@@ -10,33 +10,36 @@ from ..backend import DeviceLike, xp_of
 from ..base.dtypes import dtype
 from ..distributed.collectives import all_reduce
 from ..distributed.process_group import ProcessGroup, get_world_size, is_initialized
+from .layer import Docstring
 from .module import Module
 from .normalization import _BatchNorm
 
 
 def _sum_over_ranks(raw, group):
-    """The sum over processes of a raw array."""
+    """Returns the sum of a raw array over all processes."""
     total = Tensor._wrap(xp_of(raw).ascontiguousarray(raw))
     all_reduce(total, group=group)
     return total._data._array
 
 
 class SyncBatchNormFunction(Function):
-    """(x - mean) / sqrt(var + eps) * weight + bias for each channel, mean and var over all processes.
+    """Computes (x - mean) / sqrt(var + eps) * weight + bias for each channel, with mean and var over all processes.
 
-    Gradients of weight and bias are this process's part, as DistributedDataParallel expects them. Two small
-    all-reduces forward (the mean first, so that the variance is not a difference of large numbers), one back.
+    The gradients of weight and bias are the part of this process, as `DistributedDataParallel` expects. The forward
+    pass needs two small all-reduces. It sums the mean first, because a variance computed as a difference of large
+    numbers would lose precision. The backward pass needs one all-reduce.
     """
 
     @staticmethod
     def forward(ctx, input, weight, bias, running_mean, running_var, momentum, eps, group):
         x = input._data._array
         xp = xp_of(x)
-        x = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-        axes = (0, *range(2, x.ndim))
-        shape = (1, -1, *[1] * (x.ndim - 2))
+        x = x.astype(np.float32) if x.dtype.itemsize == 2 else x  # statistics of 16-bit inputs in float32
+        axes = (0, *range(2, x.ndim))  # all except the channels
+        shape = (1, -1, *[1] * (x.ndim - 2))  # broadcasts (C,) to the input
         channels = x.shape[1]
         count = x.size // channels
+        # One all-reduce for the sums and the number of values, which may differ between processes.
         first = _sum_over_ranks(xp.concatenate([x.sum(axis=axes), xp.full((1,), count, x.dtype)]), group)
         count = float(first[-1])
         if count < 2:
@@ -45,6 +48,7 @@ class SyncBatchNormFunction(Function):
         centred = x - mean.reshape(shape)
         var = _sum_over_ranks((centred * centred).sum(axis=axes), group) / x.dtype.type(count)
         if running_mean is not None:
+            # The running variance is unbiased.
             for running, new in ((running_mean, mean), (running_var, var * (count / (count - 1)))):
                 raw = running._data._array
                 raw[...] = (1 - momentum) * raw + momentum * new
@@ -67,6 +71,7 @@ class SyncBatchNormFunction(Function):
         normal = centred * inverse
         sum_g, sum_gx = g.sum(axis=axes), (g * normal).sum(axis=axes)
         both = _sum_over_ranks(xp.concatenate([sum_g, sum_gx]), group) / g.dtype.type(count)
+        # gx = (g - mean(g) - x̂ mean(g x̂)) / sqrt(var + eps) * weight, where x̂ is the normalized input.
         mean_g, mean_gx = both[: len(sum_g)].reshape(shape), both[len(sum_g) :].reshape(shape)
         scale = inverse if ctx.weight is None else inverse * ctx.weight.reshape(shape)
         gx = (g - mean_g - normal * mean_gx) * scale.astype(g.dtype)
@@ -76,10 +81,26 @@ class SyncBatchNormFunction(Function):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation by the statistics of all processes' batches; for one process the same as BatchNorm.
+    """Normalizes each channel over the batches of all processes.
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    In training mode, mean and var are the statistics of the batches of all processes. In evaluation mode, the layer
+    uses its running statistics. With one process, the layer computes the same as `nn.BatchNorm2d`.
 
     Args:
-        process_group: whose batches count; all processes' if None.
+        process_group: processes that share their statistics. By default, all processes.
+
+    Shape:
+        Input: (N, C, *), with 2 to 5 dimensions.
+        Output: the same shape as the input.
+
+    Example:
+        >>> model = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(3)))
+        >>> type(model[0]).__name__
+        'SyncBatchNorm'
+
+    See also: `nn.BatchNorm1d`, `nn.BatchNorm2d`, `nn.BatchNorm3d`, `nn.functional.batch_norm`.
     """
 
     dims = (2, 3, 4, 5)
@@ -101,7 +122,15 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: ProcessGroup | None = None) -> Module:
-        """The module with every BatchNorm in it replaced by a SyncBatchNorm of the same parameters and statistics."""
+        """Replaces every batch normalization layer of a module by a `SyncBatchNorm` with the same state.
+
+        Args:
+            module: the model. If it is itself a batch normalization layer, its replacement is returned.
+            process_group: processes that share their statistics. By default, all processes.
+
+        Returns:
+            The module.
+        """
         if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
             out = cls(
                 module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
@@ -112,3 +141,6 @@ class SyncBatchNorm(_BatchNorm):
         for name, child in module.named_children():
             setattr(module, name, cls.convert_sync_batchnorm(child, process_group))
         return module
+
+
+SyncBatchNorm.__doc__ = Docstring(SyncBatchNorm.__doc__)  # type: ignore[assignment]

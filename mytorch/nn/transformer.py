@@ -1,4 +1,4 @@
-"""MultiheadAttention and the Transformer, as PyTorch's."""
+"""Multi-head attention and the Transformer."""
 
 import copy
 import functools
@@ -27,21 +27,32 @@ __all__ = [
 
 
 class SlidingWindowAttention(Declared, named="scale", window=..., causal=True, dropout_p=0.0, scale=None, fused=None):
-    """Scaled dot-product attention in which a query sees only near keys; see `F.scaled_dot_product_attention`.
+    """Computes scaled dot-product attention in which each query attends only to nearby keys.
+
+        y = softmax(query @ keyᵀ * scale + mask) @ value
+
+    Query i attends to keys i - left to i + right. In training mode, dropout is applied to the attention weights.
 
     Args:
-        window: query i sees keys i - window … i, and, if not `causal`, up to i + window; or (left, right).
-        causal: see no key that comes later. dropout_p: share of the weights that are dropped while training.
-        scale: 1 / sqrt(E) if not given. fused: use a fused kernel; see `mytorch.fused`.
+        window: number w for left = w and right = w, or the pair (left, right). If `causal`, right is 0.
+        causal: if True, a query does not attend to later keys (default: True).
+        dropout_p: probability of dropout on the attention weights (default: 0.0).
+        scale: factor of the scores. By default, 1 / sqrt(E).
 
-    Shape: query (…, H, L, E), key (…, H, S, E), value (…, H, S, Ev) to (…, H, L, Ev).
+    Shape:
+        Query: (*, H, L, E).
+        Key: (*, H, S, E).
+        Value: (*, H, S, E_v).
+        Output: (*, H, L, E_v).
 
     Source: Beltagy et al., 2020.
 
     Example:
         >>> x = tensor([[1.0], [2.0], [4.0]])
-        >>> nn.SlidingWindowAttention(0)(x, x, x).tolist()  # each sees itself alone
+        >>> nn.SlidingWindowAttention(0)(x, x, x).tolist()  # each query attends only to itself
         [[1.0], [2.0], [4.0]]
+
+    See also: `nn.functional.scaled_dot_product_attention`.
     """
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -52,17 +63,35 @@ class SlidingWindowAttention(Declared, named="scale", window=..., causal=True, d
 
 
 class MultiheadAttention(Module):
-    """Attention of several heads over learnt projections.
+    """Computes attention of several heads over learnable projections of query, key and value.
+
+        head_i = softmax((q_i k_iᵀ) / sqrt(head_dim)) v_i
+        y = concat(head_1, …, head_h) W_oᵀ + b_o
+
+    Here q_i, k_i and v_i are the parts of the projections that belong to head i.
+
+    In training mode, dropout is applied to the attention weights.
 
     Args:
-        embed_dim: size of query and output; num_heads divides it.
-        dropout: on the attention weights. bias: on the projections.
-        add_bias_kv: learnt extra key and value. add_zero_attn: an extra key and value of zeros.
-        kdim, vdim: sizes of key and value, if other.
-        batch_first: inputs are (N, L, E) instead of (L, N, E).
-        fused: use a fused kernel; see `mytorch.fused`.
+        embed_dim: size E of query and output, divisible by `num_heads`.
+        num_heads: number of heads.
+        dropout: probability of dropout on the attention weights (default: 0.0).
+        bias: if True, the projections have biases (default: True).
+        add_bias_kv: if True, appends a learnable key and value (default: False).
+        add_zero_attn: if True, appends a key and value of zeros (default: False).
+        kdim: size of the keys. By default, `embed_dim`.
+        vdim: size of the values. By default, `embed_dim`.
+        batch_first: if True, inputs and output have the shape (N, L, E) instead of (L, N, E) (default: False).
 
-    Shape: query (L, N, E), key and value (S, N, E), to output (L, N, E) and weights (N, L, S); each also without N.
+    Shape:
+        Query: (L, N, E) or (L, E).
+        Key: (S, N, kdim) or (S, kdim).
+        Value: (S, N, vdim) or (S, vdim).
+        Output: (L, N, E) or (L, E), and weights (N, L, S) or (L, S).
+
+    Raises:
+        AssertionError: `num_heads` does not divide `embed_dim`.
+        ValueError: `embed_dim` or `num_heads` is not positive.
 
     Source: Vaswani et al., 2017.
 
@@ -71,6 +100,8 @@ class MultiheadAttention(Module):
         >>> out, weights = nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x)
         >>> tuple(out.shape), tuple(weights.shape)
         ((2, 5, 8), (2, 5, 5))
+
+    See also: `nn.functional.scaled_dot_product_attention`, `nn.TransformerEncoderLayer`.
     """
 
     def __init__(
@@ -79,11 +110,11 @@ class MultiheadAttention(Module):
         device: Device = None, dtype: DType = None, *, fused: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        sizes = f"embed_dim={embed_dim} and num_heads={num_heads}"
         if embed_dim <= 0 or num_heads <= 0:
-            sizes = f"embed_dim={embed_dim} and num_heads={num_heads}"
             raise ValueError(f"embed_dim and num_heads must be greater than 0, got {sizes} instead")
         if embed_dim % num_heads:
-            raise AssertionError("embed_dim must be divisible by num_heads")
+            raise AssertionError(f"MultiheadAttention: embed_dim must be divisible by num_heads, got {sizes}.")
         self.embed_dim = embed_dim
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
@@ -125,15 +156,21 @@ class MultiheadAttention(Module):
         self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None, need_weights: bool = True,
         attn_mask: Tensor | None = None, average_attn_weights: bool = True, is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """(output, attention weights or None).
+        """Returns (output, attention weights). The weights are `None` if `need_weights` is False.
 
         Args:
-            key_padding_mask: (N, S), True (or a number to add) where a key is padding.
-            attn_mask: (L, S) or (N * heads, L, S), True (or a number to add) where attention is not allowed.
-            need_weights: also return the weights, averaged over heads unless average_attn_weights is off.
-            is_causal: a hint that attn_mask is the causal one.
+            query: (L, N, E), or (N, L, E) if `batch_first`.
+            key: (S, N, kdim), or (N, S, kdim) if `batch_first`.
+            value: (S, N, vdim), or (N, S, vdim) if `batch_first`.
+            key_padding_mask: (N, S). True excludes a key from attention. Numbers are added to the scores.
+            need_weights: if True, also returns the attention weights (default: True).
+            attn_mask: (L, S) or (N * num_heads, L, S). True excludes a pair from attention. Numbers are added to the
+                scores.
+            average_attn_weights: if True, the weights are averages over the heads (default: True).
+            is_causal: states that `attn_mask` is the causal mask (default: False).
         """
         if self.batch_first and query.ndim == 3:
+            # Self-attention must remain recognizable: the function projects one shared input at once.
             same_qk, same_kv = query is key, key is value
             query = query.transpose(0, 1)
             key = query if same_qk else key.transpose(0, 1)
@@ -158,7 +195,21 @@ def _activation(activation, fused=None):
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: the parts, and residuals before or after the norm."""
+    """The base class of the encoder and decoder layers, which consist of blocks with residuals and layer norms.
+
+    Args:
+        d_model: size of input and output, divisible by `nhead`.
+        nhead: number of attention heads.
+        dim_feedforward: size of the hidden layer of the feed-forward block (default: 2048).
+        dropout: probability of dropout during training, on attention weights and in each block (default: 0.1).
+        activation: activation of the feed-forward block: "relu", "gelu" or a function (default: "relu").
+        layer_norm_eps: number added to the variance in the layer norms (default: 1e-5).
+        batch_first: if True, inputs and output have the shape (N, T, d_model) instead of (T, N, d_model)
+            (default: False).
+        norm_first: if True, the layer norms precede the blocks. Otherwise, they follow the residual additions
+            (default: False).
+        bias: if True, linear layers and layer norms have biases (default: True).
+    """
 
     attentions: tuple[str, ...] = ("self_attn",)
 
@@ -187,7 +238,7 @@ class _Layer(Module):
 
     @property
     def dropout_out(self) -> Dropout:
-        """The dropout after the feed-forward block, which is the last one."""
+        """The dropout layer after the feed-forward block."""
         return getattr(self, f"dropout{len(self.attentions) + 1}")
 
     def _ff_block(self, x):
@@ -206,21 +257,23 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and a feed-forward block, each with a residual and a layer norm.
+    """Applies self-attention and a feed-forward block, each with a residual and a layer norm.
 
-    Args:
-        d_model: size of input and output. nhead: heads, which divide it.
-        dim_feedforward: size between the two linear maps of the feed-forward block.
-        dropout: after attention, in and after the feed-forward block. activation: "relu", "gelu" or a function.
-        batch_first: input is (N, T, d_model) instead of (T, N, d_model).
-        norm_first: normalise before attention and the feed-forward block instead of after the residual.
-        fused: use a fused kernel; see `mytorch.fused`.
+        x = norm1(x + self_attention(x))
+        x = norm2(x + linear2(activation(linear1(x))))
+
+    Shape:
+        Input: (T, N, d_model) or (T, d_model).
+        Output: the same shape as the input.
 
     Source: Vaswani et al., 2017.
 
     Example:
-        >>> tuple(nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)(mytorch.randn(2, 5, 8)).shape)
+        >>> layer = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+        >>> tuple(layer(mytorch.randn(2, 5, 8)).shape)
         (2, 5, 8)
+
+    See also: `nn.TransformerEncoder`, `nn.MultiheadAttention`.
     """
 
     def forward(
@@ -235,7 +288,25 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention over the encoder's output, and a feed-forward block; the arguments are the encoder's."""
+    """Applies self-attention, attention to the output of the encoder, and a feed-forward block.
+
+        x = norm1(x + self_attention(x))
+        x = norm2(x + attention(x, memory))
+        x = norm3(x + linear2(activation(linear1(x))))
+
+    Shape:
+        Input: (T, N, d_model) or (T, d_model), and the memory (S, N, d_model) or (S, d_model).
+        Output: the same shape as the input.
+
+    Source: Vaswani et al., 2017.
+
+    Example:
+        >>> layer = nn.TransformerDecoderLayer(d_model=8, nhead=2, batch_first=True)
+        >>> tuple(layer(mytorch.randn(2, 5, 8), memory=mytorch.randn(2, 7, 8)).shape)
+        (2, 5, 8)
+
+    See also: `nn.TransformerDecoder`, `nn.MultiheadAttention`.
+    """
 
     attentions = ("self_attn", "multihead_attn")
 
@@ -259,11 +330,25 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """num_layers copies of an encoder layer, and a norm at the end if given.
+    """Applies several encoder layers one after the other.
 
     Args:
-        encoder_layer: copied. num_layers: how often. norm: applied at the end.
-        enable_nested_tensor, mask_check: accepted, without effect.
+        encoder_layer: layer to copy. The copies start with equal parameters.
+        num_layers: number of copies.
+        norm: layer applied to the result, usually an `nn.LayerNorm`.
+        enable_nested_tensor: accepted for compatibility, without effect (default: True).
+        mask_check: accepted for compatibility, without effect (default: True).
+
+    Shape:
+        Input: the shape that `encoder_layer` expects.
+        Output: the same shape as the input.
+
+    Example:
+        >>> layer = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+        >>> tuple(nn.TransformerEncoder(layer, num_layers=2)(mytorch.randn(2, 5, 8)).shape)
+        (2, 5, 8)
+
+    See also: `nn.TransformerEncoderLayer`.
     """
 
     def __init__(
@@ -285,10 +370,24 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """num_layers copies of a decoder layer, and a norm at the end if given.
+    """Applies several decoder layers one after the other.
 
     Args:
-        decoder_layer: copied. num_layers: how often. norm: applied at the end.
+        decoder_layer: layer to copy. The copies start with equal parameters.
+        num_layers: number of copies.
+        norm: layer applied to the result, usually an `nn.LayerNorm`.
+
+    Shape:
+        Input: the shapes that `decoder_layer` expects, for the sequence and the memory.
+        Output: the shape of the sequence.
+
+    Example:
+        >>> layer = nn.TransformerDecoderLayer(d_model=8, nhead=2, batch_first=True)
+        >>> decoder = nn.TransformerDecoder(layer, num_layers=2)
+        >>> tuple(decoder(mytorch.randn(2, 5, 8), mytorch.randn(2, 7, 8)).shape)
+        (2, 5, 8)
+
+    See also: `nn.TransformerDecoderLayer`.
     """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
@@ -309,14 +408,41 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """Encoder and decoder together. Source: Vaswani et al., 2017.
+    """Applies an encoder to a source sequence, and a decoder to a target sequence and the result of the encoder.
 
     Args:
-        d_model: size of the last axis. nhead: attention heads. num_encoder_layers, num_decoder_layers: how many of
-            each.
-        dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias: of each layer, as
-            TransformerEncoderLayer's.
-        custom_encoder, custom_decoder: modules to use instead. batch_first: (B, T, C) instead of (T, B, C).
+        d_model: size of the vectors of both sequences, divisible by `nhead` (default: 512).
+        nhead: number of attention heads (default: 8).
+        num_encoder_layers: number of encoder layers (default: 6).
+        num_decoder_layers: number of decoder layers (default: 6).
+        dim_feedforward: size of the hidden layer of each feed-forward block (default: 2048).
+        dropout: probability of dropout during training, on attention weights and in each block (default: 0.1).
+        activation: activation of the feed-forward blocks: "relu", "gelu" or a function (default: "relu").
+        custom_encoder: module to use instead of the encoder.
+        custom_decoder: module to use instead of the decoder.
+        layer_norm_eps: number added to the variance in the layer norms (default: 1e-5).
+        batch_first: if True, inputs and output have the shape (N, T, d_model) instead of (T, N, d_model)
+            (default: False).
+        norm_first: if True, the layer norms precede the blocks. Otherwise, they follow the residual additions
+            (default: False).
+        bias: if True, linear layers and layer norms have biases (default: True).
+
+    Shape:
+        Source: (S, N, d_model) or (S, d_model).
+        Target: (T, N, d_model) or (T, d_model).
+        Output: the same shape as the target.
+
+    Raises:
+        RuntimeError: the last dimension of the source or the target is not `d_model`.
+
+    Source: Vaswani et al., 2017.
+
+    Example:
+        >>> model = nn.Transformer(d_model=8, nhead=2, num_encoder_layers=1, num_decoder_layers=1)
+        >>> tuple(model(mytorch.randn(7, 2, 8), mytorch.randn(5, 2, 8)).shape)
+        (5, 2, 8)
+
+    See also: `nn.TransformerEncoder`, `nn.TransformerDecoder`.
     """
 
     def __init__(
@@ -356,18 +482,18 @@ class Transformer(Module):
         src_is_causal: bool | None = None, tgt_is_causal: bool | None = None, memory_is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
-            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+            raise RuntimeError(f"the feature number of src and tgt must be equal to d_model, which is {self.d_model}")
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Device = None, dtype: DType = None) -> Tensor:
-        """A (sz, sz) mask of -inf above the diagonal and 0 elsewhere.
+        """Returns a causal mask of shape (sz, sz): -inf above the diagonal and 0 elsewhere.
 
         Args:
             sz: length of the sequence.
-            device: where the result lies.
-            dtype: dtype of the result.
+            device: device of the mask. By default, the default device.
+            dtype: dtype of the mask. By default, the default dtype.
         """
         return full((sz, sz), -math.inf, dtype=dtype or dtypes.default_dtype(), device=device).triu(1)

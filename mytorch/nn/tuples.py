@@ -1,4 +1,4 @@
-"""Helpers of layers: one number or several as a tuple, and names of a wrapped model's state dict."""
+"""Helpers of layers for arguments that are one number or several, and for names in state dicts."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ __all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
 def _ntuple(n, name="parse"):
-    """A function that makes a tuple of n equal values of one, and a tuple of several."""
+    """Returns a function that converts a number to a tuple of n equal numbers, and a sequence to a tuple."""
 
     def parse(x):
         return tuple(x) if isinstance(x, Iterable) else (x,) * n
@@ -23,12 +23,12 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def _reverse_repeat_tuple(t, n):
-    """The elements from the last to the first, each n times: a layer's padding as `F.pad` takes it."""
+    """Returns the elements in reverse order, each n times, as the argument of `F.pad` for the padding of a layer."""
     return tuple(x for x in reversed(t) for _ in range(n))
 
 
 def _list_with_default(out_size, defaults):
-    """out_size with the last of `defaults` where it says None."""
+    """Returns `out_size` with the last elements of `defaults` in place of `None`."""
     if isinstance(out_size, int):
         return out_size
     if len(defaults) <= len(out_size):
@@ -37,11 +37,18 @@ def _list_with_default(out_size, defaults):
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
-    """Take a prefix (such as "module.", which a wrapper adds) off the names of a state dict, in place.
+    """Removes a prefix from the names in a state dict, in place. Wrappers add prefixes such as "module.".
 
     Args:
-        state_dict: from a wrapped model; its metadata is renamed too.
-        prefix: with its dot.
+        state_dict: state dict of a wrapped model. The names in its metadata change as well.
+        prefix: the prefix, with its final dot.
+
+    Example:
+        >>> from mytorch.nn.tuples import consume_prefix_in_state_dict_if_present
+        >>> state = {"module.weight": 1, "bias": 2}
+        >>> consume_prefix_in_state_dict_if_present(state, "module.")
+        >>> sorted(state)
+        ['bias', 'weight']
     """
     for key in list(state_dict):
         if key.startswith(prefix):

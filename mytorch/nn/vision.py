@@ -1,4 +1,4 @@
-"""Layers that change resolution or rearrange pixels; each calls the function of its name."""
+"""Layers that change the resolution or rearrange pixels. Each layer calls a function in `nn.functional`."""
 
 from typing import Any
 
@@ -15,11 +15,26 @@ class Upsample(
     Layer, function=F.interpolate, size=None, scale_factor=None, mode="nearest", align_corners=None,
     recompute_scale_factor=None,
 ):  # fmt: skip
-    """Resizes the spatial axes to `size`, or by `scale_factor`; see `F.interpolate`.
+    """Resizes the spatial dimensions by interpolation.
+
+    Args:
+        size: size of the output, one number or one for each spatial dimension.
+        scale_factor: size of the output divided by the size of the input, one number or one for each spatial dimension.
+            Give either `size` or `scale_factor`.
+        mode: "nearest", "linear" (3D input), "bilinear", "bicubic" (4D input) or "trilinear" (5D input)
+            (default: "nearest").
+        align_corners: if True, aligns the centers of the corner pixels of input and output, which keeps their values.
+        recompute_scale_factor: if True, computes the scale factor again from the rounded output size.
+
+    Shape:
+        Input: (N, C, L), (N, C, H, W) or (N, C, D, H, W).
+        Output: (N, C, L_out), (N, C, H_out, W_out) or (N, C, D_out, H_out, W_out).
 
     Example:
         >>> nn.Upsample(scale_factor=2)(tensor([[[1.0, 2.0]]])).tolist()
         [[[1.0, 1.0, 2.0, 2.0]]]
+
+    See also: `nn.functional.interpolate`.
     """
 
     def __post_init__(self) -> None:
@@ -35,34 +50,139 @@ class Upsample(
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample with mode="nearest"."""
+    """Resizes images by nearest neighbor interpolation.
+
+    Shape:
+        Input: (N, C, H, W).
+        Output: (N, C, H_out, W_out).
+
+    Example:
+        >>> nn.UpsamplingNearest2d(scale_factor=2)(tensor([[[[1.0, 2.0]]]])).tolist()
+        [[[[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]]]]
+
+    See also: `nn.Upsample`, `nn.functional.interpolate`.
+    """
 
     def __init__(self, size: int | tuple[int, int] | None = None, scale_factor: float | None = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample with mode="bilinear" and aligned corners."""
+    """Resizes images by bilinear interpolation with aligned corners.
+
+    Shape:
+        Input: (N, C, H, W).
+        Output: (N, C, H_out, W_out).
+
+    Example:
+        >>> nn.UpsamplingBilinear2d(size=(1, 3))(tensor([[[[1.0, 2.0]]]])).tolist()
+        [[[[1.0, 1.5, 2.0]]]]
+
+    See also: `nn.Upsample`, `nn.functional.interpolate`.
+    """
 
     def __init__(self, size: int | tuple[int, int] | None = None, scale_factor: float | None = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
 
 
 class PixelShuffle(Layer, function=F.pixel_shuffle, upscale_factor=...):
-    """(…, C r², H, W) to (…, C, H r, W r). Source: Shi et al., 2016."""
+    """Rearranges channels into an image of higher resolution.
+
+    Args:
+        upscale_factor: factor r of the resolution.
+
+    Shape:
+        Input: (*, C * r², H, W).
+        Output: (*, C, H * r, W * r).
+
+    Source: Shi et al., 2016.
+
+    Example:
+        >>> nn.PixelShuffle(2)(mytorch.arange(4.0).reshape(4, 1, 1)).tolist()
+        [[[0.0, 1.0], [2.0, 3.0]]]
+
+    See also: `nn.functional.pixel_shuffle`, `nn.PixelUnshuffle`.
+    """
 
 
 class PixelUnshuffle(Layer, function=F.pixel_unshuffle, downscale_factor=...):
-    """(…, C, H r, W r) to (…, C r², H, W)."""
+    """Rearranges an image into more channels of lower resolution, the inverse of `nn.PixelShuffle`.
+
+    Args:
+        downscale_factor: divisor r of the resolution.
+
+    Shape:
+        Input: (*, C, H * r, W * r).
+        Output: (*, C * r², H, W).
+
+    Example:
+        >>> nn.PixelUnshuffle(2)(tensor([[[0.0, 1.0], [2.0, 3.0]]])).flatten().tolist()
+        [0.0, 1.0, 2.0, 3.0]
+
+    See also: `nn.functional.pixel_unshuffle`, `nn.PixelShuffle`.
+    """
 
 
 class ChannelShuffle(Layer, function=F.channel_shuffle, groups=...):
-    """The channels dealt out in groups. Source: Zhang et al., 2017."""
+    """Rearranges channels so that neighbors come from different groups.
+
+    Args:
+        groups: number of groups, which divides C.
+
+    Shape:
+        Input: (N, C, *).
+        Output: the same shape as the input.
+
+    Source: Zhang et al., 2018.
+
+    Example:
+        >>> nn.ChannelShuffle(2)(mytorch.arange(4.0).reshape(1, 4, 1, 1)).flatten().tolist()
+        [0.0, 2.0, 1.0, 3.0]
+
+    See also: `nn.functional.channel_shuffle`.
+    """
 
 
 class Unfold(Layer, function=F.unfold, kernel_size=..., dilation=1, padding=0, stride=1):
-    """Windows as columns: (N, C, H, W) to (N, C * window, windows); see `F.unfold`."""
+    """Returns each window of an image as a column.
+
+    Args:
+        kernel_size: size of the window, one number or (height, width).
+        dilation: distance between neighboring elements of a window, one number or two (default: 1).
+        padding: number of zeros added at both ends, one number or two (default: 0).
+        stride: distance between neighboring windows, one number or two (default: 1).
+
+    Shape:
+        Input: (N, C, H, W).
+        Output: (N, C * kernel_height * kernel_width, number of windows).
+
+    Example:
+        >>> nn.Unfold(kernel_size=(1, 2))(mytorch.arange(4.0).reshape(1, 1, 2, 2)).tolist()
+        [[[0.0, 2.0], [1.0, 3.0]]]
+
+    See also: `nn.functional.unfold`, `nn.Fold`.
+    """
 
 
 class Fold(Layer, function=F.fold, output_size=..., kernel_size=..., dilation=1, padding=0, stride=1):
-    """Columns added back where their windows lay: (N, C * window, windows) to (N, C, H, W); see `F.fold`."""
+    """Sums columns at the positions of their windows.
+
+    `nn.Unfold` followed by `nn.Fold` multiplies each pixel by the number of windows that contain it.
+
+    Args:
+        output_size: size of the image, (H, W).
+        kernel_size: size of the window, one number or (height, width).
+        dilation: distance between neighboring elements of a window, one number or two (default: 1).
+        padding: number of zeros added at both ends, one number or two (default: 0).
+        stride: distance between neighboring windows, one number or two (default: 1).
+
+    Shape:
+        Input: (N, C * kernel_height * kernel_width, number of windows).
+        Output: (N, C, H, W).
+
+    Example:
+        >>> nn.Fold(output_size=(1, 3), kernel_size=(1, 2))(mytorch.ones(1, 2, 2)).tolist()
+        [[[[1.0, 2.0, 1.0]]]]
+
+    See also: `nn.functional.fold`, `nn.Unfold`.
+    """

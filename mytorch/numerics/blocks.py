@@ -105,7 +105,7 @@ def triu(x, k=0):
 
 
 def _triangle(by_mask, x, k, full):
-    """Computes a triangle in strips: copies the columns `full(start, stop)`, and calls `by_mask` on those that the diagonal crosses."""
+    """Computes a triangle in strips: copies the columns `full(start, stop)`, and calls `by_mask` for columns on the diagonal."""
     if x.size < 8 * LARGE or x.shape[-1] < 4 * _STRIP:
         return by_mask(x, k)
     out = np.zeros(x.shape, x.dtype)

@@ -1,7 +1,7 @@
 """Counter-based random numbers in plain array functions: Philox4x32-10.
 
 A number is a function of a seed, an offset, the number of the draw and the element's index. There is no other state, so any
-element of any draw can be computed again, in any order and on any device. Four words of 32 bits are computed from each
+element of any draw can be computed again, in any order and on any device. Four 32-bit words are computed from each
 
     counter = (index's low half, call, offset, index's high half),  key = the seed's two halves
 
@@ -27,7 +27,7 @@ TWO_PI = np.float32(2 * math.pi)
 
 
 def philox(counter, key, rounds=10):
-    """Returns four words of 32 random bits from four counter words and two key words, all as uint64 arrays."""
+    """Returns four 32-bit words from four counter words and two key words, all as uint64 arrays."""
     a, b, c, d = counter
     k, m = key
     for _ in range(rounds):
@@ -39,7 +39,7 @@ def philox(counter, key, rounds=10):
 
 
 def words(xp, state, call, count):
-    """Returns the four words of each index below `count`, uint64 (count, 4) with 32 bits each."""
+    """Returns four 32-bit words for each index below `count`, uint64 (count, 4)."""
     seed, offset = state.view(np.uint64)[:1], state.view(np.uint64)[1:]
     index = xp.arange(count, dtype=np.uint64)
     counter = index & _LOW, xp.full(1, call, np.uint64), offset & _LOW, index >> _HALF
@@ -47,7 +47,7 @@ def words(xp, state, call, count):
 
 
 def longs(xp, state, call, count):
-    """Returns `count` words of 64 bits. The first of two words is the high half."""
+    """Returns `count` 64-bit words. The first of two 32-bit words is the high half."""
     pairs = words(xp, state, call, -(-count // 2)).reshape(-1, 2)[:count]
     return (pairs[:, 0] << _HALF) | pairs[:, 1]
 
@@ -74,9 +74,8 @@ def uniform(xp, state, call, shape, dtype, low=0.0, high=1.0):
         return unit.astype(dtype, copy=False).reshape(shape)
     out = (unit * compute(high - low) + compute(low)).astype(dtype, copy=False)
     end, start = np.asarray(high).astype(dtype), np.asarray(low).astype(dtype)
-    return (
-        xp.where(out == end.item(), start.item(), out).astype(dtype, copy=False).reshape(shape)
-    )  # rounding may reach high
+    # Rounding may reach high.
+    return xp.where(out == end.item(), start.item(), out).astype(dtype, copy=False).reshape(shape)
 
 
 def normal(xp, state, call, shape, dtype, mean=0.0, std=1.0):

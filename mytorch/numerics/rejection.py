@@ -5,7 +5,7 @@ Python floats in lists, and `kernels/numba/random.py` compiles the same function
 `spare`, the unused half of a pair of normal numbers (NaN if there is none), and fill `out`. They return the number of
 uniforms that they used (-1 if u was too short) and the new spare.
 
-Algorithms and order of draws are those of PyTorch. Gamma: Marsaglia and Tsang, 2000. Poisson: product of uniforms (Knuth), or
+Algorithms and order of draws are the same as in PyTorch. Gamma: Marsaglia and Tsang, 2000. Poisson: product of uniforms (Knuth), or
 transformed rejection (Hörmann, 1993, "PTRS"). Binomial: sums of geometric numbers (Devroye, 1986), or transformed rejection
 (Hörmann, 1993, "BTRS").
 """
@@ -59,7 +59,7 @@ def poisson(rate, u, spare, out):
         lam = rate[i]
         k = 0.0
         if lam >= 10.0:
-            # PTRS: a table mountain as hat function. The constants are those of Hörmann's paper.
+            # PTRS: a table mountain as hat function, with the constants of Hörmann's paper.
             b = 0.931 + 2.53 * sqrt(lam)
             a = -0.059 + 0.02483 * b
             inverse, limit = 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2.0)

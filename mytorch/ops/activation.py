@@ -1,6 +1,6 @@
 """Activation functions: rectifiers, sigmoids, the GELU family, softmax.
 
-A record with its formulas comes first; the function of PyTorch's arguments follows.
+Each op and its gradient come first, followed by the function with PyTorch's arguments.
 """
 
 import math
@@ -27,7 +27,7 @@ _TANH_CUBE = 0.044715
 
 
 def _sigmoid_of(xp, input):
-    """1 / (1 + exp(-input)), whose lower tail is that of exp; 16 bits in float32, where it does not overflow."""
+    """Returns 1 / (1 + exp(-input)), whose lower tail is exp(input). 16-bit inputs are computed in float32, without overflow."""
     if input.dtype.itemsize == 2:
         return xp.astype(1.0 / (xp.exp(-xp.astype(input, np.float32)) + 1.0), input.dtype)
     return 1.0 / (xp.exp(-input) + 1.0)
@@ -38,37 +38,44 @@ def _rectified(xp, input):
 
 
 def _within(xp, input, lambd):
-    """Where input's magnitude is not above lambd, as input's dtype has it."""
+    """Returns a mask of the elements with magnitude at most lambd, after rounding lambd to the dtype of input."""
     lambd = input.dtype.type(lambd)
     return (input >= -lambd) & (input <= lambd)
 
 
 def _masked(xp, mask, g):
-    """g where the mask holds, else 0. NumPy does that ten times quicker with bits, a mask being 0 or, negated, all ones."""
+    """Returns g where the mask is True and 0 elsewhere.
+
+    NumPy computes this ten times faster with bits: a mask is 0 or 1, and its negation is 0 or all ones.
+    """
     if xp is numpy_ns and g.ndim and g.dtype == np.float32:
         return (g.view(np.int32) & -mask.view(np.int8)).view(np.float32)
     return xp.where(mask, g, 0.0)
 
 
 def _activation(name, forward, gradient, **options):
-    """The record of an activation from its forward and the gradient of its input."""
+    """Defines the op of an activation from its forward function and the gradient of its input."""
     return op(name=name, **{"elementwise": True, **options})(forward).grad(input=gradient)
 
 
 def _maybe_inplace(input, out, inplace):
-    """`inplace=True` writes the result into the input."""
+    """Writes the result into the input if `inplace` is True."""
     return overwrite(input, out, "inplace=True") if inplace else out
 
 
-_tanh = unary("tanh", "The hyperbolic tangent.", "[0.0] -> [0.0]", lambda g, out: g * (1.0 - out * out))
+_tanh = unary(
+    "tanh", "Computes the hyperbolic tangent of each element.", "[0.0] -> [0.0]", lambda g, out: g * (1.0 - out * out)
+)
 _sigmoid = unary(
-    "sigmoid", "1 / (1 + exp(-input)).", "[0.0] -> [0.5]", lambda g, out: g * (out * (1.0 - out)), forward=_sigmoid_of
+    "sigmoid",
+    "Computes the logistic sigmoid of each element: 1 / (1 + exp(-input)).",
+    "[0.0] -> [0.5]",
+    lambda g, out: g * (out * (1.0 - out)),
+    forward=_sigmoid_of,
 )
 tanh, sigmoid = _tanh.fast_call, _sigmoid.fast_call
 _sigmoid.register_kernel(cpu="mytorch.kernels.numba.activation:sigmoid")
 _tanh.signature_extras = _sigmoid.signature_extras = ("auto", "fused", "out")
-for _function in (tanh, sigmoid):
-    _function.__module__ = __name__  # where pickle finds them
 _relu = _activation(
     "relu", _rectified, lambda g, out, xp: _masked(xp, out != 0, g), grad_name="ReLU", elementwise="exact"
 )
@@ -77,11 +84,19 @@ _relu.register_kernel(cpu="mytorch.kernels.numba.rectifier:relu")
 
 @public()
 def relu(input, *, fused=None):
-    """max(input, 0).
+    """Applies the rectified linear unit to each element.
+
+        result = max(input, 0)
+
+    Args:
+        input: the input tensor.
+        fused: True runs a fused kernel, False the reference (default: the kernel if it is faster).
 
     Example:
         >>> F.relu(tensor([-1.0, 2.0])).tolist()
         [0.0, 2.0]
+
+    See also: `nn.ReLU`.
     """
     return _relu.fast_call(input) if fused is None else _relu.dispatch(input, fused=fused)
 
@@ -109,18 +124,24 @@ _gelu.register_kernel(cpu="mytorch.kernels.numba.gelu", cuda="mytorch.kernels.tr
 
 
 def gelu(input, approximate="none", *, fused=None, auto=False):
-    """input * P(Z <= input) for a standard normal Z; `approximate="tanh"` is GPT-2's formula.
+    """Applies the Gaussian error linear unit to each element.
+
+        result = input * P(Z <= input), where Z is standard normal
+        result = input / 2 * (1 + tanh(sqrt(2 / pi) * (input + 0.044715 * input^3)))    with approximate="tanh"
 
     Args:
-        approximate: "none" or "tanh".
+        approximate: "none" (default) or "tanh", which GPT-2 uses.
 
     Raises:
         RuntimeError: another approximation.
+
     Source: Hendrycks and Gimpel, 2016.
 
     Example:
         >>> [round(y, 4) for y in F.gelu(tensor([-1.0, 0.0, 1.0])).tolist()]
         [-0.1587, 0.0, 0.8413]
+
+    See also: `nn.GELU`.
     """
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}.")
@@ -137,11 +158,20 @@ _silu.register_kernel(cpu="mytorch.kernels.numba.activation:silu", cuda="mytorch
 
 
 def silu(input, inplace=False, *, fused=None, auto=False):
-    """input * sigmoid(input), also called swish. Source: Elfwing et al., 2017.
+    """Applies the sigmoid linear unit, also called swish, to each element.
+
+        result = input * sigmoid(input)
+
+    Args:
+        inplace: if True, writes the result into `input` (default: False).
+
+    Source: Elfwing et al., 2017.
 
     Example:
         >>> [round(y, 4) for y in F.silu(tensor([-1.0, 0.0, 1.0])).tolist()]
         [-0.2689, 0.0, 0.7311]
+
+    See also: `nn.SiLU`.
     """
     return _maybe_inplace(input, _silu.fast_call(input, fused=fused, auto=auto), inplace)
 
@@ -161,7 +191,7 @@ _relu_squared.register_kernel(cuda="mytorch.kernels.triton.activation:relu_squar
 
 
 def _peak(xp, x, dim):
-    """The largest element of each row; -inf of rows without any."""
+    """Returns the largest element of each row; -inf for empty rows."""
     return (
         xp.max(x, axis=dim, keepdims=True)
         if x.shape[dim]
@@ -173,7 +203,7 @@ def _peak(xp, x, dim):
 def _softmax(xp, input, *, dim, dtype=None):
     wanted = input.dtype if dtype is None else dtype.numpy
     if input.ndim == 0:
-        return xp.asarray(xp.exp(input - input), wanted)  # 1, and NaN of what is not finite
+        return xp.asarray(xp.exp(input - input), wanted)  # 1 for finite inputs, otherwise NaN
     x = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     e = x - _peak(xp, x, dim)
     e = xp.exp(e, out=e)
@@ -194,22 +224,32 @@ _softmax.register_kernel(cpu="mytorch.kernels.numba.softmax", cuda="mytorch.kern
 
 @public(inplace=False)
 def softmax(input, dim=None, dtype=None, *, axis=None, fused=None, auto=False):
-    """exp(input) / sum(exp(input)) along `dim`, without overflow.
+    """Scales elements to probabilities that sum to 1 along a dimension.
+
+        result = exp(input) / sum(exp(input))
+
+    The maximum is subtracted first, so large inputs do not overflow.
 
     Args:
-        dim: the axis whose elements sum to 1; if not given, PyTorch's rule (0 for 0-, 1- and 3-d
-            tensors, else 1).
-        dtype: cast to this first.
+        dim: dimension along which the elements sum to 1. Without it, PyTorch's deprecated rule applies, with a
+            warning: 0 for tensors with 0, 1 or 3 dimensions, otherwise 1.
+        dtype: dtype to which `input` is cast first (default: no cast).
+        axis: another name of `dim`.
 
     Example:
         >>> F.softmax(tensor([[1.0, 1.0], [0.0, -np.inf]]), dim=1).tolist()
         [[0.5, 0.5], [1.0, 0.0]]
+
+    See also: `nn.Softmax`. For a loss, use `nn.functional.cross_entropy`, which expects logits.
     """
     return _along(_softmax, input, dim if axis is None else axis, dtype, fused, auto)
 
 
 def _along(record, input, dim, dtype, fused, auto):
-    """Softmax or its logarithm; a cast of half precision to float32 is left to the op, which computes in float32 anyway."""
+    """Runs softmax or log_softmax along a dimension.
+
+    On a GPU the op itself casts half precision to float32, since it computes in float32 anyway.
+    """
     if dtype is not None:
         dtype = dtypes.as_dtype(dtype)
         if (
@@ -250,23 +290,27 @@ _log_softmax.register_kernel(cpu="mytorch.kernels.numba.log_softmax", cuda="myto
 
 @public(inplace=False)
 def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None, auto=False):
-    """log(softmax(input)) along `dim`, in one stable step. Arguments as softmax.
+    """Computes the logarithm of softmax along a dimension, in one stable step.
+
+        result = input - log(sum(exp(input)))
 
     Args:
-        dim: the axis whose probabilities add up to 1.
-        dtype: cast input to it first.
-        axis: NumPy's name of dim.
+        dim: dimension along which the probabilities sum to 1. Without it, the rule of `softmax` applies.
+        dtype: dtype to which `input` is cast first (default: no cast).
+        axis: another name of `dim`.
 
     Example:
         >>> F.log_softmax(tensor([0.0, -np.inf]), 0).tolist()
         [0.0, -inf]
+
+    See also: `nn.LogSoftmax`, `nn.functional.nll_loss`.
     """
     return _along(_log_softmax, input, dim if axis is None else axis, dtype, fused, auto)
 
 
 @op(dtype="float", name="masked_softmax", autocast="float32", promoted=("input",))
 def _masked_softmax(xp, input, mask=None, *, causal=False, dtype=None):
-    """Softmax of scores (…, L, S) along the last axis."""
+    """Computes softmax of scores (…, L, S) along the last axis."""
     scores = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     if mask is not None:
         scores = xp.where(mask, scores, -math.inf) if mask.dtype == bool else scores + mask
@@ -287,32 +331,39 @@ _masked_softmax.register_kernel(cuda="mytorch.kernels.triton.softmax:masked_soft
 
 
 def masked_softmax(input, mask=None, causal=False, dim=-1, *, dtype=None, fused=None, auto=False):
-    """Softmax of the scores that a mask, causality, or both leave; on a GPU in one pass.
+    """Computes softmax over the scores that a mask allows. A GPU needs one pass.
 
     Args:
-        input: (…, L, S), or any shape without `causal`.
-        mask: broadcasts to input: bool, True where a score counts, or a float to add first.
-        causal: row i of the last two axes counts scores 0 … i.
-        dtype: of the result, computed in float32 at least; input's if not given (float32 under a GPU's autocast).
+        input: scores.
+        mask: bool mask, True where a score is used, or floats to add to the scores (default: None). Broadcasts to `input`.
+        causal: if True, row i of the last two axes uses the scores 0 to i only (default: False).
+        dim: dimension along which the probabilities sum to 1 (default: -1).
+        dtype: dtype of the result (default: the dtype of `input`, float32 under a GPU's autocast).
 
     Returns:
-        input's shape; a row in which nothing counts gives zeros, where softmax of -inf alone would give NaN.
+        A tensor of the shape of `input`. A row without any allowed score is 0; softmax of -inf would be NaN.
 
     Raises:
-        RuntimeError: a mask that doesn't broadcast to input.
-        ValueError: `causal` along another axis than the last, or without an axis before it.
+        RuntimeError: the mask does not broadcast to `input`.
+        ValueError: `causal` with a `dim` other than the last, or with fewer than two axes.
+
+    Example:
+        >>> F.masked_softmax(tensor([[0.0, 0.0], [0.0, 0.0]]), causal=True).tolist()
+        [[1.0, 0.0], [0.5, 0.5]]
+
+    See also: `nn.functional.scaled_dot_product_attention`.
     """
     dim = normalize_dim(dim, input.ndim)
     if causal and (dim != input.ndim - 1 or input.ndim < 2):
         raise ValueError(
-            f"masked_softmax: causal=True wants dim=-1 and two axes at least, got dim={dim} of {input.ndim} axes."
+            f"masked_softmax: expected dim=-1 and at least two axes with causal=True, got dim={dim} of {input.ndim} axes."
         )
     shape = tuple(input.shape)
     if mask is not None:
         fits = mask.ndim <= len(shape) and all(m in (1, n) for m, n in zip(mask.shape[::-1], shape[::-1], strict=False))
         if not fits:
             raise RuntimeError(
-                f"masked_softmax: a mask of shape {tuple(mask.shape)} doesn't broadcast to the input's {shape}."
+                f"masked_softmax: expected a mask that broadcasts to the input's shape {shape}, got shape {tuple(mask.shape)}."
             )
     dtype = None if dtype is None else dtypes.as_dtype(dtype)
     if input.ndim == 0:
@@ -382,42 +433,83 @@ _softplus = _activation("softplus", _softplus_forward, _softplus_grad, autocast=
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=False):
-    """input where positive, else negative_slope * input.
+    """Applies a rectifier with a small slope for negative elements.
+
+        result = input                      if input > 0
+        result = negative_slope * input     otherwise
 
     Args:
-        negative_slope: slope below 0.
+        negative_slope: slope for negative elements (default: 0.01).
 
     Example:
         >>> F.leaky_relu(tensor([-4.0, 2.0]), 0.25).tolist()
         [-1.0, 2.0]
+
+    See also: `nn.LeakyReLU`.
     """
     return _maybe_inplace(input, _leaky_relu(input, slope=negative_slope, fused=fused, auto=auto), inplace)
 
 
 def elu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
-    """input where positive, else alpha * (exp(input) - 1). Source: Clevert et al., 2016.
+    """Applies the exponential linear unit to each element.
+
+        result = input                          if input > 0
+        result = alpha * (exp(input) - 1)       otherwise
 
     Args:
-        alpha: -alpha is the limit far below 0.
+        alpha: negative of the limit for large negative elements (default: 1.0).
+
+    Source: Clevert et al., 2016.
 
     Example:
         >>> [round(y, 4) for y in F.elu(tensor([-1.0, 2.0])).tolist()]
         [-0.6321, 2.0]
+
+    See also: `nn.ELU`.
     """
     return _maybe_inplace(input, _elu(input, alpha=alpha, fused=fused, auto=auto), inplace)
 
 
 def celu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
-    """input where positive, else alpha * (exp(input / alpha) - 1). Source: Barron, 2017.
+    """Applies the continuously differentiable exponential linear unit to each element.
+
+        result = max(0, input) + min(0, alpha * (exp(input / alpha) - 1))
 
     Args:
-        alpha: -alpha is the limit far below 0.
+        alpha: negative of the limit for large negative elements (default: 1.0).
+
+    Source: Barron, 2017.
+
+    Example:
+        >>> [round(y, 4) for y in F.celu(tensor([-1.0, 2.0])).tolist()]
+        [-0.6321, 2.0]
+
+    See also: `nn.CELU`.
     """
-    return _maybe_inplace(input, _elu(input, alpha=alpha, rate=1.0 / alpha, fused=fused, auto=auto), inplace)
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return _maybe_inplace(
+        input, _elu.named("Elu", "CeluBackward0")(input, alpha=alpha, rate=1.0 / alpha, fused=fused, auto=auto), inplace
+    )
 
 
 def selu(input, inplace=False, *, fused=None, auto=False):
-    """A scaled elu that keeps mean 0 and variance 1. Source: Klambauer et al., 2017."""
+    """Applies the scaled exponential linear unit, which keeps mean 0 and variance 1 from layer to layer.
+
+        result = 1.0507 * input                             if input > 0
+        result = 1.0507 * 1.6733 * (exp(input) - 1)         otherwise
+
+    Args:
+        input: the input tensor.
+
+    Source: Klambauer et al., 2017.
+
+    Example:
+        >>> [round(y, 4) for y in F.selu(tensor([-1.0, 1.0])).tolist()]
+        [-1.1113, 1.0507]
+
+    See also: `nn.SELU`, `nn.functional.alpha_dropout`.
+    """
     return _maybe_inplace(
         input, _elu(input, alpha=1.6732632423543772, scale=1.0507009873554805, fused=fused, auto=auto), inplace
     )
@@ -425,7 +517,26 @@ def selu(input, inplace=False, *, fused=None, auto=False):
 
 @in_precision("half", composes=True)
 def prelu(input, weight):
-    """input where positive, else weight * input; one weight, or one for each channel (axis 1). Source: He et al., 2015."""
+    """Applies a rectifier with a learned slope for negative elements.
+
+        result = input              if input > 0
+        result = weight * input     otherwise
+
+    Args:
+        input: the input tensor.
+        weight: slope for negative elements: one number, or one for each channel (dimension 1).
+
+    Raises:
+        RuntimeError: `weight` has several elements, but not one for each channel.
+
+    Source: He et al., 2015.
+
+    Example:
+        >>> F.prelu(tensor([-4.0, 2.0]), tensor([0.25])).tolist()
+        [-1.0, 2.0]
+
+    See also: `nn.PReLU`.
+    """
     if weight.numel() > 1:
         if input.ndim < 2 or input.shape[1] != weight.numel():
             raise RuntimeError(
@@ -436,15 +547,29 @@ def prelu(input, weight):
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
-    """A leaky relu whose slope is drawn for each element while training, and the mean of both bounds otherwise.
+    """Applies a leaky rectifier with random slopes during training.
+
+        result = input              if input > 0
+        result = slope * input      otherwise
+
+    In training, the slope of each element is drawn uniformly from [lower, upper]. In evaluation it is (lower + upper) / 2.
 
     Args:
-        lower: smallest slope.
-        upper: largest slope.
-        training: draw slopes rather than take their mean.
+        lower: lower bound of the slopes (default: 1/8).
+        upper: upper bound of the slopes (default: 1/3).
+        training: if True, draws random slopes (default: False).
+
+    Raises:
+        RuntimeError: a bound is not finite, or `lower` is larger than `upper`.
+
+    Example:
+        >>> F.rrelu(tensor([-4.0, 2.0]), lower=0.25, upper=0.25).tolist()
+        [-1.0, 2.0]
+
+    See also: `nn.RReLU`.
     """
     if not -math.inf < lower <= upper < math.inf:
-        raise RuntimeError(f"rrelu: the bounds must be finite, and the lower one first, got {lower} and {upper}.")
+        raise RuntimeError(f"rrelu: expected finite bounds with lower <= upper, got {lower} and {upper}.")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
     slopes = rrelu_slopes(input, lower, upper)
@@ -452,15 +577,22 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, auto=False):
-    """input limited to [min_val, max_val]; the gradient is 0 at the bounds.
+    """Limits each element to [min_val, max_val]. The gradient is 0 at the bounds.
+
+        result = min(max(input, min_val), max_val)
 
     Args:
-        min_val: lower bound.
-        max_val: upper bound.
+        min_val: lower bound (default: -1.0).
+        max_val: upper bound (default: 1.0).
+
+    Raises:
+        ValueError: `min_val` is greater than `max_val`.
 
     Example:
         >>> F.hardtanh(tensor([-3.0, 0.5, 3.0])).tolist()
         [-1.0, 0.5, 1.0]
+
+    See also: `nn.Hardtanh`.
     """
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
@@ -468,36 +600,93 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, aut
 
 
 def relu6(input, inplace=False, *, fused=None, auto=False):
-    """input limited to [0, 6]."""
+    """Limits each element to [0, 6].
+
+        result = min(max(input, 0), 6)
+
+    Args:
+        input: the input tensor.
+
+    Example:
+        >>> F.relu6(tensor([-1.0, 5.0, 8.0])).tolist()
+        [0.0, 5.0, 6.0]
+
+    See also: `nn.ReLU6`.
+    """
     return hardtanh(input, 0.0, 6.0, inplace, fused=fused, auto=auto)
 
 
 def hardsigmoid(input, inplace=False, *, fused=None, auto=False):
-    """input / 6 + 1 / 2, limited to [0, 1]."""
+    """Applies a piecewise linear approximation of sigmoid to each element.
+
+        result = min(max(input / 6 + 1 / 2, 0), 1)
+
+    Args:
+        input: the input tensor.
+
+    Example:
+        >>> F.hardsigmoid(tensor([-4.0, 0.0, 4.0])).tolist()
+        [0.0, 0.5, 1.0]
+
+    See also: `nn.Hardsigmoid`.
+    """
     return _maybe_inplace(input, _hardsigmoid(input, fused=fused, auto=auto), inplace)
 
 
 def hardswish(input, inplace=False, *, fused=None, auto=False):
-    """input * hardsigmoid(input). Source: Howard et al., 2019."""
+    """Applies a piecewise approximation of swish to each element.
+
+        result = input * hardsigmoid(input)
+
+    Args:
+        input: the input tensor.
+
+    Source: Howard et al., 2019.
+
+    Example:
+        >>> F.hardswish(tensor([0.0, 1.5, 4.0])).tolist()
+        [0.0, 1.125, 4.0]
+
+    See also: `nn.Hardswish`.
+    """
     return _maybe_inplace(input, _hardswish(input, fused=fused, auto=auto), inplace)
 
 
 @public(method=False, inplace=False)
 def hardshrink(input, lambd=0.5, *, fused=None, auto=False):
-    """input where its magnitude is above lambd, else 0.
+    """Sets elements of small magnitude to 0.
+
+        result = input      if |input| > lambd
+        result = 0          otherwise
 
     Args:
-        lambd: largest magnitude that becomes 0.
+        lambd: largest magnitude that becomes 0 (default: 0.5).
+
+    Example:
+        >>> F.hardshrink(tensor([-1.0, 0.25, 1.0])).tolist()
+        [-1.0, 0.0, 1.0]
+
+    See also: `nn.Hardshrink`.
     """
     return _hardshrink(input, lambd=lambd, fused=fused, auto=auto)
 
 
 def softshrink(input, lambd=0.5, *, fused=None, auto=False, out=None):
-    """input drawn towards 0 by lambd.
+    """Moves each element toward 0 by `lambd`, and sets smaller elements to 0.
+
+        result = sign(input) * max(|input| - lambd, 0)
 
     Args:
-        lambd: by how much.
-        out: write the result there.
+        lambd: distance of the shift toward zero, not negative (default: 0.5).
+
+    Raises:
+        RuntimeError: `lambd` is negative.
+
+    Example:
+        >>> F.softshrink(tensor([-1.0, 0.25, 1.0])).tolist()
+        [-0.5, 0.0, 0.5]
+
+    See also: `nn.Softshrink`.
     """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
@@ -505,50 +694,113 @@ def softshrink(input, lambd=0.5, *, fused=None, auto=False, out=None):
 
 
 def tanhshrink(input, *, fused=None, auto=False):
-    """input - tanh(input)."""
+    """Subtracts the hyperbolic tangent from each element.
+
+        result = input - tanh(input)
+
+    Args:
+        input: the input tensor.
+
+    Example:
+        >>> round(F.tanhshrink(tensor(1.0)).item(), 4)
+        0.2384
+
+    See also: `nn.Tanhshrink`.
+    """
     return input - tanh(input, fused=fused, auto=auto)
 
 
 @public(method=False, inplace=False)
 def threshold(input, threshold, value, inplace=False, *, fused=None, auto=False):
-    """input where it is above the threshold, else value.
+    """Replaces elements at or below a threshold.
+
+        result = input      if input > threshold
+        result = value      otherwise
 
     Args:
-        threshold: the bound.
-        value: what stands for the others.
+        threshold: threshold that an element must exceed to be kept.
+        value: replacement for the other elements.
+
+    Example:
+        >>> F.threshold(tensor([0.5, 2.0]), 1.0, 9.0).tolist()
+        [9.0, 2.0]
+
+    See also: `nn.Threshold`.
     """
     return _maybe_inplace(input, _threshold(input, level=threshold, value=value, fused=fused, auto=auto), inplace)
 
 
 def softplus(input, beta=1.0, threshold=20.0, *, fused=None, auto=False, out=None):
-    """log(1 + exp(beta * input)) / beta; input itself above threshold / beta.
+    """Applies a smooth approximation of relu to each element.
+
+        result = log(1 + exp(beta * input)) / beta
 
     Args:
-        beta: larger is sharper.
-        threshold: beta * input above which the function is linear, for stability.
-        out: write the result there.
+        beta: sharpness of the approximation (default: 1.0).
+        threshold: value of beta * input above which the result is `input` itself (default: 20.0).
 
     Example:
         >>> round(F.softplus(tensor(0.0)).item(), 4)
         0.6931
+
+    See also: `nn.Softplus`.
     """
     return _softplus(input, beta=beta, limit=threshold, fused=fused, auto=auto, out=out)
 
 
 def softsign(input, *, auto=False):
-    """input / (1 + |input|)."""
+    """Applies the softsign function to each element.
+
+        result = input / (1 + |input|)
+
+    Args:
+        input: the input tensor.
+
+    Example:
+        >>> F.softsign(tensor([-1.0, 0.0, 3.0])).tolist()
+        [-0.5, 0.0, 0.75]
+
+    See also: `nn.Softsign`.
+    """
     return input / (input.abs() + 1.0)
 
 
 def logsigmoid(input, *, fused=None, auto=False, out=None):
-    """log(sigmoid(input)), without overflow."""
+    """Computes the logarithm of sigmoid of each element, without overflow.
+
+        result = log(1 / (1 + exp(-input)))
+
+    Args:
+        input: the input tensor.
+
+    Example:
+        >>> round(F.logsigmoid(tensor(0.0)).item(), 4)
+        -0.6931
+
+    See also: `nn.LogSigmoid`.
+    """
     return _logsigmoid(input, fused=fused, auto=auto, out=out)
 
 
 @in_precision(None)
 def mish(input, inplace=False, *, fused=None, auto=False):
-    """input * tanh(softplus(input, fused=fused)). Source: Misra, 2019."""
-    return _maybe_inplace(input, _mish(input, fused=fused, auto=auto), inplace)
+    """Applies the mish function to each element.
+
+        result = input * tanh(softplus(input))
+
+    Args:
+        input: the input tensor.
+
+    Source: Misra, 2019.
+
+    Example:
+        >>> round(F.mish(tensor(1.0)).item(), 4)
+        0.8651
+
+    See also: `nn.Mish`.
+    """
+    source = input.clone() if inplace else input  # the products save it
+    return _maybe_inplace(input, _mish(source, fused=fused, auto=auto), inplace)
 
 
 @once_rounded
@@ -557,14 +809,23 @@ def _mish(input, **how):
 
 
 def glu(input, dim=-1, *, fused=None, auto=False):
-    """The first half along dim times the sigmoid of the second. Source: Dauphin et al., 2017.
+    """Multiplies the first half of the input by the sigmoid of the second half.
+
+        result = a * sigmoid(b), where a and b are the halves of input along dim
 
     Args:
-        dim: the axis, of an even size.
+        dim: dimension to split, of even size (default: -1).
+
+    Raises:
+        RuntimeError: the size of the dimension is odd.
+
+    Source: Dauphin et al., 2017.
 
     Example:
         >>> F.glu(tensor([3.0, 0.0])).tolist()
         [1.5]
+
+    See also: `nn.GLU`, `nn.functional.swiglu`.
     """
     if input.ndim == 0 or input.shape[dim] % 2:
         raise RuntimeError(
@@ -575,22 +836,40 @@ def glu(input, dim=-1, *, fused=None, auto=False):
 
 
 def softmin(input, dim=None, dtype=None, *, fused=None, auto=False):
-    """softmax(-input).
+    """Computes softmax of the negated input.
+
+        result = exp(-input) / sum(exp(-input))
 
     Args:
-        dim: the axis whose probabilities add up to 1.
-        dtype: cast input to it first.
+        dim: dimension along which the elements sum to 1. Without it, the rule of `softmax` applies.
+        dtype: dtype to which `input` is cast first (default: no cast).
+
+    Example:
+        >>> F.softmin(tensor([0.0, np.inf]), dim=0).tolist()
+        [1.0, 0.0]
+
+    See also: `nn.Softmin`.
     """
     return softmax(-input, dim, dtype, fused=fused, auto=auto)
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
-    """A sample of a relaxed one-hot variable: softmax((logits + Gumbel noise) / tau). Source: Jang et al., 2017.
+    """Draws a sample from the Gumbel-softmax distribution, a differentiable approximation of one-hot samples.
+
+        result = softmax((logits + Gumbel noise) / tau)
 
     Args:
-        tau: the temperature; towards 0, samples become one-hot.
-        hard: round the sample to one-hot, with the gradient of the soft one.
-        eps: of older versions, unused.
+        logits: unnormalized log-probabilities.
+        tau: temperature (default: 1). Samples approach one-hot vectors as it approaches 0.
+        hard: if True, returns one-hot vectors with the gradient of the soft sample (default: False).
+        eps: ignored; for compatibility with older versions of PyTorch.
+        dim: dimension along which the sample sums to 1 (default: -1).
+
+    Source: Jang et al., 2017.
+
+    Example:
+        >>> F.gumbel_softmax(tensor([[0.0, 0.0, 0.0]]), hard=True).sum().item()
+        1.0
     """
     gumbels = -logits.detach().clone().exponential_().log()
     soft = softmax((logits + gumbels) / tau, dim)

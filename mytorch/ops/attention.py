@@ -1,4 +1,4 @@
-"""Scaled dot product attention: the reference, with masks, causality, windows, grouped queries, dropout."""
+"""Scaled dot-product attention: the reference with masks, causality, windows, grouped queries and dropout."""
 
 import math
 
@@ -16,7 +16,7 @@ from .dropout import dropout_mask, materialize
     promoted=("query", "key", "value"), autocast_cpu="half",
 )  # fmt: skip
 def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
-    """softmax(query @ keyᵀ * scale + mask) @ value; `keep` is the scaled dropout mask, a DropoutSeed, or None."""
+    """Computes softmax(query @ keyᵀ * scale + mask) @ value. `keep` is the scaled dropout mask, a DropoutSeed, or None."""
     if not key.shape[-3:-2] == query.shape[-3:-2] == value.shape[-3:-2]:
         key, value = _shared(xp, key, query), _shared(xp, value, query)
     scores = xp.matmul(query * scale, xp.swapaxes(key, -1, -2))  # (…, L, S)
@@ -43,7 +43,7 @@ def _raw_dtype(x):
 
 
 def _shared(xp, x, query):
-    """(…, Hk, S, E) as (…, H, S, E): each head repeated for the queries' heads that share it."""
+    """Repeats the heads of (…, Hk, S, E) for the queries' heads that share them: (…, H, S, E)."""
     if x.ndim < 3 or x.shape[-3] == query.shape[-3]:
         return x
     *lead, heads, length, width = x.shape
@@ -53,7 +53,7 @@ def _shared(xp, x, query):
 
 
 def _gathered(xp, g, shape):
-    """The gradient of `_shared`'s input."""
+    """Computes the gradient of the input of `_shared`."""
     if tuple(g.shape) == tuple(shape):
         return g
     *lead, heads, length, width = shape
@@ -61,10 +61,10 @@ def _gathered(xp, g, shape):
 
 
 def band(xp, rows, columns, causal, window):
-    """A bool (rows, columns) mask of what a query may see, or None for everything.
+    """Returns a bool mask (rows, columns) of the keys that each query may attend to, or None if it may attend to all.
 
-    Query i sees key j only if j <= i (causal; PyTorch aligns the upper left corner), and, with a window
-    (left, right), only if i - left <= j <= i + right; -1 is no bound.
+    With `causal`, query i sees key j only if j <= i. As in PyTorch, this aligns the upper left corner. With a window
+    (left, right), it sees the key only if i - left <= j <= i + right. A bound of -1 means no bound.
     """
     if not causal and window is None:
         return None
@@ -108,31 +108,45 @@ def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *, causal=None,
     window=None, softcap=None, fused=None, auto=False,
 ):  # fmt: skip
-    """softmax(query @ keyᵀ * scale + mask) @ value.
+    """Computes scaled dot-product attention.
+
+        result = softmax(query @ key.T * scale + mask) @ value
 
     Args:
-        query: (…, H, L, E). key: (…, Hk, S, E). value: (…, Hk, S, Ev).
-        attn_mask: broadcasts to (…, H, L, S): bool, True where attention is allowed, or a float to add, such as ALiBi's
-            slope (H, 1, 1) times (key's position - query's).
-        dropout_p: share of the attention weights set to zero, whatever the mode of the module.
-        is_causal, causal: query i sees keys 0 … i.
-        scale: 1 / sqrt(E) if not given.
-        enable_gqa: H may be a multiple of Hk; each key head then serves H / Hk query heads.
-        window: a number w, or (left, right): query i sees keys from i - left to i + right only.
-        softcap: scores x, before a mask, become softcap · tanh(x / softcap).
+        query: queries.
+        key: keys.
+        value: values.
+        attn_mask: bool mask, True where attention is allowed, or floats to add to the scores (default: None). Broadcasts
+            to (…, H, L, S). Floats can express ALiBi: slope (H, 1, 1) times (key position - query position).
+        dropout_p: dropout probability of the attention weights (default: 0.0). It applies in any module mode.
+        is_causal: if True, query i attends to keys 0 to i only (default: False).
+        scale: factor for the scores (default: 1 / sqrt(E)).
+        enable_gqa: if True, H may be a multiple of Hk; each key head then serves H / Hk query heads (default: False).
+        causal: another name of `is_causal`.
+        window: width w, or (left, right): query i attends to keys i - left to i + right only (default: None, all keys).
+        softcap: replaces scores x, before masking, by softcap * tanh(x / softcap) (default: None, no change).
+
+    Shape:
+        query: (…, H, L, E).
+        key: (…, Hk, S, E).
+        value: (…, Hk, S, Ev).
+        result: (…, H, L, Ev).
 
     Returns:
-        (…, H, L, Ev). A query that may see no key gives zeros.
+        The weighted sums of the values. For a query that may not attend to any key, they are 0.
 
     Raises:
-        RuntimeError: both a mask and is_causal, shapes that don't fit, or a dropout_p outside [0, 1].
+        RuntimeError: both `attn_mask` and `is_causal`, shapes that do not fit, or a `dropout_p` outside [0, 1].
+
     Source: Vaswani et al., 2017; window: Beltagy et al., 2020; grouped queries: Ainslie et al., 2023; ALiBi: Press et al., 2022;
         softcap: Gemma team, Gemma 2, 2024.
 
     Example:
-        >>> q, k = tensor([[1.0, 0.0]]), tensor([[0.0, 1.0], [0.0, 3.0]])  # both keys are at right angles to the query
+        >>> q, k = tensor([[1.0, 0.0]]), tensor([[0.0, 1.0], [0.0, 3.0]])  # both keys are orthogonal to the query
         >>> F.scaled_dot_product_attention(q, k, tensor([[2.0], [4.0]])).tolist()
         [[3.0]]
+
+    See also: `nn.MultiheadAttention`.
     """
     is_causal = is_causal if causal is None else causal
     if attn_mask is not None and hasattr(attn_mask, "attention_window"):  # nn.attention.bias
@@ -143,18 +157,20 @@ def scaled_dot_product_attention(
     if attn_mask is not None and is_causal:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if not 0.0 <= dropout_p <= 1.0:
-        raise RuntimeError(f"scaled_dot_product_attention: dropout_p must lie in [0, 1], got {dropout_p}.")
+        raise RuntimeError(f"scaled_dot_product_attention: expected dropout_p between 0 and 1, got {dropout_p}.")
     q, k, v = shape_of(query), shape_of(key), shape_of(value)
     if min(len(q), len(k), len(v)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
         raise RuntimeError(
-            f"scaled_dot_product_attention: shapes {shapes(query, key, value)} don't fit; wanted (…, L, E), (…, S, E) and (…, S, Ev)."
+            "scaled_dot_product_attention: expected shapes (…, L, E), (…, S, E) and (…, S, Ev), "
+            f"got {shapes(query, key, value)}."
         )
     one_query = False
     if enable_gqa and q[-3] != k[-3]:
         groups, rest = divmod(q[-3], k[-3])
         if rest or q[-3] < k[-3]:
             raise RuntimeError(
-                f"scaled_dot_product_attention: {q[-3]} query heads can't share {k[-3]} key heads evenly."
+                "scaled_dot_product_attention: expected a number of query heads that is a multiple of the number of key heads, "
+                f"got {q[-3]} and {k[-3]}."
             )
         one_query = q[-2] == 1 and _sees_all_keys(k[-2], attn_mask, is_causal, window)
         if one_query:  # the queries that share a key head become the rows of one head, so no key is copied
@@ -163,13 +179,13 @@ def scaled_dot_product_attention(
         elif query.device.type == "cpu":  # the GPU's kernel reads a shared head where it is
             key, value = _share_heads(key, groups), _share_heads(value, groups)
     if softcap is not None and not softcap > 0:
-        raise RuntimeError(f"scaled_dot_product_attention: softcap must be positive, got {softcap}.")
+        raise RuntimeError(f"scaled_dot_product_attention: expected a positive softcap, got {softcap}.")
     if isinstance(window, int):
         window = (window, 0 if is_causal else window)
     keep = None if dropout_p == 0.0 else dropout_mask(_attention, query, (*q[:-1], k[-2]), dropout_p, fused)
     if is_tensor(attn_mask) and attn_mask.ndim < 2:
         attn_mask = attn_mask.expand(q[-2], k[-2])
-    scale = 1.0 / math.sqrt(q[-1]) if scale is None else float(scale)
+    scale = 1.0 / math.sqrt(max(q[-1], 1)) if scale is None else float(scale)
     out = _attention.fast_call(
         query, key, value, attn_mask, keep=keep, causal=bool(is_causal), window=window, scale=scale, softcap=softcap,
         fused=fused, auto=auto,
@@ -185,16 +201,23 @@ def _sees_all_keys(keys, mask, is_causal, window):
 
 
 def _share_heads(x, groups):
-    """(…, Hk, S, E) to (…, Hk * groups, S, E), each head repeated `groups` times in a row."""
+    """Repeats each head of (…, Hk, S, E) `groups` times in a row: (…, Hk * groups, S, E)."""
     *lead, heads, length, width = x.shape
     return x.unsqueeze(-3).expand(*lead, heads, groups, length, width).reshape(*lead, heads * groups, length, width)
 
 
 def append_to_cache(keys, values, k, v, at):
-    """keys[:, :, at : at + T] = k and values[:, :, at : at + T] = v, on a GPU in one launch; nothing is recorded.
+    """Writes new keys and values into a cache, on a GPU in one kernel launch. Autograd does not record this.
+
+        keys[:, :, at : at + T] = k
+        values[:, :, at : at + T] = v
 
     Args:
-        keys, values: (B, H, capacity, D), tensors that hold the positions so far. k, v: (B, H, T, D). at: the first new position.
+        keys: cached keys (B, H, capacity, D).
+        values: cached values (B, H, capacity, D).
+        k: new keys (B, H, T, D).
+        v: new values (B, H, T, D).
+        at: first new position.
     """
     stores, new = (keys._data._array, values._data._array), (k._data._array, v._data._array)
     length = new[0].shape[2]

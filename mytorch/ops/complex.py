@@ -31,10 +31,17 @@ _as_real.grad(input=lambda g, xp: xp.call(_as_complex, g))
 
 @public(inplace=False)
 def view_as_complex(input):
-    """Pairs of reals in the last axis as complex numbers, in the same memory.
+    """Views pairs of real numbers in the last axis as complex numbers, in the same memory.
+
+    Args:
+        input: tensor whose last axis has size 2.
 
     Raises:
-        RuntimeError: the pairs do not lie in memory as those of complex numbers do.
+        RuntimeError: the memory layout of the pairs is not the layout of complex numbers.
+
+    Example:
+        >>> mytorch.view_as_complex(tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+        [(1+2j), (3+4j)]
     """
     if not input.ndim:
         raise RuntimeError("Input tensor must have one or more dimensions")
@@ -52,7 +59,12 @@ def view_as_complex(input):
 
 @public(inplace=False)
 def view_as_real(input):
-    """Complex numbers as pairs of reals in a new last axis."""
+    """Views complex numbers as pairs of real numbers in a new last axis, in the same memory.
+
+    Example:
+        >>> mytorch.view_as_real(tensor([1 + 2j, 3 + 4j])).tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
+    """
     if not input.dtype.is_complex:
         raise RuntimeError("view_as_real is only supported for complex tensors")
     return _as_real(input)
@@ -60,13 +72,23 @@ def view_as_real(input):
 
 @public(inplace=False)
 def real(input):
-    """The real part; a real tensor is its own."""
+    """Returns the real part.
+
+    Example:
+        >>> mytorch.real(tensor([1 + 2j])).tolist()
+        [1.0]
+    """
     return view_as_real(input).select(-1, 0) if input.dtype.is_complex else input
 
 
 @public(inplace=False)
 def imag(input):
-    """The imaginary part."""
+    """Returns the imaginary part.
+
+    Example:
+        >>> mytorch.imag(tensor([1 + 2j])).tolist()
+        [2.0]
+    """
     if not input.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return view_as_real(input).select(-1, 1)
@@ -74,13 +96,31 @@ def imag(input):
 
 @public(method=False)
 def complex(real, imag):
-    """real + i imag."""
+    """Creates complex numbers from real and imaginary parts.
+
+    Args:
+        real: real parts.
+        imag: imaginary parts.
+
+    Example:
+        >>> mytorch.complex(tensor([1.0]), tensor([2.0])).tolist()
+        [(1+2j)]
+    """
     return view_as_complex(stack(broadcast_tensors(real, imag), -1))
 
 
 @public(method=False)
 def polar(abs, angle):
-    """abs * exp(i angle)."""
+    """Creates complex numbers from absolute values and angles: abs * exp(i * angle).
+
+    Args:
+        abs: absolute values.
+        angle: angles in radians.
+
+    Example:
+        >>> mytorch.polar(tensor([2.0]), tensor([0.0])).tolist()
+        [(2+0j)]
+    """
     return complex(abs * angle.cos(), abs * angle.sin())
 
 
@@ -94,25 +134,35 @@ _conj.grad(input=lambda g, xp: xp.call(_conj, g))
 
 @public(inplace=False, names=("conj_physical",))
 def conj(input):
-    """The complex conjugate; a real tensor is its own."""
+    """Computes the complex conjugate; returns a real tensor unchanged.
+
+    Example:
+        >>> mytorch.conj(tensor([1 + 2j])).tolist()
+        [(1-2j)]
+    """
     return _conj(input) if input.dtype.is_complex else input
 
 
 @public(inplace=False)
 def resolve_conj(input):
-    """input: conjugates are never lazy here."""
+    """Returns the input unchanged, since mytorch computes conjugates immediately."""
     return input
 
 
 @public(inplace=False)
 def resolve_neg(input):
-    """input: negations are never lazy here."""
+    """Returns the input unchanged, since mytorch computes negations immediately."""
     return input
 
 
 @public(inplace=False)
 def angle(input):
-    """The angle of a complex number; 0 or pi for a real one."""
+    """Computes the angle of each complex number; 0 or pi for real numbers.
+
+    Example:
+        >>> mytorch.angle(tensor([1.0, -1.0, 1j])).rad2deg().round().tolist()
+        [0.0, 180.0, 90.0]
+    """
     if input.dtype.is_complex:
         pairs = view_as_real(input)
         return pairs.select(-1, 1).atan2(pairs.select(-1, 0))

@@ -1,4 +1,4 @@
-"""Functions of `nn.functional` that are made of several ops, and so have no record of their own."""
+"""Functions of `nn.functional` that are composed of several ops."""
 
 import functools
 import math
@@ -9,13 +9,14 @@ import numpy as np
 
 from .._tensor import Tensor, is_tensor
 from ..base import dtypes
+from ..base.arguments import same_arguments
 from ..base.errors import kind, warn
 from ..dispatch.bind import spelled
 from ..dispatch.inplace import overwrite
 from ..dispatch.precision import in_precision
 from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
 from .activation import threshold as _threshold
-from .conv import conv1d
+from .conv import DIMS, conv1d
 from .creation import arange, zeros
 from .dropout import dropout as _dropout
 from .dropout import dropout_mask
@@ -36,20 +37,29 @@ def linear(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, *, act_func: str | None = None, auto: bool = False,
     fused: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """input @ weightᵀ + bias, and an activation on top if `act_func` names one.
+    """Applies a linear transformation to the input, and optionally an activation.
+
+        result = input @ weight.T + bias
 
     Args:
-        input: (…, in). weight: (out, in), or (in,) for one output. bias: (out,) or ().
-        act_func: None, "relu", "gelu", "silu", "tanh", "sigmoid" or "relu_squared".
-        auto: compose it of other ops, for autograd to differentiate; the result is the same.
+        input: (…, in).
+        weight: (out, in), or (in,) for a single output.
+        bias: (out,) or () (default: None).
+        act_func: None, "relu", "gelu", "silu", "tanh", "sigmoid" or "relu_squared" (default: None).
+        auto: if True, composes the op of other ops and differentiates these (default: False). The result is the same.
+
+    Shape:
+        result: (…, out).
 
     Raises:
-        RuntimeError: the sizes of input and weight differ.
-        ValueError: an activation that is not known.
+        RuntimeError: the last size of `input` differs from the last size of `weight`.
+        ValueError: an unknown activation.
 
     Example:
         >>> F.linear(tensor([1.0, 2.0]), tensor([[1.0, 1.0], [0.0, -1.0]]), tensor([0.5, 0.5])).tolist()
         [3.5, -1.5]
+
+    See also: `nn.Linear`.
     """
     try:
         x, w = input._data._array, weight._data._array
@@ -78,13 +88,19 @@ def gelu_mlp(
     input: Tensor, weight1: Tensor, weight2: Tensor, bias1: Tensor | None = None, bias2: Tensor | None = None, *,
     approximate: str = "none", fused: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """linear(gelu(linear(input, weight1, bias1), approximate), weight2, bias2): a transformer's MLP.
+    """Computes the MLP of a transformer: two linear layers with a GELU between them.
 
-    On a GPU the products' own kernels apply GELU by tanh and its slope; exact GELU is a pass of its own.
+        result = linear(gelu(linear(input, weight1, bias1), approximate), weight2, bias2)
+
+    On a GPU, the matrix multiplications compute a tanh-approximated GELU. The exact GELU needs a separate pass.
 
     Args:
-        input: (…, in). weight1: (hidden, in). weight2: (out, hidden). bias1: (hidden,). bias2: (out,).
-        approximate: as `gelu`.
+        input: (…, in).
+        weight1: (hidden, in).
+        weight2: (out, hidden).
+        bias1: (hidden,) (default: None).
+        bias2: (out,) (default: None).
+        approximate: "none" (default) or "tanh", as in `gelu`.
 
     Raises:
         RuntimeError: sizes that do not fit, or another approximation.
@@ -102,10 +118,10 @@ def gelu_mlp(
 
 
 def activation_named(name: str, fused: bool | None = None) -> Callable[..., Tensor]:
-    """The activation function of a name; `fused` goes to those that have a kernel.
+    """Returns the activation function with a name. `fused` is passed to activations that have a kernel.
 
     Raises:
-        ValueError: there is none.
+        ValueError: an unknown name.
     """
     known = {"relu": relu, "gelu": gelu, "silu": silu, "tanh": tanh, "sigmoid": sigmoid, "relu_squared": relu_squared}
     if name not in known:
@@ -116,16 +132,27 @@ def activation_named(name: str, fused: bool | None = None) -> Callable[..., Tens
 
 @in_precision("widest")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """y_k = input1ᵀ weight_k input2 + bias_k: (…, in1) and (…, in2) to (…, out), weight (out, in1, in2).
+    """Applies a bilinear transformation to two inputs.
+
+        result[k] = input1 @ weight[k] @ input2 + bias[k]
 
     Args:
         input1: (…, in1).
         input2: (…, in2).
         weight: (out, in1, in2).
-        bias: (out,).
+        bias: (out,) (default: None).
+
+    Shape:
+        result: (…, out).
 
     Raises:
-        RuntimeError: shapes that do not fit.
+        RuntimeError: the shapes do not fit.
+
+    Example:
+        >>> F.bilinear(tensor([1.0, 2.0]), tensor([3.0]), mytorch.ones(1, 2, 1)).tolist()
+        [9.0]
+
+    See also: `nn.Bilinear`.
     """
     if input1.shape[:-1] != input2.shape[:-1] or weight.ndim != 3:
         raise RuntimeError(
@@ -138,14 +165,26 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def relu_squared(input: Tensor, *, fused: bool | None = None, auto: bool = False) -> Tensor:
-    """relu(input) squared. Source: So et al., Primer, 2021."""
+    """Applies the squared rectified linear unit to each element.
+
+        result = max(input, 0)^2
+
+    Args:
+        input: the input tensor.
+
+    Source: So et al., Primer, 2021.
+
+    Example:
+        >>> F.relu_squared(tensor([-1.0, 3.0])).tolist()
+        [0.0, 9.0]
+    """
     if input.device.type == "cpu" and fused is not True:
         return relu(input, auto=auto).square()
     return _relu_squared(input, fused=fused, auto=auto)
 
 
 def _drop(input, shape, p, training, inplace, name, fused=None, auto=False):
-    """Multiply by a mask of `shape` that is 0 with probability p and 1 / (1 - p) otherwise."""
+    """Multiplies by a mask of `shape` that is 0 with probability p and 1 / (1 - p) otherwise."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0.0:
@@ -164,21 +203,42 @@ def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, fused: bool | None = None,
     auto: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Each element zeroed with probability p and the others scaled by 1 / (1 - p), while training.
+    """Sets elements to zero during training, each with probability `p`.
+
+        result = input * mask / (1 - p)
 
     Args:
-        p: the probability. training: False returns input as it is. inplace: write into input.
-        fused: True asks for a kernel, False for the reference, None takes whichever is faster.
+        p: probability that an element is set to zero (default: 0.5).
+        training: if False, returns `input` unchanged (default: True).
 
     Raises:
-        ValueError: p lies outside [0, 1].
+        ValueError: `p` is not between 0 and 1.
+
     Source: Srivastava et al., 2014.
+
+    Example:
+        >>> F.dropout(mytorch.ones(3), p=0.5, training=False).tolist()
+        [1.0, 1.0, 1.0]
+
+    See also: `nn.Dropout`.
     """
     return _drop(input, tuple(input.shape), p, training, inplace, "dropout", fused, auto)
 
 
 def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: bool | None = None) -> Tensor:
-    """max(input, 0); `inplace` writes it into the input."""
+    """Applies the rectified linear unit to each element.
+
+        result = max(input, 0)
+
+    Args:
+        input: the input tensor.
+
+    Example:
+        >>> F.relu(tensor([-1.0, 2.0])).tolist()
+        [0.0, 2.0]
+
+    See also: `nn.ReLU`.
+    """
     if inplace and not auto and fused is not True:
         return input.relu_()
     out = _relu.fast_call(input) if fused is None and not auto else _relu.dispatch(input, fused=fused, auto=auto)
@@ -186,10 +246,28 @@ def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: boo
 
 
 def _channel_dropout(d):
-    @named(f"dropout{d}d", f"Whole channels, all of their last {d} axes, zeroed with probability p while training.")
+    @named(f"dropout{d}d", **DIMS[d])
     def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        spatial = 1 if d == 2 and input.ndim == 3 else d  # three axes are (N, C, L), as in PyTorch
-        shape = (*tuple(input.shape)[: input.ndim - spatial], *(1,) * spatial)
+        """Sets whole channels to zero during training, each with probability `p`.
+
+        A channel is a slice of the last {axes}. The other channels are scaled by 1 / (1 - p).
+
+        Args:
+            input: {shape}. As in PyTorch, `dropout2d` reads three axes as (N, C, L).
+            p: probability that a channel is set to zero (default: 0.5).
+            training: if False, returns `input` unchanged (default: True).
+
+        Raises:
+            ValueError: `p` is not between 0 and 1.
+            RuntimeError: `input` has too few dimensions, or `dropout1d` has more than three.
+
+        See also: `nn.Dropout{d}d`.
+        """
+        if input.ndim < 2 - d // 3 or (d == 1 and input.ndim > 3):
+            raise RuntimeError(f"dropout{d}d: expected {'2D or 3D' if d == 1 else 'larger'} input, got {input.ndim}D.")
+        # The axes that index channels, as in PyTorch. For dropout2d, three axes are (N, C, L).
+        lead = input.ndim - 1 if d == 1 else 2 if d == 2 or input.ndim == 5 else 1
+        shape = (*tuple(input.shape)[:lead], *(1,) * (input.ndim - lead))
         return _drop(input, shape, p, training, inplace, f"dropout{d}d")
 
     return dropout
@@ -199,7 +277,7 @@ dropout1d, dropout2d, dropout3d = (_channel_dropout(d) for d in (1, 2, 3))
 
 
 def _alpha(input, p, training, shape):
-    """Dropout to selu's negative limit, with the scale and shift that keep mean and variance."""
+    """Replaces elements by selu's negative limit, then scales and shifts to keep the mean and variance."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0.0:
@@ -211,47 +289,67 @@ def _alpha(input, p, training, shape):
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout for selu networks. Source: Klambauer et al., 2017.
+    """Applies dropout that keeps the mean and variance of selu activations.
 
     Args:
-        p: share of elements that are dropped.
-        training: False returns input.
+        p: probability that an element is dropped (default: 0.5).
+        training: if False, returns `input` unchanged (default: False).
+        inplace: write the result into `input` (default: False).
+
+    Raises:
+        ValueError: `p` is not between 0 and 1.
+
+    Source: Klambauer et al., 2017.
+
+    Example:
+        >>> F.alpha_dropout(mytorch.ones(2), p=0.5, training=False).tolist()
+        [1.0, 1.0]
+
+    See also: `nn.AlphaDropout`, `nn.functional.selu`.
     """
-    return _alpha(input, p, training, tuple(input.shape))
+    out = _alpha(input, p, training, tuple(input.shape))
+    return overwrite(input, out, "inplace=True") if inplace else out
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """`alpha_dropout` of whole channels.
+    """Applies `alpha_dropout` to whole channels.
 
     Args:
-        p: share of channels that are dropped.
-        training: False returns input.
+        input: (N, C, …).
+        p: probability that a channel is dropped (default: 0.5).
+        training: if False, returns `input` unchanged (default: False).
+        inplace: write the result into `input` (default: False).
 
     Raises:
-        RuntimeError: fewer than two axes.
+        RuntimeError: `input` has fewer than two axes.
+        ValueError: `p` is not between 0 and 1.
+
+    See also: `nn.FeatureAlphaDropout`.
     """
     if 0.0 <= p <= 1.0 and (p in (0.0, 1.0) or not input.numel()):
         return input * 0 if training and p == 1.0 else input
-    return _alpha(input, p, training, _of_channels(input, training))
+    out = _alpha(input, p, training, _of_channels(input, training))
+    return overwrite(input, out, "inplace=True") if inplace else out
 
 
 def _of_channels(input, training):
-    """The shape of a mask with one element for each of a sample's channels."""
+    """Returns the shape of a mask with one element for each channel of each sample."""
     if training and input.ndim < 2:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     return (*input.shape[:2], *(1,) * (input.ndim - 2))
 
 
 def feature_dropout(input: Tensor, p: float, train: bool, inplace: bool = False) -> Tensor:
-    """`dropout` of whole channels: all that lies behind the first two axes.
+    """Applies `dropout` to whole channels, which are the slices along the first two axes.
 
     Args:
-        p: share of channels that are dropped.
-        train: False returns input.
-        inplace: write into input.
+        input: (N, C, …).
+        p: probability that a channel is set to zero.
+        train: if False, returns `input` unchanged.
 
     Raises:
-        RuntimeError: fewer than two axes.
+        RuntimeError: `input` has fewer than two axes.
+        ValueError: `p` is not between 0 and 1.
     """
     shape = _of_channels(input, train and 0.0 < p < 1.0 and input.numel())
     return _drop(input, shape, p, train, inplace, "feature_dropout")
@@ -261,12 +359,21 @@ def rmsnorm(
     input: Tensor, weight: Tensor | None = None, eps: float | None = None, training: bool = True, *,
     fused: bool | None = None, auto: bool = False,
 ) -> Tensor:  # fmt: skip
-    """RMS norm over the last axis.
+    """Applies RMS normalization over the last axis.
+
+        result = input / sqrt(mean(input^2) + eps) * weight
 
     Args:
-        weight: factors of the last axis.
-        eps: added to the mean square.
-        training: accepted.
+        input: (…, C).
+        weight: factors of the last axis, (C,) (default: None).
+        eps: added to the mean square (default: the machine epsilon of the dtype).
+        training: ignored (default: True).
+
+    Example:
+        >>> F.rmsnorm(tensor([1.0, -1.0]), eps=0.0).tolist()
+        [1.0, -1.0]
+
+    See also: `nn.functional.rms_norm`.
     """
     return rms_norm(input, (input.shape[-1],), weight, eps, fused=fused, auto=auto)
 
@@ -275,11 +382,29 @@ def precompute_rotary_cos_sin(
     head_dim: int, max_position_embeddings: int, base: float = 10000.0, *, scaling_factor: float = 1.0, device=None,
     dtype: dtypes.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Tables (cos, sin), each (1, max_position_embeddings, head_dim), of the rotary angles. Source: Su et al., 2021.
+    """Computes the cosines and sines of rotary position embeddings.
+
+        angle[t, i] = t / scaling_factor / base^(2 * i / head_dim)
 
     Args:
-        scaling_factor: positions are divided by it, to reach further than a model was trained for.
-        device, dtype: of the tables.
+        head_dim: size of an attention head.
+        max_position_embeddings: number of positions.
+        base: base of the frequencies (default: 10000.0).
+        scaling_factor: divisor of the positions, to extend the context beyond the training length (default: 1.0).
+        device: device of the tables (default: the default device).
+        dtype: dtype of the tables (default: float32).
+
+    Returns:
+        (cos, sin), each of shape (1, max_position_embeddings, head_dim).
+
+    Source: Su et al., 2021.
+
+    Example:
+        >>> cos, sin = F.precompute_rotary_cos_sin(4, 8)
+        >>> cos.shape
+        mytorch.Size([1, 8, 4])
+
+    See also: `nn.functional.apply_rotary_pos_embed`.
     """
     frequencies = base ** (arange(0, head_dim, 2).float() * (-1.0 / head_dim))
     angles = (arange(max_position_embeddings).float() / scaling_factor).unsqueeze(1) * frequencies
@@ -295,14 +420,25 @@ def _rotate_half(x):
 def apply_rotary_pos_embed(
     q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1, *, fused: bool | None = None
 ) -> tuple[Tensor, Tensor]:
-    """q and k turned by the angles whose cos and sin are given, which broadcast after `unsqueeze_dim`.
+    """Rotates queries and keys by the angles of their positions.
+
+        result = x * cos + concatenate(-second half of x, first half of x) * sin
 
     Args:
-        q: (B, H, T, D).
-        k: (B, H, T, D).
-        cos: (B, T, D), or what broadcasts.
-        sin: as cos.
-        unsqueeze_dim: where cos and sin lack the heads' axis.
+        q: queries, (B, H, T, D).
+        k: keys, (B, H, T, D).
+        cos: cosines, (B, T, D), or a shape that broadcasts to it.
+        sin: sines, of the same shape as `cos`.
+        unsqueeze_dim: position of the new axis for the heads in `cos` and `sin` (default: 1).
+
+    Returns:
+        (rotated queries, rotated keys).
+
+    Example:
+        >>> cos, sin = F.precompute_rotary_cos_sin(4, 8)
+        >>> q, k = F.apply_rotary_pos_embed(mytorch.ones(1, 2, 8, 4), mytorch.ones(1, 2, 8, 4), cos, sin)
+        >>> q[0, 0, 0].tolist()  # position 0 is not rotated
+        [1.0, 1.0, 1.0, 1.0]
     """
     if cos.ndim == 3:  # (B, T, D): an axis for the heads
         cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
@@ -322,31 +458,49 @@ _IN_PLACE = {  # the functions that PyTorch also has with an underscore
     "selu": lambda input: selu(input, True),
     "threshold": lambda input, threshold, value: _threshold(input, threshold, value, True),
 }
-for _name, _twin in _IN_PLACE.items():
-    globals()[f"{_name}_"] = named(f"{_name}_", f"In-place version of `{_name}`.")(_twin)
+for _name, _variant in _IN_PLACE.items():
+    _doc = same_arguments(
+        f"In-place variant of `{_name}`: writes the result into `input`.",
+        globals()[_name.replace("threshold", "_threshold")],
+        "inplace",
+    )
+    globals()[f"{_name}_"] = named(f"{_name}_", _doc)(_variant)
 
 
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
-    """`input` with `pad` (pairs of widths, the last axis first; negative ones crop) filled with `value`.
+    """Pads a tensor with a constant.
 
     Args:
-        pad: widths (before, after), the last axis first.
-        value: what to fill with.
+        pad: widths (last axis before, last axis after, second to last axis before, …). Negative widths crop.
+        value: fill value (default: 0).
+
+    Example:
+        >>> mytorch.constant_pad_nd(tensor([1.0]), (1, 1)).tolist()
+        [0.0, 1.0, 0.0]
+
+    See also: `nn.functional.pad`.
     """
     return _pad(input, list(pad), "constant", value)
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """Convolution over time of (T, N, C) with weight (K, C, out): a tensor (T', N, out).
+    """Applies a convolution over time to a sequence with the time as first axis.
 
     Args:
         input: (T, N, C).
         weight: (K, C, out).
         bias: (out,).
-        pad: zeros at both ends.
+        pad: number of zeros at both ends of the time axis (default: 0).
+
+    Shape:
+        result: (T + 2 * pad - K + 1, N, out).
 
     Raises:
-        RuntimeError: other than three axes.
+        RuntimeError: `input` or `weight` does not have three axes.
+
+    Example:
+        >>> F.conv_tbc(mytorch.ones(3, 1, 1), mytorch.ones(2, 1, 1), mytorch.zeros(1)).flatten().tolist()
+        [2.0, 2.0]
     """
     if input.ndim != 3 or weight.ndim != 3:
         raise RuntimeError(
@@ -360,32 +514,39 @@ def _warn_of_upsample(name: str) -> None:
 
 
 def upsample_nearest(input: Tensor, size=None, scale_factor=None) -> Tensor:
-    """The older name of `interpolate(mode="nearest")`.
+    """Resizes the spatial axes with nearest-neighbor interpolation. Deprecated; use `interpolate`.
 
     Args:
-        size: of the spatial axes.
-        scale_factor: factor of their sizes.
+        input: (N, C, …).
+        size: output size of the spatial axes.
+        scale_factor: factor of the spatial sizes. Give either `size` or `scale_factor`.
     """
     _warn_of_upsample("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(input: Tensor, size=None, scale_factor=None) -> Tensor:
-    """The older name of `interpolate(mode="bilinear", align_corners=True)`.
+    """Resizes images with bilinear interpolation and aligned corners. Deprecated; use `interpolate`.
 
     Args:
-        size: (H, W).
-        scale_factor: factor of both.
+        input: (N, C, H, W).
+        size: output size (H, W).
+        scale_factor: factor of both sizes. Give either `size` or `scale_factor`.
     """
     _warn_of_upsample("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
 def assert_int_or_pair(arg: Any, arg_name: str, message: str) -> None:
-    """Refuse what is neither an int nor two numbers.
+    """Checks that a value is an int or two numbers.
+
+    Args:
+        arg: the value.
+        arg_name: name of the argument, for the message.
+        message: error message with a placeholder `{}` for the name.
 
     Raises:
-        AssertionError: with the message, formatted with the argument's name.
+        AssertionError: the check fails.
     """
     if not (isinstance(arg, int) or len(arg) == 2):
         raise AssertionError(message.format(arg_name))
@@ -395,19 +556,27 @@ def grouped_mm(
     mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
     out_dtype: dtypes.dtype | None = None,
 ) -> Tensor:  # fmt: skip
-    """Several matrix products at once, of 2-d operands that are cut at `offs` and of 3-d ones.
+    """Computes several matrix multiplications at once.
+
+    A 3-d operand holds one matrix per group. A 2-d operand is split at the positions `offs`.
 
     Args:
-        mat_a: (G, M, K), or (M, K) of which group g has the rows (or, if mat_b is 2-d, the columns) before offs[g].
-        mat_b: (G, K, N), or (K, N), cut likewise along N (or K).
-        offs: (G,) integers, the end of each group; needed if an operand is 2-d.
-        out_dtype: of the result.
+        mat_a: (G, M, K), or (M, K). A 2-d operand is split along M, or along K if `mat_b` is 2-d too.
+        mat_b: (G, K, N), or (K, N). A 2-d operand is split along N, or along K if `mat_a` is 2-d too.
+        offs: end position of each group, (G,) integers. Required if an operand is 2-d, otherwise not allowed.
+        bias: not supported; must be None.
+        out_dtype: dtype of the result (default: the dtype of the operands).
 
     Returns:
-        (G, M, N) for two 3-d or two 2-d operands; else (M, N).
+        (G, M, N) for two 3-d or two 2-d operands; otherwise (M, N).
 
     Raises:
-        RuntimeError: offs is missing or superfluous, a bias is given, or axes don't fit.
+        RuntimeError: `offs` is missing or not allowed, a bias is given, or the axes do not fit.
+
+    Example:
+        >>> a, b = mytorch.ones(3, 2), mytorch.ones(2, 2, 1)  # rows 0 and 1 use b[0], row 2 uses b[1]
+        >>> F.grouped_mm(a, b, offs=mytorch.tensor([2, 3], dtype=mytorch.int32)).flatten().tolist()
+        [2.0, 2.0, 2.0]
     """
     if bias is not None:
         raise RuntimeError("grouped_mm: Bias not supported yet")
@@ -435,14 +604,18 @@ def grouped_mm(
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """Class indices (…) as an int64 tensor (…, num_classes) with a single 1 in each row.
+    """Converts class indices to one-hot vectors.
 
     Args:
-        num_classes: the largest index plus one if -1.
+        tensor: class indices, of shape (…).
+        num_classes: number of classes; -1 uses the largest index plus one (default: -1).
+
+    Returns:
+        An int64 tensor of shape (…, num_classes) with a single 1 in each row.
 
     Raises:
-        RuntimeError: an index is negative or not below num_classes; on a GPU it is looked for only if num_classes is -1,
-            since the answer would have to be waited for.
+        RuntimeError: an index is negative or not less than `num_classes`. On a GPU, this is checked only if `num_classes`
+            is -1, since the check must wait for the GPU.
 
     Example:
         >>> F.one_hot(tensor([0, 2]), num_classes=3).tolist()

@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from ..backend import Namespace, numpy_ns
+from ..backend import ON_NUMPY, Namespace, numpy_ns
 from ..base.errors import require_tensor, shapes
 from ..dispatch.op import op
 from .elementwise import named
@@ -78,7 +78,7 @@ def _share(xp, n, groups, kernel, each):
     `each` is the number of elements of one image's columns. With a separate product for each image, BLAS would repack the
     whole weight for only a few columns.
     """
-    return xp is numpy_ns and groups == 1 and n > 1 and max(kernel) > 1 and 4 * each <= CACHED
+    return xp in ON_NUMPY and groups == 1 and n > 1 and max(kernel) > 1 and 4 * each <= CACHED
 
 
 def _images_last(x):
@@ -121,7 +121,7 @@ def tap_slices(position, out, stride, dilation):
 
 def _chunks(xp, n, each):
     """Divides the batch into slices whose columns fit into the CPU's cache. A GPU processes the whole batch."""
-    step = max(CACHED // max(each, 1) if xp is numpy_ns else n, 1)
+    step = max(CACHED // max(each, 1) if xp in ON_NUMPY else n, 1)
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
@@ -244,16 +244,15 @@ def _cropped_to(x, shape):
     return x if tuple(x.shape) == tuple(shape) else x[tuple(slice(n) for n in shape)]
 
 
-def _convolve_input_vjp(up, g, weight, shapes, stride, padding, dilation, groups, needs, xp):
-    geometry = _geometry(stride, padding, dilation, groups)
-    return (
-        _cropped_to(xp.call(convolve, up, weight, **geometry), shapes[0]) if needs[0] else None,
-        xp.call(convolve_weight, g, up, kernel=tuple(shapes[1][2:]), **geometry) if needs[1] else None,
-        _over_positions(xp, up) if needs[2] else None,
-    )
-
-
-convolve_input.vjp(_convolve_input_vjp)
+convolve_input.grad(
+    g=lambda up, weight, shapes, stride, padding, dilation, groups, xp: _cropped_to(
+        xp.call(convolve, up, weight, **_geometry(stride, padding, dilation, groups)), shapes[0]
+    ),
+    weight=lambda up, g, shapes, stride, padding, dilation, groups, xp: xp.call(
+        convolve_weight, g, up, kernel=tuple(shapes[1][2:]), **_geometry(stride, padding, dilation, groups)
+    ),
+    bias=lambda up, xp: _over_positions(xp, up),
+)
 convolve_input.register_kernel(
     cpu="mytorch.kernels.numba.convolution:conv_transpose", cuda="mytorch.kernels.triton.conv:conv_transpose"
 )
@@ -320,24 +319,51 @@ def _check_weight(name, input, weight, bias, outs, groups):
         )
 
 
+DIMS = {  # the fields of docstrings of functions of d spatial axes
+    d: {
+        "d": d, "axes": f"{d} axes" if d > 1 else "axis", "sizes": sizes, "kernel": kernel, "each": f"one number or {pair}" if d > 1 else "one number",
+        "shape": f"(N, C, {sizes}) or (C, {sizes})", "twos": ", 2" * d, "threes": ", 3" * d, "fours": ", 4" * d,
+        "taps": 2**d, "count": 4**d, "last": 4**d - 1, "mean": (4**d - 1) / 2,
+    }
+    for d, sizes, kernel, pair in (
+        (1, "L", "K", ""), (2, "H, W", "kH, kW", "(height, width)"), (3, "D, H, W", "kD, kH, kW", "(depth, height, width)")
+    )
+}  # fmt: skip
+
+
 def _convolution(d):
-    name, three, two = f"conv{d}d", ", 3" * d, ", 2" * d
+    name = f"conv{d}d"
 
-    @named(name, f"""The {d}-d convolution (cross-correlation) of input with weight.
-
-    Args:
-        input: (N, C, {"…" if d > 1 else "L"}) or without N. weight: (O, C / groups, *kernel). bias: (O,).
-        stride, padding, dilation: a number or {d}; padding may be "valid" or "same".
-
-    Raises:
-        RuntimeError: channels, groups or sizes that don't fit.
-
-    Example:
-        >>> x, w = mytorch.ones(1, 1{three}), mytorch.ones(5, 1{two})
-        >>> F.{name}(x, w).shape, F.{name}(x, w)[0, 0].flatten().tolist()
-        (mytorch.Size([1, 5{two}]), {[2.0**d] * 2**d})
-    """)  # fmt: skip
+    @named(name, **DIMS[d])
     def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, fused=None, auto=False):
+        """Applies a {d}-d convolution (cross-correlation) to the input.
+
+            result[o, i] = bias[o] + sum_{{c, k}} weight[o, c, k] * input[c, stride * i + dilation * k - padding]
+
+        Args:
+            input: (N, C, {sizes}) or (C, {sizes}).
+            weight: kernels, (O, C / groups, {kernel}).
+            bias: bias of each output channel, (O,) (default: None).
+            stride: step of the window, {each} (default: 1).
+            padding: number of zeros added at both ends of an axis, {each}, or "valid" (0) or "same" (default: 0).
+                "same" keeps the size and requires a stride of 1.
+            dilation: step between the elements of a window, {each} (default: 1).
+            groups: number of groups of channels that are convolved separately (default: 1).
+
+        Shape:
+            result: (N, O, …), where each size is floor((n + 2 * padding - dilation * (k - 1) - 1) / stride) + 1.
+
+        Raises:
+            RuntimeError: channels, groups or sizes do not fit.
+            ValueError: an unknown padding mode.
+
+        Example:
+            >>> x, w = mytorch.ones(1, 1{threes}), mytorch.ones(5, 1{twos})
+            >>> F.{name}(x, w).shape
+            mytorch.Size([1, 5{twos}])
+
+        See also: `nn.Conv{d}d`.
+        """
         require_tensor(name, input)
         stride, dilation = several(stride, d, name), several(dilation, d, name)
         single = input.ndim == d + 1
@@ -386,25 +412,39 @@ def _named_padding(input, padding, kernel, stride, dilation, name):
 
 
 def _transposed(d):
-    name, three, two = f"conv_transpose{d}d", ", 3" * d, ", 2" * d
+    name = f"conv_transpose{d}d"
 
-    @named(name, f"""The {d}-d transposed convolution: the gradient of a convolution for its input, as a forward.
-
-    Args:
-        input: (N, C, …) or without N. weight: (C, O / groups, *kernel). bias: (O,).
-        output_padding: added to one side of the output's size.
-
-    Raises:
-        RuntimeError: channels or sizes that don't fit.
-
-    Example:
-        >>> x, w = mytorch.ones(1, 1{two}), mytorch.ones(1, 5{two})
-        >>> F.{name}(x, w).shape, F.{name}(x, w).max().item()
-        (mytorch.Size([1, 5{three}]), {2.0**d})
-    """)  # fmt: skip
+    @named(name, **DIMS[d])
     def conv_transpose(
         input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, fused=None, auto=False
     ):
+        """Applies a {d}-d transposed convolution to the input.
+
+        Each input element adds a scaled copy of the kernel to the output. This is the gradient of `conv{d}d` for its input.
+
+        Args:
+            input: (N, C, {sizes}) or (C, {sizes}).
+            weight: kernels, (C, O / groups, {kernel}).
+            bias: bias of each output channel, (O,) (default: None).
+            stride: step between the copies in the output, {each} (default: 1).
+            padding: number of elements removed at both ends of an output axis, {each} (default: 0).
+            output_padding: number of elements added at the end of an output axis, {each} (default: 0).
+            groups: number of groups of channels that are convolved separately (default: 1).
+            dilation: step between the elements of a kernel, {each} (default: 1).
+
+        Shape:
+            result: (N, O, …), where each size is (n - 1) * stride - 2 * padding + dilation * (k - 1) + output_padding + 1.
+
+        Raises:
+            RuntimeError: channels, groups or sizes do not fit.
+
+        Example:
+            >>> x, w = mytorch.ones(1, 1{twos}), mytorch.ones(1, 5{twos})
+            >>> F.{name}(x, w).shape, F.{name}(x, w).max().item()
+            (mytorch.Size([1, 5{threes}]), {taps}.0)
+
+        See also: `nn.ConvTranspose{d}d`.
+        """
         stride, padding, dilation = several(stride, d, name), several(padding, d, name), several(dilation, d, name)
         require_tensor(name, input)
         extra = several(output_padding, d, name)

@@ -1,4 +1,4 @@
-"""Making tensors from numbers and arrays, and turning them into other kinds: dtype, device, NumPy, Python."""
+"""Creation of tensors from numbers and arrays, and conversion to another dtype or device, to NumPy and Python."""
 
 import builtins
 import math
@@ -16,6 +16,7 @@ from ..backend import (
     assign,
     copy_later,
     device,
+    dlpack,
     is_pinned,
     ndarray,
     numpy_ns,
@@ -25,9 +26,9 @@ from ..backend import (
     storage_bytes,
     to_device,
 )
-from ..backend.memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format
+from ..backend.memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format, strided
 from ..base import config, dtypes
-from ..base.errors import kind, warn
+from ..base.errors import kind, require_tensor, warn
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, set_edge
 from ..dispatch.op import op
@@ -36,19 +37,22 @@ from ..dispatch.overlap import refuse_overlap
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
 from .elementwise import cast, named
-from .movement import _permute, as_shape
+from .movement import _permute, as_shape, several_or_named
 
 # -- from data -----------------------------------------------------------------------------------------------
 
 
 @public(method=False)
 def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
-    """A new leaf tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
+    """Creates a leaf tensor with a copy of data.
 
-    Python floats become the default dtype, ints int64, bools bool; arrays keep their dtype.
+    Python floats become the default dtype, ints int64, and bools bool. Arrays keep their dtype.
 
     Args:
-        pin_memory: put it into page-locked memory, from which copies to a GPU need not be waited for.
+        data: numbers, nested lists, arrays or tensors.
+        dtype: dtype of the result (default: inferred from `data`).
+        device: device of the result (default: the default device).
+        pin_memory: if True, uses page-locked memory for fast copies to a GPU (default: False).
 
     Example:
         >>> x = mytorch.tensor([[1, 2], [3, 4]])
@@ -70,11 +74,13 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
 
 @public(method=False, names=("asarray",), spellings={"obj": "data"})
 def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
-    """`data` as a tensor, sharing memory (and the graph) where dtype and device already fit.
+    """Converts data to a tensor. If dtype and device fit, the result shares memory and the autograd graph with the data.
 
     Args:
         data: a tensor, an array, or nested sequences of numbers.
-        dtype, device: of the result; by default those of data. copy: True always copies.
+        dtype: dtype of the result (default: the dtype of `data`).
+        device: device of the result (default: the device of `data`).
+        copy: if True, always copies (default: None, only if necessary).
 
     Example:
         >>> mytorch.as_tensor(np.array([1.0, 2.0])).dtype
@@ -83,17 +89,21 @@ def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
     if isinstance(data, Tensor):
         found = data.to(device=device, dtype=dtype, copy=bool(copy))
         return found.detach().requires_grad_() if requires_grad and not found.requires_grad else found
+    data = dlpack.from_dlpack(data) if data.__class__.__name__ == "PyCapsule" else data
     raw = as_raw(data, place_for(data, device), dtype)
     return finish(raw.copy() if copy else raw, requires_grad)
 
 
 @public(method=False)
 def from_numpy(ndarray):
-    """A tensor that shares a NumPy array's memory.
+    """Creates a tensor that shares the memory of a NumPy array.
+
+    Args:
+        ndarray: the array.
 
     Raises:
-        TypeError: not a NumPy array, or of a dtype that tensors don't have.
-        ValueError: negative strides.
+        TypeError: `ndarray` is not a NumPy array, or has a dtype that tensors do not support.
+        ValueError: a stride is negative.
 
     Example:
         >>> x = np.zeros(2)
@@ -118,11 +128,11 @@ def from_numpy(ndarray):
 public(method=False)(is_tensor)
 
 
-# -- what all creation functions share -------------------------------------------------------------------------
+# -- functions that all creation functions use -------------------------------------------------------------------------
 
 
 def finish(raw, requires_grad, out=None, pin=False):
-    """A new raw array as a tensor: in `out` if that is given, in page-locked memory if `pin`."""
+    """Returns a new raw array as a tensor: in `out` if it is given, in page-locked memory if `pin` is True."""
     if out is not None:  # keeps its dtype, and its shape where a range fits into it
         if raw.ndim == 1 and out.numel() == raw.size:
             raw = raw.reshape(tuple(out.shape))
@@ -139,29 +149,34 @@ def finish(raw, requires_grad, out=None, pin=False):
 
 
 def check_sizes(shape):
-    """Refuse a negative one."""
+    """Raises RuntimeError for a negative size."""
     for n in shape:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
 
 
 def size_and_pin(name, size, named):
-    """The shape that `*size` or `size=` gives, and whether `pin_memory` is set; refuses any other keyword.
+    """Returns the shape that `*size`, `size=` or `shape=` gives, and whether `pin_memory` is set.
 
-    PyTorch's layout and names are accepted, and change nothing here.
+    Raises:
+        TypeError: another keyword, except `layout=mytorch.strided`.
     """
-    shape = as_shape(named.pop("size", named.pop("shape", size)))
-    for word in ("layout", "names"):
-        named.pop(word, None)
+    check_layout(named.pop("layout", None))
     pin = named.pop("pin_memory", False)
-    if named:
-        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+    shape = as_shape(several_or_named(name, size, named, "size", "shape") if named else size)
     check_sizes(shape)
     return shape, pin
 
 
-def like(input, dtype=None, device=None):
-    """The dtype and device of a tensor made like input, where none are given."""
+def check_layout(layout):
+    """Raises TypeError for any layout except `mytorch.strided`."""
+    if layout is not None and layout is not strided:
+        raise TypeError(f"layout: expected mytorch.strided, got {layout!r}. Sparse tensors are not supported.")
+
+
+def like(input, dtype=None, device=None, layout=None):
+    """Returns the dtype and device of a tensor that is created like `input`."""
+    check_layout(layout)
     return {"dtype": input.dtype if dtype is None else dtype, "device": input.device if device is None else device}
 
 
@@ -170,10 +185,10 @@ def _default(dtype):
 
 
 def elements(shape, itemsize):
-    """How many elements a shape has, refused where their bytes or strides are no int64.
+    """Returns the number of elements of a shape, and checks that its bytes and strides are int64 numbers.
 
     Raises:
-        RuntimeError: they are none.
+        RuntimeError: they are larger.
     """
     if math.prod(max(n, 1) for n in shape) >= 1 << 63:
         raise RuntimeError(f"Stride calculation overflowed with sizes={list(shape)}")
@@ -184,7 +199,7 @@ def elements(shape, itemsize):
 
 
 def _filled(make, shape, dtype, device, requires_grad, out=None, pin=False):
-    """A tensor of `make(xp, shape, dtype)`, on a device."""
+    """Returns a tensor of `make(xp, shape, dtype)` on a device."""
     check_sizes(shape)
     xp, there = on(as_device(device))
     try:
@@ -203,68 +218,82 @@ def _filled(make, shape, dtype, device, requires_grad, out=None, pin=False):
 
 
 def uninitialized(raw):
-    """A raw array whose elements mean nothing, filled with NaN or the largest number if the program asked for that."""
+    """Returns an uninitialized raw array, filled with NaN or the largest number if the program enabled that."""
     if config.fill_uninitialized:
         raw.fill(np.nan if raw.dtype.kind in "fcV" else True if raw.dtype.kind == "b" else np.iinfo(raw.dtype).max)
     return raw
 
 
 def _constant(name, text, show, shown, shown_like):
-    """The functions `name`, of a size, and `name_like`, of a tensor's size, dtype and device."""
+    """Returns the functions `name`, which has a size, and `name_like`, which uses the properties of another tensor."""
 
     def make(xp, shape, dtype):
         raw = getattr(xp, name)(shape, dtype)
         return uninitialized(raw) if name == "empty" else raw
 
+    @named(name, text=text, show=show, shown=shown)
     def of_size(*size, out=None, dtype=None, device=None, requires_grad=False, memory_format=None, **named):
+        """Creates {text} of a given size.
+
+        Args:
+            size: shape, as separate integers or as one tuple.
+            dtype: dtype of the result (default: the default floating-point dtype).
+            device: device of the result (default: the default device).
+
+        Example:
+            >>> mytorch.{name}(2){show}
+            {shown}
+        """
         shape, pin = size_and_pin(name, size, named)
         laid_out = in_order(make, channel_axes(len(shape), memory_format))
         return _filled(laid_out, shape, dtype, device, requires_grad, out, pin)
 
+    @named(name + "_like", text=text, show=show, shown=shown_like)
     def of_input(
         input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, pin_memory=False
     ):
+        """Creates {text} with the size, dtype and device of another tensor.
+
+        Args:
+            input: the other tensor.
+            dtype: dtype of the result (default: the dtype of `input`).
+            device: device of the result (default: the device of `input`).
+
+        Example:
+            >>> mytorch.{name}(tensor([7, 8, 9])){show}
+            {shown}
+        """
         shape = tuple(input.shape)
         laid_out = in_order(make, axes_in_memory(raw_of(input), memory_format))
-        return _filled(laid_out, shape, requires_grad=requires_grad, pin=pin_memory, **like(input, dtype, device))
+        return _filled(
+            laid_out, shape, requires_grad=requires_grad, pin=pin_memory, **like(input, dtype, device, layout)
+        )
 
-    of_size.__name__ = of_size.__qualname__ = name
-    of_size.__doc__ = f"""A tensor of the given size (ints, or one tuple of them), {text}.
-
-    Example:
-        >>> mytorch.{name}(2){show}
-        {shown}
-    """
-    of_input.__name__ = of_input.__qualname__ = name + "_like"
-    of_input.__doc__ = f"""A tensor of input's size, dtype and device, {text}.
-
-    Example:
-        >>> mytorch.{name}_like(tensor([7, 8, 9])){show}
-        {shown_like}
-    """
     return public(method=False)(of_size), public(method=False)(of_input)
 
 
-zeros, zeros_like = _constant("zeros", "filled with 0", ".tolist()", [0.0, 0.0], [0, 0, 0])
-ones, ones_like = _constant("ones", "filled with 1", ".tolist()", [1.0, 1.0], [1, 1, 1])
-empty, empty_like = _constant("empty", "not initialised", ".shape", "mytorch.Size([2])", "mytorch.Size([3])")
+zeros, zeros_like = _constant("zeros", "a tensor filled with 0", ".tolist()", [0.0, 0.0], [0, 0, 0])
+ones, ones_like = _constant("ones", "a tensor filled with 1", ".tolist()", [1.0, 1.0], [1, 1, 1])
+empty, empty_like = _constant("empty", "an uninitialized tensor", ".shape", "mytorch.Size([2])", "mytorch.Size([3])")
 
 
 @public(method=False)
 def full(
     size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False,
-    names=None,
 ):  # fmt: skip
-    """A tensor of the given size filled with one value, whose kind gives the dtype.
+    """Creates a tensor of a given size filled with one value.
 
     Args:
-        size: the shape. fill_value: a number, or a tensor of one element.
-        dtype, device, requires_grad: of the result. pin_memory: page-locked, for copies to a GPU.
+        size: shape of the result.
+        fill_value: a number, or a tensor with one element.
+        dtype: dtype of the result (default: inferred from `fill_value`).
+        device: device of the result (default: the default device).
 
     Example:
         >>> mytorch.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
     """
+    check_layout(layout)
     if is_tensor(fill_value):
         dtype = fill_value.dtype if dtype is None else dtype
         fill_value = fill_value.item()
@@ -278,17 +307,19 @@ def full_like(
     input, fill_value, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None,
     pin_memory=False,
 ):  # fmt: skip
-    """A tensor of input's size, dtype and device filled with one value.
+    """Creates a tensor filled with one value, with the size, dtype and device of another tensor.
 
     Args:
-        fill_value: the number.
-        dtype, layout, device, requires_grad, memory_format, pin_memory: as for `mytorch.tensor`.
+        input: the other tensor.
+        fill_value: the value.
+        dtype: dtype of the result (default: the dtype of `input`).
+        device: device of the result (default: the device of `input`).
 
     Example:
         >>> mytorch.full_like(tensor([1.0, 2.0]), 3).tolist()
         [3.0, 3.0]
     """
-    out = empty_like(input, memory_format=memory_format, pin_memory=pin_memory, **like(input, dtype, device))
+    out = empty_like(input, memory_format=memory_format, pin_memory=pin_memory, **like(input, dtype, device, layout))
     return out.fill_(fill_value).requires_grad_(requires_grad)
 
 
@@ -300,21 +331,23 @@ def _number(x):
 def arange(
     start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ):
-    """The numbers from start (0 if only one is given) up to but not including end, `step` apart.
-
-    int64 if all three are ints, else the default dtype.
+    """Creates a 1-d tensor of numbers from `start` to `end`, excluding `end`, with a constant step.
 
     Args:
-        start: the first number. end: the first one left out. step: the distance, negative to count down.
-        dtype, device, requires_grad: of the result.
+        start: first number (default: 0). A single argument is `end`.
+        end: upper bound, which is excluded.
+        step: difference of two numbers; may be negative (default: 1).
+        dtype: dtype of the result (default: int64 if all arguments are ints, otherwise the default dtype).
+        device: device of the result (default: the default device).
 
     Raises:
-        RuntimeError: step is 0 or leads away from end.
+        RuntimeError: `step` is 0 or has the wrong sign.
 
     Example:
         >>> mytorch.arange(1, 7, 2).tolist()
         [1, 3, 5]
     """
+    check_layout(layout)
     start, end, step = _number(start), _number(end), _number(step)
     if end is None:
         start, end = 0, start
@@ -342,16 +375,19 @@ def arange(
 def linspace(
     start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ):
-    """`steps` numbers from start to end, both included, evenly spaced.
+    """Creates a 1-d tensor of evenly spaced numbers from `start` to `end`, including both.
 
     Args:
-        start, end: the first and the last number. steps: how many.
-        dtype, device, requires_grad: of the result.
+        start: first number.
+        end: last number.
+        steps: number of elements.
+        device: device of the result (default: the default device).
 
     Example:
         >>> mytorch.linspace(0, 1, 5).tolist()
         [0.0, 0.25, 0.5, 0.75, 1.0]
     """
+    check_layout(layout)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if getattr(start, "ndim", 0) or getattr(end, "ndim", 0):
@@ -373,18 +409,18 @@ def linspace(
 
 @public(method=False)
 def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
-    """An (n, m) matrix with ones on the diagonal; m is n if not given.
+    """Creates a matrix with ones on the diagonal and zeros elsewhere.
 
     Args:
-        n: rows.
-        m: columns; n by default.
-        out: tensor to write the result into.
-        dtype, layout, device, requires_grad, pin_memory: as for `mytorch.tensor`.
+        n: number of rows.
+        m: number of columns (default: n).
+        device: device of the result (default: the default device).
 
     Example:
         >>> mytorch.eye(2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
+    check_layout(layout)
     shape = (n, n if m is None else m)
     return _filled(lambda xp, shape, d: xp.eye(*shape, dtype=d), shape, dtype, device, requires_grad, out, pin_memory)
 
@@ -394,7 +430,9 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_g
 
 def _new(make):
     @public(function=False, inplace=False)
-    @named("new_" + make.__name__, f"As `mytorch.{make.__name__}`, with self's dtype and device by default.")
+    @named(
+        "new_" + make.__name__, f"Runs `mytorch.{make.__name__}` with the dtype and device of this tensor as defaults."
+    )
     def method(self, *size, dtype=None, device=None, requires_grad=False, **named):
         return make(*size, requires_grad=requires_grad, **like(self, dtype, device), **named)
 
@@ -405,13 +443,17 @@ for _make in (zeros, ones, empty, full):
 
 @public(function=False, inplace=False)
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    """As `mytorch.tensor`, with self's dtype and device by default.
+    """Creates a tensor as `mytorch.tensor` does, with the dtype and device of this tensor as defaults.
 
     Args:
-        data: numbers, nested lists, an array.
-        dtype: self's by default.
-        device: self's by default.
-        requires_grad: as for `mytorch.tensor`.
+        data: numbers, nested lists or an array.
+        dtype: dtype of the result (default: the dtype of this tensor).
+        device: device of the result (default: the device of this tensor).
+        requires_grad: if True, autograd records operations on the result (default: False).
+
+    Example:
+        >>> mytorch.zeros(2, dtype=mytorch.float64).new_tensor([1, 2]).dtype
+        mytorch.float64
     """
     return tensor(data, requires_grad=requires_grad, **like(self, dtype, device))
 
@@ -429,11 +471,11 @@ _to_device.grad(input=lambda g, where, home, xp: xp.call(_to_device, g, where=ho
 
 @public(function=False, inplace=False)
 def to(self, *args, **named):
-    """self on another device or as another dtype; self itself if nothing has to change.
+    """Returns this tensor on another device or with another dtype; the tensor itself if nothing changes.
 
     Args:
-        *args: a dtype, a device, a device and a dtype, or another tensor, whose dtype and device are taken; then,
-            or by name, `non_blocking` and `copy`.
+        *args: a dtype, a device, a device and a dtype, or another tensor, for its dtype and device. Followed by
+            `non_blocking` and `copy`, which may also be keywords.
 
     Example:
         >>> mytorch.tensor([1, 2]).to(mytorch.float64).dtype
@@ -475,7 +517,7 @@ def to(self, *args, **named):
 
 def _cast_method(name, d):
     @public(function=False, inplace=False)
-    @named(name, f"self as {d.name}.")
+    @named(name, f"Casts the tensor to {d.name}.")
     def method(self, memory_format=None):
         result = cast(self, d)
         return result if memory_format in (None, preserve_format) else result.contiguous(memory_format)
@@ -493,13 +535,21 @@ for _word, _dtype in (
 
 @public(function=False, inplace=False)
 def astype(self, dtype):
-    """self as `dtype`, NumPy's spelling of `to`."""
+    """Casts this tensor to a dtype. This is NumPy's name of `to`.
+
+    Args:
+        dtype: the dtype.
+    """
     return cast(self, dtypes.as_dtype(dtype))
 
 
 @public(function=False, inplace=False)
 def type(self, dtype=None):
-    """The type's name, as "torch.FloatTensor" is in PyTorch; with a dtype, or such a name or type, self cast to it."""
+    """Returns the name of the type, such as "torch.FloatTensor" in PyTorch. With an argument, casts this tensor.
+
+    Args:
+        dtype: a dtype, or the name of a type (default: None).
+    """
     words = dtypes.TYPE_WORDS
     if dtype is not None:
         dtype = getattr(dtype, "own_dtype", dtype)
@@ -513,17 +563,21 @@ def type(self, dtype=None):
 
 @public(function=False, inplace=False)
 def cpu(self, memory_format=None):
-    """self in CPU memory."""
+    """Returns this tensor in CPU memory.
+
+    Args:
+        memory_format: order of the axes in memory.
+    """
     return to(self, CPU)
 
 
 @public(function=False, inplace=False)
 def cuda(self, device=None, non_blocking=False, memory_format=None):
-    """self on a GPU, the current one by default.
+    """Returns this tensor on a GPU.
 
     Args:
-        device: a GPU's number or "cuda:0"; the current one by default.
-        non_blocking: do not wait for a copy from page-locked memory.
+        device: number of a GPU, or a device such as "cuda:0" (default: the current GPU).
+        non_blocking: if True, does not wait for a copy from page-locked memory (default: False).
         memory_format: order of the axes in memory.
     """
     return to(self, "cuda" if device is None else device, non_blocking=non_blocking)
@@ -534,14 +588,14 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
 
 @public(function=False, inplace=False)
 def numpy(self, *, force=False):
-    """The NumPy array underneath, sharing memory; of a tensor on a GPU a copy.
+    """Returns the elements as a NumPy array. The array shares the memory of a CPU tensor; a GPU tensor is copied.
 
     Args:
-        force: also for tensors that require grad.
+        force: if True, also converts tensors that require grad (default: False).
 
     Raises:
-        RuntimeError: the tensor requires grad, and gradients are being recorded.
-        TypeError: it lies on a GPU, under `install_as_torch`, as PyTorch refuses that.
+        RuntimeError: the tensor requires grad, and autograd is recording.
+        TypeError: the tensor is on a GPU, in PyTorch mode.
 
     Example:
         >>> mytorch.tensor([1.5, 2.0]).numpy().sum().item()
@@ -559,10 +613,10 @@ def numpy(self, *, force=False):
 
 @public(function=False, inplace=False)
 def item(self):
-    """The only element, as a Python number.
+    """Returns the only element as a Python number.
 
     Raises:
-        RuntimeError: there is not exactly one.
+        RuntimeError: the tensor does not have exactly one element.
 
     Example:
         >>> mytorch.tensor([2.5]).item()
@@ -577,7 +631,7 @@ def item(self):
 
 @public(function=False, inplace=False)
 def tolist(self):
-    """The elements as nested lists of Python numbers.
+    """Returns the elements as nested lists of Python numbers.
 
     Example:
         >>> mytorch.tensor([[1, 2], [3, 4]]).tolist()
@@ -589,10 +643,10 @@ def tolist(self):
 
 @public(function=False, inplace=False, name="__bool__")
 def truth(self):
-    """Whether the only element is not zero.
+    """Returns True if the only element is not zero.
 
     Raises:
-        RuntimeError: there are several.
+        RuntimeError: there are several elements.
     """
     raw = raw_of(self)
     if raw.size != 1:
@@ -609,7 +663,7 @@ def _number_method(dunder, convert):
         return convert(item(self))
 
     method.__name__ = dunder
-    method.__doc__ = f"`{convert.__name__}(self)`, for a tensor of one element."
+    method.__doc__ = f"Converts a tensor with one element to {convert.__name__}."
     public(function=False, inplace=False)(method)
 
 
@@ -619,10 +673,10 @@ for _dunder, _convert in (("__float__", float), ("__int__", int), ("__complex__"
 
 @public(function=False, inplace=False, name="__index__")
 def index(self):
-    """The element as an index; there must be one, and a whole number.
+    """Returns the only element as an index.
 
     Raises:
-        TypeError: several elements, or a fraction.
+        TypeError: there are several elements, or the element is not an integer.
     """
     if raw_of(self).size != 1 or self.dtype.category > dtypes.INT:
         raise TypeError("only integer tensors of a single element can be converted to an index")
@@ -631,7 +685,7 @@ def index(self):
 
 @public(function=False, inplace=False, name="__format__")
 def format_(self, spec):
-    """A tensor or Array of no dimension formats as its number."""
+    """Formats a 0-d tensor or Array as its number."""
     if raw_of(self).ndim == 0:
         return format(item(self), spec)
     return str(self) if not spec else object.__format__(self, spec)
@@ -639,7 +693,7 @@ def format_(self, spec):
 
 @public(function=False, inplace=False, name="__iter__")
 def iterate(self):
-    """The slices along the first axis."""
+    """Iterates over the slices along the first axis."""
     if raw_of(self).ndim == 0:
         raise TypeError("iteration over a 0-d tensor")
     return iter(self.unbind(0))
@@ -647,10 +701,10 @@ def iterate(self):
 
 @public(function=False, inplace=False, name="__contains__")
 def contains(self, element):
-    """Whether any element equals the given one.
+    """Returns True if any element equals a value.
 
     Raises:
-        RuntimeError: it is neither a number nor a tensor.
+        RuntimeError: the value is neither a number nor a tensor.
     """
     if not is_operand(element):
         raise RuntimeError(
@@ -664,31 +718,58 @@ def contains(self, element):
 
 @public(function=False, inplace=False)
 def size(self, dim=None):
-    """The shape, or one of its numbers."""
+    """Returns the shape, or the size of one dimension.
+
+    Args:
+        dim: the dimension (default: None, all).
+
+    Example:
+        >>> mytorch.ones(2, 3).size(1)
+        3
+    """
     return self.shape if dim is None else self.shape[dim]
 
 
 @public(function=False, inplace=False, names=("ndimension",))
 def dim(self):
-    """The number of axes."""
+    """Returns the number of dimensions.
+
+    Example:
+        >>> mytorch.zeros(2, 3).dim()
+        2
+    """
     return raw_of(self).ndim
 
 
 @public(names=("nelement",), inplace=False)
 def numel(input):
-    """The number of elements."""
+    """Returns the number of elements."""
+    require_tensor("numel", input)
     return raw_of(input).size
 
 
 @public(function=False, inplace=False)
 def element_size(self):
-    """Bytes per element."""
+    """Returns the number of bytes per element.
+
+    Example:
+        >>> mytorch.zeros(2, dtype=mytorch.float64).element_size()
+        8
+    """
     return raw_of(self).itemsize
 
 
 @public(function=False, inplace=False)
 def stride(self, dim=None):
-    """How many elements apart neighbours along each axis lie in memory."""
+    """Returns the strides: the number of elements in memory from one index to the next, along each axis.
+
+    Args:
+        dim: a single axis (default: None, all).
+
+    Example:
+        >>> mytorch.zeros(2, 3).stride(), mytorch.zeros(2, 3).T.stride()
+        ((3, 1), (1, 3))
+    """
     raw = raw_of(self)
     strides = tuple(s // raw.itemsize for s in raw.strides)
     return strides if dim is None else strides[dim]
@@ -696,52 +777,78 @@ def stride(self, dim=None):
 
 @public(function=False, inplace=False)
 def storage_offset(self):
-    """The position of the first element in the memory that this tensor is a view of."""
+    """Returns the position of the first element in the memory that this tensor is a view of.
+
+    Example:
+        >>> mytorch.arange(5)[2:].storage_offset()
+        2
+    """
     raw = raw_of(self)
     return (address(raw) - address(storage_bytes(raw))) // raw.itemsize if raw.size else 0
 
 
 @public(function=False, inplace=False)
 def is_contiguous(self, memory_format=None):
-    """Whether the elements lie in memory without gaps, in row-major order or that of a memory format."""
+    """Returns True if the elements are in memory without gaps, in row-major order or in the order of a memory format.
+
+    Args:
+        memory_format: a memory format (default: None, row-major).
+
+    Example:
+        >>> mytorch.zeros(2, 3).is_contiguous(), mytorch.zeros(2, 3).T.is_contiguous()
+        (True, False)
+    """
     raw = raw_of(self)
     return raw.flags.c_contiguous if memory_format is None else lies_in(raw, memory_format)
 
 
 @public(function=False, inplace=False)
 def data_ptr(self):
-    """The address of the first element; 0 if there is none."""
+    """Returns the address of the first element; 0 for an empty tensor."""
     raw = raw_of(self)
     return address(raw) if raw.size else 0
 
 
 @public(function=False, inplace=False)
 def get_device(self):
-    """The GPU's number; -1 for the CPU."""
+    """Returns the number of the GPU; -1 for the CPU."""
     where = self.device
     return -1 if where.index is None else where.index
 
 
 @public(inplace=False)
 def is_floating_point(input):
-    """Whether the dtype is a floating point one."""
+    """Returns True if the dtype is a floating-point dtype.
+
+    Example:
+        >>> mytorch.is_floating_point(tensor([1.0])), mytorch.is_floating_point(tensor([1]))
+        (True, False)
+    """
     return input.dtype.is_floating_point
 
 
 @public(inplace=False)
 def is_complex(input):
-    """Whether the dtype is a complex one."""
+    """Returns True if the dtype is a complex dtype.
+
+    Example:
+        >>> mytorch.is_complex(tensor([1j]))
+        True
+    """
     return input.dtype.is_complex
 
 
 @public(inplace=False, function=False)
 def pin_memory(self, device=None):
-    """A copy in page-locked CPU memory, from which `to("cuda", non_blocking=True)` copies while the program goes on.
+    """Copies this tensor to page-locked CPU memory. `to("cuda", non_blocking=True)` can copy from it asynchronously.
 
-    self, if it lies there. `device` is accepted: all GPUs take the same memory.
+    Returns the tensor itself if it already is in page-locked memory.
+
+    Args:
+        device: ignored; all GPUs use the same memory.
 
     Raises:
-        RuntimeError: self is on a GPU, or there is none.
+        RuntimeError: the tensor is on a GPU, or there is no GPU.
     """
     if is_pinned(raw_of(self)):
         return self
@@ -754,7 +861,7 @@ def pin_memory(self, device=None):
 
 @public(name="is_pinned", function=False, inplace=False)
 def is_pinned_(self, device=None):
-    """Whether it lies in page-locked CPU memory."""
+    """Returns True if the tensor is in page-locked CPU memory."""
     return is_pinned(raw_of(self))
 
 
@@ -763,7 +870,12 @@ def is_pinned_(self, device=None):
 
 @public(function=False, inplace=False, spellings={"other": "src"})
 def copy_(self, src, non_blocking=False):
-    """Copy src, which may broadcast and be of another dtype or device, into self; returns self."""
+    """Copies the elements of another tensor into this tensor and returns this tensor.
+
+    Args:
+        src: tensor that broadcasts to this tensor, of any dtype and device.
+        non_blocking: if True, does not wait for a copy from page-locked memory (default: False).
+    """
     check_writable(self, "copy_")
     if not is_tensor(src):
         src = Tensor._wrap(as_raw(src))
@@ -772,7 +884,7 @@ def copy_(self, src, non_blocking=False):
         if non_blocking and not records and copy_later(raw_of(src), raw_of(self)):
             self._data._bump()
             return self
-        non_blocking = False  # what comes next reads it
+        non_blocking = False  # the next statement reads it
     src = to(src, self.device, non_blocking=non_blocking)
     refuse_overlap(self, src, "copy_")
     if tuple(src.shape) != tuple(self.shape):
@@ -782,7 +894,15 @@ def copy_(self, src, non_blocking=False):
 
 @public(function=False, inplace=False)
 def fill_(self, value):
-    """Fill with one value; returns self."""
+    """Fills the tensor with a value and returns the tensor.
+
+    Args:
+        value: a number or a 0-d tensor.
+
+    Example:
+        >>> mytorch.zeros(2).fill_(3).tolist()
+        [3.0, 3.0]
+    """
     check_writable(self, "fill_")
     if is_tensor(value):
         return copy_(self, value)
@@ -799,15 +919,20 @@ def fill_(self, value):
 
 @public(function=False, inplace=False)
 def zero_(self):
-    """Fill with 0; returns self."""
+    """Fills the tensor with zeros and returns the tensor.
+
+    Example:
+        >>> tensor([1, 2]).zero_().tolist()
+        [0, 0]
+    """
     return fill_(self, 0)
 
 
 def _of_matrices(self, name, least=2, most=math.inf):
-    """self, if it has as many axes as the attribute `name` takes.
+    """Returns the tensor if it has the number of axes that the attribute `name` requires.
 
     Raises:
-        RuntimeError: it has not.
+        RuntimeError: it has another number of axes.
     """
     if not least <= self.ndim <= most or (least == 0 and self.ndim == 1):
         raise RuntimeError(
@@ -816,7 +941,14 @@ def _of_matrices(self, name, least=2, most=math.inf):
     return self
 
 
-_attribute("T", lambda self: _permute.fast_call(self, tuple(range(self.ndim))[::-1]))
-_attribute("mT", lambda self: _of_matrices(self, "mT").transpose(-2, -1))
-_attribute("H", lambda self: _of_matrices(self, "H", 0, 2).transpose(-2, -1).conj() if self.ndim else self)
-_attribute("is_cpu", lambda self: isinstance(raw_of(self), ndarray))
+_attribute(
+    "T", lambda self: _permute.fast_call(self, tuple(range(self.ndim))[::-1]), doc="A view with reversed dimensions."
+)
+_attribute(
+    "mT", lambda self: _of_matrices(self, "mT").transpose(-2, -1), doc="A view with the last two dimensions exchanged."
+)
+_attribute(
+    "H", lambda self: _of_matrices(self, "H", 0, 2).transpose(-2, -1).conj() if self.ndim else self,
+    doc="The conjugate transpose of a matrix.",
+)  # fmt: skip
+_attribute("is_cpu", lambda self: isinstance(raw_of(self), ndarray), doc="True if the tensor is on the CPU.")

@@ -10,7 +10,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from ..backend import ndarray
+from ..backend import CPU, device_of, ndarray
 from ..base import dtypes
 from ..base.errors import LinAlgError
 from ..dispatch.bind import public
@@ -41,12 +41,12 @@ def square(input, name):
 
 
 def finite(x, name):
-    """x, checked to hold neither inf nor NaN, from which LAPACK may not come back; on the CPU, where looking costs no wait.
+    """Returns x, after a check on the CPU that it has no inf and no NaN. LAPACK may not terminate for these values.
 
     Raises:
         LinAlgError: it holds some.
     """
-    if isinstance(x, ndarray) and not np.isfinite(x).all():
+    if device_of(x) is CPU and not np.isfinite(x).all():
         raise LinAlgError(
             f"linalg.{name}: The algorithm failed to converge because the input matrix contained non-finite values."
         )
@@ -84,10 +84,16 @@ _inv.grad(input=lambda g, out, xp: -xp.matmul(xp.matmul(_T(xp, out), g), _T(xp, 
 
 @public(inplace=False)
 def inverse(input):
-    """The inverses of square matrices.
+    """Computes the inverses of square matrices.
+
+    Args:
+        input: (…, n, n).
+
+    Returns:
+        A tensor of shape (…, n, n).
 
     Raises:
-        RuntimeError: a matrix is singular, or not square.
+        RuntimeError: a matrix is singular or not square.
 
     Example:
         >>> mytorch.linalg.inv(tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
@@ -147,14 +153,19 @@ triangular_solution.grad(
 
 
 def solve(A, B, *, left=True):
-    """X with A X = B, or X A = B.
+    """Solves linear systems A X = B, or X A = B.
 
     Args:
-        A: (*, n, n). B: (*, n, k), or a batch of vectors (*, n).
-        left: False for X A = B.
+        A: matrices, (…, n, n).
+        B: right-hand sides, (…, n, k), or a batch of vectors (…, n).
+        left: if False, solves X A = B (default: True).
+
+    Returns:
+        X, a tensor of the shape of B.
 
     Raises:
-        LinAlgError: a matrix is singular. RuntimeError: shapes that do not fit.
+        LinAlgError: a matrix is singular.
+        RuntimeError: the shapes do not fit.
 
     Example:
         >>> mytorch.linalg.solve(tensor([[2.0, 0.0], [0.0, 4.0]]), tensor([2.0, 2.0])).tolist()
@@ -208,7 +219,16 @@ _det.grad(input=lambda g, input, xp: xp.expand_dims(xp.expand_dims(g, -1), -1) *
 
 @public(inplace=False)
 def det(input):
-    """The determinants of square matrices.
+    """Computes the determinants of square matrices.
+
+    Args:
+        input: (…, n, n).
+
+    Returns:
+        A tensor of shape (…).
+
+    Raises:
+        RuntimeError: matrices are not square.
 
     Example:
         >>> mytorch.linalg.det(tensor([[2.0, 0.0], [0.0, 4.0]])).item()
@@ -228,7 +248,21 @@ return_types = {"slogdet": namedtuple("slogdet", ("sign", "logabsdet"))}
 
 @public(inplace=False)
 def slogdet(input):
-    """(sign, logarithm of the absolute value) of determinants."""
+    """Computes the signs of determinants and the logarithms of their absolute values.
+
+    Args:
+        input: (…, n, n).
+
+    Returns:
+        A named tuple (sign, logabsdet) of tensors of shape (…). A singular matrix has the sign 0 and the logarithm -inf.
+
+    Raises:
+        RuntimeError: matrices are not square.
+
+    Example:
+        >>> mytorch.linalg.slogdet(tensor([[2.0, 0.0], [0.0, -0.5]])).sign.item()
+        -1.0
+    """
     square(input, "slogdet")
     sign = sgn(_det.fast_call(input)) if input.dtype.is_complex else _sign_of_det.fast_call(input)
     return return_types["slogdet"](sign, _logabsdet.fast_call(input))
@@ -244,7 +278,21 @@ _sign_of_det.grad(input=lambda g, input: input * 0)
 
 @public(inplace=False)
 def logdet(input):
-    """The logarithm of determinants; NaN where one is negative, -inf where it is 0."""
+    """Computes the logarithms of determinants; NaN for negative determinants, -inf for 0.
+
+    Args:
+        input: (…, n, n).
+
+    Returns:
+        A tensor of shape (…).
+
+    Raises:
+        RuntimeError: matrices are not square.
+
+    Example:
+        >>> mytorch.logdet(mytorch.eye(3)).item()
+        0.0
+    """
     square(input, "logdet")
     sign, logabs = slogdet(input)
     if input.dtype.is_complex:
@@ -257,7 +305,7 @@ def logdet(input):
 
 @op(dtype="float", name="cholesky", holomorphic=False, autocast_cpu="float32")
 def _cholesky(xp, input):
-    if isinstance(input, ndarray) and np.isnan(input).any():
+    if device_of(input) is CPU and np.isnan(input).any():
         raise np.linalg.LinAlgError
     return xp.linalg.cholesky(input)
 
@@ -275,7 +323,14 @@ _cholesky.grad(input=_cholesky_grad)
 
 @public(inplace=False)
 def cholesky(input, upper=False):
-    """The lower triangular L with L Lᴴ = input, for positive definite matrices; or its adjoint, the upper one.
+    """Computes the Cholesky factor L of positive definite matrices: L Lᴴ = input.
+
+    Args:
+        input: (…, n, n).
+        upper: if True, returns the upper triangular factor Lᴴ (default: False).
+
+    Returns:
+        A tensor of shape (…, n, n).
 
     Raises:
         LinAlgError: a matrix is not positive definite.
@@ -296,12 +351,12 @@ def cholesky(input, upper=False):
 
 @public(inplace=False)
 def cholesky_solve(input, L, upper=False):
-    """X with A X = input, given the Cholesky factor L of A = L Lᴴ (or Lᴴ L if upper).
+    """Solves A X = input, given the Cholesky factor L of A = L Lᴴ (or Lᴴ L with `upper`).
 
     Args:
-        input: (…, N, K).
-        L: (…, N, N).
-        upper: whether the factor is upper triangular.
+        input: right-hand sides, (…, N, K).
+        L: Cholesky factors, (…, N, N).
+        upper: True if the factor is upper triangular (default: False).
     """
     matrices(input, "cholesky_solve")
     square(L, "cholesky_solve")
@@ -315,7 +370,7 @@ def cholesky_solve(input, L, upper=False):
 @public(inplace=False)
 @in_precision(None)
 def cholesky_inverse(L, upper=False):
-    """The inverse of A, given its Cholesky factor."""
+    """Computes the inverse of a matrix from its Cholesky factor."""
     half = inverse(tril(L.mH if upper else L))
     return half.mH @ half
 
@@ -372,7 +427,7 @@ def _svd(xp, input):
 
 
 def _quotient(xp, a, b):
-    """a / b, and 0 where both are 0: what nothing depends on has no gradient, however close two singular values are."""
+    """Returns a / b, and 0 where both are 0. Without a dependence there is no gradient, however close two singular values are."""
     return a / xp.where((a == 0) & (b == 0), 1.0, b)
 
 
@@ -418,12 +473,15 @@ def _nuclear_norm(input, dim, keepdim):
 
 @public(inplace=False)
 def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
-    """The p-norm of all elements or along `dim`: (sum of |x|^p)^(1/p).
+    """Computes the p-norm of all elements or along dimensions.
+
+        result = (sum of |x|^p)^(1 / p)
 
     Args:
-        p: a number, inf and -inf among them; "fro" is 2, "nuc" the sum of the singular values of matrices.
-        dim: the axes; all by default.
-        dtype: cast to before summing.
+        input: the input tensor.
+        p: order of the norm, also infinite. "fro" is 2; "nuc" is the sum of the singular values (default: "fro").
+        dim: dimension or dimensions to reduce (default: None, all).
+        dtype: dtype to which `input` is cast first (default: None).
 
     Example:
         >>> mytorch.norm(tensor([3.0, -4.0])).item(), mytorch.norm(tensor([3.0, -4.0]), 1).item()
@@ -519,7 +577,7 @@ def _eliminate(xp, A, pivots=None):
 
 
 def ldl_parts(A, hermitian):
-    """(LD, pivots, info) of symmetric or Hermitian NumPy matrices, of which the lower triangles are read, as LAPACK's sytrf has them.
+    """Returns (LD, pivots, info) of symmetric or Hermitian NumPy matrices, as LAPACK's sytrf. Only the lower triangles are read.
 
     Source: Bunch and Kaufman, 1977, Some stable methods for calculating inertia and solving symmetric linear systems.
     """
@@ -557,7 +615,7 @@ def _bunch_kaufman(lower, hermitian):
 
 
 def _bunch_kaufman_step(size):
-    """How many columns the next step takes, and which row comes up into the last of them, by the elements' sizes."""
+    """Returns the number of columns of the next step, and the row that moves up into the last of them."""
     alpha = (1 + math.sqrt(17)) / 8
     if len(size) == 1:
         return 1, 0
@@ -595,7 +653,7 @@ def _matrices(A):
 
 @op(dtype="float", outputs=("L", "U"), differentiable=2, name="lu", holomorphic=False, autocast_cpu="float32")
 def _lu(xp, input):
-    """L (with ones on its diagonal) and U of square matrices whose rows need no exchange."""
+    """Returns L (with ones on its diagonal) and U of square matrices, without an exchange of rows."""
     A = _matrices(input)
     _eliminate(xp, A)
     A = A.reshape(input.shape)
@@ -607,8 +665,8 @@ def _lu_grad(g, L, U, xp):
     Lh, Uh = _H(xp, L), _H(xp, U)
     middle = xp.call(_triangle, xp.matmul(Lh, gl), diagonal=-1, lower=True)
     middle = middle + xp.call(_triangle, xp.matmul(gu, Uh), diagonal=0, lower=False)
-    half = xp.call(_solve, Lh, middle)
-    return _H(xp, xp.call(_solve, U, _H(xp, half)))
+    half = xp.call(triangular_solution, Lh, middle, upper=True, unit=True)
+    return _H(xp, xp.call(triangular_solution, U, _H(xp, half), upper=True))  # not finite if U has a 0 on its diagonal
 
 
 _lu.grad(input=_lu_grad)
@@ -634,9 +692,9 @@ def rows_after(pivots, rows):
 
 
 def lu_parts(A, pivot=True):
-    """(pivots from 0, row order, L, U) of matrices of any shape; L and U are differentiable.
+    """Returns (pivots from 0, row order, L, U) of matrices of any shape; L and U are differentiable.
 
-    Only the leading square block goes through `_lu`; what is below it or right of it follows by a solve.
+    Only the leading square block is passed to `_lu`. A triangular solve computes the parts below and to the right of it.
     """
     if A.ndim < 2:
         raise RuntimeError(f"linalg.lu: Expected tensor with 2 or more dimensions. Got size: {list(A.shape)} instead")

@@ -1,8 +1,8 @@
-"""Dropout, and where its random bits come from: a drawn mask, or a `DropoutSeed` for a kernel.
+"""Dropout with a stored random mask, or with a `DropoutSeed` for a kernel.
 
-On the CPU a mask is an array. On a GPU a kernel needs only (seed, offset), which lie in device memory, and the number
-of the draw: forward and backward make the same bits from them, so no mask is stored, and a captured training step
-draws new numbers at each replay once the offset is raised (`Generator.advance`).
+On the CPU a mask is an array. On a GPU a kernel needs only (seed, offset), which are stored in device memory, and the
+number of the draw. Forward and backward generate the same bits from them, so no mask is stored. A captured training
+step draws new numbers at each replay after `Generator.advance` raises the offset.
 """
 
 import numpy as np
@@ -12,13 +12,13 @@ from .random import bernoulli_mask, generator_for
 
 
 class DropoutSeed:
-    """The dropout mask of one call, before there is one.
+    """Describes the dropout mask of one call, which kernels generate themselves.
 
     Attributes:
-        p: share of elements that are dropped.
-        state: int64 (2,) in the device's memory: seed and offset.
-        call: the number of the draw since the generator was seeded.
-        module: the kernel module; its `mask` makes the mask where the reference wants it.
+        p: probability that an element is dropped.
+        state: int64 (2,) in device memory: seed and offset.
+        call: number of the draw since the generator was seeded.
+        module: the kernel module. Its function `mask` makes the mask for the reference implementation.
     """
 
     __slots__ = ("call", "module", "p", "state")
@@ -31,14 +31,14 @@ class DropoutSeed:
 
     @property
     def arguments(self):
-        """(p, state, call), as the kernels take them."""
+        """Returns (p, state, call), the arguments of the kernels."""
         return self.p, self.state, self.call
 
 
 def dropout_mask(op, like, shape, p, fused=None):
-    """A DropoutSeed, if op's kernel for like's device makes its own random bits and may be used; else a raw mask.
+    """Returns a DropoutSeed if the op's kernel generates its own random bits and may be used; otherwise a raw mask.
 
-    The mask is 0 with probability p and 1 / (1 - p) otherwise, of the given shape and like's dtype.
+    The mask is 0 with probability p and 1 / (1 - p) otherwise. It has the given shape and the dtype of `like`.
     """
     module = op.kernels.allowed(like.device.type, fused)
     if not getattr(module, "draws", False):
@@ -47,7 +47,7 @@ def dropout_mask(op, like, shape, p, fused=None):
 
 
 def materialize(mask, shape, dtype):
-    """The raw mask itself, of a NumPy dtype."""
+    """Returns the mask as a raw array of a NumPy dtype."""
     return (
         mask.module.mask(*mask.arguments, shape, dtype)
         if isinstance(mask, DropoutSeed)
@@ -57,7 +57,7 @@ def materialize(mask, shape, dtype):
 
 @op(name="dropout", dtype="same")
 def dropout(xp, input, *, mask):
-    """input * mask."""
+    """Computes input * mask."""
     return input * materialize(mask, input.shape, np.dtype(getattr(input.dtype, "numpy", input.dtype)))
 
 

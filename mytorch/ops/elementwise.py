@@ -1,7 +1,7 @@
-"""Ops that work element by element: arithmetic, powers, exponentials, rounding, comparison, choice.
+"""Elementwise ops: arithmetic, powers, exponentials, rounding, comparison, choice.
 
-Most are a row of a table: `unary` and `binary` make an op's record from its name, a line of documentation, the array function
-that computes it and its derivatives, and bind it to the API.
+Most ops are a row of a table. `unary` and `binary` define an op from its name, a line of documentation, its array
+function and its derivatives, and bind it to the API.
 """
 
 import math
@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .._tensor import Tensor
-from ..backend import is_raw, ndarray
+from ..backend import CPU, device_of, is_raw
 from ..base import dtypes
 from ..base.errors import kind
 from ..dispatch.bind import public
@@ -19,21 +19,28 @@ from ..dispatch.operands import NUMBERS
 from ..numerics.blocks import LARGE
 
 
-def documented(text, name, example):
-    """A docstring with an example: "[4, 9]; 2 -> [2.0, 4.5]" calls mytorch's `name` with a tensor and a number."""
-    if example is None:
-        return text
+def shown(name, example):
+    """Returns the fields {call} and {result} of a docstring: "[4, 9]; 2 -> [2.0, 4.5]" passes a tensor and a number."""
     given, result = example.split(" -> ")
     arguments = ", ".join(f"tensor({a})" if a[0] == "[" else a for a in given.split("; "))
-    return f"{text}\n\nExample:\n    >>> mytorch.{name}({arguments}).tolist()\n    {result}\n"
+    return {"call": f"mytorch.{name}({arguments}).tolist()", "result": result}
 
 
-def named(name, doc):
-    """Decorate a function of a family with its own name and docstring."""
+def documented(text, name, example):
+    """Returns a docstring of a summary and an example, which `shown` describes."""
+    return (
+        text
+        if example is None
+        else f"{text}\n\nExample:\n    >>> {{call}}\n    {{result}}\n".format(**shown(name, example))
+    )
+
+
+def named(name, doc=None, **fields):
+    """Gives a function of a family its own name and docstring. Without `doc`, `fields` fill its docstring's placeholders."""
 
     def give(function):
         function.__name__ = function.__qualname__ = name
-        function.__doc__ = doc
+        function.__doc__ = doc or (function.__doc__ or "").format(name=name, **fields)
         return function
 
     return give
@@ -42,13 +49,18 @@ def named(name, doc):
 def unary(
     name, text, example=None, gradient=None, *, forward=None, dtype="float", autocast="promote", xp_name=None, **binding
 ):
-    """The record of an op of one input, bound to the API.
+    """Defines an op of one input and binds it to the API.
 
     Args:
-        name, text, example: of the op, and what makes its docstring.
-        gradient: the gradient formula of its input; None for none.
-        forward: a function of (xp, input), or the name of one of xp's, if it is not the op's own.
-        dtype, autocast, xp_name: as `op` has them. binding: as `public` has it.
+        name: name of the op.
+        text: summary for the docstring.
+        example: example for the docstring; see `shown`.
+        gradient: gradient formula of the input; None if there is no gradient.
+        forward: function of (xp, input), or the name of an array function (default: the function called `name`).
+        dtype: as in `op`.
+        autocast: as in `op`.
+        xp_name: as in `op`.
+        binding: as in `public`.
     """
     if forward is None or isinstance(forward, str):
         xp_name = forward or name
@@ -62,7 +74,7 @@ def unary(
 
 
 def binary(name, text, forward, example=None, *, input=None, other=None, dtype="promote", xp_name=None, **binding):
-    """The record of an op of two inputs, as `unary`; `input` and `other` are their gradient formulas."""
+    """Defines an op of two inputs and binds it to the API; see `unary`. `input` and `other` are their gradient formulas."""
     if isinstance(forward, str):
         xp_name = forward
 
@@ -89,14 +101,14 @@ def _subtract(xp, input, other):
 
 
 def _divider(divide):
-    """A forward that refuses to divide integers by zero; on a GPU, as in PyTorch, the result is then undefined.
+    """Returns a forward that raises for a division of integers by zero. On a GPU, as in PyTorch, the result is undefined.
 
     Raises:
         RuntimeError: an integer divisor is zero.
     """
 
     def checked(xp, input, other):
-        whole = type(other) is int or (isinstance(other, ndarray) and other.dtype.kind in "biu")
+        whole = type(other) is int or (is_raw(other) and device_of(other) is CPU and other.dtype.kind in "biu")
         if whole and input.size and not (other.all() if type(other) is not int else other or input.dtype.kind in "fcV"):
             raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
         return divide(xp, input, other)
@@ -112,27 +124,27 @@ def _truncated(xp, input, other):
 
 
 def zero(g):
-    """The gradient of a step function, as PyTorch has it."""
+    """Returns the gradient of a step function: zeros, as in PyTorch."""
     return g * 0
 
 
 # fmt: off
-_add = binary("add", "input + other.", "add", input=lambda g: g, other=lambda g: g,
+_add = binary("add", "Adds two tensors.", "add", input=lambda g: g, other=lambda g: g,
               dunder="__add__", reflected=True, inplace=False)
-_sub = binary("sub", "input - other.", _subtract, input=lambda g: g, other=lambda g: -g,
+_sub = binary("sub", "Subtracts two tensors.", _subtract, input=lambda g: g, other=lambda g: -g,
               xp_name="subtract", dunder="__sub__", inplace=False)
-mul = binary("mul", "input * other, elementwise, with broadcasting.", "multiply", "[[1], [2]]; [3, 4] -> [[3, 4], [6, 8]]",
+mul = binary("mul", "Multiplies two tensors elementwise, with broadcasting.", "multiply", "[[1], [2]]; [3, 4] -> [[3, 4], [6, 8]]",
              input=lambda g, other: g * other, other=lambda g, input: g * input,
              names=("multiply",), dunder="__mul__", reflected=True)
-_div = binary("div", "input / other, elementwise; integers become the default float dtype.", "true_divide", dtype="float",
-              input=lambda g, other: g / other, other=lambda g, other, out: -g * (out / other),
+_div = binary("div", "Divides two tensors elementwise. Integers become the default floating-point dtype.", "true_divide", dtype="float",
+              input=lambda g, other: g / other, other=lambda g, input, other: -g * ((input / other) / other),
               dunder="__truediv__", inplace=False)
-floor_divide = binary("floor_divide", "The largest whole number not above input / other.",
+floor_divide = binary("floor_divide", "Divides elementwise and rounds down.",
                       _divider(lambda xp, x, y: xp.floor_divide(x, y)), "[7, -7]; 2 -> [3, -4]", dunder="__floordiv__")
-remainder = binary("remainder", "input modulo other, with the sign of other (Python's %).",
+remainder = binary("remainder", "Computes input modulo other, with the sign of other, as Python's `%` operator.",
                    _divider(lambda xp, x, y: xp.remainder(x, y)), "[7, -7]; 3 -> [1, 2]", dunder="__mod__",
                    input=lambda g: g, other=lambda g, input, other, xp: -g * xp.floor(xp.detach(input / other)))
-fmod = binary("fmod", "The remainder of input / other, with the sign of input (C's fmod).",
+fmod = binary("fmod", "Computes the remainder of input / other, with the sign of input, as fmod in C.",
               _divider(lambda xp, x, y: xp.fmod(x, y)), "[7, -7]; 3 -> [1, -1]",
               input=lambda g: g, other=lambda g, input, other, xp: -g * xp.trunc(xp.detach(input / other)))
 # fmt: on
@@ -145,21 +157,29 @@ mul.keeps_python_scalars_float32 = _div.keeps_python_scalars_float32 = True
 @public(dunder="__pow__", spellings={"exponent": "other"})
 @op(name="pow", autocast="float32", elementwise=True)
 def pow(xp, input, other):
-    """input raised to the power other, elementwise.
+    """Raises each element to a power.
+
+        result = input ^ other
+
+    Args:
+        input: base.
+        other: exponent, a tensor or a number. Broadcasts with `input`.
 
     Raises:
-        RuntimeError: integers to one negative integer power (to a tensor of such, only 1 and -1 are not 0).
+        RuntimeError: integers to a negative integer power. With a tensor of exponents, the results are 0, 1 or -1 instead.
 
     Example:
         >>> mytorch.pow(tensor([1.0, 2.0, 3.0]), 2).tolist()
         [1.0, 4.0, 9.0]
     """
     if not is_raw(input) or not is_raw(other) or input.dtype.kind not in "biu":
-        return input**other
+        # NumPy's power is slow for 3.
+        cube = type(other) in (int, float) and other == 3 and is_raw(input) and input.dtype.kind == "f"
+        return input * input * input if cube else input**other
     if input.dtype.kind == "b":
         return input | ~other  # only False ** True is False
     negative = other < 0
-    on_cpu = isinstance(other, ndarray)
+    on_cpu = device_of(other) is CPU
     if on_cpu and not negative.any():  # on a GPU the answer would have to be waited for
         return input**other
     if on_cpu and not other.ndim:
@@ -175,10 +195,22 @@ pow.grad(
 
 
 def _with_alpha(name, record, symbol, example):
-    text = f"input {symbol} alpha * other; also, as older programs have it, `{name}(input, alpha, other)`."
-
-    @named(name, documented(text, name, example))
+    @named(name, verb=name.capitalize(), symbol=symbol, **shown(name, example))
     def function(input, other, tensor=None, *, alpha=1):
+        """{verb}s two tensors, or a tensor and a number.
+
+            result = input {symbol} alpha * other
+
+        Args:
+            input: first tensor.
+            other: second tensor or number. Broadcasts with `input`.
+            tensor: for the deprecated call `{name}(input, alpha, other)`.
+            alpha: factor of `other` (default: 1).
+
+        Example:
+            >>> {call}
+            {result}
+        """
         if tensor is not None:
             other, alpha = tensor, other
         return record.fast_call(input, other if alpha == 1 and type(alpha) is int else _scaled(input, other, alpha))
@@ -191,15 +223,16 @@ sub = public(names=("subtract",))(_with_alpha("sub", _sub, "-", "[1, 2]; [10, 20
 
 
 def _scaled(input, other, alpha):
-    """alpha * other.
+    """Computes alpha * other.
 
     Raises:
-        RuntimeError: a fractional alpha for integers, a bool for numbers.
+        RuntimeError: a fractional alpha for integers, or a bool for numbers.
     """
-    if isinstance(alpha, float) and not any(
-        getattr(t, "dtype", dtypes.int64).category >= dtypes.FLOAT for t in (input, other)
-    ):
+    category = max(getattr(t, "dtype", dtypes.int64).category for t in (input, other))
+    if isinstance(alpha, float) and category < dtypes.FLOAT:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and category < dtypes.COMPLEX:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
     if getattr(input, "dtype", None) is dtypes.bool_ is getattr(other, "dtype", None):
         alpha = bool(alpha)
     elif isinstance(alpha, bool):
@@ -214,27 +247,31 @@ def _scaled(input, other, alpha):
 
 @public()
 def rsub(input, other, *, alpha=1):
-    """other - alpha * input.
+    """Subtracts `input` from `other`.
+
+        result = other - alpha * input
 
     Args:
-        input: what is subtracted.
-        other: what it is subtracted from.
-        alpha: factor of input.
+        input: subtrahend.
+        other: minuend, a tensor or a number.
+        alpha: factor of `input` (default: 1).
     """
     return _sub.fast_call(other, _scaled(other, input, alpha))
 
 
 @public(names=("divide", "true_divide"))
 def div(input, other, *, rounding_mode=None):
-    """input / other; `rounding_mode` "trunc" rounds the quotient towards zero, "floor" down.
+    """Divides two tensors, or a tensor and a number.
+
+        result = input / other
 
     Args:
-        input: the dividend.
-        other: the divisor, which broadcasts.
-        rounding_mode: None, "trunc" or "floor".
+        input: dividend.
+        other: divisor. Broadcasts with `input`.
+        rounding_mode: None (default), "trunc" to round the quotient toward zero, or "floor" to round it down.
 
     Raises:
-        RuntimeError: another rounding mode.
+        RuntimeError: an unknown rounding mode.
 
     Example:
         >>> mytorch.div(tensor([7, -7]), 2).tolist()
@@ -253,7 +290,10 @@ def div(input, other, *, rounding_mode=None):
 @public(names=("negative",), dunder="__neg__")
 @op(xp_name="negative", elementwise=True)
 def neg(xp, input):
-    """-input.
+    """Negates each element.
+
+    Args:
+        input: the input tensor.
 
     Example:
         >>> mytorch.neg(tensor([1, -2])).tolist()
@@ -271,7 +311,7 @@ neg.grad(input=lambda g: -g)
 
 @public(dunder="__pos__")
 def positive(input):
-    """input itself."""
+    """Returns the input unchanged."""
     return input
 
 
@@ -286,49 +326,54 @@ _sgn = op(name="sgn", holomorphic=False)(lambda xp, input: xp.sign(input)).grad(
 
 @public()
 def sgn(input):
-    """The sign; for complex numbers, the number of modulus 1 in its direction (0 for 0)."""
-    return _sgn.fast_call(input) if input.dtype.is_complex else sign.fast_call(input)
+    """Returns the sign of each element. For a complex number z this is z / |z|, and 0 for 0.
+
+    Example:
+        >>> mytorch.sgn(tensor([2j, -3 + 0j])).tolist()
+        [1j, (-1+0j)]
+    """
+    return _sgn.fast_call(input) if input.dtype.is_complex else sign.named("Sign", "SgnBackward0").fast_call(input)
 
 
 # -- functions of one number -----------------------------------------------------------------------------
 
 
 def _unless(kinds, function):
-    """A forward by one of xp's functions; dtypes of these kinds stay as they are."""
+    """Returns a forward that applies an array function, except to some kinds of dtypes."""
     return lambda xp, input: input if input.dtype.kind in kinds else getattr(xp, function)(input)
 
 
 # fmt: off
-abs = unary("abs", "The absolute value; for complex numbers the modulus.", "[-1.0, 2.0] -> [1.0, 2.0]",
+abs = unary("abs", "Computes the absolute value of each element. For complex numbers, this is the modulus.", "[-1.0, 2.0] -> [1.0, 2.0]",
             lambda g, input, xp: g * xp.sign(input),  # NumPy 2 gives z / |z| for complex z
             forward="absolute", dtype="promote", names=("absolute",), dunder="__abs__")
-sign = unary("sign", "-1, 0 or 1.", "[-3.0, 0.0, 5.0] -> [-1.0, 0.0, 1.0]", zero, forward=_unless("b", "sign"), dtype="promote")
-reciprocal = unary("reciprocal", "1 / input.", "[2.0, 4.0] -> [0.5, 0.25]", lambda g, out: -g * (out * out), autocast="float32")
-square = unary("square", "input * input.", "[-2.0, 3.0] -> [4.0, 9.0]", lambda g, input: g * (input * 2),
+sign = unary("sign", "Returns the sign of each element: -1, 0 or 1.", "[-3.0, 0.0, 5.0] -> [-1.0, 0.0, 1.0]", zero, forward=_unless("b", "sign"), dtype="promote")
+reciprocal = unary("reciprocal", "Computes the reciprocal of each element.", "[2.0, 4.0] -> [0.5, 0.25]", lambda g, out: -g * (out * out), autocast="float32")
+square = unary("square", "Computes the square of each element.", "[-2.0, 3.0] -> [4.0, 9.0]", lambda g, input: g * (input * 2),
                forward=lambda xp, input: xp.square(input if input.dtype.kind != "b" else input.astype(np.int64)),
                dtype="promote", autocast="float32", xp_name="square")
-sqrt = unary("sqrt", "The square root.", "[4.0, 9.0] -> [2.0, 3.0]", lambda g, out: g / (out * 2))
-rsqrt = unary("rsqrt", "1 / sqrt(input).", "[4.0, 16.0] -> [0.5, 0.25]", lambda g, out: g * (out * out * out) * -0.5,
+sqrt = unary("sqrt", "Computes the square root of each element.", "[4.0, 9.0] -> [2.0, 3.0]", lambda g, out: g / (out * 2))
+rsqrt = unary("rsqrt", "Computes 1 / sqrt(input) for each element. Zero gives inf, and negative real numbers give NaN.", "[4.0, 16.0] -> [0.5, 0.25]", lambda g, out: g * (out * out * out) * -0.5,
               forward=lambda xp, input: xp.reciprocal(xp.sqrt(input)), autocast="float32")
-exp = unary("exp", "e to the power input.", "[0.0] -> [1.0]", lambda g, out: g * out, autocast="float32")
-exp2 = unary("exp2", "2 to the power input.", "[0.0] -> [1.0]", lambda g, out: g * out * math.log(2))
-expm1 = unary("expm1", "exp(input) - 1, exact near zero.", "[0.0] -> [0.0]", lambda g, out: g * (out + 1), autocast="float32")
-log = unary("log", "The natural logarithm.", "[1.0] -> [0.0]", lambda g, input: g / input, autocast="float32")
-log2 = unary("log2", "The logarithm to base 2.", "[1.0] -> [0.0]", lambda g, input: g / (input * math.log(2)),
+exp = unary("exp", "Computes the exponential of each element.", "[0.0] -> [1.0]", lambda g, out: g * out, autocast="float32")
+exp2 = unary("exp2", "Computes 2 to the power of each element.", "[0.0] -> [1.0]", lambda g, out: g * out * math.log(2))
+expm1 = unary("expm1", "Computes exp(input) - 1, accurately near zero.", "[0.0] -> [0.0]", lambda g, out: g * (out + 1), autocast="float32")
+log = unary("log", "Computes the natural logarithm of each element.", "[1.0] -> [0.0]", lambda g, input: g / input, autocast="float32")
+log2 = unary("log2", "Computes the logarithm to base 2 of each element.", "[1.0] -> [0.0]", lambda g, input: g / (input * math.log(2)),
              autocast="float32")
-log10 = unary("log10", "The logarithm to base 10.", "[1.0] -> [0.0]", lambda g, input: g / (input * math.log(10)),
+log10 = unary("log10", "Computes the logarithm to base 10 of each element.", "[1.0] -> [0.0]", lambda g, input: g / (input * math.log(10)),
               autocast="float32")
-log1p = unary("log1p", "log(1 + input), exact near zero.", "[0.0] -> [0.0]", lambda g, input: g / (input + 1), autocast="float32")
-erf = unary("erf", "The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to input.", "[0.0] -> [0.0]",
+log1p = unary("log1p", "Computes log(1 + input), accurately near zero.", "[0.0] -> [0.0]", lambda g, input: g / (input + 1), autocast="float32")
+erf = unary("erf", "Computes the error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to input.", "[0.0] -> [0.0]",
             lambda g, input, xp: g * (xp.exp(-(input * input)) * (2 / math.sqrt(math.pi))))
-sin = unary("sin", "The sine of an angle in radians.", "[0.0] -> [0.0]", lambda g, input, xp: g * xp.cos(input))
-cos = unary("cos", "The cosine of an angle in radians.", "[0.0] -> [1.0]", lambda g, input, xp: -g * xp.sin(input))
-tan = unary("tan", "The tangent of an angle in radians.", "[0.0] -> [0.0]", lambda g, out: g * (out * out + 1), autocast="float32")
-floor = unary("floor", "The largest whole number not above input.", "[1.5, -1.5] -> [1.0, -2.0]", zero,
+sin = unary("sin", "Computes the sine of each element, in radians.", "[0.0] -> [0.0]", lambda g, input, xp: g * xp.cos(input))
+cos = unary("cos", "Computes the cosine of each element, in radians.", "[0.0] -> [1.0]", lambda g, input, xp: -g * xp.sin(input))
+tan = unary("tan", "Computes the tangent of each element, in radians.", "[0.0] -> [0.0]", lambda g, out: g * (out * out + 1), autocast="float32")
+floor = unary("floor", "Rounds each element down to an integer.", "[1.5, -1.5] -> [1.0, -2.0]", zero,
               forward=_unless("iub", "floor"), dtype="promote", xp_name="floor")
-ceil = unary("ceil", "The smallest whole number not below input.", "[1.5, -1.5] -> [2.0, -1.0]", zero,
+ceil = unary("ceil", "Rounds each element up to an integer.", "[1.5, -1.5] -> [2.0, -1.0]", zero,
              forward=_unless("iub", "ceil"), dtype="promote", xp_name="ceil")
-trunc = unary("trunc", "input without its fractional part.", "[1.5, -1.5] -> [1.0, -1.0]", zero,
+trunc = unary("trunc", "Removes the fractional part of each element.", "[1.5, -1.5] -> [1.0, -1.0]", zero,
               forward=_unless("iub", "trunc"), dtype="promote", xp_name="trunc", names=("fix",))
 # fmt: on
 
@@ -348,7 +393,11 @@ _round.grad(input=zero)
 
 @public()
 def round(input, *, decimals=0):
-    """The nearest whole number, halves to even; or the nearest multiple of 10**-decimals.
+    """Rounds each element to the nearest integer, and halves to the nearest even integer.
+
+    Args:
+        input: the input tensor.
+        decimals: number of digits after the decimal point; may be negative (default: 0).
 
     Example:
         >>> mytorch.round(tensor([0.5, 1.5, -2.7])).tolist()
@@ -359,7 +408,12 @@ def round(input, *, decimals=0):
 
 @public()
 def frac(input):
-    """The fractional part, with the sign of input."""
+    """Returns the fractional part of each element, with the sign of the element.
+
+    Example:
+        >>> mytorch.frac(tensor([1.25, -1.25])).tolist()
+        [0.25, -0.25]
+    """
     return input - trunc.fast_call(input)
 
 
@@ -379,12 +433,15 @@ _where.grad(
 
 @public(method=False)
 def where(condition, input=None, other=None):
-    """input where condition holds, else other; with condition alone, its nonzero indices.
+    """Selects elements from two tensors by a condition.
 
     Args:
-        condition: bool, which broadcasts with the others.
-        input: a tensor or number.
-        other: a tensor or number.
+        condition: bool tensor. Broadcasts with the other arguments.
+        input: tensor or number to use where the condition is True.
+        other: tensor or number to use where the condition is False.
+
+    Returns:
+        The selected elements. With `condition` alone, the indices of its nonzero elements.
 
     Example:
         >>> x = tensor([-1.0, 2.0])
@@ -395,7 +452,9 @@ def where(condition, input=None, other=None):
         return condition.nonzero(as_tuple=True)
     dtype = condition.dtype
     if dtype is not dtypes.bool_ and dtype is not dtypes.uint8:
-        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtype}")
+        raise RuntimeError(
+            f"mytorch.where expected condition to be a boolean tensor, but got a tensor with dtype {dtype}"
+        )
     if type(input) in NUMBERS and type(other) in NUMBERS:  # of the default dtype, not of NumPy's
         dtype = dtypes.result_type([], [], [dtypes.of_number(x) for x in (input, other)])
         input = Tensor._wrap(np.asarray(input, dtype.numpy)).to(condition.device)
@@ -404,24 +463,29 @@ def where(condition, input=None, other=None):
 
 @public(name="where", function=False)
 def where_method(self, condition, other):
-    """self where condition holds, else other."""
+    """Returns this tensor's elements where the condition is True, and elements of `other` elsewhere.
+
+    Args:
+        condition: bool tensor.
+        other: tensor or number.
+    """
     return where(condition, self, other)
 
 
-def _share(g, chosen, tie, xp):
-    """The gradient of a choice: whole where this input was chosen, half at a tie."""
-    return g * xp.where(tie, 0.5, xp.where(chosen, 1.0, 0.0))
+def _share(g, lost, tie, xp):
+    """Returns the gradient of a choice: none if the other input was chosen, half for equal values, all for NaN."""
+    return g * xp.where(tie, 0.5, xp.where(lost, 0.0, 1.0))
 
 
 # fmt: off
-maximum = binary("maximum", "The larger of two, elementwise; NaN if either is. Equal values share the gradient.", "maximum",
+maximum = binary("maximum", "Returns the larger of two elements, or NaN if one is NaN. Equal values share the gradient.", "maximum",
                  "[1.0, 5.0]; [2.0, 3.0] -> [2.0, 5.0]",
-                 input=lambda g, input, other, xp: _share(g, input > other, input == other, xp),
-                 other=lambda g, input, other, xp: _share(g, other > input, input == other, xp))
-minimum = binary("minimum", "The smaller of two, elementwise; NaN if either is. Equal values share the gradient.", "minimum",
-                 "[1.0, 5.0]; [2.0, 3.0] -> [1.0, 3.0]",
                  input=lambda g, input, other, xp: _share(g, input < other, input == other, xp),
                  other=lambda g, input, other, xp: _share(g, other < input, input == other, xp))
+minimum = binary("minimum", "Returns the smaller of two elements, or NaN if one is NaN. Equal values share the gradient.", "minimum",
+                 "[1.0, 5.0]; [2.0, 3.0] -> [1.0, 3.0]",
+                 input=lambda g, input, other, xp: _share(g, input > other, input == other, xp),
+                 other=lambda g, input, other, xp: _share(g, other > input, input == other, xp))
 # fmt: on
 
 
@@ -437,7 +501,7 @@ def _clamp(xp, input, min=None, max=None):
 
 
 def _inside(input, min, max):
-    """Where clamp left the input alone; the bounds themselves belong to it."""
+    """Returns a mask of the elements that clamp left unchanged, including elements at the bounds."""
     if min is None:
         return input <= max
     return input >= min if max is None else (input >= min) & (input <= max)
@@ -450,13 +514,18 @@ _clamp.grad(
 )
 
 
+_clamp_min, _clamp_max = (_clamp.named("Clamp", f"Clamp{bound}Backward") for bound in ("Min", "Max"))
+
+
 @public(names=("clip",))
 def clamp(input, min=None, max=None):
-    """input limited to [min, max]; either bound may be a number, a tensor, or left out.
+    """Limits each element to the range [min, max].
+
+        result = min(max(input, min), max)
 
     Args:
-        min: lower bound.
-        max: upper bound.
+        min: lower bound, a number or a tensor (default: None, no bound).
+        max: upper bound, a number or a tensor (default: None, no bound).
 
     Raises:
         RuntimeError: both bounds are missing.
@@ -472,40 +541,70 @@ def clamp(input, min=None, max=None):
 
 @public()
 def clamp_min(input, min):
-    """input, but at least min."""
-    return clamp(input, min=min)
+    """Limits each element to at least `min`.
+
+    Args:
+        input: the input tensor.
+        min: lower bound.
+
+    Example:
+        >>> mytorch.clamp_min(tensor([-1.0, 2.0]), 0.0).tolist()
+        [0.0, 2.0]
+    """
+    return _clamp_min(input, min)
 
 
 @public()
 def clamp_max(input, max):
-    """input, but at most max."""
-    return clamp(input, max=max)
+    """Limits each element to at most `max`.
+
+    Args:
+        input: the input tensor.
+        max: upper bound.
+
+    Example:
+        >>> mytorch.clamp_max(tensor([-1.0, 2.0]), 0.0).tolist()
+        [-1.0, 0.0]
+    """
+    return _clamp_max(input, None, max)
 
 
 def _with_value(name, symbol, record, example):
-    text = (
-        f"input + value * tensor1 {symbol} tensor2; also, as older programs have it, "
-        f"`{name}(input, value, tensor1, tensor2)`."
-    )
-
     @public()
-    @named(name, documented(text, name, example))
+    @named(name, symbol=symbol, what="product" if symbol == "*" else "quotient", **shown(name, example))
     def function(input, tensor1, tensor2, tensor=None, *, value=1):
+        """Adds the scaled {what} of two tensors to a tensor.
+
+            result = input + value * tensor1 {symbol} tensor2
+
+        Args:
+            input: summand.
+            tensor1: first tensor of the {what}.
+            tensor2: second tensor of the {what}.
+            tensor: for the deprecated call `{name}(input, value, tensor1, tensor2)`.
+            value: factor of the {what} (default: 1).
+
+        Example:
+            >>> {call}
+            {result}
+        """
         if tensor is not None:
             value, tensor1, tensor2 = tensor1, tensor2, tensor
-        if record is _div and all(
-            getattr(t, "dtype", dtypes.float32).category < dtypes.FLOAT for t in (tensor1, tensor2)
-        ):
+        if record is _div and integers(tensor1, tensor2):
             raise RuntimeError(
                 "Integer division with addcdiv is no longer supported; use (input + value * torch.trunc(tensor1 / tensor2)) for "
-                "the older behaviour, or true_divide"
+                "the older behavior, or true_divide"
             )
         return scaled(input, tensor1, tensor2, value)
 
     @once_rounded
     def scaled(input, tensor1, tensor2, value):
-        change = record.fast_call(tensor1, tensor2)
-        return input + (change if value == 1 else change * value)
+        if value != 1:
+            tensor1 = tensor1 * (int(value) if integers(input, tensor1, tensor2) else value)
+        return input + record.fast_call(tensor1, tensor2)
+
+    def integers(*tensors):
+        return all(getattr(t, "dtype", dtypes.float32).category < dtypes.FLOAT for t in tensors)
 
     return function
 
@@ -518,13 +617,13 @@ addcdiv = _with_value("addcdiv", "/", _div, "[1.0]; [6.0]; [3.0]; value=10 -> [2
 
 
 def _compare(name, function, symbol, result, *names):
-    text, example = f"input {symbol} other, elementwise, as bools.", f"[1, 2, 3]; 2 -> [{result}]"
+    text, example = f"Computes input {symbol} other elementwise; returns bools.", f"[1, 2, 3]; 2 -> [{result}]"
     return binary(name, text, function, example, names=names, dunder=f"__{name}__")
 
 
 def _bitwise(name, symbol, text, example):
     function, reflected = name if "shift" not in name else name[8:], "shift" not in name
-    text = f"{text}, elementwise, of integers or bools."
+    text = f"{text}, for integers or bools."
     return binary(name, text, function, example, dunder=f"__{symbol}__", reflected=reflected)
 
 
@@ -533,7 +632,12 @@ def _logical(name, result):
         return getattr(xp, name)(input != 0, other != 0)
 
     example = f"[True, True, False]; [True, False, False] -> [{result}]"
-    return binary(name, f"Elementwise {name[8:]} of truth values.", forward, example)
+    return binary(
+        name,
+        f"Computes the logical {name[8:]} of each pair of elements, where nonzero elements are True.",
+        forward,
+        example,
+    )
 
 
 def _test(name, text, result, for_integers=False):
@@ -551,15 +655,17 @@ le = _compare("le", "less_equal", "<=", "True, True, False", "less_equal")
 gt = _compare("gt", "greater", ">", "False, False, True", "greater")
 ge = _compare("ge", "greater_equal", ">=", "False, True, True", "greater_equal")
 
-bitwise_and = _bitwise("bitwise_and", "and", "Bits set in both", "[6, 3]; 2 -> [2, 2]")
-bitwise_or = _bitwise("bitwise_or", "or", "Bits set in either", "[6, 1]; 2 -> [6, 3]")
-bitwise_xor = _bitwise("bitwise_xor", "xor", "Bits set in exactly one", "[6, 1]; 2 -> [4, 3]")
-bitwise_left_shift = _bitwise("bitwise_left_shift", "lshift", "Bits moved to the left by other", "[1, 3]; 2 -> [4, 12]")
+bitwise_and = _bitwise("bitwise_and", "and", "Computes the bitwise and", "[6, 3]; 2 -> [2, 2]")
+bitwise_or = _bitwise("bitwise_or", "or", "Computes the bitwise or", "[6, 1]; 2 -> [6, 3]")
+bitwise_xor = _bitwise("bitwise_xor", "xor", "Computes the bitwise exclusive or", "[6, 1]; 2 -> [4, 3]")
+bitwise_left_shift = _bitwise(
+    "bitwise_left_shift", "lshift", "Shifts the bits of input left by other", "[1, 3]; 2 -> [4, 12]"
+)
 bitwise_right_shift = _bitwise(
-    "bitwise_right_shift", "rshift", "Bits moved to the right by other", "[4, 12]; 2 -> [1, 3]"
+    "bitwise_right_shift", "rshift", "Shifts the bits of input right by other", "[4, 12]; 2 -> [1, 3]"
 )
 bitwise_not = unary(
-    "bitwise_not", "Every bit flipped; bools negated.", "[0, 5] -> [-1, -6]",
+    "bitwise_not", "Inverts the bits of each element. Bools are negated.", "[0, 5] -> [-1, -6]",
     forward="invert", dtype="promote", dunder="__invert__",
 )  # fmt: skip
 
@@ -567,27 +673,32 @@ logical_and = _logical("logical_and", "True, False, False")
 logical_or = _logical("logical_or", "True, True, False")
 logical_xor = _logical("logical_xor", "False, True, False")
 logical_not = unary(
-    "logical_not", "True where input is zero.", "[0, 5] -> [True, False]",
+    "logical_not", "Tests which elements are zero.", "[0, 5] -> [True, False]",
     forward=lambda xp, input: input == 0, dtype="promote",
 )  # fmt: skip
 
-isnan = _test("isnan", "True where input is NaN.", "False, False, True")
-isinf = _test("isinf", "True where input is infinite.", "False, True, False")
-isfinite = _test("isfinite", "True where input is neither infinite nor NaN.", "True, False, False", for_integers=True)
+isnan = _test("isnan", "Tests which elements are NaN.", "False, False, True")
+isinf = _test("isinf", "Tests which elements are infinite.", "False, True, False")
+isfinite = _test(
+    "isfinite", "Tests which elements are neither infinite nor NaN.", "True, False, False", for_integers=True
+)
 
 
 @public(inplace=False)
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """True where |input - other| <= atol + rtol * |other|.
+    """Tests elementwise if two tensors are equal within a tolerance.
+
+        result = |input - other| <= atol + rtol * |other|
 
     Args:
-        other: the second tensor, which broadcasts with input.
-        rtol: tolerance relative to other.
-        atol: absolute tolerance.
-        equal_nan: count NaN as equal to NaN.
+        other: second tensor. Broadcasts with `input`.
+        rtol: relative tolerance (default: 1e-5).
+        atol: absolute tolerance (default: 1e-8).
+        equal_nan: if True, NaN equals NaN (default: False).
 
     Raises:
-        RuntimeError: a negative tolerance. TypeError: one that requires grad.
+        RuntimeError: a tolerance is negative.
+        TypeError: a tolerance requires grad.
 
     Example:
         >>> mytorch.isclose(tensor([1.0, 1.0]), tensor([1.0 + 1e-7, 1.1])).tolist()
@@ -606,17 +717,33 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @public(inplace=False)
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether `isclose` holds everywhere, as a Python bool.
+    """Returns True if two tensors are equal within a tolerance; see `isclose`.
 
     Args:
-        rtol, atol: the tolerance is atol + rtol * |other|. equal_nan: whether NaN equals NaN.
+        input: first tensor.
+        other: second tensor.
+        rtol: relative tolerance (default: 1e-5).
+        atol: absolute tolerance (default: 1e-8).
+        equal_nan: if True, NaN equals NaN (default: False).
+
+    Example:
+        >>> mytorch.allclose(tensor([1.0]), tensor([1.0 + 1e-7]))
+        True
     """
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
 @public(inplace=False)
 def equal(input, other):
-    """Whether two tensors have the same shape and the same values, as a Python bool."""
+    """Returns True if two tensors have the same shape and equal elements.
+
+    Args:
+        other: the second tensor.
+
+    Example:
+        >>> mytorch.equal(tensor([1, 2]), tensor([1, 2]))
+        True
+    """
     return tuple(input.shape) == tuple(other.shape) and bool((input == other).all())
 
 
@@ -640,10 +767,13 @@ _nan_to_num.grad(input=lambda g, input, xp: xp.where(xp.isfinite(xp.detach(input
 
 @public()
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
-    """Replace NaN by `nan` and the infinities by the given values, or the dtype's largest.
+    """Replaces NaN and infinities by numbers.
 
     Args:
-        nan, posinf, neginf: the numbers to write; None is the dtype's largest or smallest.
+        input: the input tensor.
+        nan: replacement of NaN (default: 0.0).
+        posinf: replacement of positive infinity (default: the largest number of the dtype).
+        neginf: replacement of negative infinity (default: the smallest number of the dtype).
 
     Example:
         >>> mytorch.nan_to_num(tensor([np.nan, 1.0])).tolist()
@@ -654,12 +784,20 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
 
 @public(function=False, inplace=False)
 def type_as(self, other):
-    """self as other's dtype."""
+    """Casts this tensor to the dtype of another tensor.
+
+    Args:
+        other: the other tensor.
+
+    Example:
+        >>> tensor([1, 2]).type_as(tensor(0.5)).tolist()
+        [1.0, 2.0]
+    """
     return self.to(other.dtype)
 
 
 def cast(x, dtype):
-    """x as `dtype`; x itself where it has it already. The cast is recorded.
+    """Casts x to a dtype; returns x itself if it already has the dtype. Autograd records the cast.
 
     Raises:
         TypeError: x is not a tensor.

@@ -1,4 +1,4 @@
-"""Embedding: rows of a table, looked up by index."""
+"""Embeddings: rows of a table, selected by index."""
 
 import numpy as np
 
@@ -17,13 +17,13 @@ from .indexing import add_rows
 @op(dtype="same", name="embedding", integers=("index",))
 def _embedding(xp, weight, index, *, padding_idx=None, scale_grad_by_freq=False):
     if not isinstance(xp, Namespace) and (padding_idx is not None or scale_grad_by_freq):
-        raise NotImplementedError("a gradient that is not that of indexing")
+        raise NotImplementedError("embedding: the gradient of indexing has no padding_idx and no scale_grad_by_freq")
     return weight[index]
 
 
 @op(dtype="same", name="embedding_backward", integers=("index",))
 def _embedding_backward(xp, src, index, *, padding_idx, scale_grad_by_freq, shape):
-    """The gradient of the table: src's rows added up where they were looked up."""
+    """Computes the gradient of the table: adds up the rows of `src` at their indices."""
     values = src.reshape(-1, shape[-1])
     rows = index.reshape(-1)
     if padding_idx is not None:
@@ -62,22 +62,34 @@ def embedding(
     input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False, *,
     fused=None, auto=False,
 ):  # fmt: skip
-    """The rows of `weight` (V, C) at the integer indices `input` (…): a tensor (…, C).
+    """Selects rows of an embedding table by index.
+
+        result[...] = weight[input[...]]
 
     Args:
-        padding_idx: this row gets no gradient.
-        max_norm: rows looked up are first scaled down, in place, to this norm (of order norm_type).
-        scale_grad_by_freq: divide each gradient by how often its row occurs in `input`.
-        sparse: accepted; the gradient is dense, which is said once.
+        input: integer indices of any shape.
+        weight: table of shape (V, C).
+        padding_idx: row that receives no gradient (default: None).
+        max_norm: if given, scales selected rows with a larger norm down to this norm, in place (default: None).
+        norm_type: order of the norm for `max_norm` (default: 2.0).
+        scale_grad_by_freq: if True, divides the gradient of a row by its number of occurrences in `input` (default: False).
+        sparse: accepted for compatibility. Gradients are always dense; the first call with True warns.
+
+    Shape:
+        input: (…).
+        result: (…, C).
 
     Raises:
-        IndexError: an index outside [0, V).
-        RuntimeError: input is not of an integer dtype.
+        IndexError: an index is outside [0, V).
+        RuntimeError: `input` does not have an integer dtype.
+        ValueError: `padding_idx` is outside the table.
 
     Example:
         >>> table = tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
         >>> F.embedding(tensor([2, 0]).long(), table).tolist()
         [[3.0, 4.0], [0.0, 0.0]]
+
+    See also: `nn.Embedding`, `nn.functional.one_hot`.
     """
     if sparse:
         warn_of_dense_gradients("embedding")
@@ -86,12 +98,13 @@ def embedding(
         raise RuntimeError(f"embedding: expected indices of an integer dtype, got {index.dtype}.")
     rows = shape_of(weight)[0]
     if outside(index, rows):
+        bad = index[(index < 0) | (index >= rows)].reshape(-1)[0]
         raise IndexError(
-            f"embedding: index out of range in self: values from {int(index.min())} to {int(index.max())} for a table of {rows} rows."
+            f"embedding: index out of range in self: index {int(bad)} is out of range for {rows} rows (valid: 0 to {rows - 1})."
         )
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
-            raise ValueError(f"embedding: padding_idx {padding_idx} must be within the {rows} rows of weight.")
+            raise ValueError(f"embedding: expected padding_idx between {-rows} and {rows - 1}, got {padding_idx}.")
         padding_idx %= rows
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
@@ -101,7 +114,7 @@ def embedding(
 
 @on_input_device
 def _renorm(weight, index, max_norm, norm_type):
-    """Scale the rows at `index` down to max_norm, in place and unrecorded."""
+    """Scales the rows at `index` down to max_norm, in place and without autograd."""
     table = weight._data._array
     xp = xp_of(table)
     used = xp.unique(xp.asarray(index))
@@ -112,13 +125,16 @@ def _renorm(weight, index, max_norm, norm_type):
 
 
 def embedding_renorm_(weight, indices, max_norm, norm_type=2.0):
-    """Scale the rows of `weight` at `indices` down to max_norm, in place; returns weight.
+    """Scales the rows of `weight` at `indices` down to a maximal norm, in place.
 
     Args:
-        weight: (rows, features).
-        indices: int64 rows.
-        max_norm: largest norm allowed.
-        norm_type: order of the norm.
+        weight: table of shape (V, C).
+        indices: int64 indices of rows.
+        max_norm: largest norm that a row keeps.
+        norm_type: order of the norm (default: 2.0).
+
+    Returns:
+        weight.
     """
     _renorm(weight, raw_of(indices), max_norm, norm_type)
     return weight
@@ -162,7 +178,7 @@ def _check_bags(input, weight, offsets, per_sample_weights, mode, scale_grad_by_
 
 
 def _first_maxima(xp, rows, bags, count):
-    """For each bag and column, which row holds the maximum first: int64 (count, C), 0 for empty bags."""
+    """Returns the first row with the maximum of each bag and column, int64 (count, C); 0 for empty bags."""
     order = np.zeros((count, rows.shape[1]), np.int64)
     starts = np.flatnonzero(np.r_[True, bags[1:] != bags[:-1]]) if len(bags) else np.zeros(0, np.int64)
     ends = np.r_[starts[1:], len(bags)]
@@ -177,21 +193,36 @@ def embedding_bag(
     input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
     per_sample_weights=None, include_last_offset=False, padding_idx=None, *, fused=None,
 ):  # fmt: skip
-    """The sums, means or maxima of bags of rows of `weight` (V, C): a tensor (bags, C); zeros for empty bags.
+    """Computes sums, means or maxima of bags of rows of an embedding table.
+
+        result[b] = reduce(weight[i] for i in bag b)
+
+    The result has shape (bags, C). Empty bags give zeros.
 
     Args:
-        input: (bags, n) integer indices, or all bags' indices one after the other, 1-d.
-        offsets: for a 1-d input, where each bag begins; with include_last_offset, also where the last one ends.
-        max_norm, norm_type, scale_grad_by_freq: as `embedding`'s.
-        mode: "sum", "mean" or "max".
-        sparse: accepted; the gradient is dense, which is said once.
-        per_sample_weights: what each row is multiplied by, of input's shape; for sums only.
-        padding_idx: this row is not counted and gets no gradient.
-        fused: use a fused kernel to look the rows up; see `mytorch.fused`.
+        input: integer indices: (bags, n), or the indices of all bags concatenated in one axis.
+        weight: table of shape (V, C).
+        offsets: position of the first index of each bag, for a 1-d `input` (default: None).
+        max_norm: if given, scales selected rows with a larger norm down to this norm, in place (default: None).
+        norm_type: order of the norm for `max_norm` (default: 2).
+        scale_grad_by_freq: if True, divides the gradient of a row by its number of occurrences in `input` (default: False).
+        mode: "mean" (default), "sum" or "max".
+        sparse: accepted for compatibility. Gradients are always dense; the first call with True warns.
+        per_sample_weights: factor for each selected row, of the shape of `input`; for mode "sum" only (default: None).
+        include_last_offset: if True, the last element of `offsets` is the end of the last bag (default: False).
+        padding_idx: row that is not counted and receives no gradient (default: None).
+        fused: True runs a fused kernel to select rows, False the reference. See `mytorch.fused`.
 
     Raises:
-        ValueError: shapes, offsets or a mode that make no sense.
-        NotImplementedError: per_sample_weights in another mode.
+        ValueError: shapes, offsets or a mode that do not fit.
+        NotImplementedError: `per_sample_weights` with a mode other than "sum".
+
+    Example:
+        >>> table = tensor([[1.0], [2.0], [4.0]])
+        >>> F.embedding_bag(mytorch.tensor([0, 1, 2]), table, mytorch.tensor([0, 2]), mode="sum").tolist()
+        [[3.0], [4.0]]
+
+    See also: `nn.EmbeddingBag`.
     """
     if weight.dtype is dtypes.int64 and input.dtype.is_floating_point:
         warn(
@@ -229,6 +260,8 @@ def embedding_bag(
     if padding_idx is not None:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise RuntimeError("padding_idx must be within the number of embeddings")
+        if max_norm is not None:
+            _renorm(weight, flat, max_norm, norm_type)  # also the row of padding_idx, as in PyTorch
         kept = np.flatnonzero(to_cpu(flat) != padding_idx % weight.shape[0])
         bags, kept = bags[kept], xp.asarray(kept)
         flat = flat[kept]
@@ -255,5 +288,5 @@ def embedding_bag(
 
 
 def warn_of_dense_gradients(name):
-    """Say once for each function that sparse=True gives dense gradients."""
+    """Warns once for each function that gradients are dense in spite of sparse=True."""
     warn_once(f"{name}: sparse=True is accepted, but gradients are dense in this library.")

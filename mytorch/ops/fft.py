@@ -64,21 +64,23 @@ def _transform(input, n, dim, norm, inverse):
 
 
 def fft(input, n=None, dim=-1, norm=None):
-    """The discrete Fourier transform along an axis: out[k] = sum over t of input[t] exp(-2 pi i k t / n).
+    """Computes the discrete Fourier transform along a dimension.
+
+        result[k] = sum_t input[t] * exp(-2 * pi * i * k * t / n)
 
     Args:
-        n: the length to which the axis is first cut or padded with zeros.
-        norm: "backward" (no scale, the default), "ortho" (1 / sqrt(n)) or "forward" (1 / n).
+        n: length of the dimension, which is first truncated or padded with zeros (default: its size).
+        norm: "backward" (default, no scale), "ortho" (1 / sqrt(n)) or "forward" (1 / n).
 
     Example:
-        >>> mytorch.fft.fft(tensor([1.0, 0.0, 0.0, 0.0])).real.tolist()  # an impulse holds all frequencies
+        >>> mytorch.fft.fft(tensor([1.0, 0.0, 0.0, 0.0])).real.tolist()  # an impulse contains all frequencies
         [1.0, 1.0, 1.0, 1.0]
     """
     return _transform(input, n, dim, norm, False)
 
 
 def ifft(input, n=None, dim=-1, norm=None):
-    """The inverse of `fft` along an axis; "backward" scales by 1 / n here.
+    """Computes the inverse of `fft` along a dimension.
 
     Example:
         >>> x = tensor([1.0, 2.0, 3.0])
@@ -89,10 +91,10 @@ def ifft(input, n=None, dim=-1, norm=None):
 
 
 def rfft(input, n=None, dim=-1, norm=None):
-    """The first half of the transform of real numbers, n // 2 + 1 elements.
+    """Computes the first half of the Fourier transform of real numbers, n // 2 + 1 elements.
 
     Args:
-        input: real.
+        input: real numbers.
     """
     if input.dtype.is_complex:
         raise RuntimeError(
@@ -105,11 +107,11 @@ def rfft(input, n=None, dim=-1, norm=None):
 
 
 def irfft(input, n=None, dim=-1, norm=None):
-    """Real numbers from the first half of their transform; n is 2 * (size - 1) if not given.
+    """Computes real numbers from the first half of their Fourier transform.
 
     Args:
-        input: complex, n // 2 + 1 elements along the axis.
-        n: length of the result.
+        input: complex numbers, n // 2 + 1 elements along the dimension.
+        n: length of the result (default: 2 * (size - 1)).
     """
     d = normalize_dim(dim, input.ndim)
     n = 2 * (input.shape[d] - 1) if n is None else n
@@ -133,21 +135,21 @@ _OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward"}
 
 
 def hfft(input, n=None, dim=-1, norm=None):
-    """The transform of a signal with conjugate symmetry, of which the first half is given; real.
+    """Computes the real Fourier transform of a signal with conjugate symmetry from the first half of the signal.
 
     Args:
-        input: complex, n // 2 + 1 elements along the axis.
-        n: length of the result.
+        input: complex numbers, n // 2 + 1 elements along the dimension.
+        n: length of the result (default: 2 * (size - 1)).
     """
     # fft(x) = n conj(ifft(conj(x))), so a conjugate and the opposite normalization turn irfft into hfft.
     return irfft(_complex(input).conj(), n, dim, _OPPOSITE.get(norm, norm))
 
 
 def ihfft(input, n=None, dim=-1, norm=None):
-    """The inverse of hfft: the first half of the inverse transform of real numbers.
+    """Computes the inverse of `hfft`: the first half of the inverse Fourier transform of real numbers.
 
     Args:
-        input: real.
+        input: real numbers.
     """
     return rfft(input, n, dim, _OPPOSITE.get(norm, norm)).conj()
 
@@ -173,34 +175,36 @@ def _over(transform, input, sizes, dims, norm):
 
 
 def fftn(input, s=None, dim=None, norm=None):
-    """The transform over several axes (all by default), each cut or padded to its size in `s`.
+    """Computes the Fourier transform along several dimensions, by default all.
 
     Args:
-        dim: the axes.
+        dim: dimensions to transform (default: all, or the last len(s)).
     """
     return _over(fft, _complex(input), *_axes(input, s, dim), norm)
 
 
 def ifftn(input, s=None, dim=None, norm=None):
-    """The inverse of fftn.
+    """Computes the inverse of `fftn`.
 
     Args:
-        dim: the axes.
+        dim: dimensions to transform (default: all, or the last len(s)).
     """
     return _over(ifft, _complex(input), *_axes(input, s, dim), norm)
-
-
-_SEVERAL = "\n\n    Args:\n        dim: the axes."
 
 
 def _last_first(first, others):
     """Returns a transform over several axes with a special transform of the last axis, before or after the other axes."""
 
-    @named(
-        f"{first.__name__}n",
-        f"{first.__name__} along the last of several axes, {others.__name__} along the others.{_SEVERAL}",
-    )
+    @named(f"{first.__name__}n", first=first.__name__, others=others.__name__)
     def half(input, s=None, dim=None, norm=None):
+        """Computes `{first}` along the last of several dimensions and `{others}` along the others.
+
+        Args:
+            input: the input tensor.
+            s: signal sizes along the dimensions (default: the sizes of `input`).
+            dim: dimensions to transform (default: all, or the last len(s)).
+            norm: "forward", "backward" or "ortho", as in `fft` (default: None, "backward").
+        """
         sizes, dims = _axes(input, s, dim)
         if not dims:
             raise RuntimeError(f"{first.__name__}n must transform at least one axis")
@@ -218,8 +222,16 @@ hfftn, ihfftn = _last_first(hfft, fft), _last_first(ihfft, ifft)
 
 
 def _two(transform):
-    @named(transform.__name__[:-1] + "2", f"`{transform.__name__}` over two axes, the last two by default.{_SEVERAL}")
+    @named(transform.__name__[:-1] + "2", transform=transform.__name__)
     def over_two(input, s=None, dim=(-2, -1), norm=None):
+        """Computes `{transform}` over two dimensions.
+
+        Args:
+            input: the input tensor.
+            s: signal sizes along the dimensions (default: the sizes of `input`).
+            dim: dimensions to transform (default: the last two).
+            norm: "forward", "backward" or "ortho", as in `fft` (default: None, "backward").
+        """
         return transform(input, s, dim, norm)
 
     return over_two
@@ -230,44 +242,54 @@ hfft2, ihfft2 = _two(hfftn), _two(ihfftn)
 
 
 def fftfreq(n, d=1.0, *, dtype=None, device=None, requires_grad=False):
-    """The frequencies of fft's elements, in cycles per unit of d.
+    """Returns the frequencies of the elements of `fft`, in cycles per unit of d.
 
     Args:
         n: length of the transform.
-        d: distance of samples.
-        dtype, device, requires_grad: as for `mytorch.tensor`.
+        d: distance of the samples (default: 1.0).
+        device: device of the result (default: the default device).
     """
     raw = np.fft.fftfreq(n, d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
     return Tensor._wrap(raw).to(device).requires_grad_(requires_grad)
 
 
 def rfftfreq(n, d=1.0, *, dtype=None, device=None, requires_grad=False):
-    """The frequencies of rfft's elements.
+    """Returns the frequencies of the elements of `rfft`.
 
     Args:
         n: length of the transform.
-        d: distance of samples.
-        dtype, device, requires_grad: as for `mytorch.tensor`.
+        d: distance of the samples (default: 1.0).
+        device: device of the result (default: the default device).
     """
     raw = np.fft.rfftfreq(n, d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
     return Tensor._wrap(raw).to(device).requires_grad_(requires_grad)
 
 
 def fftshift(input, dim=None):
-    """Frequency zero moved to the middle."""
+    """Moves the zero frequency to the center.
+
+    Args:
+        input: result of a Fourier transform.
+        dim: dimensions to shift (default: all).
+    """
     dims = range(input.ndim) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
     return input.roll(tuple(input.shape[d] // 2 for d in dims), tuple(dims))
 
 
 def ifftshift(input, dim=None):
-    """The inverse of fftshift."""
+    """Computes the inverse of `fftshift`.
+
+    Args:
+        input: result of `fftshift`.
+        dim: dimensions to shift (default: all).
+    """
     dims = range(input.ndim) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
     return input.roll(tuple(-(input.shape[d] // 2) for d in dims), tuple(dims))
 
 
 describe(
     globals(),
-    n="length to which the axis is cut or padded first.",
-    s="a length for each axis, to which it is cut or padded first.",
-    norm='"forward" or "ortho" moves the scale 1 / n of "backward", the default.',
+    n="length of the dimension, which is first truncated or padded with zeros (default: its size).",
+    s="lengths of the dimensions, which are first truncated or padded with zeros (default: their sizes).",
+    norm='"backward" (default) scales inverse transforms by 1 / n, "forward" the others; "ortho" scales both by 1 / sqrt(n).',
 )

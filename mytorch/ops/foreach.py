@@ -14,10 +14,11 @@ FUNCTIONS: dict[str, Any] = {}
 
 
 def _lists(name, *lists):
-    """Check that the lists are lists of equal lengths.
+    """Checks that the lists have equal lengths.
 
     Raises:
-        TypeError: one is no list or tuple. RuntimeError: lengths differ.
+        TypeError: an argument is not a list or tuple.
+        RuntimeError: the lengths differ.
     """
     for values in lists:
         if not isinstance(values, (list, tuple)):
@@ -48,7 +49,7 @@ def _put(name, function, doc):
 
 
 def _in_place(name, function):
-    """The twin that writes each result into its tensor; a single one where the op has an in-place method."""
+    """Returns the in-place variant, which writes each result into its tensor."""
     method = METHODS.get(name + "_")
 
     def twin(self, *args, **kwargs):

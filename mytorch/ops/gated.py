@@ -1,4 +1,4 @@
-"""Gated activations: one half of a linear layer's output decides how much of the other passes."""
+"""Gated activations: an activation of one half of a linear layer's output multiplies the other half."""
 
 from ..base.errors import shapes
 from ..dispatch.op import op
@@ -19,7 +19,7 @@ def _halves(x):
 
 @op(name="gated")
 def _gated(xp, input, other=None, *, gate):
-    """gate(input) * other, or of the halves of input's last axis if there is no other."""
+    """Computes gate(input) * other. Without `other`, the inputs are the halves of the last axis of `input`."""
     record, attributes, _ = GATES[gate]
     a, b = _halves(input) if other is None else (input, other)
     return xp.call(record, a, **attributes) * b
@@ -40,36 +40,58 @@ _gated.register_kernel(cuda="mytorch.kernels.triton.activation:glu")
 def _apply(name, gate, activation, input, other, fused):
     if other is None:
         if input.ndim == 0 or input.shape[-1] % 2:
-            raise RuntimeError(f"{name}: the last axis is cut in two and must be even, got shape {tuple(input.shape)}.")
+            raise RuntimeError(
+                f"{name}: expected a last axis of even size, which is split in two, got shape {tuple(input.shape)}."
+            )
     elif tuple(input.shape) != tuple(other.shape):
         raise RuntimeError(f"{name}: expected two tensors of one shape, got {shapes(input, other)}.")
-    if input.device.type == "cpu":  # where the activation may have a kernel of its own
+    if input.device.type == "cpu":  # the activation may have a kernel
         a, b = _halves(input) if other is None else (input, other)
         return activation(a) * b
     return _gated(input, gate=gate, fused=fused) if other is None else _gated(input, other, gate=gate, fused=fused)
 
 
 def swiglu(input, other=None, *, fused=None):
-    """silu(input) * other, elementwise; of the halves of input's last axis, (…, 2C) to (…, C), if there is no other.
+    """Multiplies the silu of a gate by a second tensor.
+
+        result = silu(input) * other
+
+    Without `other`, `input` is split along its last axis: the first half is the gate, (…, 2C) to (…, C).
 
     Args:
-        input: the gate, or both halves.
-        other: of input's shape.
+        input: gate, or both halves concatenated along the last axis.
+        other: tensor of the shape of `input` (default: None, the second half of `input`).
 
     Raises:
-        RuntimeError: shapes that differ, or an odd last axis.
+        RuntimeError: the shapes differ, or the last axis has an odd size.
+
     Source: Shazeer, GLU Variants Improve Transformer, 2020.
+
+    Example:
+        >>> F.swiglu(tensor([0.0, 0.0]), tensor([1.0, 2.0])).tolist()
+        [0.0, 0.0]
     """
     return _apply("swiglu", "silu", lambda x: silu(x, fused=fused), input, other, fused)
 
 
 def geglu(input, other=None, approximate="none", *, fused=None):
-    """gelu(input) * other, as swiglu; `approximate` as in gelu.
+    """Multiplies the gelu of a gate by a second tensor.
+
+        result = gelu(input) * other
 
     Args:
-        input: the gate, or both halves.
-        other: of input's shape.
-        approximate: "none" or "tanh".
+        input: gate, or both halves concatenated along the last axis.
+        other: tensor of the shape of `input` (default: None, the second half of `input`).
+        approximate: "none" (default) or "tanh", as in `gelu`.
+
+    Raises:
+        RuntimeError: the shapes differ, the last axis has an odd size, or another approximation.
+
+    Example:
+        >>> [round(y, 4) for y in F.geglu(tensor([1.0, 0.0]), tensor([2.0, 2.0])).tolist()]
+        [1.6827, 0.0]
+
+    See also: `nn.functional.swiglu`.
     """
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}.")
@@ -78,10 +100,21 @@ def geglu(input, other=None, approximate="none", *, fused=None):
 
 
 def reglu(input, other=None, *, fused=None):
-    """relu(input) * other, as swiglu.
+    """Multiplies the relu of a gate by a second tensor.
+
+        result = relu(input) * other
 
     Args:
-        input: the gate, or both halves.
-        other: of input's shape.
+        input: gate, or both halves concatenated along the last axis.
+        other: tensor of the shape of `input` (default: None, the second half of `input`).
+
+    Raises:
+        RuntimeError: the shapes differ, or the last axis has an odd size.
+
+    Example:
+        >>> F.reglu(tensor([1.0, -1.0]), tensor([2.0, 2.0])).tolist()
+        [2.0, 0.0]
+
+    See also: `nn.functional.swiglu`.
     """
     return _apply("reglu", "relu", lambda x: relu(x, fused=fused), input, other, fused)

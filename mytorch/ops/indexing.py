@@ -1,4 +1,4 @@
-"""Reading and writing parts of tensors: x[…], gather and scatter, masks, sorting."""
+"""Reading and writing parts of tensors: x[...], gather, index_select, masks, sorting."""
 
 import math
 from collections import namedtuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from .._array import Array, on_input_device, other_device
 from .._tensor import Tensor
-from ..backend import NO_DATA, MetaArray, gpu, is_raw, ndarray, numpy_ns, xp_of
+from ..backend import NO_DATA, ON_NUMPY, MetaArray, gpu, is_raw, ndarray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import METHODS, public
@@ -74,15 +74,16 @@ def raw_index(tensor, index):
             raise error(
                 f"only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got {kind(item)})"
             )
-        if array.dtype.kind not in "iub":
+        if array.dtype.kind not in "iub" or (array.ndim and array.dtype not in INDEX_DTYPES):
             raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {array.dtype}.")
         if array.dtype == np.uint8:
+            warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
             array = array.astype(bool)
         if array.ndim == 0 and array.dtype.kind != "b" and type(array) is not MetaArray:
             out.append(int(array))  # on a GPU this waits for it, as in PyTorch: the result is a view
             continue
         xp = xp_of(raw)
-        as_is = type(array) is MetaArray or (xp is numpy_ns and isinstance(array, ndarray))
+        as_is = type(array) is MetaArray or (xp in ON_NUMPY and xp_of(array) in ON_NUMPY)
         out.append(array if as_is else xp.asarray(array))
         arrays.append(watched(out[-1], item))
     _check_bounds(raw.shape, out)
@@ -93,7 +94,7 @@ _PLAIN = frozenset((int, type(None)))
 
 
 def _is_plain(items):
-    """Whether nothing but ints, None and slices of ints is among the items of an index: NumPy reads those as they are."""
+    """Returns True if an index contains only ints, None and slices of ints, which NumPy accepts unchanged."""
     for item in items:
         kind = type(item)
         if kind is slice:
@@ -105,14 +106,14 @@ def _is_plain(items):
 
 
 def _dims_of(item):
-    """How many axes one item of an index reads: a mask as many as it has, None and `...` none."""
+    """Returns the number of axes that one item of an index reads: for a mask its number of axes, for None and `...` 0."""
     if item is None or item is Ellipsis:
         return 0
     return item.ndim if is_raw(item) and item.dtype.kind == "b" else 1
 
 
 def _is_tuple_in_disguise(index):
-    """Whether a list is read as a tuple: a short one with anything but numbers in it, as in PyTorch (with its warning)."""
+    """Returns True if a list is read as a tuple: a short list with items other than numbers. As in PyTorch, this warns."""
     if type(index) is not list or len(index) >= 32:
         return False
     found = any(
@@ -146,7 +147,7 @@ def _all_scalars(items):
 
 
 def _check_bounds(shape, items):
-    """Refuse too many indices and integers that are out of range, in PyTorch's words."""
+    """Raises PyTorch's errors for too many indices and for integers out of range."""
     used = sum(map(_dims_of, items))
     if used > len(shape):
         raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
@@ -186,7 +187,7 @@ def _misfit(shape, index):
 
 
 def _picks_along_last(index):
-    """Whether an index is [:, :, rows]: NumPy's `take` is quicker there than its general indexing."""
+    """Returns True if an index is [:, :, rows], for which NumPy's `take` is faster than general indexing."""
     return (
         len(index) > 1 and type(index[-1]) is ndarray and index[-1].dtype.kind in "iu"
         and all(type(i) is slice and i == slice(None) for i in index[:-1])
@@ -194,11 +195,12 @@ def _picks_along_last(index):
 
 
 ARRAY = "array"  # takes the place of an index array in the layout of an index
+INDEX_DTYPES = frozenset(map(np.dtype, ("int64", "int32", "uint8", "bool")))  # of index arrays, as in PyTorch
 ROWS = (ARRAY,)  # the layout of x[rows]
 
 
 def layout_of(index):
-    """Returns an index with ARRAY in the places of its arrays."""
+    """Returns an index with ARRAY instead of each array."""
     return tuple([ARRAY if is_raw(i) else i for i in index])
 
 
@@ -212,7 +214,7 @@ def joined(layout, arrays):
 
 def read_along(input, dim, index):
     """Returns the slices of input at the positions in the array `index` along `dim`."""
-    return _index.fast_call(input, index, layout=(slice(None),) * dim + ROWS)
+    return _index_select.fast_call(input, index, layout=(slice(None),) * dim + ROWS)
 
 
 @op(dtype="same", view=True, name="slice", grad_name="Index")
@@ -258,23 +260,24 @@ def _read_grad(g, indices, layout, xp):
 
 _put_index.grad(src=_read_grad)
 _slice.grad(input=lambda g, index, shape, xp: xp.call(_put_index, g, layout=index, shape=shape))
+_index_select = _index.named("Index", "IndexSelectBackward0")
 _index.grad(input=lambda g, indices, layout, shape, xp: xp.call(_put_index, g, *indices, layout=layout, shape=shape))
 
 
 def add_rows(xp, out, rows, values):
     """out[rows[i]] += values[i], in place, rows repeating at will: the gradient of an embedding."""
     rows = rows.reshape(-1)
-    if xp is numpy_ns and rows.size and rows.min() < 0:
+    if xp in ON_NUMPY and rows.size and rows.min() < 0:
         rows = np.where(rows < 0, rows + out.shape[0], rows)
     width = math.prod(out.shape[1:])
     xp.add_rows(out.reshape(out.shape[0], width), rows, values.reshape(rows.shape[0], width))
 
 
 def _split_index(items, dims):
-    """(basic part, what is left for the view it gives), or None where NumPy reads the index as PyTorch does.
+    """Returns (basic part, remaining index of the resulting view), or None if NumPy reads the index as PyTorch does.
 
-    Both move the axes of index arrays to the front where a slice or None lies between two of them. But an int
-    counts as an index array for NumPy, while PyTorch takes ints first: `x[0, :, [1, 2]]` keeps its order.
+    If a slice or None separates index arrays, both libraries move their axes to the front. NumPy treats an int as an index
+    array; PyTorch applies ints first, so `x[0, :, [1, 2]]` keeps its order.
     """
     places = [i for i, item in enumerate(items) if type(item) is int or is_raw(item)]
     if places[-1] - places[0] + 1 == len(places) or not any(type(items[i]) is int for i in places):
@@ -305,7 +308,7 @@ def getitem(self, index):
     items = index if type(index) is tuple else (index,)
     if isinstance(index, Tensor) and type(raw_of(self)) is ndarray:
         raw = index._data._array
-        if type(raw) is ndarray and raw.ndim and raw.size and raw.dtype.kind in "ib":
+        if type(raw) is ndarray and raw.ndim and raw.size and raw.dtype.char in "lqi?":
             return _index.fast_call(self, index, layout=ROWS)
     elif _is_plain(items):
         return _slice.fast_call(self, items)
@@ -342,9 +345,11 @@ def setitem(self, index, value):
         if where is not None:
             with where:
                 return setitem(self, index, value)
+    if index is False:
+        return
     found, arrays = raw_index(self, index)
     basic = not arrays
-    if basic and 0 in raw_of(self).strides:  # what is written may be one of the elements that share a place
+    if basic and 0 in raw_of(self).strides:  # an element may be written that shares its memory with others
         check_writable(_slice(self.detach(), index=found), "fill_" if isinstance(value, NUMBERS) else "setitem")
         if isinstance(self, Tensor) and get_mode().grad:
             check_shared(self, "setitem")
@@ -384,15 +389,15 @@ def _written(self, array, found, basic, source):
         )
     if array._version_counter is not None and basic and isinstance(raw, ndarray):
         refuse_overlap(self, source, "setitem", region=raw[found])
-    if value.ndim > 1 and value.shape[0] == 1:
-        value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim - 1) :])
+    if value.ndim and value.shape[0] == 1:
+        value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim) :])
     if value.dtype.kind == "c" and raw.dtype.kind != "c":
         raise RuntimeError(f"index_put_: a {value.dtype} value can't be written into a {raw.dtype} tensor.")
     return xp_of(raw).asarray(value) if not isinstance(raw, ndarray) and isinstance(value, ndarray) else value
 
 
 def _unwritable(raw, found, value, error):
-    """What to raise where NumPy refuses raw[found] = value."""
+    """Returns the error for an assignment raw[found] = value that NumPy rejects."""
     if isinstance(error, IndexError):
         return IndexError(_misfit(raw.shape, found))
     try:
@@ -424,7 +429,8 @@ def _record_assignment(self, array, found, arrays, source):
     else:
         src = Tensor._wrap(xp_of(raw).zeros(region, raw.dtype))
     if self._view is not None and not arrays and overlaps_itself(raw):
-        set_edge(_slice.fast_call(self, found), src._edge)  # what shares a place with the region is written, too
+        # Elements that share memory with the region are written, too.
+        set_edge(_slice.fast_call(self, found), src._edge)
         return
     before = Tensor._of(array, self._edge)
     set_edge(self, _write_index(before, src, *arrays, layout=layout_of(found))._edge)
@@ -470,14 +476,18 @@ _scatter_zeros.grad(src=lambda g, index, dim, xp: xp.call(_gather, g, index, dim
 
 @public(inplace=False)
 def gather(input, dim, index, *, sparse_grad=False):
-    """out[i][j][k] = input[index[i][j][k]][j][k] for dim=0, and so on for other axes.
+    """Gathers elements along a dimension.
+
+        result[i, j] = input[index[i, j], j]    (dim=0)
+        result[i, j] = input[i, index[i, j]]    (dim=1)
 
     Args:
-        dim: the axis that index counts along. index: int64, the shape of the result. sparse_grad: accepted, without
-            effect.
+        dim: dimension of the index.
+        index: int64 indices, of the shape of the result.
+        sparse_grad: ignored; gradients are dense.
 
     Raises:
-        RuntimeError: index has another number of axes, or is larger than input outside `dim`.
+        RuntimeError: `index` has another number of axes, or is larger than `input` in another dimension.
         IndexError: an index is out of range.
 
     Example:
@@ -506,10 +516,10 @@ def gather(input, dim, index, *, sparse_grad=False):
 
 @public(inplace=False)
 def index_select(input, dim, index):
-    """The slices of input along `dim` at the positions in `index`, a 1-d tensor.
+    """Selects slices along a dimension by index.
 
     Args:
-        index: int64 (n,).
+        index: int64 indices, (n,).
 
     Example:
         >>> mytorch.index_select(tensor([[1, 2], [3, 4]]), 1, tensor([1, 1])).tolist()
@@ -520,7 +530,7 @@ def index_select(input, dim, index):
     if input.ndim == 0:
         return index_select(input.reshape(1), 0, index).reshape(())
     if outside(raw, input.shape[d]):
-        raise IndexError(f"index_select: index out of range in self: values must lie in [0, {input.shape[d]}).")
+        raise IndexError(f"index_select: index out of range in self: expected values from 0 to {input.shape[d] - 1}.")
     return read_along(input, d, watched(raw, index))
 
 
@@ -529,14 +539,14 @@ def index_select(input, dim, index):
 
 @public()
 def masked_fill(input, mask, value):
-    """input with `value` (a number or a 0-d tensor) where the bool `mask`, which may broadcast, is True.
+    """Fills the elements where a mask is True with a value, in a copy.
 
     Args:
-        mask: bool, which broadcasts to input.
+        mask: bool mask that broadcasts to `input`.
         value: a number or a 0-d tensor.
 
     Raises:
-        RuntimeError: the mask is not bool, or value has dimensions.
+        RuntimeError: `mask` is not bool, or `value` is not 0-d.
 
     Example:
         >>> x = tensor([1.0, -2.0])
@@ -555,12 +565,16 @@ def masked_fill(input, mask, value):
         value = value.to(input.dtype)
     elif isinstance(value, (float, int)) and input.dtype.category < dtypes.FLOAT:
         value = bool(value) if input.dtype is dtypes.bool_ else int(value)
-    return name_node(where(mask, value, input), "MaskedFill")
+    return name_node(where(mask, value, input), "MaskedFill", f"MaskedFillBackward{int(isinstance(value, Tensor))}")
 
 
 @public(inplace=False)
 def masked_select(input, mask):
-    """The elements where the mask is True, as a 1-d tensor.
+    """Returns the elements where a mask is True, as a 1-d tensor.
+
+    Args:
+        input: the input tensor.
+        mask: bool mask that broadcasts with `input`.
 
     Example:
         >>> mytorch.masked_select(tensor([1, 2, 3]), tensor([True, False, True])).tolist()
@@ -575,11 +589,10 @@ def masked_select(input, mask):
 @public(inplace=False)
 @on_input_device
 def nonzero(input, *, out=None, as_tuple=False):
-    """The indices of the nonzero elements: a (n, ndim) int64 tensor, or one tensor for each axis.
+    """Returns the indices of the nonzero elements.
 
     Args:
-        out: tensor to write the result into.
-        as_tuple: return a tensor for each axis, fit for indexing.
+        as_tuple: if True, returns one tensor for each axis; otherwise an int64 tensor (n, ndim) (default: False).
 
     Example:
         >>> mytorch.nonzero(tensor([[0, 5], [6, 0]])).tolist()
@@ -611,12 +624,11 @@ def _on(input, device):
 
 @public(spellings={"k": "diagonal"})
 def tril(input, diagonal=0, *, requires_grad=False, device=None):
-    """The lower triangle of the last two axes, from `diagonal` down; zeros elsewhere.
+    """Returns the lower triangle of matrices, with zeros elsewhere.
 
     Args:
         input: (…, M, N).
-        diagonal: the last that is kept: above the main one if positive.
-        requires_grad, device: as for `mytorch.tensor`.
+        diagonal: last diagonal to keep: 0 is the main one, positive numbers are above it (default: 0).
 
     Example:
         >>> mytorch.tril(mytorch.ones(2, 3)).tolist()
@@ -628,12 +640,11 @@ def tril(input, diagonal=0, *, requires_grad=False, device=None):
 
 @public(spellings={"k": "diagonal"})
 def triu(input, diagonal=0, *, requires_grad=False, device=None):
-    """The upper triangle of the last two axes, from `diagonal` up; zeros elsewhere.
+    """Returns the upper triangle of matrices, with zeros elsewhere.
 
     Args:
         input: (…, M, N).
-        diagonal: the first that is kept: above the main one if positive.
-        requires_grad, device: as for `mytorch.tensor`.
+        diagonal: first diagonal to keep: 0 is the main one, positive numbers are above it (default: 0).
 
     Example:
         >>> mytorch.triu(mytorch.ones(2, 3), diagonal=1).tolist()
@@ -656,6 +667,7 @@ return_types = {name: namedtuple(name, ("values", "indices")) for name in ("sort
 
 def _order(xp, x, dim, descending):
     """The positions that sort x; ties keep their order."""
+    x = x.astype(np.float32) if x.dtype.kind == "V" else x  # NumPy does not sort the NaNs of bfloat16 to the end
     keys = blocks.sort_keys(np.moveaxis(x, dim, -1), descending) if xp is numpy_ns and x.size >= blocks.LARGE else None
     if keys is not None:
         keys.sort(-1)
@@ -679,12 +691,15 @@ _sort.grad(input=lambda g, indices, shape, dim, xp: place(xp, g, indices, shape,
 
 @public(inplace=False, spellings={"axis": "dim"})
 def sort(input, dim=-1, descending=False, stable=False):
-    """The elements in order along an axis, and where they were: a named tuple (values, indices).
-
-    The order is stable whatever `stable` says.
+    """Sorts the elements along a dimension. The order is always stable.
 
     Args:
-        dim: the axis. descending: the largest first. stable: equal elements keep their order.
+        dim: dimension along which to sort (default: -1).
+        descending: if True, sorts in descending order (default: False).
+        stable: accepted for compatibility; equal elements always keep their order.
+
+    Returns:
+        A named tuple (values, indices).
 
     Example:
         >>> values, indices = mytorch.sort(tensor([3, 1, 2]))
@@ -696,11 +711,11 @@ def sort(input, dim=-1, descending=False, stable=False):
 
 @public(inplace=False)
 def argsort(input, dim=-1, descending=False, stable=False):
-    """The positions that sort the elements along an axis.
+    """Returns the indices that sort the elements along a dimension.
 
     Args:
-        descending: the largest first.
-        stable: keep the order of equal elements.
+        descending: if True, sorts in descending order (default: False).
+        stable: accepted for compatibility; equal elements always keep their order.
 
     Example:
         >>> mytorch.argsort(tensor([3, 1, 2]), descending=True).tolist()
@@ -727,13 +742,19 @@ _topk.grad(input=lambda g, indices, shape, dim, xp: place(xp, g, indices, shape,
 
 @public(inplace=False)
 def topk(input, k, dim=-1, largest=True, sorted=True):
-    """The k largest (or smallest) elements along an axis, in order: a named tuple (values, indices).
+    """Returns the k largest or smallest elements along a dimension, in order.
 
     Args:
-        k: how many. dim: the axis. largest: False takes the smallest. sorted: accepted; the result is in order.
+        k: number of elements.
+        dim: dimension to reduce (default: -1).
+        largest: if False, returns the smallest elements (default: True).
+        sorted: ignored; the result is always sorted.
+
+    Returns:
+        A named tuple (values, indices).
 
     Raises:
-        RuntimeError: the axis has fewer than k elements.
+        RuntimeError: the dimension has fewer than k elements.
 
     Example:
         >>> mytorch.topk(tensor([3, 1, 2]), 2).values.tolist()

@@ -13,7 +13,7 @@ from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
 from ..engine.mode import get_mode
-from .movement import cat, stack
+from .movement import _reshape, cat, stack
 from .reduction import normalize_dim
 
 
@@ -31,9 +31,23 @@ _matmul.grad(
 )
 
 
+_bmm = _matmul.named("Matmul", "BmmBackward0")
+_unsafe_view, _dot, _mv, _row = (
+    _reshape.named("Reshape", f"{name}Backward{i}")
+    for name, i in (("UnsafeView", 0), ("Dot", 0), ("Mv", 0), ("Squeeze", 4))
+)
+
+
 @public(dunder="__matmul__", inplace=False)
 def matmul(input, other):
-    """The matrix product over the last two axes; leading axes broadcast, 1-d operands are vectors.
+    """Multiplies matrices over the last two axes. Leading axes broadcast, and 1-d tensors are vectors.
+
+    Args:
+        input: first matrix or vector.
+        other: second matrix or vector.
+
+    Returns:
+        A tensor of shape (…, n, m); dimensions of vectors are removed.
 
     Raises:
         RuntimeError: the inner sizes differ, or an operand is a number.
@@ -53,14 +67,14 @@ def matmul(input, other):
     if n > 1 and m > 1:
         if m == 2 and n > 2:  # merge the batch: one large product instead of many small ones
             out = _matmul.fast_call(input.reshape(math.prod(a[:-1]), a[-1]), other)
-            return out.reshape(*a[:-1], b[-1])
+            return _unsafe_view.fast_call(out, (*a[:-1], b[-1]))
         return _matmul.fast_call(input, other)
     # A vector is a row on the left and a column on the right. The added axis is removed again.
     if n == 1 and m == 1:
-        return _matmul.fast_call(input.reshape(1, -1), other.reshape(-1, 1)).reshape(())
+        return _dot.fast_call(_matmul.fast_call(input.reshape(1, -1), other.reshape(-1, 1)), ())
     if n == 1:
-        return _matmul.fast_call(input.reshape(1, -1), other).squeeze(-2)
-    return _matmul.fast_call(input, other.reshape(-1, 1)).squeeze(-1)
+        return _row.fast_call(_matmul.fast_call(input.reshape(1, -1), other), (*b[:-2], b[-1]))
+    return (_mv if n == 2 else _unsafe_view).fast_call(_matmul.fast_call(input, other.reshape(-1, 1)), a[:-1])
 
 
 def _mismatch(a, b):
@@ -77,7 +91,11 @@ def _expect_dims(input, mat2, dims, name):
 
 @public(inplace=False)
 def mm(input, mat2):
-    """The product of two matrices.
+    """Multiplies two matrices.
+
+    Args:
+        input: first matrix.
+        mat2: second matrix.
 
     Example:
         >>> mytorch.mm(tensor([[1, 2]]), tensor([[3], [4]])).tolist()
@@ -89,7 +107,11 @@ def mm(input, mat2):
 
 @public(inplace=False)
 def bmm(input, mat2):
-    """The products of two batches of matrices, (B, n, k) and (B, k, m).
+    """Multiplies two batches of matrices, (B, n, k) and (B, k, m).
+
+    Args:
+        input: first batch.
+        mat2: second batch.
 
     Example:
         >>> mytorch.bmm(mytorch.ones(2, 1, 3), mytorch.ones(2, 3, 1)).tolist()
@@ -98,12 +120,23 @@ def bmm(input, mat2):
     _expect_dims(input, mat2, 3, "bmm")
     if input.shape[0] != mat2.shape[0]:
         raise RuntimeError(f"bmm: batch sizes differ: {tuple(input.shape)} and {tuple(mat2.shape)}.")
-    return matmul(input, mat2)
+    if input.shape[2] != mat2.shape[1]:
+        raise RuntimeError(_mismatch(input, mat2))
+    return _bmm.fast_call(input, mat2)
 
 
 @public(inplace=False)
 def mv(input, vec):
-    """The product of a matrix and a vector."""
+    """Multiplies a matrix by a vector.
+
+    Args:
+        input: the matrix.
+        vec: the vector.
+
+    Example:
+        >>> mytorch.mv(tensor([[1, 2], [3, 4]]), tensor([1, 10])).tolist()
+        [21, 43]
+    """
     if input.ndim != 2 or vec.ndim != 1:
         raise RuntimeError(f"mv: expected a matrix and a vector, got {input.ndim}-d and {vec.ndim}-d.")
     return matmul(input, vec)
@@ -112,7 +145,11 @@ def mv(input, vec):
 @public(inplace=False)
 @in_precision("widest")
 def dot(input, tensor):
-    """The inner product of two vectors.
+    """Computes the inner product of two vectors.
+
+    Args:
+        input: first vector.
+        tensor: second vector.
 
     Example:
         >>> mytorch.dot(tensor([1, 2]), tensor([3, 4])).item()
@@ -125,7 +162,11 @@ def dot(input, tensor):
 
 @public(inplace=False, names=("ger",))
 def outer(input, vec2):
-    """The outer product of two vectors.
+    """Computes the outer product of two vectors.
+
+    Args:
+        input: first vector.
+        vec2: second vector.
 
     Example:
         >>> mytorch.outer(tensor([1, 2]), tensor([3, 4])).tolist()
@@ -176,10 +217,18 @@ def _blends(function):
 @public()
 @_blends
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat1 @ mat2).
+    """Computes beta * input + alpha * (mat1 @ mat2).
 
     Args:
-        input: broadcast to the product's shape. mat1, mat2: (N, K) and (K, M). beta, alpha: the factors.
+        input: tensor that broadcasts to the product.
+        mat1: (N, K).
+        mat2: (K, M).
+        beta: factor of `input` (default: 1).
+        alpha: factor of the product (default: 1).
+
+    Example:
+        >>> mytorch.addmm(tensor([1.0, 1.0]), tensor([[1.0, 2.0]]), mytorch.eye(2)).tolist()
+        [[2.0, 3.0]]
     """
     return _blend(input, mm(mat1, mat2), beta, alpha)
 
@@ -187,14 +236,14 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 @public()
 @_blends
 def addmv(input, mat, vec, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat @ vec).
+    """Computes beta * input + alpha * (mat @ vec).
 
     Args:
-        input: what broadcasts to (M,).
+        input: tensor that broadcasts to (M,).
         mat: (M, N).
         vec: (N,).
-        beta: factor of input.
-        alpha: factor of the product.
+        beta: factor of `input` (default: 1).
+        alpha: factor of the product (default: 1).
     """
     return _blend(input, mv(mat, vec), beta, alpha)
 
@@ -202,14 +251,19 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
 @public()
 @_blends
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """beta * input + alpha * (batch1 @ batch2), batch by batch.
+    """Computes beta * input + alpha * (batch1 @ batch2) for each matrix of a batch.
 
     Args:
-        input: what broadcasts to (B, M, N).
+        input: tensor that broadcasts to (B, M, N).
         batch1: (B, M, K).
         batch2: (B, K, N).
-        beta: factor of input.
-        alpha: factor of the product.
+        beta: factor of `input` (default: 1).
+        alpha: factor of the product (default: 1).
+
+    Example:
+        >>> x = mytorch.ones(3, 2, 4)
+        >>> mytorch.baddbmm(x, mytorch.ones(3, 2, 5), mytorch.ones(3, 5, 4))[0, 0].tolist()
+        [6.0, 6.0, 6.0, 6.0]
     """
     if input.dtype is not batch1.dtype:
         raise RuntimeError(f"Input dtypes must be the same, got: input {input.dtype}, batch1: {batch1.dtype}")
@@ -317,15 +371,16 @@ def _letters(equation, operands):
 
 @public(method=False, inplace=False)
 def einsum(equation, *operands):
-    """Einstein's sum: products of operands summed over the letters that the output does not name.
+    """Computes sums of products in Einstein notation.
 
     Args:
-        equation: letters for the axes of each operand, then of the output: "bij,bjk->bik". `...` stands for any
-            further axes; without "->" the output has the letters that occur once, in alphabetical order. Or, without an
-            equation, each operand followed by its axes as a list of numbers, and at last the output's.
+        equation: letters for the axes of each operand and of the output, such as "bij,bjk->bik". `...` stands for further
+            axes. Without "->", the output has the letters that occur once, in alphabetical order. Instead of an equation,
+            you can pass each operand followed by a list of axis numbers, and then the list for the output.
+        operands: the tensors.
 
     Raises:
-        RuntimeError: an equation that does not fit the operands.
+        RuntimeError: the equation does not fit the operands.
 
     Example:
         >>> x, y = tensor([[1, 2], [3, 4]]), tensor([[5, 6], [7, 8]])
@@ -358,7 +413,7 @@ def einsum(equation, *operands):
     for term, x in zip(terms, ready, strict=True):
         for c, n in zip(term, x.shape, strict=True):
             # Axes of size 1 broadcast. NumPy's einsum requires equal sizes, so they are expanded below.
-            sizes[c] = max(sizes.get(c, 1), n)
+            sizes[c] = n if sizes.get(c, 1) == 1 else sizes[c]
     for i, (term, x) in enumerate(zip(terms, ready, strict=True)):
         full = tuple(sizes[c] for c in term)
         if any(n not in (1, size) for n, size in zip(x.shape, full, strict=True)):
@@ -372,13 +427,22 @@ def einsum(equation, *operands):
 @public(method=False, inplace=False)
 @in_precision("widest")
 def tensordot(a, b, dims=2):
-    """Products summed over the last `dims` axes of a and the first of b, or over two lists of axes.
+    """Sums products over several axes of two tensors.
 
     Args:
-        dims: a number of axes, or two lists of axes, of a and of b, that are multiplied and summed.
+        a: first tensor.
+        b: second tensor.
+        dims: number n of axes (the last n of `a`, the first n of `b`), or two lists of axes (default: 2).
+
+    Returns:
+        A tensor with the remaining axes of `a`, and then the remaining axes of `b`.
 
     Raises:
-        RuntimeError: axes that do not pair.
+        RuntimeError: the axes do not fit.
+
+    Example:
+        >>> mytorch.tensordot(mytorch.ones(2, 3, 4), mytorch.ones(3, 4, 5)).shape
+        mytorch.Size([2, 5])
     """
     if isinstance(dims, int):
         if dims < 0:
@@ -414,7 +478,15 @@ def tensordot(a, b, dims=2):
 @public(inplace=False)
 @in_precision("widest")
 def inner(input, other):
-    """Products summed over the last axis of both."""
+    """Computes the inner product over the last axes of both tensors.
+
+    Args:
+        other: the second tensor, with the same size of the last axis.
+
+    Example:
+        >>> mytorch.inner(tensor([1, 2]), tensor([3, 4])).item()
+        11
+    """
     if input.ndim == 0 or other.ndim == 0:
         return input * other
     if input.shape[-1] != other.shape[-1]:
@@ -427,21 +499,29 @@ def inner(input, other):
 @public(inplace=False)
 @in_precision("widest")
 def vdot(input, other):
-    """The inner product of two vectors, the first conjugated."""
+    """Computes the inner product of two vectors, with the first conjugated.
+
+    Args:
+        other: the second vector, with the same number of elements.
+
+    Example:
+        >>> mytorch.vdot(tensor([1, 2, 3]), tensor([1, 10, 100])).item()
+        321
+    """
     return dot(input.conj(), other)
 
 
 @public()
 @_blends
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
-    """beta * input + alpha * outer(vec1, vec2).
+    """Computes beta * input + alpha * outer(vec1, vec2).
 
     Args:
-        input: what broadcasts to (M, N).
+        input: tensor that broadcasts to (M, N).
         vec1: (M,).
         vec2: (N,).
-        beta: factor of input.
-        alpha: factor of the product.
+        beta: factor of `input` (default: 1).
+        alpha: factor of the product (default: 1).
     """
     product = outer(vec1, vec2)
     for word, factor in (("alpha", alpha), ("beta", beta)):
@@ -453,21 +533,29 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1):
 @public()
 @_blends
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """beta * input + alpha * the sum of batch1 @ batch2 over the batch.
+    """Computes beta * input + alpha * the sum of batch1 @ batch2 over the batch.
 
     Args:
-        input: what broadcasts to (M, N).
+        input: tensor that broadcasts to (M, N).
         batch1: (B, M, K).
         batch2: (B, K, N).
-        beta: factor of input.
-        alpha: factor of the product.
+        beta: factor of `input` (default: 1).
+        alpha: factor of the product (default: 1).
     """
     return _blend(input, bmm(batch1, batch2).sum(0), beta, alpha)
 
 
 @public(inplace=False)
 def kron(input, other):
-    """The Kronecker product."""
+    """Computes the Kronecker product of two tensors.
+
+    Args:
+        other: the second tensor.
+
+    Example:
+        >>> mytorch.kron(tensor([1, 10]), tensor([1, 2, 3])).tolist()
+        [1, 2, 3, 10, 20, 30]
+    """
     n = max(input.ndim, other.ndim)
     a = input.reshape((1,) * (n - input.ndim) + tuple(input.shape))
     b = other.reshape((1,) * (n - other.ndim) + tuple(other.shape))
@@ -478,11 +566,17 @@ def kron(input, other):
 
 @public(inplace=False)
 def cross(input, other, dim=None):
-    """The cross product of vectors of three along `dim` (the first axis of length 3 by default).
+    """Computes the cross product of 3-d vectors.
 
     Args:
-        other: the second tensor, which broadcasts with input.
-        dim: the axis, of size 3.
+        other: second tensor, which broadcasts with `input`.
+        dim: dimension of size 3 (default: the first one).
+
+    Returns:
+        A tensor of the broadcast shape.
+
+    Raises:
+        RuntimeError: dimension `dim` does not have size 3.
 
     Example:
         >>> mytorch.cross(tensor([1, 0, 0]), tensor([0, 1, 0])).tolist()
@@ -532,15 +626,21 @@ def _per(xp, g, distance):
 @public(method=False, inplace=False)
 @in_precision("float32")
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
-    """The p-norm distances of all pairs of rows.
+    """Computes the p-norm distances of all pairs of rows.
 
     Args:
-        x1, x2: (..., N, D) and (..., M, D), to (..., N, M). p: the order of the norm.
-        compute_mode: use a matrix product for Euclidean distances, which is faster, but less accurate for rows
-            that are close: "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist", or by default from 26 rows on.
+        x1: (…, N, D).
+        x2: (…, M, D). The result is (…, N, M).
+        p: order of the norm (default: 2.0).
+        compute_mode: selects a matrix multiplication for Euclidean distances, which is faster but less accurate for
+            close rows: "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist", or the default, from 26 rows on.
 
     Raises:
-        ValueError: another mode.
+        ValueError: an unknown mode.
+
+    Example:
+        >>> mytorch.cdist(tensor([[0.0, 0.0]]), tensor([[3.0, 4.0]])).tolist()
+        [[5.0]]
     """
     modes = "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
     mode = compute_mode or modes[0]
@@ -551,23 +651,26 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
         return _euclidean_dist(x1, x2)
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1] or not p >= 0:
         raise RuntimeError(
-            f"cdist wants tensors of two axes at least, equal in the last, and a p that is not negative; got {list(x1.shape)}, "
+            f"cdist: expected tensors with at least two axes and equal last sizes, and a p that is not negative, got {list(x1.shape)}, "
             f"{list(x2.shape)} and p={p}"
         )
     rows, row_size = x1.shape[-2], x1.numel() // max(x1.shape[-2], 1) * x2.shape[-2]
     step = rows if x1.is_cuda else max((1 << 19) // max(row_size, 1), 1)
     if rows <= step:
         return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
-    chunks = [
-        x1[..., i : i + step, :] for i in range(0, rows, step)
-    ]  # the differences of a few rows fit into the CPU's cache
+    # The differences of a few rows fit into the CPU's cache.
+    chunks = [x1[..., i : i + step, :] for i in range(0, rows, step)]
     return cat([(x.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1) for x in chunks], -2)
 
 
 @public(method=False, inplace=False)
 @in_precision("half")
 def chain_matmul(*matrices):
-    """The product of several matrices."""
+    """Multiplies several matrices.
+
+    Args:
+        matrices: the matrices.
+    """
     if not matrices:
         raise RuntimeError("chain_matmul(): Expected one or more matrices")
     if any(m.ndim != 2 for m in matrices):

@@ -1,4 +1,4 @@
-"""Linear layers with an activation, for kernels that apply it to a tile of the product."""
+"""Linear layers with an activation, for kernels that apply the activation to each tile of the matrix multiplication."""
 
 from ..dispatch.op import op
 from .activation import _gelu, _gelu_grad, _relu, _relu_squared, _silu, _silu_grad
@@ -14,7 +14,7 @@ ACTIVATIONS = {  # name -> (op, its attributes, gradient of its input)
 
 @op(name="linear_activation", autocast="half")
 def linear_activation(xp, input, weight, bias=None, *, activation):
-    """activation(input @ weightᵀ + bias)."""
+    """Computes activation(input @ weightᵀ + bias)."""
     act, attributes, _ = ACTIVATIONS[activation]
     return xp.call(act, xp.call(_linear, input, weight, bias), **attributes)
 
@@ -35,7 +35,7 @@ linear_activation.register_kernel(cuda="mytorch.kernels.triton.matmul:linear_act
 
 @op(name="gelu_mlp", autocast="half")
 def gelu_mlp(xp, input, weight1, weight2, bias1=None, bias2=None):
-    """Two linear layers with GELU by tanh between them."""
+    """Computes two linear layers with a tanh-approximated GELU between them."""
     hidden = xp.call(_gelu, xp.call(_linear, input, weight1, bias1), approximate="tanh")
     return xp.call(_linear, hidden, weight2, bias2)
 

@@ -1,4 +1,4 @@
-"""The last layer and its cross-entropy as one function: on a GPU the logits are never all there at once."""
+"""The last layer and its cross-entropy as one function. A GPU never stores all logits at once."""
 
 from ..dispatch.op import op
 from ..dispatch.unwrap import raw_of, watched
@@ -13,7 +13,7 @@ def _linear_cross_entropy(
     xp, input, linear_weight, linear_bias, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
     grads=True,
 ):  # fmt: skip
-    """The loss of rows (N, in); see the function of this name. `grads`: whether a kernel should make the gradients too."""
+    """Computes the loss of rows (N, in); see the function `linear_cross_entropy`. `grads`: let the kernel compute the gradients, too."""
     logits = xp.call(_linear, input, linear_weight, linear_bias)
     out = xp.call(
         _cross_entropy, logits, target, weight=weight, ignore_index=ignore_index, label_smoothing=label_smoothing,
@@ -40,11 +40,18 @@ _linear_cross_entropy.register_kernel(cuda="mytorch.kernels.triton.linear_cross_
 
 
 def by_kernel(input, linear_weight, target, linear_bias, weight, reduction, ignore_index, label_smoothing, fused):
-    """The loss by the kernel of input's device, in float32 for half precision; None where there is none, or it can't.
+    """Computes the loss with the kernel of the input's device, in float32 for half precision; None if no kernel can run.
 
     Args:
-        input: (N, in). linear_weight: (C, in). linear_bias: (C,), or None. target: (N,), class indices.
-        weight, reduction, ignore_index, label_smoothing: as cross_entropy.
+        input: (N, in).
+        linear_weight: (C, in).
+        target: class indices (N,).
+        linear_bias: (C,), or None.
+        weight: class weights, as in `cross_entropy`.
+        reduction: as in `cross_entropy`.
+        ignore_index: as in `cross_entropy`.
+        label_smoothing: as in `cross_entropy`.
+        fused: True requires a kernel.
     """
     plain = input.ndim == 2 and tuple(target.shape) == tuple(input.shape[:1]) and not target.dtype.is_floating_point
     problem = None if plain and reduction != "none" else UNFIT

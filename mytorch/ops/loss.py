@@ -1,4 +1,7 @@
-"""Losses: cross-entropy and those of differences and logits as ops with kernels; the others composed of ops."""
+"""Loss functions.
+
+Cross-entropy and the losses of differences and logits are ops with kernels. The other losses are composed of ops.
+"""
 
 import math
 from itertools import pairwise
@@ -7,7 +10,7 @@ import numpy as np
 
 from .._array import Array, on_input_device
 from .._tensor import Tensor
-from ..backend import device_of, ndarray, xp_of
+from ..backend import CPU, device_of, ndarray, xp_of
 from ..base import config, dtypes
 from ..base.arguments import described
 from ..base.errors import warn
@@ -26,7 +29,7 @@ from .special import xlogy
 def _cross_entropy(
     xp, input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None
 ):
-    """Cross-entropy of rows of logits (N, C) with class indices (N,)."""
+    """Computes the cross-entropy of rows of logits (N, C) with class indices (N,)."""
     logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     n, classes = logits.shape
     weights, smooth_weights = _class_weights(xp, logits, target, weight, ignore_index)
@@ -49,7 +52,7 @@ def _cross_entropy(
 
 
 def _class_weights(xp, logits, target, weight, ignore_index):
-    """The weight (N,) of each row's target, and the weights of its classes, (N, C) or (N, 1); 0 for ignored rows."""
+    """Returns the weight (N,) of each row's target class, and the class weights (N, C) or (N, 1); 0 for ignored rows."""
     kept = xp.astype(xp.asarray(target != ignore_index), logits.dtype)
     if weight is None:
         return kept, kept[:, None]
@@ -78,17 +81,17 @@ _cross_entropy.register_kernel(cpu="mytorch.kernels.numba.cross_entropy", cuda="
 
 
 def check_reduction(reduction):
-    """Refuse a word that is none of PyTorch's three."""
+    """Raises ValueError unless `reduction` is "mean", "sum" or "none"."""
     if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{reduction} is not a valid value for reduction; expected 'mean', 'sum' or 'none'.")
 
 
 def class_indices(target, name):
-    """Class targets as an integer raw array; whole floats are accepted, as lists of ints become floats.
+    """Returns class targets as a raw integer array. Floats without a fraction are accepted: mytorch makes floats of lists of ints.
 
     Raises:
-        ValueError: a float target with a fraction.
-        RuntimeError: under `install_as_torch`, any dtype but int64 and uint8.
+        ValueError: a float target has a fraction.
+        RuntimeError: in PyTorch mode, the dtype is neither int64 nor uint8.
     """
     raw = raw_of(target)
     if config.pytorch_mode and isinstance(target, Tensor) and target.dtype not in (dtypes.int64, dtypes.uint8):
@@ -97,8 +100,8 @@ def class_indices(target, name):
         )
     if raw.dtype.kind in "fV":
         whole = raw.astype(np.int64)
-        if isinstance(raw, ndarray) and (whole != raw).any():
-            raise ValueError(f"{name}: class targets must be whole numbers, got {raw.dtype} values with a fraction.")
+        if device_of(raw) is CPU and (whole != raw).any():
+            raise ValueError(f"{name}: expected class indices, got {raw.dtype} targets with a fraction.")
         return whole
     if raw.dtype.kind not in "iu":
         raise RuntimeError(f"{name}: expected class indices of an integer dtype, got {raw.dtype}.")
@@ -106,7 +109,7 @@ def class_indices(target, name):
 
 
 def _check_classes(raw, classes, ignore_index, name):
-    """Refuse class indices outside [0, classes), where indices are looked at."""
+    """Raises IndexError for class indices outside [0, classes), on devices where indices are checked."""
     if outside(raw, classes):
         bad = (raw != ignore_index) & ((raw < 0) | (raw >= classes))
         if bad.any():
@@ -122,7 +125,7 @@ def _check_weight(weight, classes, name):
 
 
 def _classes_last(shape, want):
-    """Whether shapes fit only with the classes on the last axis, (…, V) logits with (…) targets."""
+    """Returns True if the shapes fit only with the classes on the last axis: logits (…, V) and targets (…)."""
     pytorch = len(shape) == len(want) + 1 and (shape[0], *shape[2:]) == want if len(shape) > 1 else want == ()
     return not pytorch and len(shape) >= 2 and shape[:-1] == want
 
@@ -133,24 +136,39 @@ def cross_entropy(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0, *,
     softcap=None, fused=None, auto=False,
 ):  # fmt: skip
-    """The negative log-likelihood of `target` under softmax(input).
+    """Computes the cross-entropy loss between logits and targets.
+
+        loss[n] = -weight[target[n]] * log(softmax(input[n])[target[n]])
+
+    With reduction "mean", the sum of the losses is divided by the sum of the weights of the targets.
 
     Args:
-        input: logits (C,), (N, C) or (N, C, d1, …). Where PyTorch would refuse the shapes, logits with
-            the classes last, (…, C) with targets (…), are understood too.
-        target: class indices of any integer dtype, or probabilities of input's shape.
-        weight: (C,) a factor for each class; "mean" divides by the sum of the weights used.
-        ignore_index: targets with this value count for nothing.
-        label_smoothing: the share of the target's mass that is spread over all classes.
-        softcap: apply `softcap * tanh(input / softcap)` to the logits first.
+        input: logits. Do not apply softmax first.
+        target: class indices of any integer dtype, or class probabilities of the same shape as `input`.
+        weight: factor for each class, of shape (C,) (default: all 1).
+        size_average: deprecated; use `reduction`.
+        ignore_index: target value that does not contribute to the loss (default: -100).
+        reduce: deprecated; use `reduction`.
+        reduction: "mean" (default), "sum", or "none" for one loss per target.
+        label_smoothing: probability mass that is distributed evenly over all classes, in [0, 1] (default: 0.0).
+        softcap: replaces the logits by softcap * tanh(input / softcap) first (default: None, no change).
+
+    Shape:
+        input: (C,), (N, C) or (N, C, d1, …).
+        target: (), (N,) or (N, d1, …) for class indices.
+        Logits (…, C) with targets (…) are also accepted if the shapes do not fit otherwise.
 
     Raises:
-        ValueError: shapes that fit neither reading, a reduction that is not known.
-        IndexError: a class index out of range.
+        ValueError: the shapes do not fit, or `reduction` is unknown.
+        IndexError: a class index is out of range.
+        RuntimeError: `label_smoothing` is not between 0 and 1, or `weight` has a wrong shape.
 
     Example:
-        >>> round(F.cross_entropy(tensor([[0.0, 0.0], [9.0, 9.0]]), mytorch.tensor([0, 1])).item(), 4)
+        >>> logits = tensor([[0.0, 0.0], [9.0, 9.0]])
+        >>> round(F.cross_entropy(logits, mytorch.tensor([0, 1])).item(), 4)
         0.6931
+
+    See also: `nn.CrossEntropyLoss`, `nn.functional.nll_loss`.
     """
     reduction = _legacy(reduction, size_average, reduce)
     check_reduction(reduction)
@@ -168,7 +186,7 @@ def cross_entropy(
     else:
         if len(shape) < 2 or (shape[0], *shape[2:]) != want:
             raise ValueError(
-                f"cross_entropy: target has shape {want}, but logits of shape {shape} want {(shape[0], *shape[2:])}."
+                f"cross_entropy: expected target of shape {(shape[0], *shape[2:])} for logits of shape {shape}, got {want}."
             )
         classes, out_shape = shape[1], (shape[0], *shape[2:])
         rows = input if len(shape) == 2 else input.movedim(1, -1).reshape(-1, classes)
@@ -184,7 +202,7 @@ def cross_entropy(
 
 @op(name="cross_entropy_soft", dtype="same", autocast="float32")
 def _cross_entropy_soft(xp, input, target, *, weight=None, label_smoothing=0.0, reduction="mean", dtype=None):
-    """Cross-entropy of rows of logits (N, C) with probabilities (N, C)."""
+    """Computes the cross-entropy of rows of logits (N, C) with class probabilities (N, C)."""
     logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
     n, classes = logits.shape
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
@@ -195,8 +213,8 @@ def _cross_entropy_soft(xp, input, target, *, weight=None, label_smoothing=0.0, 
 
 
 def _smoothed(xp, target, weight, label_smoothing, classes, dtype):
-    """What each class's surprise counts: the target with its smoothing, times the class weights."""
-    wanted = xp.astype(target, dtype) * (1 - label_smoothing) + label_smoothing / classes
+    """Returns the factor of each class's negative log-probability: the smoothed target times the class weight."""
+    wanted = xp.astype(target, dtype) * (1 - label_smoothing) + label_smoothing / max(classes, 1)
     return wanted if weight is None else wanted * xp.asarray(weight.astype(getattr(dtype, "numpy", dtype)))
 
 
@@ -221,7 +239,7 @@ _cross_entropy_soft.register_kernel(cuda="mytorch.kernels.triton.cross_entropy_s
 
 
 def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused, auto):
-    """Cross-entropy with probabilities as targets."""
+    """Computes the cross-entropy with class probabilities as targets."""
     if input.device.type != "cpu":
         rows = [
             (x if x.ndim < 3 else x.movedim(1, -1)).reshape(-1, x.shape[1 if x.ndim > 1 else 0])
@@ -243,7 +261,7 @@ def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused
     if reduction == "none":
         return losses
     total = losses.sum()
-    return total / (math.prod(input.shape) / classes) if reduction == "mean" else total
+    return total / (math.prod(input.shape) / max(classes, 1)) if reduction == "mean" else total
 
 
 # -- the other losses -----------------------------------------------------------------------------------------
@@ -267,7 +285,7 @@ _TERMS = {  # those composed of ops, too
 
 @op(name="elementwise_loss", dtype="same")
 def _elementwise_loss(xp, input, target, *, kind, reduction="mean", beta=1.0):
-    """A loss of `_TERMS` by a kernel, which alone runs it on arrays; second derivatives run this over Tensors."""
+    """Computes a loss of `_TERMS` by a kernel. Only the kernel runs on arrays; second derivatives run this forward over Tensors."""
     return _reduce(_TERMS[kind](input, target, beta, None), reduction)
 
 
@@ -276,7 +294,7 @@ _elementwise_loss.register_kernel(cuda="mytorch.kernels.triton.losses")
 
 @op(name="nll", dtype="same", integers=("target",))
 def _nll(xp, input, target, *, weight=None, ignore_index=-100, reduction="mean"):
-    """`nll_loss` of (N, C, L) likewise."""
+    """Computes `nll_loss` of (N, C, L) by a kernel; second derivatives run this forward over Tensors."""
     return _picked_losses(input, target, None if weight is None else Tensor._wrap(weight), ignore_index, reduction)
 
 
@@ -284,15 +302,15 @@ _nll.register_kernel(cuda="mytorch.kernels.triton.losses:nll")
 
 
 def _runs(record, fused, inputs, options):
-    """Whether a kernel runs a record on these Tensors; on a CPU there is none, and under an interpreter losses are composed."""
+    """Returns True if a kernel runs an op on these Tensors. There is none on a CPU, nor under an interpreter."""
     raw = raw_of(inputs[0])
     if isinstance(raw, ndarray) or get_mode().interpreter is not None:
-        return fused is True and record.kernels.allowed("cpu", fused) is not None  # which says why not
+        return fused is True and record.kernels.allowed("cpu", fused) is not None  # `allowed` warns
     return record.kernels.find(device_of(raw).type, fused, [raw_of(x) for x in inputs], options) is not None
 
 
 def _of_elements(kind, input, target, reduction, weight=None, fused=None, beta=1.0):
-    """A loss of `_TERMS`, times `weight`, its mean or its sum."""
+    """Computes a loss of `_TERMS`, times `weight`, and reduces it."""
     if not isinstance(raw_of(input), ndarray) or (fused is True and kind not in _BY_OP):
         check_reduction(reduction)
         options = {"kind": kind, "reduction": reduction, "beta": beta}
@@ -302,7 +320,7 @@ def _of_elements(kind, input, target, reduction, weight=None, fused=None, beta=1
 
 
 def _legacy(reduction, size_average, reduce_):
-    """PyTorch's older arguments for the reduction."""
+    """Returns the reduction that PyTorch's older arguments `size_average` and `reduce` select."""
     if size_average is None and reduce_ is None:
         return reduction
     if reduce_ is not None and not reduce_:
@@ -311,7 +329,7 @@ def _legacy(reduction, size_average, reduce_):
 
 
 def _reduce(losses, reduction, size_average=None, reduce=None, weight=None):
-    """The mean or sum of losses, or all of them; the losses times `weight`, if that is given."""
+    """Multiplies losses by `weight` if it is given, and reduces them."""
     losses = losses if weight is None else losses * weight
     if size_average is not None or reduce is not None:
         reduction = _legacy(reduction, size_average, reduce)
@@ -320,19 +338,19 @@ def _reduce(losses, reduction, size_average=None, reduce=None, weight=None):
 
 
 _SHARED = {
-    "reduction": '"mean", "sum", or "none" for a loss for each element.',
+    "reduction": '"mean" (default), "sum", or "none" for one loss per element.',
     "size_average": "deprecated; use `reduction`.",
     "reduce": "deprecated; use `reduction`.",
 }
 
 
 def _loss(function):
-    """A loss that autocast runs in float32; the arguments that losses share go into its docstring."""
-    return in_precision("float32", composes=True)(described(function, **_SHARED))
+    """Makes autocast run a loss in float32, and describes the arguments that losses share in its docstring."""
+    return described(in_precision("float32", composes=True)(function), **_SHARED)
 
 
 def _of_differences(kind, input, target, reduction, weight, fused, beta=1.0, by_weight=True):
-    """A loss of input - target, which may have different shapes.
+    """Computes a loss of input - target. The shapes may differ if they broadcast.
 
     Args:
         by_weight: with a weight and reduction "mean", divide by the sum of the weights instead of the number of elements.
@@ -358,14 +376,34 @@ def _of_differences(kind, input, target, reduction, weight, fused, beta=1.0, by_
 def nll_loss(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", *, fused=None
 ):
-    """The negative of the log-probability of each target class.
+    """Computes the negative log-likelihood loss.
+
+        loss[n] = -weight[target[n]] * input[n, target[n]]
+
+    With reduction "mean", the sum of the losses is divided by the sum of the weights of the targets.
 
     Args:
-        input: log-probabilities (C,), (N, C) or (N, C, d1, …). target: class indices. weight: (C,).
+        input: log-probabilities.
+        target: class indices.
+        weight: factor for each class, of shape (C,) (default: all 1).
+        size_average: deprecated; use `reduction`.
+        ignore_index: target value that does not contribute to the loss (default: -100).
+        reduce: deprecated; use `reduction`.
+        reduction: "mean" (default), "sum", or "none" for one loss per target.
+
+    Shape:
+        input: (C,), (N, C) or (N, C, d1, …).
+        target: (), (N,) or (N, d1, …).
+
+    Raises:
+        ValueError: the shapes do not fit.
+        IndexError: a class index is out of range.
 
     Example:
         >>> F.nll_loss(tensor([[-1.0, -2.0], [-3.0, -4.0]]), tensor([1, 0])).item()
         2.5
+
+    See also: `nn.NLLLoss`, `nn.functional.log_softmax`.
     """
     reduction = _legacy(reduction, size_average, reduce)
     check_reduction(reduction)
@@ -379,7 +417,7 @@ def nll_loss(
     index = index.reshape(1) if single and index.size == 1 else index
     if (rows.shape[0], *rows.shape[2:]) != tuple(index.shape):
         raise ValueError(
-            f"nll_loss: target has shape {tuple(target.shape)}, but input of shape {tuple(input.shape)} wants {(rows.shape[0], *rows.shape[2:])}."
+            f"nll_loss: expected target of shape {(rows.shape[0], *rows.shape[2:])} for input of shape {tuple(input.shape)}, got {tuple(target.shape)}."
         )
     _check_classes(index, classes, ignore_index, "nll_loss")
     fixed = weight is None or not getattr(weight, "requires_grad", False)
@@ -394,7 +432,7 @@ def nll_loss(
 
 
 def _picked_losses(rows, target, weight, ignore_index, reduction):
-    """The losses of log-probabilities (N, C, …) with classes (N, …), an Array or a raw array; their sum or their mean."""
+    """Computes the losses of log-probabilities (N, C, …) with classes (N, …), an Array or a raw array, and reduces them."""
     index = raw_of(target)
     kept = index != ignore_index
     safe = Tensor._of(watched(xp_of(index).where(kept, index, 0), target))
@@ -420,16 +458,20 @@ _squared_error.register_kernel(cpu="mytorch.kernels.numba.losses:squared_error")
 
 @_loss
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None, *, fused=None):
-    """(input - target)^2.
+    """Computes the squared error, averaged over the elements by default.
+
+        loss = (input - target)^2
 
     Args:
         input: predictions.
-        target: target values.
-        weight: a factor for each element, of input's shape. "mean" then divides by the sum of the weights.
+        target: target values, of the same shape as `input`.
+        weight: factor for each element, of the shape of `input` (default: all 1). "mean" then divides by the sum of the weights.
 
     Example:
         >>> F.mse_loss(tensor([1.0, 2.0]), tensor([3.0, 2.0])).item()
         2.0
+
+    See also: `nn.MSELoss`.
     """
     reduction = _legacy(reduction, size_average, reduce)
     return name_node(_of_differences("mse", input, target, reduction, weight, fused), "MSE")
@@ -437,16 +479,20 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
 
 @_loss
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None, *, fused=None):
-    """|input - target|.
+    """Computes the absolute error, averaged over the elements by default.
+
+        loss = |input - target|
 
     Args:
         input: predictions.
-        target: target values.
-        weight: a factor for each element, of input's shape. "mean" then divides by the sum of the weights.
+        target: target values, of the same shape as `input`.
+        weight: factor for each element, of the shape of `input` (default: all 1). "mean" then divides by the sum of the weights.
 
     Example:
         >>> F.l1_loss(tensor([1.0, 2.0]), tensor([3.0, 1.0]), reduction="sum").item()
         3.0
+
+    See also: `nn.L1Loss`.
     """
     return _of_differences("l1", input, target, _legacy(reduction, size_average, reduce), weight, fused)
 
@@ -458,7 +504,7 @@ def _clipped(xp, input, target, delta):
 
 @op(dtype="float")
 def _clipped_error(xp, input, target, *, delta, scale):
-    """scale times: half the square of a difference within delta, delta * (|difference| - delta / 2) outside."""
+    """Computes scale * d^2 / 2 for a difference |d| < delta, and scale * delta * (|d| - delta / 2) for larger differences."""
     difference, near = _clipped(xp, input, target, delta)
     return near * (difference - near * 0.5) * scale
 
@@ -472,16 +518,26 @@ _clipped_error.register_kernel(cpu="mytorch.kernels.numba.losses:clipped_error")
 
 @_loss
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0, *, fused=None):
-    """Half the square, divided by beta, of a difference below beta; the difference less beta / 2 above. Source: Girshick, 2015.
+    """Computes a loss that is quadratic for small errors and linear for large errors.
+
+        d = |input - target|
+        loss = d^2 / (2 * beta)  if d < beta,  d - beta / 2  otherwise
 
     Args:
         input: predictions.
-        target: target values.
-        beta: the difference at which the loss changes from quadratic to linear.
+        target: target values, of the same shape as `input`.
+        beta: error at which the loss changes from quadratic to linear (default: 1.0). With 0 the loss is `l1_loss`.
+
+    Raises:
+        RuntimeError: `beta` is negative.
+
+    Source: Girshick, Fast R-CNN, 2015.
 
     Example:
         >>> F.smooth_l1_loss(tensor([0.5, 3.0]), tensor([0.0, 0.0]), reduction="none").tolist()
         [0.125, 2.5]
+
+    See also: `nn.SmoothL1Loss`, `nn.functional.huber_loss`.
     """
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
@@ -493,17 +549,27 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 @_loss
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused=None):
-    """Half the square of a difference below delta; delta * (difference - delta / 2) above. Source: Huber, 1964.
+    """Computes the Huber loss, which is quadratic for small errors and linear for large errors.
+
+        d = |input - target|
+        loss = d^2 / 2  if d <= delta,  delta * (d - delta / 2)  otherwise
 
     Args:
         input: predictions.
-        target: target values.
-        delta: the difference at which the loss changes from quadratic to linear.
-        weight: a factor for each element, of input's shape. "mean" still divides by the number of elements.
+        target: target values, of the same shape as `input`.
+        delta: error at which the loss changes from quadratic to linear (default: 1.0).
+        weight: factor for each element, of the shape of `input` (default: all 1). "mean" still divides by the element count.
+
+    Raises:
+        RuntimeError: `delta` is not positive.
+
+    Source: Huber, 1964.
 
     Example:
         >>> F.huber_loss(tensor([1.0, 4.0]), tensor([0.0, 0.0]), reduction="none", delta=2.0).tolist()
         [0.5, 6.0]
+
+    See also: `nn.HuberLoss`, `nn.functional.smooth_l1_loss`.
     """
     if not delta > 0:  # NaN is refused, too
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
@@ -513,14 +579,14 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
 
 @op(name="binary_cross_entropy", dtype="float")
 def _likelihood_error(xp, input, target):
-    """-(target * log(input) + (1 - target) * log(1 - input)), with logarithms clamped to -100."""
+    """Computes -(target * log(input) + (1 - target) * log(1 - input)), with logarithms clamped to -100."""
     low = input.dtype.type(-100)
     return (target - 1) * xp.maximum(xp.log1p(-input), low) - target * xp.maximum(xp.log(input), low)
 
 
 @op(name="binary_cross_entropy_backward")
 def _likelihood_slope(xp, slope, input, target):
-    """The gradient of `binary_cross_entropy` by input for the upstream gradient `slope`; finite at input = 0 and 1."""
+    """Computes the gradient of `binary_cross_entropy` for input, with the upstream gradient `slope`; finite at 0 and 1."""
     return slope * (input - target) / xp.maximum(input * (1 - input), input.dtype.type(TINY))
 
 
@@ -541,13 +607,20 @@ _likelihood_error.grad(
 
 @on_input_device
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean", *, fused=None):
-    """-(target * log(input) + (1 - target) * log(1 - input)), with logarithms clamped to -100.
+    """Computes the binary cross-entropy between probabilities and targets.
 
-    The gradient of input is (input - target) / max(input (1 - input), 1e-12), which is finite for every input.
+        loss = -weight * (target * log(input) + (1 - target) * log(1 - input))
+
+    Logarithms are clamped to -100. The gradient for `input` is
+    (input - target) / max(input * (1 - input), 1e-12), which is finite for every input.
 
     Args:
-        input: probabilities. target: of the same shape, in [0, 1]. weight: a factor for each element.
-        reduction: "mean", "sum" or "none". size_average, reduce: deprecated; use `reduction`.
+        input: probabilities, in [0, 1].
+        target: target values, in [0, 1], of the same shape as `input`.
+        weight: factor for each element (default: all 1).
+        size_average: deprecated; use `reduction`.
+        reduce: deprecated; use `reduction`.
+        reduction: "mean" (default), "sum", or "none" for one loss per element.
 
     Raises:
         ValueError: input and target have different shapes.
@@ -556,6 +629,8 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     Example:
         >>> round(F.binary_cross_entropy(tensor([0.5, 0.5]), tensor([1.0, 0.0])).item(), 4)
         0.6931
+
+    See also: `nn.BCELoss`, `nn.functional.binary_cross_entropy_with_logits`.
     """
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
@@ -565,7 +640,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (target, input)]
         raise RuntimeError(f"Found dtype {words[0]} but expected {words[1]}")
     raw = raw_of(input)
-    if isinstance(raw, ndarray):
+    if device_of(raw) is CPU:
         for word, values in (("input", raw), ("target", raw_of(target))):
             if not ((values >= 0) & (values <= 1)).all():
                 raise RuntimeError(f"all elements of {word} should be between 0 and 1")
@@ -574,7 +649,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
 
 @op(dtype="float")
 def _logistic_error(xp, input, target):
-    """-(target * log(p) + (1 - target) * log(1 - p)), where p = sigmoid(input)."""
+    """Computes -(target * log(p) + (1 - target) * log(1 - p)) with p = sigmoid(input)."""
     return (1 - target) * input - xp.minimum(input, input.dtype.type(0)) + xp.log1p(xp.exp(-xp.absolute(input)))
 
 
@@ -588,17 +663,27 @@ _logistic_error.register_kernel(cpu="mytorch.kernels.numba.losses:logistic_error
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None, *, fused=None
 ):
-    """`binary_cross_entropy` of sigmoid(input), in one stable step; pos_weight multiplies the positive term.
+    """Computes the binary cross-entropy between logits and targets.
+
+        p = sigmoid(input)
+        loss = -weight * (pos_weight * target * log(p) + (1 - target) * log(1 - p))
+
+    Sigmoid and logarithm are computed together, so large logits do not overflow.
 
     Args:
-        input: logits.
-        target: probabilities, of input's shape.
-        weight: factors of the elements.
-        pos_weight: factors of the positive terms.
+        input: logits. Do not apply sigmoid first.
+        target: target probabilities, of the same shape as `input`.
+        weight: factor for each element (default: all 1).
+        pos_weight: factor for the term of positive targets (default: 1). Broadcasts to `input`.
+
+    Raises:
+        ValueError: input and target have different shapes.
 
     Example:
         >>> round(F.binary_cross_entropy_with_logits(tensor([0.0, 0.0]), tensor([1.0, 0.0])).item(), 4)
         0.6931
+
+    See also: `nn.BCEWithLogitsLoss`.
     """
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(f"Target size ({tuple(target.shape)}) must be the same as input size ({tuple(input.shape)})")
@@ -613,18 +698,22 @@ def binary_cross_entropy_with_logits(
 
 @_loss
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False, *, fused=None):
-    """target * (log(target) - input), input being log-probabilities; "batchmean" divides by the batch size.
+    """Computes the Kullback-Leibler divergence between a target distribution and `input`.
+
+        loss = target * (log(target) - input)
 
     Args:
         input: log-probabilities.
-        target: probabilities.
-        reduction: "mean", "sum", "none", or "batchmean", the divergence as defined.
-        log_target: target holds log-probabilities.
+        target: probabilities, or log-probabilities if `log_target` is True.
+        reduction: "mean" (default), "sum", "none", or "batchmean", which divides the sum by the batch size.
+        log_target: if True, `target` contains log-probabilities (default: False).
 
     Example:
         >>> p = tensor([[0.5, 0.5]])
         >>> F.kl_div(p.log(), p, reduction="batchmean").item()
         0.0
+
+    See also: `nn.KLDivLoss`.
     """
     kind, reduction = "kl_log" if log_target else "kl", _legacy(reduction, size_average, reduce)
     if reduction == "batchmean":
@@ -636,17 +725,23 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 def poisson_nll_loss(
     input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
 ):
-    """The negative log-likelihood of counts under Poisson rates: exp(input) - target * input, input being their logarithms.
+    """Computes the negative log-likelihood of counts under Poisson distributions.
 
-    With log_input=False input holds the rates themselves, and eps is added before their logarithm; `full` adds Stirling's
-    approximation of log(target!).
+        loss = exp(input) - target * input           if log_input
+        loss = input - target * log(input + eps)     otherwise
 
     Args:
-        input: logarithms of rates.
+        input: logarithms of the rates, or the rates if `log_input` is False.
         target: counts.
-        log_input: False if input holds rates.
-        full: add the approximation of log(target!).
-        eps: keeps the logarithm of a rate of 0 finite.
+        log_input: if False, `input` contains rates instead of their logarithms (default: True).
+        full: if True, adds Stirling's approximation of log(target!) (default: False).
+        eps: added to a rate before its logarithm (default: 1e-8).
+
+    Example:
+        >>> F.poisson_nll_loss(tensor([0.0, 0.0]), tensor([1.0, 3.0])).item()
+        1.0
+
+    See also: `nn.PoissonNLLLoss`.
     """
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -656,11 +751,26 @@ def poisson_nll_loss(
 
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
-    """((input - target)^2 / var + log(var)) / 2: the negative log-likelihood under normal distributions with means `input`.
+    """Computes the negative log-likelihood of targets under normal distributions.
+
+        loss = (log(var) + (input - target)^2 / var) / 2
 
     Args:
-        var: the variances, at least eps: of input's shape, or one for each row, or a number.
-        full: add the constant log(2 pi) / 2.
+        input: means of the distributions.
+        target: observed values.
+        var: variances: a number, or a tensor of the shape of `input` or with one variance per row. Clamped to at least `eps`.
+        full: if True, adds the constant log(2 * pi) / 2 (default: False).
+        eps: smallest variance (default: 1e-6).
+        reduction: "mean" (default), "sum", or "none" for one loss per element.
+
+    Raises:
+        ValueError: `var` has a wrong shape or a negative element.
+
+    Example:
+        >>> F.gaussian_nll_loss(tensor([0.0, 0.0]), tensor([2.0, 4.0]), tensor([1.0, 1.0])).item()
+        5.0
+
+    See also: `nn.GaussianNLLLoss`.
     """
     if not isinstance(var, (Tensor, Array)):
         var = input * 0 + var
@@ -678,12 +788,21 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 
 @_loss
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
-    """input where target is 1; max(0, margin - input) where it is -1.
+    """Computes a loss of distances between similar (1) and dissimilar (-1) pairs.
+
+        loss = input                     if target == 1
+        loss = max(0, margin - input)    if target == -1
 
     Args:
         input: distances.
-        target: 1 or -1.
-        margin: distance from which pairs cost nothing.
+        target: 1 or -1 for each distance.
+        margin: distance above which a dissimilar pair has a loss of 0 (default: 1.0).
+
+    Example:
+        >>> F.hinge_embedding_loss(tensor([0.5, 0.25]), tensor([1, -1]), reduction="none").tolist()
+        [0.5, 0.75]
+
+    See also: `nn.HingeEmbeddingLoss`.
     """
     losses = where(target != -1, input, 0.0) + where(target != 1, (margin - input).clamp(min=0), 0.0)
     return _reduce(losses, reduction, size_average, reduce)
@@ -691,27 +810,43 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 
 @_loss
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    """log(1 + exp(-target * input)), without overflow.
+    """Computes the logistic loss of scores with targets 1 and -1, without overflow.
+
+        loss = log(1 + exp(-target * input))
 
     Args:
         input: scores.
-        target: 1 or -1.
+        target: 1 or -1 for each score.
+
+    Example:
+        >>> round(F.soft_margin_loss(tensor([0.0, 0.0]), tensor([1.0, -1.0])).item(), 4)
+        0.6931
+
+    See also: `nn.SoftMarginLoss`.
     """
     return _reduce(-logsigmoid(target * input), reduction, size_average, reduce)
 
 
 @_loss
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
-    """max(0, -target * (input1 - input2) + margin).
+    """Computes a loss that is 0 if two scores have the order that the target requires, with a margin.
+
+        loss = max(0, -target * (input1 - input2) + margin)
 
     Args:
-        input1: scores.
-        input2: scores.
-        target: 1 where input1 should be larger, else -1.
-        margin: by how much.
+        input1: first scores.
+        input2: second scores.
+        target: 1 where `input1` should be larger, -1 where `input2` should be larger.
+        margin: difference of the scores at which the loss becomes 0 (default: 0).
 
     Raises:
-        RuntimeError: shapes that do not fit.
+        RuntimeError: the inputs have different numbers of axes.
+
+    Example:
+        >>> F.margin_ranking_loss(tensor([3.0, 1.0]), tensor([1.0, 2.0]), tensor([1.0, 1.0]), reduction="none").tolist()
+        [0.0, 1.0]
+
+    See also: `nn.MarginRankingLoss`.
     """
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
@@ -723,14 +858,24 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 
 @in_precision("float32")
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    """x1 · x2 / (max(|x1|, eps) max(|x2|, eps)) along dim.
+    """Computes the cosine of the angle between vectors along a dimension.
+
+        result = sum(x1 * x2) / (max(norm(x1), eps) * max(norm(x2), eps))
 
     Args:
-        x1, x2: of shapes that broadcast. dim: the axis of the vectors. eps: the least norm to divide by.
+        x1: first vectors.
+        x2: second vectors, of a shape that broadcasts with `x1`.
+        dim: dimension that holds the elements of a vector (default: 1).
+        eps: smallest norm in the denominator (default: 1e-8).
+
+    Raises:
+        RuntimeError: the shapes do not broadcast, or `eps` is negative.
 
     Example:
         >>> F.cosine_similarity(tensor([[1.0, 0.0]]), tensor([[1.0, 0.0], [0.0, 2.0]])).tolist()
         [1.0, 0.0]
+
+    See also: `nn.CosineSimilarity`.
     """
     shape = broadcast(x1.shape, x2.shape)
     x1, x2 = x1.expand(*shape), x2.expand(*shape)
@@ -743,16 +888,26 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
 @_loss
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
-    """1 - cos where target is 1; max(0, cos - margin) where it is -1.
+    """Computes a loss of the cosine similarity of similar (1) and dissimilar (-1) pairs.
+
+        loss = 1 - cos(input1, input2)                if target == 1
+        loss = max(0, cos(input1, input2) - margin)   if target == -1
 
     Args:
-        input1: (N, D) or (D,).
-        input2: likewise.
-        target: 1 or -1.
-        margin: distance from which pairs cost nothing.
+        input1: first vectors, of shape (N, D) or (D,).
+        input2: second vectors, of the same shape.
+        target: 1 or -1 for each pair, of shape (N,) or ().
+        margin: similarity below which a dissimilar pair has a loss of 0 (default: 0).
 
     Raises:
-        RuntimeError: shapes that do not fit.
+        RuntimeError: the shapes do not fit.
+
+    Example:
+        >>> x = tensor([[3.0, 4.0]])
+        >>> round(F.cosine_embedding_loss(x, 2 * x, tensor([1])).item(), 4)
+        0.0
+
+    See also: `nn.CosineEmbeddingLoss`.
     """
     if target.ndim + 1 != input1.ndim or input1.ndim != input2.ndim:
         raise RuntimeError(
@@ -769,10 +924,23 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 @in_precision("float32")
 @on_input_device
 def pdist(input, p=2.0):
-    """The p-distances of all pairs i < j of rows of (N, C), as one vector.
+    """Computes the p-norm distance between every pair of rows.
+
+    Args:
+        input: rows, of shape (N, C).
+        p: order of the norm (default: 2.0).
+
+    Returns:
+        A vector of N * (N - 1) / 2 distances, of the pairs (0, 1), (0, 2), …, (N - 2, N - 1).
 
     Raises:
-        RuntimeError: not 2-d, or a negative p.
+        RuntimeError: `input` is not 2-d, or `p` is negative.
+
+    Example:
+        >>> F.pdist(tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).tolist()[:2]
+        [5.0, 1.0]
+
+    See also: `mytorch.cdist`, `nn.functional.pairwise_distance`.
     """
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
@@ -784,11 +952,22 @@ def pdist(input, p=2.0):
 
 
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    """The p-norm of x1 - x2 + eps along the last axis.
+    """Computes the distance between corresponding vectors along the last axis.
+
+        result = norm(x1 - x2 + eps, p)
 
     Args:
-        x1, x2: (..., D). p: the order of the norm. eps: added to the difference. keepdim: keep the last axis, with
-            size 1.
+        x1: first vectors, of shape (…, D).
+        x2: second vectors, of shape (…, D).
+        p: order of the norm (default: 2.0).
+        eps: added to the differences (default: 1e-6).
+        keepdim: if True, keeps the last axis with size 1 (default: False).
+
+    Example:
+        >>> F.pairwise_distance(tensor([[3.0, 4.0]]), tensor([[0.0, 0.0]]), eps=0.0).tolist()
+        [5.0]
+
+    See also: `nn.PairwiseDistance`.
     """
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
@@ -797,16 +976,32 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
 ):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin). Source: Balntas et al., 2016.
+    """Computes a loss that is 0 if an anchor is closer to a positive than to a negative example, by a margin.
+
+        loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)
+
+    The distance d is `pairwise_distance`.
 
     Args:
-        anchor: (…, D).
-        positive: what should be near.
-        negative: what should be far.
-        margin: distance from which pairs cost nothing.
-        p: order of the distance.
-        eps: added to the differences.
-        swap: take the nearer of anchor and positive to negative.
+        anchor: reference vectors, of shape (N, D) or (D,).
+        positive: vectors that should be close to the anchor, of the same shape.
+        negative: vectors that should be far from the anchor, of the same shape.
+        margin: difference of the distances at which the loss becomes 0 (default: 1.0).
+        p: order of the norm of the distance (default: 2).
+        eps: added to the differences of the vectors (default: 1e-6).
+        swap: if True, uses the distance of positive and negative where it is smaller (default: False).
+
+    Raises:
+        RuntimeError: the inputs have different numbers of axes.
+        ValueError: `margin` is not positive.
+
+    Source: Balntas et al., 2016.
+
+    Example:
+        >>> F.triplet_margin_loss(tensor([[0.0]]), tensor([[1.0]]), tensor([[1.5]]), eps=0.0).item()
+        0.5
+
+    See also: `nn.TripletMarginLoss`.
     """
 
     def distance(a, b):
@@ -821,19 +1016,31 @@ def triplet_margin_loss(
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
 ):
-    """`triplet_margin_loss` with a distance of one's own.
+    """Computes `triplet_margin_loss` with a custom distance function.
+
+        loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)
 
     Args:
-        anchor: (…, D).
-        positive: what should be near.
-        negative: what should be far.
-        distance_function: of two tensors; `pairwise_distance` by default.
-        margin: distance from which pairs cost nothing.
-        swap: take the nearer of anchor and positive to negative.
-        reduction: "mean", "sum", or "none" for a loss for each element.
+        anchor: reference vectors, of shape (N, D) or (D,).
+        positive: vectors that should be close to the anchor, of the same shape.
+        negative: vectors that should be far from the anchor, of the same shape.
+        distance_function: function of two tensors that returns their distances (default: `pairwise_distance`).
+        margin: difference of the distances at which the loss becomes 0 (default: 1.0).
+        swap: if True, uses the distance of positive and negative where it is smaller (default: False).
+        reduction: "mean" (default), "sum", or "none" for one loss per triplet.
 
     Raises:
-        RuntimeError: other numbers of axes. ValueError: a margin that is not positive.
+        RuntimeError: the inputs have different numbers of axes.
+        ValueError: `margin` is not positive.
+
+    Example:
+        >>> def distance(a, b):
+        ...     return (a - b).abs().sum(-1)
+        >>> x, y, z = tensor([[0.0]]), tensor([[1.0]]), tensor([[1.5]])
+        >>> F.triplet_margin_with_distance_loss(x, y, z, distance_function=distance).item()
+        0.5
+
+    See also: `nn.TripletMarginWithDistanceLoss`.
     """
     if not margin > 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
@@ -852,17 +1059,26 @@ def triplet_margin_with_distance_loss(
 @_loss
 @on_input_device
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
-    """Mean over the other classes of max(0, margin - x[target] + x[class])^p.
+    """Computes the multi-class hinge loss of scores.
+
+        loss[n] = sum over c != target[n] of max(0, margin - input[n, target[n]] + input[n, c])^p / C
 
     Args:
-        input: scores (N, C).
-        target: int64 classes (N,).
-        p: 1 or 2.
-        margin: distance from which pairs cost nothing.
-        weight: factors of the classes.
+        input: scores, of shape (N, C) or (C,).
+        target: class indices, of shape (N,) or ().
+        p: exponent, 1 or 2 (default: 1).
+        margin: difference of the scores at which a term becomes 0 (default: 1.0).
+        weight: factor for the terms of each target class, of shape (C,) (default: all 1).
 
     Raises:
-        RuntimeError: shapes that do not fit. ValueError: another p.
+        RuntimeError: the shapes do not fit.
+        ValueError: `p` is neither 1 nor 2.
+
+    Example:
+        >>> F.multi_margin_loss(tensor([[0.0, 0.5, 0.0, 0.0]]), tensor([1])).item()
+        0.375
+
+    See also: `nn.MultiMarginLoss`.
     """
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 supported, got {p}")
@@ -879,12 +1095,12 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
 
 def _positive(x):
-    """x where it is positive, otherwise 0, also for NaN. The gradient at 0 is 0."""
+    """Returns x where it is positive and 0 elsewhere, also for NaN. The gradient at 0 is 0."""
     return where(x > 0, x, 0.0)
 
 
 def _scores(input, target):
-    """The scores as (N, C), where those of one sample may be (C,)."""
+    """Returns the scores of a batch (N, C), or of one sample (C,), as (N, C)."""
     if input.ndim > 2 or 0 in input.shape[-1:] or (input.ndim == 2 and len(target) != len(input)):
         raise RuntimeError(
             "Expected non-empty vector or matrix with optional 0-dim batch size, and as many targets, but got: "
@@ -895,12 +1111,20 @@ def _scores(input, target):
 
 @_loss
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
-    """The mean over classes of the binary cross-entropies with logits.
+    """Computes the binary cross-entropy with logits, averaged over the classes of each sample.
+
+        loss[n] = -mean over c of weight[c] * (y log(p) + (1 - y) log(1 - p)),  p = sigmoid(input[n, c]), y = target[n, c]
 
     Args:
-        input: logits (N, C).
-        target: 0 or 1, (N, C).
-        weight: factors of the classes.
+        input: logits, of shape (N, C) or (C,).
+        target: 0 or 1 for each logit, of the same shape.
+        weight: factor for each class, of shape (C,) (default: all 1).
+
+    Example:
+        >>> round(F.multilabel_soft_margin_loss(tensor([[0.0, 0.0]]), tensor([[1.0, 0.0]])).item(), 4)
+        0.6931
+
+    See also: `nn.MultiLabelSoftMarginLoss`.
     """
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     losses = (losses if weight is None else losses * weight).sum(input.ndim - 1) / input.shape[-1]
@@ -910,14 +1134,22 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 @_loss
 @on_input_device
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    """Hinges between every target class (listed up to the first -1) and every other class.
+    """Computes a hinge loss for samples that belong to several classes.
+
+        loss[n] = sum over targets t and other classes c of max(0, 1 - input[n, t] + input[n, c]) / C
 
     Args:
-        input: scores (N, C).
-        target: int64 classes (N, C), -1 after the last.
+        input: scores, of shape (N, C) or (C,).
+        target: class indices of each sample, of the same shape as `input`, filled with -1 after the last class.
 
     Raises:
-        RuntimeError: shapes that do not fit.
+        RuntimeError: the shapes do not fit, or a class index is out of range.
+
+    Example:
+        >>> round(F.multilabel_margin_loss(tensor([[0.1, 0.2, 0.4, 0.8]]), tensor([[3, 0, -1, 1]])).item(), 4)
+        0.85
+
+    See also: `nn.MultiLabelMarginLoss`.
     """
     rows = _scores(input, target)
     if target.numel() != rows.numel():
@@ -945,7 +1177,7 @@ LOW = -1e30  # stands for log(0), so that no gradient is NaN
 
 
 def _arrivals(xp, alpha, skip):
-    """(3, N, W): the ways to be in each state: to stay, from the state before, and past a blank."""
+    """Returns (3, N, W): log-probabilities of staying in a state, coming from the previous state, and skipping a blank."""
     low = xp.where(skip[:, :1], LOW, alpha[:, :1] * 0 + LOW)
     shifted = xp.concatenate([low, alpha[:, :-1]], 1)
     return xp.stack([alpha, shifted, xp.where(skip, xp.concatenate([low, shifted[:, :-1]], 1), LOW)])
@@ -958,11 +1190,15 @@ def _log_sum(xp, ways):
 
 @op(name="alignments", dtype="same", residuals=("history",))
 def _alignments(xp, emissions, *, skip, steps, ends):
-    """(N,): minus the log of the sum over all ways through states (T, N, W), which begin in the first two and end in the last two.
+    """Computes minus the log of the summed probability of all alignments, of shape (N,).
+
+    An alignment starts in one of the first two states and ends in one of the last two states.
 
     Args:
-        emissions: log-probabilities of what each state says. skip: (N, W), which may be reached past a blank.
-        steps: (N,), how many there are. ends: (N,), the last state.
+        emissions: log-probabilities (T, N, W) of the symbol of each state.
+        skip: bool (N, W); True for states that can be reached by skipping a blank.
+        steps: number of steps of each sequence, (N,).
+        ends: last state of each sequence, (N,).
     """
     state, row = xp.arange(emissions.shape[2]), xp.arange(emissions.shape[1])
     history = [xp.where(state < 2, emissions[0], LOW)]
@@ -978,7 +1214,7 @@ def _alignments(xp, emissions, *, skip, steps, ends):
 
 
 def _alignments_grad(g, skip, steps, ends, history, out, xp):
-    """Backwards, each state's gradient goes to where it was reached from, by shares."""
+    """Walks backward in time and distributes each state's gradient over its predecessors, by their shares."""
     state, grads = xp.arange(history.shape[2]), xp.zeros(history.shape, history.dtype)
     final = (state == ends[:, None]) | (state == ends[:, None] - 1)
     up = grads[0]
@@ -1001,10 +1237,10 @@ _alignments.register_kernel(cpu="mytorch.kernels.numba.ctc:alignments")
 
 @op(dtype="same")
 def _ctc_normalizer(xp, log_probs, *, counted):
-    """Zeros (N,) for log_probs (T, N, C), with the gradient exp(log_probs) * counted.
+    """Returns zeros (N,) for log_probs (T, N, C), with the gradient exp(log_probs) * counted.
 
-    This is the sum of all probabilities minus its constant value for normalized log-probabilities. PyTorch includes its
-    gradient in the gradient of `ctc_loss`, which is therefore softmax(logits) minus the posterior of each class.
+    The result is the sum of all probabilities minus its constant value for normalized log-probabilities. PyTorch includes
+    this gradient in the gradient of `ctc_loss`. The total gradient is then softmax(logits) minus the posterior of each class.
     """
     return xp.zeros(log_probs.shape[1], log_probs.dtype)
 
@@ -1017,17 +1253,38 @@ _ctc_normalizer.grad(
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
-    """The negative log-probability of label sequences, summed over all alignments.
+    """Computes the connectionist temporal classification (CTC) loss.
+
+        loss = -log(sum of the probabilities of all alignments of targets with log_probs)
+
+    With reduction "mean", each loss is divided by its target length before averaging.
 
     Args:
-        log_probs: (T, N, C) or (T, C). targets: (N, S), or all of them joined in one axis.
-        input_lengths, target_lengths: how much of each is used. blank: the class of "nothing".
-        zero_infinity: count impossible alignments as 0.
+        log_probs: log-probabilities of the classes at each step.
+        targets: class indices. They may not contain the blank.
+        input_lengths: number of steps of each sequence.
+        target_lengths: number of classes of each target.
+        blank: class index of the blank (default: 0).
+        reduction: "mean" (default), "sum", or "none" for one loss per sequence.
+        zero_infinity: if True, replaces infinite losses of impossible alignments by 0 (default: False).
+
+    Shape:
+        log_probs: (T, N, C) or (T, C).
+        targets: (N, S), or all targets concatenated in one axis.
+        input_lengths: (N,) or ().
+        target_lengths: (N,) or ().
 
     Raises:
-        RuntimeError: shapes that do not fit.
+        RuntimeError: the shapes or lengths do not fit.
 
     Source: Graves et al., 2006.
+
+    Example:
+        >>> log_probs = tensor([[0.5, 0.5], [0.5, 0.5]]).log()  # 2 steps, blank and one label
+        >>> round(F.ctc_loss(log_probs, tensor([1]), tensor(2), tensor(1)).exp().item(), 4)
+        1.3333
+
+    See also: `nn.CTCLoss`.
     """
     single = log_probs.ndim == 2
     logits = log_probs.unsqueeze(1) if single else log_probs

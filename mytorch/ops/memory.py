@@ -1,4 +1,4 @@
-"""Methods about a tensor's memory and kind, and PyTorch's other spellings of methods."""
+"""Methods on the memory and the type of a tensor, and PyTorch's alternative names of methods."""
 
 import numpy as np
 
@@ -8,7 +8,9 @@ from ..backend import address, device_of, memory_owner, row_major, to_device, xp
 from ..backend.memory_format import strided
 from ..dispatch.bind import METHODS, _attribute, public
 from ..dispatch.inplace import check_writable, overwrite
+from ..dispatch.op import name_node
 from ..dispatch.unwrap import raw_of, to_cpu
+from ..engine.mode import inference_counter
 from .creation import elements, uninitialized
 from .elementwise import named
 from .movement import as_shape, split
@@ -17,10 +19,14 @@ from .movement import as_shape, split
 @public(function=False, inplace=False)
 @on_input_device
 def resize_(self, *sizes, memory_format=None):
-    """Give self another shape in place; elements that are new are not initialised.
+    """Changes the shape in place. New elements are not initialized.
+
+    Args:
+        sizes: the new shape.
+        memory_format: ignored.
 
     Raises:
-        RuntimeError: self requires grad.
+        RuntimeError: the tensor requires grad.
     """
     if isinstance(self, Tensor) and self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
@@ -41,7 +47,7 @@ def resize_(self, *sizes, memory_format=None):
 
 
 def _from_first(raw):
-    """The memory of an array from its first element on, as far as it goes: what `resize_` keeps."""
+    """Returns the memory of an array from its first element to the end, which `resize_` keeps."""
     owner = memory_owner(raw)
     if type(owner) is not np.ndarray or owner.dtype != raw.dtype or not owner.flags.c_contiguous:
         return raw.reshape(-1)
@@ -57,22 +63,26 @@ def _replace(self, raw):
 
 @public(function=False, inplace=False, spellings={"the_template": "other"})
 def resize_as_(self, other):
-    """`resize_` to other's shape."""
+    """Changes the shape in place to the shape of another tensor.
+
+    Args:
+        other: the other tensor.
+    """
     return resize_(self, tuple(other.shape))
 
 
 @public(function=False, inplace=False)
 def set_(self, source=None, storage_offset=0, size=None, stride=None):
-    """Let self use the memory of a tensor (its shape too) or of a storage.
+    """Makes this tensor use the memory of another tensor or of a storage.
 
     Args:
-        source: a Tensor, or what `storage()` or `untyped_storage()` returned; nothing leaves self empty.
-        storage_offset: elements before the first.
-        size: the shape; that of a tensor, or all of a storage, by default.
-        stride: elements from one index to the next, for each axis; row-major by default.
+        source: a tensor, a result of `storage()` or `untyped_storage()`, or None for an empty tensor (default: None).
+        storage_offset: number of elements before the first (default: 0).
+        size: new shape (default: the shape of the tensor, or the whole storage).
+        stride: number of elements from one index to the next, for each axis (default: row-major).
 
     Raises:
-        RuntimeError: another dtype or device, or places outside the memory.
+        RuntimeError: another dtype or device, or a shape that exceeds the memory.
     """
     raw = raw_of(self)
     if source is None:
@@ -94,7 +104,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
 
 
 def _map(self, name, callable, *others):
-    """Replace self's elements by callable(own, those of the others), computed on the CPU one by one."""
+    """Replaces each element by callable(element, elements of the others), computed on the CPU one by one."""
     check_writable(self, name)
     raw = raw_of(self)
 
@@ -113,24 +123,33 @@ def _map(self, name, callable, *others):
 
 @public(function=False, inplace=False)
 def apply_(self, callable):
-    """Replace every element by callable(element), on the CPU; slow."""
+    """Replaces each element by callable(element), on the CPU. This is slow.
+
+    Args:
+        callable: function of one number.
+    """
     return _map(self, "apply_", callable)
 
 
 @public(function=False, inplace=False)
 def map_(self, tensor, callable):
-    """Replace every element by callable(own element, tensor's element); slow."""
+    """Replaces each element by callable(element, element of another tensor), on the CPU. This is slow.
+
+    Args:
+        tensor: the other tensor.
+        callable: function of two numbers.
+    """
     return _map(self, "map_", callable, tensor)
 
 
 @public(function=False, inplace=False)
 def map2_(self, x, y, callable):
-    """Replace every element by callable(own element, x's element, y's element); slow.
+    """Replaces each element by callable(element, element of x, element of y), on the CPU. This is slow.
 
     Args:
-        x: what broadcasts to self.
-        y: what broadcasts to self.
-        callable: of three numbers.
+        x: second tensor, which broadcasts to this tensor.
+        y: third tensor, which broadcasts to this tensor.
+        callable: function of three numbers.
     """
     return _map(self, "map2_", callable, x, y)
 
@@ -138,7 +157,12 @@ def map2_(self, x, y, callable):
 @public(function=False, inplace=False)
 @on_input_device
 def fill_diagonal_(self, fill_value, wrap=False):
-    """Write a value along the diagonal."""
+    """Fills the main diagonal with a value, in place.
+
+    Args:
+        fill_value: the value.
+        wrap: if True, the diagonal continues in tall matrices (default: False).
+    """
     raw = raw_of(self)
     on_it = np.zeros(raw.shape, bool)
     np.fill_diagonal(on_it, True, wrap)
@@ -148,7 +172,11 @@ def fill_diagonal_(self, fill_value, wrap=False):
 
 @public(function=False, inplace=False)
 def new(self, *args):
-    """A tensor of self's dtype: of the given sizes, or with the given data."""
+    """Creates a tensor of the same dtype, of the given sizes or with the given data.
+
+    Args:
+        args: sizes, or data.
+    """
     if args and not isinstance(args[0], (int, Size)):
         return Tensor._wrap(as_raw(args[0], None, self.dtype))
     return self.new_empty(*args)
@@ -156,67 +184,89 @@ def new(self, *args):
 
 @public(inplace=False)
 def is_same_size(input, other):
-    """Whether two tensors have the same shape."""
+    """Returns True if two tensors have the same shape.
+
+    Args:
+        other: the second tensor.
+    """
     return tuple(input.shape) == tuple(other.shape)
 
 
 @public(inplace=False)
 def is_nonzero(input):
-    """Whether the only element is not zero."""
+    """Returns True if a tensor with one element is not zero.
+
+    Raises:
+        RuntimeError: if the tensor does not have exactly one element.
+    """
     return bool(input)
 
 
 @public(inplace=False)
 def is_signed(input):
-    """Whether the dtype holds negative numbers."""
+    """Returns True if the dtype can represent negative numbers."""
     return input.dtype.is_signed
 
 
 def _no(name, why, function=True):
-    """A method, and perhaps a function, that always answers False."""
+    """Defines a method, and optionally a function, that always returns False."""
 
     @public(inplace=False, function=function)
-    @named(name, f"False: {why} here.")
+    @named(name, f"Returns False, because {why}.")
     def method(input):
         return False
 
 
+@public(inplace=False)
+def is_inference(input):
+    """Returns True if a tensor was created in `inference_mode`, or is a view of an inference tensor.
+
+    Example:
+        >>> with mytorch.inference_mode():
+        ...     x = mytorch.ones(2)
+        >>> x.is_inference(), x.clone().is_inference()
+        (True, False)
+    """
+    return input._data._version_counter is inference_counter
+
+
 _no("is_conj", "conjugates are never lazy")
 _no("is_neg", "negations are never lazy")
-_no("is_inference", "inference mode makes ordinary tensors")
-_no("is_shared", "processes share no tensors", function=False)
-_no("is_coalesced", "there are no sparse tensors", function=False)
+_no("is_coalesced", "sparse tensors are not supported", function=False)
 
 
 def _itself(name, why):
     @public(function=False, inplace=False)
-    @named(name, f"self: {why} here.")
+    @named(name, f"Returns the tensor itself, because {why}.")
     def method(self, *args):
         return self
 
 
-_itself("share_memory_", "processes share no tensors")
 _itself("to_dense", "every tensor is dense")
-_itself("module_load", "a loaded value is copied as it is")
+_itself("module_load", "loaded values are copied without a conversion")
 
 
 @public(function=False, inplace=False)
 def record_stream(self, stream):
-    """Accepted, as PyTorch's; nothing is done."""
+    """Does nothing; for compatibility.
+
+    Args:
+        stream: ignored.
+    """
 
 
 @public(function=False, inplace=False)
 def dense_dim(self):
-    """The number of axes: every tensor is dense here."""
+    """Returns the number of dimensions; all tensors are dense."""
     return self.ndim
 
 
 @public(inplace=False)
 def split_with_sizes(input, split_sizes, dim=0):
-    """`split` into chunks of the given sizes.
+    """Splits a tensor into chunks of the given sizes.
 
     Args:
-        split_sizes: lengths that add up to the axis.
+        split_sizes: sizes that sum to the size of the dimension.
     """
     return split(input, list(split_sizes), dim)
 
@@ -227,47 +277,62 @@ METHODS["unsafe_split"] = METHODS["split"]
 
 @public(inplace=False)
 def narrow_copy(input, dim, start, length):
-    """A copy of `narrow`.
+    """Returns a copy of `narrow`.
 
     Args:
-        start: the first index.
-        length: how many.
+        start: first index.
+        length: number of elements.
     """
     return input.narrow(dim, start, length).clone()
 
 
 @public(function=False, inplace=False)
 def conj_physical_(self):
-    """Take the complex conjugate in place."""
+    """Computes the complex conjugate in place."""
     return self.copy_(self.conj())
 
 
 @public(function=False, inplace=False)
 def as_subclass(self, cls):
-    """self as an instance of a subclass of Tensor, over the same memory and edge."""
-    out = cls.__new__(cls)
-    out._data, out._edge, out._view = self._data, self._edge, self._view
+    """Returns this tensor as an instance of a subclass of Tensor, with the same memory and autograd graph.
+
+    Args:
+        cls: the subclass.
+    """
+    leaf = isinstance(self, Tensor) and self.requires_grad and self.is_leaf
+    source = name_node(self.view_as(self), "Alias") if leaf else self
+    out = Tensor._of(source._data, source._edge, cls)
+    out._view = source._view
     return out
 
 
 @public(function=False, inplace=False)
 def is_set_to(self, tensor):
-    """Whether two tensors look at the same memory in the same way."""
+    """Returns True if two tensors are the same view of the same memory.
+
+    Args:
+        tensor: the other tensor.
+    """
     a, b = raw_of(self), raw_of(tensor)
     return address(a) == address(b) and a.shape == b.shape and a.strides == b.strides
 
 
 @public(function=False, inplace=False)
-def new_empty_strided(self, size, stride, dtype=None, device=None, requires_grad=False, **named):
-    """An uninitialised tensor of self's dtype, of the given size and strides (in elements).
+def new_empty_strided(self, size, stride, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+    """Creates an uninitialized tensor of the same dtype with a given size and strides.
 
     Args:
         size: shape of the result.
-        stride: elements from one index to the next, for each axis.
-        dtype, device, requires_grad: as for `mytorch.tensor`.
+        stride: number of elements from one index to the next, for each axis.
+        device: device of the result (default: the device of this tensor).
     """
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
     length = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
-    out = self.new_empty((length,), dtype=dtype, device=device).as_strided(size, stride, 0)
+    options = {"dtype": dtype, "layout": layout, "device": device, "pin_memory": pin_memory}
+    out = self.new_empty((length,), **options).as_strided(size, stride, 0)
     return out.requires_grad_(requires_grad)
 
 
@@ -285,6 +350,6 @@ for _name in ("lstsq", "eig", "solve", "symeig", "matrix_rank"):
     _removed(_name, f"linalg.{'eigh' if _name == 'symeig' else _name}")
 _attribute("is_mps", lambda self: False)
 _attribute("name", lambda self: None)
-_attribute("mH", lambda self: self.mT.conj())
-_attribute("layout", lambda self: strided)
-_attribute("names", lambda self: (None,) * self.ndim)
+_attribute("mH", lambda self: self.mT.conj(), doc="The conjugate transpose of the last two dimensions.")
+_attribute("layout", lambda self: strided, doc="The memory layout, always `mytorch.strided`.")
+_attribute("names", lambda self: (None,) * self.ndim, doc="The names of the dimensions, always None.")

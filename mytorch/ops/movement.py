@@ -18,10 +18,10 @@ from .reduction import normalize_dim, normalize_dims
 
 
 def as_shape(shape):
-    """A shape given as several ints, a tuple, a list or a Size, as a tuple of ints.
+    """Returns a shape, given as several ints, a tuple, a list or a Size, as a tuple of ints.
 
     Raises:
-        TypeError: something else is among them.
+        TypeError: an item is not an integer.
     """
     if len(shape) == 1 and isinstance(shape[0], (tuple, list, Size)):
         shape = shape[0]
@@ -38,17 +38,33 @@ def as_shape(shape):
         ) from None
 
 
+def several_or_named(function, given, named, *words):
+    """Returns the values of `*given`, or the one value in `named`, which may have any of the names `words`.
+
+    Raises:
+        TypeError: another keyword is in `named`, or both are given.
+    """
+    for word in named:
+        if word not in words or len(named) > 1:
+            raise TypeError(f"{function}() got an unexpected keyword argument '{word}'")
+    if given:
+        raise TypeError(f"{function}() got multiple values for argument '{word}'")
+    value = named[word]
+    return (value,) if isinstance(value, int) else value
+
+
 @op(dtype="same", view=True, name="reshape")
 def _reshape(xp, input, *, shape):
     return xp.reshape(input, shape)
 
 
 _reshape.grad(input=lambda g, shapes, xp: xp.reshape(g, shapes[0]))
-_flatten, _squeeze, _unsqueeze = (_reshape.named(name) for name in ("Flatten", "Squeeze", "Unsqueeze"))
+_flatten, _unsqueeze = _reshape.named("Flatten"), _reshape.named("Unsqueeze")
+_squeeze = [_reshape.named("Squeeze", f"SqueezeBackward{i}") for i in range(3)]
 
 
 def infer_shape(input, shape, name):
-    """`shape` with -1 replaced by what is left.
+    """Replaces -1 in `shape` by the size that follows from the number of elements.
 
     Raises:
         RuntimeError: the number of elements does not fit, or there are two -1.
@@ -66,21 +82,29 @@ def infer_shape(input, shape, name):
 
 @public(inplace=False)
 def reshape(input, *shape, **named):
-    """The same elements in the same order in another shape; a view where the strides allow it.
+    """Returns the elements in the same order in another shape; a view if the strides allow it.
+
+    Args:
+        shape: new shape, as separate integers or one tuple. One size may be -1; it follows from the others.
 
     Example:
         >>> mytorch.arange(6).reshape(2, -1).tolist()
         [[0, 1, 2], [3, 4, 5]]
     """
-    return _reshape.fast_call(input, infer_shape(input, as_shape(named["shape"] if named else shape), "reshape"))
+    if named:
+        shape = several_or_named("reshape", shape, named, "shape")
+    return _reshape.fast_call(input, infer_shape(input, as_shape(shape), "reshape"))
 
 
 @public(function=False, inplace=False)
 def view(input, *shape, **named):
-    """The same memory in another shape (or, given a dtype, read as another dtype).
+    """Returns the same memory in another shape or, given a dtype, as another dtype.
+
+    Args:
+        shape: new shape, as separate integers or one tuple, or a dtype. One size may be -1.
 
     Raises:
-        RuntimeError: the strides don't allow it; `reshape` copies then.
+        RuntimeError: the strides do not allow it. Use `reshape`, which then copies.
 
     Example:
         >>> x = mytorch.zeros(4)
@@ -88,12 +112,14 @@ def view(input, *shape, **named):
         >>> x.tolist()
         [0.0, 1.0, 0.0, 0.0]
     """
-    if (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)) or "dtype" in named:
-        return _view_dtype(input, dtype=named.get("dtype", shape[0] if shape else None))
-    wanted = infer_shape(input, as_shape(named.get("size", shape)), "view")
+    if named:
+        shape = several_or_named("view", shape, named, "size", "dtype")
+    if isinstance(shape, dtypes.dtype) or (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)):
+        return _view_dtype(input, dtype=shape if isinstance(shape, dtypes.dtype) else shape[0])
+    wanted = infer_shape(input, as_shape(shape), "view")
     out = _reshape.fast_call(input, wanted)
     raw = raw_of(input)
-    if raw.size and not isinstance(raw, MetaArray) and raw_of(out).base is not (raw if raw.base is None else raw.base):
+    if raw.size and not isinstance(raw, MetaArray) and memory_owner(raw_of(out)) is not memory_owner(raw):
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             f"contiguous subspaces): {tuple(raw.shape)} as {wanted}. Use .reshape(...) instead."
@@ -109,13 +135,25 @@ def _view_dtype(xp, input, *, dtype):
 
 @public(function=False, inplace=False)
 def view_as(input, other):
-    """input viewed in other's shape."""
+    """Returns a view with the shape of another tensor.
+
+    Args:
+        other: tensor with the shape of the result.
+
+    Example:
+        >>> mytorch.arange(6).view_as(mytorch.zeros(2, 3)).tolist()
+        [[0, 1, 2], [3, 4, 5]]
+    """
     return view(input, tuple(other.shape))
 
 
 @public(function=False, inplace=False)
 def reshape_as(input, other):
-    """input reshaped to other's shape."""
+    """Reshapes a tensor to the shape of another tensor.
+
+    Args:
+        other: tensor with the shape of the result.
+    """
     return reshape(input, tuple(other.shape))
 
 
@@ -125,21 +163,26 @@ def _permute(xp, input, *, dims):
 
 
 _permute.grad(input=lambda g, dims, xp: xp.transpose(g, inverse(dims)) if dims else g)
-_transpose = _permute.named("Transpose")
+_transpose, _t = _permute.named("Transpose"), _permute.named("Transpose", "TBackward0")
 
 
 @public(inplace=False)
 def permute(input, *dims, **named):
-    """The axes in another order: axis i of the result is axis dims[i] of input.
+    """Reorders the dimensions: dimension i of the result is dimension dims[i] of the input.
+
+    Args:
+        dims: order of the dimensions, as separate integers or one tuple.
 
     Raises:
-        RuntimeError: dims does not name every axis once.
+        RuntimeError: `dims` does not contain every dimension once.
 
     Example:
         >>> mytorch.zeros(2, 3, 4).permute(2, 0, 1).shape
         mytorch.Size([4, 2, 3])
     """
-    order = as_shape(named.get("dims", dims))
+    if named:
+        dims = several_or_named("permute", dims, named, "dims")
+    order = as_shape(dims)
     ndim = input.ndim
     if len(order) != ndim:
         raise RuntimeError(
@@ -154,11 +197,11 @@ def permute(input, *dims, **named):
 
 @public(names=("swapaxes", "swapdims"), inplace=False, spellings={"axis0": "dim0", "axis1": "dim1"})
 def transpose(input, dim0, dim1):
-    """Two axes exchanged.
+    """Swaps two dimensions.
 
     Args:
-        dim0: an axis.
-        dim1: another.
+        dim0: first dimension.
+        dim1: second dimension.
 
     Example:
         >>> mytorch.transpose(tensor([[1, 2], [3, 4]]), 0, 1).tolist()
@@ -174,10 +217,13 @@ def transpose(input, dim0, dim1):
 
 @public(inplace=False)
 def t(input):
-    """The transpose of a matrix; vectors and numbers are returned as they are.
+    """Transposes a matrix; returns vectors and numbers unchanged.
+
+    Args:
+        input: tensor with at most two dimensions.
 
     Raises:
-        RuntimeError: more than two axes.
+        RuntimeError: there are more than two dimensions.
 
     Example:
         >>> mytorch.zeros(2, 3).t().shape
@@ -186,19 +232,19 @@ def t(input):
     ndim = input.ndim
     if ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
-    return _transpose.fast_call(input, (1, 0)[2 - ndim :])
+    return _t.fast_call(input, (1, 0)[2 - ndim :])
 
 
 @public(names=("moveaxis",), inplace=False)
 def movedim(input, source, destination):
-    """Axes moved from the places `source` to the places `destination`.
+    """Moves dimensions to other positions. The other dimensions keep their order.
 
     Args:
-        source: an axis or several.
-        destination: their places in the result.
+        source: dimension or dimensions to move.
+        destination: positions in the result.
 
     Raises:
-        RuntimeError: axes named twice, or not as many sources as destinations.
+        RuntimeError: a dimension occurs twice, or the numbers of sources and destinations differ.
 
     Example:
         >>> mytorch.movedim(mytorch.zeros(2, 3, 4), 0, -1).shape
@@ -222,7 +268,7 @@ def movedim(input, source, destination):
 
 @public(inplace=False)
 def adjoint(input):
-    """The last two axes exchanged (and the complex conjugate taken)."""
+    """Swaps the last two dimensions and computes the complex conjugate."""
     if input.ndim < 2:
         raise RuntimeError(
             f"tensor.adjoint() is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
@@ -232,14 +278,14 @@ def adjoint(input):
 
 @public(names=("ravel",), inplace=False)
 def flatten(input, start_dim=0, end_dim=-1):
-    """The axes from start_dim to end_dim as one.
+    """Joins the dimensions from start_dim to end_dim into one.
 
     Args:
-        start_dim: first axis.
-        end_dim: last axis.
+        start_dim: first dimension (default: 0).
+        end_dim: last dimension (default: -1).
 
     Raises:
-        RuntimeError: start_dim comes after end_dim.
+        RuntimeError: start_dim is after end_dim.
 
     Example:
         >>> mytorch.zeros(2, 3, 4).flatten(start_dim=1).shape
@@ -257,10 +303,11 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 @public(inplace=False)
 def unflatten(input, dim, sizes):
-    """The axis `dim` split into several of the given sizes, one of which may be -1.
+    """Splits a dimension into several.
 
     Args:
-        sizes: the new axes; their product is the axis's size.
+        dim: dimension to split.
+        sizes: sizes of the new dimensions. One size may be -1.
 
     Example:
         >>> mytorch.zeros(2, 12).unflatten(1, (3, -1)).shape
@@ -280,21 +327,31 @@ def unflatten(input, dim, sizes):
 
 
 @public(spellings={"axis": "dim"})
-def squeeze(input, dim=None):
-    """Without the axes of length 1: all of them, or those of `dim` that have it.
+def squeeze(input, dim=None, *dims):
+    """Removes dimensions of size 1.
+
+    Args:
+        input: the input tensor.
+        dim: dimension or dimensions to remove if their size is 1 (default: None, all).
+        *dims: further dimensions, as in `x.squeeze(0, 1)`.
 
     Example:
         >>> mytorch.zeros(1, 2, 1).squeeze().shape, mytorch.zeros(1, 2, 1).squeeze(0).shape
         (mytorch.Size([2]), mytorch.Size([2, 1]))
     """
+    dim = (dim, *dims) if dims else dim
     dims = () if isinstance(dim, (tuple, list)) and not dim else normalize_dims(dim, input.ndim, "squeeze")
-    own = enumerate(shape_of(input))
-    return _squeeze.fast_call(input, tuple([n for i, n in own if n != 1 or (dims is not None and i not in dims)]))
+    own, kind = enumerate(shape_of(input)), 0 if dim is None else 1 + isinstance(dim, (tuple, list))
+    return _squeeze[kind].fast_call(input, tuple([n for i, n in own if n != 1 or (dims is not None and i not in dims)]))
 
 
 @public()
 def unsqueeze(input, dim):
-    """With a new axis of length 1 at `dim`.
+    """Inserts a dimension of size 1.
+
+    Args:
+        input: the input tensor.
+        dim: position of the new dimension.
 
     Example:
         >>> mytorch.zeros(2, 3).unsqueeze(1).shape
@@ -318,21 +375,26 @@ _expand.grad(input=lambda g: g)  # the engine sums to the input's shape
 
 @public(function=False, inplace=False)
 def expand(input, *sizes, **named):
-    """Axes of length 1 repeated to the given sizes without copying; -1 leaves an axis as it is.
+    """Repeats dimensions of size 1 to the given sizes, as a view.
+
+    Args:
+        sizes: sizes, as separate integers or one tuple. -1 keeps a size.
 
     Raises:
-        RuntimeError: an axis of another length would have to change.
+        RuntimeError: a dimension with another size would change.
 
     Example:
         >>> tensor([[1], [2]]).expand(-1, 3).tolist()
         [[1, 1, 1], [2, 2, 2]]
     """
-    sizes, own = as_shape(named.get("size", sizes)), shape_of(input)
+    if named:
+        sizes = several_or_named("expand", sizes, named, "size")
+    sizes, own = as_shape(sizes), shape_of(input)
     if -1 not in sizes:
         try:
             return _expand.fast_call(input, sizes)
         except (RuntimeError, ValueError):
-            pass  # what follows says what does not fit
+            pass  # the checks below find the reason
     lead = len(sizes) - len(own)
     if lead < 0:
         raise RuntimeError(
@@ -355,13 +417,25 @@ def expand(input, *sizes, **named):
 
 @public(function=False, inplace=False)
 def expand_as(input, other):
-    """input expanded to other's shape."""
+    """Expands a tensor to the shape of another tensor.
+
+    Args:
+        other: tensor with the shape of the result.
+
+    Example:
+        >>> tensor([[1], [2]]).expand_as(mytorch.zeros(2, 3)).tolist()
+        [[1, 1, 1], [2, 2, 2]]
+    """
     return expand(input, *other.shape)
 
 
 @public(inplace=False)
 def broadcast_to(input, size):
-    """input expanded to `size`.
+    """Expands a tensor to a shape.
+
+    Args:
+        input: the input tensor.
+        size: the shape.
 
     Example:
         >>> mytorch.broadcast_to(tensor([1, 2]), (2, 2)).tolist()
@@ -372,7 +446,16 @@ def broadcast_to(input, size):
 
 @public(inplace=False, method=False)
 def broadcast_tensors(*tensors):
-    """All tensors expanded to their common shape."""
+    """Expands several tensors to their common shape.
+
+    Args:
+        tensors: the tensors.
+
+    Example:
+        >>> x, y = mytorch.broadcast_tensors(mytorch.zeros(2, 1), mytorch.zeros(3))
+        >>> x.shape, y.shape
+        (mytorch.Size([2, 3]), mytorch.Size([2, 3]))
+    """
     try:
         shape = broadcast(*(t.shape for t in tensors))
     except ValueError:
@@ -382,7 +465,11 @@ def broadcast_tensors(*tensors):
 
 @public(inplace=False)
 def contiguous(input, memory_format=None):
-    """input with its elements in row-major order: itself if they are, else a copy.
+    """Returns the tensor with its elements in row-major order; the tensor itself if they already are.
+
+    Args:
+        input: the input tensor.
+        memory_format: another order (default: None, row-major).
 
     Example:
         >>> x = mytorch.zeros(2, 3).t()
@@ -416,7 +503,11 @@ _clone_ordered.grad(input=lambda g: g)
 
 @public(inplace=False)
 def clone(input, *, memory_format=None):
-    """A copy, through which gradients flow.
+    """Returns a copy. Gradients flow through it.
+
+    Args:
+        input: the input tensor.
+        memory_format: order of the axes in memory (default: the order of `input`).
 
     Example:
         >>> x = tensor([1.0], requires_grad=True)
@@ -430,7 +521,7 @@ def clone(input, *, memory_format=None):
 
 
 def laid_out_as(input, out):
-    """out, with its channels last in memory if the input has its own there, which PyTorch carries through; else in order."""
+    """Returns `out` with its channels last in memory if the channels of the input are last, as in PyTorch; otherwise in order."""
     raw = raw_of(input)
     if raw.flags.c_contiguous or raw.ndim not in (4, 5):
         return out if raw_of(out).flags.c_contiguous else contiguous(out)
@@ -461,14 +552,15 @@ _cat.vjp(_cat_vjp)
 
 @public(method=False, names=("concat", "concatenate"))
 def cat(tensors, dim=0, *, axis=None):
-    """Tensors joined along an existing axis; their other sizes must agree. Empty 1-d tensors are passed over.
+    """Joins tensors along an existing dimension. Their other sizes must agree. Empty 1-d tensors are skipped.
 
     Args:
-        tensors: a sequence. dim: the axis along which they are joined.
+        tensors: sequence of tensors.
+        dim: dimension along which to join (default: 0).
 
     Raises:
-        RuntimeError: no tensors, or sizes that don't agree.
-        TypeError: not a sequence of tensors.
+        RuntimeError: there are no tensors, or their sizes do not agree.
+        TypeError: `tensors` is not a sequence of tensors.
 
     Example:
         >>> mytorch.cat([tensor([[1], [2]]), tensor([[3], [4]])], dim=1).tolist()
@@ -488,7 +580,7 @@ def cat(tensors, dim=0, *, axis=None):
 
 
 def _joinable(tensors):
-    """Tensors without the empty vectors among them, whose dtype counts all the same."""
+    """Returns the tensors without empty vectors, cast to the common dtype of all."""
     kept = [t for t in tensors if shape_of(t) != (0,)] or tensors[:1]
     if any(t.dtype is not kept[0].dtype for t in tensors):
         common = functools.reduce(dtypes.promote_types, (t.dtype for t in tensors))
@@ -497,7 +589,7 @@ def _joinable(tensors):
 
 
 def _agreeing(shapes, dim):
-    """The axis along which tensors of these shapes can be joined; an error says why there is none."""
+    """Returns the axis along which tensors of these shapes can be joined; raises an error with the reason if there is none."""
     first = shapes[0]
     if not first:
         raise RuntimeError("cat: zero-dimensional tensor (at position 0) cannot be concatenated")
@@ -526,13 +618,14 @@ _stack.vjp(_stack_vjp)
 
 @public(method=False)
 def stack(tensors, dim=0, *, axis=None):
-    """Tensors of one shape joined along a new axis.
+    """Joins tensors of one shape along a new dimension.
 
     Args:
-        tensors: a sequence. dim: the place of the new axis in the result.
+        tensors: sequence of tensors.
+        dim: position of the new dimension in the result (default: 0).
 
     Raises:
-        RuntimeError: no tensors, or shapes that differ.
+        RuntimeError: there are no tensors, or their shapes differ.
 
     Example:
         >>> mytorch.stack([tensor([1, 2]), tensor([3, 4])]).tolist()
@@ -588,24 +681,25 @@ def _rejoined(xp, parts, dim):
 
 
 _split.grad(input=lambda g, dim, xp: _rejoined(xp, g, dim))
+_split_sizes = _split.named("Split", "SplitWithSizesBackward0")
 
 
-@public(inplace=False)
-def split(tensor, split_size_or_sections=None, dim=0, **named):
-    """Chunks along an axis, as views: of one size (the last may be smaller), or of the sizes in a list.
+@public(inplace=False, spellings={"split_size": "split_size_or_sections"})
+def split(tensor, split_size_or_sections, dim=0):
+    """Splits a tensor along a dimension into chunks of a given size, as views. The last chunk may be smaller.
 
     Args:
         tensor: the tensor.
-        split_size_or_sections: a length, or a list of them.
+        split_size_or_sections: size of the chunks, or a list of sizes.
 
     Raises:
-        RuntimeError: the sizes don't add up to the axis.
+        RuntimeError: the sizes do not sum to the size of the dimension.
 
     Example:
         >>> [x.tolist() for x in mytorch.arange(5).split(2)]
         [[0, 1], [2, 3], [4]]
     """
-    sections = named.get("split_size", split_size_or_sections)
+    sections = split_size_or_sections
     if tensor.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     d = normalize_dim(dim, tensor.ndim)
@@ -622,18 +716,18 @@ def split(tensor, split_size_or_sections=None, dim=0, **named):
         if size < 0 or (size == 0 and n):
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
         sizes = tuple(min(size, n - start) for start in range(0, n, size)) if n else (0,)
-    return _split(tensor, sizes=sizes, dim=d)
+    return (_split_sizes if isinstance(sections, (list, tuple)) else _split)(tensor, sizes=sizes, dim=d)
 
 
 @public(inplace=False)
 def chunk(input, chunks, dim=0):
-    """At most `chunks` chunks of equal size along an axis (the last may be smaller), as views.
+    """Splits a tensor along a dimension into a number of chunks, as views. The last chunk may be smaller.
 
     Args:
-        chunks: how many at most.
+        chunks: largest number of chunks.
 
     Raises:
-        RuntimeError: chunks is not positive.
+        RuntimeError: `chunks` is not positive.
 
     Example:
         >>> [x.tolist() for x in mytorch.arange(5).chunk(2)]
@@ -660,7 +754,11 @@ _unbind.grad(input=lambda g, dim, xp: xp.stack(g, axis=dim))
 
 @public(inplace=False)
 def unbind(input, dim=0):
-    """The slices along an axis, without it, as views.
+    """Returns the slices along a dimension, without that dimension, as views.
+
+    Args:
+        input: the input tensor.
+        dim: the dimension (default: 0).
 
     Example:
         >>> [x.tolist() for x in tensor([[1, 2], [3, 4]]).unbind()]
@@ -695,16 +793,21 @@ _repeat.grad(input=_repeat_grad)
 
 @public(function=False, inplace=False)
 def repeat(input, *repeats, **named):
-    """input copied repeats[i] times along each axis i.
+    """Copies a tensor repeats[i] times along each dimension i.
+
+    Args:
+        repeats: number of copies, as separate integers or one tuple.
 
     Raises:
-        RuntimeError: fewer numbers than axes.
+        RuntimeError: there are fewer numbers than dimensions.
 
     Example:
         >>> tensor([1, 2]).repeat(2, 2).tolist()
         [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
-    times = as_shape(named.get("repeats", repeats))
+    if named:
+        repeats = several_or_named("repeat", repeats, named, "repeats")
+    times = as_shape(repeats)
     if len(times) < input.ndim:
         raise RuntimeError(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
@@ -717,13 +820,18 @@ def repeat(input, *repeats, **named):
 
 @public(inplace=False)
 def tile(input, *dims, **named):
-    """As repeat, with missing leading numbers taken as 1.
+    """Copies a tensor along each dimension, as `repeat` does. Missing leading numbers are 1.
+
+    Args:
+        dims: number of copies, as separate integers or one tuple.
 
     Example:
         >>> mytorch.tile(tensor([[1, 2]]), (2,)).tolist()
         [[1, 2, 1, 2]]
     """
-    times = as_shape(named.get("dims", dims))
+    if named:
+        dims = several_or_named("tile", dims, named, "dims", "reps")
+    times = as_shape(dims)
     return _repeat(input, repeats=(1,) * (input.ndim - len(times)) + times)
 
 
@@ -737,13 +845,24 @@ _flip.grad(input=lambda g, dims, xp: xp.call(_flip, g, dims=dims))
 
 @public(inplace=False)
 def flip(input, *dims, **named):
-    """The order of the elements reversed along the given axes (a copy).
+    """Reverses the order of elements along dimensions, in a copy.
+
+    Args:
+        dims: dimensions, as separate integers or one tuple.
 
     Example:
         >>> mytorch.flip(tensor([[1, 2], [3, 4]]), (1,)).tolist()
         [[2, 1], [4, 3]]
     """
-    axes = tuple(normalize_dim(d, input.ndim) for d in as_shape(named.get("dims", dims)))
+    if named:
+        dims = several_or_named("flip", dims, named, "dims", "axis")
+    axes = tuple(normalize_dim(d, input.ndim) for d in as_shape(dims))
     if len(set(axes)) < len(axes):
         raise RuntimeError(f"dim {max(axes, key=axes.count)} appears multiple times in the list of dims")
     return _flip(input, dims=axes if input.ndim else ())
+
+
+@public(name="__reversed__", function=False, inplace=False)
+def reverse(input):
+    """Returns a copy of the tensor with the first dimension in reverse order, for `reversed(x)`."""
+    return flip(input, 0) if input.ndim else input

@@ -1,4 +1,4 @@
-"""Attention of several heads over projected inputs, as a function of its parameters."""
+"""Multi-head attention over projected inputs, as a function of its parameters."""
 
 import math
 
@@ -13,7 +13,7 @@ from .padding import pad
 
 
 def _as_added(mask, dtype, name):
-    """A mask as numbers to add: bool masks say where attention is NOT allowed."""
+    """Converts a bool mask, True where attention is NOT allowed, to numbers that are added to the scores."""
     if mask is None:
         return None
     if mask.dtype is dtypes.bool_:
@@ -24,7 +24,7 @@ def _as_added(mask, dtype, name):
 
 
 def _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads):
-    """Whether the inputs have a batch axis; refuses axes that don't fit."""
+    """Returns True if the inputs have a batch axis. Raises AssertionError if their numbers of axes do not fit."""
     if query.ndim not in (2, 3):
         raise AssertionError(
             f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query tensor"
@@ -53,7 +53,7 @@ def _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads):
 
 
 def _check_sizes(query, key, value, wanted, num_heads, separate):
-    """Refuse sizes that don't fit together; `separate`: key and value may be of different sizes."""
+    """Raises AssertionError if sizes do not fit. With `separate`, key and value may have different sizes."""
     embed_dim = query.shape[2]
     if embed_dim != wanted:
         raise AssertionError(f"was expecting embedding dimension of {wanted}, but got {embed_dim}")
@@ -66,7 +66,7 @@ def _check_sizes(query, key, value, wanted, num_heads, separate):
 
 
 def _mask_of_heads(mask, n, heads, sizes):
-    """A mask (L, S), or (N * heads, L, S) as (N, heads, L, S)."""
+    """Returns a mask (L, S) or (N * heads, L, S) as (N, heads, L, S)."""
     if mask is None:
         return None
     want = sizes if mask.ndim == 2 else (n * heads, *sizes)
@@ -76,7 +76,7 @@ def _mask_of_heads(mask, n, heads, sizes):
 
 
 def _with_padding(mask, padding, sizes):
-    """The mask with that of the keys, (N, S), added."""
+    """Adds the padding mask of the keys, (N, S), to the attention mask."""
     if padding is None:
         return mask
     if tuple(padding.shape) != sizes:
@@ -102,24 +102,49 @@ def multi_head_attention_forward(
     static_k: Tensor | None = None, static_v: Tensor | None = None, average_attn_weights: bool = True,
     is_causal: bool = False, *, fused: bool | None = None,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """(output, attention weights or None) of attention of several heads.
+    """Computes multi-head attention, including the input and output projections.
+
+        head_i = attention(query @ Wq_i.T, key @ Wk_i.T, value @ Wv_i.T)
+        result = concatenate(head_1, …, head_h) @ out_proj_weight.T + out_proj_bias
 
     Args:
-        query: (L, N, E) or (L, E). key, value: (S, N, E) or (S, E), with other sizes if the weights are separate.
-        embed_dim_to_check: E. num_heads: divides it.
-        in_proj_weight: (3E, E), or None where use_separate_proj_weight. in_proj_bias: (3E,) or None.
-        bias_k, bias_v: (1, 1, E), an extra key and value. add_zero_attn: an extra key and value of zeros.
-        dropout_p: on the attention weights, if training.
-        key_padding_mask: (N, S), True (or a number to add) where a key is padding.
-        attn_mask: (L, S) or (N * heads, L, S), True (or a number to add) where attention is not allowed.
-        static_k, static_v: (N * heads, S, E / heads), in the place of the projected key and value.
-        need_weights: also return the weights, (N, L, S), or (N, heads, L, S) if not average_attn_weights.
-        is_causal: a hint that attn_mask is the causal one.
-        fused: use a fused kernel for attention, or, where the weights are wanted, for softmax; False: also none for the projections.
-            See `mytorch.fused`.
+        query: queries, (L, N, E) or (L, E).
+        key: keys, (S, N, E) or (S, E). With separate weights, the last size may differ.
+        value: values, (S, N, E) or (S, E). With separate weights, the last size may differ.
+        embed_dim_to_check: expected E.
+        num_heads: number of heads; must divide E.
+        in_proj_weight: (3E, E), or None with `use_separate_proj_weight`.
+        in_proj_bias: (3E,), or None.
+        bias_k: additional key (1, 1, E), or None.
+        bias_v: additional value (1, 1, E), or None.
+        add_zero_attn: if True, adds a key and a value of zeros.
+        dropout_p: dropout probability of the attention weights during training.
+        out_proj_weight: (E, E).
+        out_proj_bias: (E,), or None.
+        training: if True, applies dropout (default: True).
+        key_padding_mask: (N, S): True, or a number to add, where a key is padding (default: None).
+        need_weights: if True, also returns the attention weights (default: True).
+        attn_mask: (L, S) or (N * num_heads, L, S): True, or a number to add, where attention is not allowed (default: None).
+        use_separate_proj_weight: if True, uses the following three weights instead of `in_proj_weight` (default: False).
+        q_proj_weight: (E, E), projection of the queries.
+        k_proj_weight: (E, size of a key), projection of the keys.
+        v_proj_weight: (E, size of a value), projection of the values.
+        static_k: (N * num_heads, S, E / num_heads), used instead of the projected keys (default: None).
+        static_v: (N * num_heads, S, E / num_heads), used instead of the projected values (default: None).
+        average_attn_weights: if True, returns the weights averaged over the heads (default: True).
+        is_causal: hint that `attn_mask` is the causal mask (default: False).
+        fused: True requires a fused kernel for attention, or for softmax if the weights are needed. False runs the
+            reference, also for the projections. See `mytorch.fused`.
+
+    Returns:
+        (output, weights). Without `need_weights`, weights is `None`; otherwise (N, L, S), or (N, num_heads, L, S)
+        if they are not averaged.
 
     Raises:
-        AssertionError, RuntimeError: shapes that don't fit together, or the hint without a mask.
+        AssertionError: shapes that do not fit.
+        RuntimeError: a mask of a wrong shape, or `is_causal` without a mask.
+
+    See also: `nn.MultiheadAttention`, `nn.functional.scaled_dot_product_attention`.
     """
     batched = _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads)
     same_qk, same_kv = query is key, key is value
@@ -143,13 +168,14 @@ def multi_head_attention_forward(
     separate = (q_proj_weight, k_proj_weight, v_proj_weight)
     if packed is None and any(w is None for w in separate):
         raise AssertionError(
-            "use_separate_proj_weight is True but q_proj_weight, k_proj_weight or v_proj_weight is None"
+            "multi_head_attention_forward: expected q_proj_weight, k_proj_weight and v_proj_weight with "
+            "use_separate_proj_weight=True, got None for at least one."
         )
     linear_fused = False if fused is False else None
     q, k, v = _projected(query, key, value, packed, separate, in_proj_bias, linear_fused)  # (L, N, E), (S, N, E)
     extra = 0
     if (bias_k is None) != (bias_v is None):
-        raise AssertionError("bias_k and bias_v are given together or not at all")
+        raise AssertionError("multi_head_attention_forward: expected both bias_k and bias_v, or neither, got one.")
     if bias_k is not None and bias_v is not None:
         if static_k is not None or static_v is not None:
             raise AssertionError("bias cannot be added to static key or value.")
@@ -182,7 +208,7 @@ def multi_head_attention_forward(
 
 
 def _static(tensor, n, heads, width, name):
-    """A given (N * heads, S, D) as (N, heads, S, D)."""
+    """Returns (N * heads, S, D) as (N, heads, S, D)."""
     if tensor.shape[0] != n * heads:
         raise AssertionError(f"expecting {name}.size(0) of {n * heads}, but got {tensor.shape[0]}")
     if tensor.shape[2] != width:

@@ -1,11 +1,11 @@
-"""Layer norm and RMS norm: ops that centre and scale the last axes."""
+"""Normalization: layer norm, RMS norm, batch norm, group norm, instance norm and related functions."""
 
 import math
 
 import numpy as np
 
 from .._array import on_input_device
-from ..backend import Namespace, numpy_ns, xp_of
+from ..backend import ON_NUMPY, Namespace, numpy_ns, xp_of
 from ..base import config
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
 from ..base.errors import require_tensor
@@ -17,7 +17,7 @@ from .pool import avg_pool1d
 
 
 def _check(name, input, *parameters):
-    """Refuse what is no tensor, and under PyTorch's face parameters of another dtype than input's, as PyTorch does.
+    """Checks that inputs are tensors. In PyTorch mode, parameters must have the dtype of the input, as in PyTorch.
 
     16-bit inputs may have float32 parameters.
     """
@@ -29,22 +29,22 @@ def _check(name, input, *parameters):
 
 
 def _in_float32(xp, x):
-    """x, in float32 if it has 16 bits: statistics are computed in that."""
+    """Returns x, cast to float32 if it has 16 bits: statistics are computed in float32."""
     return xp.astype(x, np.float32) if x.dtype.itemsize == 2 else x
 
 
 def _rows(xp, x, width):
-    """x as rows (N, width), in float32 at least."""
+    """Returns x as rows (N, width), at least in float32."""
     return xp.reshape(_in_float32(xp, x), (-1, width))
 
 
 def _like(xp, out, input, dtype):
-    """out in input's shape, as `dtype` or, if that is None, as input's own."""
+    """Returns `out` in the shape of `input`, cast to `dtype` or, if that is None, to the dtype of `input`."""
     return xp.astype(xp.reshape(out, input.shape), input.dtype if dtype is None else dtype.numpy)
 
 
 def _normed(xp, x, eps):
-    """Rows with mean 0 and variance 1, their means, and what they were multiplied by."""
+    """Returns rows with mean 0 and variance 1, their former means, and the factors that they were multiplied by."""
     mean = xp.mean(x, axis=-1, keepdims=True)
     centred = x - mean
     variance = xp.mean(centred * centred, axis=-1, keepdims=True)
@@ -53,7 +53,7 @@ def _normed(xp, x, eps):
 
 
 def _normed_grad(xp, g, normed, rstd):
-    """The gradient of the rows that `_normed` was given."""
+    """Computes the gradient of the rows passed to `_normed`."""
     along = xp.mean(g * normed, axis=-1, keepdims=True)
     return (g - xp.mean(g, axis=-1, keepdims=True) - normed * along) * rstd
 
@@ -84,7 +84,7 @@ _layer_norm.register_kernel(cpu="mytorch.kernels.numba.layer_norm", cuda="mytorc
 
 
 def _width(input, normalized_shape, weight, bias, name):
-    """The number of elements that are normalised together, with the shapes checked."""
+    """Returns the number of elements that are normalized together, and checks the shapes."""
     shape = tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
     if not shape or shape_of(input)[-len(shape) :] != shape:
         raise RuntimeError(
@@ -100,20 +100,30 @@ def _width(input, normalized_shape, weight, bias, name):
 
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None, auto=False):
-    """(x - mean) / sqrt(var + eps) * weight + bias over the last axes, those of normalized_shape.
+    """Normalizes the last axes to mean 0 and variance 1, then scales and shifts them.
 
-    Statistics are computed in float32 for 16-bit inputs.
+        result = (input - mean) / sqrt(var + eps) * weight + bias
+
+    Statistics of 16-bit inputs are computed in float32.
 
     Args:
-        dtype: of the result, rounded once; input's if not given (float32 under a GPU's autocast).
+        input: (…, *normalized_shape).
+        normalized_shape: shape of the axes to normalize.
+        weight: factors, of shape `normalized_shape` (default: None).
+        bias: summands, of shape `normalized_shape` (default: None).
+        eps: added to the variance (default: 1e-5).
+        dtype: dtype of the result (default: the dtype of `input`, float32 under a GPU's autocast).
 
     Raises:
-        RuntimeError: the last axes of input, weight or bias don't have normalized_shape.
+        RuntimeError: the last axes of `input`, or `weight` or `bias`, do not have the shape `normalized_shape`.
+
     Source: Ba, Kiros and Hinton, 2016.
 
     Example:
         >>> F.layer_norm(tensor([[1.0, 3.0], [0.0, 8.0]]), (2,), eps=0.0).tolist()
         [[-1.0, 1.0], [-1.0, 1.0]]
+
+    See also: `nn.LayerNorm`.
     """
     _check("layer_norm", input, weight, bias)
     width = _width(input, normalized_shape, weight, bias, "layer_norm")
@@ -150,18 +160,27 @@ _rms_norm.register_kernel(cuda="mytorch.kernels.triton.norm:rms_norm")
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None, auto=False):
-    """x / sqrt(mean(x^2) + eps) * weight over the last axes; eps is that of the dtype, float32 at least, if not given.
+    """Divides the last axes by their root mean square, then scales them.
+
+        result = input / sqrt(mean(input^2) + eps) * weight
 
     Args:
-        dtype: of the result, rounded once; input's if not given (float32 under a GPU's autocast).
+        input: (…, *normalized_shape).
+        normalized_shape: shape of the axes to normalize.
+        weight: factors, of shape `normalized_shape` (default: None).
+        eps: added to the mean square (default: the machine epsilon of the dtype, at least of float32).
+        dtype: dtype of the result (default: the dtype of `input`, float32 under a GPU's autocast).
 
     Raises:
-        RuntimeError: the last axes of input or weight don't have normalized_shape.
+        RuntimeError: the last axes of `input`, or `weight`, do not have the shape `normalized_shape`.
+
     Source: Zhang and Sennrich, 2019.
 
     Example:
         >>> F.rms_norm(tensor([1.0, -1.0, 1.0, -1.0]), (4,), eps=0.0).tolist()
         [1.0, -1.0, 1.0, -1.0]
+
+    See also: `nn.RMSNorm`.
     """
     width = _width(input, normalized_shape, weight, None, "rms_norm")
     eps = finfo(promote_types(input.dtype, float32)).eps if eps is None else eps
@@ -169,12 +188,12 @@ def rms_norm(input, normalized_shape, weight=None, eps=None, *, dtype=None, fuse
 
 
 # -- with the residual added ------------------------------------------------------------------------------------
-# A transformer's block ends with `x = x + block(norm(x))`, and the next begins with the norm of that. On a GPU both are one
-# pass, forward and backward: the sum's own gradient is added where that of the norm is written.
+# A transformer block ends with `x = x + block(norm(x))`, and the next block starts with the norm of x. A GPU computes both
+# in one pass, forward and backward: backward adds the gradient of the sum while it writes the gradient of the norm.
 
 
 def _sum_of(xp, input, residual):
-    """input + residual, in the wider of their dtypes; input, if it is the sum already."""
+    """Returns input + residual in the wider of their dtypes; `input` itself if it already is the sum."""
     if residual is None:
         return input
     dtype = promote_types(as_dtype(input.dtype), as_dtype(residual.dtype)).numpy
@@ -191,7 +210,7 @@ def _add_layer_norm(xp, input, residual, weight=None, bias=None, *, width, eps=1
 
 
 def _residual_vjp(vjp, g, shapes, needs, **saved):
-    """The gradients of (input, residual, *parameters) from those of the sum and of its norm, either of which may be missing."""
+    """Computes the gradients of (input, residual, *parameters) from the gradients of the sum and its norm. One may be missing."""
     g_total, g_out = g
     gx, *g_parameters = (None,) * (len(shapes) - 1)
     if g_out is not None:
@@ -212,14 +231,30 @@ _add_layer_norm.register_kernel(cuda="mytorch.kernels.triton.norm:add_layer_norm
 def add_layer_norm(
     input, residual, normalized_shape, weight=None, bias=None, eps=1e-5, *, dtype=None, fused=None, auto=False
 ):
-    """(input + residual, its layer norm over the last axes), on a GPU in one pass.
+    """Adds a residual and applies layer normalization to the sum. A GPU needs one pass.
+
+        total = input + residual
+        result = (total - mean) / sqrt(var + eps) * weight + bias
 
     Args:
-        input, residual: of one shape; the sum has the wider of their dtypes.
-        normalized_shape, weight, bias, eps, dtype: as layer_norm.
+        input: (…, *normalized_shape).
+        residual: tensor of the shape of `input`. The sum has the wider of both dtypes.
+        normalized_shape: shape of the axes to normalize.
+        weight: factors, of shape `normalized_shape` (default: None).
+        bias: summands, of shape `normalized_shape` (default: None).
+        eps: added to the variance (default: 1e-5).
+        dtype: dtype of the norm (default: as in `layer_norm`).
+
+    Returns:
+        (sum, layer norm of the sum).
 
     Raises:
-        RuntimeError: shapes that differ, or don't end with normalized_shape.
+        RuntimeError: the shapes differ, or do not end with `normalized_shape`.
+
+    Example:
+        >>> total, normed = F.add_layer_norm(tensor([1.0, 2.0]), tensor([0.0, 1.0]), (2,), eps=0.0)
+        >>> total.tolist(), normed.tolist()
+        ([1.0, 3.0], [-1.0, 1.0])
     """
     width = _width(input, normalized_shape, weight, bias, "add_layer_norm")
     options = {"width": width, "eps": eps, "dtype": _dtype(dtype), "fused": fused, "auto": auto}
@@ -227,7 +262,7 @@ def add_layer_norm(
 
 
 def _with_residual(record, norm, input, residual, parameters, options):
-    """(input + residual, its norm), by one op on a GPU and by two on a CPU."""
+    """Returns (input + residual, its norm), computed by one op on a GPU and by two ops on a CPU."""
     if tuple(input.shape) != tuple(residual.shape):
         raise RuntimeError(
             f"{record.name}: expected input and residual of one shape, got {tuple(input.shape)} and {tuple(residual.shape)}."
@@ -257,14 +292,29 @@ _add_rms_norm.register_kernel(cuda="mytorch.kernels.triton.norm:add_rms_norm")
 
 
 def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dtype=None, fused=None, auto=False):
-    """(input + residual, its RMS norm over the last axes), on a GPU in one pass; arguments as add_layer_norm.
+    """Adds a residual and applies RMS normalization to the sum. A GPU needs one pass.
+
+        total = input + residual
+        result = total / sqrt(mean(total^2) + eps) * weight
 
     Args:
-        residual: of input's shape.
-        normalized_shape: the last axes.
-        weight: of that shape.
-        eps: added to the mean square.
-        dtype: of the norm.
+        input: (…, *normalized_shape).
+        residual: tensor of the shape of `input`. The sum has the wider of both dtypes.
+        normalized_shape: shape of the axes to normalize.
+        weight: factors, of shape `normalized_shape` (default: None).
+        eps: added to the mean square (default: as in `rms_norm`).
+        dtype: dtype of the norm (default: as in `rms_norm`).
+
+    Returns:
+        (sum, RMS norm of the sum).
+
+    Raises:
+        RuntimeError: the shapes differ, or do not end with `normalized_shape`.
+
+    Example:
+        >>> total, normed = F.add_rms_norm(tensor([1.0, -2.0]), tensor([1.0, 0.0]), (2,), eps=0.0)
+        >>> total.tolist(), normed.tolist()
+        ([2.0, -2.0], [1.0, -1.0])
     """
     width = _width(input, normalized_shape, weight, None, "add_rms_norm")
     eps = finfo(promote_types(promote_types(input.dtype, residual.dtype), float32)).eps if eps is None else eps
@@ -276,13 +326,13 @@ def add_rms_norm(input, residual, normalized_shape, weight=None, eps=None, *, dt
 
 
 def _channels(xp, p, ndim):
-    """A per-channel vector shaped to multiply (N, C, …)."""
+    """Reshapes a vector with one element per channel so that it multiplies (N, C, …)."""
     return xp.reshape(p, (1, -1) + (1,) * (ndim - 2))
 
 
 def _channel_sum(xp, g, other=None):
-    """The sum of g, or of g * other, over each channel; on a CPU as products of rows, without an array of all products."""
-    if xp is numpy_ns and other is not None:
+    """Sums g, or g * other, over each channel. On a CPU this is a product of rows, without an array of all products."""
+    if xp in ON_NUMPY and other is not None:
         places = math.prod(g.shape[2:])
         rows, columns = g.reshape(*g.shape[:2], 1, places), other.reshape(*g.shape[:2], places, 1)
         return np.matmul(rows, columns).reshape(g.shape[:2]).sum(0)
@@ -291,7 +341,7 @@ def _channel_sum(xp, g, other=None):
 
 @op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",))
 def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
-    """Batch norm with the batch's own statistics; `stats` hands in (mean, variance) where they are known already."""
+    """Applies batch norm with the statistics of the batch. `stats` passes (mean, variance) that are already known."""
     x = _in_float32(xp, input)
     axes = (0, *range(2, len(input.shape)))
     if stats is not None and isinstance(xp, Namespace):
@@ -331,7 +381,7 @@ _batch_norm.register_kernel(
 
 @op(name="channel_affine", promoted=("input",))
 def _channel_affine(xp, input, scale, shift):
-    """input * scale + shift, both (C,), for each channel, axis 1."""
+    """Computes input * scale + shift for each channel (axis 1), with vectors (C,)."""
     ndim = len(input.shape)
     out = _in_float32(xp, input) * _channels(xp, scale, ndim)
     out = np.add(out, _channels(xp, shift, ndim), out=out) if xp is numpy_ns else out + _channels(xp, shift, ndim)
@@ -354,7 +404,7 @@ _channel_affine.register_kernel(
 
 
 def _batch_statistics(xp, raw, kernel):
-    """The mean and the variance of each channel."""
+    """Returns the mean and the variance of each channel."""
     if kernel is not None:
         return kernel.statistics(raw)
     x, axes = _in_float32(xp, raw), (0, *range(2, raw.ndim))
@@ -367,22 +417,34 @@ def batch_norm(
     input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5, *, fused=None,
     auto=False,
 ):  # fmt: skip
-    """(x - mean) / sqrt(var + eps) * weight + bias for each channel, axis 1.
+    """Normalizes each channel (axis 1) over the batch, then scales and shifts it.
+
+        result = (input - mean) / sqrt(var + eps) * weight + bias
+
+    Training uses the statistics of the batch and updates the running statistics in place:
+    `running = (1 - momentum) * running + momentum * batch`, with the unbiased variance. Evaluation uses the running statistics.
 
     Args:
         input: (N, C) or (N, C, …).
-        running_mean, running_var: used in evaluation; in training updated in place (unbiased variance) by
-            `running = (1 - momentum) * running + momentum * batch`.
-        training: use the batch's own statistics.
+        running_mean: running means, (C,); None does not track them.
+        running_var: running variances, (C,); None does not track them.
+        weight: factor of each channel, (C,) (default: None).
+        bias: summand of each channel, (C,) (default: None).
+        training: if True, uses the statistics of the batch (default: False).
+        momentum: weight of the new statistics in the running average (default: 0.1).
+        eps: added to the variance (default: 1e-5).
 
     Raises:
-        ValueError: training on a single value per channel.
+        ValueError: training with a single value per channel.
+
     Source: Ioffe and Szegedy, 2015.
 
     Example:
         >>> x = tensor([[1.0, 0.0], [3.0, 8.0]])
         >>> F.batch_norm(x, None, None, training=True, eps=1e-12).tolist()
         [[-1.0, -1.0], [1.0, 1.0]]
+
+    See also: `nn.BatchNorm1d`, `nn.BatchNorm2d`.
     """
     _check("batch_norm", input, weight, bias)
     if input.ndim >= 2 and input.shape[1]:
@@ -449,19 +511,28 @@ _group_norm.register_kernel(cuda="mytorch.kernels.triton.norm:group_norm")
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=None, auto=False):
-    """Normalise each sample's channels in groups, then scale and shift each channel.
+    """Normalizes groups of channels of each sample, then scales and shifts each channel.
+
+        result = (input - mean of the group) / sqrt(variance of the group + eps) * weight + bias
 
     Args:
-        input: (N, C, …). num_groups: by which C can be divided. weight, bias: (C,).
+        input: (N, C, …).
+        num_groups: number of groups; must divide C.
+        weight: factor of each channel, (C,) (default: None).
+        bias: summand of each channel, (C,) (default: None).
+        eps: added to the variance (default: 1e-5).
 
     Raises:
-        RuntimeError: the channels can't be divided into num_groups.
+        RuntimeError: the number of channels is not divisible by `num_groups`.
+
     Source: Wu and He, 2018.
 
     Example:
         >>> x = tensor([[1.0, 3.0, 0.0, 8.0]])  # one sample, four channels in two groups
         >>> F.group_norm(x, 2, eps=0.0).tolist()
         [[-1.0, 1.0, -1.0, 1.0]]
+
+    See also: `nn.GroupNorm`.
     """
     _check("group_norm", input, weight, bias)
     if num_groups <= 0:
@@ -485,7 +556,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
 
 
 def _check_channels(channels, **vectors):
-    """Refuse statistics and factors that have not one number for each channel."""
+    """Checks that statistics and factors have one element for each channel."""
     for name, vector in vectors.items():
         if vector is not None and not hasattr(vector, "shape"):
             raise TypeError(f"argument '{name}' must be Tensor, not {type(vector).__name__}")
@@ -505,26 +576,43 @@ def instance_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5, *,
     fused=None, auto=False,
 ):  # fmt: skip
-    """Normalise each channel of each sample over its positions, then scale and shift it.
+    """Normalizes each channel of each sample over its positions, then scales and shifts it.
+
+        result = (input - mean) / sqrt(var + eps) * weight + bias
 
     Args:
-        input: (N, C, …). weight, bias: (C,).
-        running_mean, running_var, momentum: as batch_norm; used in place of input's own statistics without use_input_stats.
+        input: (N, C, …).
+        running_mean: running means, (C,) (default: None).
+        running_var: running variances, (C,) (default: None).
+        weight: factor of each channel, (C,) (default: None).
+        bias: summand of each channel, (C,) (default: None).
+        use_input_stats: if False, uses the running statistics instead of the statistics of `input` (default: True).
+        momentum: weight of the new statistics in the running average (default: 0.1).
+        eps: added to the variance (default: 1e-5).
 
     Raises:
-        ValueError: a single position, in training.
+        ValueError: `use_input_stats` with a single position.
+
     Source: Ulyanov et al., 2016.
+
+    Example:
+        >>> F.instance_norm(tensor([[[1.0, 3.0], [0.0, 8.0]]]), eps=0.0).tolist()
+        [[[-1.0, 1.0], [-1.0, 1.0]]]
+
+    See also: `nn.InstanceNorm1d`, `nn.InstanceNorm2d`.
     """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps, fused=fused, auto=auto)
     _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
-    if math.prod(input.shape[2:]) <= 1:
+    if not input.numel():
+        return input.clone()
+    if math.prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {tuple(input.shape)}")
     if running_mean is not None and input.numel():
         flat = input.detach().flatten(2)
         for running, batch in ((running_mean, flat.mean(-1)), (running_var, flat.var(-1))):
             running.data.mul_(1 - momentum).add_(batch.mean(0), alpha=momentum)
-    if input.device.type != "cpu":  # as groups of one channel, in the input's dtype whatever autocast says
+    if input.device.type != "cpu":  # as groups of one channel, in the input's dtype also under autocast
         return _group_norm(
             input, weight, bias, num_groups=input.shape[1], eps=eps, dtype=input.dtype, fused=fused, auto=auto
         )
@@ -534,10 +622,27 @@ def instance_norm(
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0, *, auto=False):
-    """input / (k + alpha * mean of squares over `size` neighbouring channels)^beta. Source: Krizhevsky et al., 2012.
+    """Divides each element by a power of the mean square of neighboring channels.
+
+        result = input / (k + alpha * mean of input^2 over `size` channels)^beta
 
     Args:
-        size: how many channels, the own one in the middle. alpha, beta, k: as in the formula.
+        input: (N, C, …).
+        size: number of neighboring channels, centered at the element's channel.
+        alpha: factor of the mean square (default: 1e-4).
+        beta: exponent (default: 0.75).
+        k: summand (default: 1.0).
+
+    Raises:
+        ValueError: `input` has fewer than 3 axes.
+
+    Source: Krizhevsky et al., 2012.
+
+    Example:
+        >>> F.local_response_norm(mytorch.ones(1, 1, 1), size=1, alpha=1.0, beta=1.0).item()
+        0.5
+
+    See also: `nn.LocalResponseNorm`.
     """
     if input.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
@@ -550,10 +655,14 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0, *, auto=False
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
-    """input / max(its p-norm along dim, eps).
+    """Divides vectors along a dimension by their norm.
+
+        result = input / max(norm(input, p), eps)
 
     Args:
-        p: the order of the norm. dim: the axis or axes. eps: the least norm to divide by.
+        p: order of the norm (default: 2.0).
+        dim: dimension or dimensions of a vector (default: 1).
+        eps: smallest divisor (default: 1e-12).
 
     Example:
         >>> F.normalize(tensor([[0.0, 4.0]])).tolist()

@@ -1,4 +1,4 @@
-"""Padding: constants, reflections, copies of the edge, wrap-around; negative widths crop."""
+"""Padding with constants, reflections, edge values or wrap-around. Negative widths crop."""
 
 import numpy as np
 
@@ -13,16 +13,15 @@ def _pad(xp, input, *, widths, value=0.0):
     if not isinstance(xp, Namespace):
         return xp.pad(input, widths, constant_values=input.dtype.type(value))
     shape = [n + before + behind for n, (before, behind) in zip(input.shape, widths, strict=True)]
-    out = (
-        xp.full(shape, input.dtype.type(value), input.dtype) if value else xp.zeros(shape, input.dtype)
-    )  # quicker than NumPy's `pad`
+    # Faster than NumPy's `pad`.
+    out = xp.full(shape, input.dtype.type(value), input.dtype) if value else xp.zeros(shape, input.dtype)
     out[tuple(slice(before, before + n) for n, (before, _) in zip(input.shape, widths, strict=True))] = input
     return out
 
 
 @op(dtype="same", name="unpad")
 def _unpad(xp, g, *, widths):
-    """The inner part of a padded array."""
+    """Returns the inner part of a padded array."""
     return g[tuple(slice(a, n - b) for (a, b), n in zip(widths, g.shape, strict=True))]
 
 
@@ -33,18 +32,24 @@ _MODES = {"reflect": "reflect", "replicate": None, "circular": "wrap"}
 
 
 def pad(input, pad, mode="constant", value=None):
-    """input with `pad` = (last axis before, after, second to last before, after, …) elements added.
+    """Pads a tensor along its last axes.
 
     Args:
-        mode: "constant" (with `value`), "reflect", "replicate" or "circular". Negative widths crop.
+        pad: widths (last axis before, last axis after, second to last axis before, …). Negative widths crop.
+        mode: "constant" (default), "reflect", "replicate" or "circular".
+        value: fill value of mode "constant" (default: 0).
 
     Raises:
-        RuntimeError: an odd number of widths, more than the axes, or too wide for the mode.
-        NotImplementedError: a mode that is not known.
+        RuntimeError: an odd number of widths, too many widths for the axes, or a width that is too large for the mode.
+        NotImplementedError: an unknown mode.
 
     Example:
         >>> F.pad(tensor([1.0, 2.0]), (1, 2), value=9.0).tolist()
         [9.0, 1.0, 2.0, 9.0, 9.0]
+        >>> F.pad(tensor([[1.0, 2.0, 3.0]]), (2, 0), mode="reflect").tolist()
+        [[3.0, 2.0, 1.0, 2.0, 3.0]]
+
+    See also: `nn.ZeroPad2d`, `nn.ReflectionPad2d`.
     """
     widths = [int(w) for w in pad]
     if len(widths) % 2:
@@ -56,7 +61,7 @@ def pad(input, pad, mode="constant", value=None):
     if mode not in ("constant", *_MODES):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     pairs = [(0, 0)] * (input.ndim - len(widths) // 2) + list(zip(widths[-2::-2], widths[::-2], strict=True))
-    if mode == "replicate":  # crops and copies at once: places beyond the ends are the ends
+    if mode == "replicate":  # crops and copies at once: positions past an end read the end
         for axis, (a, b) in enumerate(pairs):
             if a or b:
                 if input.shape[axis] == 0:
@@ -75,7 +80,7 @@ def pad(input, pad, mode="constant", value=None):
     if any(w < 0 for w in widths):
         crop = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(pairs, input.shape, strict=True))
         if any(s.stop < s.start for s in crop):
-            raise RuntimeError(f"pad: the widths {widths} crop more than the shape {tuple(input.shape)} has.")
+            raise RuntimeError(f"pad: expected widths that crop at most the shape {tuple(input.shape)}, got {widths}.")
         input = input[crop]
         pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
     if not any(a or b for a, b in pairs):
@@ -89,7 +94,7 @@ def pad(input, pad, mode="constant", value=None):
                 f"Padding size should be less than the corresponding input dimension, but got: padding ({a}, {b}) for a size of {n} in mode {mode}"
             )
     for axis, (a, b) in enumerate(pairs):
-        if a or b:  # each axis is a lookup of its own elements
+        if a or b:  # select the elements of each axis by index
             order = np.pad(np.arange(input.shape[axis]), (a, b), mode=_MODES[mode])
             input = read_along(input, axis, order)
     return input

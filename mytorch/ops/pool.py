@@ -1,4 +1,4 @@
-"""Pooling over windows: maxima, means, powers; adaptive forms; unpooling.
+"""Pooling over windows: max, average, Lp, adaptive and fractional pooling, and unpooling.
 
 A window has few positions. So each op loops over the positions and processes all windows at once: position t of
 all windows is a strided slice of the input.
@@ -12,12 +12,13 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import xp_of
+from ..base.arguments import same_arguments
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, watched
-from .conv import check_window, several, tap_slices, taps
+from .conv import DIMS, check_window, several, tap_slices, taps
 from .elementwise import named
-from .movement import laid_out_as, stack
+from .movement import laid_out_as
 from .random import rand
 
 
@@ -31,6 +32,16 @@ def _sizes(shape, kernel, stride, padding, dilation, ceil_mode):
             count -= 1
         out.append(count)
     return tuple(out)
+
+
+def _crop(shape, out, kernel, stride, padding):
+    """Returns (kernel, padding) without the window positions that are in the padding for every window: less work for large windows."""
+    cropped = []
+    for n, o, k, s, p in zip(shape, out, kernel, stride, padding, strict=True):
+        # Windows begin at -p, …, (o - 1) s - p. Position t of a window is in the input for some window if begin + t is in [0, n).
+        low = max(0, p - (o - 1) * s) if k > n else 0
+        cropped.append((min(k, n + p) - low, p - low))
+    return tuple(zip(*cropped, strict=True))
 
 
 def _enclose(xp, x, out, kernel, stride, padding, dilation, fill):
@@ -50,7 +61,7 @@ def _max_pool(xp, input, *, out_size, kernel, stride, padding, dilation):
     low = -math.inf if input.dtype.kind in "fV" else np.iinfo(input.dtype).min
     x = _enclose(xp, input, out_size, kernel, stride, padding, dilation, low)
     best = chosen = None
-    index_dtype = np.int8 if math.prod(kernel) <= 127 else np.int16
+    index_dtype = np.min_scalar_type(-math.prod(kernel))
     for t, position in enumerate(taps(kernel)):
         value = x[(slice(None), slice(None), *tap_slices(position, out_size, stride, dilation))]
         if best is None:
@@ -59,9 +70,8 @@ def _max_pool(xp, input, *, out_size, kernel, stride, padding, dilation):
             # NaN wins over numbers, as in PyTorch.
             better = (value > best) | (value != value)
             best = xp.maximum(best, value)
-            chosen = xp.maximum(
-                chosen, better.astype(index_dtype) * t
-            )  # t increases, so a maximum replaces a slower masked copy
+            # T increases, so a maximum replaces a slower masked copy.
+            chosen = xp.maximum(chosen, better.astype(index_dtype) * t)
     return best, chosen
 
 
@@ -133,7 +143,7 @@ def _batched(input, d, name):
     """Returns (input with a batch axis, True if the axis was added)."""
     if input.ndim == d + 1:
         return input.unsqueeze(0), True
-    if input.ndim != d + 2 or 0 in input.shape[1:]:
+    if input.ndim != d + 2 or (0 in input.shape[1:] and "adaptive" not in name):
         raise RuntimeError(
             f"{name}: Expected {d + 1}D or {d + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
             f"but got: {list(input.shape)}"
@@ -161,20 +171,28 @@ def _max_pooling(d):
     name = f"max_pool{d}d"
 
     @on_input_device
-    @named(name, f"""The maximum of each window of the last {d} axes.
-
-    Args:
-        kernel_size, stride, padding, dilation: a number or {d}; the stride is the window's size by default.
-        ceil_mode: let the last window extend over the edge. return_indices: also return the positions of the maxima.
-
-    Example:
-        >>> F.{name}(mytorch.arange({4**d}.0).reshape(1{", 4" * d}), 4).item()
-        {4**d - 1}.0
-    """)  # fmt: skip
+    @named(name, **DIMS[d])
     def max_pool(
         input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False, *, fused=None,
         auto=False,
     ):  # fmt: skip
+        """Computes the maximum of each window of the last {axes}.
+
+        Args:
+            input: {shape}.
+            kernel_size: size of a window, {each}.
+            stride: step between windows, {each} (default: `kernel_size`).
+            padding: number of -inf elements added at both ends of an axis, {each} (default: 0).
+            dilation: step between the elements of a window, {each} (default: 1).
+            ceil_mode: if True, the last window may extend past the end (default: False).
+            return_indices: if True, also returns the positions of the maxima in the flattened axes (default: False).
+
+        Example:
+            >>> F.{name}(mytorch.arange({count}.0).reshape(1{fours}), 4).item()
+            {last}.0
+
+        See also: `nn.MaxPool{d}d`.
+        """
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         dilation = several(dilation, d, name)
         check_window(name, dilation=dilation)
@@ -184,6 +202,8 @@ def _max_pooling(d):
             raise RuntimeError(
                 f"{name}: the input {tuple(input.shape)} is smaller than the window {kernel}; the output size {out_size} is too small."
             )
+        if dilation == (1,) * d:
+            kernel, padding = _crop(x.shape[2:], out_size, kernel, stride, padding)
         geometry = _geometry(kernel, stride, padding, dilation)
         pooled, chosen = _max_pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
         out = pooled.squeeze(0) if single else laid_out_as(input, pooled)
@@ -249,20 +269,28 @@ def _counts(shape, out_size, kernel, stride, padding, count_include_pad):
 def _avg_pooling(d):
     name = f"avg_pool{d}d"
 
-    @named(name, f"""The mean of each window of the last {d} axes.
-
-    Args:
-        kernel_size, stride, padding: a number or {d}; the stride is the window's size by default.
-        count_include_pad: count padded zeros as elements. divisor_override: divide by this instead.
-
-    Example:
-        >>> F.{name}(mytorch.arange({4**d}.0).reshape(1{", 4" * d}), 4).item()
-        {(4**d - 1) / 2}
-    """)  # fmt: skip
+    @named(name, **DIMS[d])
     def avg_pool(
         input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None,
         *, fused=None, auto=False,
     ):  # fmt: skip
+        """Computes the mean of each window of the last {axes}.
+
+        Args:
+            input: {shape}.
+            kernel_size: size of a window, {each}.
+            stride: step between windows, {each} (default: `kernel_size`).
+            padding: number of zeros added at both ends of an axis, {each} (default: 0).
+            ceil_mode: if True, the last window may extend past the end (default: False).
+            count_include_pad: if True, the mean counts padded zeros (default: True).
+            divisor_override: divisor to use instead of the number of elements (default: None).
+
+        Example:
+            >>> F.{name}(mytorch.arange({count}.0).reshape(1{fours}), 4).item()
+            {mean}
+
+        See also: `nn.AvgPool{d}d`.
+        """
         kernel, stride, padding = _windows(kernel_size, stride, padding, d, name)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
@@ -276,6 +304,7 @@ def _avg_pooling(d):
             scale = 1.0 / math.prod(kernel)
         else:
             scale = 1.0 / _counts(x.shape[2:], out_size, kernel, stride, padding, count_include_pad)
+        kernel, padding = _crop(x.shape[2:], out_size, kernel, stride, padding)
         options = {"out_size": out_size, "kernel": kernel, "stride": stride, "padding": padding, "scale": scale}
         out = _sum_pool(x, **options, fused=fused, auto=auto)
         return out.squeeze(0) if single else out
@@ -290,11 +319,28 @@ avg_pool1d, avg_pool2d, avg_pool3d = map(_avg_pooling, (1, 2, 3))
 def _lp_pooling(d, average, highest):
     name = f"lp_pool{d}d"
 
-    @named(name, f"The norm_type-norm of each window of the last {d} axes: (sum of x^p)^(1/p).")
+    @named(name, **DIMS[d])
     def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+        """Computes the p-norm of each window of the last {axes}.
+
+            result = (sum of x^p)^(1/p)
+
+        Args:
+            input: {shape}.
+            norm_type: order p of the norm, not 0. With infinity, the result is the maximum magnitude.
+            kernel_size: size of a window, {each}.
+            stride: step between windows, {each} (default: `kernel_size`).
+            ceil_mode: if True, the last window may extend past the end (default: False).
+
+        Example:
+            >>> F.{name}(mytorch.ones(1{fours}), 1, 4).item()
+            {count}.0
+
+        See also: `nn.LPPool{d}d`.
+        """
         p, k = float(norm_type), math.prod(several(kernel_size, d, name))
         if p == 0:
-            raise ZeroDivisionError(f"{name}: norm_type 0, of which 1 / norm_type is no number")
+            raise ZeroDivisionError(f"{name}: expected a norm_type other than 0, got {norm_type}.")
         if math.isinf(p):
             sign = math.copysign(1, p)
             return highest(input.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
@@ -380,21 +426,26 @@ def _pooled_to_nothing(input, sizes, name):
 def _adaptive_avg(d, pool):
     name = f"adaptive_avg_pool{d}d"
 
-    @named(name, f"""The means of as many windows of the last {d} axes as `output_size` says (None keeps an axis).
-
-    Example:
-        >>> F.{name}(mytorch.arange({4**d}.0).reshape(1{", 4" * d}), 1).item()
-        {(4**d - 1) / 2}
-    """)  # fmt: skip
+    @named(name, **DIMS[d])
     def adaptive(input, output_size):
+        """Averages windows of the last {axes}. The sizes of the windows follow from the output size.
+
+        Args:
+            input: {shape}.
+            output_size: output size, {each}. None keeps the size of an axis.
+
+        Example:
+            >>> F.{name}(mytorch.arange({count}.0).reshape(1{fours}), 1).item()
+            {mean}
+
+        See also: `nn.AdaptiveAvgPool{d}d`.
+        """
         sizes = _targets(input, output_size, d, name)
         if 0 in sizes:
             return _pooled_to_nothing(input, sizes, name)
-        if all(s == 1 for s in sizes):
-            return input.mean(tuple(range(-d, 0)), keepdim=True)
         window = _even_window(input, sizes)
         if window is not None:
-            return pool(input, window)
+            return pool(input, window) if math.prod(window) < 32 else _by_window(input, sizes).mean(-1)
         for axis, size in enumerate(sizes, input.ndim - d):
             if input.shape[axis] != size:
                 input = along(input, axis, averaging_matrix(input.shape[axis], size))
@@ -406,34 +457,55 @@ def _adaptive_avg(d, pool):
 def _adaptive_max(d, pool):
     name = f"adaptive_max_pool{d}d"
 
-    @named(name, f"The maxima of as many windows of the last {d} axes as `output_size` says (None keeps an axis).")
+    @named(name, **DIMS[d])
     def adaptive(input, output_size, return_indices=False):
+        """Computes maxima of windows of the last {axes}. The sizes of the windows follow from the output size.
+
+        Args:
+            input: {shape}.
+            output_size: output size, {each}. None keeps the size of an axis.
+            return_indices: if True, also returns the positions of the maxima in the flattened axes (default: False).
+
+        Example:
+            >>> F.{name}(mytorch.arange({count}.0).reshape(1{fours}), 1).item()
+            {last}.0
+
+        See also: `nn.AdaptiveMaxPool{d}d`.
+        """
         sizes = _targets(input, output_size, d, name)
         window = _even_window(input, sizes)
         if 0 in sizes:
             values = _pooled_to_nothing(input, sizes, name)
             return (values, values.long()) if return_indices else values
-        if window is not None:
+        if window is not None and math.prod(window) < 32:
             return pool(input, window, return_indices=return_indices)
-        values, places = (laid_out_as(input, x) for x in _uneven_max(input, sizes, d))
+        values, places = (laid_out_as(input, x) for x in _window_maxima(input, sizes))
         return (values, places) if return_indices else values
 
     return adaptive
 
 
-def _uneven_max(input, sizes, d):
-    """Returns the maxima of windows of unequal sizes, one window at a time, and their flat positions."""
-    spatial = tuple(input.shape[-d:])
-    batch_shape = tuple(input.shape[:-d])
-    flat_index = np.arange(math.prod(spatial)).reshape(spatial)
-    values, positions = [], []
-    for cell in np.ndindex(*sizes):
-        window = tuple(slice(*bounds(n, s)[i]) for n, s, i in zip(spatial, sizes, cell, strict=True))
-        part = input[(..., *window)].flatten(-d)
-        best = part.max(-1)
-        values.append(best.values)
-        positions.append(on_device_of(flat_index[window].reshape(-1), input)[best.indices])
-    return stack(values, -1).reshape(*batch_shape, *sizes), stack(positions, -1).reshape(*batch_shape, *sizes)
+def _by_window(x, sizes):
+    """Returns the windows of the last axes, each as one row. Shorter windows repeat their last element."""
+    lead, split = x.ndim - len(sizes), []
+    for axis, size in enumerate(sizes, lead):
+        begin, end = np.array(bounds(x.shape[axis], size)).T[..., None]
+        index = np.minimum(begin + np.arange((end - begin).max()), end - 1)
+        split += index.shape
+        if index.size > x.shape[axis]:
+            x = x.index_select(axis, on_device_of(index.reshape(-1), x))
+    # (…, windows 1, length 1, windows 2, length 2, …): first all windows, then all lengths.
+    order = (*range(lead), *range(lead, lead + len(split), 2), *range(lead + 1, lead + len(split), 2))
+    return x.reshape(*x.shape[:lead], *split).permute(order).flatten(-len(sizes))
+
+
+def _window_maxima(input, sizes):
+    """Returns the maxima of windows of any sizes, and their flat positions. The gradient is added at the positions."""
+    d, flat = len(sizes), input.flatten(-len(sizes))
+    chosen = _by_window(input.detach(), sizes).max(-1).indices
+    places = _by_window(on_device_of(np.arange(flat.shape[-1]).reshape(input.shape[-d:]), input), sizes)
+    places = places.expand(*chosen.shape, -1).gather(-1, chosen[..., None])[..., 0]
+    return flat.gather(-1, places.flatten(-d)).reshape(places.shape), places
 
 
 adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(
@@ -472,15 +544,37 @@ def _unpooled_size(requested, default, stride, name):
 def _unpooling(d):
     name = f"max_unpool{d}d"
 
-    @named(name, f"Maxima of {d}-d windows put back where `indices` say that they came from, zeros elsewhere.")
+    @named(name, **DIMS[d])
     def max_unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+        """Inverts `max_pool{d}d` partially: writes the maxima to their positions and zeros elsewhere.
+
+        Args:
+            input: maxima, {shape}.
+            indices: positions of the maxima, as returned by `max_pool{d}d` with return_indices=True.
+            kernel_size: size of a window, {each}.
+            stride: step between windows, {each} (default: `kernel_size`).
+            padding: padding of the windows, {each} (default: 0).
+            output_size: size of the result (default: the smallest size that gives this many windows).
+
+        Raises:
+            ValueError: `output_size` differs from the default by a stride or more.
+            RuntimeError: the shapes of `input` and `indices` differ.
+
+        Example:
+            >>> x = mytorch.arange({count}.0).reshape(1{fours})
+            >>> values, indices = F.max_pool{d}d(x, 2, return_indices=True)
+            >>> F.{name}(values, indices, 2).shape == x.shape
+            True
+
+        See also: `nn.MaxUnpool{d}d`.
+        """
         kernel, padding = several(kernel_size, d, name), several(padding, d, name)
         stride = kernel if stride is None or stride in ((), []) else several(stride, d, name)
         check_window(name, stride=stride)
         _batched(input, d, name)
         if tuple(input.shape) != tuple(indices.shape):
             raise RuntimeError(
-                f"{name}: Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "
+                f"{name}: Expected shape of indices to be the shape of the input tensor ({list(input.shape)}) but got "
                 f"indices tensor with shape: {list(indices.shape)}"
             )
         default = tuple(
@@ -488,9 +582,9 @@ def _unpooling(d):
         )
         size = _unpooled_size(output_size, default, stride, name)
         lead = tuple(input.shape[:-d])
-        flat = input.reshape(*lead, -1)
+        flat = input.flatten(len(lead))
         out = input.new_zeros(*lead, math.prod(size))
-        return out.scatter(-1, indices.reshape(*lead, -1), flat).reshape(*lead, *size)
+        return out.scatter(-1, indices.flatten(len(lead)), flat).reshape(*lead, *size)
 
     return max_unpool
 
@@ -526,7 +620,7 @@ def _fractional_sizes(input, output_size, output_ratio, d, name):
     if len(ratios) != d:
         raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
     if not all(0 < r < 1 for r in ratios):
-        raise RuntimeError(f"{name}: output_ratio must lie between 0 and 1, got {output_ratio}.")
+        raise RuntimeError(f"{name}: expected output_ratio between 0 and 1, got {output_ratio}.")
     return tuple(int(n * r) for n, r in zip(input.shape[-d:], ratios, strict=True))
 
 
@@ -535,14 +629,14 @@ def _fractional_places(x, u, sizes, kernel):
     xp, (batch, channels, *spatial), d = xp_of(x), x.shape, len(sizes)
     u = u[..., ::-1] if d == 2 else u  # PyTorch uses the first number for the last axis
     starts = [_starts(xp, u[..., i], n, o, k) for i, (n, o, k) in enumerate(zip(spatial, sizes, kernel, strict=True))]
-    flat_x = x.reshape(batch, channels, -1)
+    flat_x = x.reshape(batch, channels, math.prod(x.shape[2:]))
     best = argmax = None
     for position in taps(kernel):
         flat = 0
         for i, p in enumerate(position):
-            position_i = (starts[i] + p).reshape(batch, channels, *(-1 if j == i else 1 for j in range(d)))
+            position_i = (starts[i] + p).reshape(batch, channels, *(sizes[i] if j == i else 1 for j in range(d)))
             flat = flat * spatial[i] + position_i
-        flat = flat.reshape(batch, channels, -1)
+        flat = flat.reshape(batch, channels, math.prod(sizes))
         value = xp.take_along_axis(flat_x, flat, -1)
         if best is None:
             best, argmax = value, flat
@@ -579,27 +673,44 @@ def _fractional_pooling(d):
             )
         lead = tuple(x.shape[:2])
         indices = Tensor._wrap(_fractional_places(x._data._array, samples._data._array, sizes, kernel))
-        out = x.reshape(*lead, -1).gather(-1, indices).reshape(*lead, *sizes)
+        out = x.flatten(len(lead)).gather(-1, indices).reshape(*lead, *sizes)
         indices = indices.reshape(*lead, *sizes)
         return (out.squeeze(0), indices.squeeze(0)) if single else (out, indices)
 
     def fractional(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+        """Computes the maxima of windows of the last {axes} at pseudo-random positions.
+
+        Args:
+            input: {shape}.
+            kernel_size: size of a window, {each}.
+            output_size: number of windows, {each}. Give either `output_size` or `output_ratio`.
+            output_ratio: number of windows as a fraction of the input size, between 0 and 1.
+            return_indices: {returned}.
+            _random_samples: (N, C, {d}) numbers in [0, 1) that determine the positions (default: random).
+
+        Returns:
+            The maxima, or (maxima, positions of the maxima in the flattened axes).
+
+        Raises:
+            ValueError: neither `output_size` nor `output_ratio` is given.
+            RuntimeError: the windows are too large, or an output ratio is not between 0 and 1.
+
+        Source: Graham, Fractional max-pooling, 2014.
+
+        Example:
+            >>> F.fractional_max_pool{d}d(mytorch.ones(1, 1{fours}), 2, output_size=2).shape
+            mytorch.Size([1, 1{twos}])
+
+        See also: `nn.FractionalMaxPool{d}d`.
+        """
         found = fractional_with_indices(input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
         return found if return_indices else found[0]
 
-    for function, full in ((fractional_with_indices, name + "_with_indices"), (fractional, name)):
-        function.__name__ = function.__qualname__ = full
-        function.__doc__ = f"""The maxima of windows of the last {d} axes that lie at pseudo-random places.
-
-    Args:
-        kernel_size: of the windows. output_size: how many; or output_ratio: their number as a share of the axis.
-        _random_samples: (N, C, {d}) numbers in [0, 1) that decide the places; drawn by default.
-
-    Returns:
-        The maxima, and where they were {"" if "indices" in full else "if return_indices"}.
-
-    Source: Graham, Fractional max-pooling, 2014.
-    """
+    fractional_with_indices.__doc__ = fractional.__doc__
+    named(name + "_with_indices", returned="ignored; the positions are always returned", **DIMS[d])(
+        fractional_with_indices
+    )
+    named(name, returned="if True, also returns the positions of the maxima (default: False)", **DIMS[d])(fractional)
     return fractional_with_indices, fractional
 
 
@@ -616,7 +727,10 @@ def _with_indices(pool, count):
         return pool(*args[:count], **kwargs, return_indices=True)
 
     pool_with_indices.__wrapped__ = pool  # for its signature
-    doc = f"`{pool.__name__}` with return_indices=True: (maxima, where they were)."
+    doc = same_arguments(
+        f"Runs `{pool.__name__}` and returns (maxima, positions of the maxima).", pool, "return_indices"
+    )
+    doc += "    return_indices: ignored.\n"
     return named(pool.__name__ + "_with_indices", doc)(pool_with_indices)
 
 

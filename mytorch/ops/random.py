@@ -30,7 +30,8 @@ from ..dispatch.unwrap import raw_of, to_cpu
 from ..engine.mode import get_mode
 from ..kernels.registry import RANDOM
 from ..numerics import philox, rejection
-from .creation import empty_like, finish, like, size_and_pin
+from .creation import check_layout, empty_like, finish, like, size_and_pin
+from .elementwise import named
 from .movement import as_shape
 
 _FIRST_SEED = 67280421310721  # PyTorch's default seed of a new Generator
@@ -39,7 +40,8 @@ _FEW, _HALF = 256, np.uint64(32)  # number of words below which `_raw` is faster
 _MASK53 = (1 << 53) - 1
 _LOW53 = np.uint64(_MASK53)
 _TWO53 = 1 / (1 << 53)  # step of uniform float64 numbers
-_CPU_STATE = struct.Struct("<Qqd")  # seed, position, unused normal number; then the 624 words of the twister
+# Seed, position, unused normal number; then the 624 integers of the Mersenne Twister.
+_CPU_STATE = struct.Struct("<Qqd")
 _GPU_STATE = struct.Struct("<Qqq")  # seed, offset, draws
 
 
@@ -77,7 +79,11 @@ class Generator:
         return self._seed, self._offset, self._subsequence
 
     def set_philox_state(self, state):
-        """Continues from a `philox_state`. Seed and offset are written to the same memory, from which a captured graph reads them."""
+        """Continues from a `philox_state`. Seed and offset are written to the same memory, because captured graphs read it.
+
+        Args:
+            state: a tuple (seed, offset, number of draws).
+        """
         seed, offset, _ = state
         if self._device_state is None:
             self._device_state = _memory_for_state(self.device)
@@ -115,7 +121,11 @@ class Generator:
         self._subsequence = 0
 
     def set_subsequence(self, subsequence):
-        """Sets the number of draws, after a replay has made the draws before."""
+        """Sets the number of draws, after a replay has made the draws before.
+
+        Args:
+            subsequence: number of draws since the last increment of the offset.
+        """
         self._subsequence = subsequence
 
     def _increase_offset(self, step):
@@ -133,7 +143,14 @@ class Generator:
         self._state_in_memory = self._seed, self._offset
 
     def manual_seed(self, seed):
-        """Restarts from `seed`, an int (negative seeds count from 2**64). Returns self."""
+        """Restarts from `seed`, an int (negative seeds count from 2**64). Returns self.
+
+        Args:
+            seed: the seed.
+
+        Raises:
+            RuntimeError: the seed has more than 64 bits.
+        """
         seed = int(seed)
         if not -(1 << 63) <= seed < (1 << 64):
             raise RuntimeError(f"Overflow when unpacking long long: seed {seed} is outside [-2**63, 2**64).")
@@ -154,9 +171,8 @@ class Generator:
     def get_state(self):
         """Returns the state as a uint8 tensor, for `set_state`."""
         if self.device.type != "cpu":
-            offset = int(
-                to_cpu(self._device_state)[1]
-            )  # read from the GPU, since a captured graph may have incremented it
+            # Read from the GPU, since a captured graph may have incremented it.
+            offset = int(to_cpu(self._device_state)[1])
             raw = _GPU_STATE.pack(self._seed, offset, self._subsequence)
         else:
             _, key, position, _, _ = self._source.get_state()
@@ -166,6 +182,9 @@ class Generator:
 
     def set_state(self, state):
         """Continues from a state that `get_state` returned.
+
+        Args:
+            state: a uint8 tensor from `get_state`.
 
         Raises:
             RuntimeError: the state has the wrong size.
@@ -191,15 +210,23 @@ class Generator:
     # -- draws, on raw arrays ---------------------------------------------------------------------------
 
     def words(self, n):
-        """Returns n words of 32 random bits (CPU)."""
+        """Returns n random 32-bit integers (CPU).
+
+        Args:
+            n: number of integers.
+        """
         return self._raw(n).astype(np.uint32) if n < _FEW else self._source.randint(0, 1 << 32, size=n, dtype=np.uint32)
 
     def _raw(self, n):
-        """Returns n words of 32 bits as uint64 (CPU), without the checks of `randint`, which dominate for a few words."""
+        """Returns n 32-bit integers as uint64 (CPU), without the checks of `randint`, which dominate for small n."""
         return self._source._bit_generator.random_raw(n)
 
     def words64(self, n):
-        """Returns n words of 64 bits. The first of two 32-bit words is the high half (CPU)."""
+        """Returns n random 64-bit integers (CPU). The first of two 32-bit integers is the high half.
+
+        Args:
+            n: number of integers.
+        """
         if n < _FEW:
             halves = self._raw(2 * n)
             return (halves[0::2] << _HALF) | halves[1::2]
@@ -209,7 +236,14 @@ class Generator:
         return (pairs[0::2] << _HALF) | pairs[1::2]
 
     def uniform(self, shape, numpy_dtype, low=0.0, high=1.0):
-        """Returns uniform numbers in [low, high); for complex dtypes, both parts are uniform."""
+        """Returns uniform numbers in [low, high); for complex dtypes, both parts are uniform.
+
+        Args:
+            shape: shape of the result, a tuple of integers.
+            numpy_dtype: NumPy dtype of the result.
+            low: lower bound, included (default: 0).
+            high: upper bound, excluded (default: 1).
+        """
         if np.dtype(numpy_dtype).kind == "c":
             return self._pairs(self.uniform, shape, numpy_dtype, low, high)
         if self.device.type != "cpu":
@@ -262,7 +296,15 @@ class Generator:
             return xp.random.Generator(xp.random.Philox4x3210(philox.seed_of(self._seed, call)))
 
     def normal(self, shape, numpy_dtype, mean=0.0, std=1.0, serial=False):
-        """Returns normal numbers. For complex dtypes, each part has half the variance. `serial`: use `serial_normal`."""
+        """Returns normal numbers. For complex dtypes, each part has half the variance.
+
+        Args:
+            shape: shape of the result, a tuple of integers.
+            numpy_dtype: NumPy dtype of the result.
+            mean: mean of the numbers (default: 0).
+            std: standard deviation of the numbers (default: 1).
+            serial: draw one by one with `serial_normal`, also large shapes (default: False).
+        """
         if np.dtype(numpy_dtype).kind == "c":
             return self._pairs(self.normal, shape, numpy_dtype, mean, std / math.sqrt(2.0))
         if self.device.type != "cpu":
@@ -281,7 +323,11 @@ class Generator:
         return out.astype(numpy_dtype, copy=False).reshape(shape)
 
     def serial_normal(self, n):
-        """Returns n normal numbers, float64, drawn in pairs. The unused half of a pair is kept for the next call (CPU)."""
+        """Returns n normal numbers, float64, drawn in pairs. The unused half of a pair is kept for the next call (CPU).
+
+        Args:
+            n: number of numbers.
+        """
         old = [] if self._cached_normal is None else [self._cached_normal]
         # Box and Muller: each pair of uniforms gives a cosine and a sine.
         pairs = (n - len(old) + 1) // 2 if n else 0
@@ -301,20 +347,30 @@ class Generator:
         return numbers[:n]
 
     def bernoulli(self, shape, p):
-        """Returns True with probability p, a number."""
+        """Returns a bool array; each element is True with probability `p`.
+
+        Args:
+            shape: shape of the result, a tuple of integers.
+            p: probability of True, a number.
+        """
         if self.device.type != "cpu":
             return self.uniform(shape, np.float32) < p
         limit = math.ceil(p * (1 << 53))  # equals uniform(float64) < p, without converting to floats
         return ((self.words64(math.prod(shape)) & _LOW53) < np.uint64(limit)).reshape(shape)
 
     def exponential(self, shape):
-        """Returns exponential numbers of rate 1, float64."""
+        """Returns exponential numbers of rate 1, float64.
+
+        Args:
+            shape: shape of the result, a tuple of integers.
+        """
         return -self.xp.log(1.0 - self.uniform(shape, np.float64))  # 1 - u is exact and never 0
 
     def rejecting(self, name, expected, *arguments):
         """Draws with a function of `numerics/rejection.py`, which uses a varying number of words (CPU).
 
         Args:
+            name: name of the function.
             expected: expected number of float64 uniforms.
             arguments: float64 arrays of one size.
         """
@@ -339,7 +395,13 @@ class Generator:
             count *= 2
 
     def integers(self, low, high, shape):
-        """Returns integers in [low, high), int64."""
+        """Returns integers in [low, high), int64.
+
+        Args:
+            low: lower bound, included.
+            high: upper bound, excluded.
+            shape: shape of the result, a tuple of integers.
+        """
         if self.device.type != "cpu":
             return self._by_kernel("integers", shape, low, high - low)
         n, span = math.prod(shape), high - low
@@ -357,7 +419,11 @@ class Generator:
         return numbers.reshape(shape)
 
     def permutation(self, n):
-        """Returns the numbers 0 … n-1 in random order, int64."""
+        """Returns the numbers 0 … n-1 in random order, int64.
+
+        Args:
+            n: number of integers.
+        """
         if self.device.type != "cpu":
             xp, context = on(self.device)
             # On a GPU: sort random 64-bit keys.
@@ -416,7 +482,7 @@ def _memory_for_state(device):
     """Returns int64 (2,) on a device.
 
     Raises:
-        CaptureError: a CUDA graph is being captured, whose replays would initialize the state each time.
+        CaptureError: a CUDA graph is being captured. Its replays would initialize the state each time.
     """
     xp, context = on(device)
     if device.type != "cpu":
@@ -482,6 +548,9 @@ def set_gpu_states(states):
 def manual_seed(seed):
     """Seeds the default generators of all devices, and returns the CPU generator.
 
+    Args:
+        seed: an integer from -2^63 to 2^64 - 1. Negative seeds count from 2^64.
+
     Example:
         >>> _ = mytorch.manual_seed(0)
         >>> x = mytorch.rand(2)
@@ -512,7 +581,21 @@ def get_rng_state():
 
 
 def set_rng_state(new_state):
-    """Restores a state that `get_rng_state` returned."""
+    """Restores a state that `get_rng_state` returned.
+
+    Args:
+        new_state: a uint8 tensor from `get_rng_state`.
+
+    Raises:
+        RuntimeError: the state has the wrong size.
+
+    Example:
+        >>> state = mytorch.get_rng_state()
+        >>> x = mytorch.rand(2)
+        >>> mytorch.set_rng_state(state)
+        >>> mytorch.equal(mytorch.rand(2), x)
+        True
+    """
     default_generator.set_state(new_state)
 
 
@@ -541,47 +624,66 @@ def _draws(name, text, example):
     """Returns the functions `name` and `name_like`, which draw with a method of the generator."""
     method = {"rand": "uniform", "randn": "normal"}[name]
 
+    @named(name, text=text, example=example)
     def of_size(*size, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named):
+        """Draws {text}, in a tensor of a given size.
+
+        Args:
+            size: shape, as separate integers or as one tuple.
+            dtype: dtype of the result (default: the default floating-point dtype).
+            device: device of the result (default: the default device).
+
+        Example:
+            >>> _ = mytorch.manual_seed(0)
+            >>> [round(v, 4) for v in mytorch.{name}(3).tolist()]
+            {example}
+        """
         shape, pin = size_and_pin(name, size, named)
         d = dtypes.as_dtype(dtype) if dtype is not None else dtypes.default_dtype() if out is None else out.dtype
         return finish(getattr(_source(device, generator), method)(shape, d.numpy), requires_grad, out, pin)
 
+    @named(name + "_like", text=text)
     def of_input(
         input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, generator=None,
         pin_memory=False,
     ):  # fmt: skip
+        """Draws {text}, with the size, dtype and device of another tensor.
+
+        Args:
+            input: the other tensor.
+            dtype: dtype of the result (default: the dtype of `input`).
+            device: device of the result (default: the device of `input`).
+
+        Example:
+            >>> mytorch.{name}(tensor([1.0, 2.0])).shape
+            mytorch.Size([2])
+        """
         options = {"requires_grad": requires_grad, "generator": generator, "pin_memory": pin_memory}
+        check_layout(layout)
         if memory_format not in (None, preserve_format) or not input.is_contiguous():
             out = empty_like(input, memory_format=memory_format, pin_memory=pin_memory, **like(input, dtype, device))
             return getattr(out, method + "_")(generator=generator).requires_grad_(requires_grad)
         return of_size(tuple(input.shape), **options, **like(input, dtype, device))
 
-    of_size.__name__ = of_size.__qualname__ = name
-    of_size.__doc__ = f"""{text}, in a tensor of the given size (ints, or one tuple of them).
-
-    Example:
-        >>> _ = mytorch.manual_seed(0)
-        >>> [round(v, 4) for v in mytorch.{name}(3).tolist()]
-        {example}
-    """
-    of_input.__name__ = of_input.__qualname__ = name + "_like"
-    of_input.__doc__ = f"As `{name}`, with the size, dtype and device of input."
     return public(method=False)(of_size), public(method=False)(of_input)
 
 
-rand, rand_like = _draws("rand", "Uniform numbers in [0, 1)", [0.4963, 0.7682, 0.0885])
-randn, randn_like = _draws("randn", "Normal numbers of mean 0 and variance 1", [1.541, -0.2934, -2.1788])
+rand, rand_like = _draws("rand", "uniform numbers in [0, 1)", [0.4963, 0.7682, 0.0885])
+randn, randn_like = _draws("randn", "normal numbers with mean 0 and variance 1", [1.541, -0.2934, -2.1788])
 
 
 @public(method=False)
 def randint(
     low=0, high=None, size=None, *, generator=None, out=None, dtype=None, device=None, requires_grad=False, **named
 ):
-    """Whole numbers in [low, high) (or [0, low)), int64 unless a dtype is given.
+    """Draws random integers from [low, high).
 
     Args:
-        low, high: the range; a single bound is high. size: the shape.
-        generator: where the random bits come from. dtype, device, requires_grad: of the result.
+        low: lower bound (default: 0). A single bound is `high`.
+        high: upper bound, which is excluded.
+        size: shape of the result.
+        dtype: dtype of the result (default: int64).
+        device: device of the result (default: the default device).
 
     Raises:
         RuntimeError: the range is empty.
@@ -597,7 +699,7 @@ def randint(
         low, high = 0, low
     if "size" not in named and "shape" not in named and size is None:
         raise TypeError("randint(): missing the argument 'size'.")
-    shape, pin = size_and_pin("randint", (size,), named)
+    shape, pin = size_and_pin("randint", () if size is None else (size,), named)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     numbers = _source(device, generator).integers(int(low), int(high), shape)
@@ -608,19 +710,19 @@ def randint(
 def randperm(
     n, *, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ):
-    """The numbers 0 … n-1 in random order, int64 unless a dtype is given.
+    """Returns the integers from 0 to n - 1 in random order.
 
     Args:
-        n: how many.
-        out: tensor to write the result into.
-        dtype: int64 by default.
-        layout, device, requires_grad, pin_memory: as for `mytorch.tensor`.
+        n: number of integers.
+        dtype: dtype of the result (default: int64).
+        device: device of the result (default: the default device).
 
     Example:
         >>> _ = mytorch.manual_seed(0)
         >>> mytorch.randperm(4).tolist()
         [0, 1, 3, 2]
     """
+    check_layout(layout)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     numbers = _source(device, generator).permutation(int(n))
@@ -628,16 +730,19 @@ def randperm(
 
 
 @public(method=False)
-def randint_like(input, low, high=None, *, dtype=None, device=None, requires_grad=False, **named):
-    """Returns random integers like `randint`, with the size, dtype and device of input.
+def randint_like(input, low, high=None, *, dtype=None, device=None, requires_grad=False, memory_format=None, **named):
+    """Draws random integers from [low, high), with the size, dtype and device of another tensor.
 
     Args:
-        low: smallest; 0 if only one bound is given.
-        high: above the largest.
-        dtype, device, requires_grad: as for `mytorch.tensor`.
+        input: the other tensor.
+        low: lower bound. A single bound is `high`.
+        high: upper bound, which is excluded.
+
+    Example:
+        >>> mytorch.randint_like(mytorch.zeros(2, 3), 0, 10).shape
+        mytorch.Size([2, 3])
     """
     low, high = (0, low) if high is None else (low, high)
-    memory_format = named.pop("memory_format", None)
     if memory_format not in (None, preserve_format) or not input.is_contiguous():
         out = empty_like(input, memory_format=memory_format, **like(input, dtype, device))
         return out.random_(low, high).requires_grad_(requires_grad)
@@ -677,15 +782,15 @@ def _filled(self, generator, name, draw):
     return _fill(self, numbers.astype(raw.dtype, copy=False), name)
 
 
-@public(function=False, inplace=False)
-def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
-    """Fill in place with uniform numbers in [from, to).
+@public(function=False, inplace=False, spellings={"from": "from_"})
+def uniform_(self, from_=0.0, to=1.0, *, generator=None):
+    """Fills the tensor with uniform numbers from [from, to), in place.
 
     Args:
-        from_: lower bound.
-        to: upper bound.
+        from_: lower bound (default: 0.0).
+        to: upper bound (default: 1.0).
     """
-    low = named.get("from", named.get("a", from_))
+    low = from_
     if not self.dtype.is_floating_point and not self.dtype.is_complex:
         raise NotImplementedError(f"\"check_uniform_bounds\" not implemented for '{self.dtype.name}'")
     if not low <= to:
@@ -699,11 +804,11 @@ def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
 
 @public(function=False, inplace=False)
 def normal_(self, mean=0.0, std=1.0, *, generator=None):
-    """Fill in place with normal numbers.
+    """Fills the tensor with normal numbers, in place.
 
     Args:
-        mean: of the distribution.
-        std: of the distribution.
+        mean: mean of the distribution (default: 0.0).
+        std: standard deviation of the distribution (default: 1.0).
     """
     serial = not self.is_contiguous()
     return _filled(self, generator, "normal_", lambda source, *kind: source.normal(*kind, mean, std, serial=serial))
@@ -744,14 +849,14 @@ def _check_range(low, high, dtype):
 
 @public(function=False, inplace=False, spellings={"from": "from_"})
 def random_(self, from_=None, to=..., *, generator=None):
-    """Fill in place with whole numbers in [from, to), by default all that the dtype holds exactly.
+    """Fills the tensor with integers from [from, to), in place.
 
     Args:
-        from_: smallest; a single bound is `to`, and from_ 0.
-        to: above the largest; None for all up to the largest that the dtype holds.
+        from_: lower bound (default: 0). A single bound is `to`.
+        to: upper bound, which is excluded (default: all integers that the dtype represents exactly).
 
     Raises:
-        RuntimeError: the range is empty, or reaches out of what the dtype holds.
+        RuntimeError: the range is empty, or exceeds the range of the dtype.
     """
     raw, source = _drawn(self, generator)
     dtype = self.dtype
@@ -775,7 +880,11 @@ def random_(self, from_=None, to=..., *, generator=None):
 @public(function=False, inplace=False)
 @on_input_device
 def bernoulli_(self, p=0.5, *, generator=None):
-    """Fill in place with 1 with probability p (a number or a tensor), else 0."""
+    """Fills the tensor with 1, with probability p, and 0 otherwise, in place.
+
+    Args:
+        p: probability, a number or a tensor (default: 0.5).
+    """
     if not is_tensor(p):
         _chances(p)
         return _filled(self, generator, "bernoulli_", lambda source, shape, _: source.bernoulli(shape, p))
@@ -833,12 +942,12 @@ def rrelu_slopes(input, lower, upper):
 @public(inplace=False)
 @on_input_device
 def bernoulli(input, p=None, *, generator=None, out=None):
-    """1 with the probability that input holds (or p, if given), else 0, in input's dtype.
+    """Draws 1 with the given probabilities, and 0 otherwise, in the dtype of `input`.
 
     Args:
         input: probabilities.
-        p: one probability instead of input's.
-        out: tensor to write the result into, of any dtype.
+        p: one probability, which replaces the probabilities in `input` (default: None).
+        out: tensor of any dtype that receives the result.
 
     Example:
         >>> mytorch.bernoulli(tensor([0.0, 1.0, 1.0])).tolist()
@@ -859,15 +968,19 @@ def bernoulli(input, p=None, *, generator=None, out=None):
 @public(inplace=False)
 @on_input_device
 def multinomial(input, num_samples=1, replacement=False, *, generator=None):
-    """Indices drawn with probabilities proportional to the rows of input: (num_samples,) or (B, num_samples).
+    """Draws indices with probabilities proportional to weights.
 
     Args:
-        input: weights (K,) or (B, K), which need not sum to 1. num_samples: how many draws for each row.
-        replacement: whether an index may be drawn again. generator: where the random bits come from.
+        input: weights, (K,) or (B, K). They need not sum to 1.
+        num_samples: number of draws for each row (default: 1).
+        replacement: if True, an index can be drawn again (default: False).
+
+    Returns:
+        An int64 tensor (num_samples,) or (B, num_samples).
 
     Raises:
-        RuntimeError: negative, infinite or NaN weights, a row of zeros, or more draws without replacement
-            than there are nonzero weights.
+        RuntimeError: negative, infinite or NaN weights, a row of zeros, or more draws without replacement than there are
+            nonzero weights.
 
     Example:
         >>> mytorch.multinomial(tensor([[0.0, 1.0], [3.0, 0.0]]), 2, replacement=True).tolist()
@@ -886,7 +999,7 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
         if (totals <= 0).any():
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-        if not replacement and num_samples > (weights > 0).sum(-1).min():
+        if not replacement and num_samples > (weights > 0).sum(-1).min(initial=weights.shape[1]):
             raise RuntimeError(
                 "invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
             )
@@ -927,13 +1040,15 @@ def _search_rows(xp, edges, points):
 
 @public(method=False)
 def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, out=None):
-    """Normal numbers of given mean and standard deviation, each a number or a tensor.
+    """Draws normal numbers with given means and standard deviations.
 
     Args:
-        size: of the result, if neither is a tensor.
+        mean: mean, a number or a tensor (default: 0.0).
+        std: standard deviation, a number or a tensor (default: 1.0).
+        size: shape of the result, if neither is a tensor.
 
     Raises:
-        RuntimeError: a negative deviation.
+        RuntimeError: a standard deviation is negative.
 
     Example:
         >>> mytorch.normal(tensor([1.0, 2.0]), 0.0).tolist()
@@ -991,14 +1106,14 @@ def geometric_(self, p, *, generator=None):
 @public(function=False, inplace=False)
 @on_input_device
 def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
-    """Fill in place with Cauchy numbers.
+    """Fills the tensor with Cauchy numbers, in place.
 
     Args:
-        median: of the distribution.
-        sigma: half the width at half height.
+        median: median of the distribution (default: 0.0).
+        sigma: half width at half maximum (default: 1.0).
 
     Raises:
-        RuntimeError: sigma is not positive.
+        RuntimeError: `sigma` is not positive.
     """
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
@@ -1012,11 +1127,11 @@ def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
 @public(function=False, inplace=False)
 @on_input_device
 def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
-    """Fill in place with exp of normal numbers.
+    """Fills the tensor with the exponentials of normal numbers, in place.
 
     Args:
-        mean: of the logarithm.
-        std: of the logarithm.
+        mean: mean of the normal distribution (default: 1.0).
+        std: standard deviation of the normal distribution (default: 2.0).
     """
 
     def draw(source, shape, dtype):

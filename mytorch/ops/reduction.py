@@ -1,4 +1,4 @@
-"""Ops that reduce axes: sums, means, extremes, norms; and running sums."""
+"""Reductions: sums, means, extremes, norms, and running sums."""
 
 import math
 import operator
@@ -11,17 +11,17 @@ from ..base import dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import public
 from ..dispatch.op import op
-from .elementwise import cast, documented, named
+from .elementwise import cast, named, shown
 from .elementwise import maximum as _maximum
 from .elementwise import minimum as _minimum
 
 
 def normalize_dims(dim, ndim, name):
-    """The axes that `dim` names (None, an int, or several) as a sorted tuple of non-negative ints, or None.
+    """Returns the axes that `dim` selects (None, an int, or several) as a sorted tuple of non-negative ints, or None.
 
     Raises:
         IndexError: an axis is out of range.
-        RuntimeError: an axis is named twice.
+        RuntimeError: an axis occurs twice.
     """
     if dim is None or (isinstance(dim, (tuple, list)) and not len(dim)):
         return None
@@ -35,17 +35,17 @@ def normalize_dims(dim, ndim, name):
 
 
 def normalize_dim(dim, ndim):
-    """One axis as a non-negative int; a 0-d tensor has the axes 0 and -1, as in PyTorch.
+    """Returns one axis as a non-negative int. As in PyTorch, a 0-d tensor has the axes 0 and -1.
 
     Raises:
-        IndexError: it is out of range.
-        TypeError: it is not an int.
+        IndexError: the axis is out of range.
+        TypeError: the axis is not an int.
     """
     if type(dim) is int and -ndim <= dim < ndim:
         return dim + ndim if dim < 0 else dim
     bound = ndim or 1
     try:
-        d = operator.index(dim)
+        d = operator.index(None if type(dim) is bool else dim)
     except TypeError:
         raise TypeError(f"argument 'dim' must be int, not {kind(dim)} ({dim!r}).") from None
     if not -bound <= d < bound:
@@ -54,12 +54,12 @@ def normalize_dim(dim, ndim):
 
 
 def axes_of(dim, ndim):
-    """`dim` for NumPy: a 0-d array has no axis 0."""
+    """Returns `dim` for NumPy, where a 0-d array has no axis 0."""
     return None if dim is None or ndim == 0 else dim
 
 
 def spread(xp, g, shape, dim, keepdim):
-    """Repeat a reduced array along the axes that were reduced."""
+    """Repeats a reduced array along the reduced axes."""
     if dim is not None and not keepdim:
         g = xp.reshape(g, tuple(1 if i in dim else n for i, n in enumerate(shape)) if len(shape) else ())
     elif dim is None and len(shape):
@@ -68,12 +68,12 @@ def spread(xp, g, shape, dim, keepdim):
 
 
 def to_acc_type(xp, x):
-    """16-bit floats as float32: sums are accumulated there, as PyTorch does."""
+    """Returns 16-bit floats as float32. Sums are accumulated in float32, as in PyTorch."""
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
 
 def count(shape, dim):
-    """How many elements are reduced into one."""
+    """Returns the number of elements that are reduced to one element."""
     return math.prod(shape) if dim is None else math.prod(shape[d] for d in dim) if shape else 1
 
 
@@ -92,13 +92,12 @@ _sum.grad(input=lambda g, shape, dim, keepdim, xp: spread(xp, g, shape, dim, kee
 
 @public(inplace=False)
 def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
-    """The sum over all elements, or over the axes `dim`.
-
-    Integers and bools are summed as int64; `dtype` casts before summing.
+    """Sums all elements, or the elements along one or more dimensions. Integers and bools are summed as int64.
 
     Args:
-        dim: an axis or several; None for all. keepdim: keep the reduced axes, with size 1.
-        dtype: to which input is cast first.
+        input: the input tensor.
+        dim: dimension or dimensions to reduce (default: None, all).
+        dtype: dtype to which `input` is cast first (default: None).
 
     Example:
         >>> x = tensor([[1, 2, 3], [4, 5, 6]])
@@ -129,20 +128,21 @@ _mean.grad(
 
 
 def max_(a, b):
-    """Python's max; the module's own `max` is the op."""
+    """Python's `max`; `max` in this module is the op."""
     return a if a > b else b
 
 
 @public(inplace=False)
 def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
-    """The mean over all elements, or over the axes `dim`.
+    """Averages all elements, or the elements along one or more dimensions.
 
     Args:
-        dim: an axis or several; None for all. keepdim: keep the reduced axes, with size 1.
-        dtype: to which input is cast first.
+        input: the input tensor.
+        dim: dimension or dimensions to reduce (default: None, all).
+        dtype: dtype to which `input` is cast first (default: None).
 
     Raises:
-        RuntimeError: input holds integers and no floating point `dtype` is given.
+        RuntimeError: `input` has an integer dtype, and no floating-point `dtype` is given.
 
     Example:
         >>> mytorch.mean(tensor([[1.0, 2.0], [3.0, 6.0]]), 1, keepdim=True).tolist()
@@ -171,7 +171,9 @@ def _var(xp, input, *, dim=None, keepdim=False, correction=1):
             "var(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel "
             "divided by output numel)."
         )
-    return (total / free if free > 0 else total * math.nan).astype(total.dtype if x.dtype.kind == "c" else input.dtype)
+    return (total / free if free > 0 and n else total * math.nan).astype(
+        total.dtype if x.dtype.kind == "c" else input.dtype
+    )
 
 
 def _var_grad(g, input, shape, dim, keepdim, correction, xp):
@@ -185,7 +187,7 @@ _var.grad(input=_var_grad)
 
 
 def _correction(unbiased, correction, dim):
-    """PyTorch's two spellings: `unbiased` (also as the only positional argument) and `correction`."""
+    """Returns the correction from PyTorch's arguments `correction` and `unbiased`, which may be the only positional argument."""
     if isinstance(dim, bool):
         unbiased, dim = dim, None
     if unbiased is not None and correction is not None:
@@ -197,11 +199,15 @@ def _correction(unbiased, correction, dim):
 
 @public(inplace=False)
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
-    """The variance over `dim`: squared deviations from the mean, summed, over (n - correction).
+    """Computes the variance of all elements or along dimensions.
+
+        result = sum((input - mean)^2) / (n - correction)
 
     Args:
-        dim: the axes; all by default.
-        correction: 1 (Bessel's) by default; `unbiased=False` is correction=0.
+        input: the input tensor.
+        dim: dimension or dimensions to reduce (default: None, all).
+        unbiased: older form of `correction`: True is 1, False is 0.
+        correction: number subtracted from the number of elements n (default: 1, the unbiased variance).
 
     Example:
         >>> mytorch.var(tensor([1.0, 2.0, 3.0])).item()
@@ -214,11 +220,15 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
 
 @public(inplace=False)
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
-    """The square root of `var`; its gradient is 0, not NaN, where the deviation is 0.
+    """Computes the standard deviation of all elements or along dimensions: the square root of `var`.
+
+    The gradient is 0, not NaN, where the deviation is 0.
 
     Args:
-        dim: an axis or several; None for all. keepdim: keep the reduced axes, with size 1.
-        correction: the sum of squares is divided by n - correction; 1 by default. unbiased: correction 1 or 0.
+        input: the input tensor.
+        dim: dimension or dimensions to reduce (default: None, all).
+        unbiased: older form of `correction`: True is 1, False is 0.
+        correction: number subtracted from the number of elements (default: 1).
 
     Example:
         >>> mytorch.std(tensor([1.0, 3.0]), correction=0).item()
@@ -237,12 +247,21 @@ _root.grad(input=lambda g, out, xp: xp.where(out == 0, 0.0, g / (out * 2)))
 
 @public(inplace=False)
 def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """(variance, mean) over `dim`.
+    """Computes the variance and the mean of all elements or along dimensions.
 
     Args:
-        dim: the axes; all if None.
-        unbiased: correction=1 if True, 0 if False.
-        correction: what is taken off the number of elements; 1 by default.
+        input: the input tensor.
+        dim: dimension or dimensions to reduce (default: None, all).
+        unbiased: older form of `correction`: True is 1, False is 0.
+        correction: number subtracted from the number of elements (default: 1).
+
+    Returns:
+        (variance, mean).
+
+    Example:
+        >>> var, mean = mytorch.var_mean(tensor([1.0, 2.0, 3.0]))
+        >>> var.item(), mean.item()
+        (1.0, 2.0)
     """
     fixed, axes = _correction(unbiased, correction, dim)
     return var(input, axes, keepdim=keepdim, correction=fixed), mean(input, axes, keepdim)
@@ -250,12 +269,21 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 @public(inplace=False)
 def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """(standard deviation, mean) over `dim`.
+    """Computes the standard deviation and the mean of all elements or along dimensions.
 
     Args:
-        dim: the axes; all if None.
-        unbiased: correction=1 if True, 0 if False.
-        correction: what is taken off the number of elements; 1 by default.
+        input: the input tensor.
+        dim: dimension or dimensions to reduce (default: None, all).
+        unbiased: older form of `correction`: True is 1, False is 0.
+        correction: number subtracted from the number of elements (default: 1).
+
+    Returns:
+        (standard deviation, mean).
+
+    Example:
+        >>> std, mean = mytorch.std_mean(tensor([1.0, 2.0, 3.0]))
+        >>> std.item(), mean.item()
+        (1.0, 2.0)
     """
     fixed, axes = _correction(unbiased, correction, dim)
     return std(input, axes, keepdim=keepdim, correction=fixed), mean(input, axes, keepdim)
@@ -279,10 +307,12 @@ _cumsum.grad(input=lambda g, dim, reverse, xp: xp.call(_cumsum, g, dim=dim, reve
 
 @public()
 def cumsum(input, dim=None, *, dtype=None, axis=None):
-    """The running sum along one axis.
+    """Computes the cumulative sum along a dimension.
 
     Args:
-        dim: the axis. dtype: to which input is cast first.
+        input: the input tensor.
+        dim: dimension along which to sum.
+        dtype: dtype to which `input` is cast first (default: None).
 
     Example:
         >>> mytorch.cumsum(tensor([1, 2, 3]), 0).tolist()
@@ -306,7 +336,7 @@ def _refuse_empty(input, dims, name):
 
 
 def _extreme(name, of, word, example):
-    """(record, function) of amax or amin: the extreme over any axes; ties share the gradient."""
+    """Returns (op, function) of amax or amin. Equal elements share the gradient."""
 
     @op(dtype="same", name=name)
     def record(xp, input, *, dim=None, keepdim=False):
@@ -319,24 +349,39 @@ def _extreme(name, of, word, example):
         return spread(xp, g, shape, dim, keepdim) * (best / ties)
 
     @public(inplace=False)
-    @named(
-        name,
-        documented(f"The {word} value over some axes.\n\nArgs:\n    dim: the axes; all by default.", name, example),
-    )
+    @named(name, word=word, **shown(name, example))
     def extreme(input, dim=(), keepdim=False):
+        """Returns the {word} elements over one or more dimensions. Equal elements share the gradient evenly.
+
+        Args:
+            input: the input tensor.
+            dim: dimension or dimensions to reduce (default: all).
+
+        Example:
+            >>> {call}
+            {result}
+        """
         dims = normalize_dims(dim, input.ndim, name)
         _refuse_empty(input, dims, name)
         return record.fast_call(input, dims, keepdim)
 
-    return record.grad(input=gradient), extreme
+    @op(dtype="same", name=f"{of}_of_all", grad_name=of.capitalize())
+    def over_all(xp, input):
+        return getattr(xp, of)(input)
+
+    def gradient_of_all(g, input, out, xp):
+        best = xp.astype((input == out) | ((input != input) & (out != out)), g.dtype)  # NaN is the extreme of NaN
+        return best * (g / xp.sum(best))
+
+    return record.grad(input=gradient), extreme, over_all.grad(input=gradient_of_all)
 
 
-_amax, amax = _extreme("amax", "max", "largest", "[[1.0, 5.0], [7.0, 2.0]]; 1 -> [5.0, 7.0]")
-_amin, amin = _extreme("amin", "min", "smallest", "[[1.0, 5.0], [7.0, 2.0]]; 1 -> [1.0, 2.0]")
+_amax, amax, _max_of_all = _extreme("amax", "max", "largest", "[[1.0, 5.0], [7.0, 2.0]]; 1 -> [5.0, 7.0]")
+_amin, amin, _min_of_all = _extreme("amin", "min", "smallest", "[[1.0, 5.0], [7.0, 2.0]]; 1 -> [1.0, 2.0]")
 
 
 def _indexed(name, arg):
-    """max, min along one axis with their positions; the gradient goes to that position."""
+    """Returns the op of max or min along one axis with positions. The gradient goes to the position."""
 
     @op(dtype="same", outputs=("values", "indices"), name=name)
     def extreme(xp, input, *, dim, keepdim=False):
@@ -352,7 +397,7 @@ def _indexed(name, arg):
 
 
 def place(xp, g, indices, shape, dim, keepdim):
-    """Zeros of `shape` with g at `indices` along the axis `dim`."""
+    """Returns zeros of `shape` with g at `indices` along the axis `dim`."""
     if not len(shape):
         return g
     if not keepdim:
@@ -362,7 +407,7 @@ def place(xp, g, indices, shape, dim, keepdim):
 
 @op(dtype="same", integers=("index",))
 def put_along(xp, src, index, *, shape, dim):
-    """Zeros of `shape`, with src written at distinct `index` along `dim`."""
+    """Returns zeros of `shape` with src at distinct positions `index` along `dim`."""
     out = xp.zeros(shape, src.dtype)
     xp.put_along_axis(out, index, src, axis=dim)
     return out
@@ -375,14 +420,25 @@ return_types = {name: namedtuple(name, ("values", "indices")) for name in ("max"
 
 
 def _max_or_min(name, word, along, over_all, of_two, example):
-    text = (
-        f"The {word} element; with `dim`, a named tuple (values, indices) along that axis; with another tensor, "
-        f"the elementwise {name}imum."
-    )
-
     @public(inplace=False)
-    @named(name, documented(text, name, example))
+    @named(name, word=word, indices=[1, 0] if name == "max" else [0, 1], **shown(name, example))
     def extreme(input, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
+        """Returns the {word} element of a tensor, of each slice along a dimension, or of two tensors elementwise.
+
+        Args:
+            input: the input tensor.
+            dim: dimension to reduce, or a second tensor (default: None, all elements).
+            other: second tensor, for the elementwise {name}imum (default: None).
+
+        Returns:
+            A tensor. With a dimension, a named tuple (values, indices).
+
+        Example:
+            >>> {call}
+            {result}
+            >>> mytorch.{name}(tensor([[1, 5], [7, 2]]), dim=1).indices.tolist()
+            {indices}
+        """
         if axis is not None or keepdims is not None:
             dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
         if is_tensor(dim):
@@ -399,8 +455,8 @@ def _max_or_min(name, word, along, over_all, of_two, example):
     return extreme
 
 
-max = _max_or_min("max", "largest", _max, _amax.named("Max").fast_call, _maximum.fast_call, "[[1, 5], [7, 2]] -> 7")
-min = _max_or_min("min", "smallest", _min, _amin.named("Min").fast_call, _minimum.fast_call, "[[1, 5], [7, 2]] -> 1")
+max = _max_or_min("max", "largest", _max, _max_of_all.fast_call, _maximum.fast_call, "[[1, 5], [7, 2]] -> 7")
+min = _max_or_min("min", "smallest", _min, _min_of_all.fast_call, _minimum.fast_call, "[[1, 5], [7, 2]] -> 1")
 
 
 def _arg(name, word, example):
@@ -413,8 +469,18 @@ def _arg(name, word, example):
         return xp.expand_dims(found, dim) if keepdim else found
 
     @public(inplace=False)
-    @named(name, documented(f"The index (int64) of the {word} element, of all or along `dim`.", name, example))
+    @named(name, word=word, **shown(name, example))
     def arg(input, dim=None, keepdim=False, *, axis=None, keepdims=None):
+        """Returns the int64 index of the {word} element, in the flattened tensor or along a dimension.
+
+        Args:
+            input: the input tensor.
+            dim: dimension to reduce (default: None, the flattened tensor).
+
+        Example:
+            >>> {call}
+            {result}
+        """
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
         d = None if dim is None else normalize_dim(dim, input.ndim)
         _refuse_empty(input, None if d is None else (d,), name)
@@ -434,8 +500,21 @@ def _truth(name, example):
         return xp.asarray(getattr(xp, name)(true, axes_of(dim, input.ndim), keepdims=keepdim))
 
     @public(inplace=False)
-    @named(name, documented(f"Whether {name} element is nonzero, of all or along `dim`.", name, example))
+    @named(name, word="all elements are" if name == "all" else "any element is", **shown(name, example))
     def truth(input, dim=None, keepdim=False, *, axis=None, keepdims=None):
+        """Tests if {word} nonzero.
+
+        Args:
+            input: the input tensor.
+            dim: dimension or dimensions to reduce (default: None, all).
+
+        Returns:
+            A bool tensor; for a uint8 input, a uint8 tensor.
+
+        Example:
+            >>> {call}
+            {result}
+        """
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
         none = isinstance(dim, (tuple, list)) and not dim  # no axis at all, where other reductions take every one
         found = input != 0 if none else test.fast_call(input, normalize_dims(dim, input.ndim, name), keepdim)
@@ -450,7 +529,11 @@ any = _truth("any", "[[0, 1], [0, 0]]; 1 -> [True, False]")
 
 @public(inplace=False)
 def count_nonzero(input, dim=None):
-    """How many elements are not zero, in all or along `dim`.
+    """Counts the elements that are not zero, in the whole tensor or along dimensions.
+
+    Args:
+        input: the input tensor.
+        dim: dimension or dimensions to reduce (default: None, all).
 
     Example:
         >>> mytorch.count_nonzero(tensor([[0, 1], [2, 3]]), 0).tolist()
@@ -475,18 +558,20 @@ def _logsumexp(xp, input, *, dim=None, keepdim=False):
 
 _logsumexp.grad(
     input=lambda g, input, out, shape, dim, keepdim, xp: (
-        spread(xp, g, shape, dim, keepdim)
-        * xp.exp(input - spread(xp, xp.where(xp.isfinite(xp.detach(out)), out, 0.0), shape, dim, keepdim))
+        spread(xp, g, shape, dim, keepdim) * xp.exp(input - spread(xp, out, shape, dim, keepdim))
     )
 )
 
 
 @public(inplace=False)
 def logsumexp(input, dim, keepdim=False):
-    """log(sum(exp(input))) over the axes `dim`, without overflow.
+    """Computes the logarithm of the sum of exponentials along dimensions, without overflow.
+
+        result = log(sum(exp(input)))
 
     Args:
-        dim: the axes.
+        input: the input tensor.
+        dim: dimension or dimensions to reduce.
 
     Example:
         >>> mytorch.logsumexp(tensor([1000.0, -1000.0]), 0).item()
@@ -497,7 +582,10 @@ def logsumexp(input, dim, keepdim=False):
 
 @op(dtype="float", name="norm", autocast="float32")
 def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
-    """The ord-norm of the elements along `dim`: (sum of |x|^ord)^(1/ord), with the limits at 0 and infinity."""
+    """Computes the norm of the elements along `dim`, with the limits for orders 0 and infinity.
+
+    result = (sum of |x|^ord)^(1 / ord)
+    """
     x = to_acc_type(xp, input)
     axis = axes_of(dim, x.ndim)
     x = xp.absolute(x) if ord != 2 or x.dtype.kind not in "fV" else x

@@ -1,7 +1,7 @@
 """Resampling: interpolation, sampling on a grid, pixel shuffles, unfolding into patches.
 
-Interpolation along an axis is a product with a matrix of weights, with one row for each output element. Separable
-modes use one product for each axis.
+Interpolation along an axis is a matrix multiplication with weights, with one row for each output element. Separable
+modes use one multiplication for each axis.
 """
 
 import math
@@ -123,20 +123,27 @@ def interpolate(
     input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None,
     antialias=False,
 ):  # fmt: skip
-    """input (N, C, …) with its spatial axes resized to `size`, or by `scale_factor`.
+    """Resizes the spatial axes of the input.
 
     Args:
-        mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
-        align_corners: align the centers of the corner elements, so that these keep their values.
-        antialias: smooth while shrinking, so that every element contributes ("bilinear" and "bicubic" of images).
+        input: (N, C, …).
+        size: output size, one number or one for each spatial axis. Give either `size` or `scale_factor`.
+        scale_factor: factor of the spatial sizes, one number or one for each spatial axis.
+        mode: "nearest" (default), "nearest-exact", "linear" (3-d inputs), "bilinear" or "bicubic" (4-d inputs),
+            "trilinear" (5-d inputs), or "area".
+        align_corners: if True, aligns the centers of the corner elements, which then keep their values (default: False).
+        recompute_scale_factor: if True, computes the scale again from the rounded output size (default: False).
+        antialias: if True, smooths while shrinking; for modes "bilinear" and "bicubic" (default: False).
 
     Raises:
-        ValueError: not exactly one of size and scale_factor, or a mode that does not fit the axes.
-        NotImplementedError: an unknown mode.
+        ValueError: not exactly one of `size` and `scale_factor`, or an option that does not fit the mode.
+        NotImplementedError: a mode that is unknown or does not fit the number of axes.
 
     Example:
         >>> F.interpolate(tensor([[[1.0, 2.0]]]), scale_factor=2).tolist()
         [[[1.0, 1.0, 2.0, 2.0]]]
+
+    See also: `nn.Upsample`, `nn.functional.grid_sample`.
     """
     d = input.ndim - 2
     if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
@@ -217,14 +224,14 @@ def _resized(input, out, scales, mode, align_corners, antialias):
 
 
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
-    """The older name of `interpolate`.
+    """Resizes the spatial axes of the input. Deprecated; use `interpolate`.
 
     Args:
-        input: (N, C, *spatial).
-        size: of the spatial axes.
-        scale_factor: factor of their sizes.
-        mode: as in `interpolate`.
-        align_corners: as in `interpolate`.
+        input: (N, C, …).
+        size: output size. Give either `size` or `scale_factor`.
+        scale_factor: factor of the spatial sizes.
+        mode: as in `interpolate` (default: "nearest").
+        align_corners: as in `interpolate` (default: None).
     """
     return interpolate(input, size, scale_factor, mode, align_corners)
 
@@ -248,11 +255,24 @@ def _factor(r, word):
 
 
 def pixel_shuffle(input, upscale_factor):
-    """(…, C r², H, W) to (…, C, H r, W r). Source: Shi et al., 2016.
+    """Moves elements from channels to positions, which makes an image r times larger.
+
+        (…, C * r^2, H, W) -> (…, C, H * r, W * r)
+
+    Args:
+        input: (…, C * r^2, H, W).
+        upscale_factor: factor r.
+
+    Raises:
+        RuntimeError: the number of channels is not divisible by r^2.
+
+    Source: Shi et al., 2016.
 
     Example:
         >>> F.pixel_shuffle(mytorch.arange(4.0).reshape(4, 1, 1), 2).tolist()
         [[[0.0, 1.0], [2.0, 3.0]]]
+
+    See also: `nn.PixelShuffle`.
     """
     r, (*lead, c, h, w) = _factor(upscale_factor, "upscale_factor"), _image(input, "pixel_shuffle")
     if c % (r * r):
@@ -267,7 +287,23 @@ def pixel_shuffle(input, upscale_factor):
 
 
 def pixel_unshuffle(input, downscale_factor):
-    """(…, C, H r, W r) to (…, C r², H, W)."""
+    """Moves elements from positions to channels, the inverse of `pixel_shuffle`.
+
+        (…, C, H * r, W * r) -> (…, C * r^2, H, W)
+
+    Args:
+        input: (…, C, H * r, W * r).
+        downscale_factor: factor r.
+
+    Raises:
+        RuntimeError: the height or width is not divisible by r.
+
+    Example:
+        >>> F.pixel_unshuffle(mytorch.arange(4.0).reshape(1, 2, 2), 2).shape
+        mytorch.Size([4, 1, 1])
+
+    See also: `nn.PixelUnshuffle`.
+    """
     r, (*lead, c, h, w) = _factor(downscale_factor, "downscale_factor"), _image(input, "pixel_unshuffle")
     if h % r or w % r:
         raise RuntimeError(
@@ -281,9 +317,25 @@ def pixel_unshuffle(input, downscale_factor):
 
 
 def channel_shuffle(input, groups):
-    """(N, g C, …) with the channels of g groups interleaved. Source: Zhang et al., 2018."""
+    """Interleaves the channels of several groups.
+
+    Args:
+        input: (N, C, …).
+        groups: number of groups; must divide C.
+
+    Raises:
+        RuntimeError: the number of channels is not divisible by `groups`.
+
+    Source: Zhang et al., 2018.
+
+    Example:
+        >>> F.channel_shuffle(mytorch.arange(4.0).reshape(1, 4, 1, 1), 2).flatten().tolist()
+        [0.0, 2.0, 1.0, 3.0]
+
+    See also: `nn.ChannelShuffle`.
+    """
     n, c, *rest = _image(input, "channel_shuffle")
-    if _factor(groups, "number of groups") > c or c % groups:
+    if c % _factor(groups, "number of groups"):
         raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
     return laid_out_as(input, input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(n, c, *rest))
 
@@ -292,15 +344,26 @@ def channel_shuffle(input, groups):
 
 
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """Returns every window of (N, C, H, W) as a column: (N, C * prod(kernel), windows).
+    """Extracts sliding windows of images as columns.
 
     Args:
-        kernel_size: of a window. dilation: distance of its elements. padding: zeros at both ends. stride: distance of
-            windows.
+        input: (N, C, H, W) or (C, H, W).
+        kernel_size: size of a window, one number or (height, width).
+        dilation: step between the elements of a window (default: 1).
+        padding: number of zeros added at both ends of an axis (default: 0).
+        stride: step between windows (default: 1).
+
+    Shape:
+        result: (N, C * kH * kW, number of windows).
+
+    Raises:
+        RuntimeError: the shape does not fit, or there is no window.
 
     Example:
         >>> F.unfold(mytorch.arange(4.0).reshape(1, 1, 2, 2), kernel_size=(1, 2)).tolist()
         [[[0.0, 2.0], [1.0, 3.0]]]
+
+    See also: `nn.Unfold`, `nn.functional.fold`.
     """
     kernel, dilation, padding, stride = (several(v, 2, "unfold") for v in (kernel_size, dilation, padding, stride))
     check_window("unfold", kernel=kernel, dilation=dilation, padding=padding, stride=stride)
@@ -327,7 +390,7 @@ def _blocks(spatial, kernel, stride, padding, dilation):
     if min(out) < 1:
         raise RuntimeError(
             f"Given input with spatial size {tuple(spatial)}, kernel_size={kernel}, dilation={dilation}, padding={padding}, "
-            f"calculated shape of the array of sliding blocks as {tuple(out)}, but its components must be at least one."
+            f"expected at least one sliding block along each axis, but calculated {tuple(out)} blocks."
         )
     return out
 
@@ -361,10 +424,28 @@ _overlap.grad(
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """Sums columns (N, C * prod(kernel), windows) at the positions of their windows in (N, C, *output_size), the reverse of `unfold`.
+    """Adds up columns at the positions of their windows, the reverse of `unfold`.
 
     Args:
-        output_size: (H, W). kernel_size, dilation, padding, stride: of the windows, as given to `unfold`.
+        input: (N, C * kH * kW, number of windows), or without N.
+        output_size: size of the result, one number or (H, W).
+        kernel_size: size of a window, one number or (height, width).
+        dilation: step between the elements of a window (default: 1).
+        padding: padding that `unfold` added (default: 0).
+        stride: step between windows (default: 1).
+
+    Shape:
+        result: (N, C, H, W).
+
+    Raises:
+        RuntimeError: the shape does not fit the windows.
+
+    Example:
+        >>> columns = F.unfold(mytorch.ones(1, 1, 3, 3), 2)
+        >>> F.fold(columns, output_size=3, kernel_size=2)[0, 0].tolist()  # how many windows contain each position
+        [[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]
+
+    See also: `nn.Fold`, `nn.functional.unfold`.
     """
     size, kernel, dilation, padding, stride = (
         several(v, 2, "fold") for v in (output_size, kernel_size, dilation, padding, stride)
@@ -399,13 +480,25 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
 
 
 def affine_grid(theta, size, align_corners=False):
-    """Returns the grid of positions in [-1, 1] to which a batch of affine matrices maps the pixels of an image.
+    """Computes the positions of the pixels of an image after an affine map, as a grid.
 
     Args:
-        theta: (N, 2, 3) for images, (N, 3, 4) for volumes. size: (N, C, H, W) or (N, C, D, H, W).
+        theta: affine matrices, (N, 2, 3) for images or (N, 3, 4) for volumes.
+        size: size of the image, (N, C, H, W) or (N, C, D, H, W).
+        align_corners: if True, -1 and 1 are the centers of the corner pixels; otherwise the image borders (default: False).
 
     Returns:
-        (N, H, W, 2) or (N, D, H, W, 3), for `grid_sample`.
+        Positions in [-1, 1] for `grid_sample`, (N, H, W, 2) or (N, D, H, W, 3).
+
+    Raises:
+        ValueError: the shape of `theta` does not fit `size`.
+
+    Example:
+        >>> identity = tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> F.affine_grid(identity, (1, 1, 2, 2), align_corners=True)[0, 0].tolist()
+        [[-1.0, -1.0], [1.0, -1.0]]
+
+    See also: `nn.functional.grid_sample`.
     """
     n, _, *spatial = size
     d = len(spatial)
@@ -499,13 +592,26 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
 
     Args:
         input: (N, C, H, W) or (N, C, D, H, W).
-        grid: (N, h, w, 2) or (N, d, h, w, 3): x, y (and z) in [-1, 1].
-        mode: "bilinear" (trilinear for volumes), "nearest", or "bicubic" for images.
-        padding_mode: values outside of the image: "zeros", "border" or "reflection".
+        grid: positions x, y (and z) in [-1, 1], of shape (N, h, w, 2) or (N, d, h, w, 3).
+        mode: "bilinear" (default; trilinear for volumes), "nearest", or "bicubic" for images.
+        padding_mode: values outside the image: "zeros" (default), "border" or "reflection".
+        align_corners: if True, -1 and 1 are the centers of the corner pixels; otherwise the image borders (default: False).
+
+    Shape:
+        result: (N, C, h, w) or (N, C, d, h, w).
 
     Raises:
-        ValueError: an unknown mode. RuntimeError: shapes that do not fit.
+        ValueError: an unknown mode.
+        RuntimeError: the shapes do not fit.
+
     Source: Jaderberg et al., 2015; cubic convolution with a = -0.75 as in PyTorch.
+
+    Example:
+        >>> image = tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+        >>> F.grid_sample(image, tensor([[[[0.0, 0.0]]]]), align_corners=True).item()  # the center
+        1.5
+
+    See also: `nn.functional.affine_grid`, `nn.functional.interpolate`.
     """
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
@@ -518,8 +624,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     d = input.ndim - 2
     if d not in (2, 3) or grid.ndim != input.ndim or grid.shape[0] != input.shape[0] or grid.shape[-1] != d:
         raise RuntimeError(
-            f"grid_sampler(): expected 4D or 5D input and grid with the same number of dimensions and batch size and a grid with {d} "
-            f"values at each place, but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+            "grid_sampler(): expected 4D or 5D input and grid with the same number of dimensions and batch size, and a grid "
+            f"with {d} coordinates. Got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}."
         )
     if mode == "bicubic" and d == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")

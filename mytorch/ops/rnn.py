@@ -1,8 +1,8 @@
-"""Recurrent layers over a whole sequence as one op, with an explicit backward through time.
+"""Recurrent layers over a whole sequence as one op, with an explicit backward pass through time.
 
-The input's share of all gates, for all steps at once, is one matrix product outside the op (`F.linear`). The loop contains only
-one small product with the hidden state per step. In step t, the first `sizes[t]` rows are active: the rows of a
-packed batch are sorted by length.
+One matrix multiplication outside the op (`F.linear`) computes the input's share of all gates for all steps. The loop
+contains only one small multiplication with the hidden state per step. In step t, the first `sizes[t]` rows are active:
+the rows of a packed batch are sorted by length.
 """
 
 from ..dispatch.op import op
@@ -40,8 +40,8 @@ def _rest(xp, x, rows):
 def lstm_layer(xp, x, h, c, weight, projection=None, *, sizes, reverse=False):
     """Computes one direction of one LSTM layer.
 
-    Inputs: x (T, N, 4H), the share of input and biases in the gates; h (N, P), c (N, H); weight (4H, P);
-    projection (P, H) or None. Gates are in the order i, f, g, o.
+    Inputs: x (T, N, 4H) is the share of input and biases in the gates. The states are h (N, P) and c (N, H). The weight
+    has shape (4H, P), the projection (P, H) or None. Gates are in the order i, f, g, o.
     """
     width = c.shape[1]
     outs, gates, cells, hiddens = {}, {}, {}, {}

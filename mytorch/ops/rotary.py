@@ -1,17 +1,17 @@
-"""Rotary position embedding, and where its kernel takes over."""
+"""Rotary position embedding."""
 
 from ..dispatch.op import op
 
 
 def _turned(xp, x):
-    """(-second half, first half) of the last axis."""
+    """Returns (-second half, first half) of the last axis."""
     half = x.shape[-1] // 2
     return xp.concatenate([-x[..., half:], x[..., :half]], axis=-1)
 
 
 @op(name="rotary", dtype="same")
 def rotary(xp, input, *, cos, sin):
-    """input * cos + turned(input) * sin, for tables that broadcast to input (…, T, D)."""
+    """Computes input * cos + turned(input) * sin, for tables that broadcast to input (…, T, D)."""
     return input * xp.asarray(cos) + _turned(xp, input) * xp.asarray(sin)
 
 

@@ -1,4 +1,4 @@
-"""Writing along an axis, and at positions: scatter, index_add and the like, take and put, masked_scatter."""
+"""Writing along a dimension and at positions: scatter, index_add, index_copy, take, put, masked_scatter."""
 
 import functools
 import operator
@@ -124,10 +124,16 @@ def _numbers_with_numbers(function):
 @public()
 @on_numbers_too
 def scatter(input, dim, index, src=None, *, value=None, reduce=None):
-    """input with src (a tensor or a number) written at `index` along `dim`.
+    """Writes values at an index along a dimension, into a copy.
+
+        result[index[i, j], j] = src[i, j]    (dim=0)
 
     Args:
-        reduce: None, "add" or "multiply".
+        dim: dimension of the index.
+        index: int64 indices.
+        src: tensor or number to write.
+        value: number to write, instead of `src`.
+        reduce: None (default), "add" or "multiply".
 
     Example:
         >>> mytorch.zeros(3).scatter(0, tensor([2, 0]), tensor([5.0, 6.0])).tolist()
@@ -147,10 +153,14 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 @on_numbers_too
 @in_precision("widest")
 def scatter_add(input, dim, index, src):
-    """input with src added at `index` along `dim`; indices may repeat.
+    """Adds values at an index along a dimension, into a copy. Indices may repeat.
+
+        result[index[i, j], j] += src[i, j]    (dim=0)
 
     Args:
-        dim: the axis that index counts along. index: int64, not larger than src. src: what is added.
+        dim: dimension of the index.
+        index: int64 indices, not larger than `src`.
+        src: values to add.
 
     Example:
         >>> mytorch.zeros(2).scatter_add(0, tensor([1, 1, 0]), tensor([1.0, 2.0, 3.0])).tolist()
@@ -166,10 +176,19 @@ def scatter_add(input, dim, index, src):
 @public()
 @on_numbers_too
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
-    """input with src reduced into it at `index` along `dim`: "sum", "prod", "mean", "amax" or "amin".
+    """Reduces values into a copy, at an index along a dimension.
 
     Args:
-        include_self: whether the elements of input take part where something arrives.
+        dim: dimension of the index.
+        index: int64 indices.
+        src: values.
+        reduce: "sum", "prod", "mean", "amax" or "amin".
+        include_self: if True, the reduction includes the elements of `input` (default: True).
+
+    Example:
+        >>> index = tensor([0, 0, 1])
+        >>> mytorch.scatter_reduce(mytorch.zeros(2), 0, index, tensor([1.0, 3.0, 2.0]), "amax").tolist()
+        [3.0, 2.0]
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
@@ -182,7 +201,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
 
 
 def _reduced(input, src, index, dim, reduce, include_self):
-    """What arrives at each element along `dim`, reduced into it; src has the shape of the index, an Array."""
+    """Reduces src at each element along `dim`; src has the shape of the index, an Array."""
     if reduce in ("amax", "amin"):
         return _extremes(input, src, index, dim, reduce, include_self)
     neutral = 1 if reduce == "prod" else 0
@@ -202,7 +221,7 @@ def _reduced(input, src, index, dim, reduce, include_self):
 
 
 def _reached(index, dim, shape):
-    """Where an index along `dim` points to, as a mask of `shape`; not by counting, which overflows in bytes."""
+    """Returns a mask of `shape` of the positions that an index along `dim` contains. Counting would overflow in bytes."""
     xp = xp_of(index)
     mask = xp.zeros(tuple(shape), bool)
     mask[xp.grid(index, dim)] = True
@@ -210,7 +229,7 @@ def _reached(index, dim, shape):
 
 
 def _products(input, src, at, dim):
-    """Each element times what arrives there: neighbours on the way to one element are multiplied until one is left for each."""
+    """Multiplies each element by the values for it. Adjacent values for one element are multiplied until one remains."""
     index, count = to_cpu(at), input.numel()
     grid = np.broadcast_arrays(*numpy_ns.grid(index, dim), index)[:-1]
     target = np.concatenate([np.arange(count), np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1)])
@@ -221,7 +240,7 @@ def _products(input, src, at, dim):
     while len(target) > count:
         place = np.arange(len(target)) - np.searchsorted(target, target)
         left = np.flatnonzero(place % 2 == 0)
-        right = np.where(np.append(place, 0)[left + 1] % 2, left + 1, len(target))  # behind the last one lies a 1
+        right = np.where(np.append(place, 0)[left + 1] % 2, left + 1, len(target))  # a 1 follows the last one
         padded = cat([values, values.new_ones(1)], 0)
         values = padded[on_device_of(left, src)] * padded[on_device_of(right, src)]
         target = target[left]
@@ -269,12 +288,13 @@ def _at(input, dim, index, name, source=None):
     """(the axis, the raw 1-d index), checked, as the source is.
 
     Raises:
-        IndexError: more than one axis, or an index out of range. RuntimeError: a source of another shape.
+        IndexError: more than one axis, or an index out of range.
+        RuntimeError: the source has another shape.
     """
     d = normalize_dim(dim, input.ndim)
     raw = index_vector(index, name)
     if outside(raw, input.shape[d]):
-        raise IndexError(f"{name}(): index out of range in self: values must lie in [0, {input.shape[d]}).")
+        raise IndexError(f"{name}(): index out of range in self: expected values from 0 to {input.shape[d] - 1}.")
     wanted = (*input.shape[:d], raw.size, *input.shape[d + 1 :])
     if source is not None and tuple(source.shape) != wanted:
         raise RuntimeError(
@@ -299,10 +319,17 @@ def _full_index(raw, source, dim, index):
 @_numbers_with_numbers
 @on_numbers_too
 def index_add(input, dim, index, source, *, alpha=1):
-    """input with alpha * source added to its slices at `index` along `dim`; indices may repeat.
+    """Adds alpha * source to the slices at an index along a dimension, in a copy. Indices may repeat.
 
     Args:
-        dim: the axis. index: int64 (K,). source: input's shape but for K along dim. alpha: its factor.
+        dim: dimension of the index.
+        index: int64 indices, (K,).
+        source: tensor of the shape of `input`, with size K along `dim`.
+        alpha: factor of `source` (default: 1).
+
+    Example:
+        >>> mytorch.index_add(mytorch.zeros(3), 0, tensor([0, 2, 2]), tensor([1.0, 2.0, 3.0])).tolist()
+        [1.0, 0.0, 5.0]
     """
     d, raw = _at(input, dim, index, "index_add", source)
     source = source if alpha == 1 else source * alpha
@@ -313,11 +340,15 @@ def index_add(input, dim, index, source, *, alpha=1):
 @public()
 @on_numbers_too
 def index_copy(input, dim, index, source):
-    """input with its slices at `index` along `dim` replaced by source's.
+    """Replaces the slices at an index along a dimension by the slices of `source`, in a copy.
 
     Args:
-        index: int64 positions.
-        source: slices, as many as there are indices.
+        index: int64 indices.
+        source: slices, one for each index.
+
+    Example:
+        >>> mytorch.index_copy(mytorch.zeros(3), 0, tensor([2, 0]), tensor([1.0, 2.0])).tolist()
+        [2.0, 0.0, 1.0]
     """
     d, raw = _at(input, dim, index, "index_copy", source)
     return _scatter(input, source, _full_index(raw, source, d, index), dim=d)
@@ -326,11 +357,15 @@ def index_copy(input, dim, index, source):
 @public()
 @on_numbers_too
 def index_fill(input, dim, index, value):
-    """input with its slices at `index` along `dim` filled with one value.
+    """Fills the slices at an index along a dimension with one value, in a copy.
 
     Args:
-        index: int64 positions.
+        index: int64 indices.
         value: a number or a 0-d tensor.
+
+    Example:
+        >>> mytorch.index_fill(mytorch.zeros(3), 0, tensor([0, 2]), 5).tolist()
+        [5.0, 0.0, 5.0]
     """
     d, raw = _at(input, dim, index, "index_fill")
     mask = xp_of(raw).zeros(input.shape[d], bool)
@@ -339,19 +374,21 @@ def index_fill(input, dim, index, value):
         if value.numel() != 1:
             raise RuntimeError(f"index_fill: only a 0-d value tensor is taken, got one of shape {list(value.shape)}.")
         value = value.to(input.dtype)
-    elif isinstance(value, float) and input.dtype.category < dtypes.FLOAT:
+    elif isinstance(value, complex) and not input.dtype.is_complex:
+        raise RuntimeError("index_fill(): Converting complex Scalar to non-complex type is not supported")
+    elif input.dtype.category < dtypes.FLOAT:
         value = bool(value) if input.dtype is dtypes.bool_ else int(value)
     return where(Tensor._wrap(_along(mask, input.ndim, d)), value, input)
 
 
 @on_input_device
 def index_put_(self, indices, values, accumulate=False):
-    """self[indices] = values in place, or += with every repetition counted.
+    """Writes values at index tensors, in place.
 
     Args:
-        indices: a tuple of index or mask tensors.
-        values: what broadcasts to the places.
-        accumulate: add instead of write.
+        indices: tuple of index or mask tensors.
+        values: values that broadcast to the indexed elements.
+        accumulate: if True, adds the values, also for repeated indices (default: False).
     """
     where_ = tuple(i if i is not None else slice(None) for i in indices)
     for other in (*where_, values):
@@ -377,12 +414,16 @@ METHODS["index_put_"] = index_put_
 @public(inplace=False)
 @in_precision("widest")
 def index_put(input, indices, values, accumulate=False):
-    """A copy of input with values written (or added) at the given index tensors.
+    """Writes values at index tensors, in a copy.
 
     Args:
-        indices: a tuple of index or mask tensors.
-        values: what broadcasts to the places.
-        accumulate: add instead of write.
+        indices: tuple of index or mask tensors.
+        values: values that broadcast to the indexed elements.
+        accumulate: if True, adds the values, also for repeated indices (default: False).
+
+    Example:
+        >>> mytorch.index_put(mytorch.zeros(2, 2), (tensor([0, 1]), tensor([1, 0])), tensor(7.0)).tolist()
+        [[0.0, 7.0], [7.0, 0.0]]
     """
     return index_put_(input.clone(), indices, values, accumulate)
 
@@ -392,7 +433,16 @@ def index_put(input, indices, values, accumulate=False):
 
 @public(inplace=False)
 def take(input, index):
-    """The elements at positions in the flattened input."""
+    """Returns the elements at positions in the flattened input.
+
+    Args:
+        input: the input tensor.
+        index: int64 positions.
+
+    Example:
+        >>> mytorch.take(tensor([[4, 5], [6, 7]]), tensor([0, 3])).tolist()
+        [4, 7]
+    """
     if raw_of(index).dtype != np.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
     if input.numel() == 0 and index.numel():
@@ -402,26 +452,26 @@ def take(input, index):
 
 @public(inplace=False)
 def put(input, index, source, accumulate=False):
-    """input with source written (or added) at positions in the flattened input.
+    """Writes values at positions in the flattened input, in a copy.
 
     Args:
-        index: int64 positions in the flattened input.
-        source: of index's shape.
-        accumulate: add instead of write.
+        index: int64 positions.
+        source: values, of the shape of `index`.
+        accumulate: if True, adds the values (default: False).
     """
     return put_(input.clone(), index, source, accumulate)
 
 
 def put_(self, index, source, accumulate=False):
-    """In-place version of `put`.
+    """Writes values at positions in the flattened tensor, in place.
 
     Args:
-        index: int64 positions in the flattened tensor.
-        source: of index's shape.
-        accumulate: add instead of write.
+        index: int64 positions.
+        source: values, of the shape of `index`.
+        accumulate: if True, adds the values (default: False).
 
     Raises:
-        RuntimeError: an index that is not int64, or of another size than the source.
+        RuntimeError: the index is not int64, or has another size than the source.
     """
     if index.dtype is not dtypes.int64:
         raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype}")
@@ -444,10 +494,11 @@ METHODS["put_"] = put_
 
 @public(inplace=False)
 def take_along_dim(input, indices, dim=None):
-    """The elements at `indices` along `dim` (of the flattened input if not given); shapes broadcast.
+    """Returns the elements at indices along a dimension. Shapes broadcast.
 
     Args:
-        indices: int64, which broadcasts with input except along dim.
+        indices: int64 indices that broadcast with `input`, except along `dim`.
+        dim: dimension of the indices (default: None, the flattened input).
 
     Example:
         >>> x = tensor([[30, 10], [20, 40]])
@@ -456,6 +507,11 @@ def take_along_dim(input, indices, dim=None):
     """
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))
+    if indices.dtype is not dtypes.int64 or indices.ndim != input.ndim:
+        raise RuntimeError(
+            f"take_along_dim(): dtype of indices should be Long and they should have {input.ndim} dimensions, but got "
+            f"{indices.dtype} and {indices.ndim} dimensions"
+        )
     d = normalize_dim(dim, input.ndim)
     indices = where(indices < 0, indices + input.shape[d], indices)
     shape = list(broadcast(*([*t.shape[:d], 1, *t.shape[d + 1 :]] for t in (input, indices))))
@@ -466,11 +522,16 @@ def take_along_dim(input, indices, dim=None):
 @public()
 @on_input_device
 def masked_scatter(input, mask, source):
-    """input with the elements of source, in order, where the mask is True.
+    """Writes the elements of `source`, in order, where a mask is True, in a copy.
 
     Args:
-        mask: bool, which broadcasts to input.
-        source: at least as many elements as are True.
+        mask: bool mask that broadcasts to `input`.
+        source: tensor with at least as many elements as the mask has True elements.
+
+    Example:
+        >>> mask = tensor([True, False, True])
+        >>> mytorch.masked_scatter(mytorch.zeros(3), mask, tensor([1.0, 2.0])).tolist()
+        [1.0, 0.0, 2.0]
     """
     if mask.dtype is not dtypes.bool_:
         raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype}")
@@ -491,13 +552,13 @@ def masked_scatter(input, mask, source):
 @public()
 @on_numbers_too
 def index_reduce(input, dim, index, source, reduce, *, include_self=True):
-    """input with the slices of source reduced into it at `index`: "prod", "mean", "amax" or "amin".
+    """Reduces the slices of `source` into a copy, at an index along a dimension.
 
     Args:
-        index: int64 positions.
-        source: slices, as many as there are indices.
-        reduce: how.
-        include_self: count input's own elements too.
+        index: int64 indices.
+        source: slices, one for each index.
+        reduce: "prod", "mean", "amax" or "amin".
+        include_self: if True, the reduction includes the elements of `input` (default: True).
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
@@ -507,7 +568,7 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True):
 
 
 def _written(input, src, view, *where_):
-    """A copy of input in which the view that `view(copy, *where_)` gives is replaced by src."""
+    """Returns a copy of input. In the copy, src replaces the view `view(copy, *where_)`."""
     out = input.clone()
     region = view(out, *where_)
     if region.shape != src.shape:
@@ -520,24 +581,24 @@ def _written(input, src, view, *where_):
 
 @public(inplace=False)
 def select_scatter(input, src, dim, index):
-    """A copy of input with the slice at `index` along `dim` replaced by src.
+    """Replaces the slice at an index of a dimension, in a copy.
 
     Args:
-        src: of the slice's shape.
-        index: which slice.
+        src: the new slice.
+        index: index of the slice.
     """
     return _written(input, src, select, dim, index)
 
 
 @public(inplace=False)
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
-    """A copy of input with the slice start:end:step along `dim` replaced by src.
+    """Replaces the slice start:end:step along a dimension, in a copy.
 
     Args:
-        src: of the slice's shape.
-        start: first index; 0 by default.
-        end: after the last; the size by default.
-        step: distance of indices.
+        src: the new slice.
+        start: first index (default: 0).
+        end: upper bound, which is excluded (default: the size).
+        step: step between indices (default: 1).
     """
     place = (slice(None),) * normalize_dim(dim, input.ndim) + (slice(start, end, step),)
     return _written(input, src, operator.getitem, place)
@@ -545,25 +606,25 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
 
 @public(inplace=False)
 def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
-    """A copy of input with a diagonal replaced by src.
+    """Replaces a diagonal, in a copy.
 
     Args:
-        src: of the diagonal's shape.
-        offset: which diagonal: above the main one if positive, below if negative.
-        dim1: first of the two axes.
-        dim2: second of the two axes.
+        src: the new diagonal.
+        offset: diagonal: 0 is the main one, positive numbers are above it, negative below (default: 0).
+        dim1: first of the two dimensions (default: 0).
+        dim2: second of the two dimensions (default: 1).
     """
     return _written(input, src, diagonal, offset, dim1, dim2)
 
 
 @public(inplace=False)
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
-    """A copy of input with src written where `as_strided` would look.
+    """Writes values to the elements that `as_strided` would select, in a copy.
 
     Args:
-        src: of shape size.
+        src: tensor of the shape `size`.
         size: shape of the view.
-        stride: elements from one index to the next, for each axis.
-        storage_offset: elements before the first.
+        stride: number of elements from one index to the next, for each axis.
+        storage_offset: number of elements before the first (default: the offset of `input`).
     """
     return _written(input, src, as_strided, size, stride, storage_offset)

@@ -1,4 +1,4 @@
-"""More movement: joining and splitting by direction, selecting, repeating, diagonals, grids of indices."""
+"""More movement of elements: joining and splitting by direction, selecting, repeating, diagonals, grids of indices."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import raw_of, to_cpu
 from ..engine.mode import get_mode
 from ..engine.node import Leaf
-from .creation import arange, empty
+from .creation import arange, check_layout, empty
 from .elementwise import named
 from .indexing import ROWS, _put_index, _slice, read_along
 from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
@@ -29,10 +29,11 @@ def _tensors(tensors):
 
 
 def _several(tensors, name):
-    """The tensors to stack, refused where they are one tensor.
+    """Returns the tensors to stack.
 
     Raises:
-        TypeError: no list or tuple. RuntimeError: an empty one.
+        TypeError: the argument is not a list or tuple of tensors.
+        RuntimeError: the list is empty.
     """
     if is_tensor(tensors):
         raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor")
@@ -50,8 +51,17 @@ def _grown(x, n):
 
 def _at_least(n):
     @public(inplace=False, method=False)
-    @named(f"atleast_{n}d", f"The tensor (or each of several) with at least {n} axes.")
+    @named(f"atleast_{n}d", n=n)
     def grow(*tensors):
+        """Adds dimensions of size 1 to tensors with fewer than {n} dimensions.
+
+        Args:
+            tensors: one or several tensors.
+
+        Example:
+            >>> mytorch.{name}(tensor(1.0)).ndim
+            {n}
+        """
         grown = tuple(_grown(x, n) for x in _tensors(tensors))
         return grown[0] if len(tensors) == 1 and is_tensor(tensors[0]) else grown
 
@@ -63,35 +73,71 @@ atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 
 @public(method=False)
 def hstack(tensors):
-    """Joined along the second axis (the first, for vectors)."""
+    """Joins tensors along the second axis; 1-d tensors along the first axis.
+
+    Args:
+        tensors: sequence of tensors.
+
+    Example:
+        >>> mytorch.hstack([tensor([1, 2]), tensor([3])]).tolist()
+        [1, 2, 3]
+    """
     tensors = [atleast_1d(t) for t in _several(tensors, "hstack")]
     return cat(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 @public(method=False, names=("row_stack",))
 def vstack(tensors):
-    """Joined along the first axis, vectors as rows."""
+    """Joins tensors along the first axis. 1-d tensors become rows.
+
+    Args:
+        tensors: sequence of tensors.
+
+    Example:
+        >>> mytorch.vstack([tensor([1, 2]), tensor([3, 4])]).tolist()
+        [[1, 2], [3, 4]]
+    """
     return cat([atleast_2d(t) for t in _several(tensors, "vstack")], 0)
 
 
 @public(method=False)
 def dstack(tensors):
-    """Joined along the third axis."""
+    """Joins tensors along the third axis.
+
+    Args:
+        tensors: sequence of tensors.
+
+    Example:
+        >>> mytorch.dstack([tensor([1, 2]), tensor([3, 4])]).tolist()
+        [[[1, 3], [2, 4]]]
+    """
     return cat([atleast_3d(t) for t in _several(tensors, "dstack")], 2)
 
 
 @public(method=False)
 def column_stack(tensors):
-    """Joined along the second axis, vectors as columns."""
+    """Joins tensors along the second axis. 1-d tensors become columns.
+
+    Args:
+        tensors: sequence of tensors.
+
+    Example:
+        >>> mytorch.column_stack([tensor([1, 2]), tensor([3, 4])]).tolist()
+        [[1, 3], [2, 4]]
+    """
     return cat([t.reshape(-1, 1) if t.ndim <= 1 else t for t in _several(tensors, "column_stack")], 1)
 
 
 @public(inplace=False, spellings={"sections": "indices_or_sections", "indices": "indices_or_sections"})
 def tensor_split(input, indices_or_sections, dim=0):
-    """Chunks along an axis: nearly equal ones, or cut at the given indices.
+    """Splits a tensor along a dimension into nearly equal chunks, or at given indices.
 
     Args:
-        indices_or_sections: how many chunks, or where to cut.
+        indices_or_sections: number of chunks, or the indices at which to split.
+
+    Example:
+        >>> [x.tolist() for x in mytorch.tensor_split(mytorch.arange(5), 2)]
+        [[0, 1, 2], [3, 4]]
     """
     if input.ndim == 0:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
@@ -117,8 +163,14 @@ def tensor_split(input, indices_or_sections, dim=0):
 
 def _directed(name, axes, axis_of):
     @public(inplace=False)
-    @named(name, f"`tensor_split` along the axis of `{name}`.")
+    @named(name, axis={"h": "second (for vectors, the first)", "v": "first", "d": "third"}[name[0]])
     def directed(input, indices_or_sections):
+        """Splits a tensor along the {axis} dimension, as `tensor_split` does.
+
+        Args:
+            input: the input tensor.
+            indices_or_sections: number of chunks, or the indices at which to split.
+        """
         if input.ndim < axes:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {axes} dimension, but got a tensor with {input.ndim} dimensions!"
@@ -141,10 +193,12 @@ dsplit = _directed("dsplit", 3, lambda t: 2)
 
 @public(inplace=False)
 def narrow(input, dim, start, length):
-    """`length` elements from `start` along `dim`, as a view.
+    """Returns a view of a range of elements along a dimension.
 
     Args:
-        dim: the axis. start: the first index, from the end if negative. length: how many.
+        dim: dimension of the range.
+        start: first index; a negative index counts from the end.
+        length: number of elements.
 
     Example:
         >>> mytorch.narrow(mytorch.arange(5), 0, 1, 3).tolist()
@@ -163,10 +217,10 @@ def narrow(input, dim, start, length):
 
 @public(inplace=False)
 def select(input, dim, index):
-    """The slice at `index` along `dim`, without that axis, as a view.
+    """Returns a view of the slice at an index of a dimension, without that dimension.
 
     Args:
-        index: which slice.
+        index: index of the slice.
 
     Example:
         >>> mytorch.select(tensor([[1, 2], [3, 4]]), 1, 0).tolist()
@@ -206,12 +260,16 @@ _unfold_add.grad(g=lambda g, dim, size, step, xp: xp.call(_unfold, g, dim=dim, s
 
 @public(function=False, inplace=False)
 def unfold(self, dimension, size, step):
-    """All windows of `size` along an axis, `step` apart, as a new last axis; a view.
+    """Returns a view of all windows along a dimension, as a new last dimension.
 
     Args:
-        dimension: the axis.
-        size: of a window.
-        step: distance of windows.
+        dimension: dimension of the windows.
+        size: number of elements in a window.
+        step: step between windows.
+
+    Example:
+        >>> mytorch.arange(4).unfold(0, 2, 1).tolist()
+        [[0, 1], [1, 2], [2, 3]]
     """
     d = normalize_dim(dimension, self.ndim)
     length = self.shape[d] if self.ndim else 1
@@ -227,7 +285,8 @@ def unfold(self, dimension, size, step):
 @op(dtype="same", view=True, name="as_strided")
 def _as_strided(xp, input, *, size, stride, offset, memory):
     storage = _storage(input)
-    offset += _memory(input)[0] - memory[0]  # a gradient of input, which this looks at too, has memory of its own
+    # This function also runs on a gradient of input, which has different memory.
+    offset += _memory(input)[0] - memory[0]
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
     if offset < 0 or last >= storage.size + (0 in size):
         raise RuntimeError(
@@ -245,9 +304,9 @@ def _storage(raw):
 
 
 def _memory(raw):
-    """Where an array begins in the memory that it is a view of, its strides, and what that memory holds, all in elements.
+    """Returns the start of an array in the memory that it is a view of, its strides, and the size of that memory, in elements.
 
-    Within vmap it is that of the batch, and the beginning the first sample's.
+    Within vmap, the memory belongs to the whole batch, and the start is the start of the first sample.
     """
     while getattr(raw, "batch", None) is not None:
         raw = raw_of(raw.value[0])
@@ -278,15 +337,19 @@ _as_strided.grad(input=_as_strided_grad)
 
 @public(inplace=False)
 def as_strided(input, size, stride, storage_offset=None):
-    """A view of the elements of input's memory at the given strides, in elements, from an offset (input's own by default).
+    """Returns a view of the memory of a tensor with the given size and strides.
 
     Args:
         size: shape of the view.
-        stride: elements from one index to the next, for each axis.
-        storage_offset: elements before the first.
+        stride: number of elements from one index to the next, for each axis.
+        storage_offset: number of elements before the first (default: the offset of `input`).
 
     Raises:
-        RuntimeError: places outside the memory, or negative strides.
+        RuntimeError: the view exceeds the memory, or a stride is negative.
+
+    Example:
+        >>> mytorch.as_strided(mytorch.arange(4), (2, 2), (1, 1)).tolist()
+        [[0, 1], [1, 2]]
     """
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported, got strides: {list(stride)}")
@@ -297,11 +360,11 @@ def as_strided(input, size, stride, storage_offset=None):
 
 @public(inplace=False)
 def roll(input, shifts, dims=None):
-    """The elements moved along axes, those that leave at the end coming in at the beginning.
+    """Shifts the elements along dimensions. Elements that leave at the end enter at the beginning.
 
     Args:
-        shifts: by how much, for each axis.
-        dims: the axes; None rolls the flattened tensor.
+        shifts: shift along each dimension.
+        dims: dimension or dimensions (default: None, the flattened tensor).
 
     Example:
         >>> mytorch.roll(mytorch.arange(4), 1).tolist()
@@ -328,14 +391,18 @@ def _rolled(input, shift, dim):
 
 @public(inplace=False)
 def rot90(input, k=1, dims=(0, 1)):
-    """Turned by 90 degrees k times, from the first of two axes towards the second.
+    """Rotates a tensor by 90 degrees in the plane of two dimensions, from the first toward the second.
 
     Args:
-        k: how many times.
-        dims: the two axes.
+        k: number of rotations (default: 1).
+        dims: the two dimensions (default: (0, 1)).
 
     Raises:
-        RuntimeError: not two different axes.
+        RuntimeError: `dims` is not two different dimensions.
+
+    Example:
+        >>> mytorch.rot90(tensor([[1, 2], [3, 4]])).tolist()
+        [[2, 4], [1, 3]]
     """
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
@@ -353,7 +420,12 @@ def rot90(input, k=1, dims=(0, 1)):
 
 @public(inplace=False)
 def fliplr(input):
-    """The second axis reversed."""
+    """Reverses the order of elements along the second dimension.
+
+    Example:
+        >>> mytorch.fliplr(tensor([[1, 2], [3, 4]])).tolist()
+        [[2, 1], [4, 3]]
+    """
     if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return flip(input, (1,))
@@ -361,7 +433,12 @@ def fliplr(input):
 
 @public(inplace=False)
 def flipud(input):
-    """The first axis reversed."""
+    """Reverses the order of elements along the first dimension.
+
+    Example:
+        >>> mytorch.flipud(tensor([[1, 2], [3, 4]])).tolist()
+        [[3, 4], [1, 2]]
+    """
     if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return flip(input, (0,))
@@ -370,11 +447,16 @@ def flipud(input):
 @public(inplace=False)
 @on_input_device
 def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
-    """Each element (or slice along `dim`) repeated in place, a number of times or one number for each.
+    """Repeats each element, or each slice along a dimension.
 
     Args:
-        repeats: a number, or a tensor with one for each element along dim. dim: the axis; None flattens.
-        output_size: the result's size along dim, which spares reading repeats from a GPU.
+        repeats: number of repetitions, or a tensor with one number for each element.
+        dim: dimension of the slices (default: None, the flattened tensor).
+        output_size: size of the result along `dim`. On a GPU, it avoids waiting for `repeats`.
+
+    Example:
+        >>> mytorch.repeat_interleave(tensor([1, 2]), 2).tolist()
+        [1, 1, 2, 2]
     """
     if repeats is None:  # repeat_interleave(repeats): the indices themselves
         return arange(input.numel(), device=input.device).repeat_interleave(input)
@@ -399,10 +481,14 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
 
 @public(inplace=False, method=False)
 def meshgrid(*tensors, indexing=None):
-    """Grids of coordinates from vectors; indexing "xy" swaps the first two axes, "ij", the default, does not.
+    """Creates grids of coordinates from vectors.
+
+    Args:
+        tensors: vectors.
+        indexing: "ij", the default, or "xy", which swaps the first two dimensions.
 
     Raises:
-        RuntimeError: a tensor of more than one axis, or another indexing.
+        RuntimeError: a tensor has more than one dimension, or `indexing` is unknown.
 
     Example:
         >>> rows, columns = mytorch.meshgrid(tensor([1, 2]), tensor([3, 4]), indexing="ij")
@@ -435,10 +521,13 @@ def meshgrid(*tensors, indexing=None):
 
 @public(inplace=False, method=False)
 def cartesian_prod(*tensors):
-    """All combinations of elements of several vectors, as rows.
+    """Returns all combinations of elements of several vectors, as rows.
+
+    Args:
+        tensors: vectors.
 
     Raises:
-        RuntimeError: one of them is no vector.
+        RuntimeError: a tensor is not a vector.
 
     Example:
         >>> mytorch.cartesian_prod(tensor([1, 2]), tensor([3, 4])).tolist()
@@ -454,15 +543,15 @@ def cartesian_prod(*tensors):
 
 @public(inplace=False)
 def combinations(input, r=2, with_replacement=False):
-    """All combinations of r elements of a vector, as rows.
+    """Returns all combinations of r elements of a vector, as rows.
 
     Args:
         input: a vector.
-        r: how many of them.
-        with_replacement: an element may come again.
+        r: number of elements in a combination (default: 2).
+        with_replacement: if True, an element can occur several times (default: False).
 
     Raises:
-        RuntimeError: the input is no vector.
+        RuntimeError: `input` is not a vector.
 
     Example:
         >>> mytorch.combinations(tensor([1, 2, 3])).tolist()
@@ -508,12 +597,12 @@ _diagonal_zeros.grad(g=lambda g, offset, dim1, dim2, xp: xp.call(_diagonal, g, o
 
 @public(inplace=False)
 def diagonal(input, offset=0, dim1=0, dim2=1):
-    """A diagonal of two axes, as a new last axis; a view.
+    """Returns a view of a diagonal of two dimensions, as a new last dimension.
 
     Args:
-        offset: which diagonal: above the main one if positive, below if negative.
-        dim1: first of the two axes.
-        dim2: second of the two axes.
+        offset: diagonal: 0 is the main one, positive numbers are above it, negative below (default: 0).
+        dim1: first of the two dimensions (default: 0).
+        dim2: second of the two dimensions (default: 1).
 
     Example:
         >>> mytorch.diagonal(tensor([[1, 2], [3, 4]])).tolist()
@@ -527,12 +616,16 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
 
 @public(inplace=False)
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
-    """The last axis as the diagonal of two new axes, zeros elsewhere.
+    """Creates matrices with the last dimension as a diagonal and zeros elsewhere.
 
     Args:
-        offset: which diagonal: above the main one if positive, below if negative.
-        dim1: place of the first new axis.
-        dim2: place of the second.
+        offset: diagonal: 0 is the main one, positive numbers are above it, negative below (default: 0).
+        dim1: position of the first new dimension (default: -2).
+        dim2: position of the second new dimension (default: -1).
+
+    Example:
+        >>> mytorch.diag_embed(tensor([1, 2])).tolist()
+        [[1, 0], [0, 2]]
     """
     n = input.shape[-1] + abs(offset)
     nd = input.ndim + 1
@@ -545,7 +638,11 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
 
 @public(inplace=False)
 def diag(input, diagonal=0):
-    """A vector as a diagonal matrix, or the diagonal of a matrix.
+    """Creates a diagonal matrix from a vector, or returns the diagonal of a matrix.
+
+    Args:
+        input: vector or matrix.
+        diagonal: diagonal: 0 is the main one, positive numbers are above it, negative below (default: 0).
 
     Example:
         >>> mytorch.diag(tensor([1, 2])).tolist()
@@ -560,21 +657,38 @@ def diag(input, diagonal=0):
 
 @public(inplace=False)
 def diagflat(input, offset=0):
-    """The flattened input as a diagonal matrix."""
+    """Creates a diagonal matrix from the flattened input.
+
+    Args:
+        input: the input tensor.
+        offset: diagonal: 0 is the main one, positive numbers are above it, negative below (default: 0).
+
+    Example:
+        >>> mytorch.diagflat(tensor([1, 2]), offset=1).tolist()
+        [[0, 1, 0], [0, 0, 2], [0, 0, 0]]
+    """
     return diag_embed(input.reshape(-1), offset)
 
 
 @public(inplace=False)
 @in_precision(None)
 def trace(input):
-    """The sum of a matrix's diagonal."""
+    """Sums the diagonal of a matrix.
+
+    Args:
+        input: a matrix.
+
+    Example:
+        >>> mytorch.trace(tensor([[1, 2], [3, 4]])).item()
+        5
+    """
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return diagonal_sum(input)
 
 
 def diagonal_sum(input):
-    """The sum of the diagonal of the last two axes."""
+    """Sums the diagonal of the last two axes."""
     return _diagonal(input, offset=0, dim1=input.ndim - 2, dim2=input.ndim - 1).sum(-1)
 
 
@@ -582,12 +696,21 @@ def _triangle_indices(name, make):
     triangle = "lower" if "tril" in name else "upper"
 
     @public(inplace=False, method=False)
-    @named(name, f"The (2, n) indices of the {triangle} triangle of a row x col matrix.")
+    @named(name, triangle=triangle)
     def indices(row, col, offset=0, *, dtype=None, device=None, layout=None):
+        """Returns the indices of the {triangle} triangle of a matrix, as a tensor (2, n).
+
+        Args:
+            row: number of rows.
+            col: number of columns.
+            offset: diagonal: 0 is the main one, positive numbers are above it, negative below (default: 0).
+            dtype: dtype of the result (default: int64).
+        """
         for word, n in (("row", row), ("col", col)):
             if n < 0:
                 raise RuntimeError(f"{word} must be non-negative, got {n}")
         rows, columns = make(row, offset, col)
+        check_layout(layout)
         found = Tensor._wrap(np.stack([rows, columns]).astype(dtypes.as_numpy(dtype or dtypes.int64)))
         return found if device is None else found.to(device)
 
@@ -600,7 +723,15 @@ triu_indices = _triangle_indices("triu_indices", np.triu_indices)
 
 @public(inplace=False, method=False)
 def block_diag(*tensors):
-    """Matrices along the diagonal of one, zeros elsewhere."""
+    """Creates a block-diagonal matrix from several matrices.
+
+    Args:
+        tensors: matrices, vectors or numbers.
+
+    Example:
+        >>> mytorch.block_diag(tensor([[1, 2]]), tensor([[3]])).tolist()
+        [[1, 2, 0], [0, 0, 3]]
+    """
     if any(x.ndim > 2 for x in tensors):
         raise RuntimeError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
     tensors = [atleast_2d(x) for x in tensors]
@@ -629,7 +760,7 @@ def _reshaping(name, view):
         before = self if self._view is not None else Tensor._of(self._data, self._edge)
         out = view(before, *args, **kwargs)
         if out._data._array is not before._data._array:
-            # `_view` is that of `before`: views that know self as their base are refused by refresh
+            # `_view` is the view of `before`. `refresh` rejects views whose base is self.
             self._data, self._view = out._data, out._view
             if out._edge is not None:
                 self._edge = out._edge
@@ -638,7 +769,7 @@ def _reshaping(name, view):
             self._data._bump()
         return self
 
-    named(name, f"In-place version of `{name[:-1]}`: the same memory in another shape; returns self.")(method)
+    named(name, f"In-place variant of `Tensor.{name[:-1]}`: changes the shape of the tensor and returns it.")(method)
     method.__wrapped__ = view  # for its signature
     METHODS[name] = method
 
@@ -650,17 +781,30 @@ METHODS["swapaxes_"] = METHODS["swapdims_"] = METHODS["transpose_"]
 
 @public(inplace=False)
 def argwhere(input):
-    """The indices of nonzero elements, as rows."""
+    """Returns the indices of the nonzero elements, one row for each element.
+
+    Example:
+        >>> mytorch.argwhere(tensor([[0, 5], [7, 0]])).tolist()
+        [[0, 1], [1, 0]]
+    """
     return input.nonzero()
 
 
 @public(inplace=False)
 @on_input_device
 def unravel_index(indices, shape):
-    """Flat positions as a tuple of indices, one tensor for each axis.
+    """Converts flat positions to a tuple of indices, one tensor for each axis.
+
+    Args:
+        indices: flat positions.
+        shape: shape of the tensor.
 
     Raises:
-        ValueError: a negative size, or indices into nothing.
+        ValueError: a size is negative, or the tensor is empty.
+
+    Example:
+        >>> mytorch.unravel_index(tensor([1, 5]), (2, 3))
+        (tensor([0 1]), tensor([1 2]))
     """
     shape = as_shape((shape,))
     if any(n < 0 for n in shape):
@@ -679,7 +823,11 @@ def unravel_index(indices, shape):
 
 @public(inplace=False)
 def sum_to_size(input, *size):
-    """input summed over the axes along which `size` would have to be broadcast to reach it."""
+    """Sums a tensor over the dimensions along which `size` would be broadcast to its shape.
+
+    Args:
+        size: shape of the result.
+    """
     size = as_shape(size)
     lead = input.ndim - len(size)
     if lead < 0 or any(n not in (1, m) for n, m in zip(size, input.shape[lead:], strict=True)):

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor
-from ..backend import NO_DATA, MetaArray, numpy_ns, xp_of
+from ..backend import NO_DATA, ON_NUMPY, MetaArray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
@@ -18,8 +18,8 @@ from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..numerics import blocks
 from .complex import complex as complex_of
-from .elementwise import cast, isnan, where
-from .movement import cat, stack
+from .elementwise import cast, isnan, named, where
+from .movement import cat
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
@@ -29,7 +29,7 @@ _AMinMax, _Histogram = namedtuple("aminmax", "min max"), namedtuple("histogram",
 
 
 def _for_products(input, dtype):
-    """input as what its products are computed in: the given dtype, or int64 for integers."""
+    """Casts input to the dtype for products: the given dtype, or int64 for integers."""
     if dtype is not None:
         return cast(input, dtypes.as_dtype(dtype))
     return cast(input, dtypes.int64) if input.dtype.category < dtypes.FLOAT else input
@@ -67,11 +67,15 @@ _prod.grad(input=_prod_grad)
 
 @public(inplace=False)
 def prod(input, dim=None, keepdim=False, *, dtype=None):
-    """The product of all elements or along `dim`; integers as int64. The gradient is right at zeros too.
+    """Multiplies all elements, or the elements along a dimension. Integers become int64. Gradients are exact at zeros.
 
     Args:
-        dim: the axis; all elements if None.
-        dtype: cast input to it first.
+        dim: dimension to reduce (default: None, all).
+        dtype: dtype to which `input` is cast first (default: None).
+
+    Example:
+        >>> mytorch.prod(tensor([2, 3, 4])).item()
+        24
     """
     input = _for_products(input, dtype)
     return _prod(input, dim=normalize_dims(dim, input.ndim, "prod"), keepdim=keepdim)
@@ -79,10 +83,14 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
 
 @public()
 def cumprod(input, dim, *, dtype=None):
-    """The running product along one axis.
+    """Computes the cumulative product along a dimension.
 
     Args:
-        dtype: cast input to it first.
+        dtype: dtype to which `input` is cast first (default: None).
+
+    Example:
+        >>> mytorch.cumprod(tensor([1, 2, 3, 4]), dim=0).tolist()
+        [1, 2, 6, 24]
     """
     return _cumprod(_for_products(input, dtype), dim=normalize_dim(dim, input.ndim))
 
@@ -118,7 +126,21 @@ _cumprod.grad(input=_cumprod_grad)
 
 def _running(name, better):
     @on_input_device
+    @named(name, better=better, indices=[0, 1, 1] if name == "cummax" else [0, 0, 2])
     def running(input, dim):
+        """Computes the running {better} along a dimension.
+
+        Args:
+            input: the input tensor.
+            dim: dimension along which to compute.
+
+        Returns:
+            A named tuple (values, indices). The indices are the positions of the extreme elements.
+
+        Example:
+            >>> mytorch.{name}(tensor([2.0, 3.0, 1.0]), 0).indices.tolist()
+            {indices}
+        """
         d = normalize_dim(dim, input.ndim)
         if input.ndim == 0:
             return _pairs[name](input.clone(), on_device_of(np.zeros((), np.int64), input))
@@ -136,10 +158,6 @@ def _running(name, better):
         indices = Tensor._wrap(xp.ascontiguousarray(xp.moveaxis(place, 0, d)))
         return _pairs[name](input.gather(d, indices), indices)
 
-    running.__name__ = name
-    running.__doc__ = (
-        f"The running {'maximum' if name == 'cummax' else 'minimum'} along an axis and where it was: (values, indices)."
-    )
     return public(inplace=False)(running)
 
 
@@ -149,7 +167,12 @@ cummax, cummin = _running("cummax", "maximum"), _running("cummin", "minimum")
 @public(inplace=False)
 @in_precision(None)
 def logcumsumexp(input, dim):
-    """log of the running sum of exponentials along an axis."""
+    """Computes the logarithm of the cumulative sum of exponentials along a dimension.
+
+    Example:
+        >>> mytorch.logcumsumexp(tensor([0.0, 0.0, 0.0]), dim=0).exp().round().tolist()
+        [1.0, 2.0, 3.0]
+    """
     d = normalize_dim(dim, input.ndim)
     if input.ndim == 0:
         return input.clone()
@@ -161,8 +184,8 @@ def logcumsumexp(input, dim):
 
 @op(dtype="float", name="logcumsumexp", autocast="float32")
 def _logcumsumexp(xp, input, *, dim):
-    if xp is numpy_ns:
-        return xp.logaddexp.accumulate(input, dim, dtype=np.float64).astype(input.dtype, copy=False)
+    if xp in ON_NUMPY:
+        return np.logaddexp.accumulate(input, dim, dtype=np.float64).astype(input.dtype, copy=False)
     step, lead, n = 1, (slice(None),) * dim, input.shape[dim]
     while step < n:  # by doubling: every element takes in the one that is `step` before it
         later = xp.logaddexp(input[(*lead, slice(step, n))], input[(*lead, slice(0, n - step))])
@@ -224,10 +247,15 @@ _median_of_all.grad(input=_share)
 
 @public(inplace=False)
 def median(input, dim=None, keepdim=False):
-    """The lower median of all elements; along `dim`, a named tuple (values, indices). NaN if there is one.
+    """Returns the median of all elements or along a dimension.
+
+    For an even number of elements, the result is the lower of the two middle elements. If an element is NaN, the result is NaN.
 
     Args:
-        dim: the axis; all elements if None.
+        dim: dimension to reduce (default: None, all).
+
+    Returns:
+        A tensor. With a dimension, a named tuple (values, indices).
 
     Example:
         >>> mytorch.median(tensor([4, 1, 3, 2])).item()
@@ -247,10 +275,14 @@ def median(input, dim=None, keepdim=False):
 
 @public(inplace=False)
 def nanmedian(input, dim=None, keepdim=False):
-    """As median, without the NaNs.
+    """Returns the median of the elements that are not NaN.
 
     Args:
-        dim: the axis; all elements if None.
+        dim: dimension to reduce (default: None, all).
+
+    Example:
+        >>> mytorch.nanmedian(tensor([1.0, float("nan"), 3.0, 4.0])).item()
+        3.0
     """
     if dim is None:
         flat = input.reshape(-1)
@@ -264,10 +296,14 @@ def nanmedian(input, dim=None, keepdim=False):
 
 @public(inplace=False)
 def kthvalue(input, k, dim=-1, keepdim=False):
-    """The k-th smallest element (from 1) along `dim`: a named tuple (values, indices).
+    """Returns the k-th smallest element along a dimension.
 
     Args:
-        k: the rank, from 1. dim: the axis. keepdim: keep it, with size 1.
+        k: rank, starting from 1.
+        dim: dimension to reduce (default: -1).
+
+    Returns:
+        A named tuple (values, indices).
 
     Example:
         >>> values, indices = mytorch.kthvalue(tensor([30, 10, 20]), 2)
@@ -283,10 +319,20 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 @public(inplace=False)
 @on_input_device
 def mode(input, dim=-1, keepdim=False):
-    """The most frequent element along `dim` (the smallest of several) and the last place it has.
+    """Returns the most frequent element along a dimension, and its last position.
+
+    If several elements are equally frequent, the function returns the smallest of them.
+
+    Args:
+        input: the input tensor.
+        dim: dimension to reduce (default: -1).
 
     Raises:
-        IndexError: an axis of length 0.
+        IndexError: the dimension has size 0.
+
+    Example:
+        >>> mytorch.mode(tensor([1, 2, 2, 3])).values.item()
+        2
     """
     d = normalize_dim(dim, input.ndim)
     raw = np.moveaxis(np.atleast_1d(to_cpu(input)), d, -1)
@@ -301,12 +347,12 @@ def mode(input, dim=-1, keepdim=False):
     return _picked("mode", input, d, keepdim, indices)
 
 
-_INTERPOLATION = {  # the share of the upper of two neighbours, of the fraction of the way to it
+_INTERPOLATION = {  # the weight of the upper of two adjacent elements, as a function of the fraction
     "linear": lambda f: f,
     "lower": lambda f: f * 0,
     "higher": lambda f: (f > 0) * 1.0,
     "midpoint": lambda f: (f > 0) * 0.5,
-    "nearest": lambda f: (f > 0.5) * 1.0,
+    "nearest": None,  # rounds the position, halves to the even neighbor
 }
 
 
@@ -331,24 +377,30 @@ def _along(input, dim):
 
 
 def _stacked(out, input, q, dim, d, keepdim):
-    """Quantiles with (keepdim) or without the axis they were taken along, one after the other if q is a vector."""
+    """Moves the quantiles from axis d to the front, drops that axis if q is a scalar, and restores reduced axes if keepdim."""
+    out = out.movedim(d, 0)
     if dim is None:
-        out = [o.reshape([1] * input.ndim if keepdim else []) for o in out]
-    elif not keepdim or input.ndim == 0:
-        out = [o.squeeze(d) for o in out]
-    return out[0] if not hasattr(q, "ndim") or q.ndim == 0 else stack(out, 0)
+        out = out.reshape(-1, *(1,) * (input.ndim if keepdim else 0))
+    elif keepdim and input.ndim:
+        out = out.unsqueeze(d + 1)
+    return out if getattr(q, "ndim", 0) else out[0]
 
 
 @public(inplace=False)
 def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """The q-quantiles (q a number or a vector, which becomes the first axis) of all elements or along `dim`.
+    """Computes quantiles of all elements or along a dimension.
 
     Args:
-        q: in [0, 1]. dim: the axis; None for all elements. keepdim: keep it, with size 1.
-        interpolation: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+        q: quantile between 0 and 1, or a vector of quantiles, which becomes the first dimension.
+        dim: dimension to reduce (default: None, all).
+        interpolation: "linear" (default), "lower", "higher", "midpoint" or "nearest".
 
     Raises:
-        RuntimeError: a q outside [0, 1], an unknown interpolation, or no elements.
+        RuntimeError: a quantile is not between 0 and 1, the interpolation is unknown, or there are no elements.
+
+    Example:
+        >>> mytorch.quantile(tensor([1.0, 2.0, 4.0]), 0.25).item()
+        1.5
     """
     weights, raw_q = _quantiles(q, interpolation)
     if not input.dtype.is_floating_point or (hasattr(q, "dtype") and q.dtype is not input.dtype):
@@ -362,50 +414,53 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         raise RuntimeError("quantile() input tensor must be non-empty")
     ordered = x.sort(d).values
     bad = isnan.fast_call(x).any(d, keepdim=True)
-    out = []
-    for value in raw_q:
-        at = value * (n - 1)
-        low = math.floor(at)
-        a, b = ordered.narrow(d, low, 1), ordered.narrow(d, math.ceil(at), 1)
-        fraction = at - low
-        if interpolation == "nearest":  # halves go to the even neighbour
-            share = float(round(at) - low)
-        else:
-            share = float(weights(np.float64(fraction)))
-        out.append(where(bad, math.nan, a + (b - a) * share))
+    at = raw_q * (n - 1)
+    low = np.floor(at)
+    if interpolation == "linear" and getattr(q, "requires_grad", False):
+        share = q.reshape(-1) * (n - 1) - on_device_of(low, q).to(q.dtype)
+    else:
+        share = on_device_of(np.rint(at) - low if interpolation == "nearest" else weights(at - low), x).to(x.dtype)
+    before, after = (ordered.index_select(d, on_device_of(i.astype(np.int64), x)) for i in (low, np.ceil(at)))
+    share = share.reshape(-1, *(1,) * (x.ndim - d - 1))
+    out = where(bad, math.nan, before + (after - before) * share)
     return _stacked(out, input, q, dim, d, keepdim)
 
 
 @public(inplace=False)
 def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """As quantile, without the NaNs; NaN for a row of nothing else.
+    """Computes quantiles of the elements that are not NaN.
 
     Args:
-        q: a share from 0 to 1, or a vector of them.
-        dim: the axis; all elements if None.
-        interpolation: "linear", "lower", "higher", "nearest" or "midpoint".
+        q: quantile between 0 and 1, or a vector of quantiles, which becomes the first dimension.
+        dim: dimension to reduce (default: None, all).
+        interpolation: "linear" (default), "lower", "higher", "midpoint" or "nearest".
     """
     weights, raw_q = _quantiles(q, interpolation)
     x, d = _along(input, dim)
     ordered = x.sort(d).values  # NaNs come last
     n = (~isnan.fast_call(x)).sum(d, keepdim=True)
-    out = []
-    for value in raw_q:
-        at = (n - 1).to(dtypes.float64) * float(value)
-        low = at.floor()
-        share = weights(at - low).to(x.dtype)
-        a = ordered.gather(d, low.long().clamp(min=0))
-        b = ordered.gather(d, at.ceil().long().clamp(min=0))
-        out.append(where(n == 0, math.nan, a + (b - a) * share))
+    at = (n - 1).to(dtypes.float64) * on_device_of(raw_q, x).reshape(-1, *(1,) * (x.ndim - d - 1))
+    low = at.floor()
+    if interpolation == "linear" and getattr(q, "requires_grad", False):
+        share = q.reshape(-1, *(1,) * (x.ndim - d - 1)) * (n - 1) - low.to(x.dtype)
+    else:
+        share = (at.round() - low if interpolation == "nearest" else weights(at - low)).to(x.dtype)
+    before, after = (ordered.gather(d, i.long().clamp(min=0)) for i in (low, at.ceil()))
+    out = where(n == 0, math.nan, before + (after - before) * share)
     return _stacked(out, input, q, dim, d, keepdim)
 
 
 @public(inplace=False)
 def aminmax(input, *, dim=None, keepdim=False):
-    """(smallest, largest) of all elements or along `dim`.
+    """Returns (smallest, largest) of all elements or along a dimension.
 
     Args:
-        dim: the axis; all elements if None.
+        dim: dimension to reduce (default: None, all).
+
+    Example:
+        >>> smallest, largest = mytorch.aminmax(tensor([3, 1, 2]))
+        >>> smallest.item(), largest.item()
+        (1, 3)
     """
     dims = () if dim is None else dim
     return _AMinMax(input.amin(dims, keepdim), input.amax(dims, keepdim))
@@ -414,11 +469,15 @@ def aminmax(input, *, dim=None, keepdim=False):
 @public(inplace=False)
 @in_precision(None)
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
-    """The sum, NaNs counting as 0.
+    """Sums elements, with NaN counted as 0.
 
     Args:
-        dim: the axes; all if None.
-        dtype: cast input to it first.
+        dim: dimension or dimensions to reduce (default: None, all).
+        dtype: dtype to which `input` is cast first (default: None).
+
+    Example:
+        >>> mytorch.nansum(tensor([1.0, float("nan"), 3.0])).item()
+        4.0
     """
     if input.dtype.is_complex:
         raise RuntimeError("nansum does not support complex inputs")
@@ -429,11 +488,15 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
 @public(inplace=False)
 @in_precision(None)
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
-    """The mean of what is not NaN.
+    """Averages the elements that are not NaN.
 
     Args:
-        dim: the axes; all if None.
-        dtype: cast input to it first.
+        dim: dimension or dimensions to reduce (default: None, all).
+        dtype: dtype to which `input` is cast first (default: None).
+
+    Example:
+        >>> mytorch.nanmean(tensor([1.0, float("nan"), 3.0])).item()
+        2.0
     """
     kept = ~isnan.fast_call(input)
     return nansum(input, dim, keepdim, dtype=dtype) / sum_of(kept, dim, keepdim)
@@ -445,15 +508,15 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
 @public(inplace=False)
 @on_input_device
 def bincount(input, weights=None, minlength=0):
-    """How often each number 0, 1, … occurs in a vector of non-negative integers, or the sums of their weights.
+    """Counts the occurrences of each integer 0, 1, …, or sums their weights.
 
     Args:
-        input: int64 (n,).
-        weights: what each element counts.
-        minlength: length of the result at least.
+        input: vector of non-negative integers.
+        weights: weight of each element (default: None, counts).
+        minlength: smallest length of the result (default: 0).
 
     Raises:
-        RuntimeError: anything but non-negative integers in one axis.
+        RuntimeError: `input` is not a vector of non-negative integers.
 
     Example:
         >>> mytorch.bincount(tensor([0, 2, 2])).tolist()
@@ -474,19 +537,22 @@ def bincount(input, weights=None, minlength=0):
 @public(inplace=False)
 @on_input_device
 def histc(input, bins=100, min=0, max=0):
-    """How many elements fall into each of `bins` equal intervals from min to max (of the data, if both are 0).
+    """Counts the elements in intervals of equal width.
 
     Args:
-        bins: how many intervals. min, max: their range; elements outside are not counted.
+        bins: number of intervals (default: 100).
+        min: lower end of the range; elements outside are not counted (default: 0).
+        max: upper end of the range (default: 0). If both ends are 0, the range is the range of the data.
 
     Raises:
-        RuntimeError: no bins, or a range that is empty or not finite.
+        RuntimeError: `bins` is not positive, or the range is empty or not finite.
 
     Example:
         >>> mytorch.histc(tensor([1.0, 2.0, 1.0]), bins=2, min=0, max=4).tolist()
         [2.0, 1.0]
     """
     raw = to_cpu(input).reshape(-1)
+    min, max = (v.item() if isinstance(v, Tensor) else v for v in (min, max))
     low, high = (raw.min(), raw.max()) if min == 0 and max == 0 and raw.size else (min, max)
     if low == high:
         low, high = low - 1, high + 1
@@ -496,18 +562,27 @@ def histc(input, bins=100, min=0, max=0):
 
 
 @public(inplace=False)
-def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
-    """(counts, edges) of a histogram; bins is a number or the edges.
+def histogram(input, bins=100, *, range=None, weight=None, density=False, out=None):
+    """Computes a histogram.
 
     Args:
-        bins: how many, or the edges.
-        range: (lowest, highest).
-        weight: what each element counts.
-        density: divide so that the integral is 1.
-        out: two tensors to write the results into, of input's dtype.
+        bins: number of intervals, or the edges (default: 100).
+        range: (lowest, highest) (default: the range of the data).
+        weight: weight of each element (default: None).
+        density: if True, the integral of the histogram is 1 (default: False).
+        out: two tensors that receive the results, of the dtype of `input`.
+
+    Returns:
+        (counts, edges).
 
     Raises:
-        RuntimeError: other dtypes, shapes or bounds than these. TypeError: edges and a range.
+        RuntimeError: dtypes, shapes or bounds that do not fit.
+        TypeError: both edges and a range.
+
+    Example:
+        >>> hist, edges = mytorch.histogram(tensor([0.0, 0.5, 1.0, 1.0]), bins=2)
+        >>> hist.tolist(), edges.tolist()
+        ([1.0, 3.0], [0.0, 0.5, 1.0])
     """
     if out is not None:
         return write_out(
@@ -544,15 +619,18 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
 @public(inplace=False, spellings={"input": "values", "self": "values"})
 @on_input_device
 def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
-    """Where values would be inserted into sorted rows to keep them sorted.
+    """Returns the insertion positions of values that keep a sorted sequence sorted.
 
     Args:
-        sorted_sequence: ascending along its last axis. values: to be inserted. out_int32: int32 instead of int64.
-        right, side: "right" is the place after equal elements, "left" before. sorter: the indices that sort
-            sorted_sequence.
+        sorted_sequence: tensor that is ascending along its last axis.
+        values: values to insert.
+        out_int32: if True, returns int32 instead of int64 (default: False).
+        right: if True, returns the position after equal elements, otherwise before (default: False).
+        side: "right" or "left": another form of `right`.
+        sorter: indices that sort `sorted_sequence` (default: None).
 
     Raises:
-        RuntimeError: no axis to search, a sorter of another shape, or another side.
+        RuntimeError: there is no axis to search, `sorter` has another shape, or `side` is unknown.
 
     Example:
         >>> mytorch.searchsorted(tensor([1, 3, 5]), tensor([0, 3, 6])).tolist()
@@ -583,33 +661,40 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
             raise RuntimeError(
                 f"searchsorted: sequences of {list(seq.shape)} need values of as many rows, got {list(wanted.shape)}"
             )
-        rows, asked = seq.reshape(-1, seq.shape[-1]), wanted.reshape(-1, wanted.shape[-1])
-        found = xp.stack([xp.searchsorted(r, v, side) for r, v in zip(rows, asked, strict=True)]).reshape(wanted.shape)
+        rows = [a.reshape(math.prod(a.shape[:-1]), a.shape[-1]) for a in (seq, wanted)]
+        found = [xp.searchsorted(r, v, side) for r, v in zip(*rows, strict=True)]
+        found = xp.stack(found).reshape(wanted.shape) if found else xp.zeros(wanted.shape, np.int64)
     return Tensor._wrap(found.astype(np.int32 if out_int32 else np.int64))
 
 
 @public(inplace=False)
 def bucketize(input, boundaries, *, out_int32=False, right=False):
-    """The number of the interval between boundaries that each element falls into.
+    """Returns the number of the interval between boundaries that contains each element.
 
     Args:
-        boundaries: rising (n,).
-        out_int32: int32 rather than int64.
-        right: an element equal to a boundary belongs to the next interval.
+        boundaries: ascending boundaries, (n,).
+        out_int32: if True, returns int32 instead of int64 (default: False).
+        right: if True, an element that equals a boundary belongs to the next interval (default: False).
+
+    Example:
+        >>> mytorch.bucketize(tensor([0, 3, 6]), tensor([1, 3, 5])).tolist()
+        [0, 1, 3]
     """
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
 @public(inplace=False)
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The distinct elements (or slices along `dim`), sorted; optionally where each went, and how often it came.
+    """Returns the distinct elements, or distinct slices along a dimension, sorted.
 
     Args:
-        sorted: accepted; the result is sorted. return_inverse: also where each element of input stands in the result.
-        return_counts: also how often each occurs. dim: compare slices along this axis; None flattens.
+        sorted: ignored; the result is always sorted.
+        return_inverse: if True, also returns the position of each element of `input` in the result (default: False).
+        return_counts: if True, also returns the number of occurrences (default: False).
+        dim: dimension of the slices (default: None, the elements of the flattened input).
 
     Raises:
-        IndexError: an axis of a number.
+        IndexError: `dim` for a 0-d tensor.
 
     Example:
         >>> values, counts = mytorch.unique(tensor([3, 1, 3]), return_counts=True)
@@ -630,7 +715,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
 
 
 def _counted(raw, return_inverse):
-    """(values, inverse, counts) of integers that lie so close together that they are counted, not sorted; else None."""
+    """Returns (values, inverse, counts) of integers in a small range by counting instead of sorting; otherwise None."""
     if raw.dtype.kind not in "iu" or raw.dtype == np.uint64 or raw.size < blocks.LARGE:
         return None
     low, high = int(raw.min()), int(raw.max())
@@ -654,15 +739,25 @@ def _chosen(input, values, inverse, counts, return_inverse, return_counts):
 
 @public(inplace=False)
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
-    """The elements (or slices) without those that equal the one before.
+    """Removes consecutive duplicates: keeps the first element of each run of equal elements.
 
     Args:
-        return_inverse: where each element went.
-        return_counts: how many were equal.
-        dim: the axis of the slices; elements of the flattened input if None.
+        return_inverse: if True, also returns the position of each element of `input` in the result (default: False).
+        return_counts: if True, also returns the length of each run (default: False).
+        dim: dimension along which slices are compared (default: None, compares the elements of the flattened input).
+
+    Returns:
+        The tensor without duplicates, or a tuple with this tensor and the requested inverse and counts, in this order.
 
     Raises:
-        IndexError: an axis of a number.
+        IndexError: if `input` is a 0-d tensor and `dim` is not None.
+
+    Example:
+        >>> values, counts = mytorch.unique_consecutive(tensor([1, 1, 2, 1]), return_counts=True)
+        >>> values.tolist(), counts.tolist()
+        ([1, 2, 1], [2, 1, 1])
+
+    See also: `unique`.
     """
     raw = to_cpu(input)
     if dim is not None and input.ndim == 0:
@@ -681,7 +776,7 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 
 @public(inplace=False)
 def msort(input):
-    """Sorted along the first axis."""
+    """Sorts along the first axis."""
     return input.sort(0).values
 
 
@@ -690,10 +785,17 @@ def msort(input):
 
 @public(inplace=False)
 def diff(input, n=1, dim=-1, prepend=None, append=None):
-    """Differences of neighbours along `dim`, n times.
+    """Computes the differences of adjacent elements along a dimension, n times.
 
     Args:
-        n: how many times. dim: the axis. prepend, append: joined to input along dim first.
+        n: number of repetitions (default: 1).
+        dim: dimension along which to compute (default: -1).
+        prepend: tensor to join before `input` first (default: None).
+        append: tensor to join after `input` first (default: None).
+
+    Example:
+        >>> mytorch.diff(tensor([1, 4, 9])).tolist()
+        [3, 5]
     """
     for p in (prepend, append):
         if p is not None and not hasattr(p, "ndim"):
@@ -714,7 +816,7 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
 
 
 def _trapezoids(y, x, dx, dim):
-    """The areas under y between neighbours along `dim`."""
+    """Returns the areas under y between adjacent points along `dim`."""
     n = y.shape[dim]
     if x is not None and dx is not None:
         raise TypeError("trapezoid() received an invalid combination of arguments: both x and dx")
@@ -736,24 +838,28 @@ def _trapezoids(y, x, dx, dim):
 
 @public(inplace=False, names=("trapz",))
 def trapezoid(y, x=None, *, dx=None, dim=-1):
-    """The integral along `dim` by the trapezoid rule.
+    """Computes the integral along a dimension by the trapezoidal rule.
 
     Args:
         y: values.
-        x: where they lie.
-        dx: their distance, if x is not given; 1 by default.
+        x: coordinates of the values (default: None, evenly spaced).
+        dx: distance of the values, if `x` is not given (default: 1).
+
+    Example:
+        >>> mytorch.trapezoid(tensor([0.0, 1.0, 2.0])).item()
+        2.0
     """
     return _trapezoids(y, x, dx, dim).sum(dim)
 
 
 @public(inplace=False)
 def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
-    """The running integral along `dim` by the trapezoid rule.
+    """Computes the cumulative integral along a dimension by the trapezoidal rule.
 
     Args:
         y: values.
-        x: where they lie.
-        dx: their distance, if x is not given; 1 by default.
+        x: coordinates of the values (default: None, evenly spaced).
+        dx: distance of the values, if `x` is not given (default: 1).
     """
     return _trapezoids(y, x, dx, dim).cumsum(dim)
 
@@ -761,11 +867,15 @@ def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
 @public(inplace=False)
 @in_precision("float32")
 def dist(input, other, p=2):
-    """The p-norm of input - other.
+    """Computes the p-norm of input - other.
 
     Args:
-        other: of a shape that broadcasts.
-        p: the order of the norm.
+        other: second tensor, which broadcasts with `input`.
+        p: order of the norm (default: 2).
+
+    Example:
+        >>> mytorch.dist(tensor([0.0, 0.0]), tensor([3.0, 4.0])).item()
+        5.0
     """
     return vector_norm(input - other, ord=float(p))
 
@@ -773,11 +883,11 @@ def dist(input, other, p=2):
 @public()
 @in_precision("float32")
 def renorm(input, p, dim, maxnorm):
-    """input with its slices along `dim` scaled down to p-norm maxnorm.
+    """Scales slices along a dimension down to a maximal p-norm.
 
     Args:
         p: order of the norm.
-        maxnorm: largest norm allowed.
+        maxnorm: largest norm.
     """
     others = tuple(d for d in range(input.ndim) if d != normalize_dim(dim, input.ndim))
     if not (p > 0 and maxnorm >= 0 and input.ndim > 1):
@@ -791,14 +901,19 @@ def renorm(input, p, dim, maxnorm):
 
 @public(inplace=False)
 def cov(input, *, correction=1, fweights=None, aweights=None):
-    """The covariance matrix of variables in rows, observations in columns.
+    """Computes the covariance matrix of variables in rows and observations in columns.
 
     Args:
-        correction: subtracted from the number of observations.
-        fweights: how often each observation counts (integers). aweights: how much.
+        correction: number subtracted from the number of observations (default: 1).
+        fweights: number of times that each observation counts, integers (default: None).
+        aweights: weight of each observation (default: None).
 
     Raises:
-        RuntimeError: more than two axes, or weights that do not fit or are negative.
+        RuntimeError: `input` has more than two axes, or weights do not fit or are negative.
+
+    Example:
+        >>> mytorch.cov(tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])).tolist()
+        [[1.0, -1.0], [-1.0, 1.0]]
     """
     if input.ndim > 2:
         raise RuntimeError(
@@ -836,7 +951,12 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 
 @public(inplace=False)
 def corrcoef(input):
-    """The correlation matrix of variables in rows."""
+    """Computes the correlation matrix of variables in rows.
+
+    Example:
+        >>> mytorch.corrcoef(tensor([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])).round().tolist()
+        [[1.0, -1.0], [-1.0, 1.0]]
+    """
     c = cov(input)
     if c.ndim == 0:
         return c / c
@@ -849,15 +969,23 @@ def corrcoef(input):
 
 @public(inplace=False)
 def gradient(input, *, spacing=1, dim=None, edge_order=1):
-    """Second-order central differences along each axis of `dim` (all by default), one-sided at the ends: a tuple.
+    """Computes derivatives by second-order central differences, one-sided at the ends.
 
     Args:
-        spacing: the step, or one for each axis, or the coordinates along each axis as tensors.
-        dim: the axes; all by default.
-        edge_order: 1 or 2, the order of the differences at the ends.
+        spacing: distance of the samples, one for each dimension, or tensors of coordinates (default: 1).
+        dim: dimension or dimensions (default: None, all).
+        edge_order: order of the differences at the ends, 1 or 2 (default: 1).
+
+    Returns:
+        A tuple with one tensor for each dimension.
 
     Raises:
-        RuntimeError: spacings that do not fit the axes, or an axis shorter than edge_order + 1.
+        RuntimeError: spacings that do not fit, or a dimension shorter than edge_order + 1.
+
+    Example:
+        >>> (slope,) = mytorch.gradient(tensor([1.0, 4.0, 9.0, 16.0]))
+        >>> slope.tolist()
+        [3.0, 4.0, 6.0, 7.0]
     """
     spacing = 1 if spacing is None else spacing
     listed = isinstance(spacing, (tuple, list))
@@ -879,7 +1007,7 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
 
 
 def _edge_slope(h, slopes, d, near, next):
-    """The slope at an end, from those at the two neighbouring intervals and their lengths."""
+    """Returns the slope at an end, from the slopes in the two adjacent intervals and their lengths."""
     a, b, s, t = h.narrow(d, near, 1), h.narrow(d, next, 1), slopes.narrow(d, near, 1), slopes.narrow(d, next, 1)
     return s + (s - t) * a / (a + b)
 

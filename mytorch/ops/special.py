@@ -1,4 +1,4 @@
-"""More functions of one or two numbers: inverse and hyperbolic trigonometry, gamma and error functions, and the like."""
+"""More functions of one or two numbers: inverse and hyperbolic trigonometry, gamma and error functions and others."""
 
 import math
 from collections import namedtuple
@@ -23,7 +23,7 @@ from .reduction import to_acc_type
 
 
 def _apply(xp, function, *arrays):
-    """The namespace's function of that name; or a function of NumPy arrays, for which a GPU's go to the CPU."""
+    """Calls the namespace's function of that name, or a function of NumPy arrays. Arrays on a GPU are copied to the CPU for it."""
     if not callable(function):
         return getattr(xp, function)(*arrays)
     if xp.module is np:
@@ -49,33 +49,35 @@ def _op(name, function, doc, *names, binary=False, dtype="float", autocast="prom
 
 # -- of one number --------------------------------------------------------------------------------------------------
 
-asin = _op("asin", "arcsin", "The inverse sine of input, elementwise.", "arcsin", autocast="float32")
+asin = _op("asin", "arcsin", "Computes the inverse sine of each element, in radians. Real numbers outside of [-1, 1] give NaN.", "arcsin", autocast="float32")  # fmt: skip
 asin.grad(input=lambda g, input, xp: g / xp.sqrt(1.0 - input * input))
-acos = _op("acos", "arccos", "The inverse cosine of input, elementwise.", "arccos", autocast="float32")
+acos = _op("acos", "arccos", "Computes the inverse cosine of each element, in radians. Real numbers outside of [-1, 1] give NaN.", "arccos", autocast="float32")  # fmt: skip
 acos.grad(input=lambda g, input, xp: -g / xp.sqrt(1.0 - input * input))
-atan = _op("atan", "arctan", "The inverse tangent of input, elementwise.", "arctan")
+atan = _op("atan", "arctan", "Computes the inverse tangent of each element, in radians.", "arctan")
 atan.grad(input=lambda g, input: g / (input * input + 1.0))
-sinh = _op("sinh", "sinh", "The hyperbolic sine of input, elementwise.", autocast="float32")
+sinh = _op("sinh", "sinh", "Computes the hyperbolic sine of each element.", autocast="float32")
 sinh.grad(input=lambda g, input, xp: g * (xp.exp(input) + xp.exp(-input)) * 0.5)
-cosh = _op("cosh", "cosh", "The hyperbolic cosine of input, elementwise.", autocast="float32")
+cosh = _op("cosh", "cosh", "Computes the hyperbolic cosine of each element.", autocast="float32")
 cosh.grad(input=lambda g, input, xp: g * (xp.exp(input) - xp.exp(-input)) * 0.5)
-asinh = _op("asinh", "arcsinh", "The inverse hyperbolic sine of input, elementwise.", "arcsinh")
+asinh = _op("asinh", "arcsinh", "Computes the inverse hyperbolic sine of each element.", "arcsinh")
 asinh.grad(input=lambda g, input, xp: g / xp.sqrt(input * input + 1.0))
-acosh = _op("acosh", "arccosh", "The inverse hyperbolic cosine of input, elementwise.", "arccosh")
+acosh = _op("acosh", "arccosh", "Computes the inverse hyperbolic cosine of each element.", "arccosh")
 acosh.grad(input=lambda g, input, xp: g / xp.sqrt(input * input - 1.0))
-atanh = _op("atanh", "arctanh", "The inverse hyperbolic tangent of input, elementwise.", "arctanh")
+atanh = _op("atanh", "arctanh", "Computes the inverse hyperbolic tangent of each element.", "arctanh")
 atanh.grad(input=lambda g, input: g / (1.0 - input * input))
-deg2rad = _op("deg2rad", "deg2rad", "Degrees as radians: input * pi / 180.")
+deg2rad = _op("deg2rad", "deg2rad", "Converts degrees to radians: input * pi / 180.")
 deg2rad.grad(input=lambda g: g * (math.pi / 180))
-rad2deg = _op("rad2deg", "rad2deg", "Radians as degrees: input * 180 / pi.")
+rad2deg = _op("rad2deg", "rad2deg", "Converts radians to degrees: input * 180 / pi.")
 rad2deg.grad(input=lambda g: g * (180 / math.pi))
 
 _SQRT_PI = math.sqrt(math.pi)
-erfc = _op("erfc", "erfc", "1 - erf(input), elementwise.")
+erfc = _op("erfc", "erfc", "Computes 1 - erf(input), accurately for large inputs.")
 erfc.grad(input=lambda g, input, xp: g * (xp.exp(-(input * input)) * (-2 / _SQRT_PI)))
-erfinv = _op("erfinv", special.erfinv, "The inverse of erf, elementwise.", autocast="float32")
+erfinv = _op("erfinv", special.erfinv, "Computes the inverse of erf, elementwise.", autocast="float32")
 erfinv.grad(input=lambda g, out, xp: g * (xp.exp(out * out) * (_SQRT_PI / 2)))
-_erfcx = _op("erfcx", special.erfcx, "exp(input^2) erfc(input).", bind=False)
+_ndtri = _op("ndtri", special.ndtri, "Computes the quantile of the normal distribution.", bind=False)
+_ndtri.grad(input=lambda g, out, xp: g * (xp.exp(out * out * 0.5) * math.sqrt(2 * math.pi)))
+_erfcx = _op("erfcx", special.erfcx, "Computes exp(input^2) * erfc(input).", bind=False)
 _erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / _SQRT_PI))
 
 
@@ -86,18 +88,22 @@ def _polygamma(xp, input, *, n):
 
 
 _polygamma.grad(input=lambda g, input, n, xp: g * xp.call(_polygamma, input, n=n + 1))
-digamma = _op("digamma", special.digamma, "The derivative of lgamma, elementwise.")
+digamma = _op("digamma", special.digamma, "Computes the derivative of lgamma, elementwise.")
 digamma.grad(input=lambda g, input, xp: g * xp.call(_polygamma, input, n=1))
-lgamma = _op("lgamma", special.lgamma, "log |gamma(input)|, elementwise.")
+lgamma = _op("lgamma", special.lgamma, "Computes log |gamma(input)|.")
 lgamma.grad(input=lambda g, input, xp: g * xp.call(digamma, input))
 
 
 @public(method=False)
 def polygamma(n, input):
-    """The n-th derivative of digamma.
+    """Computes the n-th derivative of the digamma function.
+
+    Args:
+        n: order of the derivative.
+        input: the input tensor.
 
     Raises:
-        RuntimeError: a negative n.
+        RuntimeError: `n` is negative.
     """
     if not isinstance(n, int):
         raise TypeError(f"polygamma(): argument 'n' (position 1) must be int, not {kind(n)}")
@@ -112,11 +118,11 @@ def _polygamma_method(self, n):
     return polygamma(n, self)
 
 
-i1 = _op("i1", special.i1, "The modified Bessel function of order one.", bind=False)
-i1e = _op("i1e", special.i1e, "exp(-|input|) i1(input).", bind=False)
-i0 = _op("i0", special.i0, "The modified Bessel function of order zero.")
+i1 = _op("i1", special.i1, "Computes the modified Bessel function of order one.", bind=False)
+i1e = _op("i1e", special.i1e, "Computes exp(-|input|) * i1(input).", bind=False)
+i0 = _op("i0", special.i0, "Computes the modified Bessel function of order zero.")
 i0.grad(input=lambda g, input, xp: g * xp.call(i1, input))
-i0e = _op("i0e", special.i0e, "exp(-|input|) i0(input).", bind=False)
+i0e = _op("i0e", special.i0e, "Computes exp(-|input|) * i0(input).", bind=False)
 i0e.grad(input=lambda g, input, out, xp: g * (xp.call(i1e, input) - xp.sign(input) * out))
 i1.grad(input=lambda g, input, out, xp: g * xp.where(input == 0, 0.5, xp.call(i0, input) - _over(xp, out, input)))
 i1e.grad(
@@ -147,17 +153,38 @@ _logit.grad(input=_logit_grad)
 
 @public()
 def logit(input, eps=None):
-    """log(input / (1 - input)), of input limited to [eps, 1 - eps] if eps is given."""
+    """Computes log(input / (1 - input)).
+
+    Args:
+        input: probabilities.
+        eps: limits `input` to [eps, 1 - eps] first (default: None).
+    """
     return _logit.fast_call(input, eps)
 
 
 @public()
 @once_rounded
 def sinc(input):
-    """sin(pi x) / (pi x), and 1 at 0."""
+    """Computes sin(pi * input) / (pi * input), and 1 at 0."""
+    return _sinc.fast_call(input)
+
+
+@op(dtype="float", name="sinc", elementwise=True)
+def _sinc(xp, input):
     x = input * math.pi
-    safe = where(x == 0, 1.0, x)
-    return where(x == 0, 1.0, safe.sin() / safe)
+    return xp.where(x == 0, 1.0, xp.sin(x) / xp.where(x == 0, 1.0, x))
+
+
+def _sinc_grad(g, input, xp):
+    """The derivative (cos x - sin(x) / x) / x with x = pi * input. Near 0 its series is used, since the difference would cancel."""
+    x = input * math.pi
+    near = xp.absolute(x) < 0.1
+    safe, square = xp.where(near, 1.0, x), xp.where(near, x * x, 0.0)
+    series = -x * (1 / 3 - square * (1 / 30 - square * (1 / 840 - square * (1 / 45360 - square / 3991680))))
+    return g * xp.where(near, series, (xp.cos(safe) - xp.sin(safe) / safe) / safe) * math.pi
+
+
+_sinc.grad(input=_sinc_grad)
 
 
 # -- of two numbers -------------------------------------------------------------------------------------------------
@@ -169,19 +196,19 @@ def _over_square(x, input, other, xp):
     return xp.where(square == 0, 0.0, x / xp.where(square == 0, 1.0, square))
 
 
-atan2 = _op("atan2", "arctan2", "The angle of the point (other, input), in (-pi, pi].", "arctan2", binary=True)
+atan2 = _op("atan2", "arctan2", "Computes the angle of the point (other, input), in (-pi, pi].", "arctan2", binary=True)
 atan2.grad(
     input=lambda g, input, other, xp: g * _over_square(other, input, other, xp),
     other=lambda g, input, other, xp: -g * _over_square(input, input, other, xp),
 )
-hypot = _op("hypot", "hypot", "sqrt(input^2 + other^2), elementwise.", binary=True)
+hypot = _op("hypot", "hypot", "Computes sqrt(input^2 + other^2).", binary=True)
 hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out))
 
 
 @public()
 @op(dtype="float", elementwise=True)
 def logaddexp(xp, input, other):
-    """log(exp(input) + exp(other)), without overflow."""
+    """Computes log(exp(input) + exp(other)), without overflow."""
     if not xp.is_complex(input):
         return xp.logaddexp(input, other)
     first = xp.where(input.real >= other.real, input, other)
@@ -189,32 +216,32 @@ def logaddexp(xp, input, other):
     return first + xp.log1p(xp.exp(second - first))
 
 
-def _below(input, other, out, xp):
-    """How far input is below out: not at all where it alone is as large, be it infinite."""
-    return xp.where((input == out) & (other != out), 0.0, input - out)
+def _share_of(g, input, other, base, xp):
+    """g times base^input / (base^input + base^other)."""
+    return g / (1.0 + xp.exp((other - input) * math.log(base)))
 
 
 logaddexp.grad(
-    input=lambda g, input, other, out, xp: g * xp.exp(_below(input, other, out, xp)),
-    other=lambda g, input, other, out, xp: g * xp.exp(_below(other, input, out, xp)),
+    input=lambda g, input, other, xp: _share_of(g, input, other, math.e, xp),
+    other=lambda g, input, other, xp: _share_of(g, other, input, math.e, xp),
 )
-logaddexp2 = _op("logaddexp2", "logaddexp2", "log2(2^input + 2^other), without overflow.", binary=True)
+logaddexp2 = _op("logaddexp2", "logaddexp2", "Computes log2(2^input + 2^other), without overflow.", binary=True)
 logaddexp2.grad(
-    input=lambda g, input, other, out, xp: g * xp.exp(_below(input, other, out, xp) * math.log(2)),
-    other=lambda g, input, other, out, xp: g * xp.exp(_below(other, input, out, xp) * math.log(2)),
+    input=lambda g, input, other, xp: _share_of(g, input, other, 2.0, xp),
+    other=lambda g, input, other, xp: _share_of(g, other, input, 2.0, xp),
 )
-copysign = _op("copysign", "copysign", "|input| with the sign of other, elementwise.", binary=True)
+copysign = _op("copysign", "copysign", "Returns |input| with the sign of other.", binary=True)
 copysign.grad(input=lambda g, input, out, xp: g * xp.sign(input) * xp.sign(xp.detach(out)))
-nextafter = _op("nextafter", "nextafter", "The next number after input towards other.", binary=True, dtype="promote")
+nextafter = _op("nextafter", "nextafter", "Returns the next floating-point number after input in the direction of other.", binary=True, dtype="promote")  # fmt: skip
 nextafter.grad(input=lambda g: g, other=lambda g: g * 0)
-gcd = _op("gcd", "gcd", "The greatest common divisor of integers, elementwise.", binary=True, dtype="promote")
-lcm = _op("lcm", "lcm", "The least common multiple of integers, elementwise.", binary=True, dtype="promote")
-fmax = _op("fmax", "fmax", "The larger of two; a NaN gives way to a number.", binary=True, dtype="promote")
+gcd = _op("gcd", "gcd", "Computes the greatest common divisor of integers, elementwise.", binary=True, dtype="promote")
+lcm = _op("lcm", "lcm", "Computes the least common multiple of integers, elementwise.", binary=True, dtype="promote")
+fmax = _op("fmax", "fmax", "Returns the larger of two elements, ignoring NaN if one is a number.", binary=True, dtype="promote")  # fmt: skip
 fmax.grad(
     input=lambda g, input, other, xp: xp.where((input >= other) | (other != other), g, 0.0),
     other=lambda g, input, other, xp: xp.where((input >= other) | (other != other), 0.0, g),
 )
-fmin = _op("fmin", "fmin", "The smaller of two; a NaN gives way to a number.", binary=True, dtype="promote")
+fmin = _op("fmin", "fmin", "Returns the smaller of two elements, ignoring NaN if one is a number.", binary=True, dtype="promote")  # fmt: skip
 fmin.grad(
     input=lambda g, input, other, xp: xp.where((input <= other) | (other != other), g, 0.0),
     other=lambda g, input, other, xp: xp.where((input <= other) | (other != other), 0.0, g),
@@ -223,13 +250,14 @@ fmin.grad(
 
 @public(spellings={"values": "other"})
 def heaviside(input, other, *, out=None):
-    """0 where input is below zero, 1 above, other at zero.
+    """Computes the Heaviside step function: 0 for negative elements, 1 for positive elements, `other` at 0.
 
     Args:
-        out: tensor to write the result into.
+        input: the input tensor.
+        other: value at 0.
 
     Raises:
-        RuntimeError: complex numbers, or two dtypes.
+        RuntimeError: complex numbers, or different dtypes.
     """
     if input.dtype.is_complex or other.dtype.is_complex or (out is not None and out.dtype.is_complex):
         raise RuntimeError("heaviside is not yet implemented for complex tensors.")
@@ -249,16 +277,16 @@ def _gamma_density(sign):
     return lambda g, input, other, xp: g * xp.exp((input - 1) * xp.log(other) - other - xp.call(lgamma, input)) * sign
 
 
-igamma = _op("igamma", special.igamma, "The regularised lower incomplete gamma function P(input, other).", binary=True)
+igamma = _op("igamma", special.igamma, "Computes the regularized lower incomplete gamma function P(input, other).", binary=True)  # fmt: skip
 igamma.grad(other=_gamma_density(1.0))
-igammac = _op("igammac", special.igammac, "The upper one, Q(input, other) = 1 - P(input, other).", binary=True)
+igammac = _op("igammac", special.igammac, "Computes the regularized upper incomplete gamma function Q(input, other) = 1 - P(input, other).", binary=True)  # fmt: skip
 igammac.grad(other=_gamma_density(-1.0))
-_zeta = _op("zeta", special.zeta, "Hurwitz's zeta: the sum of (k + other)^-input over k >= 0.", binary=True, bind=False)
+_zeta = _op("zeta", special.zeta, "Computes the Hurwitz zeta function: the sum of (k + other)^-input over k >= 0.", binary=True, bind=False)  # fmt: skip
 _zeta.grad(other=lambda g, input, other, xp: -g * input * xp.call(_zeta, input + 1, other))
 
 
 def _times_log(name, text, log, at, example=None):
-    """The record of input times a logarithm of `other`, which is that of `at(other)`; 0 where input is 0."""
+    """Defines the op of input times a logarithm. `log` is the logarithm of `at(other)`. The result is 0 where input is 0."""
 
     def forward(xp, input, other):
         if not is_raw(other):
@@ -273,19 +301,26 @@ def _times_log(name, text, log, at, example=None):
 
 
 _xlogy = _times_log(
-    "xlogy", "input * log(other), and 0 where input is 0.", lambda xp, other: xp.log(other), lambda other: other,
+    "xlogy", "Computes input * log(other), and 0 where input is 0.", lambda xp, other: xp.log(other), lambda other: other,
     "[0.0, 2.0]; [0.0, 1.0] -> [0.0, 0.0]",
 )  # fmt: skip
 xlogy = public()(_xlogy).fast_call
 _xlog1py = _times_log(
-    "special_xlog1py", "input * log(1 + other), and 0 where input is 0.", lambda xp, other: xp.log1p(other), lambda other: other + 1
+    "special_xlog1py", "Computes input * log(1 + other), and 0 where input is 0.", lambda xp, other: xp.log1p(other), lambda other: other + 1
 )  # fmt: skip
 
 
 @public()
 def ldexp(input, other):
-    """input * 2^other."""
-    return input * (cast(other, dtypes.default_dtype()) if other.dtype.category < dtypes.FLOAT else other).exp2()
+    """Computes input * 2^other for each element.
+
+    Args:
+        other: tensor of exponents. Broadcasts with `input`.
+    """
+    product = input * (cast(other, dtypes.default_dtype()) if other.dtype.category < dtypes.FLOAT else other).exp2()
+    return (
+        cast(product, input.dtype) if input.dtype.is_floating_point and other.dtype.category < dtypes.FLOAT else product
+    )
 
 
 return_types = {"frexp": namedtuple("frexp", ("mantissa", "exponent"))}
@@ -294,13 +329,17 @@ return_types = {"frexp": namedtuple("frexp", ("mantissa", "exponent"))}
 @public(inplace=False)
 @on_input_device
 def frexp(input, *, out=None):
-    """(mantissa, exponent) with input = mantissa * 2^exponent and the mantissa in [1/2, 1).
+    """Splits each element into a mantissa and an exponent: input = mantissa * 2^exponent.
 
     Args:
-        out: two tensors to write them into, of input's dtype and int32.
+        input: tensor of a floating point dtype.
+        out: two tensors that receive the result, with the dtype of `input` and int32 (default: new tensors).
+
+    Returns:
+        A named tuple (mantissa, exponent). The absolute value of each mantissa is in [1/2, 1), or 0.
 
     Raises:
-        RuntimeError: no floats, or an `out` of other dtypes.
+        RuntimeError: the dtype is not a floating point dtype, or the dtypes of `out` differ.
     """
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"torch.frexp() only supports floating-point dtypes, got {input.dtype}")
@@ -317,7 +356,12 @@ def frexp(input, *, out=None):
 
 @public()
 def float_power(input, exponent):
-    """input to the power exponent, in float64."""
+    """Raises each element to a power, in float64.
+
+    Args:
+        input: base.
+        exponent: exponent, a tensor or a number.
+    """
     result = dtypes.float64
     if any(getattr(t, "dtype", result).is_complex or isinstance(t, complex) for t in (input, exponent)):
         result = dtypes.complex128
@@ -327,7 +371,7 @@ def float_power(input, exponent):
 @public(inplace=False)
 @on_input_device
 def signbit(input):
-    """True where the sign bit is set."""
+    """Returns True for each element with a sign bit: negative numbers and -0.0."""
     if not input.dtype.is_floating_point:
         return input < 0
     raw = raw_of(input)
@@ -336,13 +380,23 @@ def signbit(input):
 
 @public(inplace=False)
 def isposinf(input, *, out=None):
-    """True where input is +infinity; `out` is a bool tensor to write the result into."""
+    """Returns True for each element that is +infinity.
+
+    Args:
+        input: the input tensor.
+        out: bool tensor that receives the result (default: a new tensor).
+    """
     return _signed_infinity("isposinf", input, math.inf, out)
 
 
 @public(inplace=False)
 def isneginf(input, *, out=None):
-    """True where input is -infinity; `out` is a bool tensor to write the result into."""
+    """Returns True for each element that is -infinity.
+
+    Args:
+        input: the input tensor.
+        out: bool tensor that receives the result (default: a new tensor).
+    """
     return _signed_infinity("isneginf", input, -math.inf, out)
 
 
@@ -357,18 +411,24 @@ def _signed_infinity(name, input, infinity, out):
 
 @public(inplace=False)
 def isreal(input):
-    """True where the imaginary part is zero."""
+    """Returns True for each element with an imaginary part of zero."""
     return input.imag == 0 if input.dtype.is_complex else (input == input) | (input != input)
 
 
 @public(inplace=False)
 @on_input_device
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
-    """True where an element is among test_elements.
+    """Tests which elements are in a set.
 
     Args:
-        elements: what is tested. test_elements: the set. assume_unique: accepted. invert: True where it is not among
-            them.
+        elements: elements to test, a tensor or a number.
+        test_elements: the set, a tensor or a number.
+        assume_unique: True if both contain no duplicates (default: False).
+        invert: if True, tests which elements are not in the set (default: False).
+
+    Example:
+        >>> mytorch.isin(tensor([1, 2, 3]), tensor([2])).tolist()
+        [False, True, False]
     """
     like = elements if hasattr(elements, "_data") else test_elements
     xp = xp_of(raw_of(like))
@@ -378,7 +438,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
 
 @in_precision(None)
 def _log_ndtr(input):
-    """The logarithm of the normal distribution function, also far in its lower tail."""
+    """Computes the logarithm of the normal cumulative distribution function, accurately also for small values."""
     input = input if input.dtype.category >= dtypes.FLOAT else cast(input, dtypes.default_dtype())
     low = input < -1
     z = input * math.sqrt(0.5)
@@ -388,7 +448,15 @@ def _log_ndtr(input):
 
 @public()
 def mvlgamma(input, p):
-    """The logarithm of the multivariate gamma function of dimension p."""
+    """Computes the logarithm of the multivariate gamma function.
+
+    Args:
+        input: the input tensor.
+        p: dimension.
+
+    Raises:
+        RuntimeError: `p` is less than 1.
+    """
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
     total = p * (p - 1) / 4 * math.log(math.pi)
@@ -396,22 +464,6 @@ def mvlgamma(input, p):
     for j in range(1, p):
         out = out + lgamma.fast_call(input - j / 2)
     return out + total
-
-
-@in_precision(None)
-def _ndtri(p):
-    """The normal distribution's quantile: erfinv's, but in the lower tail, where p is small, by Newton's method on log_ndtr."""
-    p = p if p.dtype.is_floating_point else cast(p, dtypes.default_dtype())
-    low = (p > 0) & (p < 0.02)
-    middle = erfinv.fast_call(where(low, 0.5, p) * 2 - 1) * math.sqrt(2)
-    if not low.any():
-        return middle
-    log_p = where(low, p, 0.01).log()
-    z = -((-2 * log_p.detach() - (-2 * log_p.detach()).log() - math.log(2 * math.pi)).sqrt())
-    for _ in range(4):
-        near = _log_ndtr(z.detach())
-        z = z.detach() + (log_p - near) * (near + z.detach() ** 2 / 2).exp() * math.sqrt(2 * math.pi)
-    return where(low, z, middle)
 
 
 @op(dtype="float", name="entr", elementwise=True)
@@ -425,7 +477,12 @@ _entropy.grad(input=lambda g, input, xp: g * (-1.0 - xp.log(input)))
 
 
 def _entr(input):
-    """-input * log(input), 0 at 0, -infinity below."""
+    """Computes -input * log(input): 0 at 0, -infinity for negative elements.
+
+    Example:
+        >>> mytorch.special.entr(tensor([0.0, 1.0])).abs().tolist()
+        [0.0, 0.0]
+    """
     return _entropy.fast_call(input)
 
 
@@ -446,11 +503,13 @@ _lerp.grad(input=lambda g, weight: g * (1 - weight), end=lambda g, weight: g * w
 
 @public()
 def lerp(input, end, weight):
-    """input + weight * (end - input).
+    """Interpolates linearly between two tensors.
+
+        result = input + weight * (end - input)
 
     Args:
-        input: where weight is 0.
-        end: where weight is 1.
+        input: result for weight 0.
+        end: result for weight 1.
         weight: a number or a tensor.
 
     Example:

@@ -1,29 +1,46 @@
-"""Adafactor: second moments of matrices kept as the product of a row and a column."""
+"""Adafactor, which stores the second moments of matrices as the product of a row and a column."""
 
 import math
 
-from .._array import Array
 from ..backend import xp_of
 from ..base.dtypes import finfo, from_numpy
 from .optimizer import Optimizer
 from .options import Options, check_range, number, refuse_unless
-from .state import count_step
+from .state import count_step, kept
 
 
 class Adafactor(Optimizer):
-    """Divides by a root mean square that is kept, for matrices, as row and column means only.
+    """Implements Adafactor, which needs little memory for the second moments of matrices.
+
+        r, c = running means of g^2 over each row and each column
+        v = r * c / mean(r)
+        u = g / sqrt(max(v, eps[0]^2))
+        step = max(eps[1], rms(p)) * min(lr, 1 / sqrt(t))
+        p = p - lr * weight_decay * p - step * u / max(1, rms(u) / d)
+
+    For parameters with fewer than two axes, v is the running mean of g^2. In step t, the running means keep the
+    fraction 1 - t^beta2_decay.
 
     Args:
-        lr: the largest relative step, and the factor of weight decay; a number or a 0-d tensor.
-        beta2_decay: the running mean at step t forgets 1 - t**beta2_decay of what it was.
-        eps: (floor of the root mean square, None for the dtype's eps; floor of a parameter's own scale).
-        d: how many times its root mean square an update may exceed before it is scaled down.
-        weight_decay: p shrinks by lr * weight_decay * p. maximize: go up. foreach: accepted.
+        lr: largest relative step size, and factor of the weight decay (default: 1e-2). May be a 0-d tensor.
+        beta2_decay: exponent of the decay of the running means, at most 0 (default: -0.8).
+        eps: smallest root mean square of the gradients, and smallest scale of a parameter (default: (None, 1e-3)). None is
+            the machine epsilon of the dtype.
+        d: root mean square above which an update is scaled down (default: 1.0).
+        weight_decay: decoupled weight decay (default: 0.0).
 
     Raises:
-        RuntimeError: at the step, a complex parameter.
+        ValueError: an option is out of its range.
+        RuntimeError: at the step, a parameter is complex.
 
-    Source: Shazeer and Stern, 2018, in PyTorch's form.
+    Source: Shazeer and Stern, 2018, with PyTorch's modifications.
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (3 * p).sum().backward()
+        >>> optim.Adafactor([p], lr=0.25).step()  # the first step is lr * rms(p) * sign(gradient)
+        >>> round(p.item(), 4)
+        0.75
     """
 
     options = Options(lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0).keyword_only(
@@ -69,15 +86,15 @@ class Adafactor(Optimizer):
 
 
 def _rms(x):
-    """The root mean square of a raw array, a float; 0 for an empty one, as its norm is."""
+    """Returns the root mean square of a raw array as a float; 0 for an empty array."""
     return math.sqrt(float((x * x).sum(dtype="float64" if x.dtype == "float64" else "float32")) / max(x.size, 1))
 
 
 def _mean_into(xp, state, name, squares, axis, fresh):
-    """Move the running mean `name` by the share `fresh` towards the mean of squares along an axis."""
+    """Moves the running mean `name` by the fraction `fresh` toward the mean of squares along an axis."""
     now = squares if axis is None else squares.mean(axis=axis, keepdims=True)
     if name not in state:
-        state[name] = Array._wrap(xp.zeros_like(now))
-    kept = state[name]._array
-    kept += (now - kept) * fresh
-    return kept
+        state[name] = kept(xp.zeros_like(now))
+    mean = state[name]._data._array
+    mean += (now - mean) * fresh
+    return mean

@@ -1,28 +1,32 @@
 """Adam and AdamW."""
 
-import math
-
 from .._tensor import Tensor
 from ..backend import numpy_ns, xp_of
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import count_step, decay_factors, zeros_for
 
-CHUNK = 1 << 16  # elements: what one update reads and writes of them fits a second-level cache
+CHUNK = 1 << 16  # elements: the memory that an update reads and writes for a chunk fits into a second-level cache
 
 
 class Adam(Optimizer):
-    """Adaptive moments: steps along m / (sqrt(v) + eps), both running means corrected for their start.
+    """Implements Adam, which scales steps by running means of the gradient and of its square.
+
+        g = gradient + weight_decay * p
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g^2
+        p = p - lr * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 
     Args:
-        lr: learning rate, a number or a 0-d tensor.
-        betas: decay of the running means of the gradient and of its square; also `beta1=`, `beta2=`.
-        weight_decay: added to the gradient as weight_decay * p (or, decoupled, taken from p directly).
-        amsgrad: divide by the largest v so far. maximize: go up.
-        decoupled_weight_decay: as AdamW.
-        fused: True asks for the compiled kernel (and warns where it can't run), False for the plain rule, None
-            for whichever is there. foreach: accepted; the result is the same.
-        capturable: on a GPU with kernels, count steps in device memory, as a step that is captured into a CUDA graph does.
+        lr: learning rate (default: 1e-3). May be a 0-d tensor.
+        betas: decay rates beta1 and beta2 of the running means (default: (0.9, 0.999)).
+        eps: added to the denominator (default: 1e-8).
+        amsgrad: if True, divides by the root of the largest v so far (default: False).
+        decoupled_weight_decay: if True, decays weights as `AdamW` does (default: False).
+
+    Raises:
+        ValueError: an option is out of its range.
+        RuntimeError: `fused` together with `foreach`, `differentiable` or a parameter that is not floating point.
 
     Source: Kingma and Ba, 2015; amsgrad: Reddi et al., 2018.
 
@@ -32,6 +36,8 @@ class Adam(Optimizer):
         >>> optim.Adam([p], lr=0.25).step()  # the first step is lr * sign(gradient)
         >>> round(p.item(), 4)
         0.75
+
+    See also: `optim.AdamW`.
     """
 
     options = Options(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False).keyword_only(
@@ -40,7 +46,10 @@ class Adam(Optimizer):
     ).saved_as("lr betas eps weight_decay amsgrad maximize")  # fmt: skip
 
     def check_options(self, options):
-        given = options.pop("beta1"), options.pop("beta2")
+        given, betas = (options.pop("beta1"), options.pop("beta2")), options["betas"]
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            error = ValueError if isinstance(betas, (tuple, list)) else TypeError
+            raise error(f"{type(self).__name__}: expected betas to be two numbers, got {betas!r}.")
         options["betas"] = tuple(b if g is None else g for b, g in zip(options["betas"], given, strict=True))
         return super().check_options(options)
 
@@ -61,7 +70,7 @@ class Adam(Optimizer):
         arrays = [p, g, zeros_for(state, "exp_avg", p), zeros_for(state, "exp_avg_sq", p)]
         if group["amsgrad"]:
             arrays.append(zeros_for(state, "max_exp_avg_sq", p))
-        numbers = (beta1, beta2), group["eps"], *decay_factors(group), lr / (1 - beta1**t), math.sqrt(1 - beta2**t)
+        numbers = (beta1, beta2), group["eps"], *decay_factors(group), lr / (1 - beta1**t), (1 - beta2**t) ** 0.5
         kernels = self.compiled(arrays, group)
         if kernels is not None:
             loop = kernels.amsgrad if group["amsgrad"] else kernels.adam
@@ -76,7 +85,10 @@ class Adam(Optimizer):
 
 
 def _step(xp, betas, eps, shrink, pull, step_size, root, p, g, m, v, top=None):
-    """One Adam step on flat chunks, in place: shrink p, update m and v, p -= step_size * m / (sqrt(v) / root + eps)."""
+    """Runs one Adam step on flat chunks, in place.
+
+    Shrinks p, updates m and v, then computes p -= step_size * m / (sqrt(v) / root + eps).
+    """
     if shrink != 1.0:
         p *= shrink
     if pull:
@@ -84,8 +96,8 @@ def _step(xp, betas, eps, shrink, pull, step_size, root, p, g, m, v, top=None):
     scratch = xp.multiply(g, 1 - betas[0], out=xp.empty_like(p))  # `out`, or a 0-d product would be a scalar
     m *= betas[0]
     m += scratch
-    xp.multiply(g, g, out=scratch)
-    scratch *= 1 - betas[1]
+    xp.multiply(g, 1 - betas[1], out=scratch)
+    scratch *= g  # in this order, g^2 cannot overflow first
     v *= betas[1]
     v += scratch
     if top is not None:
@@ -99,13 +111,13 @@ def _step(xp, betas, eps, shrink, pull, step_size, root, p, g, m, v, top=None):
 
 
 def _recorded_step(betas, eps, shrink, pull, step_size, root, p, g, m, v, top=None):
-    """The same over Tensors."""
+    """Runs the step of `_step` over Tensors, for `differentiable=True`."""
     p *= shrink
     g = g + p * pull if pull else g
     m *= betas[0]
     m += g * (1 - betas[0])
     v *= betas[1]
-    v += g * g * (1 - betas[1])
+    v += g * (1 - betas[1]) * g
     if top is not None:
         v = top.clone().maximum(v)
         top[...] = v
@@ -113,7 +125,7 @@ def _recorded_step(betas, eps, shrink, pull, step_size, root, p, g, m, v, top=No
 
 
 def _cache_chunks(arrays):
-    """Yield flat chunks of equally shaped arrays, small enough to stay in cache through several passes."""
+    """Yields flat chunks of arrays of equal shape, small enough to stay in cache through several passes."""
     first = arrays[0]
     if first.size <= CHUNK or not all(a.flags.c_contiguous for a in arrays) or xp_of(first) is not numpy_ns:
         yield arrays
@@ -124,20 +136,34 @@ def _cache_chunks(arrays):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay: p shrinks by lr * weight_decay * p besides the Adam step.
+    """Implements AdamW: Adam with decoupled weight decay.
+
+        p = p - lr * weight_decay * p
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g^2
+        p = p - lr * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 
     Args:
-        lr, betas, eps, amsgrad, maximize, foreach, capturable, fused: as Adam's. weight_decay: decoupled.
-        beta1, beta2: other names of the two betas.
+        lr: learning rate (default: 1e-3). May be a 0-d tensor.
+        betas: decay rates beta1 and beta2 of the running means (default: (0.9, 0.999)).
+        eps: added to the denominator (default: 1e-8).
+        weight_decay: decoupled weight decay (default: 0.01).
+        amsgrad: if True, divides by the root of the largest v so far (default: False).
+
+    Raises:
+        ValueError: an option is out of its range.
+        RuntimeError: `fused` together with `foreach`, `differentiable` or a parameter that is not floating point.
 
     Source: Loshchilov and Hutter, 2019.
 
     Example:
         >>> p = nn.Parameter(tensor([1.0]))
         >>> (0 * p).sum().backward()
-        >>> optim.AdamW([p], lr=0.5, weight_decay=0.5).step()  # no gradient: decay alone
+        >>> optim.AdamW([p], lr=0.5, weight_decay=0.5).step()  # the gradient is 0: only weight decay
         >>> p.item()
         0.75
+
+    See also: `optim.Adam`.
     """
 
     options = Options(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False).keyword_only(

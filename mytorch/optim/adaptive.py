@@ -1,22 +1,39 @@
-"""RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam, Rprop and ASGD: each rule on raw arrays, in place."""
+"""RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam, Rprop and ASGD. Each update rule changes raw arrays in place."""
 
-import math
-
-from .._array import Array
 from .._tensor import Tensor
 from ..backend import device_guard, xp_of
 from .optimizer import Optimizer
 from .options import Options, check_range, number, refuse_unless
-from .state import count_step, decay_factors, decayed, mean_into, mean_square_into, namespace_of, scalar, zeros_for
+from .state import (
+    count_step,
+    decay_factors,
+    decayed,
+    kept,
+    mean_into,
+    mean_square_into,
+    namespace_of,
+    scalar,
+    zeros_for,
+)
 
 
 class RMSprop(Optimizer):
-    """Divides by a running root mean square of gradients. Source: Tieleman and Hinton, 2012.
+    """Implements RMSprop, which divides steps by a running root mean square of the gradient.
+
+        g = gradient + weight_decay * p
+        v = alpha * v + (1 - alpha) * g^2
+        b = momentum * b + g / (sqrt(v) + eps)
+        p = p - lr * b
 
     Args:
-        lr: learning rate. alpha: decay of the mean. eps: added to the root. momentum: decay of a running sum of steps.
-        centered: divide by the standard deviation instead.
-        weight_decay: added to the gradient, times p. foreach, maximize: as SGD's. capturable: as Adam's.
+        lr: learning rate (default: 1e-2). May be a 0-d tensor.
+        alpha: decay rate of the running mean of squares (default: 0.99).
+        eps: added to the denominator (default: 1e-8).
+        momentum: decay rate of the running sum of steps (default: 0).
+        centered: if True, divides by the running standard deviation: subtracts m^2 from v, where m is the running mean of g
+            (default: False).
+
+    Source: Tieleman and Hinton, 2012.
 
     Example:
         >>> p = nn.Parameter(tensor([1.0]))
@@ -58,12 +75,19 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """Divides by the root of the sum of squared gradients. Source: Duchi et al., 2011.
+    """Implements Adagrad, which divides steps by the root of the sum of squared gradients.
+
+        g = gradient + weight_decay * p
+        s = s + g^2
+        p = p - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)
 
     Args:
-        lr: learning rate, divided by 1 + steps * lr_decay. initial_accumulator_value: where the sum starts. eps: added
-            to the root.
-        weight_decay: added to the gradient, times p. foreach, maximize, fused: as SGD's.
+        lr: learning rate (default: 1e-2). May be a 0-d tensor.
+        lr_decay: decay of the learning rate with the step t (default: 0).
+        initial_accumulator_value: initial value of s (default: 0).
+        eps: added to the denominator (default: 1e-10).
+
+    Source: Duchi et al., 2011.
 
     Example:
         >>> p = nn.Parameter(tensor([1.0]))
@@ -87,7 +111,7 @@ class Adagrad(Optimizer):
                 with device_guard(raw):
                     total = xp_of(raw).full(raw.shape, group["initial_accumulator_value"], raw.dtype)
                     step = xp_of(raw).zeros((), "float32")
-                self.state[p] = {"step": Array._wrap(step), "sum": Array._wrap(total)}
+                self.state[p] = {"step": kept(step), "sum": kept(total)}
 
     def update(self, p, g, state, group):
         lr = number(group["lr"]) / (1 + (count_step(state) - 1) * group["lr_decay"])
@@ -102,11 +126,29 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Scales steps by the ratio of running root mean squares of updates and gradients. Source: Zeiler, 2012.
+    """Implements Adadelta, which scales steps by the ratio of the running root mean squares of updates and gradients.
+
+        g = gradient + weight_decay * p
+        v = rho * v + (1 - rho) * g^2
+        d = sqrt(u + eps) / sqrt(v + eps) * g
+        u = rho * u + (1 - rho) * d^2
+        p = p - lr * d
+
+    Here v is the running mean of the squared gradients, and u is the running mean of the squared updates d.
 
     Args:
-        lr: factor on the step. rho: decay of both means. eps: added under both roots.
-        weight_decay: added to the gradient, times p. foreach, maximize: as SGD's. capturable: as Adam's.
+        lr: factor of the update d (default: 1.0). May be a 0-d tensor.
+        rho: decay rate of both running means (default: 0.9).
+        eps: small number that is added under both roots, for stability (default: 1e-6).
+
+    Source: Zeiler, 2012.
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (3 * p).sum().backward()
+        >>> optim.Adadelta([p], rho=0.75, eps=0.25).step()  # 0.5 / sqrt(0.25 * 9 + 0.25) * 3
+        >>> round(p.item(), 4)
+        0.0513
     """
 
     options = (
@@ -135,11 +177,26 @@ class Adadelta(Optimizer):
 
 
 class Adamax(Optimizer):
-    """Adam with the infinity norm. Source: Kingma and Ba, 2015.
+    """Implements Adamax, a variant of Adam with the infinity norm.
+
+        g = gradient + weight_decay * p
+        m = beta1 * m + (1 - beta1) * g
+        u = max(beta2 * u, |g| + eps)
+        p = p - lr / (1 - beta1^t) * m / u
 
     Args:
-        lr: learning rate. betas: decay of the mean and of the maximum. eps: added to the maximum.
-        weight_decay: added to the gradient, times p. foreach, maximize: as SGD's. capturable: as Adam's.
+        lr: learning rate (default: 2e-3). May be a 0-d tensor.
+        betas: decay rates beta1 and beta2 of the mean and of the maximum (default: (0.9, 0.999)).
+        eps: added to the magnitude of the gradient (default: 1e-8).
+
+    Source: Kingma and Ba, 2015.
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (3 * p).sum().backward()
+        >>> optim.Adamax([p], lr=0.25).step()  # the first step is lr * sign(gradient)
+        >>> round(p.item(), 4)
+        0.75
     """
 
     options = Options(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None).keyword_only(
@@ -161,12 +218,30 @@ class Adamax(Optimizer):
 
 
 class NAdam(Optimizer):
-    """Adam with Nesterov momentum. Source: Dozat, 2016.
+    """Implements NAdam: Adam with Nesterov momentum.
+
+        g = gradient + weight_decay * p
+        mu_t = beta1 * (1 - 0.96^(t * momentum_decay) / 2)
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g^2
+        d = (1 - mu_t) * g / (1 - mu_1 * ... * mu_t) + mu_(t+1) * m / (1 - mu_1 * ... * mu_(t+1))
+        p = p - lr * d / (sqrt(v / (1 - beta2^t)) + eps)
 
     Args:
-        lr: learning rate. betas, eps: as Adam's. momentum_decay: of the momentum's schedule.
-        decoupled_weight_decay: weight decay as AdamW's.
-        weight_decay: added to the gradient, times p. foreach, maximize: as SGD's. capturable: as Adam's.
+        lr: learning rate (default: 2e-3). May be a 0-d tensor.
+        betas: decay rates beta1 and beta2 of the running means (default: (0.9, 0.999)).
+        eps: added to the denominator (default: 1e-8).
+        momentum_decay: decay of the momentum schedule (default: 4e-3).
+        decoupled_weight_decay: if True, decays weights as `AdamW` does (default: False).
+
+    Source: Dozat, 2016.
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (3 * p).sum().backward()
+        >>> optim.NAdam([p], lr=0.25).step()
+        >>> round(p.item(), 4)
+        0.7359
     """
 
     options = (
@@ -182,18 +257,39 @@ class NAdam(Optimizer):
         t = count_step(state)
         mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (step * psi)) for step in (t, t + 1))
         before = state.get("mu_product", 1.0)
-        product = (before if isinstance(before, Tensor) else float(number(before))) * mu
-        state["mu_product"] = product if isinstance(before, Tensor) else scalar(product)
+        recorded = isinstance(p, Tensor) and isinstance(before, Tensor)
+        product = (before if recorded else float(number(before))) * mu
+        state["mu_product"] = product if recorded else scalar(product)
         shares = lr * (1.0 - mu) / (1.0 - product), lr * mu_next / (1.0 - product * mu_next), 0.0
-        _two_shares(self, p, g, state, group, math.sqrt(1 / (1 - beta2**t)), shares)
+        _two_shares(self, p, g, state, group, (1 / (1 - beta2**t)) ** 0.5, shares)
 
 
 class RAdam(Optimizer):
-    """Adam that rectifies the variance of its first steps. Source: Liu et al., 2020.
+    """Implements RAdam: Adam that rectifies the variance of its first steps.
+
+        g = gradient + weight_decay * p
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g^2
+        n = 2 / (1 - beta2) - 1
+        k = n - 2 * t * beta2^t / (1 - beta2^t)
+        r = sqrt((k - 4) * (k - 2) * n / ((n - 4) * (n - 2) * k))
+        p = p - lr * m / (1 - beta1^t)                                              if k <= 5
+        p = p - lr * m / (1 - beta1^t) * r * sqrt(1 - beta2^t) / (sqrt(v) + eps)    otherwise
 
     Args:
-        lr: learning rate. betas, eps: as Adam's. decoupled_weight_decay: weight decay as AdamW's.
-        weight_decay: added to the gradient, times p. foreach, maximize: as SGD's. capturable: as Adam's.
+        lr: learning rate (default: 1e-3). May be a 0-d tensor.
+        betas: decay rates beta1 and beta2 of the running means (default: (0.9, 0.999)).
+        eps: added to the denominator (default: 1e-8).
+        decoupled_weight_decay: if True, decays weights as `AdamW` does (default: False).
+
+    Source: Liu et al., 2020.
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (3 * p).sum().backward()
+        >>> optim.RAdam([p], lr=0.25).step()  # the first step is lr * gradient
+        >>> round(p.item(), 4)
+        0.25
     """
 
     options = (
@@ -210,13 +306,16 @@ class RAdam(Optimizer):
         lr /= 1 - beta1**t
         shares = 0.0, 0.0, lr
         if rho > 5.0:
-            rectify = math.sqrt((rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho))
-            shares = 0.0, lr * rectify * math.sqrt(1 - beta2**t), 0.0
+            rectify = ((rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho)) ** 0.5
+            shares = 0.0, lr * rectify * (1 - beta2**t) ** 0.5, 0.0
         _two_shares(self, p, g, state, group, 1.0, shares)
 
 
 def _two_shares(rule, p, g, state, group, scale, shares):
-    """NAdam's and RAdam's step, (shares[0] * g + shares[1] * m) / (sqrt(v) * scale + eps) + shares[2] * m, with running means m, v."""
+    """Runs the step of NAdam and RAdam with running means m and v.
+
+    p -= (shares[0] * g + shares[1] * m) / (sqrt(v) * scale + eps) + shares[2] * m
+    """
     (beta1, beta2), eps = group["betas"], group["eps"]
     arrays = [p, g, zeros_for(state, "exp_avg", p), zeros_for(state, "exp_avg_sq", p)]
     kernels = rule.compiled(arrays, group)
@@ -234,7 +333,34 @@ def _two_shares(rule, p, g, state, group, scale, shares):
 
 
 class Rprop(Optimizer):
-    """Steps that grow where the gradient keeps its sign and shrink where it changes. Source: Riedmiller and Braun, 1993."""
+    """Implements Rprop, which uses only the signs of the gradients.
+
+        s = s * etas[1]                 if g has the sign of the previous g
+        s = s * etas[0], then g = 0     if g has the opposite sign
+        p = p - s * sign(g)
+
+    Each element has its own step size s, which is limited to the range `step_sizes`. Rprop is for full-batch training.
+
+    Args:
+        lr: initial step size (default: 1e-2). May be a 0-d tensor.
+        etas: factors that shrink and grow the step size (default: (0.5, 1.2)).
+        step_sizes: smallest and largest step size (default: (1e-6, 50)).
+
+    Raises:
+        ValueError: the factors are not etas[0] < 1 < etas[1].
+
+    Source: Riedmiller and Braun, 1993.
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> optimizer = optim.Rprop([p], lr=0.25, etas=(0.5, 2.0))
+        >>> for _ in range(2):  # steps of 0.25 and 0.5
+        ...     optimizer.zero_grad()
+        ...     (3 * p).sum().backward()
+        ...     optimizer.step()
+        >>> p.item()
+        0.25
+    """
 
     options = (
         Options(lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50))
@@ -264,7 +390,29 @@ class Rprop(Optimizer):
 
 
 class ASGD(Optimizer):
-    """Averaged stochastic gradient descent. Source: Polyak and Juditsky, 1992."""
+    """Implements averaged stochastic gradient descent. The averages are in `optimizer.state[p]["ax"]`.
+
+        g = gradient + weight_decay * p
+        p = p - eta * (g + lambd * p)
+        ax = ax + mu * (p - ax)
+        eta = lr / (1 + lambd * lr * t)^alpha
+        mu = 1 / max(1, t - t0)
+
+    Args:
+        lr: learning rate, the first value of eta (default: 1e-2). May be a 0-d tensor.
+        lambd: decay of the parameters and of eta (default: 1e-4).
+        alpha: exponent of the decay of eta (default: 0.75).
+        t0: step after which averaging begins (default: 1e6).
+
+    Source: Polyak and Juditsky, 1992.
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (3 * p).sum().backward()
+        >>> optim.ASGD([p], lr=0.25, lambd=0.0).step()
+        >>> p.item()
+        0.25
+    """
 
     options = Options(
         lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False, differentiable=False,

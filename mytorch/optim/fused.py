@@ -1,46 +1,47 @@
-"""All of a group's parameters at once: where they lie on a GPU, one kernel launch takes the place of hundreds.
+"""Updates all parameters of a group at once: on a GPU, one kernel launch replaces hundreds.
 
-The kernels are `kernels/triton/multi.py`; what they can't take (half-precision moments, non-contiguous arrays, no Triton) is
-updated a parameter at a time. An optimizer asks `FusedGroup.of` for the group, and gives it to its rule's `launch`.
+The kernels are in `kernels/triton/multi.py`. Parameters that they do not support (half-precision moments, non-contiguous
+arrays, no Triton) are updated one at a time. An optimizer gets the group from `FusedGroup.of` and passes it to the
+`launch` method of its update rule.
 
-What a step needs to know besides its arrays (learning rate, number of the step, whether gradients overflowed) lies in a
-small array in device memory. As a rule it is rewritten at each step. With `capturable=True`, within a step that is captured
-into a CUDA graph, and where a GradScaler leaves its found_inf on the GPU, it stays: the kernels count the steps
-themselves, `state["step"]` of the parameters is a view of the count, and only the learning rate comes from the CPU.
+A small array in device memory holds the other inputs of a step: learning rate, step number, and whether gradients
+overflowed. Usually each step writes it again. In three cases it stays in device memory: with `capturable=True`, within a
+step that is captured into a CUDA graph, and if a GradScaler leaves its found_inf on the GPU. Then the kernels count the
+steps, `state["step"]` of the parameters is a view of the count, and only the learning rate comes from the CPU.
 """
 
 import numpy as np
 
-from .._array import Array
 from ..backend import xp_of
 from ..base import capturing
 from ..kernels import registry
 from .options import number
-from .state import count_step, raw_grad, zeros_for
+from .state import count_step, kept, raw_grad, zeros_for
 
 
 class DeviceState:
-    """The numbers of a step that stay in device memory.
+    """Holds the numbers of a step in device memory.
 
     Attributes:
-        state: the array that the kernels read, see `multi.new_state`. step: an Array over its count of steps.
+        state: the array that the kernels read, see `multi.new_state`.
+        step: an Array that shares the memory of the step count.
     """
 
     def __init__(self, kernels, xp, lr, step):
         self.kernels = kernels
         self.state = kernels.new_state(xp, lr=lr, step=step)
-        self.step = Array._wrap(kernels.one(self.state, kernels.STEP).reshape(()))
+        self.step = kept(kernels.one(self.state, kernels.STEP).reshape(()))
         self.lr = lr
         self.guarded = False
 
     def set_lr(self, lr):
-        """Write the learning rate, if it changed."""
+        """Writes the learning rate if it changed."""
         if lr != self.lr:
             self.kernels.one(self.state, self.kernels.LR).fill(lr)
             self.lr = lr
 
     def set_found_inf(self, found):
-        """Copy a GradScaler's found_inf, float32 (1,) in device memory; None is that all is well."""
+        """Copies a GradScaler's found_inf, float32 (1,) in device memory. None means that no gradient overflowed."""
         own = self.kernels.one(self.state, self.kernels.FOUND_INF)
         if found is not None:
             own[...] = found
@@ -50,11 +51,15 @@ class DeviceState:
 
 
 class FusedGroup:
-    """A group whose parameters one launch can update: float32 ones, as their moments are then, with contiguous gradients of
-    one dtype.
+    """A group of parameters that one kernel launch can update.
+
+    Parameters and moments are float32. Gradients are contiguous and have one dtype.
 
     Attributes:
-        kernels: their module. params, raws, grads: what has a gradient, and the raw arrays.
+        kernels: the module of the kernels.
+        params: the parameters that have a gradient.
+        raws: their raw arrays.
+        grads: the raw arrays of their gradients.
     """
 
     def __init__(self, optimizer, group, kernels, params, raws, grads):
@@ -64,33 +69,35 @@ class FusedGroup:
 
     @classmethod
     def of(cls, optimizer, group):
-        """A group's FusedGroup, or None if its parameters must be updated one at a time."""
+        """Returns the FusedGroup of a group, or None if its parameters must be updated one at a time."""
         if not group["params"] or registry.device_type(group["params"][0]._data._array) != "cuda":
             return None
         params = [p for p in group["params"] if p.grad is not None]
         raws, grads = [p._data._array for p in params], [raw_grad(p) for p in params]
         kernels = registry.multi_tensor(raws, group.get("fused"))
-        if kernels is None or raws[0].dtype != np.float32 or registry.multi_tensor(grads, group.get("fused")) is None:
+        if kernels is None or registry.multi_tensor(grads, group.get("fused")) is None:
             return None
-        if any(g.shape != r.shape for g, r in zip(grads, raws, strict=True)):
+        if raws[0].dtype != np.float32 or any(g.shape != r.shape for g, r in zip(grads, raws, strict=True)):
+            if group.get("fused"):
+                optimizer.kernels.warn("the kernel takes float32 parameters and gradients of their shapes only")
             return None
         return cls(optimizer, group, kernels, params, raws, grads)
 
     def table(self, members, *columns):
-        """The kernels' table of the members' parameters, gradients and further columns."""
+        """Returns the kernels' table of the members' parameters, gradients and further columns."""
         return self.kernels.table_of(
             self.xp, [self.raws[i] for i in members], [self.grads[i] for i in members], *columns
         )
 
     def moments(self, name, members):
-        """The raw arrays of a state value, zeros at first."""
+        """Returns the raw arrays of a state value, initially zeros."""
         states = [self.optimizer.state[self.params[i]] for i in members]
         if any(name not in state for state in states):
             self._refuse_first()
         return [zeros_for(state, name, self.raws[i]) for state, i in zip(states, members, strict=True)]
 
     def finish(self):
-        """Note that the parameters have changed."""
+        """Marks the parameters as changed."""
         for p in self.params:
             p._data._bump()
 
@@ -98,7 +105,7 @@ class FusedGroup:
 
     @property
     def stays(self):
-        """Whether the step's numbers stay in device memory."""
+        """True if the numbers of the step stay in device memory."""
         optimizer = self.optimizer
         return (
             bool(optimizer._device_states)
@@ -108,7 +115,11 @@ class FusedGroup:
         )
 
     def by_step(self):
-        """(device state, indices of parameters) for each number of steps that parameters have behind them, raised by one."""
+        """Groups parameters by their number of finished steps, and raises that number by one.
+
+        Yields:
+            (device state, indices of the parameters).
+        """
         optimizer, lr = self.optimizer, number(self.group["lr"])
         states = [optimizer.state[p] for p in self.params]
         if not self.stays:
@@ -130,8 +141,13 @@ class FusedGroup:
             yield shared.state, members
 
     def by_start(self, name):
-        """The same for rules that count no steps, by whether a parameter has the state value `name` (None: as if it had): the
-        step is 1 or 2."""
+        """Groups parameters for update rules that do not count steps.
+
+        The step number is 2 if a parameter has the state value `name`, otherwise 1. With name None it is 2.
+
+        Yields:
+            (device state, indices of the parameters).
+        """
         optimizer, lr = self.optimizer, number(self.group["lr"])
         for started, members in _alike(name is None or name in optimizer.state[p] for p in self.params):
             if not self.stays:
@@ -153,11 +169,11 @@ class FusedGroup:
     def _refuse_first(self):
         capturing.refuse(
             f"the first step of {type(self.optimizer).__name__}",
-            "it makes the optimizer's state; run one before the capture.",
+            "it creates the optimizer's state. Run one step before the capture.",
         )
 
     def _prepare(self, key, shared, lr):
-        """Bring a DeviceState up to date, and under capture let it be so before each replay."""
+        """Updates a DeviceState. During capture, repeats this before each replay."""
         shared.set_found_inf(self.optimizer._found_inf)
         if not capturing.is_recording():
             shared.set_lr(lr)
@@ -170,7 +186,7 @@ class FusedGroup:
             if optimizer._device_states.get(key) is not shared:
                 raise capturing.Stale("the optimizer's state was replaced.")
             if any(p._data._array is not raw for p, raw in zip(params, raws, strict=True)):
-                raise capturing.Stale("a parameter lies in other memory.")
+                raise capturing.Stale("a parameter was moved to other memory.")
             if [group[name] for name in fixed] != values:
                 raise capturing.Stale("an option of the optimizer was changed.")
             shared.set_lr(number(group["lr"]))
@@ -181,7 +197,7 @@ class FusedGroup:
 
 
 def _alike(keys):
-    """(key, indices) for each different key."""
+    """Returns (key, indices) for each different key."""
     found = {}
     for i, key in enumerate(keys):
         found.setdefault(key, []).append(i)

@@ -1,11 +1,12 @@
-"""L-BFGS: a quasi-Newton method that remembers a few past steps."""
+"""L-BFGS, a quasi-Newton method that stores a few past steps."""
 
 import math
 from collections import namedtuple
 
 from .._array import Array
-from .._tensor import Tensor
+from .._tensor import is_tensor
 from ..backend import device_guard, xp_of
+from ..base import hooks
 from ..engine.mode import enable_grad, no_grad
 from .optimizer import Optimizer
 from .options import Options, number
@@ -15,14 +16,25 @@ _Point = namedtuple("_Point", "t loss g slope")  # along a search direction: ste
 
 
 class LBFGS(Optimizer):
-    """Minimises a closure's loss with a limited-memory approximation of the inverse Hessian.
+    """Implements L-BFGS, which minimizes a loss with an approximation of the inverse Hessian.
+
+        d = -H * gradient
+        p = p + t * d
+
+    H is the limited-memory approximation of the inverse Hessian. The step size t is `lr`, reduced in the first
+    iteration, or the result of a line search.
 
     Args:
-        lr: the step along each direction (the first try, with a line search).
-        max_iter, max_eval: iterations and evaluations of the closure in one `step`.
-        tolerance_grad, tolerance_change: when to stop.
-        history_size: how many past steps are kept.
-        line_search_fn: None, or "strong_wolfe" for a line search.
+        lr: step size along each direction; with a line search, the first step size that it tries (default: 1).
+        max_iter: maximum number of iterations per call of `step` (default: 20).
+        max_eval: maximum number of evaluations of the closure per call of `step` (default: max_iter * 1.25).
+        tolerance_grad: stops if no element of the gradient is larger (default: 1e-7).
+        tolerance_change: stops if the change of the parameters or of the loss is smaller (default: 1e-9).
+        history_size: number of past steps that are stored (default: 100).
+        line_search_fn: None (default), or "strong_wolfe" for a line search.
+
+    Raises:
+        ValueError: there is more than one parameter group.
 
     Source: Nocedal and Wright, Numerical Optimization, 2nd ed., chapters 3 and 7; M. Schmidt, minFunc, 2005.
 
@@ -39,14 +51,9 @@ class LBFGS(Optimizer):
     """
 
     options = Options(
-        lr=1,
-        max_iter=20,
-        max_eval=None,
-        tolerance_grad=1e-7,
-        tolerance_change=1e-9,
-        history_size=100,
+        lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100,
         line_search_fn=None,
-    )
+    )  # fmt: skip
 
     def check_options(self, options):
         if options["max_eval"] is None:
@@ -63,7 +70,7 @@ class LBFGS(Optimizer):
         return self.param_groups[0]["params"]
 
     def _gradient(self):
-        """The gradients of all parameters, flat; complex ones as pairs."""
+        """Returns the gradients of all parameters as one flat array. Complex gradients become pairs of real numbers."""
         parts = []
         for p in self._params:
             raw, g = p._data._array, raw_grad(p)
@@ -85,13 +92,16 @@ class LBFGS(Optimizer):
             start += size
 
     def step(self, closure):
-        """Minimise for up to max_iter iterations; returns the loss before the first.
+        """Minimizes the loss for up to `max_iter` iterations.
 
         Args:
-            closure: clears the gradients, computes the loss, calls its backward and returns it.
+            closure: function that clears the gradients, computes the loss, calls its backward and returns it.
+
+        Returns:
+            The loss before the first iteration.
 
         Raises:
-            RuntimeError: a line search of another name.
+            RuntimeError: `line_search_fn` is unknown.
         """
         group = self.param_groups[0]
         if group["line_search_fn"] not in (None, "strong_wolfe"):
@@ -156,9 +166,9 @@ class LBFGS(Optimizer):
         )  # fmt: skip
 
     def _search(self, evaluate, t, d, origin, change, limit):
-        """The point along d with the strong Wolfe conditions, where the parameters then are.
+        """Returns a point along d that satisfies the strong Wolfe conditions. The parameters are then at this point.
 
-        First steps grow until an interval holds such a point, then cubics through its ends narrow it down.
+        The step grows until an interval contains a suitable point. Cubic interpolation through the ends then narrows the interval.
         """
         c1, c2 = 1e-4, 0.9
         at, tries = 0, 0
@@ -217,7 +227,7 @@ class LBFGS(Optimizer):
 
 
 def _direction(g, history, scale):
-    """-H g by the two-loop recursion, and the shares of the past steps that it took."""
+    """Returns -H g, computed by the two-loop recursion, and the coefficients of the past steps."""
     q, shares = -g, []
     for y, s, rho in reversed(history):
         a = (s @ q) * rho
@@ -231,7 +241,7 @@ def _direction(g, history, scale):
 
 
 def _cubic(a, b, low, high):
-    """Where the cubic through two points with their slopes is least, within [low, high]; Nocedal, eq. 3.59."""
+    """Returns the minimizer, within [low, high], of the cubic through two points with their slopes; Nocedal, eq. 3.59."""
     if a.t > b.t:
         a, b = b, a
     d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
@@ -253,10 +263,9 @@ def _largest(x):
 
 
 def _raw(value):
-    value = value._data if isinstance(value, Tensor) else value
-    return value._array if isinstance(value, Array) else value
+    return value._data._array if is_tensor(value) else value
 
 
 def _kept(raw):
-    """What the state holds: Arrays for arrays and their scalars, numbers as they are."""
-    return Array(raw) if hasattr(raw, "dtype") else raw
+    """Returns a value in the form of the stored state: arrays and their scalars as Arrays, numbers unchanged."""
+    return hooks.shown(Array(raw)) if hasattr(raw, "dtype") else raw

@@ -1,19 +1,26 @@
 """Lion."""
 
+from ..kernels.registry import Kernels, device_type
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import namespace_of, zeros_for
 
+_ON_CPU = Kernels("Lion")  # none; on a GPU, `launch` runs a kernel
+
 
 class Lion(Optimizer):
-    """Steps of equal size in the direction of the sign of a running mean: p -= lr * sign(beta1 * m + (1 - beta1) * g).
+    """Implements Lion. All elements take steps of equal size, in the direction of the sign of a running mean.
 
-    The learning rate should be 3 to 10 times smaller, and the weight decay as much larger, than AdamW's.
+        p = p - lr * weight_decay * p
+        p = p - lr * sign(beta1 * m + (1 - beta1) * g)
+        m = beta2 * m + (1 - beta2) * g
+
+    Compared with AdamW, use a learning rate that is 3 to 10 times smaller and a weight decay that is 3 to 10 times larger.
 
     Args:
-        lr: learning rate. betas: decay of the mean in the step's direction, and of the mean that is kept.
-        weight_decay: decoupled, p shrinks by lr * weight_decay * p. maximize: go up.
-        foreach, fused: as SGD's. capturable: as Adam's.
+        lr: learning rate (default: 1e-4). May be a 0-d tensor.
+        betas: beta1 for the direction of the step, beta2 for the stored running mean (default: (0.9, 0.99)).
+        weight_decay: decoupled weight decay (default: 0.0).
 
     Source: Chen et al., "Symbolic discovery of optimization algorithms", 2023.
 
@@ -38,6 +45,8 @@ class Lion(Optimizer):
     def update(self, p, g, state, group):
         xp, (beta1, beta2), lr = namespace_of(p), group["betas"], number(group["lr"])
         mean = zeros_for(state, "exp_avg", p)
+        if group.get("fused") and device_type(p) == "cpu":
+            _ON_CPU.allowed("cpu", True)  # warns
         direction = xp.sign(mean * beta1 + g * (1 - beta1))
         if group["weight_decay"]:
             p *= 1 - lr * group["weight_decay"]

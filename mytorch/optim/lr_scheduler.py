@@ -1,4 +1,4 @@
-"""Learning rate schedules. PyTorch's, and the cosine with warm-up of this library's training scripts."""
+"""Learning rate schedulers: the schedulers of PyTorch, and a cosine schedule with warm-up."""
 
 import math
 from bisect import bisect_right
@@ -23,11 +23,15 @@ EPOCH_DEPRECATION_WARNING = (
 
 
 class LRScheduler:
-    """The base: sets each group's lr from `get_lr()` once at the start and after every `step()`.
+    """Base class of schedulers. Sets the learning rate of each group to `get_lr()`, at the start and after each `step()`.
 
     Args:
-        optimizer: whose groups are changed.
-        last_epoch: the number of steps done before; -1 to begin.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Raises:
+        TypeError: `optimizer` is not an Optimizer.
+        KeyError: `last_epoch` is not -1 and a group has no "initial_lr".
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
@@ -52,18 +56,32 @@ class LRScheduler:
         self._is_initial = False
 
     def get_lr(self) -> list[float]:
-        """The learning rate of each group at `last_epoch`, from the one before."""
+        """Returns the learning rate of each group at `last_epoch`.
+
+        Schedulers define this method. To read the current rates, use `get_last_lr`."""
         raise NotImplementedError(f"{type(self).__name__} does not define get_lr.")
 
     def get_last_lr(self) -> list[float]:
-        """The learning rate of each group, as last set."""
+        """Returns the current learning rate of each group."""
         return self._last_lr
 
     def _now(self):
         return [number(group["lr"]) for group in self.optimizer.param_groups]
 
     def step(self, epoch: int | None = None) -> None:
-        """Go on by one step, or to `epoch`."""
+        """Advances the schedule by one step. Call it after `optimizer.step()`.
+
+        Args:
+            epoch: deprecated; goes to this step instead (default: None).
+
+        Example:
+            >>> optimizer = optim.SGD([mytorch.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+            >>> optimizer.step()
+            >>> scheduler.step()
+            >>> scheduler.get_last_lr()
+            [0.5]
+        """
         if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", True):
             warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call "
@@ -95,11 +113,15 @@ class LRScheduler:
         self._last_lr = self._now()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer, and a function that shapes the schedule."""
+        """Returns the attributes of the scheduler, except the optimizer and `scale_fn`."""
         return {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "scale_fn")}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a state dict."""
+        """Loads the result of `state_dict`.
+
+        Args:
+            state_dict: the saved attributes.
+        """
         self.__dict__.update(state_dict)
 
 
@@ -107,12 +129,17 @@ _LRScheduler = LRScheduler
 
 
 def for_each_group(optimizer, value):
-    """The values for an optimizer's groups, of which there may be one for all."""
+    """Returns a list of values for the groups of an optimizer.
+
+    Args:
+        optimizer: the optimizer.
+        value: one value for all groups, or a list of values.
+    """
     return list(value) if isinstance(value, (list, tuple)) else [value] * len(optimizer.param_groups)
 
 
 def _set_lr(group, lr):
-    """Set a group's lr: in place, if it is a tensor."""
+    """Sets the learning rate of a group, in place if it is a tensor."""
     if hasattr(group["lr"], "fill_"):
         group["lr"].fill_(number(lr))
     else:
@@ -120,10 +147,14 @@ def _set_lr(group, lr):
 
 
 class LambdaLR(LRScheduler):
-    """initial lr times lr_lambda(step); one function, or one for each group.
+    """Multiplies the initial learning rate by a function of the step.
+
+        lr = initial_lr * lr_lambda(step)
 
     Args:
-        optimizer: whose lr is set. lr_lambda: step -> factor. last_epoch: the step to continue after; -1 begins.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        lr_lambda: function from the step to a factor, or a list of functions, one for each group.
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
@@ -143,13 +174,17 @@ class LambdaLR(LRScheduler):
         return [base * f(self.last_epoch) for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer; of the functions, only the attributes of those that are objects."""
+        """Returns the attributes except the optimizer. Of callable objects it returns the attributes; functions are omitted."""
         own = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
         functions = [None if isinstance(f, FunctionType) else dict(f.__dict__) for f in self.lr_lambdas]
         return {**own, "lr_lambdas": functions}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a state dict."""
+        """Loads the result of `state_dict`.
+
+        Args:
+            state_dict: the saved attributes.
+        """
         self.__dict__.update({k: v for k, v in state_dict.items() if k != "lr_lambdas"})
         for f, attributes in zip(self.lr_lambdas, state_dict.get("lr_lambdas", []), strict=False):
             if attributes is not None:
@@ -157,7 +192,21 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """The lr times lr_lambda(step), at each step."""
+    """Multiplies the current learning rate by a function of the step, at each step.
+
+        lr = lr * lr_lambda(step)
+
+    Args:
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        lr_lambda: function from the step to a factor, or a list of functions, one for each group.
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.MultiplicativeLR(optimizer, lambda step: 0.5)
+        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
+        [0.5, 0.25, 0.125]
+    """
 
     def get_lr(self):
         if self.last_epoch == 0:
@@ -166,7 +215,7 @@ class MultiplicativeLR(LambdaLR):
 
 
 class _FactorLR(LRScheduler):
-    """A schedule by factors: `_change(t)` on the rate of step t - 1, `_share(t)` on the initial rate, for both ways to t."""
+    """A schedule of factors: `_change(t)` is the factor of the rate of step t - 1, and `_share(t)` of the initial rate."""
 
     def get_lr(self):
         change = self._change(self.last_epoch)
@@ -178,11 +227,15 @@ class _FactorLR(LRScheduler):
 
 
 class StepLR(_FactorLR):
-    """The lr times gamma every step_size steps.
+    """Multiplies the learning rate by `gamma` every `step_size` steps.
+
+        lr = initial_lr * gamma^floor(step / step_size)
 
     Args:
-        optimizer: whose lr is set. step_size: how many steps a rate holds. gamma: the factor. last_epoch: the step to
-            continue after; -1 begins.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        step_size: number of steps between two changes.
+        gamma: factor of the learning rate (default: 0.1).
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
@@ -203,11 +256,21 @@ class StepLR(_FactorLR):
 
 
 class MultiStepLR(_FactorLR):
-    """The lr times gamma at each milestone.
+    """Multiplies the learning rate by `gamma` at each milestone.
+
+        lr = initial_lr * gamma^(number of milestones reached)
 
     Args:
-        optimizer: whose lr is set. milestones: steps. gamma: the factor. last_epoch: the step to continue after; -1
-            begins.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        milestones: steps at which the learning rate changes.
+        gamma: factor of the learning rate (default: 0.1).
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.MultiStepLR(optimizer, milestones=[2, 3], gamma=0.5)
+        >>> [schedule.get_last_lr()[0] for _ in range(4) if optimizer.step() is schedule.step()]
+        [1.0, 0.5, 0.25, 0.25]
     """
 
     def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1):
@@ -222,11 +285,25 @@ class MultiStepLR(_FactorLR):
 
 
 class ConstantLR(_FactorLR):
-    """The lr times factor for the first total_iters steps.
+    """Multiplies the learning rate by `factor` for the first `total_iters` steps.
+
+        lr = initial_lr * factor    if step < total_iters
+        lr = initial_lr             otherwise
 
     Args:
-        optimizer: whose lr is set. factor: the factor. total_iters: how many steps it holds. last_epoch: the step to
-            continue after; -1 begins.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        factor: factor of the learning rate, between 0 and 1 (default: 1/3).
+        total_iters: number of steps with the factor (default: 5).
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Raises:
+        ValueError: `factor` is not between 0 and 1.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
+        [0.5, 1.0, 1.0]
     """
 
     def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1):
@@ -243,12 +320,25 @@ class ConstantLR(_FactorLR):
 
 
 class LinearLR(_FactorLR):
-    """The factor on the lr goes from start_factor to end_factor in total_iters steps.
+    """Changes the factor of the learning rate linearly over `total_iters` steps.
+
+        lr = initial_lr * (start_factor + (end_factor - start_factor) * min(step / total_iters, 1))
 
     Args:
-        optimizer: whose lr is set. start_factor, end_factor: the first and the last factor. total_iters: steps between
-            them.
-        last_epoch: the step to continue after; -1 begins.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        start_factor: first factor, greater than 0 and at most 1 (default: 1/3).
+        end_factor: last factor, between 0 and 1 (default: 1.0).
+        total_iters: number of steps between both factors (default: 5).
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Raises:
+        ValueError: a factor is out of its range.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
+        [0.75, 1.0, 1.0]
     """
 
     def __init__(
@@ -273,10 +363,20 @@ class LinearLR(_FactorLR):
 
 
 class ExponentialLR(_FactorLR):
-    """The lr times gamma at every step.
+    """Multiplies the learning rate by `gamma` at every step.
+
+        lr = initial_lr * gamma^step
 
     Args:
-        optimizer: whose lr is set. gamma: the factor. last_epoch: the step to continue after; -1 begins.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        gamma: factor of the learning rate.
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
+        [0.5, 0.25, 0.125]
     """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
@@ -291,11 +391,21 @@ class ExponentialLR(_FactorLR):
 
 
 class PolynomialLR(_FactorLR):
-    """The lr falls to 0 in total_iters steps, as a power of what is left.
+    """Decreases the learning rate to 0 over `total_iters` steps, by a power of the remaining fraction.
+
+        lr = initial_lr * (1 - min(step / total_iters, 1))^power
 
     Args:
-        optimizer: whose lr is set. total_iters: steps until 0. power: 1 is a line. last_epoch: the step to continue
-            after; -1 begins.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        total_iters: number of steps until 0 (default: 5).
+        power: exponent; 1 is a linear decrease (default: 1.0).
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+        >>> [schedule.get_last_lr()[0] for _ in range(5) if optimizer.step() is schedule.step()]
+        [0.75, 0.5, 0.25, 0.0, 0.0]
     """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
@@ -312,11 +422,15 @@ class PolynomialLR(_FactorLR):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """The lr follows half a cosine from its initial value to eta_min in T_max steps, and back.
+    """Decreases the learning rate to `eta_min` along half a cosine over `T_max` steps, then increases it again.
+
+        lr = eta_min + (initial_lr - eta_min) * (1 + cos(pi * step / T_max)) / 2
 
     Args:
-        optimizer: whose lr is set. T_max: steps of half a period. eta_min: the least lr. last_epoch: the step to
-            continue after; -1 begins.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        T_max: number of steps of half a period.
+        eta_min: smallest learning rate (default: 0.0).
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Source: Loshchilov and Hutter, 2017.
 
@@ -325,6 +439,8 @@ class CosineAnnealingLR(LRScheduler):
         >>> schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)
         >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
         [0.75, 0.25, 0.0, 0.25]
+
+    See also: `optim.lr_scheduler.CosineLRScheduler`, which adds a warm-up.
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1):
@@ -349,11 +465,29 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines that start again: the first takes T_0 steps, each next T_mult times as many.
+    """Decreases the learning rate along half a cosine and restarts.
+
+        lr = eta_min + (initial_lr - eta_min) * (1 + cos(pi * T_cur / T_i)) / 2
+
+    T_cur is the number of steps since the last restart, and T_i the number of steps between two restarts.
 
     Args:
-        optimizer: whose lr is set. T_0: steps to the first restart. T_mult: factor on that from one to the next.
-        eta_min: the least lr. last_epoch: the step to continue after; -1 begins.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        T_0: number of steps until the first restart.
+        T_mult: growth factor of T_i after each restart (default: 1).
+        eta_min: smallest learning rate (default: 0.0).
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Raises:
+        ValueError: `T_0` or `T_mult` is not a positive integer.
+
+    Source: Loshchilov and Hutter, 2017.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
+        [0.5, 1.0, 0.5, 1.0]
     """
 
     def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1):
@@ -370,7 +504,14 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 
     def step(self, epoch: int | None = None) -> None:
-        """Go on by one step, or to a (fractional) epoch."""
+        """Advances the schedule by one step, or goes to a step.
+
+        Args:
+            epoch: step to go to; may be a fraction, such as epoch + batch / batches (default: None, the next step).
+
+        Raises:
+            ValueError: `epoch` is negative.
+        """
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:
@@ -397,18 +538,37 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class _Rates(list):
-    """The learning rate of each group; `f"{rates:.2e}"` writes the first, as a program with one rate does."""
+    """The learning rate of each group. `f"{rates:.2e}"` formats the first, for programs with one learning rate."""
 
     def __format__(self, spec):
         return format(self[0], spec) if spec else str(self)
 
 
 class CosineLRScheduler:
-    """Linear warm-up from 0 to max_lr in warmup_steps, then half a cosine down to min_lr at total_steps.
+    """Increases the learning rate linearly to `max_lr`, then decreases it to `min_lr` along half a cosine.
+
+        lr = max_lr * (step + 1) / (warmup_steps + 1)                         if step < warmup_steps
+        lr = min_lr + (max_lr - min_lr) * (1 + cos(pi * fraction)) / 2        otherwise
+        fraction = (step - warmup_steps) / (total_steps - warmup_steps)
 
     Args:
-        optimizer: every group's lr is set.
-        step_count: settable; `step()` raises it by one and sets the lr for it.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        max_lr: largest learning rate.
+        min_lr: learning rate from step `total_steps` on (default: 0.0).
+        total_steps: number of steps of the schedule (default: 1000).
+        warmup_steps: number of steps of the linear increase (default: 0).
+
+    Attributes:
+        step_count: number of finished steps.
+
+    Raises:
+        ValueError: `warmup_steps` is greater than `total_steps`.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.CosineLRScheduler(optimizer, max_lr=1.0, total_steps=4, warmup_steps=1)
+        >>> [round(schedule.lr_at(step), 3) for step in range(5)]
+        [0.5, 1.0, 0.75, 0.25, 0.0]
     """
 
     def __init__(
@@ -421,7 +581,11 @@ class CosineLRScheduler:
         self._apply()
 
     def lr_at(self, step):
-        """The learning rate of the given step."""
+        """Returns the learning rate of a step.
+
+        Args:
+            step: number of finished steps.
+        """
         if step < self.warmup_steps:
             return self.max_lr * (step + 1) / (self.warmup_steps + 1)
         if step >= self.total_steps:
@@ -436,46 +600,58 @@ class CosineLRScheduler:
         self._last_lr = [lr] * len(self.optimizer.param_groups)
 
     def step(self):
-        """Go on by one step."""
+        """Advances the schedule by one step."""
         self.step_count += 1
         self._apply()
 
     def get_lr(self):
-        """The current learning rate."""
+        """Returns the current learning rate."""
         return self._last_lr[0]
 
     def get_last_lr(self) -> list[float]:
-        """The current learning rate of each group."""
+        """Returns the current learning rate of each group."""
         return _Rates(self._last_lr)
 
     def state_dict(self) -> dict[str, Any]:
-        """The numbers that it works from."""
+        """Returns the attributes of the scheduler, except the optimizer."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a state dict, and set the learning rate for it."""
+        """Loads the result of `state_dict` and sets the learning rate.
+
+        Args:
+            state_dict: the saved attributes.
+        """
         self.__dict__.update(state_dict)
         self._apply()
 
 
 class OneCycleLR(LRScheduler):
-    """From a low rate up to max_lr and down to a much lower one, over total_steps. Source: Smith and Topin, 2018.
+    """Increases the learning rate to `max_lr`, then decreases it far below its first value, over `total_steps` steps.
+
+        first lr = max_lr / div_factor
+        last lr = first lr / final_div_factor
 
     Args:
-        optimizer: whose rates change.
-        max_lr: the highest rate, or one for each group.
-        total_steps: steps of the cycle, unless epochs and steps_per_epoch say so.
-        epochs: epochs of the cycle.
-        steps_per_epoch: steps of each.
-        pct_start: share of the steps in which the rate rises.
-        anneal_strategy: "cos" or "linear".
-        cycle_momentum: move the momentum the other way.
-        base_momentum: lowest momentum.
-        max_momentum: highest momentum.
-        div_factor: max_lr / first rate.
-        final_div_factor: first rate / last rate.
-        three_phase: fall as symmetrically as it rose, then to the last rate.
-        last_epoch: steps made before; -1 at the beginning.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        max_lr: largest learning rate, or a list with one for each group.
+        total_steps: number of steps of the cycle (default: epochs * steps_per_epoch).
+        epochs: number of epochs, if `total_steps` is not given.
+        steps_per_epoch: number of steps per epoch, if `total_steps` is not given.
+        pct_start: fraction of the steps with an increasing learning rate (default: 0.3).
+        anneal_strategy: "cos" (default) or "linear".
+        cycle_momentum: if True, momentum (or beta1) decreases while the learning rate increases, and vice versa (default: True).
+        base_momentum: smallest momentum (default: 0.85).
+        max_momentum: largest momentum (default: 0.95).
+        div_factor: largest divided by first learning rate (default: 25.0).
+        final_div_factor: first divided by last learning rate (default: 1e4).
+        three_phase: if True, decreases to the first learning rate as fast as it increased, then to the last (default: False).
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Raises:
+        ValueError: neither `total_steps` nor both `epochs` and `steps_per_epoch` are given, or an option is out of its range.
+
+    Source: Smith and Topin, 2018.
 
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
@@ -562,22 +738,38 @@ class OneCycleLR(LRScheduler):
 
 
 class CyclicLR(LRScheduler):
-    """Between base_lr and max_lr and back, again and again. Source: Smith, 2017.
+    """Moves the learning rate between `base_lr` and `max_lr` in triangles.
+
+        lr = base_lr + (max_lr - base_lr) * height * scale
+
+    The height increases from 0 to 1 in `step_size_up` steps and decreases to 0 in `step_size_down` steps.
 
     Args:
-        optimizer: whose rates change.
-        base_lr: lowest rate, or one for each group.
-        max_lr: highest rate.
-        step_size_up: steps up.
-        step_size_down: steps down; as many by default.
-        mode: "triangular", "triangular2" (halved each cycle) or "exp_range" (by gamma each step).
-        gamma: of "exp_range".
-        scale_fn: a height of one's own, instead of mode.
-        scale_mode: scale_fn's argument: "cycle" or "iterations".
-        cycle_momentum: move the momentum the other way.
-        base_momentum: lowest momentum.
-        max_momentum: highest momentum.
-        last_epoch: steps made before; -1 at the beginning.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        base_lr: smallest learning rate, or a list with one for each group.
+        max_lr: largest learning rate, or a list with one for each group.
+        step_size_up: number of steps of the increase (default: 2000).
+        step_size_down: number of steps of the decrease (default: `step_size_up`).
+        mode: scale of the triangles: "triangular" (default) is 1, "triangular2" halves it after each cycle, "exp_range" is
+            gamma^step.
+        gamma: base of mode "exp_range" (default: 1.0).
+        scale_fn: custom scale function, which replaces `mode` (default: None).
+        scale_mode: argument of `scale_fn`: "cycle" (default), the number of the cycle, or "iterations", the step.
+        cycle_momentum: if True, momentum (or beta1) decreases while the learning rate increases, and vice versa (default: True).
+        base_momentum: smallest momentum (default: 0.8).
+        max_momentum: largest momentum (default: 0.9).
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Raises:
+        ValueError: `mode` is unknown, or the optimizer has no momentum and `cycle_momentum` is True.
+
+    Source: Smith, 2017.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.0, max_lr=1.0, step_size_up=2, cycle_momentum=False)
+        >>> [schedule.get_last_lr()[0] for _ in range(4) if optimizer.step() is schedule.step()]
+        [0.5, 1.0, 0.5, 0.0]
     """
 
     def __init__(
@@ -624,13 +816,21 @@ class CyclicLR(LRScheduler):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Multiplies the lr by factor when a metric has not improved for more than `patience` steps.
+    """Multiplies the learning rate by `factor` when a metric stops improving.
 
     Args:
-        mode: "min" or "max": which way the metric improves.
-        threshold, threshold_mode: by how much it must, relative ("rel") or absolute ("abs").
-        cooldown: steps after a reduction in which none are counted. min_lr: one, or one for each group.
-        eps: smaller changes of the lr are left out.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        mode: "min" (default) if smaller metrics are better, "max" if larger metrics are better.
+        factor: factor of the learning rate, less than 1 (default: 0.1).
+        patience: number of steps without improvement before the learning rate changes (default: 10).
+        threshold: smallest change of the metric that counts as an improvement (default: 1e-4).
+        threshold_mode: "rel" (default) for a threshold relative to the best metric, "abs" for an absolute one.
+        cooldown: number of steps after a change that do not count as steps without improvement (default: 0).
+        min_lr: smallest learning rate, or a list with one for each group (default: 0).
+        eps: smallest change of the learning rate; smaller changes are skipped (default: 1e-8).
+
+    Raises:
+        ValueError: `factor` is 1 or more, or a mode is unknown.
 
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
@@ -663,18 +863,28 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown_counter = self.num_bad_epochs = 0
 
     def is_better(self, a, best):
-        """Whether a improves on the best so far by more than the threshold."""
+        """Returns True if a metric improves on the best metric by more than the threshold.
+
+        Args:
+            a: the metric.
+            best: the best metric so far.
+        """
         if self.threshold_mode == "rel":
             return a < best * (1 - self.threshold) if self.mode == "min" else a > best * (1 + self.threshold)
         return a < best - self.threshold if self.mode == "min" else a > best + self.threshold
 
     @property
     def in_cooldown(self):
-        """Whether it waits after a reduction."""
+        """True during the cooldown after a change."""
         return self.cooldown_counter > 0
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Tell it the metric of this step."""
+        """Records the metric of a step and changes the learning rate if necessary.
+
+        Args:
+            metrics: the metric, a number or a tensor with one element.
+            epoch: number of the step (default: None, the next step).
+        """
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self.is_better(current, self.best):
@@ -697,7 +907,23 @@ class ReduceLROnPlateau(LRScheduler):
 
 
 class ChainedScheduler(LRScheduler):
-    """Several schedules, each step of all."""
+    """Runs several schedulers at each step. Their factors multiply.
+
+    Args:
+        schedulers: schedulers of one optimizer.
+        optimizer: ignored; for compatibility (default: None).
+
+    Raises:
+        ValueError: there is no scheduler, or they belong to different optimizers.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> first = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> second = optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+        >>> schedule = optim.lr_scheduler.ChainedScheduler([first, second])
+        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
+        [0.5, 0.125, 0.0625]
+    """
 
     def __init__(self, schedulers: Iterable[LRScheduler], optimizer: Optimizer | None = None):
         schedulers = list(schedulers)
@@ -710,7 +936,11 @@ class ChainedScheduler(LRScheduler):
         self._last_lr = self._now()
 
     def step(self, epoch: int | None = None) -> None:
-        """One step of every schedule."""
+        """Advances every scheduler by one step.
+
+        Args:
+            epoch: ignored; for compatibility (default: None).
+        """
         for s in self._schedulers:
             s.step()
         self._last_lr = self._now()
@@ -725,11 +955,24 @@ class ChainedScheduler(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """One schedule after another, changing at the milestones.
+    """Runs schedulers one after another, and changes to the next at each milestone.
 
     Args:
-        optimizer: whose lr is set. schedulers: in their order. milestones: the steps at which the next one begins.
-            last_epoch: the step to continue after; -1 begins.
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        schedulers: schedulers, in their order.
+        milestones: steps at which the next scheduler starts; one fewer than schedulers.
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
+
+    Raises:
+        ValueError: there is no scheduler, or the number of milestones does not fit.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> warmup = optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> decay = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> schedule = optim.lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[2])
+        >>> [schedule.get_last_lr()[0] for _ in range(4) if optimizer.step() is schedule.step()]
+        [0.5, 1.0, 0.5, 0.25]
     """
 
     def __init__(
@@ -739,7 +982,8 @@ class SequentialLR(LRScheduler):
             raise ValueError("SequentialLR expects at least one scheduler to be chained, but got no scheduler.")
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                f"Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to {len(milestones)}"
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, "
+                f"but got {len(schedulers)} schedulers and {len(milestones)} milestones"
             )
         self._schedulers = list(schedulers)
         self._milestones = list(milestones)
@@ -749,11 +993,16 @@ class SequentialLR(LRScheduler):
             _set_lr(group, group["initial_lr"])
         for s in self._schedulers:
             s.last_epoch -= 1
+        self._schedulers[0]._step_count = 0  # otherwise the step warns that the optimizer has not stepped
         self._schedulers[0].step()
         self._last_lr = self._now()
 
     def step(self, epoch: int | None = None) -> None:
-        """Go on by one step."""
+        """Advances the active scheduler by one step.
+
+        Args:
+            epoch: ignored; for compatibility (default: None).
+        """
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         if i > 0 and self._milestones[i - 1] == self.last_epoch:

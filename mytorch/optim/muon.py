@@ -1,4 +1,4 @@
-"""Muon: momentum whose update is made orthogonal."""
+"""Muon, which orthogonalizes the momentum."""
 
 import math
 
@@ -10,19 +10,29 @@ from .state import mean_into
 
 
 class Muon(Optimizer):
-    """For matrices: the running mean of gradients, with all its singular values brought near 1.
+    """Implements Muon, which orthogonalizes the running mean of the gradients of matrices.
 
-    Biases, embeddings and other parameters that are no matrices take another optimizer, such as AdamW.
+        b = momentum * b + (1 - momentum) * g
+        d = momentum * b + (1 - momentum) * g       with nesterov; otherwise d = b
+        p = p - lr * weight_decay * p
+        p = p - lr * factor * orthogonalize(d)
+
+    Orthogonalization moves all singular values close to 1. Use another optimizer, such as AdamW, for biases, embeddings
+    and other parameters that are not matrices.
 
     Args:
-        lr, weight_decay (decoupled), momentum, nesterov.
-        ns_coefficients: of the quintic iteration that does it; ns_steps: how many times it runs.
-        eps: floor of the norm that is divided by.
-        adjust_lr_fn: "original" (None), lr times sqrt(max(1, rows / columns)), or "match_rms_adamw", lr times
-            0.2 sqrt(max(rows, columns)), which suits learning rates found for AdamW.
+        lr: learning rate (default: 1e-3). May be a 0-d tensor.
+        weight_decay: decoupled weight decay (default: 0.1).
+        momentum: decay rate of the running mean (default: 0.95).
+        nesterov: if True, uses Nesterov momentum (default: True).
+        ns_coefficients: coefficients of the Newton-Schulz iteration (default: (3.4445, -4.7750, 2.0315)).
+        eps: smallest norm to divide by (default: 1e-7).
+        ns_steps: number of Newton-Schulz iterations (default: 5).
+        adjust_lr_fn: "original" or None (default): factor = sqrt(max(1, rows / columns)). "match_rms_adamw": factor =
+            0.2 * sqrt(max(rows, columns)), for learning rates tuned for AdamW.
 
     Raises:
-        ValueError: a parameter that is no matrix, or an option out of its range.
+        ValueError: a parameter is not a matrix, or an option is out of its range.
 
     Source: K. Jordan et al., Muon, 2024; Liu et al., Muon is Scalable for LLM Training, 2025.
 
@@ -79,9 +89,9 @@ class Muon(Optimizer):
 
 
 def orthogonalize(g, coefficients, steps, eps):
-    """A raw matrix with its singular vectors kept and its singular values brought near 1, in bfloat16 steps.
+    """Returns a raw matrix with the same singular vectors and singular values close to 1, computed in bfloat16 steps.
 
-    Each step is X <- a X + (b A + c A A) X with A = X Xᵀ; products are summed in float32 and rounded.
+    Each step is X <- a X + (b A + c A A) X with A = X Xᵀ. Products are summed in float32 and rounded.
 
     Raises:
         ValueError: 100 steps or more, or not three coefficients.

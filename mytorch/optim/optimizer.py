@@ -1,8 +1,8 @@
-"""The base of optimizers: parameter groups, state, state dicts, hooks, and the loop of a step.
+"""Base class of optimizers: parameter groups, state, state dicts, hooks, and the loop of a step.
 
-An update rule of this library declares its `options` and defines `update(p, g, state, group)`, in which `p` and `g` are raw
-arrays, `p` to be changed in place; with `launch(fused)` too, one kernel updates a whole group (fused.py). An optimizer
-written the PyTorch way defines `step` itself and uses `self.param_groups` and `self.state` as there.
+An update rule of this library declares its `options` and defines `update(p, g, state, group)`. `p` and `g` are raw
+arrays, and the rule changes `p` in place. A rule with `launch(fused)` can also update a whole group with one kernel
+(fused.py). An optimizer written for PyTorch defines `step` itself and uses `self.param_groups` and `self.state`.
 """
 
 import functools
@@ -15,7 +15,7 @@ from typing import Any
 
 from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..backend import gpu, restore_device, set_device_of
-from ..base import capturing
+from ..base import capturing, hooks
 from ..base.errors import kind, warn
 from ..engine.mode import enable_grad, no_grad
 from ..kernels.registry import Kernels, device_type
@@ -31,23 +31,36 @@ class _Required:
 
 required = _Required()
 Hooks = dict[int, Callable[..., Any]]
-UPDATES = Kernels("an optimizer's step", cpu="mytorch.kernels.numba.optimizers")
 _global_pre_hooks = OrderedDict()
 _global_post_hooks = OrderedDict()
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
-    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer; returns a handle."""
+    """Calls `hook(optimizer, args, kwargs)` before each step of every optimizer.
+
+    Args:
+        hook: function that may return new (args, kwargs).
+
+    Returns:
+        A handle with a method `remove`.
+    """
     return RemovableHandle(_global_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
-    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer; returns a handle."""
+    """Calls `hook(optimizer, args, kwargs)` after each step of every optimizer.
+
+    Args:
+        hook: function; its result is ignored.
+
+    Returns:
+        A handle with a method `remove`.
+    """
     return RemovableHandle(_global_post_hooks, hook)
 
 
 def _with_hooks(step):
-    """Decorates a `step` method: runs the step hooks before and after it. A step that calls another runs them once."""
+    """Makes a `step` method run the step hooks before and after it. A step that calls another step runs them once."""
     if getattr(step, "hooked", False):
         return step
 
@@ -81,17 +94,29 @@ def _with_hooks(step):
 
 
 class Optimizer:
-    """Updates parameters from their gradients.
+    """Base class of all optimizers, which update parameters from their gradients.
+
+    To write an optimizer, derive a class, pass the options to `super().__init__(params, defaults)`, and define `step`.
 
     Args:
-        params: an iterable of parameters, of (name, parameter) pairs, or of dicts (groups), each with
-            "params" and options of its own.
-        defaults: the options for groups that don't give them.
+        params: parameters to optimize: tensors, (name, tensor) pairs, or dicts. A dict is a parameter group: a list
+            "params" and the options for these parameters.
+        defaults: options of groups that do not define them.
+
+    Raises:
+        TypeError: `params` is a single tensor, or contains an object that is not a tensor.
+        ValueError: `params` is empty.
+
+    Example:
+        >>> layer = nn.Linear(2, 1)
+        >>> optimizer = optim.SGD([{"params": [layer.weight], "lr": 0.1}, {"params": [layer.bias]}], lr=0.01)
+        >>> [group["lr"] for group in optimizer.param_groups]
+        [0.1, 0.01]
     """
 
-    options: Options | None = None  # a rule's: its constructor is made of them
-    launch: Callable | None = None  # a rule's: `launch(self, fused)` updates a FusedGroup by one kernel
-    complex_as_real = True  # complex parameters are worked on as pairs of real ones
+    options: Options | None = None  # of an update rule: the arguments of its constructor
+    launch: Callable | None = None  # of an update rule: `launch(self, fused)` updates a FusedGroup with one kernel
+    complex_as_real = True  # complex parameters are updated as pairs of real numbers
     _optimizer_step_pre_hooks: Hooks
     _optimizer_step_post_hooks: Hooks
     _optimizer_state_dict_pre_hooks: Hooks
@@ -119,34 +144,60 @@ class Optimizer:
             self.add_param_group(dict(group))
 
     def _begin(self, params, options):
-        """What the constructor of declared options does."""
+        """Initializes an optimizer with declared options."""
         Optimizer.__init__(self, params, self.options.ordered(self.check_options(options)))
+        if options.get("fused"):
+            for p in chain.from_iterable(group["params"] for group in self.param_groups):
+                if not p.is_floating_point():
+                    raise RuntimeError(
+                        "`fused=True` requires all the params to be floating point Tensors of supported devices: "
+                        f"['cuda', 'cpu'] but {p.dtype} and {p.device.type}"
+                    )
 
     def check_options(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Refuse values that PyTorch refuses; returns the groups' defaults. Rules add checks of their own."""
+        """Checks the options and returns the defaults of the groups. Update rules add their own checks.
+
+        Args:
+            options: values of all options by name.
+
+        Raises:
+            ValueError: a value is out of its range.
+            RuntimeError: options that exclude each other.
+        """
         check_ranges(options)
         check_flags(options)
         return options
 
     def _make_hooks(self):
         self._device_states = {}  # numbers of a step that stay in device memory, see fused.py
-        self._opt_called = False  # whether there was a step: a scheduler warns whose own comes first
+        self._opt_called = False  # whether `step` was called: a scheduler warns if its step comes first
         for name in (name for name in Optimizer.__annotations__ if name.endswith("_hooks")):
             self.__dict__.setdefault(name, OrderedDict())
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        cls.kernels = Kernels(cls.__name__, cpu="mytorch.kernels.numba.optimizers")
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])
         if isinstance(cls.__dict__.get("options"), Options) and "__init__" not in cls.__dict__:
             cls.__init__ = cls.options.constructor(cls)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters with options of its own.
+        """Adds a group of parameters with its own options, for example for layers that are unfrozen during training.
+
+        Args:
+            param_group: dict with a key "params" and any options. The defaults apply to missing options.
 
         Raises:
-            TypeError: not a dict, or something that is no tensor in it.
-            ValueError: a parameter that was computed, that is in another group already, or a missing option.
+            TypeError: `param_group` is not a dict, or one of the parameters is not a tensor.
+            ValueError: a parameter is not a leaf tensor or is in another group already, or a required option is missing.
+
+        Example:
+            >>> layer = nn.Linear(2, 1)
+            >>> optimizer = optim.SGD([layer.weight], lr=0.1)
+            >>> optimizer.add_param_group({"params": [layer.bias], "lr": 0.2})
+            >>> len(optimizer.param_groups)
+            2
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
@@ -173,16 +224,16 @@ class Optimizer:
         if len({id(p) for p in params}) != len(params):
             warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will "
-                "cause an error; see github.com/pytorch/pytorch/issues/40967 for more information"
+                "cause an error. See github.com/pytorch/pytorch/issues/40967 for more information"
             )
         seen = {id(p) for group in self.param_groups for p in group["params"]}
         if any(id(p) in seen for p in params):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
-        self._device_states = {}  # a captured step does not know of this group
+        self._device_states = {}  # a captured step does not include this group
 
     def _take_names(self, group):
-        """Split (name, parameter) pairs; all groups have names, or none has."""
+        """Splits (name, parameter) pairs. Either all groups have names, or none."""
         pairs = [isinstance(p, tuple) for p in group["params"]]
         if any(pairs):
             if not all(pairs):
@@ -196,7 +247,10 @@ class Optimizer:
             )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients of all parameters, or fill them with zeros.
+        """Clears the gradients of all parameters. Call it before each backward pass.
+
+        Args:
+            set_to_none: if True, sets the gradients to None; otherwise fills them with zeros (default: True).
 
         Example:
             >>> p = nn.Parameter(tensor([1.0]))
@@ -217,10 +271,21 @@ class Optimizer:
 
     @_with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update every parameter that has a gradient.
+        """Updates every parameter that has a gradient.
 
         Args:
-            closure: a function that computes the loss again; its value is returned.
+            closure: function that computes the loss again and returns it (default: None).
+
+        Returns:
+            The result of the closure, or None.
+
+        Example:
+            >>> p = nn.Parameter(tensor([1.0]))
+            >>> optimizer = optim.SGD([p], lr=0.5)
+            >>> (p * p).sum().backward()
+            >>> optimizer.step()
+            >>> p.item()
+            0.0
         """
         loss = None
         if closure is not None:
@@ -230,17 +295,22 @@ class Optimizer:
             for group in self.param_groups:
                 if gpu.several_gpus and group["params"]:
                     set_device_of(group["params"][0]._data._array)
-                self.update_group(group)
+                if hooks.update_on_host is None or not hooks.update_on_host(self, group):
+                    self.update_group(group)
         return loss
 
     @property
     def takes_found_inf(self) -> bool:
-        """Whether a step reads a GradScaler's found_inf on the GPU, so that nobody waits for it."""
+        """True if a step reads a GradScaler's found_inf on the GPU, so that the CPU does not wait for it."""
         return self.launch is not None
 
     def update_group(self, group: dict[str, Any]) -> None:
-        """Update one group: by one launch if the rule has a kernel that takes it, else a parameter at a time. Nothing is
-        changed if a GradScaler has found an overflow.
+        """Updates one group: with one kernel launch if possible, otherwise one parameter at a time.
+
+        If a GradScaler has found an overflow, nothing changes.
+
+        Args:
+            group: the parameter group.
 
         Raises:
             CaptureError: the step is being captured into a CUDA graph, and there is no kernel for it.
@@ -260,7 +330,7 @@ class Optimizer:
             *first, last = sorted(c.__name__ for c in classes if getattr(c, "launch", None) is not None)
             capturing.refuse(
                 f"this step of {type(self).__name__}",
-                f"it computes on the CPU. {', '.join(first)} and {last} can be captured, with contiguous float32 parameters "
+                f"it runs on the CPU. {', '.join(first)} and {last} can be captured, with contiguous float32 parameters "
                 "on one GPU, `fused` not False, and Triton installed.",
             )
         maximize, states = group.get("maximize"), self.state
@@ -283,46 +353,123 @@ class Optimizer:
             p._data._bump()
 
     def compiled(self, arrays, group):
-        """The CPU's kernels if they take these arrays of a parameter: itself, its gradient, its state; else None."""
+        """Returns the CPU kernels if they support the arrays, otherwise None.
+
+        Args:
+            arrays: raw arrays of a parameter, its gradient and its state.
+            group: the parameter group.
+        """
         if group.get("differentiable"):
             return None
-        return UPDATES.find(device_type(arrays[0]), group.get("fused"), arrays, {})
+        device = device_type(arrays[0])
+        if device != "cpu" and self.launch is not None:  # FusedGroup.of has warned if necessary
+            return None
+        return self.kernels.find(device, group.get("fused"), arrays, {})
 
     def update(self, p, g, state, group):
-        """Change the raw array p in place, given its raw gradient g (not to be changed)."""
+        """Updates one parameter in place. Update rules define this method.
+
+        Args:
+            p: raw array of the parameter.
+            g: raw array of the gradient. It must not be changed.
+            state: state of the parameter, a dict.
+            group: the parameter group.
+
+        Raises:
+            NotImplementedError: the class defines neither `step` nor `update`.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor update.")
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` before each step; a result replaces both.
+        """Calls `hook(optimizer, args, kwargs)` before each step.
 
-        `args` are those of `step`, with the optimizer first.
+        Args:
+            hook: function that may return new (args, kwargs). `args` are the arguments of `step`, with the optimizer first.
+
+        Returns:
+            A handle with a method `remove`.
         """
         return RemovableHandle(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` after each step."""
+        """Calls `hook(optimizer, args, kwargs)` after each step.
+
+        Args:
+            hook: function; its result is ignored.
+
+        Returns:
+            A handle with a method `remove`.
+
+        Example:
+            >>> p = nn.Parameter(tensor([1.0]))
+            >>> optimizer = optim.SGD([p])
+            >>> handle = optimizer.register_step_post_hook(lambda *_: print("step"))
+            >>> optimizer.step()
+            step
+        """
         return RemovableHandle(self._optimizer_step_post_hooks, hook)
 
     # -- saving ----------------------------------------------------------------------------------------------
 
     def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer)` at the beginning of `state_dict`; first of all hooks if prepend."""
+        """Calls `hook(optimizer)` at the beginning of `state_dict`.
+
+        Args:
+            hook: function; its result is ignored.
+            prepend: if True, runs the hook before all other hooks (default: False).
+
+        Returns:
+            A handle with a method `remove`.
+        """
         return RemovableHandle(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer, state_dict)` at the end of `state_dict`; a result replaces the dict."""
+        """Calls `hook(optimizer, state_dict)` at the end of `state_dict`.
+
+        Args:
+            hook: function that may return another dict, which replaces the state dict.
+            prepend: if True, runs the hook before all other hooks (default: False).
+
+        Returns:
+            A handle with a method `remove`.
+        """
         return RemovableHandle(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer, state_dict)` before loading; a result is loaded instead."""
+        """Calls `hook(optimizer, state_dict)` before loading.
+
+        Args:
+            hook: function that may return another state dict, which is loaded instead.
+            prepend: if True, runs the hook before all other hooks (default: False).
+
+        Returns:
+            A handle with a method `remove`.
+        """
         return RemovableHandle(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer)` after loading."""
+        """Calls `hook(optimizer)` after loading.
+
+        Args:
+            hook: function; its result is ignored.
+            prepend: if True, runs the hook before all other hooks (default: False).
+
+        Returns:
+            A handle with a method `remove`.
+        """
         return RemovableHandle(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     def state_dict(self) -> dict[str, Any]:
-        """{"state": {number: {name: value}}, "param_groups": […]}, PyTorch's layout: parameters by number."""
+        """Returns the state of the optimizer, to save it.
+
+        Returns:
+            {"state": {number: {name: value}}, "param_groups": [...]}, as in PyTorch. Parameters are represented by numbers.
+
+        Example:
+            >>> p = nn.Parameter(tensor([1.0]))
+            >>> optim.SGD([p], lr=0.5).state_dict()["param_groups"][0]["params"]
+            [0]
+        """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         numbers = {}
@@ -340,10 +487,20 @@ class Optimizer:
         return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a state dict of an optimizer with the same groups; values are copied.
+        """Loads the state of an optimizer with the same groups. Values are copied.
+
+        Args:
+            state_dict: result of `state_dict`.
 
         Raises:
-            ValueError: the groups differ in number or size.
+            ValueError: the number or sizes of the groups differ.
+
+        Example:
+            >>> p = nn.Parameter(tensor([1.0]))
+            >>> first, second = optim.SGD([p], lr=0.5), optim.SGD([p], lr=0.1)
+            >>> second.load_state_dict(first.state_dict())
+            >>> second.param_groups[0]["lr"]
+            0.5
         """
         state_dict = dict(state_dict)
         for hook in self._optimizer_load_state_dict_pre_hooks.values():

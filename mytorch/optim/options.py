@@ -1,18 +1,29 @@
-"""What an optimizer's constructor takes, declared once: the options' names, defaults, types and checks."""
+"""Options of optimizers, declared once: names, defaults, types and checks of the constructor's arguments."""
 
 from collections.abc import Iterable
 from inspect import Parameter
 from typing import Any
 
 from .._tensor import Tensor, is_tensor
-from ..base.arguments import constructor
+from ..base.arguments import completed, constructor
 from ..dispatch.bind import also_named
 from ..engine.mode import is_grad_enabled
 
+SHARED = {  # options of several rules, for docstrings
+    "params": 'parameters to optimize: tensors, (name, tensor) pairs, or dicts (parameter groups) with a list "params".',
+    "weight_decay": "factor of the parameters that is added to the gradients (default: 0).",
+    "foreach": "accepted for compatibility; it does not change the result (default: None).",
+    "maximize": "if True, maximizes the objective instead of minimizing it (default: False).",
+    "capturable": "if True, a GPU kernel counts the steps in device memory, for CUDA graphs (default: False).",
+    "differentiable": "if True, autograd records the step (default: False).",
+    "fused": "True uses a compiled kernel, or warns if there is none; False uses the reference (default: the faster one).",
+    "beta1": "replaces betas[0] (default: None).",
+    "beta2": "replaces betas[1] (default: None).",
+}
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Number = float | Tensor  # an option that may be a 0-d tensor
 
-# Types of the options whose default does not tell them; those of the others are bool or float.
+# Types of options that do not follow from the default. All other options are bool or float.
 _TYPES = {
     "lr": Number, "betas": tuple[Number, Number], "foreach": bool | None, "fused": bool | None, "beta1": float | None,
     "beta2": float | None, "ns_steps": int, "max_iter": int, "max_eval": int | None, "history_size": int,
@@ -27,7 +38,7 @@ def _type_of(name, default):
 
 
 class Options:
-    """The options of an update rule, in the order of its constructor's arguments after `params`.
+    """Declares the options of an update rule, in the order of the constructor's arguments after `params`.
 
     `Options(lr=1e-3).keyword_only(maximize=False)` makes `__init__(self, params, lr=1e-3, *, maximize=False)`.
     """
@@ -36,21 +47,23 @@ class Options:
         self.positional, self.keywords, self.first = defaults, {}, []
 
     def keyword_only(self, **defaults: Any) -> "Options":
-        """Declare the options that can be given by name only."""
+        """Declares the options that can be passed by name only."""
         self.keywords = defaults
         return self
 
     def saved_as(self, first: str) -> "Options":
-        """Name what comes first in a state dict, where PyTorch's order there is not the constructor's."""
+        """Declares the first names in a state dict, for rules where PyTorch's order differs from the constructor's order."""
         self.first = first.split()
         return self
 
     def ordered(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The values in a state dict's order."""
+        """Returns the values in the order of a state dict."""
         return {name: values[name] for name in dict.fromkeys([*self.first, *values])}
 
     def constructor(self, cls: type):
-        """Returns the `__init__` of an update rule."""
+        """Returns the `__init__` of an update rule, and adds the shared options to the docstring of the class."""
+        documented = ("params", *self.positional, *self.keywords)
+        cls.__doc__ = cls.__doc__ and completed(cls.__doc__, documented, SHARED)
         parameters = [Parameter("params", Parameter.POSITIONAL_OR_KEYWORD, annotation=Params)]
         for names, how in ((self.positional, Parameter.POSITIONAL_OR_KEYWORD), (self.keywords, Parameter.KEYWORD_ONLY)):
             parameters += [Parameter(n, how, default=d, annotation=_type_of(n, d)) for n, d in names.items()]
@@ -59,24 +72,33 @@ class Options:
 
 
 def number(x):
-    """A Python number from an option that may be a 0-d tensor (`lr=torch.tensor(0.1)`); in a differentiable step, the only one that
-    records, a tensor that requires grad stays one."""
+    """Returns a Python number for an option that may be a 0-d tensor (`lr=mytorch.tensor(0.1)`).
+
+    In a differentiable step, the only kind of step that is recorded, a tensor that requires grad stays a tensor.
+    """
     if not hasattr(x, "item"):
         return x
     return x if x.requires_grad and is_grad_enabled() else x.item()
 
 
 def check_range(option, value, words=None, high=None):
-    """Refuse an option outside [0, high), in PyTorch's words."""
+    """Raises ValueError with PyTorch's message if an option is outside [0, high).
+
+    Raises:
+        ValueError: the value is out of its range, or a tensor with several elements.
+        TypeError: the value is neither a number nor a tensor.
+    """
     if is_tensor(value) and value.numel() != 1:
         raise ValueError(f"Tensor {option} must be 1-element")
     v = number(value)
+    if isinstance(v, (str, bytes, list, tuple, dict, set)) or v is None:
+        raise TypeError(f"{option} must be a number or a tensor with one element, got {value!r}")
     if not v >= 0.0 or (high is not None and not v < high):
         raise ValueError(f"Invalid {words or f'{option} value'}: {value}")
 
 
 def check_ranges(options):
-    """Refuse values outside the ranges that PyTorch's optimizers share."""
+    """Checks the options whose ranges PyTorch's optimizers share."""
     for name, words in (("lr", "learning rate"), ("eps", "epsilon value")):
         if name in options:
             check_range(name, options[name], words)
@@ -87,11 +109,11 @@ def check_ranges(options):
 
 
 def check_flags(options):
-    """Refuse switches that exclude each other. `foreach` chooses nothing here: every way gives equal results.
+    """Checks options that exclude each other. `foreach` has no effect here: all implementations give equal results.
 
     Raises:
-        RuntimeError: fused together with foreach or differentiable.
-        ValueError: a tensor as lr or beta together with foreach=True, unless capturable.
+        RuntimeError: `fused` together with `foreach` or `differentiable`.
+        ValueError: a tensor as lr or beta together with foreach=True, unless `capturable` is True.
     """
     foreach, fused = options.get("foreach"), options.get("fused")
     if foreach and not options.get("capturable"):
@@ -106,7 +128,7 @@ def check_flags(options):
 
 
 def refuse_unless(*conditions):
-    """Raise ValueError with the text of the first (condition, text) that does not hold."""
+    """Raises ValueError with the text of the first (condition, text) pair with a false condition."""
     for holds, text in conditions:
         if not holds:
             raise ValueError(text)

@@ -1,25 +1,34 @@
 """Stochastic gradient descent."""
 
-from .._array import Array
 from .._tensor import Tensor
 from ..backend import xp_of
 from .optimizer import Optimizer
 from .options import Options, number
-from .state import decayed
+from .state import decayed, kept
 
-FEW = 4096  # elements, up to which NumPy's two passes are the quicker ones
+FEW = 4096  # elements; up to this size, NumPy's two passes are faster than the kernel
 
 
 class SGD(Optimizer):
-    """p -= lr * d, where d is the gradient, with weight decay, and with momentum its running sum.
+    """Implements stochastic gradient descent, optionally with momentum and weight decay.
+
+        g = gradient + weight_decay * p
+        b = momentum * b + (1 - dampening) * g      (first step: b = g)
+        p = p - lr * b
+
+    With nesterov, the last line is p = p - lr * (g + momentum * b).
 
     Args:
-        lr: learning rate. momentum: decay of the running sum. dampening: share of a new gradient left out.
-        nesterov: look ahead along the momentum (needs momentum, no dampening). maximize: go up.
-        foreach: accepted; the result is the same. fused: True asks for one kernel launch for all parameters on a GPU (and warns
-            where it can't be), False for the plain rule, None for whichever is there.
+        lr: learning rate (default: 1e-3). May be a 0-d tensor.
+        momentum: decay rate of the running sum b of the gradients (default: 0).
+        dampening: fraction of each new gradient that the running sum omits (default: 0).
+        nesterov: if True, uses Nesterov momentum, which requires `momentum` and no `dampening` (default: False).
 
-    Source: Sutskever et al., 2013, in PyTorch's form.
+    Raises:
+        ValueError: an option is out of its range, or `nesterov` without momentum or with dampening.
+        RuntimeError: `fused` together with `foreach`, `differentiable` or a parameter that is not floating point.
+
+    Source: Sutskever et al., 2013, with PyTorch's modifications.
 
     Example:
         >>> p = nn.Parameter(tensor([1.0]))
@@ -51,8 +60,10 @@ class SGD(Optimizer):
     def update(self, p, g, state, group):
         momentum, lr, decay = group["momentum"], number(group["lr"]), group["weight_decay"]
         buffer = state.get("momentum_buffer") if momentum else None
-        if not group.get("differentiable") and (buffer is not None or (p.size >= FEW and not momentum)):
-            arrays = [p, g] if buffer is None else [p, g, buffer._array]
+        if not group.get("differentiable") and (
+            buffer is not None or ((p.size >= FEW or group.get("fused")) and not momentum)
+        ):
+            arrays = [p, g] if buffer is None else [p, g, buffer._data._array]
             kernels = self.compiled(arrays, group)
             if kernels is not None:
                 shares = (momentum, 1 - group["dampening"], group["nesterov"]) if momentum else ()
@@ -61,10 +72,10 @@ class SGD(Optimizer):
         g = decayed(p, g, group)
         if momentum:
             if buffer is None:
-                state["momentum_buffer"] = g.clone() if isinstance(g, Tensor) else Array._wrap(xp_of(p).array(g))
+                state["momentum_buffer"] = g.clone() if isinstance(g, Tensor) else kept(xp_of(p).array(g))
                 average = g
             else:
-                average = buffer if isinstance(buffer, Tensor) else buffer._array
+                average = buffer if isinstance(p, Tensor) else buffer._data._array
                 average *= momentum
                 average += g * (1 - group["dampening"]) if group["dampening"] else g
             g = g + average * momentum if group["nesterov"] else average

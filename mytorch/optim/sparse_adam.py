@@ -1,4 +1,4 @@
-"""SparseAdam: Adam for gradients of which most rows are absent."""
+"""SparseAdam, which is Adam for sparse gradients."""
 
 import math
 
@@ -11,14 +11,29 @@ from .state import zeros_for
 
 
 class SparseAdam(Optimizer):
-    """Adam that changes moments and parameters only where a sparse gradient holds a value.
+    """Implements Adam for sparse gradients. Only the rows that have a gradient are updated.
+
+        m[i] = beta1 * m[i] + (1 - beta1) * g[i]
+        v[i] = beta2 * v[i] + (1 - beta2) * g[i]^2
+        p[i] = p[i] - lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m[i] / (sqrt(v[i]) + eps)
+
+    mytorch creates no sparse gradients. This class accepts any object with PyTorch's interface of sparse tensors as `grad`.
 
     Args:
-        lr, betas, eps: as Adam's; lr and eps above 0. maximize: go up.
+        lr: learning rate, greater than 0 (default: 1e-3). May be a 0-d tensor.
+        betas: decay rates beta1 and beta2 of the running means (default: (0.9, 0.999)).
+        eps: added to the denominator, greater than 0 (default: 1e-8).
 
     Raises:
-        ValueError: a complex parameter, or an option out of its range.
-        RuntimeError: at the step, a dense gradient.
+        ValueError: a parameter is complex, or an option is out of its range.
+        RuntimeError: at the step, a gradient is dense.
+
+    Example:
+        >>> p = nn.Parameter(tensor([1.0]))
+        >>> (3 * p).sum().backward()
+        >>> optim.SparseAdam([p]).step()
+        Traceback (most recent call last):
+        RuntimeError: SparseAdam does not support dense gradients, please consider Adam instead
     """
 
     options = Options(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False)
@@ -38,7 +53,14 @@ class SparseAdam(Optimizer):
             raise ValueError(f"Complex params at indices {places}: SparseAdam does not support complex parameters")
 
     def update_group(self, group):
-        """Update one group from gradients in coordinate form."""
+        """Updates one group from gradients in coordinate format.
+
+        Args:
+            group: the parameter group.
+
+        Raises:
+            RuntimeError: a gradient is dense.
+        """
         for p in group["params"]:
             grad = p.grad
             if grad is None:
@@ -52,7 +74,15 @@ class SparseAdam(Optimizer):
             p._data._bump()
 
     def update_at(self, p, where, g, state, group):
-        """One step of the raw array p at the positions `where` (an index for each sparse axis)."""
+        """Runs one step on some positions of a raw array.
+
+        Args:
+            p: raw array of the parameter.
+            where: indices of the positions, one array for each sparse axis.
+            g: values of the gradient at these positions.
+            state: state of the parameter.
+            group: the parameter group.
+        """
         beta1, beta2 = group["betas"]
         t = state["step"] = state.get("step", 0) + 1
         m, v = zeros_for(state, "exp_avg", p), zeros_for(state, "exp_avg_sq", p)

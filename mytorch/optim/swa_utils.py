@@ -1,4 +1,4 @@
-"""Averages of weights along training: stochastic weight averaging, and exponential moving averages.
+"""Averages of weights during training: stochastic weight averaging (SWA) and exponential moving averages (EMA).
 
 Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018.
 """
@@ -24,10 +24,18 @@ def _check_decay(decay):
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable:
-    """A function (average, current, count) -> decay * average + (1 - decay) * current.
+    """Returns a function that updates an exponential moving average of a parameter.
+
+        average = decay * average + (1 - decay) * current
+
+    Args:
+        decay: weight of the previous average, between 0 and 1 (default: 0.999).
+
+    Returns:
+        A function (average, current, count) -> new average, for `AveragedModel`.
 
     Raises:
-        ValueError: decay outside [0, 1].
+        ValueError: `decay` is not between 0 and 1.
     """
     _check_decay(decay)
 
@@ -39,7 +47,13 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable:
 
 
 def get_swa_avg_fn() -> Callable:
-    """A function (average, current, count) -> the average of count + 1 values, all of equal weight."""
+    """Returns a function that updates the mean of a parameter.
+
+        average = average + (current - average) / (count + 1)
+
+    Returns:
+        A function (average, current, count) -> new average, for `AveragedModel`.
+    """
 
     @no_grad()
     def swa_update(averaged_param, current_param, num_averaged):
@@ -49,7 +63,7 @@ def get_swa_avg_fn() -> Callable:
 
 
 def _in_place(update):
-    """The function over lists of parameters, in place, for one over single parameters."""
+    """Returns a function that updates lists of parameters in place, from a function of single parameters."""
 
     @no_grad()
     def update_all(averaged_params, current_params, num_averaged):
@@ -60,26 +74,34 @@ def _in_place(update):
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
-    """As `get_ema_avg_fn`, over lists of parameters and in place."""
+    """Returns a function like `get_ema_avg_fn` that updates lists of parameters in place.
+
+    Args:
+        decay: weight of the previous average, between 0 and 1 (default: 0.999).
+
+    Raises:
+        ValueError: `decay` is not between 0 and 1.
+    """
     return _in_place(get_ema_avg_fn(decay))
 
 
 def get_swa_multi_avg_fn() -> Callable:
-    """As `get_swa_avg_fn`, over lists of parameters and in place."""
+    """Returns a function like `get_swa_avg_fn` that updates lists of parameters in place."""
     return _in_place(get_swa_avg_fn())
 
 
 class AveragedModel(Module):
-    """A copy of a model, at `module`, whose parameters are averages of the model's along training.
+    """Stores a copy of a model, and averages the parameters during training.
+
+    The copy is `module`. The first call of `update_parameters` copies the parameters; later calls average them.
+    `n_averaged` counts the calls and is part of the state dict.
 
     Args:
-        model: the model to average.
-        device: where the copy shall lie.
-        avg_fn: (average, current, count) -> the new average; by default all models weigh the same.
-        multi_avg_fn: the same over lists, in place.
-        use_buffers: average the buffers too; otherwise they are copied.
-
-    The first `update_parameters` copies. `n_averaged` counts them, and is saved with the state dict.
+        model: model to average.
+        device: device of the copy (default: None, the device of the model).
+        avg_fn: function (average, current, count) -> new average (default: None, the mean).
+        multi_avg_fn: function like `avg_fn` that updates lists of parameters in place (default: None).
+        use_buffers: if True, buffers are averaged too; otherwise they are copied (default: False).
 
     Example:
         >>> layer = nn.Linear(1, 1, bias=False)
@@ -107,12 +129,21 @@ class AveragedModel(Module):
         self.use_buffers = use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the averaged module gives."""
+        """Runs the averaged model.
+
+        Args:
+            args: positional arguments of the model.
+            kwargs: keyword arguments of the model.
+        """
         return self.module(*args, **kwargs)
 
     @no_grad()
     def update_parameters(self, model: Module) -> None:
-        """Take the model's parameters as they are now into the average."""
+        """Adds the current parameters of the model to the average.
+
+        Args:
+            model: the model in training.
+        """
         mine, theirs = self._averaged(self.module), self._averaged(model)
         pairs = [(a.detach(), p.detach().to(a.device)) for a, p in zip(mine, theirs, strict=False)]
         if self.n_averaged == 0:
@@ -132,7 +163,7 @@ class AveragedModel(Module):
 
 
 def _by_dtype(pairs):
-    """Lists of the pairs of one dtype and device, which is what a function over lists may expect."""
+    """Returns lists of the pairs of one dtype and device, as functions of lists may expect."""
     groups = {}
     for average, current in pairs:
         groups.setdefault((average.device, average.dtype), []).append((average, current))
@@ -141,12 +172,18 @@ def _by_dtype(pairs):
 
 @no_grad()
 def update_bn(loader: Iterable, model: Module, device: Any = None) -> None:
-    """Recompute the running statistics of a model's batch norms in one pass over `loader`.
+    """Recomputes the running statistics of a model's batch norms in one pass over the data.
 
     Args:
-        loader: gives tensors, or lists and tuples whose first item is the model's input.
-        model: left in the mode, training or not, that it was in.
-        device: where the inputs are moved to first.
+        loader: iterable of tensors, or of lists and tuples whose first item is the model's input.
+        model: the model. It keeps its mode, training or evaluation.
+        device: device of the inputs (default: None, inputs are not moved).
+
+    Example:
+        >>> model = nn.BatchNorm1d(1)
+        >>> optim.swa_utils.update_bn([tensor([[1.0], [3.0]])], model)
+        >>> model.running_mean.tolist()
+        [2.0]
     """
     momenta = {}
     for module in model.modules():
@@ -168,14 +205,23 @@ def update_bn(loader: Iterable, model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """The lr of each group goes to `swa_lr` in anneal_epochs steps and stays there.
+    """Moves the learning rate to `swa_lr` over `anneal_epochs` steps and keeps it there.
 
     Args:
-        swa_lr: a number, or one for each group.
-        anneal_strategy: "cos" or "linear".
+        optimizer: the optimizer. The scheduler sets its learning rates.
+        swa_lr: final learning rate, or a list with one for each group.
+        anneal_epochs: number of steps of the change (default: 10).
+        anneal_strategy: "cos" (default) or "linear".
+        last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Raises:
-        ValueError: another strategy, a negative anneal_epochs, or a list of another length.
+        ValueError: an unknown strategy, a negative `anneal_epochs`, or a list of a wrong length.
+
+    Example:
+        >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
+        >>> schedule = optim.swa_utils.SWALR(optimizer, swa_lr=0.5, anneal_epochs=2, anneal_strategy="linear")
+        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
+        [0.75, 0.5, 0.5]
     """
 
     def __init__(
@@ -198,7 +244,11 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def anneal_func(self, t: float) -> float:
-        """The share of swa_lr after a share t of the way."""
+        """Returns the weight of `swa_lr` after a fraction of the steps.
+
+        Args:
+            t: fraction of the steps, between 0 and 1.
+        """
         return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
 
     def _share(self, step):

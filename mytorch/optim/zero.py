@@ -1,4 +1,4 @@
-"""ZeroRedundancyOptimizer: each process keeps the optimizer state of its share of the parameters, and updates those."""
+"""ZeroRedundancyOptimizer: each process stores the optimizer state of some of the parameters and updates these."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -12,16 +12,16 @@ from .options import Params
 
 
 class ZeroRedundancyOptimizer(Optimizer):
-    """An optimizer whose state is spread over the processes of a group.
+    """Shards the state of an optimizer over the processes of a group.
 
-    Every process updates the parameters that are its own, by `optimizer_class`, and gives them to the others. With
-    n processes each holds about 1/n of the state; results equal those of the optimizer itself.
+    Every process updates its shard of the parameters with `optimizer_class` and broadcasts them. With n processes, each
+    stores about 1/n of the state. The results equal the results of `optimizer_class` on one process.
 
     Args:
         params: parameters or groups, the same in all processes.
-        optimizer_class: such as `mytorch.optim.AdamW`.
-        process_group: the default group if None.
-        defaults: arguments of the optimizer.
+        optimizer_class: class of the optimizer, such as `mytorch.optim.AdamW`.
+        process_group: the process group (default: the default group).
+        defaults: options of the optimizer.
 
     Raises:
         RuntimeError: there is no process group.
@@ -47,7 +47,11 @@ class ZeroRedundancyOptimizer(Optimizer):
         self._share_out()
 
     def add_param_group(self, param_group: dict) -> None:
-        """Add a group, and share its parameters out."""
+        """Adds a group and assigns its parameters to processes.
+
+        Args:
+            param_group: dict with a key "params" and any options.
+        """
         super().add_param_group(param_group)
         if self.optim is not None:
             state = self.optim.state
@@ -55,7 +59,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             self.optim.state.update(state)
 
     def _share_out(self):
-        """Give each parameter, the largest first, to the process that has least; make the optimizer of this one's."""
+        """Assigns each parameter, the largest first, to the process with the fewest elements, and creates this process's optimizer."""
         n = self.process_group.size()
         self.owner, load = {}, [0] * n
         everything = [p for group in self.param_groups for p in group["params"]]
@@ -75,12 +79,19 @@ class ZeroRedundancyOptimizer(Optimizer):
                 whole.setdefault(name, value)
 
     def _copy_options(self, source, target):
-        """A schedule changes the options of these groups; the inner optimizer's follow, and the other way round."""
+        """Copies options between these groups, which a scheduler changes, and the groups of the inner optimizer."""
         for a, b in zip(source, target, strict=True):
             b.update({k: v for k, v in a.items() if k not in ("params", "param_names")})
 
     def step(self, closure: Callable | None = None) -> Any:
-        """Update this process's parameters and exchange; returns the closure's value."""
+        """Updates this process's parameters and exchanges all parameters.
+
+        Args:
+            closure: function that computes the loss again and returns it (default: None).
+
+        Returns:
+            The result of the closure, or None.
+        """
         self._consolidated = None
         self._copy_options(self.param_groups, self.optim.param_groups)
         loss = self.optim.step() if closure is None else self.optim.step(closure)
@@ -92,7 +103,11 @@ class ZeroRedundancyOptimizer(Optimizer):
         return loss
 
     def consolidate_state_dict(self, to: int = 0) -> None:
-        """Gather the whole state in process `to`, for its `state_dict()`; every process calls it."""
+        """Gathers the whole state in one process, for its `state_dict()`. Every process must call this.
+
+        Args:
+            to: rank of the process that receives the state (default: 0).
+        """
         self._copy_options(self.param_groups, self.optim.param_groups)
         number = {p: i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
         mine = {str(number[p]): dict(state) for p, state in self.optim.state.items()}
@@ -103,10 +118,10 @@ class ZeroRedundancyOptimizer(Optimizer):
             self._consolidated = {int(i): state for part in everyone for i, state in part.items()}
 
     def state_dict(self) -> dict:
-        """The state dict of the whole optimizer, as `optimizer_class` alone would give it.
+        """Returns the state dict of the whole optimizer, as `optimizer_class` would return it on one process.
 
         Raises:
-            RuntimeError: in processes where `consolidate_state_dict` did not gather it since the last step.
+            RuntimeError: this process has not received the state since the last step. Call `consolidate_state_dict` first.
         """
         if self._consolidated is None:
             raise RuntimeError(
@@ -118,7 +133,11 @@ class ZeroRedundancyOptimizer(Optimizer):
         return {"state": deepcopy(self._consolidated), "param_groups": packed["param_groups"]}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Take over a whole state dict; each process keeps the state of its own parameters."""
+        """Loads a whole state dict. Each process keeps only the state of the parameters that it updates.
+
+        Args:
+            state_dict: result of `state_dict`.
+        """
         super().load_state_dict(state_dict)
         me = self.process_group.rank()
         mine = {p: state for p, state in self.state.items() if self.owner.get(p) == me}

@@ -1,1 +1,1 @@
-"""A web page on this machine that shows a small network while it learns: `python -m mytorch.playground`."""
+"""A local web page that shows the training of a small network: `python -m mytorch.playground`."""

@@ -1,4 +1,4 @@
-"""`python -m mytorch.playground`: serve the page and open it."""
+"""Serve a local web page that shows the training of a small network, and open it in a browser."""
 
 import sys
 import webbrowser
@@ -8,16 +8,20 @@ from .server import serve
 
 
 def main(argv=None):
-    """Serve until Ctrl-C."""
+    """Serve until Ctrl-C.
+
+    Args:
+        argv: command line (default: `sys.argv`).
+    """
     parser = ArgumentParser(prog="python -m mytorch.playground", description=__doc__)
-    parser.add_argument("--port", type=int, default=8000, help="0 for any that is free (default: %(default)s)")
-    parser.add_argument("--no_browser", action="store_true", help="only say where the page is")
+    parser.add_argument("--port", type=int, default=8000, help="port on 127.0.0.1; 0 selects a free port")
+    parser.add_argument("--no_browser", action="store_true", help="do not open a browser")
     args = parser.parse_args(argv)
     try:
         server = serve(args.port)
     except (OSError, OverflowError) as error:
-        sys.exit(f"playground: port {args.port} can't be used: {error}; --port 0 takes any that is free.")
-    print(f"the playground is at {server.url} until you press Ctrl-C", flush=True)
+        sys.exit(f"python -m mytorch.playground: cannot use port {args.port}: {error}. Use --port 0 for a free port.")
+    print(f"The playground is at {server.url}. Press Ctrl-C to stop.", flush=True)
     if not args.no_browser:
         webbrowser.open(server.url)
     server.serve_until_interrupted()

@@ -1,12 +1,12 @@
-"""The playground's server: one page, and a session that it steers; for this machine's own browsers alone.
+"""The playground's server: one page and one training session, for browsers on this machine.
 
     GET  /              the page
-    GET  /state         the session's state, with its points and what may be chosen
-    GET  /graph.svg     the graph of the loss
-    POST /new           {settings…}: another network or other data
+    GET  /state         state of the session, its points and the available settings
+    GET  /graph.svg     autograd graph of the loss
+    POST /new           {settings…}: start a new session
     POST /train         {"steps": 10}
 
-A request that can't be is answered with its code and {"error": a sentence}.
+An invalid request gets an error status and the JSON object {"error": message}.
 """
 
 import json
@@ -21,28 +21,29 @@ PAGE = Path(__file__).with_name("page.html")
 
 
 class Handler(LocalHandler):
-    """Answers a request; the server holds the session and a lock for it."""
+    """Handles a request; the server holds the session and its lock."""
 
     protocol_version = "HTTP/1.1"
     json_type, most_bytes = "application/json; charset=utf-8", 10_000
 
     def do_GET(self):
-        """The page, the state or the graph."""
+        """Send the page, the state or the graph."""
         self.guarded(
             self._answer, {"/": self._page, "/state": self._state, "/graph.svg": self._graph}, {"/new", "/train"}
         )
 
     def do_POST(self):
-        """Another session, or some steps of this one."""
+        """Start a new session, or train the current session."""
         self.guarded(self._answer, {"/new": self._new, "/train": self._train}, {"/", "/state", "/graph.svg"})
 
     def _answer(self, known, other):
         path = self.path.partition("?")[0]
         if path not in known:
-            raise Refused(405 if path in other else 404, f"{self.command} {path}: there is no such thing here")
+            raise Refused(405 if path in other else 404, f"{self.command} {path} does not exist")
+        body = self.json_object() if self.command == "POST" else None  # before the lock: the client may stall
         try:
             with self.server.lock:
-                kind, text = known[path]()
+                kind, text = known[path](*[] if body is None else [body])
         except ValueError as error:
             raise Refused(400, str(error)) from None
         self.send(200, f"{kind}; charset=utf-8", text.encode())
@@ -57,14 +58,13 @@ class Handler(LocalHandler):
     def _graph(self):
         return "image/svg+xml", self.server.session.graph()
 
-    def _new(self):
-        self.server.session = Session(self.json_object())
+    def _new(self, settings):
+        self.server.session = Session(settings)
         return self._state()
 
-    def _train(self):
-        body = self.json_object()
+    def _train(self, body):
         if set(body) - {"steps"}:
-            raise ValueError(f"train takes steps, got {', '.join(map(str, body))}")
+            raise ValueError(f"train: expected steps, got {', '.join(map(str, body))}")
         self.server.session.train(body.get("steps", 1))
         return self._json(self.server.session.state())
 
@@ -73,7 +73,7 @@ class Handler(LocalHandler):
 
 
 def _finite(value):
-    """A value with None for what JSON has no word for: a loss that ran away."""
+    """Replace infinite and NaN values by None, because JSON has no such values."""
     if isinstance(value, dict):
         return {k: _finite(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -82,7 +82,11 @@ def _finite(value):
 
 
 class Server(LocalServer):
-    """Serves one session."""
+    """A server with one session.
+
+    Args:
+        port: port on 127.0.0.1; 0 selects a free port.
+    """
 
     def __init__(self, port: int):
         super().__init__(port, Handler)
@@ -90,10 +94,13 @@ class Server(LocalServer):
 
 
 def serve(port: int = 0) -> Server:
-    """A server on 127.0.0.1 that waits for `serve_forever`.
+    """Returns a server on 127.0.0.1; call `serve_forever` to start it.
+
+    Args:
+        port: port; 0 selects a free port.
 
     Raises:
-        OSError: the port is taken.
+        OSError: if the port is in use.
     """
     return Server(port)
 

@@ -1,4 +1,4 @@
-"""What the page shows: a network that is being trained on points in the plane, and all that can be seen of it."""
+"""Session: a network that is trained on points in the plane, and the data that the page displays."""
 
 from itertools import pairwise
 from typing import Any
@@ -16,12 +16,12 @@ from ..vision.datasets import Toy2D
 
 ACTIVATIONS: dict[str, Any] = {"tanh": Tanh, "relu": ReLU, "sigmoid": Sigmoid}
 OPTIMIZERS: dict[str, Any] = {"adam": Adam, "sgd": SGD}
-# what a page may ask for: names, and how many layers and units at most
+# settings that a page may select, and the maximum numbers of layers and units
 CHOICES: dict[str, Any] = {
     "data": list(Toy2D.KINDS), "activation": list(ACTIVATIONS), "optimizer": list(OPTIMIZERS), "layers": 5, "units": 12,
 }  # fmt: skip
 MOST_STEPS = 200
-SIDE, SMALL = 48, 16  # pixels of the decision boundary, and of what one unit answers
+SIDE, SMALL = 48, 16  # pixels per side of the decision boundary and of a unit's output
 
 DEFAULTS: dict[str, Any] = {
     "data": "circle", "points": 120, "hidden": [6, 4], "activation": "tanh", "optimizer": "adam", "lr": 0.02, "seed": 0,
@@ -29,40 +29,44 @@ DEFAULTS: dict[str, Any] = {
 
 
 def checked(given: Any) -> dict[str, Any]:
-    """The settings that a page asks for, with the defaults for what it does not name.
+    """Return the settings of a request, completed with defaults.
 
     Raises:
-        ValueError: a name that is not known, or a value that can't be.
+        ValueError: if a name or a value is invalid.
     """
     if not isinstance(given, dict):
-        raise ValueError(f"settings must be an object, got {type(given).__name__}")
+        raise ValueError(f"settings: expected an object, got {type(given).__name__}")
     if unknown := sorted(set(given) - set(DEFAULTS)):
-        raise ValueError(f"unknown settings: {', '.join(unknown)}; known are {', '.join(DEFAULTS)}")
+        raise ValueError(f"settings: expected {', '.join(DEFAULTS)}, got {', '.join(unknown)}")
     settings = {**DEFAULTS, **given}
     for name in ("data", "activation", "optimizer"):
         if settings[name] not in CHOICES[name]:
-            raise ValueError(f"{name} is {settings[name]!r}; expected one of {', '.join(CHOICES[name])}")
+            raise ValueError(f"{name}: expected one of {', '.join(CHOICES[name])}, got {settings[name]!r}")
     hidden = settings["hidden"]
     if not isinstance(hidden, list) or len(hidden) > CHOICES["layers"]:
-        raise ValueError(f"hidden is {hidden!r}; expected a list of at most {CHOICES['layers']} layers")
+        raise ValueError(f"hidden: expected a list of at most {CHOICES['layers']} layers, got {hidden!r}")
     for units in hidden:
         _whole("units of a layer", units, 1, CHOICES["units"])
     settings["points"] = _whole("points", settings["points"], 10, 500) // 2 * 2
     _whole("seed", settings["seed"], 0, 2**32 - 1)
     lr = settings["lr"]
     if type(lr) not in (int, float) or not 0 < lr <= 10:
-        raise ValueError(f"lr is {lr!r}; expected a number above 0, at most 10")
+        raise ValueError(f"lr: expected a number above 0 and at most 10, got {lr!r}")
     return settings
 
 
 def _whole(name, value, least, most):
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{name}: {value!r} is given; expected a whole number from {least} to {most}")
+        raise ValueError(f"{name}: expected an integer from {least} to {most}, got {value!r}")
     return value
 
 
 class Session:
-    """A network, its data and its optimizer; `train` goes on, `state` says what is to be seen."""
+    """A network, its data and its optimizer. `train` continues the training, and `state` returns the data to display.
+
+    Args:
+        settings: settings of the page; missing settings have defaults.
+    """
 
     def __init__(self, settings: dict[str, Any] | None = None):
         self.settings = checked(settings or {})
@@ -81,16 +85,19 @@ class Session:
         self.grid = stack(meshgrid(across, across, indexing="xy"), -1).reshape(-1, 2)
 
     def loss(self):
-        """The loss of all points, with its graph."""
+        """Returns the loss of all points, with its graph."""
         logits = self.model(self.points)[:, 0]
         self.accuracy = ((logits > 0) == (self.targets > 0)).float().mean().item()
         return F.binary_cross_entropy_with_logits(logits, self.targets)
 
     def train(self, steps: int) -> None:
-        """So many steps of gradient descent on all points.
+        """Takes steps of gradient descent on all points.
+
+        Args:
+            steps: number of steps.
 
         Raises:
-            ValueError: not from 1 to MOST_STEPS.
+            ValueError: if steps is not from 1 to MOST_STEPS.
         """
         for _ in range(_whole("steps", steps, 1, MOST_STEPS)):
             loss = self.loss()
@@ -102,7 +109,7 @@ class Session:
 
     @no_grad()
     def state(self) -> dict[str, Any]:
-        """All that the page draws: the network's answers in the square, each unit's, weights and their gradients, losses."""
+        """Returns the data of the page: outputs of the network and of each unit, weights, gradients and losses."""
         units, x = [], self.grid
         for layer in self.model:
             x = layer(x)
@@ -129,12 +136,12 @@ class Session:
         }
 
     def all_points(self) -> list[list[float]]:
-        """[x, y, class] of each."""
+        """Returns [x, y, class] of each point."""
         rows = zip(_rounded(self.points, 4), self.data.targets.tolist(), strict=True)
         return [[*point, target] for point, target in rows]
 
     def graph(self) -> str:
-        """The graph of the loss as SVG, with the gradients that backward leaves in it; nothing is learnt from them."""
+        """Returns the graph of the loss as SVG, with the gradients of backward. It does not change the network."""
         kept = [None if p.grad is None else p.grad.clone() for p in self.model.parameters()]
         loss = self.loss()
         loss.backward(retain_graph=True)
@@ -145,6 +152,6 @@ class Session:
 
 
 def _rounded(values, digits):
-    """Numbers with few digits, in lists as they are."""
+    """Round the numbers in nested lists."""
     values = values.tolist() if hasattr(values, "tolist") else values
     return [_rounded(v, digits) if isinstance(v, list) else round(v, digits) for v in values]

@@ -1,4 +1,4 @@
-"""`torch.profiler`: where the time and the memory of a training step go, by op, by module and by line.
+"""`torch.profiler`: time and memory of a training step, by op, by module and by line.
 
     with profile(with_modules=True, profile_memory=True) as p:
         loss = model(x).sum()
@@ -7,8 +7,8 @@
     p.export_chrome_trace("trace.json")
     p.export_memory_timeline("memory.html")
 
-Times are the CPU's, measured around each op and each node of backward; work that a GPU has still to do is not in them. What is told
-to a profile, and by whom, says profiler/autograd_profiler.py.
+Times are CPU times around each op and each backward node; outstanding work of a GPU is not included. The recording is in
+profiler/autograd_profiler.py.
 """
 
 import json
@@ -29,24 +29,24 @@ from .memory import timeline, write_timeline
 
 
 class ProfilerActivity(Enum):
-    """What to measure: here the CPU's side alone."""
+    """Activities to measure: only the CPU."""
 
     CPU = 0
     CUDA = 1
 
 
 def kineto_available() -> bool:
-    """False: PyTorch's profiler of kernels is not here."""
+    """Returns False, because PyTorch's kernel profiler is not included."""
     return False
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What can be measured."""
+    """Returns the supported activities."""
     return {ProfilerActivity.CPU}
 
 
 class ProfilerAction(Enum):
-    """What a profiler does at a step."""
+    """Actions of a profiler in a step."""
 
     NONE = 0
     WARMUP = 1
@@ -57,13 +57,15 @@ class ProfilerAction(Enum):
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """A function from the step to its ProfilerAction: wait, warm up, record, and again.
+    """Returns a schedule: a function of the step that returns a ProfilerAction, in cycles of waiting, warmup and recording.
 
     Args:
-        wait, warmup, active: steps of each kind in a cycle.
-        repeat: cycles; 0 for no end.
-        skip_first: steps before the first cycle.
-        skip_first_wait: not 0: the first cycle does not wait.
+        wait: number of steps to wait in a cycle.
+        warmup: number of warmup steps in a cycle.
+        active: number of recorded steps in a cycle.
+        repeat: number of cycles; 0 for no limit.
+        skip_first: number of steps before the first cycle.
+        skip_first_wait: if not 0, the first cycle does not wait.
     """
 
     def action(step):
@@ -85,11 +87,11 @@ def schedule(
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[Any], None]:
-    """A function that writes a profile's trace into a folder.
+    """Returns a function that writes the trace of a profile to a folder.
 
     Args:
-        dir_name: the folder, made if missing.
-        worker_name: begins the file's name; "worker" if not given.
+        dir_name: the folder, which is created if missing.
+        worker_name: start of the file name (default: "worker").
         use_gzip: write a ".gz" file.
     """
 
@@ -106,22 +108,24 @@ def _name_of_step(optimizer):
 
 
 class profile(_profile):
-    """Measure the ops, the nodes of backward, the optimizers' steps and the `record_function` ranges within the block.
+    """Measures ops, backward nodes, optimizer steps and `record_function` ranges within a `with` block.
 
     Args:
         activities: None, or a list with ProfilerActivity.CPU.
-        schedule: from the number of a step to its ProfilerAction, as `schedule` makes one; None records all. `step()` ends a step.
-        on_trace_ready: called with the profile at the end of each cycle that was recorded.
-        record_shapes: note the shapes of inputs (`key_averages(group_by_input_shape=True)`).
-        profile_memory: note what memory is made and freed, and what for (`export_memory_timeline`).
-        with_stack: note from which lines an op was called (`key_averages(group_by_stack_n=1)`, `export_stacks`).
-        with_modules: make the calls of modules events, and note of each op and node whose it is
+        schedule: function of the step number that returns a ProfilerAction, see `schedule`; None records all steps. `step()`
+            ends a step.
+        on_trace_ready: function of the profile, called at the end of each recorded cycle.
+        record_shapes: record the shapes of inputs (`key_averages(group_by_input_shape=True)`).
+        profile_memory: record allocated and freed memory with its category (`export_memory_timeline`).
+        with_stack: record the source lines of each op (`key_averages(group_by_stack_n=1)`, `export_stacks`).
+        with_flops: count the floating-point operations of matrix products, convolutions and attention (`event.flops`).
+        with_modules: record the calls of modules, and the module of each op and node
             (`key_averages(group_by_module=True)`).
-        acc_events: keep the events of all cycles; else each forgets the one before.
-        options: PyTorch's other ones, refused where they ask for something.
+        acc_events: keep the events of all cycles, instead of the last cycle only.
+        options: other options of PyTorch, which must be False or None.
 
     Raises:
-        NotImplementedError: ProfilerActivity.CUDA where there is a GPU, or any other of PyTorch's options.
+        NotImplementedError: for ProfilerActivity.CUDA if there is a GPU, and for other options of PyTorch.
 
     Example:
         >>> with mytorch.profiler.profile() as p:
@@ -147,25 +151,25 @@ class profile(_profile):
         if activities is not None and ProfilerActivity.CUDA in activities:
             if cuda.is_available():
                 raise NotImplementedError(
-                    "profile: ProfilerActivity.CUDA is not supported; use a profiler of the GPU's maker."
+                    "profile: ProfilerActivity.CUDA is not supported. Use the GPU vendor's profiler."
                 )
             warn("CUDA is not available, disabling CUDA profiling")
         self.schedule = schedule or (lambda step: ProfilerAction.RECORD)
         self.on_trace_ready, self.acc_events, self.with_modules = on_trace_ready, acc_events, with_modules
         self.record_steps = schedule is not None
         self.step_num, self.current_action, self.active = 0, self.schedule(0), False
-        self._step = None  # the range of the step
-        self._calls = []  # (event, names of the modules below, the path before) of the modules that run
+        self._step = None  # range of the current step
+        self._calls = []  # (event, names of the modules below, previous path) of the running modules
         self._metadata = {}
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin, as entering `with` does."""
+        """Starts measuring, like entering the `with` block."""
         self.__enter__()
 
     def stop(self) -> None:
-        """End, as leaving `with` does."""
+        """Stops measuring, like leaving the `with` block."""
         self.__exit__(None, None, None)
 
     def __enter__(self):
@@ -189,13 +193,13 @@ class profile(_profile):
         super().__exit__(*exc)
 
     def step(self) -> None:
-        """Say that the next step begins."""
+        """Marks the start of the next step."""
         before, self.step_num = self.current_action, self.step_num + 1
         self.current_action = self.schedule(self.step_num)
         self._turn(before, self.current_action)
 
     def _turn(self, before, after):
-        """From what was done to what is to be done; None: the end."""
+        """Change from one action to the next; None is the end."""
         recording = ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE
         if self._step is not None:
             self._step.__exit__(None, None, None)
@@ -246,30 +250,41 @@ class profile(_profile):
                 self.hold(_raw(x), "OPTIMIZER_STATE", event, sure=True)
         self.end(event)
 
-    # -- what was measured -----------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------------
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Write a key and a text into the trace."""
+        """Adds a key and a text to the trace.
+
+        Args:
+            key: the key.
+            value: the text.
+        """
         self._metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Write a key and what a text is as JSON into the trace."""
+        """Adds a key and a JSON value to the trace.
+
+        Args:
+            key: the key.
+            value: the value as JSON text.
+        """
         self._metadata[key] = json.loads(value)
 
     def export_memory_timeline(self, path: str | os.PathLike, device: str | None = None) -> None:
-        """Write how much memory there was when, by category: parameters, optimizer state, inputs, temporaries, activations, gradients.
+        """Writes the memory over time by category: parameters, optimizer state, inputs, temporaries, activations, gradients.
 
-        What is counted are the arrays that ops, backward and optimizers take and leave, not those that live within one op.
+        The arrays that ops, backward and optimizers receive and return are counted. Arrays within one op are not.
 
         Args:
-            path: ".html" and ".svg" are pictures; ".json" and ".json.gz" are [microseconds, [[0, bytes of each category], …]].
-            device: "cpu" or "cuda:0"; None: where there is more.
+            path: path of the file. ".html" and ".svg" files are images. ".json" and ".json.gz" files contain
+                [microseconds, [[0, bytes of each category], …]].
+            device: "cpu" or "cuda:0" (default: the device with more memory in use).
 
         Raises:
-            ValueError: profile_memory was not given, or another kind of file.
+            ValueError: without profile_memory, or for another file type.
         """
         if not self.profile_memory:
-            raise ValueError("export_memory_timeline: profile(profile_memory=True) is needed.")
+            raise ValueError("export_memory_timeline: no memory was recorded. Use profile(profile_memory=True).")
         kinds = [block.device for block in self._blocks]
         kind = device.partition(":")[0] if device else "cuda" if kinds.count("cuda") else "cpu"
         write_timeline(path, *timeline([b for b in self._blocks if b.device == kind], self._found), kind)
@@ -282,9 +297,9 @@ __all__ = [
 
 
 class itt:
-    """`torch.profiler.itt`: marks for Intel's profiler, which is not there."""
+    """`torch.profiler.itt`: marks for Intel's profiler, which is not supported."""
 
     @staticmethod
     def is_available():
-        """False."""
+        """Returns False."""
         return False

@@ -1,7 +1,7 @@
-"""What a profile is told while it is on: every op of its thread, every node in backward, ranges, kernels chosen, arrays made and freed.
+"""Recording of a profile: ops of its thread, backward nodes, ranges, selected kernels, and allocated and freed arrays.
 
-When none is on nothing is asked: ops look at `mode.profile` where they look at autocast, backward asks once for its kind of walk,
-and `Kernels.find` notes what it chose only while some profile is on.
+Without an active profile, nothing is recorded. Ops check `mode.profile` together with autocast, backward selects its type of
+walk once, and `Kernels.find` records its choices only while a profile is active.
 """
 
 import functools
@@ -18,8 +18,9 @@ from ..engine.node import Leaf, OutputEdge
 from ..engine.walk import Walk, raw
 from ..kernels.registry import Kernels
 from .events import BACKWARD, FORWARD, USER, EventList, FunctionEvent
+from .flops import count_flops
 
-_open = threading.local()  # .events: those that run in this thread, the innermost last
+_open = threading.local()  # .events: running events of this thread, innermost last
 
 
 def _running():
@@ -27,38 +28,40 @@ def _running():
 
 
 class profile(ModeSwitch):
-    """Within the block, measure every forward op of the thread, every node of backward, and `record_function` ranges.
+    """Measures the ops of this thread, backward nodes and `record_function` ranges within a `with` block.
 
     Args:
-        enabled: False measures nothing.
-        record_shapes: note the shapes of inputs (`key_averages(group_by_input_shape=True)`).
-        profile_memory: note the memory of results, gradients and parameters, and when it is freed.
-        with_stack: note from which lines an op was called.
-        options: those of PyTorch's that ask for more: refused.
+        enabled: if False, nothing is measured.
+        record_shapes: record the shapes of inputs (`key_averages(group_by_input_shape=True)`).
+        profile_memory: record the memory of results, gradients and parameters.
+        with_stack: record the source lines of each op.
+        with_flops: count the floating-point operations of matrix products, convolutions and attention (`event.flops`).
+        options: other options of PyTorch, which must be False or None.
 
     Raises:
-        NotImplementedError: an option that is not here.
+        NotImplementedError: for an unsupported option.
     """
 
     def __init__(
         self, enabled: bool = True, *, record_shapes: bool = False, profile_memory: bool = False,
-        with_stack: bool = False, **options: Any,
+        with_stack: bool = False, with_flops: bool = False, **options: Any,
     ):  # fmt: skip
         super().__init__()
+        self.with_flops = with_flops
         asked = [name for name, value in options.items() if value and name not in ("use_cpu", "use_kineto")]
         if asked:
             raise NotImplementedError(f"profile: {', '.join(asked)} is not supported.")
         self.enabled = self.active = enabled
         self.record_shapes, self.profile_memory, self.with_stack = record_shapes, profile_memory, with_stack
-        self.module = ""  # the path of the module that runs
+        self.module = ""  # path of the running module
         self._clear()
 
     def _clear(self):
-        """Forget what was measured."""
-        self._found = EventList()  # in the order in which they began
-        self._nodes = weakref.WeakKeyDictionary()  # node -> the event of its forward
-        self._blocks = []  # of memory, in the order in which they were met
-        self._held = {}  # id of what holds the memory -> its Block, while it lives
+        """Delete all events."""
+        self._found = EventList()  # in order of their start
+        self._nodes = weakref.WeakKeyDictionary()  # node -> event of its forward
+        self._blocks = []  # blocks of memory, in order of discovery
+        self._held = {}  # id of the memory's owner -> its Block, while it exists
 
     def _changes(self):
         return {"profile": self if self.enabled else get_mode().profile}
@@ -75,10 +78,16 @@ class profile(ModeSwitch):
         _Noted.end()
         self._held = {}
 
-    # -- what is told ------------------------------------------------------------------------------------------
+    # -- recording ---------------------------------------------------------------------------------------------
 
     def begin(self, name: str, scope: Any = USER, shapes: Any = ()) -> FunctionEvent:
-        """Begin an event within the one that runs; `end` ends it."""
+        """Starts an event within the running event.
+
+        Args:
+            name: name of the event.
+            scope: scope of the event.
+            shapes: shapes of the inputs.
+        """
         running = _running()
         event = FunctionEvent(name, scope, threading.get_native_id(), len(self._found))
         event.input_shapes, event.module = list(shapes), self.module
@@ -93,7 +102,11 @@ class profile(ModeSwitch):
         return event
 
     def end(self, event: FunctionEvent) -> None:
-        """End an event, and those within it that an exception has left open."""
+        """Ends an event, and inner events that an exception has left open.
+
+        Args:
+            event: result of `begin`.
+        """
         running = _running()
         if event in running:
             for ended in running[running.index(event) :]:
@@ -101,7 +114,7 @@ class profile(ModeSwitch):
             del running[running.index(event) :]
 
     def run(self, op, inputs, fused, attrs):
-        """Run an op as an event; ops that it calls are part of it."""
+        """Run an op as an event that includes the ops it calls."""
         token = set_mode(get_mode().replace(profile=None))
         if not self.active:
             try:
@@ -116,6 +129,8 @@ class profile(ModeSwitch):
         try:
             result = op.dispatch(*inputs, fused=fused, **attrs)
             event.end = _now()
+            if self.with_flops:
+                event.flops = count_flops(op, inputs, result)
             for out in result if isinstance(result, (tuple, list)) else (result,):
                 self._made(event, out)
             return result
@@ -124,25 +139,28 @@ class profile(ModeSwitch):
             reset_mode(token)
 
     def _made(self, event, out):
-        """Note a result: its node, which backward will name, and its memory."""
+        """Record a result: its node, for backward, and its memory."""
         edge = getattr(out, "_edge", None)
         if edge is not None:
             node = edge.node if type(edge) is OutputEdge else edge
-            if node not in self._nodes:  # and not an input's, handed on as it is
+            if node not in self._nodes:  # otherwise it is the node of an unchanged input
                 event.sequence_nr = event.id
                 self._nodes[node] = event
         if self.profile_memory and _raw(out) is not None:
             self.hold(_raw(out), "TEMPORARY" if edge is None else "ACTIVATION", event)
 
     def walk(self, *options: Any) -> Walk:
-        """What backward walks by."""
+        """Returns the walk for backward."""
         return _MeasuredWalk(self, *options)
 
     def hold(self, array: Any, category: str, event: FunctionEvent | None, sure: bool = False) -> None:
-        """Note a raw array's memory, if it is not known, until it is freed.
+        """Records a raw array's memory until it is freed, if it is unknown.
 
         Args:
-            category: one of profiler.memory's. event: what made it; None if it was there before. sure: for memory that is known, too.
+            array: the array.
+            category: a category of profiler.memory.
+            event: event that allocated the memory; None for earlier memory.
+            sure: change the category of known memory.
         """
         owner = memory_owner(array)
         block = self._held.get(id(owner))
@@ -150,14 +168,14 @@ class profile(ModeSwitch):
             block.category = category if sure else block.category
             return
         size = getattr(owner, "nbytes", None)
-        size = getattr(owner, "size", None) if size is None else size  # CuPy's memory has its bytes as its size
+        size = getattr(owner, "size", None) if size is None else size  # CuPy's memory stores its bytes as size
         if isinstance(size, int):
             block = Block(
                 size, category, "cpu" if isinstance(array, ndarray) else "cuda", None if event is None else _now()
             )
             try:
                 block.owner = weakref.ref(owner, functools.partial(self._freed, id(owner)))
-            except TypeError:  # bytes, a mapped file
+            except TypeError:  # bytes or a mapped file
                 return
             self._held[id(owner)] = block
             self._blocks.append(block)
@@ -170,41 +188,58 @@ class profile(ModeSwitch):
             running = _running()
             _count(block, -block.size, running[-1] if running else None)
 
-    # -- what was measured -------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------------------
 
     def events(self) -> EventList:
-        """All events, in the order in which they began."""
+        """Returns all events in order of their start."""
         return self._found
 
     @property
     def function_events(self) -> EventList:
-        """The same."""
+        """All events in order of their start."""
         return self._found
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Microseconds in all."""
+        """The total time in microseconds."""
         return self._found.self_cpu_time_total
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False, *,
         group_by_module: bool = False,
     ) -> EventList:  # fmt: skip
-        """The events' averages; see EventList.key_averages for the arguments."""
+        """Returns the averages of the events.
+
+        Args:
+            group_by_input_shape: group by the shapes of the inputs.
+            group_by_stack_n: group by this number of stack lines.
+            group_by_overload_name: ignored.
+            group_by_module: group by module.
+        """
         return self._found.key_averages(
             group_by_input_shape, group_by_stack_n, group_by_overload_name, group_by_module=group_by_module
         )
 
     def total_average(self) -> Any:
-        """All events as one average."""
+        """Returns one average over all events."""
         return self._found.total_average()
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
-        """The averages as text; see EventList.table."""
+        """Returns the averages as text.
+
+        Args:
+            sort_by: field to sort by.
+            row_limit: maximum number of rows; -1 for all.
+            **options: options of `EventList.table`.
+        """
         return self.key_averages().table(sort_by, row_limit, **options)
 
     def export_chrome_trace(self, path: str | os.PathLike) -> None:
-        """Write the events as JSON that chrome://tracing and ui.perfetto.dev show; gzipped if the name ends in ".gz"."""
+        """Writes the events as JSON for chrome://tracing and ui.perfetto.dev, gzipped if the name ends in ".gz".
+
+        Args:
+            path: path of the file.
+        """
         memory, total = [], 0
         for when, change in sorted((t, c) for b in self._blocks for t, c in ((b.start, b.size), (b.end, -b.size)) if t):
             total += change
@@ -213,18 +248,22 @@ class profile(ModeSwitch):
         self._found.export_chrome_trace(path, memory, {**options, **getattr(self, "_metadata", {})})
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """Write the stacks with a number each; see EventList.export_stacks.
+        """Writes the stacks with a number for each; see EventList.export_stacks.
+
+        Args:
+            path: path of the file.
+            metric: "self_cpu_time_total" or "self_cuda_time_total".
 
         Raises:
-            ValueError: another metric, or with_stack was not given.
+            ValueError: for another metric, or without with_stack.
         """
         if not self.with_stack:
-            raise ValueError("export_stacks: profile(with_stack=True) is needed.")
+            raise ValueError("export_stacks: no stacks were recorded. Use profile(with_stack=True).")
         self._found.export_stacks(path, metric)
 
 
 class Block:
-    """A block of memory: how many bytes, what for, on which device, from when to when; None: from before, to after."""
+    """A block of memory: its size in bytes, category, device, and start and end time (None: outside the profile)."""
 
     end: float | None = None
     owner: Any = None
@@ -234,7 +273,7 @@ class Block:
 
 
 class _MeasuredWalk(Walk):
-    """A backward whose nodes are events."""
+    """A walk of backward whose nodes are events."""
 
     def __init__(self, profile, *options):
         super().__init__(*options)
@@ -277,21 +316,21 @@ class _MeasuredWalk(Walk):
 
 
 class _Noted:
-    """`Kernels.find`, which notes its choice in the event that runs, in its place while some profile is on."""
+    """A replacement of `Kernels.find` while a profile is active, which records the choice in the running event."""
 
     plain = Kernels.find
     count, lock = 0, threading.Lock()
 
     @classmethod
     def begin(cls):
-        """One profile more is on."""
+        """Count one more active profile."""
         with cls.lock:
             cls.count += 1
             Kernels.find = cls.find
 
     @classmethod
     def end(cls):
-        """One less."""
+        """Count one less active profile."""
         with cls.lock:
             cls.count -= 1
             Kernels.find = Kernels.find if cls.count else cls.plain
@@ -319,7 +358,7 @@ def _count(block, change, event):
 
 
 def _raw(x):
-    """The raw array of a Tensor or an Array; None of anything else."""
+    """Return the raw array of a Tensor or an Array, otherwise None."""
     return getattr(getattr(x, "_data", x), "_array", None)
 
 
@@ -335,7 +374,7 @@ _INSIDE = tuple(
 
 
 def _stack():
-    """The lines from which an op was called, innermost first, without those of the library's machinery."""
+    """Return the source lines of an op's call, innermost first, without this library's internals."""
     lines, frame = [], sys._getframe(2)
     while frame is not None:
         code = frame.f_code
@@ -347,13 +386,18 @@ def _stack():
 
 @functools.cache
 def _near(path):
-    """A file's name from the folder on where Python found it."""
+    """Return a file name relative to its folder in Python's search path."""
     folders = [folder + os.sep for folder in sys.path if folder and path.startswith(folder + os.sep)]
     return path[len(max(folders, key=len, default="")) :]
 
 
 class record_function:
-    """A named range: within a `profile`, the block (or decorated function) is an event of this name."""
+    """A named range: within a `profile`, the block (or decorated function) is an event with this name.
+
+    Args:
+        name: name of the event.
+        args: accepted for compatibility.
+    """
 
     def __init__(self, name: str, args: str | None = None):
         self.name = name

@@ -1,6 +1,6 @@
-"""What a profile has measured: events, their averages, tables and traces; names and fields are those of `torch.autograd.profiler_util`.
+"""Events of a profile, their averages, tables and traces, with the names of `torch.autograd.profiler_util`.
 
-Beyond PyTorch's, an event knows which kernels it took and why not (`fused`, from kernels/registry.py), and its module (`module`).
+Additional fields are `fused`, the selected kernels or the reason for none (kernels/registry.py), and `module`.
 """
 
 import gzip
@@ -9,30 +9,30 @@ import os
 from collections import Counter
 from typing import Any, NamedTuple
 
-FORWARD, BACKWARD, USER, MODULE = 0, 1, 7, "module"  # scopes; the numbers are PyTorch's RecordScope
+FORWARD, BACKWARD, USER, MODULE = 0, 1, 7, "module"  # scopes; the numbers are PyTorch's RecordScope values
 _CATEGORIES = {FORWARD: "cpu_op", BACKWARD: "cpu_op", USER: "user_annotation", MODULE: "python_function"}
 
 
 class Interval(NamedTuple):
-    """From when to when, in microseconds."""
+    """A time interval in microseconds."""
 
     start: float
     end: float
 
     def elapsed_us(self) -> float:
-        """Its length."""
+        """Returns the length of the interval."""
         return self.end - self.start
 
 
 class _Times:
-    """What events and their averages have: means, and numbers as text."""
+    """Base class of events and averages: means, and numbers as text."""
 
-    device_time_total = self_device_time_total = device_time = 0.0  # there is no clock on the device
+    device_time_total = self_device_time_total = device_time = 0.0  # device time is not measured
     device_type = "CPU"
 
     @property
     def cpu_time(self):
-        """Microseconds of one call, on average."""
+        """The average time of one call in microseconds."""
         return self.cpu_time_total / self.count
 
     cpu_time_str = property(lambda self: _time(self.cpu_time))
@@ -41,17 +41,21 @@ class _Times:
 
 
 class FunctionEvent(_Times):
-    """One call of an op, of a node in backward, of a module, or of a `record_function` range.
+    """One call of an op, a backward node, a module, or a `record_function` range.
 
     Attributes:
-        name, key: what ran: an op's name, a node's ("MulBackward0"), "nn.Module: " and a module's path, or a range's.
-        time_range: an Interval. thread: the number of its thread.
-        sequence_nr: of a recorded op and of its node in backward, the same; -1 for what is neither.
-        cpu_parent, cpu_children: within which event it ran, and which ran within it.
-        input_shapes: with record_shapes. stack: with with_stack, innermost line first; a node has its forward's.
-        fused: how often which kernel ran, or "no: " and why not; empty where none is written for this.
-        module: with with_modules, the path of the module; a node has its forward's.
-        forward: of a node, the event of its forward, if that was measured.
+        name: name of an op, a node ("MulBackward0"), a module ("nn.Module: " and its path), or a range.
+        key: the same as name.
+        time_range: Interval of the event.
+        thread: number of the thread.
+        sequence_nr: number shared by an op and its backward node; -1 for other events.
+        cpu_parent: enclosing event.
+        cpu_children: events within it.
+        input_shapes: shapes of the inputs, with record_shapes.
+        stack: source lines with with_stack, innermost first; a node has the lines of its forward.
+        fused: number of calls of each kernel, or "no: " and the reason; empty if there is no kernel for the op.
+        module: path of the module with with_modules; a node has the module of its forward.
+        forward: event of a node's forward, if it was measured.
     """
 
     count = 1
@@ -64,36 +68,36 @@ class FunctionEvent(_Times):
         self.cpu_parent, self.cpu_children = None, []
         self.input_shapes, self.stack, self.module = [], [], ""
         self.fused, self.forward = Counter(), None
-        self.self_cpu_memory_usage = self.self_device_memory_usage = 0
+        self.self_cpu_memory_usage = self.self_device_memory_usage = self.flops = 0
 
     time_range = property(lambda self: Interval(self.start, self.end))
-    cpu_time_total = property(lambda self: max(self.end - self.start, 0.0))  # 0: it has not ended
+    cpu_time_total = property(lambda self: max(self.end - self.start, 0.0))  # 0 if it has not ended
     is_user_annotation = property(lambda self: self.scope == USER)
 
     @property
     def self_cpu_time_total(self):
-        """Microseconds in it that are of no event within it."""
+        """The time in microseconds outside inner events."""
         return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
 
     @property
     def cpu_memory_usage(self):
-        """Bytes of arrays that were made less those that were freed, with all within it."""
+        """The bytes of allocated arrays minus freed arrays, including inner events."""
         return self.self_cpu_memory_usage + sum(child.cpu_memory_usage for child in self.cpu_children)
 
     @property
     def device_memory_usage(self):
-        """The same of a GPU's memory."""
+        """The same for GPU memory."""
         return self.self_device_memory_usage + sum(child.device_memory_usage for child in self.cpu_children)
 
     def __repr__(self):
         return f"<FunctionEvent {self.name} cpu_time={self.cpu_time_str} input_shapes={self.input_shapes}>"
 
 
-_SUMS = "cpu_time_total self_cpu_time_total cpu_memory_usage self_cpu_memory_usage device_memory_usage self_device_memory_usage"
+_SUMS = "cpu_time_total self_cpu_time_total cpu_memory_usage self_cpu_memory_usage device_memory_usage self_device_memory_usage flops"
 
 
 class FunctionEventAvg(_Times):
-    """All events of one key: how many, and the sums of their times and bytes; the other fields are the first one's."""
+    """All events with one key: their number, and the sums of times and bytes. Other fields come from the first event."""
 
     def __init__(self):
         self.key, self.count, self.fused = None, 0, Counter()
@@ -101,7 +105,11 @@ class FunctionEventAvg(_Times):
             setattr(self, name, 0)
 
     def add(self, other: Any) -> "FunctionEventAvg":
-        """Add an event, or another average."""
+        """Adds an event or another average.
+
+        Args:
+            other: the event or average.
+        """
         if self.key is None:
             for name in ("key", "scope", "input_shapes", "stack", "module", "is_user_annotation"):
                 setattr(self, name, getattr(other, name))
@@ -119,18 +127,18 @@ class FunctionEventAvg(_Times):
 
 
 class EventList(list):
-    """A list of events or of averages, which prints as its `table`."""
+    """A list of events or averages; `print` displays its `table`."""
 
     def __str__(self):
         return self.table()
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Microseconds in all."""
+        """The total time in microseconds."""
         return sum(event.self_cpu_time_total for event in self)
 
     def total_average(self) -> FunctionEventAvg:
-        """All events as one."""
+        """Returns one average over all events."""
         total = FunctionEventAvg()
         for event in self:
             total.add(event)
@@ -141,13 +149,13 @@ class EventList(list):
         self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False,
         *, group_by_module: bool = False,
     ) -> "EventList":  # fmt: skip
-        """The averages of all events of one name.
+        """Returns the averages of events with the same name.
 
         Args:
-            group_by_input_shapes: and of equal shapes.
-            group_by_stack_n: and of so many equal lines of the stack, from the innermost on.
-            group_by_overload_name: changes nothing: names are without overloads.
-            group_by_module: and of one module.
+            group_by_input_shapes: group by the shapes of the inputs too.
+            group_by_stack_n: group by this number of stack lines too, innermost first.
+            group_by_overload_name: ignored; names have no overloads.
+            group_by_module: group by the module too.
         """
         found = {}
         for event in self:
@@ -166,18 +174,20 @@ class EventList(list):
         max_name_column_width: int = 55, max_shapes_column_width: int = 80, header: str | None = None,
         top_level_events_only: bool = False, time_unit: str | None = None,
     ) -> str:  # fmt: skip
-        """The events as text, one a line; columns in which nothing would stand are left out.
+        """Returns the events as a text table, without empty columns.
 
         Args:
-            sort_by: a field, such as "self_cpu_time_total" or "cpu_memory_usage", the largest first; None keeps the order.
-            row_limit: how many lines; -1 for all.
-            max_src_column_width, max_name_column_width, max_shapes_column_width: where text is cut.
-            header: a line above.
-            top_level_events_only: only events that ran within no other.
-            time_unit: "s", "ms" or "us"; None: as it fits.
+            sort_by: field to sort by in decreasing order, such as "self_cpu_time_total" or "cpu_memory_usage".
+            row_limit: maximum number of rows; -1 for all.
+            max_src_column_width: maximum width of the source column in characters.
+            max_name_column_width: maximum width of the name column in characters.
+            max_shapes_column_width: maximum width of the shapes column in characters.
+            header: line above the table.
+            top_level_events_only: only events without an enclosing event.
+            time_unit: "s", "ms" or "us" (default: chosen by size).
 
         Raises:
-            ValueError: another sort_by.
+            ValueError: if sort_by is unknown.
         """
         rows = [e for e in self if not top_level_events_only or getattr(e, "cpu_parent", None) is None]
         if not rows:
@@ -186,7 +196,7 @@ class EventList(list):
             field = sort_by.replace("cuda", "device")
             if not isinstance(getattr(rows[0], field, None), (int, float)):
                 raise ValueError(
-                    f"table: sort_by must be count, cpu_time, device_time, {', '.join(_SUMS.split())}, got {sort_by!r}."
+                    f"table: expected sort_by to be count, cpu_time, device_time, {', '.join(_SUMS.split())}, got {sort_by!r}."
                 )
             rows.sort(key=lambda e: -getattr(e, field))
         whole = self.self_cpu_time_total
@@ -203,13 +213,14 @@ class EventList(list):
         return "\n".join([*top, rule, lines[0], rule, *lines[1:], rule, f"Self CPU time total: {_time(whole)}", ""])
 
     def export_stacks(self, path: str, metric: str) -> None:
-        """Write a line for each event with a stack: the stack, outermost first, and a number, as flame graphs are drawn of.
+        """Writes one line per event with a stack: the stack, outermost first, and a number, for flame graphs.
 
         Args:
+            path: path of the file.
             metric: "self_cpu_time_total" or "self_cuda_time_total".
 
         Raises:
-            ValueError: another metric.
+            ValueError: if the metric is unknown.
         """
         metrics = ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total", "self_privateuse1_time_total"]
         if metric not in metrics:
@@ -223,10 +234,12 @@ class EventList(list):
                     file.write(";".join(line.translate(plain) for line in reversed(event.stack)) + f" {value}\n")
 
     def export_chrome_trace(self, path: str | os.PathLike, memory: Any = (), metadata: Any = None) -> None:
-        """Write the events as JSON that chrome://tracing and ui.perfetto.dev show, gzipped if the name ends in ".gz".
+        """Writes the events as JSON for chrome://tracing and ui.perfetto.dev, gzipped if the name ends in ".gz".
 
         Args:
-            memory: (microseconds, bytes, bytes in all) of what was made or freed. metadata: further keys of the file.
+            path: path of the file.
+            memory: (microseconds, bytes, total bytes) of each allocation and release.
+            metadata: additional keys of the file.
         """
         place = {"pid": os.getpid()}
         found = [e for event in self for e in _traced(event, {**place, "tid": event.thread})]
@@ -246,7 +259,7 @@ class EventList(list):
 
 
 def _traced(event, place):
-    """An event as Chrome's trace has it."""
+    """Return an event in Chrome's trace format."""
     facts = {"External id": event.id}
     if event.sequence_nr >= 0:
         facts["Sequence number"] = event.sequence_nr
@@ -260,7 +273,7 @@ def _traced(event, place):
 
 
 def _columns(whole, source, name, shapes, unit):
-    """The columns of a table: title, and the text of an event."""
+    """Return the columns of a table: title, and function of an event that returns text."""
 
     def share(us):
         return f"{100 * us / whole:.2f}%" if whole else "0.00%"
@@ -276,6 +289,7 @@ def _columns(whole, source, name, shapes, unit):
         ("Self CPU Mem", lambda e: _bytes(e.self_cpu_memory_usage)),
         ("Device Mem", lambda e: _bytes(e.device_memory_usage)),
         ("# of Calls", lambda e: str(e.count)),
+        ("Total KFLOPs", lambda e: f"{e.flops / 1000:.3f}" if e.flops else ""),
         ("Kernel", lambda e: _cut(", ".join(f"{c} x {k}" if e.count > 1 else k for k, c in e.fused.items()), name)),
         ("Module", lambda e: _cut(e.module, name)),
         ("Input Shapes", lambda e: _cut(str(e.input_shapes or ""), shapes)),
@@ -288,13 +302,13 @@ def _cut(text, width):
 
 
 def _time(us, unit=None):
-    """Microseconds as text."""
+    """Format microseconds."""
     unit = unit or ("s" if us >= 1e6 else "ms" if us >= 1e3 else "us")
     return f"{us / {'s': 1e6, 'ms': 1e3, 'us': 1.0}[unit]:.3f}{unit}"
 
 
 def _bytes(count):
-    """A number of bytes as text."""
+    """Format a number of bytes."""
     for power, name in ((30, "GB"), (20, "MB"), (10, "KB")):
         if abs(count) >= 1 << power:
             return f"{count / (1 << power):.2f} {name}"

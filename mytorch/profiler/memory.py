@@ -1,23 +1,24 @@
-"""The memory timeline of a profile: how many bytes of each category there were when, as numbers and as a picture."""
+"""Memory timeline of a profile: bytes of each category over time, as numbers and as an image."""
 
 import gzip
 import json
 from html import escape
 from typing import Any
 
-CATEGORIES = {  # in PyTorch's order, and its colours or near ones
+CATEGORIES = {  # in PyTorch's order, with similar colors
     "PARAMETER": "#2e7d32", "OPTIMIZER_STATE": "#daa520", "INPUT": "#37474f", "TEMPORARY": "#9575cd", "ACTIVATION": "#e05545",
     "GRADIENT": "#2f5fd0", "AUTOGRAD_DETAIL": "#7fa8f5", "UNKNOWN": "#9e9e9e",
 }  # fmt: skip
-WIDTH, HEIGHT, LEFT, TOP = 900, 360, 90, 60  # of the drawing; its margins
-POINTS = 1500  # at most, across the picture
+WIDTH, HEIGHT, LEFT, TOP = 900, 360, 90, 60  # size and margins of the image
+POINTS = 1500  # maximum number of points across the image
 
 
 def timeline(blocks: Any, events: Any) -> tuple[list[float], list[list[int]]]:
-    """(microseconds, for each 0 and the bytes of each category), as PyTorch writes them: a row for each change.
+    """Returns (microseconds, [0, bytes of each category]) for each change, in PyTorch's format.
 
     Args:
-        blocks: what a profile held. events: its events, which say from when to when.
+        blocks: blocks of memory of a profile.
+        events: events of the profile, which determine the time range.
     """
     first = min([e.start for e in events] + [b.start for b in blocks if b.start], default=0.0)
     last = max([e.end for e in events], default=first)
@@ -33,10 +34,16 @@ def timeline(blocks: Any, events: Any) -> tuple[list[float], list[list[int]]]:
 
 
 def write_timeline(path: Any, times: Any, sizes: Any, device: str) -> None:
-    """Write a timeline as its file's name says: .html, .svg, .json, .json.gz.
+    """Writes a timeline to a file of type .html, .svg, .json or .json.gz.
+
+    Args:
+        path: path of the file.
+        times: microseconds of the changes.
+        sizes: bytes of each category after each change.
+        device: name of the device.
 
     Raises:
-        ValueError: another name.
+        ValueError: if the file type is not supported.
     """
     name = str(path)
     if name.endswith((".json", ".json.gz")):
@@ -44,7 +51,9 @@ def write_timeline(path: Any, times: Any, sizes: Any, device: str) -> None:
     elif name.endswith((".svg", ".html")):
         text = svg(times, sizes, device)
     else:
-        raise ValueError(f"export_memory_timeline: {name}: the name must end in .html, .svg, .json or .json.gz.")
+        raise ValueError(
+            f"export_memory_timeline: expected a file name ending in .html, .svg, .json or .json.gz, got {name}."
+        )
     if name.endswith(".html"):
         text = f'<!doctype html><meta charset="utf-8"><title>Memory timeline</title>\n{text}'
     with (gzip.open if name.endswith(".gz") else open)(path, "wt", encoding="utf-8") as file:
@@ -52,7 +61,13 @@ def write_timeline(path: Any, times: Any, sizes: Any, device: str) -> None:
 
 
 def svg(times: Any, sizes: Any, device: str) -> str:
-    """A timeline as a picture: the categories stacked, parameters below; what is named has been there."""
+    """Returns a timeline as an SVG image with stacked categories, parameters at the bottom.
+
+    Args:
+        times: microseconds of the changes.
+        sizes: bytes of each category after each change.
+        device: name of the device.
+    """
     peak = max(sum(row) for row in sizes)
     end = max(times[-1] - times[0], 1e-9)
     unit, scale = next(
@@ -94,7 +109,7 @@ def svg(times: Any, sizes: Any, device: str) -> str:
 
 
 def _thinned(times, sizes, end):
-    """(x, row) of the changes, of those in one place across the row with the most bytes."""
+    """Return (x, row) of the changes; of changes in the same column, the row with the most bytes."""
     found = {}
     for time, row in zip(times, sizes, strict=True):
         x = round(LEFT + WIDTH * round((time - times[0]) / end * POINTS) / POINTS, 1)
@@ -104,10 +119,10 @@ def _thinned(times, sizes, end):
 
 
 def _steps(points):
-    """A path along points, each height holding until the next."""
+    """Return a step path along points: each value holds until the next."""
     return "".join(f"H{x}V{y}" for x, y in points[1:])
 
 
 def _steps_back(points):
-    """The same from the last point to the first."""
+    """Return the step path from the last point to the first."""
     return "".join(f"V{y}H{x}" for x, y in reversed(points[:-1])) + f"V{points[0][1]}"

@@ -1,1 +1,1 @@
-"""Tools to look at models, tensors and graphs. Users import them as `mytorch.utils.<name>`."""
+"""Tools to inspect models, tensors and graphs. Users import them as `mytorch.utils.<name>`."""

@@ -10,8 +10,12 @@ class Measurement:
     """Times of a statement.
 
     Attributes:
-        times: seconds for one run, in each block. raw_times: for each whole block.
-        number_per_run: runs in a block. median, mean, iqr: seconds.
+        times: seconds per run, for each block.
+        raw_times: seconds of each block.
+        number_per_run: number of runs per block.
+        median: median of the times in seconds.
+        mean: mean of the times in seconds.
+        iqr: interquartile range of the times in seconds.
     """
 
     def __init__(self, number_per_run: int, raw_times: list[float], description: str):
@@ -25,7 +29,7 @@ class Measurement:
 
     @property
     def iqr(self) -> float:
-        """The width of the middle half of the times."""
+        """The interquartile range of the times in seconds."""
         if len(self.times) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
@@ -41,12 +45,16 @@ class Measurement:
 
 
 class Timer:
-    """Times a statement, on the device's clock where it works on a GPU.
+    """Times a statement; work on a GPU is included.
 
     Args:
-        stmt, setup, globals: as `timeit.Timer`'s.
-        label, sub_label, description: for the printed result.
-        num_threads: threads of the library while it runs; by default one, as in PyTorch.
+        stmt: statement to time; see `timeit.Timer`.
+        setup: statement to run first.
+        globals: dict of names for the statements.
+        label: label in the printed result.
+        sub_label: second label.
+        description: description in the printed result.
+        num_threads: number of the library's threads while it runs (default: 1, as in PyTorch).
     """
 
     def __init__(
@@ -83,14 +91,23 @@ class Timer:
             threads.set_num_threads(before)
 
     def timeit(self, number: int = 1000000) -> Measurement:
-        """The time of `number` runs, as one Measurement, after a short warm-up."""
+        """Times `number` runs after a warmup, and returns a Measurement.
+
+        Args:
+            number: number of runs.
+        """
         self._run(max(number // 100, 1))
         return Measurement(number, [self._run(number)], self.text)
 
     def blocked_autorange(
         self, callback: Callable[[int, float], None] | None = None, min_run_time: float = 0.2
     ) -> Measurement:
-        """Blocks of runs until min_run_time seconds have passed; each block takes a thousandth of it or more."""
+        """Times blocks of runs until min_run_time has passed. Each block takes at least a thousandth of this time.
+
+        Args:
+            callback: function of (number of runs, seconds), called after each block.
+            min_run_time: total time in seconds.
+        """
         number = 1
         while (t := self._run(number)) < min_run_time / 1000:
             number *= 10

@@ -1,12 +1,12 @@
-"""Drawing of the computational graph, as SVG, as a page or in Graphviz's DOT language: no package is needed for any of them.
+"""Drawings of computational graphs as SVG, as HTML or in Graphviz's DOT language, without other packages.
 
-    draw(loss, "graph.svg", model)                  # the graph that leads to a tensor; names and folding by a module
-    draw(loss, "graph.html", model)                 # a page to zoom in, to fold modules, and to click on what it shows
-    draw(model, "graph.svg", inputs=(x,))           # of a module's outputs for these inputs
-    loss.render().show()                            # in the browser; a notebook shows it by itself
+    draw(loss, "graph.svg", model)                  # the graph of a tensor; the module provides names and folding
+    draw(loss, "graph.html", model)                 # a page with zoom, folding by module, and details of each box
+    draw(model, "graph.svg", inputs=(x,))           # the graph of a module's outputs for these inputs
+    loss.render().show()                            # in the browser; a notebook displays it automatically
 
-A box is an operation: its name, the shape and dtype of its result, what it saved for backward and how large that is, and the
-norm of its gradient, where backward has left one. `dot`, if it is installed, places the boxes; otherwise tools/layout.py does.
+A box is an operation: its name, shape and dtype of its result, its saved tensors with their size, and the norm of its
+gradient if backward has computed one. Graphviz's `dot` computes the layout if it is installed, otherwise tools/layout.py.
 
 The language: https://graphviz.org/doc/info/lang.html
 """
@@ -31,13 +31,13 @@ COLOURS = {"leaf": "#a8cdf0", "op": "#e4e4e4", "module": "#f6d8a8", "output": "#
 
 
 class Drawing:
-    """What `draw` returns: boxes and arrows, to be written in either language.
+    """A drawing of boxes and arrows, the result of `draw`.
 
     Attributes:
-        boxes: key -> (kind, lines of text); kinds are those of `COLOURS`.
+        boxes: key -> (kind, lines of text); the kinds are in `COLOURS`.
         arrows: (from, to, label), in the direction of forward.
-        more: key -> what a page shows of a box beside its text, where that was asked for.
-        folds: the same graph, folded more and more, this drawing among them: what a page changes between.
+        more: key -> additional text of a box on a page.
+        folds: drawings of the same graph with increasing folding, including this one, for a page.
     """
 
     def __init__(self, direction, caption=""):
@@ -46,7 +46,7 @@ class Drawing:
         self.folds = [self]
 
     def dot(self) -> str:
-        """The drawing in Graphviz's language."""
+        """Returns the drawing in Graphviz's DOT language."""
         lines = ["digraph {", f'  rankdir="{self.direction}"', '  node [shape=box, style=filled, fontname="monospace"]']
         numbers = {key: i for i, key in enumerate(self.boxes)}
         for key, (kind, text) in self.boxes.items():
@@ -58,13 +58,17 @@ class Drawing:
         return "\n".join([*lines, "}", ""])
 
     def svg(self, engine: str | None = None) -> str:
-        """The drawing as SVG; `engine` is "dot", "own", or None: dot if it is installed."""
+        """Returns the drawing as SVG.
+
+        Args:
+            engine: "dot", "own", or None for dot if it is installed.
+        """
         if engine == "dot" or (engine is None and shutil.which("dot")):
             return _by_dot(self.dot(), "svg").decode()
         return svg_of(self.boxes, self.arrows, COLOURS, self.direction, self.caption)
 
     def html(self) -> str:
-        """The drawing as a page that needs nothing else: drag to move, turn the wheel to zoom, click on a box to see more of it."""
+        """Returns the drawing as a self-contained page: drag to move, scroll to zoom, click a box for details."""
         places = [{key: i for i, key in enumerate(fold.boxes)} for fold in self.folds]
         content = [
             {
@@ -78,10 +82,13 @@ class Drawing:
         return Path(__file__).with_name("drawing.html").read_text(encoding="utf-8").replace("/*DATA*/", data)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write it to a file: .svg, .html, .dot or .gv; other formats (.png, .pdf) need Graphviz.
+        """Writes the drawing to a file: .svg, .html, .dot or .gv; other formats (.png, .pdf) require Graphviz.
+
+        Args:
+            path: path of the file.
 
         Raises:
-            RuntimeError: another format, without Graphviz.
+            RuntimeError: for another format without Graphviz.
         """
         kind = Path(path).suffix[1:].lower()
         if kind in ("dot", "gv"):
@@ -92,7 +99,7 @@ class Drawing:
             Path(path).write_bytes(_by_dot(self.dot(), kind))
 
     def show(self) -> None:
-        """Open it in the browser."""
+        """Opens the drawing in the browser."""
         path = Path(tempfile.mkdtemp()) / "graph.svg"
         self.save(path)
         webbrowser.open(path.as_uri())
@@ -115,25 +122,25 @@ def draw(
     max_nodes: int | None = None,
     fold: int | None = 60,
 ) -> Drawing:
-    """Draw the graph that leads to `outputs`.
+    """Draws the computational graph of tensors or of a module.
 
     Args:
-        outputs: a tensor, or several; or a Module, which is called with `inputs`.
-        path: a file to write, see `Drawing.save`; None writes none.
-        params: names for leaves: a Module, or a dict from names to tensors. Others are shown without a name.
-        inputs: a module's arguments: a tensor, or a tuple of them.
-        direction: where the arrows of forward point: "TB" (down), "BT", "LR" or "RL".
-        show_shapes: write shapes, what is saved and gradients below the names.
-        max_nodes: stop, and say so in the drawing, after that many.
-        fold: a graph of more boxes is folded by module, as little as it takes; None never folds. Parameters say which module
-            an operation belongs to, and an operation without any belongs to that around the one before it.
+        outputs: a tensor, several tensors, or a Module, which is called with `inputs`.
+        path: path of a file to write; see `Drawing.save` (default: no file).
+        params: names of leaves: a Module, or a dict from names to tensors. Other leaves have no name.
+        inputs: argument of the module: a tensor or a tuple of tensors.
+        direction: direction of the arrows: "TB" (top to bottom), "BT", "LR" or "RL".
+        show_shapes: include shapes, saved tensors and gradients.
+        max_nodes: maximum number of nodes; the drawing contains a note if nodes are missing.
+        fold: maximum number of boxes; a larger graph is folded by module. None never folds. The parameters determine the
+            module of an operation; an operation without parameters belongs to the module of the operation before it.
 
     Returns:
-        A Drawing. Blue boxes are leaves, grey ones operations, amber ones folded modules, green ones outputs; a number on an
-        arrow says which output of an operation it comes from.
+        A Drawing. Blue boxes are leaves, gray boxes operations, amber boxes folded modules, and green boxes outputs. A
+        number on an arrow is the output number of an operation.
 
     Raises:
-        ValueError: an output that requires no grad, a module without inputs, or another direction.
+        ValueError: if an output does not require grad, a module has no inputs, or the direction is unknown.
 
     Example:
         >>> x = tensor(1.0, requires_grad=True)
@@ -141,10 +148,10 @@ def draw(
           n1 [label="Exp", fillcolor="#e4e4e4"]
     """
     if direction not in ("TB", "BT", "LR", "RL"):
-        raise ValueError(f"draw: direction must be 'TB', 'BT', 'LR' or 'RL', got {direction!r}.")
+        raise ValueError(f"draw: expected direction to be 'TB', 'BT', 'LR' or 'RL', got {direction!r}.")
     if hasattr(outputs, "named_parameters"):
         if inputs is None:
-            raise ValueError("draw: a module is drawn as what it does to inputs; give inputs=, its arguments.")
+            raise ValueError("draw: expected inputs for a module, got none. Pass its arguments as inputs=.")
         outputs, params = outputs(*(inputs if isinstance(inputs, tuple) else (inputs,))), params or outputs
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     for i, out in enumerate(outputs):
@@ -176,12 +183,17 @@ def draw(
 
 
 def render(self: Tensor, path: str | os.PathLike | None = None, **options: Any) -> Drawing:
-    """Draws the graph that leads to this tensor: `draw(self, path, **options)`."""
+    """Draws the graph of this tensor.
+
+    Args:
+        path: path of a file to write.
+        **options: options of `mytorch.utils.drawing.draw`.
+    """
     return draw(self, path, **options)
 
 
 def _collect(outputs, limit):
-    """The nodes below the outputs, parents first, and those of them whose parents were left out."""
+    """Return the nodes below the outputs, parents first, and the nodes whose parents were omitted."""
     found, order, cut = {}, [], set()
     stack = [(out.grad_fn or out.edge, False) for out in reversed(outputs)]
     while stack:
@@ -202,7 +214,7 @@ def _collect(outputs, limit):
 
 
 def _groups(nodes, names):
-    """Which module each node belongs to, as the parts of its path: its parameters' own, or the one around its last parent's."""
+    """Return the path of each node's module: of its parameters, or the common path with its last parent."""
     groups, number, taken, owners = {}, {node: i for i, node in enumerate(nodes)}, set(), set()
     for node in nodes:
         if type(node) is Leaf:
@@ -212,7 +224,7 @@ def _groups(nodes, names):
         if own:
             groups[node] = tuple(names[own[0]].split(".")[:-1])
             groups.update((leaf, groups[node]) for leaf in own)
-            taken.update(own)  # where a parameter is used again, as a tied one is, it tells nothing
+            taken.update(own)  # a parameter that is used again, such as a tied weight, is ignored
             owners.add(node)
         else:
             last = max((p for p in parents if type(p) is not Leaf), key=number.get, default=None)
@@ -222,25 +234,25 @@ def _groups(nodes, names):
 
 
 def _depth(nodes, groups, fold):
-    """How many parts of a path are shown, at most: the most that leave no more than `fold` boxes, at least one."""
+    """Return the maximum depth of paths with at most `fold` boxes; at least 1."""
     depths = (None, *_depths(groups))
     few = (d for d in depths if fold is None or len({_key(node, groups, d) for node in nodes}) <= fold)
     return next(few, depths[-1])
 
 
 def _depths(groups):
-    """The depths to which paths may be cut, the deepest first."""
+    """Return the possible depths of paths, deepest first."""
     return range(max(map(len, groups.values()), default=0), 0, -1)
 
 
 def _key(node, groups, depth):
-    """The box that a node is in: its own, or that of the module it is folded into."""
+    """Return the box of a node: the node itself, or the module into which it is folded."""
     path = groups.get(node, ())
     return node if depth is None or len(path) < depth else ".".join(path[:depth])
 
 
 def _fill(drawing, nodes, cut, names, groups, depth, show_shapes, more):
-    """Put the nodes' boxes and arrows into a drawing, and `more` of each for a page."""
+    """Add the boxes and arrows of the nodes to a drawing, with details for a page if `more`."""
     members = {}
     for node in nodes:
         members.setdefault(_key(node, groups, depth), []).append(node)
@@ -270,7 +282,7 @@ def _fill(drawing, nodes, cut, names, groups, depth, show_shapes, more):
 
 
 def _facts(node):
-    """The lines below a node's name: its result, what it saved, its gradient."""
+    """Return the lines below a node's name: result, saved tensors and gradient."""
     lines = [] if _port(node, "several") else [_shape_of(node)]
     saved = [f"{name} {_size(sum(a.nbytes for a in arrays))}" for name, arrays in _saved(node)]
     if saved:
@@ -295,7 +307,7 @@ def _module_text(name, nodes, show_shapes):
 
 
 def _more(nodes, names):
-    """What a page shows of a box: its operations, what they keep, and how large its parameters and their gradients are."""
+    """Return the details of a box: operations, saved tensors, and ranges of parameters and gradients."""
     lines = []
     if len(nodes) > 1:
         ops = Counter(node.label.removesuffix("Backward") for node in nodes if type(node) is not Leaf)
@@ -317,7 +329,7 @@ def _range(x):
 
 
 def _saved(node):
-    """(name, arrays) of what a node keeps for backward."""
+    """Yield (name, arrays) that a node saves for backward."""
     if type(node) is Leaf or not node.saved:
         return []
     kept = []
@@ -330,7 +342,7 @@ def _saved(node):
 
 
 def _total(nodes):
-    """How many bytes nodes keep that are not the leaves' own; what several keep counts once."""
+    """Return the bytes that nodes save, except leaves; shared memory counts once."""
     leaves = [node.variable for node in nodes if type(node) is Leaf]
     own = {id(_whole(leaf._data._array)) for leaf in leaves if leaf is not None}
     kept = {id(_whole(a)): _whole(a).nbytes for node in nodes for _, arrays in _saved(node) for a in arrays}
@@ -338,7 +350,7 @@ def _total(nodes):
 
 
 def _whole(array):
-    """The array whose memory a view lies in."""
+    """Return the array that owns a view's memory."""
     while getattr(array, "base", None) is not None and hasattr(array.base, "nbytes"):
         array = array.base
     return array
@@ -364,9 +376,9 @@ def _port(node, i):
 
 
 def _by_dot(text, kind):
-    """What Graphviz makes of it."""
+    """Return Graphviz's output."""
     if shutil.which("dot") is None:
         raise RuntimeError(
-            f"Writing a .{kind} needs Graphviz's `dot`, which is not installed; .svg and .dot need nothing."
+            f"draw: .{kind} files require Graphviz's `dot`, which is not installed. Use .svg or .dot, or install Graphviz."
         )
     return subprocess.run(["dot", f"-T{kind}"], input=text.encode(), stdout=subprocess.PIPE, check=True).stdout

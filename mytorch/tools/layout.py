@@ -1,22 +1,22 @@
-"""Boxes and arrows as SVG: a layered layout in the manner of Sugiyama, Tagawa and Toda (1981), in four steps.
+"""Boxes and arrows as SVG, with the layered layout of Sugiyama, Tagawa and Toda (1981) in four steps.
 
-1. `_layers`: a box comes below all that point to it; leaves come right above the first that uses them.
-2. `_with_bends`: an arrow over several layers gets a bend in each that it passes, so that arrows join neighbouring layers only.
-3. `_order`: boxes of a layer are sorted by the mean place of their neighbours, down and up a few times, against crossings.
-4. `_places`: each box as near to the mean of its neighbours as its neighbours in the layer allow, which is isotonic
-   regression, solved by pooling adjacent violators.
+1. `_layers`: a box is below all boxes that point to it. A leaf is directly above its first user.
+2. `_with_bends`: an arrow over several layers gets a bend in each layer, so that arrows connect adjacent layers only.
+3. `_order`: boxes of a layer are sorted by the mean position of their neighbors, in several sweeps, to reduce crossings.
+4. `_places`: each box is as near to the mean of its neighbors as the layer permits. This is isotonic regression, solved by
+   pooling adjacent violators.
 """
 
 from html import escape
 from itertools import pairwise
 
-LINE, CHAR, PAD = 16, 7.3, 10  # height of a line, width of a letter, margins
+LINE, CHAR, PAD = 16, 7.3, 10  # line height, character width, margin
 GAP, RISE = 26, 42  # between boxes, between layers
 SWEEPS = 12
 
 
 def svg_of(boxes, arrows, colours, direction="TB", caption=""):
-    """An SVG of `boxes` (key -> (kind, lines)) and `arrows` ((from, to, label), …); `colours` by kind."""
+    """Return an SVG of `boxes` (key -> (kind, lines)) and `arrows` ((from, to, label), …), with `colours` by kind."""
     sizes = {k: (max(map(len, text)) * CHAR + 2 * PAD, len(text) * LINE + PAD) for k, (_, text) in boxes.items()}
     across = direction in ("LR", "RL")
     least = len(caption) * CHAR + 2 * PAD
@@ -40,7 +40,7 @@ def svg_of(boxes, arrows, colours, direction="TB", caption=""):
         left, wide = left - (least - wide) / 2, least
 
     def point(along, down):
-        """Where a place in the layered plane lies in the picture."""
+        """Convert a position in the layered plane to the image."""
         along -= left
         if direction in ("BT", "RL"):
             down = depth - down
@@ -69,7 +69,7 @@ def svg_of(boxes, arrows, colours, direction="TB", caption=""):
 
 
 def _layers(boxes, arrows):
-    """Key -> layer: one more than the deepest that points to it; what nothing points to, right above its first user."""
+    """Return key -> layer: one more than the deepest predecessor; a box without predecessors is above its first user."""
     waits, users = dict.fromkeys(boxes, 0), {k: [] for k in boxes}
     for start, end, _ in arrows:
         waits[end] += 1
@@ -90,7 +90,7 @@ def _layers(boxes, arrows):
 
 
 def _with_bends(arrows, layers, boxes):
-    """([keys on an arrow's way], label) for each, and the rows of keys; a bend's key is (arrow's number, layer)."""
+    """Return ([keys along an arrow], label) for each arrow, and the rows of keys. A bend has the key (number of arrow, layer)."""
     rows = [[] for _ in range(max(layers.values(), default=0) + 1)]
     for key in boxes:
         rows[layers[key]].append(key)
@@ -105,7 +105,7 @@ def _with_bends(arrows, layers, boxes):
 
 
 def _links(paths):
-    """Key -> (neighbours before it, neighbours after it)."""
+    """Return key -> (neighbors before it, neighbors after it)."""
     links = {}
     for path, _ in paths:
         for a, b in pairwise(path):
@@ -116,7 +116,7 @@ def _links(paths):
 
 def _order(rows, links):
     for sweep in range(SWEEPS):
-        side = sweep % 2  # 0: down, by those above
+        side = sweep % 2  # 0: downward, by the neighbors above
         place = {k: i / len(row) for row in rows for i, k in enumerate(row)}
         for row in rows[:: -1 if side else 1]:
             near = {k: [place[other] for other in links.get(k, ((), ()))[side]] or [place[k]] for k in row}
@@ -125,7 +125,7 @@ def _order(rows, links):
 
 
 def _places(rows, links, breadth):
-    """Key -> the middle of its box along its layer."""
+    """Return key -> center of the box along its layer."""
     x, gaps = {}, []
     for row in rows:
         offsets, end = [], 0.0
@@ -148,7 +148,7 @@ def _places(rows, links, breadth):
 
 
 def _isotonic(values):
-    """The non-decreasing numbers nearest to `values`."""
+    """Return the nearest non-decreasing numbers to `values`."""
     pools = []  # [sum, count]
     for value in values:
         pools.append([value, 1])
@@ -160,10 +160,10 @@ def _isotonic(values):
 
 
 def _arrow(path, label, x, middle, length, tops, thick, layer_of, point):
-    """A curve from the lower edge of the first box through the bends to the upper edge of the last."""
+    """Draw a curve from the lower edge of the first box through the bends to the upper edge of the last."""
     start, *bends, end = path
     marks = [(x[start], middle(start) + length[start] / 2)]
-    for bend in bends:  # straight through its own layer
+    for bend in bends:  # straight within its layer
         r = layer_of[bend]
         marks += [(x[bend], tops[r]), (x[bend], tops[r] + thick[r])]
     marks.append((x[end], middle(end) - length[end] / 2))

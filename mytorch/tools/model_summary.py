@@ -1,4 +1,4 @@
-"""A model as a table: what each module gives, and how many parameters it has."""
+"""Summary of a model as a table: outputs and number of parameters of each module."""
 
 from math import prod
 from typing import Any
@@ -9,12 +9,14 @@ from ..ops.random import randn
 
 
 class Summary:
-    """What `summary` returns; printed, it is the table.
+    """The summary of a model; `print` displays it as a table.
 
     Attributes:
-        rows: (depth, name, class's name, shapes of the outputs, own parameters), in the order of the calls.
-        parameters, trainable: how many numbers they hold; those that several modules share count once.
-        parameter_bytes, output_bytes: of the parameters, and of the outputs of modules without children.
+        rows: (depth, name, class name, shapes of the outputs, number of own parameters), in the order of the calls.
+        parameters: number of parameters; shared parameters count once.
+        trainable: number of trainable parameters.
+        parameter_bytes: size of the parameters in bytes.
+        output_bytes: size of the outputs of modules without children, in bytes.
     """
 
     def __init__(self, rows, model, output_bytes):
@@ -40,15 +42,15 @@ class Summary:
 
 
 def summary(model: Any, input_size: Any = None, *, input_data: Any = None) -> Summary:
-    """The modules of a model in the order in which one forward calls them, with their outputs and parameters.
+    """Summarizes the modules of a model in the order of their calls, with outputs and parameters.
 
     Args:
-        model: a Module; its mode and parameters are as before afterwards.
-        input_size: the shape of its input, with the batch, or a list of shapes for several; filled with random numbers.
-        input_data: the input itself, or a tuple of several, where it is not floating.
+        model: a Module. Its mode and parameters do not change.
+        input_size: shape of the input with the batch axis, or a list of shapes. The input is random.
+        input_data: the input, or a tuple of inputs, instead of input_size.
 
     Raises:
-        ValueError: neither, or both.
+        ValueError: unless exactly one of input_size and input_data is given.
 
     Example:
         >>> s = mytorch.utils.summary(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), (2, 4))
@@ -56,7 +58,7 @@ def summary(model: Any, input_size: Any = None, *, input_data: Any = None) -> Su
         (15, (1, '0', 'Linear', [(2, 3)], 15))
     """
     if (input_size is None) == (input_data is None):
-        raise ValueError("summary: give input_size, the shape of the input with its batch, or input_data, the input.")
+        raise ValueError("summary: expected either input_size (shape of the input with its batch axis) or input_data.")
     if input_data is None:
         like = next(model.parameters(), None)
         where: dict[str, Any] = {"device": like.device} if like is not None else {}
@@ -85,7 +87,7 @@ def summary(model: Any, input_size: Any = None, *, input_data: Any = None) -> Su
     try:
         for module in names:
             handles += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
-        model.eval()  # running statistics stay as they are
+        model.eval()  # do not change running statistics
         with no_grad():
             model(*inputs)
     finally:
@@ -97,7 +99,7 @@ def summary(model: Any, input_size: Any = None, *, input_data: Any = None) -> Su
 
 
 def _tensors(value):
-    """The tensors in a module's output, through containers."""
+    """Yield the tensors in a module's output, through containers."""
     if isinstance(value, Tensor):
         return [value]
     values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()

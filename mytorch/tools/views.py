@@ -1,4 +1,4 @@
-"""Drawing of how a tensor reads memory: its elements above, the storage below; docs/strides.md explains what is to be seen."""
+"""Drawings of a tensor's memory layout: elements at the top, storage at the bottom. docs/strides.md has examples."""
 
 import os
 from html import escape
@@ -13,18 +13,18 @@ ROWS = ("#a8cdf0", "#b5e2b5", "#f6d8a8", "#f0b8c8", "#d6c4ee", "#bfe3e0", "#e8e2
 
 
 def draw(tensor: Tensor, path: str | os.PathLike | None = None, title: str = "") -> str:
-    """Draw the shape, the strides and the storage of a vector or a matrix.
+    """Draws the shape, the strides and the storage of a vector or a matrix.
 
     Args:
-        tensor: at most 2-d, with a few dozen elements.
-        path: an SVG file to write.
-        title: a line above; by default the shape, the strides and the offset.
+        tensor: vector or matrix with a few dozen elements.
+        path: path of an SVG file to write.
+        title: title (default: the shape, the strides and the offset).
 
     Returns:
         The SVG.
 
     Raises:
-        ValueError: more axes.
+        ValueError: if the tensor has another number of axes.
 
     Example:
         >>> mytorch.tools.views.draw(mytorch.arange(6).reshape(2, 3).T).count("<rect")
@@ -61,7 +61,7 @@ def draw(tensor: Tensor, path: str | os.PathLike | None = None, title: str = "")
 
 
 def _cell(x, y, number, colour, place=None, used=True):
-    """One number in its box; below it, where it is in memory, its place."""
+    """Draw a number in a box, with its position in memory below."""
     ink = "#000" if used else "#bbb"
     below = f'<text x="{x + CELL / 2}" y="{y + CELL + 14}" font-size="10" fill="#888">{place}</text>'
     note = "" if place is None else below

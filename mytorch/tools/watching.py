@@ -1,4 +1,4 @@
-"""Histograms of a model's weights and gradients, for whatever logs."""
+"""Histograms of a model's weights and gradients, for any logger."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ BINS = 32
 
 
 class Watch:
-    """What `watch` returns: `log` writes the histograms of now, every `every`th time that it is called.
+    """Writes histograms; the result of `watch`.
 
-    It writes to what it is given: TensorBoard's SummaryWriter (`add_histogram`), an Accelerator or a tracker of its (`log`, which wandb and
-    log.jsonl have), or a function of (name, values, step).
+    The writer is TensorBoard's SummaryWriter (`add_histogram`), an Accelerator or one of its trackers (`log`), or a function
+    of (name, values, step).
     """
 
     def __init__(self, model, writer, every, gradients):
@@ -20,7 +20,14 @@ class Watch:
 
     @no_grad()
     def log(self, step: int) -> bool:
-        """Write, if it is time; says whether it was."""
+        """Writes the histograms if it is time.
+
+        Args:
+            step: number of the step.
+
+        Returns:
+            True if the histograms were written.
+        """
         self.calls += 1
         if (self.calls - 1) % self.every:
             return False
@@ -41,7 +48,11 @@ class Watch:
 
 
 def histogram(values: Any, bins: int = BINS) -> dict[str, Any]:
-    """{"low", "high", "counts", "mean", "std", "not_finite"} of a tensor's numbers, as JSON can hold them.
+    """Returns {"low", "high", "counts", "mean", "std", "not_finite"} of a tensor's numbers, as JSON values.
+
+    Args:
+        values: the tensor.
+        bins: number of bins.
 
     Example:
         >>> mytorch.tools.watching.histogram(tensor([0.0, 1.0, 1.0, float("nan")]), bins=2)["counts"]
@@ -59,16 +70,17 @@ def histogram(values: Any, bins: int = BINS) -> dict[str, Any]:
 
 
 def watch(model: Any, writer: Any, every: int = 100, gradients: bool = True) -> Watch:
-    """Histograms of a model's weights and gradients: call `.log(step)` after each backward; every `every`th call writes.
+    """Logs histograms of a model's weights and gradients. Call `.log(step)` after each backward.
 
     Args:
         model: a Module.
         writer: a SummaryWriter, an Accelerator, one of its trackers, a run of wandb, or a function of (name, values, step).
-        every: so many calls from one to the next.
-        gradients: those too, where there are any.
+        every: number of `log` calls per histogram.
+        gradients: include gradients.
 
     Raises:
-        ValueError: every is below 1. TypeError: another writer.
+        ValueError: if every is less than 1.
+        TypeError: if the writer is not supported.
 
     Example:
         >>> seen = []
@@ -77,9 +89,11 @@ def watch(model: Any, writer: Any, every: int = 100, gradients: bool = True) -> 
         ([True, False, True], ['weights/weight', 'weights/bias'])
     """
     if every < 1:
-        raise ValueError(f"watch: every is {every}; expected at least 1.")
+        raise ValueError(f"watch: expected every to be at least 1, got {every}.")
     if not (hasattr(writer, "add_histogram") or hasattr(writer, "log") or callable(writer)):
-        raise TypeError(f"watch: writer is a {type(writer).__name__}; expected add_histogram, log or a function.")
+        raise TypeError(
+            f"watch: expected a writer with add_histogram or log, or a function, got {type(writer).__name__}."
+        )
     return Watch(model, writer, every, gradients)
 
 

@@ -1,15 +1,15 @@
-"""vmap by batching rules: the function runs once, over tensors that stand for a whole batch.
+"""vmap with batching rules: the function runs once, with tensors that represent a whole batch.
 
-Within a `Batch`, a tensor of the batch is a shape and a dtype without elements (a MetaArray, so that whatever goes around the ops finds
-nothing to compute with), whose `value` is the real tensor, with the batch along axis 0. An op that is given one runs its rule on the values,
-outside of the batch, so batches nest and whatever follows the values (graphs, tangents) goes on following them.
+Inside a `Batch`, a tensor of the batch has a shape and a dtype but no elements. It is a MetaArray, so that code outside of
+ops cannot compute with it. Its `value` is a tensor with the batch along axis 0. An op with a tensor of the batch runs its
+rule on the values, outside of the batch. So batches can be nested, and graphs and tangents of the values are tracked.
 
-* An elementwise op runs as it is, once the axes are aligned; `RULES` says what the others do: mostly, they count axes from 1.
-* An op with residuals that has no rule is composed of others, as in forward mode.
-* Gradients inside (`vmap(grad(f))`) are recorded over the tensors of the batch; the nodes remember these (`kept`), so that backward runs over
-  them, op by op, by the same rules.
+* Elementwise ops run unchanged after their axes are aligned. `RULES` has the other ops, most of which count axes from 1.
+* An op with residuals but without a rule is composed of other ops, as in forward mode.
+* Gradients inside (`vmap(grad(f))`) are recorded for the tensors of the batch. The nodes store these tensors (`kept`), so
+  that backward runs with them, op by op, by the same rules.
 
-An op without a rule raises `Unbatched`, and vmap then calls the function once for each index instead.
+An op without a rule raises `Unbatched`, and vmap calls the function once for each index instead.
 
 Source: Bradbury et al.: JAX, 2018 (vmap); the design of torch.func's batching rules.
 """
@@ -32,23 +32,23 @@ from .forward_mode import Level
 
 
 class Unbatched(NotImplementedError):
-    """There is no rule for this."""
+    """Raised for operations without a batching rule."""
 
 
 class Batch(Interpreter):
-    """One vmap: `size` calls in one."""
+    """One call of a vmapped function, for a batch of `size` samples."""
 
     def __init__(self, size):
         super().__init__()
         self.size = size
         self.nodes = weakref.WeakKeyDictionary()
-        self.written = False  # whether a value was changed in place, so that the calls can't be begun again
+        self.written = False  # True after a value was changed in place, so that the function can't be called again
 
     def value(self, x):
-        """The value, batch first, of a tensor (or raw array) of this batch; None for anything else.
+        """Returns the value of a tensor or raw array of this batch, with the batch first; None for other objects.
 
         Raises:
-            Unbatched: it has lost its value on the way around the ops.
+            Unbatched: code outside of ops created the tensor, so that it has no value.
         """
         raw = getattr(getattr(x, "_data", x), "_array", x)
         if not isinstance(raw, MetaArray):
@@ -58,7 +58,7 @@ class Batch(Interpreter):
         return raw.value if raw.batch is self else None
 
     def stand_for(self, value):
-        """A tensor of the batch."""
+        """Returns a tensor of the batch for a value."""
         raw = value._data._array
         if isinstance(raw, MetaArray) and raw.batch in (None, self):
             raise Unbatched("vmap: a rule gave a tensor without elements.")
@@ -67,7 +67,7 @@ class Batch(Interpreter):
         return Tensor._wrap(stands)
 
     def spread(self, x, value):
-        """The value of a tensor, or of one that is the same for all, with the batch first."""
+        """Returns the value of a tensor with the batch first. A tensor that all samples share is expanded."""
         return value if value is not None else x.expand(self.size, *x.shape)
 
     # -- ops ------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Batch(Interpreter):
         return outs if record.outputs else outs[0]
 
     def record(self, record, inputs, outs, attrs, mode):
-        """Give results their edges, among the tensors of the batch."""
+        """Records an op for the tensors of the batch."""
         edges = [x.edge if isinstance(x, Tensor) else None for x in inputs]
         mask = sum(1 << i for i, e in enumerate(edges) if e is not None)
         if not mask or not mode.grad or not record.is_differentiable:
@@ -129,7 +129,9 @@ class Batch(Interpreter):
             super().adopt(tensor, result)
             return
         if value is None or result is None:
-            raise Unbatched("vmap: a tensor that is the same for all is written to, or a constant is written.")
+            raise Unbatched(
+                "vmap: an in-place operation changes a tensor that all samples share, or writes a constant."
+            )
         self.refuse_graph(tensor, result)
         self.written = True
         with self.outside():
@@ -142,7 +144,9 @@ class Batch(Interpreter):
             return
         items = index if isinstance(index, tuple) else (index,)
         if own is None or any(isinstance(i, np.ndarray) for i in items):
-            raise Unbatched("vmap: a tensor that is the same for all, or places given by a tensor, are written to.")
+            raise Unbatched(
+                "vmap: an assignment changes a tensor that all samples share, or uses a tensor as an index."
+            )
         self.refuse_graph(tensor, value)
         self.written = True
         with self.outside():
@@ -155,53 +159,53 @@ class Batch(Interpreter):
                 own[(slice(None), *items)] = Tensor._wrap(np.asarray(value))
 
     def refuse_graph(self, *tensors):
-        """Raise where a write would have to be recorded among the tensors of the batch."""
+        """Raises an error for in-place operations on tensors of the batch that require gradients."""
         if get_mode().grad and any(isinstance(t, Tensor) and t._edge is not None for t in tensors):
-            raise Unbatched("vmap: a tensor in a graph of this batch is written to.")
+            raise Unbatched("vmap: an in-place operation changes a tensor of the batch that requires gradients.")
 
     def check_out(self, tensors):
         if any(isinstance(t, Tensor) and self.value(t) is not None for t in tensors):
-            raise Unbatched("vmap: out= is not followed.")
+            raise Unbatched("vmap: the argument out is not supported.")
         super().check_out(tensors)
 
     def apply(self, function, args, kwargs):
         if any(isinstance(a, Tensor) and self.value(a) is not None for a in args):
-            raise Unbatched(f"vmap: {function.__name__} is a Function of the user's own.")
+            raise Unbatched(f"vmap: {function.__name__} is a custom autograd.Function.")
         return super().apply(function, args, kwargs)
 
 
 class Call:
-    """An op that a rule runs: its record, inputs, their values (None where all share one) and its attributes."""
+    """A call of an op for its rule: the record, the inputs, their values (None for shared inputs) and the attributes."""
 
     def __init__(self, record, inputs, values, attrs):
         self.record, self.inputs, self.values, self.attrs = record, inputs, values, attrs
         self.ndims = [getattr(x, "ndim", 0) for x in inputs]
 
     def run(self, *inputs, **changes):
-        """Run the record with other inputs, and some attributes changed."""
+        """Runs the op with other inputs and changed attributes."""
         return self.record.dispatch(*inputs, **{**self.attrs, **changes})
 
     def only(self):
-        """The value of the one input that has one.
+        """Returns the value of the first input.
 
         Raises:
-            Unbatched: it is not the first alone, or an attribute is of the batch.
+            Unbatched: another input has a batch, or an attribute is a tensor of the batch.
         """
         if self.values[0] is None or any(v is not None for v in self.values[1:]):
-            raise Unbatched(f"vmap: {self.record.name} of several batched tensors.")
+            raise Unbatched(f"vmap: {self.record.name} with several batched inputs.")
         if any(isinstance(attr, MetaArray) for attr in self.attrs.values()):
             raise Unbatched(f"vmap: {self.record.name} with a batched attribute.")
         return self.values[0]
 
 
 def _with_rank(value, rank):
-    """A value with ones between the batch and its other axes, which are `rank` then."""
+    """Returns a value with `rank` axes after the batch, by inserting axes of size 1 after the batch."""
     missing = rank + 1 - value.ndim
     return value.reshape(value.shape[0], *(1,) * missing, *value.shape[1:]) if missing > 0 else value
 
 
 def _aligned(call):
-    """The inputs, in whose values the axes line up."""
+    """Returns the inputs of a call with aligned axes."""
     rank = max(call.ndims)
     return [x if v is None else _with_rank(v, rank) for x, v in zip(call.inputs, call.values, strict=True)]
 
@@ -209,7 +213,7 @@ def _aligned(call):
 def _elementwise(batch, call):
     aligned = _aligned(call)
     kinds = {x.dtype for x in call.inputs if isinstance(x, Tensor)}
-    if len(kinds) > 1 and 0 in call.ndims:  # tensors of no axes, which have some now, do not decide the dtype
+    if len(kinds) > 1 and 0 in call.ndims:  # 0-d tensors have axes now, but must not decide the dtype
         ranks = ([], [], [])
         which = call.record.promoted or range(len(aligned))
         for i in which:
@@ -225,16 +229,16 @@ def _elementwise(batch, call):
 
 def _composed(batch, record, inputs, attrs):
     if not record.residuals:
-        raise Unbatched(f"vmap: there is no rule for {record.name}.")
+        raise Unbatched(f"vmap: {record.name} has no batching rule.")
     return Level.composed(record, inputs, attrs)
 
 
-RULES = {}  # name of a record -> function of (batch, call) that gives what the op gives, batch first
+RULES = {}  # name of an op -> function of (batch, call) that returns the result of the op, batch first
 _COMPOSITES = {}  # name -> function of (batch, record, inputs, attrs), for ops that run as others
 
 
 def rule(*names):
-    """Register the rule of some records."""
+    """Registers the rule of some ops."""
 
     def give(function):
         for name in names:
@@ -255,7 +259,7 @@ rule(
 
 
 def _along(name="dim"):
-    """The rule of an op along axes: one, several, or all (None)."""
+    """Returns the rule of an op along an axis, several axes, or all axes (None)."""
 
     def run(batch, call):
         value, n, dim = call.only(), call.ndims[0], call.attrs[name]
@@ -287,7 +291,7 @@ rule("flip")(_along("dims"))
 
 @rule("as_strided")
 def _as_strided(batch, call):
-    """The samples' offsets are counted from the first one's, so that each looks at its own elements."""
+    """Runs as_strided with offsets relative to the first sample, so that each sample reads its own elements."""
     value, attrs = call.only(), call.attrs
     return call.run(value, size=(batch.size, *attrs["size"]), stride=(value.stride(0), *attrs["stride"]))
 
@@ -340,31 +344,31 @@ def _joined(batch, call):
 
 
 def _raw(batch, x):
-    """The raw array of a batched index, batch first; None of one that is not batched."""
+    """Returns the raw array of a batched index, batch first; None for an index without a batch."""
     value = batch.value(x)
     return None if value is None else value._data._array
 
 
 def _raw_for_each(batch, x):
-    """The raw array of an index, batch first, also of one that all share."""
+    """Returns the raw array of an index, batch first. A shared index is expanded."""
     raw = _raw(batch, x)
     return np.broadcast_to(x, (batch.size, *x.shape)) if raw is None else raw
 
 
 def _index_for(batch, index):
-    """An index of a tensor, as one of its value.
+    """Converts an index of a tensor to an index of its value.
 
     Raises:
-        Unbatched: arrays that don't come first, or masks of the batch.
+        Unbatched: index arrays follow other items, or the index has a mask of the batch.
     """
     items = index if isinstance(index, tuple) else (index,)
     arrays = [i for i, item in enumerate(items) if isinstance(item, np.ndarray)]
     if not any(_raw(batch, items[i]) is not None for i in arrays):
         if arrays and arrays[-1] - arrays[0] != len(arrays) - 1:
-            raise Unbatched("vmap: index arrays apart from each other.")
+            raise Unbatched("vmap: index arrays that are not adjacent.")
         return (slice(None), *items)
     if arrays != list(range(len(arrays))) or any(items[i].dtype.kind == "b" for i in arrays):
-        raise Unbatched("vmap: batched index arrays behind other items, or masks.")
+        raise Unbatched("vmap: batched index arrays after other items, or batched masks.")
     rank = max(items[i].ndim for i in arrays)
     first = np.arange(batch.size).reshape(batch.size, *(1,) * rank)
     own = [_raw(batch, items[i]) for i in arrays]
@@ -401,7 +405,7 @@ def _at(batch, call):
 def _embedding(batch, call):
     weight, index = call.values
     if weight is not None or index is None or call.attrs["scale_grad_by_freq"]:
-        raise Unbatched("vmap: a table of its own for each.")
+        raise Unbatched("vmap: a batched embedding table.")
     return call.run(call.inputs[0], index)
 
 
@@ -409,7 +413,7 @@ def _embedding(batch, call):
 def _embedding_backward(batch, call):
     raw, (rows, *rest) = _raw(batch, call.inputs[1]), call.attrs["shape"]
     if call.attrs["padding_idx"] is not None or call.attrs["scale_grad_by_freq"]:
-        raise Unbatched("vmap: embedding's gradient with padding.")
+        raise Unbatched("vmap: the gradient of an embedding with padding.")
     index = raw_of(call.inputs[1]) if raw is None else raw
     index = index + rows * np.arange(batch.size).reshape(-1, *(1,) * (index.ndim - (raw is not None)))
     out = call.run(batch.spread(call.inputs[0], call.values[0]), index, shape=(batch.size * rows, *rest))
@@ -450,13 +454,13 @@ def _einsum(batch, call):
 
 
 def _folded(value):
-    """The batch and the first axis as one."""
+    """Merges the batch and the first axis."""
     return value.reshape(-1, *value.shape[2:])
 
 
 @rule("max_pool", "avg_pool", "group_norm", "channel_affine")
 def _by_sample(batch, call):
-    """An op that treats each sample of its first axis alone."""
+    """Runs an op that treats each item of its first axis separately."""
     out = call.run(_folded(call.only()), *call.inputs[1:])
     parts = [o.reshape(batch.size, -1, *o.shape[1:]) for o in (out if call.record.outputs else (out,))]
     return parts if call.record.outputs else parts[0]
@@ -490,7 +494,7 @@ def _convolution(batch, call):
 
 
 def _in_groups(batch, x, weight, call):
-    """A convolution of each x with its own weight: the batch is a matter of groups."""
+    """Runs a convolution with a weight for each sample as a grouped convolution."""
     size, n, groups = batch.size, x.shape[1], call.attrs["groups"]
     channels = x.transpose(0, 1).reshape(n, size * x.shape[2], *x.shape[3:])
     out = call.run(channels, weight.reshape(-1, *weight.shape[2:]), None, groups=size * groups)
@@ -512,13 +516,13 @@ def _convolution_weight(batch, call):
 @rule("dropout")
 def _dropout(batch, call):
     if not isinstance(call.attrs["mask"], np.ndarray):
-        raise Unbatched("vmap: dropout whose mask is made by a kernel.")
+        raise Unbatched("vmap: dropout by a kernel, which creates the mask.")
     return call.run(call.only())
 
 
 @rule("layer_norm", "rms_norm")
 def _rows(batch, call):
-    """Rows of the values; what is multiplied and added is so for each, if there is one for each."""
+    """Runs a norm on the rows of the values."""
     return call.run(call.only(), *call.inputs[1:])
 
 

@@ -1,15 +1,15 @@
-"""Forward mode: tangents that follow their tensors through ops.
+"""Forward mode: ops compute the tangents of their results from the tangents of their inputs.
 
-Within a `Level`, a tensor may have a tangent, the derivative of its values in some direction. What an op gives then gets one too,
-found from the record itself, so that no op states a second derivative rule:
+Inside a `Level`, a tensor can have a tangent: the derivative of its values in some direction. The tangent of a result is
+derived from the gradient formulas of the op, so ops need no second rule:
 
-* an op whose result is a view is linear: it is applied to the tangent, whose result is a view of the tangent;
-* an elementwise op's gradient formula, g -> g f'(x), is its own transpose: it is given the tangent as g;
-* an op with residuals is composed of other ops, as for a second derivative;
-* any other formula is a linear map u -> Jᵀ u of the upstream gradient. Its own backward is u's transpose, t -> J t, at once.
+* An op that returns a view is linear. It is applied to the tangent, and the result is a view of the tangent.
+* The gradient formula of an elementwise op, g -> g f'(x), is its own transpose. It is called with the tangent as g.
+* An op with residuals is composed of other ops, as for a second derivative.
+* Any other formula is a linear map u -> Jᵀ u of the upstream gradient. Its backward is the transpose, t -> J t.
 
-All of this runs outside of the level, so levels nest; and over Tensors, so tangents have a graph of their own (reverse over forward). For
-forward over reverse, nodes that are recorded here remember the tensors themselves (`kept`), and backward runs over those.
+These computations run outside of the level, so levels can be nested. They use Tensors, so tangents have a graph (reverse
+over forward). For forward over reverse, recorded nodes store the tensors (`kept`), and backward uses them.
 
 Source: Griewank, Walther: Evaluating Derivatives, 2008; Radul et al.: You Only Linearize Once, 2022.
 """
@@ -31,7 +31,7 @@ from .tensor_ns import RecordedArithmetic, over_tensors, tensor_ns
 
 
 class Level(Interpreter):
-    """One direction of differentiation. Tangents are attributes of the tensors, under the level they belong to."""
+    """One direction of differentiation. Tensors store their tangent for each level as an attribute."""
 
     def __init__(self):
         super().__init__()
@@ -39,7 +39,7 @@ class Level(Interpreter):
         self.nodes = weakref.WeakKeyDictionary()
 
     def close(self):
-        """Take the tangents away, and what was kept."""
+        """Deletes the tangents and the stored tensors of this level."""
         for holder in self.holders:
             tensor = holder()
             if tensor is not None:
@@ -50,7 +50,7 @@ class Level(Interpreter):
     # -- tangents ---------------------------------------------------------------------------------------------
 
     def tangent(self, x):
-        """The tangent of a tensor, None if it has none; a view has its base's."""
+        """Returns the tangent of a tensor, or None. The tangent of a view is a view of the tangent of its base."""
         if not isinstance(x, Tensor):
             return None
         found = _tangents_of(x).get(self)
@@ -72,25 +72,25 @@ class Level(Interpreter):
         return self.tangent(x) is not None or super().follows(x)
 
     def give(self, tensor, tangent):
-        """Let a tensor have a tangent."""
+        """Sets the tangent of a tensor."""
         tensor.__dict__.setdefault("_tangents", {})[self] = tangent
         self.holders.append(weakref.ref(tensor))
         return tensor
 
     def dual(self, primal, tangent):
-        """A tensor over primal's memory with a tangent, and with primal's tangents of other levels."""
+        """Returns a tensor that shares the memory of `primal`, with a tangent and with its tangents of other levels."""
         with self.outside():
-            dual = _twin(primal)
+            dual = _same_tensor(primal)
             if not _same_layout(primal, tangent):
                 tangent = _in_layout_of(primal).copy_(tangent)
         return self.give(dual, tangent)
 
     def primal(self, tensor):
-        """A tensor over the same memory, without the tangent of this level."""
+        """Returns a tensor that shares the memory of `tensor`, without the tangent of this level."""
         self.tangent(tensor)
-        twin = _twin(tensor)
-        twin.__dict__.get("_tangents", {}).pop(self, None)
-        return twin
+        same = _same_tensor(tensor)
+        same.__dict__.get("_tangents", {}).pop(self, None)
+        return same
 
     def detach(self, tensor, cut=None):
         return _detached(tensor, cut or (lambda tangent: tangent))
@@ -129,7 +129,7 @@ class Level(Interpreter):
 
     @staticmethod
     def composed(record, inputs, attrs):
-        """An op with residuals, as the ops that its reference is written in."""
+        """Runs an op with residuals as a composition of the ops that its reference calls."""
         first = next(x for x in inputs if isinstance(x, Tensor))
         try:
             return over_tensors(record, first, inputs, attrs)
@@ -169,7 +169,7 @@ class Level(Interpreter):
             old[index] = 0 if new is None else new
 
     def _written(self, tensor):
-        """A tangent to write into: the tensor's, or zeros; a view's is a view of its base's."""
+        """Returns the tangent of a tensor to write to, or zeros. For a view, it is a view of the tangent of the base."""
         found = self.tangent(tensor)
         if found is None:
             base = tensor if tensor._view is None or tensor._view[2] is None else tensor._view[0]
@@ -187,14 +187,14 @@ class Level(Interpreter):
             )
 
     def apply(self, function, args, kwargs):
-        """A user's Function: its own `jvp` gives the tangents."""
+        """Runs a custom autograd.Function; its `jvp` computes the tangents."""
         tangents = [self.tangent(a) for a in args]
         if all(t is None for t in tangents):
             return super().apply(function, args, kwargs)
         with self.outside():
             if self.outer is not None and any(self.outer.follows(a) for a in args):
                 raise NotImplementedError(
-                    f"{function.__name__}: a custom autograd.Function is followed by one level of forward mode, not by several."
+                    f"{function.__name__}: a custom autograd.Function supports one level of forward mode, not several."
                 )
             ctx, result, changed = function._apply(args, kwargs, keep=True)
             outs = result if isinstance(result, tuple) else (result,)
@@ -213,7 +213,7 @@ class Level(Interpreter):
                 continue
             if tuple(t.shape) != tuple(o.shape):
                 raise RuntimeError(
-                    f"{function.__name__}.jvp: expected a tangent of shape {tuple(o.shape)}, the output's, got {tuple(t.shape)}."
+                    f"{function.__name__}.jvp: expected a tangent of shape {tuple(o.shape)}, as the output, got {tuple(t.shape)}."
                 )
             if any(o is x for x in changed) and self.tangent(o) is not None:
                 with self.outside():
@@ -232,8 +232,8 @@ def _has_tangents(tensor):
 
 
 def _same_layout(primal, tangent):
-    """Whether ops that look at the memory, such as views, do the same to both."""
-    if not primal.numel() or isinstance(primal._data._array, MetaArray):  # which has no memory to look at
+    """Returns True if a primal and a tangent have the same strides, so that view ops have the same effect on both."""
+    if not primal.numel() or isinstance(primal._data._array, MetaArray):  # arrays without memory
         return True
     if memory_owner(primal._data._array).size != memory_owner(tangent._data._array).size:
         return False
@@ -242,25 +242,25 @@ def _same_layout(primal, tangent):
 
 
 def _in_layout_of(tensor):
-    """Zeros with the strides of a tensor."""
+    """Returns zeros with the strides of a tensor."""
     raw = tensor._data._array
     extent = sum((n - 1) * abs(step) for n, step in zip(raw.shape, raw.strides, strict=True)) // raw.itemsize + 1
     memory = xp_of(raw).zeros(max(extent, getattr(memory_owner(raw), "size", 0)), raw.dtype)
     return Tensor._wrap(xp_of(raw).lib.stride_tricks.as_strided(memory, raw.shape, raw.strides))
 
 
-def _twin(tensor):
-    """Another tensor over the same memory, in the graph and with the tangents that the first has."""
+def _same_tensor(tensor):
+    """Returns another tensor with the same memory, the same position in the graph, and the same tangents."""
     edge = tensor.edge
-    twin = Tensor._of(tensor._data, edge if edge is None else tensor.view_as(tensor)._edge)
+    same = Tensor._of(tensor._data, edge if edge is None else tensor.view_as(tensor)._edge)
     tangents = _tangents_of(tensor)
     for level in list(tangents):
-        level.give(twin, tangents[level])
-    return twin
+        level.give(same, tangents[level])
+    return same
 
 
 def _detached(tensor, cut=None):
-    """A tensor out of its graph, with tangents that `cut` takes out of theirs."""
+    """Returns a detached tensor. `cut` detaches its tangents."""
     out = Tensor._of(tensor._data)
     for level, tangent in list(_tangents_of(tensor).items()):
         level.give(out, (cut or _detached)(tangent))
@@ -271,14 +271,17 @@ def _detached(tensor, cut=None):
 
 
 def tangents_of(record, inputs, outs, tangents, attrs):
-    """The tangents of an op's results: J t, by its gradient formulas Jᵀ.
+    """Computes the tangents of the results of an op, J t, from its gradient formulas Jᵀ.
 
     Args:
-        record, inputs, outs, attrs: the op, what it was given and what it gave.
-        tangents: of the inputs; None for constants.
+        record: the op.
+        inputs: inputs of the op.
+        outs: outputs of the op.
+        tangents: tangents of the inputs; None for constants.
+        attrs: attributes of the op.
 
     Returns:
-        A list, as long as outs; None for results that have no derivative.
+        A list with a tangent for each output; None for outputs without a derivative.
     """
     implementation = record.reference
     wanted = [i for i, t in enumerate(tangents) if t is not None]
@@ -298,7 +301,7 @@ def tangents_of(record, inputs, outs, tangents, attrs):
 
 
 def _is_elementwise(record, inputs, outs):
-    """Whether its formula multiplies the upstream gradient, element by element, by the derivative."""
+    """Returns True if the gradient formula multiplies each element of the upstream gradient by the derivative."""
     function = getattr(np, record.xp_name or "", None)
     if not isinstance(function, np.ufunc) or function.signature is not None or not record.holomorphic:
         return False
@@ -318,7 +321,7 @@ def _elementwise(record, values, out, pairs):
 
 
 def _transposed(record, values, outs, wanted):
-    """J t as the gradient, by u, of the linear map u -> Jᵀ u that the formulas are."""
+    """Computes J t as the gradient of the linear map u -> Jᵀ u, the gradient formulas, with respect to u."""
     several = record.outputs == "list" or record.differentiable > 1
     count = (len(outs) if record.outputs == "list" else record.differentiable) if several else 1
     ups = [zeros_like(_detached(o)).requires_grad_() if _has_tangents(o) else None for o in outs[:count]]
@@ -357,7 +360,7 @@ def _transposed(record, values, outs, wanted):
 
 
 def _values(record, inputs, outs, tangents, attrs):
-    """What a gradient formula may name, over Tensors."""
+    """Returns the values that gradient formulas can use, over Tensors."""
     given = [*map(_as_tensor, inputs[: record.floats]), *map(raw_of, inputs[record.floats :])]
     raws = [x._data._array if isinstance(x, Tensor) else x for x in given]
     first = next(r for r in raws if hasattr(r, "shape"))

@@ -1,8 +1,8 @@
-"""The namespace xp over Tensors: NumPy's names and arguments, recorded ops underneath.
+"""The namespace `xp` over Tensors: functions with the names and arguments of NumPy that call recorded ops.
 
-With it a gradient formula, or the reference forward of an op, runs on Tensors, so that the result can be
-differentiated again (`create_graph=True`). It holds what formulas use, no more; a formula that needs
-another name adds it here.
+With this namespace, a gradient formula or the reference forward of an op runs on Tensors, so that the result can be
+differentiated again (`create_graph=True`). It contains only the functions that formulas use. Add a function here if a new
+formula needs it.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ def _tensor(x):
 
 
 def _axis(function):
-    """A reduction with NumPy's `axis` and `keepdims`."""
+    """Converts a reduction to a function with the NumPy arguments `axis` and `keepdims`."""
 
     def reduce(x, axis=None, keepdims=False, initial=None):
         return function(x, dim=axis, keepdim=keepdims)
@@ -40,29 +40,29 @@ def _axis(function):
 
 
 class TensorNamespace:
-    """Functions named as NumPy's, over Tensors; constants are made by `arrays`, the namespace of their device."""
+    """Functions with NumPy names over Tensors. `arrays`, the namespace of the device, creates constants."""
 
     def __init__(self, arrays):
         self.arrays = arrays
 
     def __getattr__(self, name):
         raise NotImplementedError(
-            f"a gradient formula asks for {name!r}, which transforms/tensor_ns.py does not offer; second derivatives need it there."
+            f"a gradient formula uses {name!r}, which is missing in transforms/tensor_ns.py. Add it for second derivatives."
         )
 
     def __repr__(self):
         return "<namespace over Tensors>"
 
     def call(self, record, *inputs, **attrs):
-        """Another op, recorded."""
+        """Calls another op, recorded."""
         return record(*inputs, **attrs)
 
     def detach(self, x):
-        """x without its graph."""
+        """Returns x without its graph."""
         return x.detach() if isinstance(x, Tensor) else x
 
     def conj(self, x):
-        """The complex conjugate; x itself if it is real, or a number."""
+        """Returns the complex conjugate of x."""
         return x.conj() if isinstance(x, Tensor) and x.dtype.is_complex else x
 
     def is_complex(self, x):
@@ -72,20 +72,20 @@ class TensorNamespace:
         return complex_.real(x)
 
     def sign(self, x):
-        """-1, 0 or 1; for complex numbers z / |z|."""
+        """Returns -1, 0 or 1; for complex numbers z / |z|."""
         return elementwise.sgn(x)
 
     def astype(self, x, dtype):
-        """x as a dtype, ours or NumPy's."""
+        """Casts x to a dtype of this library or of NumPy."""
         return elementwise.cast(x, dtypes.as_dtype(dtype))
 
     def asarray(self, x, dtype=None):
-        """x, a raw array or number, as a constant."""
+        """Returns a constant Tensor of a raw array or number."""
         out = x if isinstance(x, Tensor) else Tensor._wrap(self.arrays.asarray(x))
         return out if dtype is None else self.astype(out, dtype)
 
     def where(self, condition, x, y):
-        """x where the condition holds, else y; the condition may be a Python bool."""
+        """Returns x where the condition is true and y elsewhere. The condition can be a Python bool."""
         if isinstance(condition, (bool, np.bool_)):
             like = x if isinstance(x, Tensor) else y
             chosen = x if condition else y
@@ -93,16 +93,16 @@ class TensorNamespace:
         return elementwise._where(_tensor(condition), x, y)
 
     def gather(self, x, index, dim):
-        """x's elements at the raw `index` along `dim`."""
+        """Returns the elements of x at the raw `index` along `dim`."""
         return x[xp_of(index).grid(index, dim)]
 
     def sum_of_squares(self, x, axis=None, keepdims=False):
-        """The sum of |x|^2 over axes."""
+        """Returns the sum of |x|^2 over axes."""
         square = x * x if not x.dtype.is_complex else elementwise.abs(x) ** 2
         return self.sum(square, axis=axis, keepdims=keepdims)
 
     def transpose(self, x, axes=None):
-        """The axes reversed, or in the given order."""
+        """Returns x with reversed axes, or with axes in the given order."""
         return movement.permute(x, *(range(x.ndim)[::-1] if axes is None else axes))
 
     def reshape(self, x, shape):
@@ -112,7 +112,7 @@ class TensorNamespace:
         return movement.expand(x, *shape) if isinstance(x, Tensor) else x
 
     def expand_dims(self, x, axis):
-        """A new axis; index arrays, which are constants, stay raw."""
+        """Returns x with a new axis. Raw index arrays stay raw."""
         return movement.unsqueeze(x, axis) if isinstance(x, Tensor) else xp_of(x).expand_dims(x, axis)
 
     def squeeze(self, x, axis=None):
@@ -149,41 +149,41 @@ class TensorNamespace:
         return creation.ones_like(x)
 
     def maximum(self, x, y):
-        """The larger of two; where a number ties with x it is the number, which has no gradient."""
+        """Returns the larger of x and y. If a number is equal to an element of x, the element gets no gradient."""
         return elementwise.maximum(x, y) if isinstance(y, Tensor) else self.where(x <= y, y, x)
 
     def clip(self, x, low, high):
         return self.where(x >= high, high, self.where(x <= low, low, x))
 
     def pad(self, x, widths, constant_values=0):
-        """x with a constant around it; (before, after) for each axis."""
+        """Pads x with a constant; `widths` has (before, after) for each axis."""
         return pad(x, [n for pair in widths[::-1] for n in pair], "constant", constant_values)
 
     def exp(self, x, out=None):
-        """e to the x; `out`, a place to write to for raw arrays, is not used."""
+        """Returns e to the power of x. `out` is for raw arrays and is ignored."""
         return elementwise.exp.fast_call(x)
 
     def divide(self, x, y, out=None):
         return x / y
 
     def max(self, x, axis=None, keepdims=False, initial=None):
-        """The maximum as a constant: it shifts exponents, and the shift cancels in the derivative."""
+        """Returns the maximum as a constant. Formulas use it to shift exponents, which does not change derivatives."""
         return reduction.amax(x.detach(), () if axis is None else axis, keepdims)
 
 
 def _composed(record, inputs, fused, attrs):
-    """Run an op's reference over Tensors; as it is where that can't be."""
+    """Runs the reference of an op over Tensors, or the op itself if that is not possible."""
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     if tensors and not record.view and not record.variadic and record.is_differentiable:
         try:
             return over_tensors(record, tensors[0], inputs, attrs)
-        except (NotImplementedError, AttributeError, TypeError):  # it asks for what only raw arrays have
+        except (NotImplementedError, AttributeError, TypeError):  # the reference needs raw arrays
             pass
     return record.dispatch(*inputs, fused=fused, **attrs)
 
 
 def over_tensors(record, first, inputs, attrs):
-    """Returns the outputs of an op's reference forward over Tensors, of which `first` is one; integer inputs are raw arrays there."""
+    """Returns the outputs of the reference forward of an op over Tensors. Integer inputs are raw arrays."""
     inputs = [*inputs[: record.floats], *map(raw_of, inputs[record.floats :])]
     out = record.forward(tensor_ns(xp_of(first._data._array)), *inputs, **attrs)
     count = len(record.residuals)
@@ -202,10 +202,8 @@ _by_namespace = {}
 
 
 def tensor_ns(arrays):
-    """The namespace over Tensors that lie where the arrays of a raw namespace do."""
-    if (
-        arrays is meta_ns and get_mode().interpreter is not None
-    ):  # over tensors that stand for others, with constants of numbers
+    """Returns the namespace over Tensors on the device of a raw namespace."""
+    if arrays is meta_ns and get_mode().interpreter is not None:  # for tensors of a batch, with constants of numbers
         arrays = numpy_ns
     if arrays not in _by_namespace:
         _by_namespace[arrays] = TensorNamespace(arrays)
@@ -214,7 +212,7 @@ def tensor_ns(arrays):
 
 @op(dtype="same")
 def _alias(xp, input):
-    """input under a new edge, so that a derivative can stop there and go on later."""
+    """Returns the input with a new edge, so that one derivative can end there and another can continue."""
     return input
 
 
@@ -222,7 +220,7 @@ _alias.grad(input=lambda g: g)
 
 
 class RecordedArithmetic:
-    """How the engine computes gradients that have a graph of their own: on Tensors."""
+    """The arithmetic of a backward pass that is recorded: gradients are Tensors."""
 
     @staticmethod
     def fit(g, edge):
@@ -237,10 +235,11 @@ class RecordedArithmetic:
         if node.plan.implementation.replays:
             return _replay(node, g)
         saved, plan = _attached(node), node.plan
-        if plan.vjp is not None:
-            results = plan.vjp(g, *[saved[k] for k in plan.vjp_arguments])
+        vjp, vjp_arguments, formulas = plan.recorded
+        if vjp is not None:
+            results = vjp(g, *[saved[k] for k in vjp_arguments])
             return [(node.parents[i], results[i]) for i in plan.needed]
-        return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in plan.formulas]
+        return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in formulas]
 
     @staticmethod
     def conj(g):
@@ -268,7 +267,7 @@ class RecordedArithmetic:
 
     @staticmethod
     def start(raw):
-        """The gradient that backward begins with: within vmap, ones are what has no elements."""
+        """Returns the first gradient of a backward pass. Inside vmap, tensors without elements become ones."""
         return tensor_ns(meta_ns).ones(raw.shape, raw.dtype) if isinstance(raw, MetaArray) else Tensor._wrap(raw)
 
     @staticmethod
@@ -283,7 +282,7 @@ class RecordedArithmetic:
 
 
 def _attached(node):
-    """What a node saved, with the inputs and outputs among it tied to the graph again."""
+    """Returns the saved values of a node, with inputs and outputs as Tensors in the graph."""
     op_record, names = node.op, node.plan.names
     saved, (given, outs) = list(node.saved), _followed(node)
     for k, name in enumerate(names):
@@ -303,19 +302,19 @@ def _attached(node):
 
 
 def _followed(node):
-    """The inputs and outputs of a node's op that the interpreter of this block follows; two times () if there are none."""
+    """Returns (inputs, outputs) of the op of a node that the current interpreter tracks, or ((), ())."""
     interpreter = get_mode().interpreter
     return (interpreter and interpreter.kept(node)) or ((), ())
 
 
 def _input(given, i, raw, edge):
-    """An input that a node saved as a Tensor on its edge: the very one that was given, where an interpreter has kept it."""
+    """Returns a saved input of a node as a Tensor on its edge, or the original Tensor if an interpreter stored it."""
     kept = given[i] if i < len(given) else None
     return kept if isinstance(kept, Tensor) else Tensor._of(Array._wrap(raw), edge)
 
 
 def _output(node, i, raw):
-    """An output of a node as a Tensor on the node's edge; integer outputs, such as indices, stay raw."""
+    """Returns an output of a node as a Tensor on the edge of the node. Integer outputs, such as indices, stay raw."""
     if raw.dtype.kind not in "fcV":
         return raw
     if not node.plan.ports:
@@ -325,16 +324,16 @@ def _output(node, i, raw):
 
 
 def _replay(node, g):
-    """The gradient of an op with residuals, or of one that ran by a kernel, as something differentiable.
+    """Returns differentiable gradients for an op with residuals, or for an op that ran with a kernel.
 
-    Its reference forward is run again over Tensors and that graph is differentiated; residuals taken as
-    constants would give wrong second derivatives.
+    The reference forward runs again over Tensors, and its graph is differentiated. Constant residuals would give wrong
+    second derivatives.
     """
     plan, record = node.plan, node.op
     values = dict(zip(plan.names, node.saved, strict=True))
     inputs, ends = [], {}
     given, _ = _followed(node)
-    if record.saves_sum:  # the sum of the first two inputs, an output of the node's own
+    if record.saves_sum:  # the sum of the first two inputs, which is an output of the node
         total = _alias.fast_call(_output(node, 0, values[record.outputs_names[0]]))
         inputs, ends = [total, None], {i: total._edge for i in (0, 1) if plan.needs[i]}
     for i, name in enumerate(record.inputs):
@@ -353,7 +352,7 @@ def _replay(node, g):
         inputs.append(t)
     attrs = {name: values[name] for name in record.attrs}
     with enable_grad():
-        if record.residuals or not record.is_differentiable:  # the latter: a kernel for what ops compose
+        if record.residuals or not record.is_differentiable:  # not differentiable: a kernel for a composition of ops
             out = over_tensors(record, next(t for t in inputs if isinstance(t, Tensor)), inputs, attrs)
         else:
             out = record(*inputs, fused=False, **attrs)

@@ -1,4 +1,4 @@
-"""Tools for training: data loading and checkpointing of activations."""
+"""Utilities for training: data loading, activation checkpointing and more."""
 
 from .. import _extensions
 

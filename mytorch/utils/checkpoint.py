@@ -1,4 +1,4 @@
-"""`mytorch.utils.checkpoint`: the module with PyTorch's names, which can itself be called."""
+"""`mytorch.utils.checkpoint`: a module with PyTorch's names that is also callable."""
 
 import sys
 from types import ModuleType
@@ -17,32 +17,53 @@ from ..base.errors import warn
 
 
 def detach_variable(inputs):
-    """A tuple's tensors out of their graph, wanting gradients as before; other values as they are."""
+    """Detaches the tensors of a tuple from their graph and keeps `requires_grad`. Other values are unchanged.
+
+    Args:
+        inputs: a tuple of tensors and other values.
+
+    Raises:
+        RuntimeError: `inputs` is not a tuple.
+    """
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs)
 
 
 def check_backward_validity(inputs):
-    """Warn if no tensor among the inputs requires grad: nothing would get a gradient through the checkpoint."""
+    """Warns if no tensor among the inputs requires grad, because then the checkpoint computes no gradients.
+
+    Args:
+        inputs: an iterable of inputs.
+    """
     if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
         warn("None of the inputs have requires_grad=True. Gradients will be None")
 
 
 def get_device_states(*args):
-    """(numbers of the GPUs that tensors among the arguments lie on, their generators' states)."""
+    """Returns (device numbers, generator states) of the GPUs of all tensors among the arguments.
+
+    Args:
+        args: tensors and other values.
+    """
     places = sorted({x.get_device() for x in args if isinstance(x, Tensor) and x.is_cuda})
     return places, [cuda.get_rng_state(f"cuda:{place}") for place in places]
 
 
 def set_device_states(devices, states, *, device_type=None):
-    """Put back what `get_device_states` gave."""
+    """Restores the generator states that `get_device_states` returned.
+
+    Args:
+        devices: device numbers.
+        states: generator states.
+        device_type: ignored; for compatibility (default: None).
+    """
     for place, state in zip(devices, states, strict=True):
         cuda.set_rng_state(state, f"cuda:{place}")
 
 
 class _CallableModule(ModuleType):
-    """So that both `utils.checkpoint(fn, x)` and `utils.checkpoint.checkpoint(fn, x)` work."""
+    """Makes both `utils.checkpoint(fn, x)` and `utils.checkpoint.checkpoint(fn, x)` work."""
 
     def __call__(self, function, *args, **kwargs):
         return checkpoint(function, *args, **kwargs)

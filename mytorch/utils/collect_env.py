@@ -1,4 +1,4 @@
-"""What a report of a bug should say about the machine: `python -m mytorch.utils.collect_env`."""
+"""Collects information about the machine for bug reports: `python -m mytorch.utils.collect_env`."""
 
 import importlib.metadata
 import os
@@ -12,7 +12,7 @@ SystemEnv = namedtuple("SystemEnv", "mytorch_version python_version os cpu threa
 
 
 def version_of(package: str) -> str | None:
-    """The version of an installed package, or None."""
+    """Returns the version of an installed package, or None."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -20,7 +20,7 @@ def version_of(package: str) -> str | None:
 
 
 def get_env_info() -> SystemEnv:
-    """A SystemEnv: versions and machine, as strings."""
+    """Returns a SystemEnv with versions and machine properties as strings."""
     import numpy
 
     from ..cuda import device_count, get_device_name, is_available
@@ -44,12 +44,12 @@ def get_env_info() -> SystemEnv:
 
 
 def pretty_str(env: SystemEnv) -> str:
-    """A SystemEnv as text, a line for each field."""
+    """Formats a SystemEnv, one line for each field."""
     return "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in env._asdict().items())
 
 
 def get_pretty_env_info() -> str:
-    """The report as text."""
+    """Returns the report as text."""
     return pretty_str(get_env_info())
 
 

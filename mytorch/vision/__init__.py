@@ -1,3 +1,3 @@
-"""Pictures, with torchvision's names: datasets, transforms, models, operators, grids of images."""
+"""Computer vision with torchvision's API: datasets, transforms, models, operators and image grids."""
 
 from . import datasets, io, models, ops, transforms, utils

@@ -1,4 +1,4 @@
-"""Reading and writing pictures as tensors (C, H, W) of uint8, by Pillow, which has to be installed."""
+"""Reading and writing images as uint8 tensors (C, H, W). Requires Pillow."""
 
 import io as _io
 import os
@@ -14,7 +14,7 @@ from .transforms.functional import pil_to_tensor, to_pil_image
 
 
 class ImageReadMode(Enum):
-    """Which channels a picture is read with; UNCHANGED: those of the file."""
+    """Channels of an image after reading; UNCHANGED keeps the channels of the file."""
 
     UNCHANGED = 0
     GRAY = 1
@@ -27,7 +27,7 @@ _PIL_MODES = {"GRAY": "L", "GRAY_ALPHA": "LA", "RGB": "RGB", "RGB_ALPHA": "RGBA"
 
 
 def _pillow():
-    return needed("PIL.Image", "vision.io reads and writes pictures by Pillow: pip install pillow.")
+    return needed("PIL.Image", "vision.io requires Pillow. Run `pip install pillow`.")
 
 
 def _decoded(source, mode):
@@ -40,24 +40,33 @@ def _decoded(source, mode):
 
 
 def read_file(path: str | os.PathLike) -> Tensor:
-    """The bytes of a file as a vector of uint8."""
+    """Returns the bytes of a file as a vector of uint8.
+
+    Args:
+        path: path of the file.
+    """
     with open(path, "rb") as file:
         return tensor(np.frombuffer(file.read(), np.uint8).copy())
 
 
 def write_file(filename: str | os.PathLike, data: Tensor) -> None:
-    """A vector of uint8 as the bytes of a file."""
+    """Writes a vector of uint8 to a file.
+
+    Args:
+        filename: path of the file.
+        data: the bytes.
+    """
     with open(filename, "wb") as file:
         file.write(data.numpy().tobytes())
 
 
 def read_image(path: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
-    """A picture's file as a tensor (C, H, W) of uint8.
+    """Reads an image file as a uint8 tensor (C, H, W).
 
     Args:
-        path: the file, of any format that Pillow reads.
-        mode: an ImageReadMode, or its name.
-        apply_exif_orientation: refused if True.
+        path: path of a file in a format that Pillow supports.
+        mode: channels of the result, an ImageReadMode or its name.
+        apply_exif_orientation: not supported; must be False.
     """
     if apply_exif_orientation:
         raise NotImplementedError("read_image: apply_exif_orientation=True is not supported.")
@@ -65,7 +74,13 @@ def read_image(path: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orient
 
 
 def decode_image(input: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
-    """A picture's bytes (a vector of uint8), or its file, as a tensor (C, H, W) of uint8; arguments as `read_image`."""
+    """Decodes an image as a uint8 tensor (C, H, W).
+
+    Args:
+        input: bytes of the file as a vector of uint8, or its path.
+        mode: channels of the result, an ImageReadMode or its name.
+        apply_exif_orientation: not supported; must be False.
+    """
     if isinstance(input, (str, os.PathLike)):
         return read_image(input, mode, apply_exif_orientation)
     return read_image(_io.BytesIO(input.numpy().tobytes()), mode, apply_exif_orientation)
@@ -81,22 +96,50 @@ def _encoded(picture, kind, **options):
 
 
 def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:
-    """A picture (C, H, W) of uint8 as the bytes of a PNG file."""
+    """Encodes an image as PNG.
+
+    Args:
+        input: uint8 tensor (C, H, W).
+        compression_level: compression level from 0 to 9.
+
+    Returns:
+        The bytes of the file as a vector of uint8.
+    """
     return _encoded(input, "PNG", compress_level=compression_level)
 
 
 def encode_jpeg(input: Tensor, quality: int = 75) -> Tensor:
-    """A picture (C, H, W) of uint8 as the bytes of a JPEG file."""
+    """Encodes an image as JPEG.
+
+    Args:
+        input: uint8 tensor (C, H, W).
+        quality: quality from 1 to 100.
+
+    Returns:
+        The bytes of the file as a vector of uint8.
+    """
     return _encoded(input, "JPEG", quality=quality)
 
 
 def write_png(input: Tensor, filename: str | os.PathLike, compression_level: int = 6) -> None:
-    """Write a picture (C, H, W) of uint8 as a PNG file."""
+    """Writes an image to a PNG file.
+
+    Args:
+        input: uint8 tensor (C, H, W).
+        filename: path of the file.
+        compression_level: compression level from 0 to 9.
+    """
     write_file(filename, encode_png(input, compression_level))
 
 
 def write_jpeg(input: Tensor, filename: str | os.PathLike, quality: int = 75) -> None:
-    """Write a picture (C, H, W) of uint8 as a JPEG file."""
+    """Writes an image to a JPEG file.
+
+    Args:
+        input: uint8 tensor (C, H, W).
+        filename: path of the file.
+        quality: quality from 1 to 100.
+    """
     write_file(filename, encode_jpeg(input, quality))
 
 

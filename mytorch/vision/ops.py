@@ -1,6 +1,6 @@
-"""`torchvision.ops`: boxes, regions of interest, and small blocks of networks.
+"""`torchvision.ops`: boxes, regions of interest, and building blocks of networks.
 
-Boxes are (N, 4) tensors of (x1, y1, x2, y2).
+Boxes are tensors (N, 4) of (x1, y1, x2, y2).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +17,16 @@ from ..ops.creation import as_tensor, zeros
 from ..ops.elementwise import clamp, maximum, minimum
 from ..ops.movement import cat, stack
 
-__path__: list[str] = []  # torchvision has `ops.boxes` and `ops.misc`
+__path__: list[str] = []  # for imports of torchvision's `ops.boxes` and `ops.misc`
 _FORMS = ("xyxy", "xywh", "cxcywh")
 
 
 def box_area(boxes: Tensor) -> Tensor:
-    """The areas of boxes: (N, 4) to (N,)."""
+    """Computes the areas of boxes, (N,).
+
+    Args:
+        boxes: (N, 4).
+    """
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
@@ -35,13 +39,29 @@ def _overlaps(boxes1, boxes2):
 
 
 def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
-    """Intersection over union of every pair: (N, 4) and (M, 4) to (N, M)."""
+    """Computes the intersection over union of every pair of boxes, (N, M).
+
+    Args:
+        boxes1: (N, 4).
+        boxes2: (M, 4).
+
+    Example:
+        >>> boxes = tensor([[0.0, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 2.0]])
+        >>> mytorch.vision.ops.box_iou(boxes, boxes)
+        tensor([[1.0000, 0.3333],
+                [0.3333, 1.0000]])
+    """
     inter, union = _overlaps(boxes1, boxes2)
     return inter / union
 
 
 def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
-    """box_iou less the share of the enclosing box that neither fills. Source: Rezatofighi et al., 2019."""
+    """Computes the generalized intersection over union of every pair of boxes, (N, M). Source: Rezatofighi et al., 2019.
+
+    Args:
+        boxes1: (N, 4).
+        boxes2: (M, 4).
+    """
     inter, union = _overlaps(boxes1, boxes2)
     low = minimum(boxes1[:, None, :2], boxes2[:, :2])
     high = maximum(boxes1[:, None, 2:], boxes2[:, 2:])
@@ -51,18 +71,18 @@ def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
 
 
 def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
-    """Boxes in another form.
+    """Converts boxes to another format.
 
     Args:
         boxes: (N, 4).
-        in_fmt: "xyxy", "xywh" (corner and size) or "cxcywh" (centre and size).
-        out_fmt: likewise.
+        in_fmt: format of the input: "xyxy", "xywh" (corner and size) or "cxcywh" (center and size).
+        out_fmt: format of the result.
 
     Raises:
-        ValueError: another form.
+        ValueError: if a format is unknown.
     """
     if in_fmt not in _FORMS or out_fmt not in _FORMS:
-        raise ValueError(f"box_convert: the forms are {', '.join(_FORMS)}; got {in_fmt!r} and {out_fmt!r}.")
+        raise ValueError(f"box_convert: expected formats in {', '.join(_FORMS)}, got {in_fmt!r} and {out_fmt!r}.")
     first, second = boxes[..., :2], boxes[..., 2:]
     if in_fmt == "cxcywh":
         first = first - second / 2
@@ -73,25 +93,35 @@ def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
 
 
 def clip_boxes_to_image(boxes: Tensor, size: tuple[int, int]) -> Tensor:
-    """Boxes cut off at the borders of a picture of `size` (height, width)."""
+    """Clips boxes at the borders of an image.
+
+    Args:
+        boxes: (…, 4).
+        size: (height, width) of the image.
+    """
     height, width = size
     x, y = clamp(boxes[..., 0::2], 0, width), clamp(boxes[..., 1::2], 0, height)
     return stack([x, y], -1).reshape(boxes.shape)
 
 
 def remove_small_boxes(boxes: Tensor, min_size: float) -> Tensor:
-    """The numbers of the boxes whose sides are both at least min_size."""
+    """Returns the indices of the boxes whose width and height are at least min_size.
+
+    Args:
+        boxes: (N, 4).
+        min_size: minimum width and height.
+    """
     width, height = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
     return ((width >= min_size) & (height >= min_size)).nonzero(as_tuple=True)[0]
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
-    """Non-maximum suppression: the numbers of the boxes that are kept, best score first.
+    """Non-maximum suppression: returns the indices of the remaining boxes in order of decreasing scores.
 
     Args:
         boxes: (N, 4).
         scores: (N,).
-        iou_threshold: a box that overlaps a better one by more is left out.
+        iou_threshold: a box is removed if its intersection over union with a better box is greater.
     """
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise RuntimeError(f"boxes should be a 2d tensor of shape (N, 4), got {list(boxes.shape)}")
@@ -110,22 +140,26 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
-    """`nms` within each category.
+    """Applies `nms` within each category.
 
     Args:
         boxes: (N, 4).
         scores: (N,).
-        idxs: the category of each box, (N,).
-        iou_threshold: as in `nms`.
+        idxs: category of each box, (N,).
+        iou_threshold: see `nms`.
     """
     if boxes.numel() == 0:
         return zeros(0, dtype=idxs.dtype, device=boxes.device)
-    apart = idxs.to(boxes.dtype) * (boxes.max() + 1)  # boxes of two categories never overlap then
+    apart = idxs.to(boxes.dtype) * (boxes.max() + 1)  # separates the boxes of different categories
     return nms(boxes + apart[:, None], scores, iou_threshold)
 
 
 def masks_to_boxes(masks: Tensor) -> Tensor:
-    """The boxes around masks (N, H, W)."""
+    """Computes the bounding boxes of masks, (N, 4).
+
+    Args:
+        masks: (N, H, W).
+    """
     raw = to_cpu(raw_of(masks))
     boxes = np.zeros((len(raw), 4), np.float32)
     for box, mask in zip(boxes, raw, strict=True):
@@ -138,15 +172,15 @@ def roi_align(
     input: Tensor, boxes: Tensor | Sequence[Tensor], output_size: Any, spatial_scale: float = 1.0,
     sampling_ratio: int = -1, aligned: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Regions of pictures, averaged over a grid by bilinear samples: (K, C, *output_size). Source: He et al., 2017.
+    """Extracts regions of images by averaging bilinear samples over a grid: (K, C, *output_size). Source: He et al., 2017.
 
     Args:
-        input: (N, C, H, W).
-        boxes: (K, 5), the number of the picture first; or for each picture its (L, 4).
+        input: images or feature maps (N, C, H, W).
+        boxes: (K, 5), with the number of the image first, or a list of boxes (L, 4) for each image.
         output_size: (height, width), or one number for both.
-        spatial_scale: size of input relative to the picture that the boxes belong to.
-        sampling_ratio: samples for each bin and axis; as many as the bin has pixels if not positive.
-        aligned: shift the boxes by half a pixel, as is right.
+        spatial_scale: size of the input divided by the size of the image, which the boxes refer to.
+        sampling_ratio: number of samples per bin and axis; if not positive, the number of pixels in the bin.
+        aligned: shift the boxes by half a pixel, for correct alignment.
     """
     if not isinstance(boxes, Tensor):
         numbers = [as_tensor(np.full((len(b), 1), i, np.float32), device=b.device) for i, b in enumerate(boxes)]
@@ -170,7 +204,7 @@ def _one_region(input, row, height, width, scale, ratio, shift, aligned):
 
 
 def _bilinear(at, size):
-    """Weights (len(at), size) of samples between pixels; those that lie more than one outside count nothing."""
+    """Return weights (len(at), size) of bilinear samples; samples more than one pixel outside have weight 0."""
     weights = np.zeros((len(at), size))
     inside = (at >= -1) & (at <= size)
     clipped = np.clip(at, 0, size - 1)
@@ -185,13 +219,13 @@ def _bilinear(at, size):
 def sigmoid_focal_loss(
     inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
 ) -> Tensor:
-    """Binary cross-entropy in which easy examples count less. Source: Lin et al., 2017.
+    """Binary cross-entropy that reduces the weight of easy examples. Source: Lin et al., 2017.
 
     Args:
         inputs: logits.
         targets: 0 or 1, of the same shape.
-        alpha: weight of the positives; negative for none.
-        gamma: how much less easy ones count.
+        alpha: weight of positive examples; negative for no weights.
+        gamma: focusing exponent; greater values reduce the weight of easy examples more.
         reduction: "none", "mean" or "sum".
     """
     p = inputs.sigmoid()
@@ -207,13 +241,13 @@ def sigmoid_focal_loss(
 
 
 def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
-    """input with whole residual branches dropped. Source: Huang et al., 2016.
+    """Sets whole residual branches to zero at random. Source: Huang et al., 2016.
 
     Args:
         input: (N, …).
-        p: probability of dropping.
-        mode: "batch" drops all at once, "row" each example by itself.
-        training: False returns input.
+        p: probability.
+        mode: "batch" drops all examples together, "row" drops each example independently.
+        training: if False, return the input.
     """
     if not 0 <= p <= 1:
         raise ValueError(f"drop probability has to be between 0 and 1, but got {p}")
@@ -227,23 +261,37 @@ def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) 
 
 
 class StochasticDepth(Module):
-    """See `stochastic_depth`."""
+    """Applies `stochastic_depth` in training.
+
+    Args:
+        p: probability.
+        mode: "batch" or "row".
+    """
 
     def __init__(self, p: float, mode: str) -> None:
         super().__init__()
         self.p, self.mode = p, mode
 
     def forward(self, input: Tensor) -> Tensor:
-        """input with whole residual branches dropped while training."""
+        """Returns the input, with residual branches dropped in training.
+
+        Args:
+            input: (N, …).
+        """
         return stochastic_depth(input, self.p, self.mode, self.training)
 
     def extra_repr(self) -> str:
-        """p and mode."""
+        """Returns p and mode."""
         return f"p={self.p}, mode={self.mode}"
 
 
 class FrozenBatchNorm2d(Module):
-    """Batch normalisation whose statistics, weight and bias are fixed."""
+    """Batch normalization with fixed statistics, weight and bias.
+
+    Args:
+        num_features: number of channels.
+        eps: number to add to the variance.
+    """
 
     def __init__(self, num_features: int, eps: float = 1e-5) -> None:
         super().__init__()
@@ -252,7 +300,11 @@ class FrozenBatchNorm2d(Module):
             self.register_buffer(name, zeros(num_features).fill_(value))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(x - running_mean) / sqrt(running_var + eps) * weight + bias."""
+        """Computes (x - running_mean) / sqrt(running_var + eps) * weight + bias.
+
+        Args:
+            x: (N, C, H, W).
+        """
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
 
     def __repr__(self) -> str:
@@ -260,20 +312,20 @@ class FrozenBatchNorm2d(Module):
 
 
 class Conv2dNormActivation(nn.Sequential):
-    """A convolution, a normalisation and an activation.
+    """A convolution, a norm and an activation.
 
     Args:
-        in_channels: C of the input.
-        out_channels: C of the output.
-        kernel_size: of the window.
-        stride: distance of windows.
-        padding: zeros around; such that the size stays, if not given.
-        groups: groups of channels.
-        norm_layer: made with out_channels; None for none.
-        activation_layer: None for none.
-        dilation: distance of the window's elements.
-        inplace: of the activation.
-        bias: only without a norm by default.
+        in_channels: number of input channels.
+        out_channels: number of output channels.
+        kernel_size: size of the kernel.
+        stride: step between windows.
+        padding: zeros at the borders (default: preserve the size).
+        groups: number of groups of channels.
+        norm_layer: function of the number of channels that returns a norm, or None.
+        activation_layer: class of the activation, or None.
+        dilation: step between the elements of a window.
+        inplace: let the activation change its input.
+        bias: add a bias (default: only without a norm).
     """
 
     def __init__(
@@ -299,13 +351,13 @@ ConvNormActivation = Conv2dNormActivation
 
 
 class SqueezeExcitation(Module):
-    """Channels scaled by what their means say. Source: Hu et al., 2018.
+    """Scales each channel by a function of the channels' means. Source: Hu et al., 2018.
 
     Args:
-        input_channels: C.
-        squeeze_channels: channels in between.
-        activation: between both convolutions.
-        scale_activation: after them.
+        input_channels: number of channels.
+        squeeze_channels: number of inner channels.
+        activation: class of the activation between the two convolutions.
+        scale_activation: class of the activation after the two convolutions.
     """
 
     def __init__(
@@ -319,33 +371,45 @@ class SqueezeExcitation(Module):
         self.activation, self.scale_activation = activation(), scale_activation()
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, H, W) to the same shape."""
+        """Returns a tensor of the same shape.
+
+        Args:
+            input: (N, C, H, W).
+        """
         return self.scale_activation(self.fc2(self.activation(self.fc1(self.avgpool(input))))) * input
 
 
 class Permute(Module):
-    """The axes in another order."""
+    """Permutes the axes.
+
+    Args:
+        dims: order of the axes.
+    """
 
     def __init__(self, dims: Sequence[int]) -> None:
         super().__init__()
         self.dims = dims
 
     def forward(self, x: Tensor) -> Tensor:
-        """x with its axes in the order `dims`."""
+        """Returns x with permuted axes.
+
+        Args:
+            x: input.
+        """
         return x.permute(*self.dims)
 
 
 class MLP(nn.Sequential):
-    """Linear layers with a normalisation, an activation and dropout after each but the last.
+    """A multilayer perceptron with a norm, an activation and dropout after each layer except the last.
 
     Args:
-        in_channels: C of the input.
-        hidden_channels: C after each layer.
-        norm_layer: made with C; None for none.
-        activation_layer: between the layers.
-        inplace: of the activation and the dropouts.
-        bias: of the linear layers.
-        dropout: share that is dropped.
+        in_channels: size of the input's last axis.
+        hidden_channels: size after each layer.
+        norm_layer: function of the size that returns a norm, or None.
+        activation_layer: class of the activation.
+        inplace: let activation and dropout change their input.
+        bias: add biases to the linear layers.
+        dropout: dropout probability.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Many pictures as one, and pictures as files."""
+"""Grids of images, and image files."""
 
 import math
 import os
@@ -20,18 +20,20 @@ def make_grid(
     tensor: Tensor | Sequence[Tensor], nrow: int = 8, padding: int = 2, normalize: bool = False,
     value_range: tuple[float, float] | None = None, scale_each: bool = False, pad_value: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """Pictures in rows, as one picture (3, H, W).
+    """Arranges images in rows and returns one image (3, H, W).
 
     Args:
-        tensor: (B, C, H, W), one picture (C, H, W) or (H, W), or a list of pictures of equal size. One channel becomes
-            three equal ones.
-        nrow: how many pictures there are in a row.
-        padding: pixels between them and around, of colour pad_value.
-        normalize: bring the numbers from value_range (by default the least and greatest) to 0 … 1;
-            with scale_each, picture by picture.
+        tensor: (B, C, H, W), one image (C, H, W) or (H, W), or a list of images of equal size. One channel is repeated
+            three times.
+        nrow: number of images per row.
+        padding: pixels between and around the images.
+        normalize: scale the values from value_range to 0 … 1.
+        value_range: (minimum, maximum) for normalize (default: minimum and maximum of the images).
+        scale_each: normalize each image separately.
+        pad_value: value of the padding.
 
     Raises:
-        TypeError: neither a tensor nor a list of them.
+        TypeError: if the input is neither a tensor nor a list of tensors.
     """
     if isinstance(tensor, (list, tuple)) and all(isinstance(t, Tensor) for t in tensor):
         tensor = stack(list(tensor), 0)
@@ -66,16 +68,16 @@ def _scaled(x, value_range):
 def save_image(
     tensor: Tensor | Sequence[Tensor], fp: str | os.PathLike | BinaryIO, format: str | None = None, **options: Any
 ) -> None:
-    """Write a picture, or a grid of pictures, to a file.
+    """Writes an image or a grid of images to a file.
 
     Args:
-        tensor: as for `make_grid`, its numbers from 0 to 1.
-        fp: a path or a file.
-        format: Pillow's name of the format, if fp's name does not say it. A ".png" is written without Pillow.
-        **options: those of `make_grid`.
+        tensor: see `make_grid`; values from 0 to 1.
+        fp: a path or a file object.
+        format: Pillow's name of the format (default: from the file name). PNG files do not require Pillow.
+        **options: arguments of `make_grid`.
 
     Raises:
-        ImportError: another format, and Pillow is not installed.
+        ImportError: if Pillow is not installed, for other formats than PNG.
     """
     grid = make_grid(tensor, **options)
     pixels = (grid * 255 + 0.5).clamp(0, 255).permute(1, 2, 0).to(dtypes.uint8).cpu().numpy()  # (H, W, 3)
@@ -83,12 +85,16 @@ def save_image(
         with open(fp, "wb") as file:
             file.write(png(pixels))
         return
-    why = "save_image writes .png by itself; other formats need Pillow: pip install pillow."
+    why = "save_image: formats other than .png require Pillow. Run `pip install pillow`."
     needed("PIL.Image", why).fromarray(np.ascontiguousarray(pixels)).save(fp, format=format)
 
 
 def png(pixels: np.ndarray) -> bytes:
-    """The bytes of a PNG file of a uint8 array (H, W, 3). Source: the PNG specification, ISO/IEC 15948."""
+    """Encodes a uint8 array (H, W, 3) as a PNG file. Source: the PNG specification, ISO/IEC 15948.
+
+    Args:
+        pixels: the array.
+    """
     height, width, _ = pixels.shape
 
     def chunk(kind, data):

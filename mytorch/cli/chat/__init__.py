@@ -1,11 +1,11 @@
-"""`mytorchrun chat`: make a small model that answers questions, and talk with it. Nothing is downloaded.
+"""`mytorchrun chat`: train a small chat model and talk to it, without downloads.
 
     mytorchrun chat train     tokenizer, pretraining, mid-training, fine-tuning: minutes on a CPU
-    mytorchrun chat talk      in the terminal
-    mytorchrun chat serve     in a page of this computer's browser
+    mytorchrun chat talk      chat in the terminal
+    mytorchrun chat serve     chat in a web page on this computer
 
-It is nanochat's pipeline (Karpathy, 2025) at a size for a laptop: a Llama with its options, Muon and AdamW, and a model directory in
-Hugging Face's form.
+The pipeline follows nanochat (Karpathy, 2025) at a size for a laptop: a Llama model, Muon and AdamW. The model directory
+has Hugging Face's format.
 """
 
 import sys
@@ -15,10 +15,11 @@ from ..arguments import ArgumentParser, count, usable_device
 
 
 def _load(args):
-    """The model in args.folder.
+    """Load the model in args.folder.
 
     Raises:
-        FileNotFoundError: there is none. ValueError: it is not one that chats.
+        FileNotFoundError: if the folder contains no model.
+        ValueError: if the model is not a chat model.
     """
     from mytorch.models import from_pretrained, fuse_
     from mytorch.models.chat import SPECIAL
@@ -26,11 +27,11 @@ def _load(args):
 
     folder = Path(args.folder)
     if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"There is no model in {folder}; `mytorchrun chat train` makes one.")
+        raise FileNotFoundError(f"expected a model in {folder}, found none. Run `mytorchrun chat train` first.")
     model = fuse_(from_pretrained(folder))
-    model.tokenizer = load_tokenizer(folder / "tokenizer.json")  # says what is missing
+    model.tokenizer = load_tokenizer(folder / "tokenizer.json")  # raises if the file is missing
     if not set(SPECIAL) <= set(getattr(model.tokenizer, "special", ())):
-        raise ValueError(f"{folder} holds a model that has not learnt to chat; `mytorchrun chat train` makes one.")
+        raise ValueError(f"expected a chat model in {folder}, found another model. Run `mytorchrun chat train` first.")
     return model.to(args.device)
 
 
@@ -38,11 +39,11 @@ def _train(args):
     from .training import train
 
     folder = Path(args.folder)
-    if (folder / "config.json").is_file() and not args.overwrite:
-        raise FileExistsError(f"{folder} holds a model already; --overwrite replaces it, --folder takes another place.")
+    if (folder / "config.json").is_file() and not (args.overwrite or args.resume):
+        raise FileExistsError(f"{folder} already contains a model. Use --overwrite to replace it, or another --folder.")
     train(args)
     print(
-        f"\nThe model is in {folder}. Talk with it:\n  mytorchrun chat talk --folder {folder}\n  mytorchrun chat serve --folder {folder}"
+        f"\nThe model is in {folder}. To talk to it, run\n  mytorchrun chat talk --folder {folder}\n  mytorchrun chat serve --folder {folder}"
     )
     return 0
 
@@ -51,7 +52,7 @@ def _talk(args):
     from mytorch.models.chat import reply
 
     model, messages = _load(args), []
-    print("Ask something. An empty line begins anew; Ctrl-D ends.")
+    print("Ask a question. An empty line starts a new conversation; Ctrl-D exits.")
     while True:
         try:
             question = input("> ").strip()
@@ -78,39 +79,47 @@ def _serve(args):
     from .server import make_server
 
     server = make_server(_load(args), args.port, args.temperature)
-    print(f"{server.url} (Ctrl-C ends)", flush=True)
+    print(f"{server.url} (press Ctrl-C to stop)", flush=True)
     server.serve_until_interrupted()
     return 0
 
 
 def main(argv=None):
-    """Run what the command line asks for."""
+    """Run the command of the command line, and return its exit code."""
     parser = ArgumentParser(prog="mytorchrun chat", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="train | talk | serve")
     for name, run, description in (
         ("train", _train, "Train a small chat model: tokenizer, pretraining, mid-training and fine-tuning."),
         ("talk", _talk, "Talk to the trained model in the terminal."),
-        ("serve", _serve, "Serve a web page on which you talk to the trained model."),
+        ("serve", _serve, "Serve a web page for talking to the trained model."),
     ):
         p = commands.add_parser(name, description=description, help=description)
         p.set_defaults(run=run)
-        p.add_argument("--folder", default="work_dir/chat", help="where the model is")
-        p.add_argument("--device", type=usable_device, default="cpu", help='"cpu", "cuda" or "cuda:N"')
+        p.add_argument("--folder", default="work_dir/chat", help="folder of the model")
+        p.add_argument("--device", type=usable_device, default="cpu", help='device: "cpu", "cuda" or "cuda:N"')
         if name == "train":
-            p.add_argument("--text", help="a UTF-8 file to pretrain on; by default Moby-Dick, or what the package has")
-            p.add_argument("--size", choices=("demo", "small", "base"), default="demo", help="layers, heads and width")
             p.add_argument(
-                "--steps", type=count, default=300, help="of pretraining; the other stages take half as many"
+                "--text", help="UTF-8 text file for pretraining (default: Moby-Dick in examples/ of the repository)"
             )
-            p.add_argument("--batch_size", type=count, default=16, help="sequences in a step")
-            p.add_argument("--context", type=count, default=128, help="tokens of a sequence")
-            p.add_argument("--vocab_size", type=count, default=1024, help="tokens at most")
-            p.add_argument("--seed", type=int, default=0, help="of weights and batches")
-            p.add_argument("--overwrite", action="store_true", help="replace the model in the folder")
+            p.add_argument(
+                "--size", choices=("demo", "small", "base"), default="demo", help="model size: layers, heads and width"
+            )
+            p.add_argument(
+                "--steps",
+                type=count,
+                default=300,
+                help="number of pretraining steps; each other stage has half as many steps",
+            )
+            p.add_argument("--batch_size", type=count, default=16, help="number of sequences per step")
+            p.add_argument("--context", type=count, default=128, help="sequence length in tokens")
+            p.add_argument("--vocab_size", type=count, default=1024, help="maximum vocabulary size in tokens")
+            p.add_argument("--seed", type=int, default=0, help="random seed for weights and batches")
+            p.add_argument("--resume", action="store_true", help="continue an interrupted training of the folder")
+            p.add_argument("--overwrite", action="store_true", help="replace an existing model in the folder")
         else:
-            p.add_argument("--temperature", type=float, default=0.3, help="0 says what is likeliest")
+            p.add_argument("--temperature", type=float, default=0.3, help="sampling temperature; 0 is greedy decoding")
         if name == "serve":
-            p.add_argument("--port", type=int, default=8000, help="of 127.0.0.1; 0 takes one that is free")
+            p.add_argument("--port", type=int, default=8000, help="port on 127.0.0.1; 0 selects a free port")
     args = parser.parse_args(argv)
     try:
         return args.run(args)

@@ -1,4 +1,4 @@
-"""What the chat's model learns from: a book, and conversations made by rule, some of whose questions are kept for a test."""
+"""Training data of the chat model: a book, and synthetic conversations, with some questions held out for evaluation."""
 
 import gzip
 import random
@@ -33,14 +33,21 @@ FACTS = {
 
 
 def read_book(path=None):
-    """(a text, its name): that of a file; or Moby-Dick, where the repository is; or else this package's own source."""
+    """Return (text, its name): the given file, or Moby-Dick from the repository or from the folder examples.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+    """
     if path is not None:
         return Path(path).read_text(encoding="utf-8"), str(path)
-    book = PACKAGE.parent / "examples" / "moby_dick.txt.gz"
-    if book.is_file():
-        return gzip.decompress(book.read_bytes()).decode(), "Melville's Moby-Dick"
-    files = sorted(PACKAGE.glob("*/*.py"))
-    return "\n".join(file.read_text(encoding="utf-8") for file in files), "mytorch's own source"
+    for folder in (PACKAGE.parent, Path()):
+        book = folder / "examples" / "moby_dick.txt.gz"
+        if book.is_file():
+            return gzip.decompress(book.read_bytes()).decode(), "Melville's Moby-Dick"
+    raise FileNotFoundError(
+        "--text: expected a text file, because an installed package does not contain the default text. Use --text FILE, or run "
+        "the command in a clone of the repository."
+    )
 
 
 def _opposites():
@@ -48,7 +55,7 @@ def _opposites():
 
 
 def questions():
-    """All questions of each kind with their answers: {kind: [(several wordings, answer), …]}."""
+    """Return all questions of each kind with their answers: {kind: [(several wordings, answer), …]}."""
     both = [(a, b) for a in range(1, 10) for b in range(1, 10)]
     return {
         "sums": [
@@ -75,9 +82,9 @@ def questions():
 
 
 def split(seed=0):
-    """(questions to learn from, questions kept back), both {kind: [(wording, answer), …]}.
+    """Return (training questions, held-out questions), both {kind: [(wording, answer), …]}.
 
-    Kept back is one wording of every second question that has several: its answer is learnt, the way of asking from others.
+    One wording of every second question is held out, if the question has several wordings. The model sees its answer with other wordings.
     """
     chooser, learnt, kept = random.Random(seed), {}, {}
     for kind, entries in questions().items():
@@ -90,7 +97,7 @@ def split(seed=0):
 
 
 def conversations(learnt, count, seed=0):
-    """Yield conversations of one to three exchanges, each a list of messages; of the many sums there are more."""
+    """Yield conversations of one to three exchanges, each a list of messages; sums occur more often than other kinds."""
     chooser, kinds = random.Random(seed), [*learnt, "sums", "sums"]
     for _ in range(count):
         messages = []

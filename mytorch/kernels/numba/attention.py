@@ -66,11 +66,11 @@ def _softmax_bwd(gp, p, scale):
 
 @kernel
 def _few(query, key, value, p, out, scale):
-    """Computes attention of heads query (N, L, E), key (N, S, E), value (N, S, Ev) to p (N, L, S) and out (N, L, Ev)."""
+    """Computes attention: query (N, L, E), key (N, S, E) and value (N, S, Ev) to p (N, L, S) and out (N, L, Ev)."""
     heads, length, width = query.shape
     columns, v_width = value.shape[1:]
     for h in range(heads):
-        # rows_of tells the compiler that each head is contiguous, so that it vectorizes the loops over e.
+        # rows_of declares each head as contiguous, so that the compiler vectorizes the loops over e.
         q, k = rows_of(query, h, length, width), rows_of(key, h, columns, width)
         total, v = rows_of(out, h, length, v_width), rows_of(value, h, columns, v_width)
         # Scores of all queries of the head: p = q @ kᵀ.
@@ -225,9 +225,8 @@ def _backward(blocks, g, query, key, value, keep, p, gq, gk, gv, scale, single_b
 def vjp(g, query, key, value, probabilities, keep, causal, window, scale, needs):
     """Returns the gradients of query, key and value, and None for the mask."""
     blocks, *_ = _blocks(query.shape[-2], key.shape[-2], causal, window)
-    single_block = (
-        len(blocks) == 1 and blocks[0][3] - blocks[0][2] == key.shape[-2]
-    )  # one block covers all keys of a head
+    # One block covers all keys of a head.
+    single_block = len(blocks) == 1 and blocks[0][3] - blocks[0][2] == key.shape[-2]
     gq, gk, gv = (all(needs[:3]) and side_by_side(np, query, key, value)) or [
         laid_out_as(np, x, x.shape[-1]) if n else None for x, n in zip((query, key, value), needs[:3], strict=True)
     ]

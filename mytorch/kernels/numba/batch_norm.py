@@ -1,7 +1,8 @@
 """Batch norm, forward and backward, and input * scale + shift per channel: float32, (N, C, positions), one channel at a time.
 
-Mean and variance need one pass over memory. The two sums of a row of positions (the second one reads it from the cache) are
-merged with the sums of the rows before by the parallel algorithm of Chan, Golub and LeVeque (1983). Backward reads a channel twice: for
+Mean and variance need one pass over memory. The two sums of a row of positions are computed
+separately; the second one reads the row from the cache. They are merged with the sums of the rows before by the parallel
+algorithm of Chan, Golub and LeVeque (1983). Backward reads a channel twice: for
 its two sums, and for the gradient. With h = (x - mean) * rstd and means over the elements of a channel:
 
     gx = (g - mean(g) - h * mean(g * h)) * rstd * weight

@@ -17,13 +17,15 @@ from numba.extending import intrinsic
 
 from ..threads import split
 from . import progress  # noqa: F401  (it shows what is being compiled)
+from .cache import cached
 
 # LLVM's fast-math flags. Without `ninf`, infinities have their usual meaning. `reassoc` lets sums be vectorized.
 _FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}
 _LEAN: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-kernel = njit(fastmath=_FAST, cache=True, **_LEAN)
-with_nan = njit(fastmath=_FAST - {"nnan"}, cache=True, **_LEAN)  # like `kernel`, but tests for NaN work
-exact = njit(cache=True, **_LEAN)  # without fast-math: NaN and the order of additions have their usual meaning
+kernel = cached(fastmath=_FAST, **_LEAN)
+in_order = cached(fastmath=_FAST - {"reassoc"}, **_LEAN)  # like `kernel`, but keeps the order of products
+with_nan = cached(fastmath=_FAST - {"nnan"}, **_LEAN)  # like `kernel`, but tests for NaN work
+exact = cached(**_LEAN)  # without fast-math: NaN and the order of additions have their usual meaning
 # Functions that only kernels call: no wrapper for Python, which would take as long to compile as a short loop.
 _INNER: dict[str, Any] = {**_LEAN, "forceinline": True, "no_cpython_wrapper": True}
 inlined = njit(fastmath=_FAST, **_INNER)
@@ -54,7 +56,7 @@ def _memory_of(typing_context, array, offset):
 
 @inlined
 def rows_of(x, i, rows, columns):
-    """Returns x[i], a contiguous (rows, columns) array, with a type that tells the compiler that it is contiguous."""
+    """Returns x[i], a contiguous (rows, columns) array, with a type that declares it as contiguous for the compiler."""
     return carray(_memory_of(x, i * x.strides[0]), (rows, columns))
 
 

@@ -256,7 +256,7 @@ def _sums(jobs, buffers, scratches, x, y, w, bias, offsets, weight_index, phases
                     valid = min(rows, outs - o)
                     channel = group * outs + o
                     w_start = group * (len(w) // groups) + o * out_step
-                    # Each tile size is an intrinsic of its own, since LLVM allocates registers for a constant size.
+                    # Each tile size is a separate intrinsic, since LLVM allocates registers for a constant size.
                     for i in range(0, end - begin, tile_width):
                         if rows == _WIDE:
                             _wide_sums(buffer, begin + i, w, w_start, out_step, valid, offsets, weight_index, k, terms, bias, channel,
@@ -458,27 +458,29 @@ def _convolution(xp, input, weight, bias=None, *, stride, padding, dilation, gro
     return convolve(input, weight, bias, out, stride, padding, dilation, groups)
 
 
-def _convolution_vjp(g, input, weight, shapes, stride, padding, dilation, groups, needs):
-    geometry = (stride, padding, dilation, groups)
-    return (
-        convolve_input(g, weight, None, shapes[0][2:], *geometry) if needs[0] else None,
-        convolve_weight(g, input, shapes[1][2:], *geometry) if needs[1] else None,
-        _over_positions(g) if needs[2] else None,
-    )
+_CONVOLUTION = {
+    "input": lambda g, weight, shapes, stride, padding, dilation, groups: convolve_input(
+        g, weight, None, shapes[0][2:], stride, padding, dilation, groups
+    ),
+    "weight": lambda g, input, shapes, stride, padding, dilation, groups: convolve_weight(
+        g, input, shapes[1][2:], stride, padding, dilation, groups
+    ),
+    "bias": _over_positions,
+}
 
 
 def _transposed(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):
     return convolve_input(g, weight, bias, shape, stride, padding, dilation, groups)
 
 
-def _transposed_vjp(up, g, weight, shapes, stride, padding, dilation, groups, needs):
-    geometry = (stride, padding, dilation, groups)
-    return (
-        convolve(up, weight, None, shapes[0][2:], *geometry) if needs[0] else None,
-        convolve_weight(g, up, shapes[1][2:], *geometry) if needs[1] else None,
-        _over_positions(up) if needs[2] else None,
-    )
-
-
-convolution = Kernel(accepts=_accepts, is_faster=_pays, forward=_convolution, vjp=_convolution_vjp)
-conv_transpose = Kernel(accepts=_accepts, is_faster=_transposed_pays, forward=_transposed, vjp=_transposed_vjp)
+_TRANSPOSED = {
+    "g": lambda up, weight, shapes, stride, padding, dilation, groups: convolve(
+        up, weight, None, shapes[0][2:], stride, padding, dilation, groups
+    ),
+    "weight": lambda up, g, shapes, stride, padding, dilation, groups: convolve_weight(
+        g, up, shapes[1][2:], stride, padding, dilation, groups
+    ),
+    "bias": _over_positions,
+}
+convolution = Kernel(accepts=_accepts, is_faster=_pays, forward=_convolution, formulas=_CONVOLUTION)
+conv_transpose = Kernel(accepts=_accepts, is_faster=_transposed_pays, forward=_transposed, formulas=_TRANSPOSED)

@@ -1,7 +1,7 @@
 """Gather, scatter and index_add along one axis, each in one pass.
 
 Arrays are viewed as (outer, along, inner). `gather` only moves elements, so it works on their bits in any dtype. If several threads add
-rows, each thread owns a range of target rows and skips the indices of other rows, so the order of additions is deterministic.
+rows, each thread owns a range of target rows and skips the indices of other rows. The order of additions is thus deterministic.
 Each index is checked again when it is used, because the program may have changed the index array before backward (`within`).
 """
 
@@ -17,7 +17,7 @@ from .common import kernel, within
 _ADDED = (np.float32, np.float64, np.int64)  # dtypes that are added as they are; half precision is added in float32
 
 
-# A separate loop for inner size 1: the compiler then knows that a row of `index` is contiguous.
+# A separate loop for inner size 1: a row of `index` is then contiguous for the compiler.
 @kernel
 def _gather_rows(x, index, out):
     outer, count = index.shape

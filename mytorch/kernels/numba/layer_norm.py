@@ -1,8 +1,10 @@
 """Layer norm, forward and backward, one row at a time, so that the row stays in the first-level cache.
 
-Backward: with h = (x - mean) * rstd and u = g * weight,
-    gx = rstd * (u - mean(u) - h * mean(u * h)),
-and the gradients of weight and bias are the column sums of g * h and g. Each thread has its own sums, which are added at the end.
+Backward, with h = (x - mean) * rstd and u = g * weight:
+
+    gx = rstd * (u - mean(u) - h * mean(u * h))
+
+The gradients of weight and bias are the column sums of g * h and g. Each thread has its own sums, which are added at the end.
 """
 
 import numpy as np

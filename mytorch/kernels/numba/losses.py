@@ -106,7 +106,8 @@ clipped_error = Kernel(
 logistic_error = Kernel(
     accepts=_accepts, LEAST=2048, TAKES=TAKES,
     forward=lambda xp, input, target: each(_logistic, input, target),
-    vjp=lambda g, input, target, needs: (
-        _slopes(_logistic_bwd, g, input, target) if needs[0] else None, -g * input if needs[1] else None
-    ),
+    formulas={
+        "input": lambda g, input, target: _slopes(_logistic_bwd, g, input, target),
+        "target": lambda g, input: -g * input,
+    },
 )  # fmt: skip

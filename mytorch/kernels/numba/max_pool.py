@@ -78,7 +78,8 @@ def _bwd(g, chosen, gx, steps, sizes, outs, stride, padding):
 def accepts(input, *, out_size, kernel, stride, padding, dilation):
     """Accepts a float32 input that is not empty, with windows that each contain an input position."""
     sides = zip(input.shape[2:], kernel, padding, dilation, strict=True)
-    return is_float32(input) and input.size > 0 and all(p <= d * (k - 1) and d <= n for n, k, p, d in sides)
+    known = is_float32(input) and input.size > 0 and math.prod(kernel) < 1 << 15  # positions are int16
+    return known and all(p <= d * (k - 1) and d <= n for n, k, p, d in sides)
 
 
 def _in_three(input, out_size, kernel, stride, padding, dilation):

@@ -4,7 +4,8 @@ Each element is read once, updated in registers and written once. All loops use 
 
 * `pull`: coupled weight decay, the share of p that is added to the gradient.
 * `shrink`: decoupled weight decay, a factor on p (AdamW).
-* `rest`, `rest1`, `rest2`: 1 - alpha or 1 - beta, rounded once from float64.
+* `rest`, `rest1`, `rest2`: 1 - alpha or 1 - beta, rounded once from float64. In `rest * d * d` the first product is
+  small, so that d² does not overflow, as in PyTorch.
 """
 
 import functools
@@ -12,7 +13,7 @@ import functools
 import numpy as np
 
 from ..threads import split
-from .common import kernel
+from .common import exact, in_order
 
 TAKES = "contiguous float32 arrays on the CPU"
 _FLOAT32 = np.dtype(np.float32)
@@ -37,14 +38,14 @@ def update(loop, arrays, *numbers):
     split(loop, arrays[0].size, [a.reshape(-1) for a in arrays], *_rounded(*numbers))
 
 
-@kernel
+@in_order
 def sgd(p, g, lr, pull):
     """p -= lr * (g + pull * p)."""
     for i in range(p.size):
         p[i] -= lr * (g[i] + pull * p[i])
 
 
-@kernel
+@in_order
 def momentum(p, g, average, lr, pull, decay, share, ahead):
     """average = decay * average + share * d; p -= lr * (average + ahead * (d + decay * average - average))."""
     for i in range(p.size):
@@ -55,7 +56,7 @@ def momentum(p, g, average, lr, pull, decay, share, ahead):
         p[i] -= lr * (a + ahead * (d + decay * a - a))
 
 
-@kernel
+@in_order
 def adam(p, g, m, v, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, scale):
     """m and v are the running means of d and d². p = p * shrink - step_size * m / (sqrt(v) * scale + eps)."""
     for i in range(p.size):
@@ -69,7 +70,7 @@ def adam(p, g, m, v, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, s
         p[i] = x - step_size * a / (np.sqrt(b) * scale + eps)
 
 
-@kernel
+@in_order
 def amsgrad(p, g, m, v, top, beta1, beta2, rest1, rest2, eps, shrink, pull, step_size, scale):
     """Adam with `top`, the elementwise maximum of all v so far, instead of v (Reddi et al., 2018)."""
     for i in range(p.size):
@@ -85,7 +86,7 @@ def amsgrad(p, g, m, v, top, beta1, beta2, rest1, rest2, eps, shrink, pull, step
         p[i] = x - step_size * a / (np.sqrt(c) * scale + eps)
 
 
-@kernel
+@in_order
 def rmsprop(p, g, v, lr, pull, alpha, rest, eps):
     """v is the running mean of d²; p -= lr * d / (sqrt(v) + eps)."""
     for i in range(p.size):
@@ -95,7 +96,7 @@ def rmsprop(p, g, v, lr, pull, alpha, rest, eps):
         p[i] -= lr * d / (np.sqrt(b) + eps)
 
 
-@kernel
+@in_order
 def adagrad(p, g, total, lr, pull, eps):
     """total is the sum of d²; p -= lr * d / (sqrt(total) + eps)."""
     for i in range(p.size):
@@ -105,7 +106,7 @@ def adagrad(p, g, total, lr, pull, eps):
         p[i] -= lr * d / (np.sqrt(b) + eps)
 
 
-@kernel
+@exact
 def adadelta(p, g, v, delta, lr, pull, rho, rest, eps):
     """p -= lr * step, where step = sqrt(delta + eps) / sqrt(v + eps) * d; v and delta are running means of d² and step²."""
     for i in range(p.size):
@@ -118,7 +119,7 @@ def adadelta(p, g, v, delta, lr, pull, rho, rest, eps):
         p[i] -= lr * step
 
 
-@kernel
+@in_order
 def adamax(p, g, m, u, lr, pull, rest1, beta2, eps):
     """u = max(beta2 * u, |d| + eps); p -= lr * m / u, m being the running mean of d."""
     for i in range(p.size):
@@ -132,7 +133,7 @@ def adamax(p, g, m, u, lr, pull, rest1, beta2, eps):
         p[i] -= lr * a / b
 
 
-@kernel
+@in_order
 def two_shares(p, g, m, v, shrink, pull, rest1, beta2, rest2, scale, eps, of_gradient, of_mean, plain):
     """NAdam and RAdam: p = p * shrink - (of_gradient * d + of_mean * m) / (sqrt(v) * scale + eps) - plain * m.
 

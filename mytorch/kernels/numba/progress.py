@@ -4,11 +4,11 @@ import sys
 
 from numba.core import event
 
-compiled = []  # names of the kernels that this process compiled, without those from the cache
+compiled = []  # names of the kernels that this process compiled; kernels from the cache are not included
 
 
 class _Line(event.Listener):
-    """Shows the kernel that is being compiled, and removes the line afterwards. Inner functions count as part of the kernel."""
+    """Shows the kernel that is being compiled, and removes the line afterward. Inner functions count as part of the kernel."""
 
     def __init__(self):
         self.depth = 0

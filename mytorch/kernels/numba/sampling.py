@@ -43,7 +43,7 @@ def _bwd(g, x, weight, index, gx, gw):
                 # Gradient of the weight: a gather, which the compiler vectorizes.
                 for p in range(len(up)):
                     to[p] += up[p] * channel[at[p]]
-                # Gradient of x: a scatter-add in a loop of its own, since it cannot be vectorized.
+                # Gradient of x: a scatter-add in a separate loop, since it cannot be vectorized.
                 for p in range(len(up)):
                     sums[at[p]] += up[p] * w[p]
             gx[n, c] = sums[:size]

@@ -1,6 +1,6 @@
 """Running sums and products of float32 along any axis, accumulated in float64, and positions of running maxima and minima.
 
-Each addition waits for the addition before. So four rows are processed at a time, whose additions overlap. The running
+Each addition waits for the addition before. So four rows are processed at a time, and their additions overlap. The running
 maximum and minimum support all real dtypes. Of equal elements, the last one counts, and NaN wins over all numbers.
 """
 

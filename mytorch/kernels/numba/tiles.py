@@ -32,9 +32,8 @@ def _features():
         return {}
 
 
-LANES = (
-    16 if _features().get("avx512f") else 8 if _features().get("avx2") else 4
-)  # float32 elements of a vector register
+# Float32 elements of a vector register.
+LANES = 16 if _features().get("avx512f") else 8 if _features().get("avx2") else 4
 # AVX-512 and NEON have 32 vector registers, AVX2 and SSE have 16.
 REGISTERS = 32 if LANES == 16 or platform.machine().lower() in ("arm64", "aarch64") else 16
 

@@ -1,13 +1,14 @@
-"""Functions with which the library's own threads wait without the GIL, see kernels/threads.py."""
+"""Functions that let the library's own threads wait without the GIL, see kernels/threads.py."""
 
 import platform
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ...base import hooks
+from .cache import cached
 
 _CELL = types.Array(types.int64, 1, "C")
 GRACE = 120  # polls, about 40 nanoseconds each
@@ -26,7 +27,7 @@ def _read(typing_context, cell):
         if _HAS_PAUSE:
             pause = ir.FunctionType(ir.VoidType(), [])
             builder.call(cgutils.get_or_insert_function(builder.module, pause, "llvm.x86.sse2.pause"), [])
-        # acquire: what the other thread wrote before its release is visible afterwards.
+        # acquire: later loads see all writes of the other thread before its release.
         return builder.load_atomic(_pointer(context, builder, signature, arguments), "acquire", 8)
 
     return types.int64(cell), generate
@@ -43,7 +44,7 @@ def _count(typing_context, cell):
     return types.int64(cell), generate
 
 
-@njit(types.int64(_CELL, types.int64, types.int64), nogil=True, cache=True)
+@cached(types.int64(_CELL, types.int64, types.int64), nogil=True)
 def watch(cell, seen, looks):
     """Polls cell[0] until it differs from `seen`, at most `looks` times, and returns it."""
     now = seen
@@ -53,7 +54,7 @@ def watch(cell, seen, looks):
     return now
 
 
-@njit(types.int64(_CELL, _CELL, types.int64, types.int64), nogil=True, cache=True)
+@cached(types.int64(_CELL, _CELL, types.int64, types.int64), nogil=True)
 def rest(ended, posted, seen, looks):
     """Increments `ended`, and polls `posted` for the next job.
 

@@ -7,7 +7,10 @@
 0.5 * (1 + tanh(u)) equals sigmoid(2u), which has no cancellation for negative u.
 
 Backward: gx = g f'(x), and for out = f(a) b: ga = g b f'(a), gb = g f(a). With s = sigmoid(z) and s' = s (1 - s):
-(x P)' = P + x exp(-x² / 2) / sqrt(2π),   (x s)' = s + x s (1 - s) z',   where z = x for SiLU and 2u for GELU by tanh.
+
+    (x P)' = P + x exp(-x² / 2) / sqrt(2π),   (x s)' = s + x s (1 - s) z'
+
+Here z = x for SiLU, and z = 2u for GELU by tanh.
 
 Grid: one program for each BLOCK elements (gated: of a row). Saved for backward: only the inputs, since computing f' again
 is faster than reading it from memory. A gated unit may use the two halves of one array (…, 2C), the output of a linear layer,

@@ -11,7 +11,7 @@ with scores in units of log2. At the end out = acc / l. Only lse = m + log2(l) i
 
     gv = pᵀ g,   ds = p * (dp - delta),   gq = ds k * scale,   gk = dsᵀ q * scale,
 
-where delta = sum_j p_j dp_j = sum(g * out) per row (the same sum, over D numbers instead of S). One kernel holds a block
+Here delta = sum_j p_j dp_j = sum(g * out) per row (the same sum, over D numbers instead of S). One kernel holds a block
 of queries and loops over the keys (gq and delta). Another kernel holds keys and loops over the queries (gk, gv). No atomics are
 used, so results are deterministic. With grouped queries, the second kernel sums over all query heads of a group.
 
@@ -20,10 +20,14 @@ blocks at the edge of the window, or all blocks under a mask array, need compari
 Dropout uses Philox bits by (seed, offset, head, i, j), so forward and backward use the same mask (dropout.py). Products
 accumulate in float32. float32 inputs use three TF32 products (Ootomo and Yokota, 2022).
 
-Grid: one program for each block of queries (or keys) of each head. Arguments of the kernels: q_ptr (B, H, L, D), k_ptr
-(B, H / group, S, D), v_ptr (B, H / group, S, Dv), out_ptr and g_ptr (B, H, L, Dv), mask_ptr (B, H, L, S), with any strides, except
-that the last axis of the first five is contiguous; lse_ptr and delta_ptr (B, H, L), contiguous; state_ptr (2,) int64, the Philox
-seed and offset. In the kernels, sizes = (L, S, D, Dv), window = (left, right), drop = (seed, offset, call, head, limit) of dropout.
+Grid: one program for each block of queries (or keys) of each head. Arguments of the kernels:
+
+    q_ptr (B, H, L, D), k_ptr (B, H / group, S, D), v_ptr (B, H / group, S, Dv), out_ptr and g_ptr (B, H, L, Dv),
+    mask_ptr (B, H, L, S): any strides; the last axis of the first five is contiguous
+    lse_ptr and delta_ptr (B, H, L): contiguous
+    state_ptr (2,) int64: the Philox seed and offset
+
+In the kernels, sizes = (L, S, D, Dv), window = (left, right), and drop = (seed, offset, call, head, limit) of dropout.
 
 Sources: Dao, FlashAttention-2, 2023; Milakov and Gimelshein, 2018.
 """
@@ -184,7 +188,7 @@ def _forward_sweep(acc, total, peak, q, k_ptr, v_ptr, mask_ptr, rows, begin, end
         else:
             p = tl.exp2(s - safe[:, None])
         rescale = tl.exp2(peak - safe)
-        # The sum of a row is that of softmax before dropout.
+        # The sum of a row is the sum of softmax before dropout.
         total = total * rescale + tl.sum(p, axis=1)
         if DROP:
             p = tl.where(_keep(drop, rows, start, length_k, BM, BN), p, 0.0)
@@ -463,7 +467,7 @@ _FLOAT32 = {  # kernel -> head width -> BM, BN, warps, stages
     "keys": {64: (32, 32, 4, 2), 128: (32, 32, 4, 2), 256: (16, 16, 8, 1)},
     "queries": {64: (64, 32, 4, 2), 128: (32, 32, 8, 2), 256: (16, 16, 8, 1)},
 }
-_HALF = {  # kernel -> the default by head width; the candidates of "medium"; the values that "max" combines
+_HALF = {  # kernel -> (default by head width, candidates of "medium", values that "max" combines)
     "forward": (
         {64: (128, 64, 4, 3), 128: (128, 64, 8, 3), 256: (128, 64, 8, 2)},
         [(128, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 3), (128, 64, 4, 2)],
@@ -495,7 +499,7 @@ def _four(xp, x):
 
 
 def _mask_of(xp, mask, query, key):
-    """Returns the mask for (B, H, L, S). The inputs may have more than four axes, of which the leading ones are merged."""
+    """Returns the mask for (B, H, L, S). The inputs may have more than four axes. The leading axes are merged."""
     if mask is None or query.ndim <= 4:
         return mask
     shape = (*query.shape[:-1], key.shape[-2])
@@ -548,10 +552,10 @@ class _Setting:
         }  # fmt: skip
 
     def start(self, name, rows, heads, arrays, strided, scales, **constants):
-        """Launches a kernel over `rows` of each of `heads`, with its default block sizes or those of TRITON_FLASH_AUTOTUNE_MODE.
+        """Launches a kernel over `rows` of each of `heads`, with the default block sizes or the sizes of TRITON_FLASH_AUTOTUNE_MODE.
 
         Args:
-            arrays: the kernel's first arguments. strided: arrays whose first three strides are arguments, in order.
+            arrays: the kernel's first arguments. strided: arrays that pass their first three strides as arguments, in order.
             scales: the factor of the scores, and in backward also the factor of the gradients.
         """
         kernel, side = _KERNELS[name]
@@ -582,7 +586,8 @@ def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, 
     Args:
         query: (…, H, L, D). key: (…, Hk, S, D), H a multiple of Hk. value: (…, Hk, S, Dv). D and Dv up to 256.
         mask: broadcasts to (…, H, L, S): bool, True where attention is allowed, or a float to add.
-        causal, window: query i attends to keys i - left … i + right; -1 is no limit.
+        causal: query i attends to keys 0 … i.
+        window: (left, right): query i attends to keys i - left … i + right; -1 means unlimited.
         dropout: (p, state, call): state is int64 (2,), seed and offset, on the device (dropout.py).
 
     Returns:
@@ -602,7 +607,7 @@ def run_forward(xp, query, key, value, mask=None, *, causal=False, window=None, 
 
 def run_backward(xp, g, query, key, value, out, lse, mask=None, *, causal=False, window=None, scale=None, dropout=None,
                  needs=(True,) * 4):  # fmt: skip
-    """Returns the gradients of query, key, value and a float mask, None for those that are not needed."""
+    """Returns the gradients of query, key, value and a float mask, and None for gradients that are not needed."""
     q, k, v, g, o = (_four(xp, x) for x in (query, key, value, g, out))
     if g.dtype != q.dtype:
         g = g.astype(q.dtype)

@@ -5,8 +5,8 @@ elements than one program can process, and a GPU may have more multiprocessors t
 divided into chunks: a program processes one chunk of CHANNELS channels, and a second kernel combines the chunks. If P is
 1, as after a linear layer, adjacent channels are adjacent in memory, and a program processes many of them.
 
-Mean and variance need one pass over memory. The mean and the sum of squared deviations of a block are merged with those of
-the blocks before (`norm.joined`), and those of a chunk with those of the chunks before.
+Mean and variance need one pass over memory. The mean and the sum of squared deviations of a block are merged with the
+statistics of the blocks before (`norm.joined`). Chunks are merged in the same way.
 
 Backward reads memory twice: for two sums, and for the gradient. With h = (x - mean) * rstd and n = N P:
 
@@ -156,9 +156,8 @@ def _sizes(shape):
 def _cut(shape):
     """Returns how `_statistics` and `_sums` divide (N, C, …): (grid, elements of a chunk, constants)."""
     count, channels, positions = _sizes(shape)
-    wide = (
-        1 if positions >= 32 else 32
-    )  # channels of a program: with few positions, adjacent channels fill a cache line
+    # Channels of a program: with few positions, adjacent channels fill a cache line.
+    wide = 1 if positions >= 32 else 32
     rows = min(power_of_2(max(count, 16)), BLOCK // wide)
     groups = cdiv(channels, wide)
     # About four programs per multiprocessor, but at least four blocks of rows per chunk.
@@ -182,7 +181,7 @@ def statistics(raw):
 
 
 def _affined(xp, x, center, rstd, scale, shift):
-    """Returns (x - center) * rstd * scale + shift for each channel. Steps whose array is None are skipped."""
+    """Returns (x - center) * rstd * scale + shift for each channel. Steps without an array are skipped."""
     x, out = contiguous(xp, x), xp.empty(x.shape, x.dtype)
     flags = {"NORM": rstd is not None, "SCALE": scale is not None, "SHIFT": shift is not None}
     arrays = [contiguous(xp, a) for a in (center, rstd, scale, shift)]

@@ -9,7 +9,7 @@ gathers the elements of the input that its windows cover.
     weight    gw[o, (c, r, s)]     = sum over (n, y, x) of  g[n, o, y, x] * x[n, c, y*sy - py + r*dy, …]
 
 The last two are the derivatives of the first: out is linear in x and in w. The weight gradient has few outputs and a long inner
-axis, so different programs sum chunks of that axis, and a second kernel adds the partial sums in a fixed order. One dimension
+axis. Different programs therefore sum chunks of that axis, and a second kernel adds the partial sums in a fixed order. One dimension
 is treated as two dimensions with a height of 1. A transposed convolution is the input gradient used as forward; its
 gradients are then the other two products.
 
@@ -204,7 +204,7 @@ class _Geometry:
         return {"KH": self.kernel[0], "KW": self.kernel[1], "PRECISION": _precision(dtype)}
 
     def key(self, dtype):
-        """Returns the key under which the tuned tile is stored."""
+        """Returns the key of the stored, tuned tile."""
         sizes = (*self.spatial, *self.kernel, *self.stride, self.groups, self.ins, self.outs)
         return dtype.name, _precision(dtype), power_of_2(self.samples), *sizes
 

@@ -7,11 +7,13 @@ With w the class weights, t a row's target, s the label smoothing, C the number 
 
 since d lse / dx_c = p_c. Forward reads the logits once, with a running maximum and sum (softmax.py), and saves two numbers
 per row instead of the probabilities. Backward computes them again while it writes the gradient. If the logits are not needed
-afterwards, `rows_both` does both in one kernel and overwrites the logits with their gradient (linear_cross_entropy.py).
+afterward, `rows_both` does both in one kernel and overwrites the logits with their gradient (linear_cross_entropy.py).
 
 Grid: one program for each row. Saved for backward: the log-sum-exp of each row, and the divisor of the mean. Accumulation: float32.
-Arguments: x_ptr and gx_ptr (N, C) with row stride stride_xn; target_ptr and loss_ptr (N,); lse_ptr (2, N), maximum and log(sum);
-weight_ptr (C,); total_ptr (1,); g_ptr (N,), or (1,) with stride_gn = 0.
+Arguments:
+
+    x_ptr and gx_ptr (N, C), row stride stride_xn    target_ptr and loss_ptr (N,)    lse_ptr (2, N): maximum and log(sum)
+    weight_ptr (C,)    total_ptr (1,)    g_ptr (N,), or (1,) with stride_gn = 0
 """
 
 import triton
@@ -222,9 +224,8 @@ def rows_forward(xp, logits, target, weight, ignore_index, smoothing, weight_sum
 def rows_both(xp, logits, target, weight, ignore_index, smoothing, weight_sum, loss):
     """Fills `loss` (N,) for contiguous logits, and overwrites the logits with the gradient of the sum of the losses."""
     rows, classes = logits.shape
-    block = min(
-        power_of_2(max(classes, 64)), 16384
-    )  # large blocks: few programs run at once, so their rows stay in the cache
+    # Large blocks: few programs run at once, so their rows stay in the cache.
+    block = min(power_of_2(max(classes, 64)), 16384)
     launch(
         _both, (rows,), logits, target, weight, loss, classes, classes, ignore_index, float(smoothing), weight_sum,
         WEIGHT=weight is not None, SMOOTH=smoothing > 0, BLOCK=block, num_warps=max(2, min(block // 256, 16)),
@@ -250,7 +251,7 @@ def add_losses(xp, losses, total, reduction, dtype):
 
 
 def forward(xp, input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None):
-    """Returns the losses, their mean or their sum; the log-sum-exp of each row; and the divisor of the mean."""
+    """Returns (the losses, their mean or their sum, the log-sum-exp of each row, the divisor of the mean)."""
     logits, target, weight = contiguous(xp, input), contiguous(xp, target), contiguous(xp, weight)
     dtype = input.dtype if dtype is None else dtype.numpy
     losses = xp.empty(logits.shape[0], "float32")

@@ -9,8 +9,10 @@ since d lse / dx_c = p_c. Forward reads logits and targets once, with a running 
 them again.
 
 Grid: one program for each row, in backward for each BLOCK of a row. Saved for backward: log-sum-exp and sum(u) of each
-row. Accumulation: float32. Arguments: x_ptr, target_ptr, gx_ptr, gt_ptr (N, C), contiguous; weight_ptr (C,); lse_ptr, mass_ptr,
-loss_ptr (N,); g_ptr (N,), or (1,) with stride_gn = 0. spread is s / C.
+row. Accumulation: float32. `spread` is s / C. Arguments:
+
+    x_ptr, target_ptr, gx_ptr, gt_ptr (N, C), contiguous    weight_ptr (C,)    lse_ptr, mass_ptr, loss_ptr (N,)
+    g_ptr (N,), or (1,) with stride_gn = 0
 """
 
 import triton

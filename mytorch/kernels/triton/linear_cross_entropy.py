@@ -7,7 +7,7 @@ the chunk's share of the gradients
     gx = gl @ w,    gw += glᵀ @ x,    gb += sum(gl).
 
 So the gradients are complete when forward ends. Backward only scales them by the upstream gradient over the divisor of the mean.
-Source: Liger Kernel (Hsu et al., 2024). The products use cuBLAS; loss, grid and accumulation are those of cross_entropy.py.
+Source: Liger Kernel (Hsu et al., 2024). The products use cuBLAS; loss, grid and accumulation are the same as in cross_entropy.py.
 """
 
 import triton
@@ -61,7 +61,7 @@ def run(xp, input, weight, bias=None, *, target, class_weight=None, ignore_index
         needed. In float16, gradients of the mean would underflow. The gradient of weight is float32.
 
     Raises:
-        ValueError: reduction "none", for which forward cannot compute the gradients.
+        ValueError: reduction "none": forward cannot compute its gradients.
         TypeError: dtypes that the kernels do not support.
     """
     if reduction not in ("mean", "sum"):
@@ -127,7 +127,7 @@ residuals = ("total", "gx", "gw", "gb")
 
 def accepts(input, linear_weight, linear_bias=None, target=None, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
             grads=True):  # fmt: skip
-    """Accepts floats of one dtype, and the reductions mean and sum, for which forward can compute the gradients."""
+    """Accepts floats of one dtype, and the reductions mean and sum. For these, forward can compute the gradients."""
     return one_dtype(input, linear_weight, linear_bias) and is_float(weight) and reduction != "none" and input.size > 0
 
 

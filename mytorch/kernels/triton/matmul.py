@@ -119,7 +119,7 @@ def product(xp, a, b, bias=None, *, activation=None, factor=1.0, before=False, d
     Args:
         a: (…, M, K). b: (…, K, N), of a's leading axes, or (K, N) for all. One float dtype, any strides.
         bias: (N,). activation: a key of activation.KINDS.
-        dtype: dtype of the output; by default that of a.
+        dtype: dtype of the output (default: dtype of a).
         before: also return the input of the activation, for backward.
 
     Returns:

@@ -1,8 +1,8 @@
 """Updates of all parameters in one launch: AdamW, SGD and Lion steps, gradient norm, clipping, unscaling.
 
 A model has hundreds of parameters. At 20 µs per launch, separate updates would take longer than the memory traffic. So a
-kernel gets a **table** in device memory. For each chunk of 4096 elements it has the tensor and the first element;
-for each tensor it has the addresses of its arrays and its length. A program looks up its chunk, converts the address to a
+kernel gets a **table** in device memory. For each chunk of 4096 elements it has the tensor and the first element.
+For each tensor it has the addresses of its arrays and its length. A program looks up its chunk, converts the address to a
 pointer, and works on it like on an argument.
 
 Values that change from step to step are in device memory too (`state`, float32). A training step captured into a CUDA
@@ -18,8 +18,11 @@ Clipping thus needs no separate pass: the step applies its factor. `clip` change
 clip_grad_norm_, and passes over them only if the factor is not 1.
 
 Grid: one program for each chunk. Accumulation: float32; one program adds the sums of the chunks in a fixed order.
-Arguments of all kernels: table_ptr (tensors, ARRAYS + 1) int64, the addresses of a tensor's arrays and its length;
-chunks_ptr (chunks, 2) int64, a chunk's tensor and first element; state_ptr (8,) float32.
+Arguments of all kernels:
+
+    table_ptr (tensors, ARRAYS + 1) int64: the addresses of a tensor's arrays and its length
+    chunks_ptr (chunks, 2) int64: a chunk's tensor and first element
+    state_ptr (8,) float32
 """
 
 import numpy as np
@@ -34,9 +37,8 @@ from .common import is_float, one_program
 CHUNK = 4096  # elements of a program
 PLACES = 8  # length of the state
 LR, STEP, CLIP, FOUND_INF, INVERSE_SCALE, NORM, SCALE, GROWTH = range(PLACES)  # indices into the state
-_LR, _STEP, _CLIP, _FOUND_INF, _INVERSE_SCALE, _NORM, _SCALE, _GROWTH = map(
-    tl.constexpr, range(PLACES)
-)  # for the kernels
+# For the kernels.
+_LR, _STEP, _CLIP, _FOUND_INF, _INVERSE_SCALE, _NORM, _SCALE, _GROWTH = map(tl.constexpr, range(PLACES))
 TAKES = "contiguous arrays of one dtype (float32, float16 or bfloat16) on one device"
 
 
@@ -132,9 +134,8 @@ def _sgd(table_ptr, chunks_ptr, state_ptr, lr_scale, momentum, damp, decay, P: t
     if tl.load(state_ptr + _FOUND_INF) == 0.0:
         tensor, start, length = _chunk(table_ptr, chunks_ptr, ARRAYS, ALIGNED, CHUNK)
         lr = tl.load(state_ptr + _LR) * lr_scale
-        first = (
-            tl.load(state_ptr + _STEP) == 1.0
-        )  # PyTorch initializes the buffer to the first gradient, without dampening
+        # PyTorch initializes the buffer to the first gradient, without dampening.
+        first = tl.load(state_ptr + _STEP) == 1.0
         clip = tl.load(state_ptr + _CLIP)
         p_ptr = _at(table_ptr, tensor, 0, ARRAYS, P, ALIGNED)
         g_ptr = _at(table_ptr, tensor, 1, ARRAYS, G, ALIGNED)
@@ -312,7 +313,7 @@ _tables = {}  # (address, size and dtype of every array) -> Table, the last few
 
 
 def table_of(xp, *columns):
-    """Returns a Table of the arrays, from the cache if all addresses are those of a cached table."""
+    """Returns a Table of the arrays, from the cache if a cached table has the same addresses."""
     if is_recording():  # the arrays of a graph have their own memory pool, so the graph has its own tables
         return Table(xp, *columns)
     key = tuple((address(a), a.size, a.dtype) for column in columns for a in column) + (len(columns),)

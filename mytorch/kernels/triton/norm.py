@@ -13,7 +13,7 @@ Backward, with u = g * weight, the gradient of h. Since dh_k / dx_j = rstd * ([j
 
 The gradients of weight and bias are sums over rows of g * h and g. Summing with atomics would not be
 deterministic. Instead, as many programs as fit on the GPU loop over some of the rows and keep partial sums in
-registers, and a second kernel adds the partial sums. Rows that are too long for this, and group norm, use separate
+registers. A second kernel adds the partial sums. Rows that are too long for this, and group norm, use separate
 kernels that loop over columns or channels.
 
 Grid: one program for each ROWS rows (forward), a few for each multiprocessor (backward). Saved for backward:
@@ -347,11 +347,11 @@ def forward(xp, x, weight=None, bias=None, *, width, eps, rms=False, groups=0, i
 def backward(
     xp, g, x, weight, mean, rstd, *, width, rms=False, groups=0, inner=1, more=None, also=None, needs=(True, True, True), bias_dtype=None
 ):  # fmt: skip
-    """Returns the gradients of x, weight and bias of `forward`, None for those that are not needed.
+    """Returns the gradients of x, weight and bias of `forward`, and None for gradients that are not needed.
 
     Args:
         x: the normalized input. more: a gradient to add to the gradient of x, from the residual stream.
-        also: a contiguous array of x's size, to which the gradient of x is also written, in another dtype.
+        also: a contiguous array of x's size that also receives the gradient of x, in another dtype.
         needs: three flags; the gradient of x is always computed.
         bias_dtype: dtype of the bias; by default the dtype of weight, or float32.
     """
@@ -369,9 +369,8 @@ def backward(
         gw, gb = (None if dtype is None else xp.zeros(size, dtype) for dtype in dtypes)
     elif groups == 0 and width <= LONGEST:
         blocks = row_blocks(width, LONGEST)
-        warps = min(
-            max(blocks["ROWS"] * blocks["BLOCK"] // 256, 2), 16
-        )  # 8 elements per thread; with more, fewer programs fit on a multiprocessor
+        # 8 elements per thread; with more, fewer programs fit on a multiprocessor.
+        warps = min(max(blocks["ROWS"] * blocks["BLOCK"] // 256, 2), 16)
         tiles = cdiv(rows, blocks["ROWS"])
         # As many programs as run at the same time; each loops over its tiles.
         programs = min(tiles, processors() * max(1, min(12, 24 // warps)))

@@ -118,7 +118,8 @@ def _run(kernel, arrays, size, geometry, factor, **kinds):
 def _accepts_max(input, *, out_size, kernel, stride, padding, dilation):
     """Accepts floats that are not empty, with windows that each contain at least one input position."""
     sides = zip(input.shape[2:], kernel, padding, dilation, strict=True)
-    return is_float(input) and input.size > 0 and all(p <= d * (k - 1) and d <= n for n, k, p, d in sides)
+    known = is_float(input) and input.size > 0 and math.prod(kernel) < 1 << 15  # positions are int16
+    return known and all(p <= d * (k - 1) and d <= n for n, k, p, d in sides)
 
 
 def _max_forward(xp, input, *, out_size, kernel, stride, padding, dilation):

@@ -1,6 +1,6 @@
-"""Random numbers in one launch, equal to those of `mytorch/numerics/philox.py`.
+"""Random numbers in one launch, equal to the numbers of `mytorch/numerics/philox.py`.
 
-Each Philox counter gives four words of 32 bits. A program generates the numbers of BLOCK counters and stores them contiguously:
+Each Philox counter gives four 32-bit words. A program generates the numbers of BLOCK counters and stores them contiguously:
 four numbers per counter, or two of 64 bits. Uniform numbers and integers are bitwise equal to the reference. Normal numbers
 differ by the rounding of the logarithm and the sine.
 
@@ -25,7 +25,7 @@ ULP_32, ULP_53 = tl.constexpr(2.0**-32), tl.constexpr(2.0**-53)  # steps between
 
 @triton.jit
 def _words(state_ptr, call, BLOCK: tl.constexpr):
-    """Returns the four words of this program's counters, uint32 (BLOCK,) each."""
+    """Returns four uint32 (BLOCK,) blocks, the numbers of this program's counters."""
     counter = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     zero = counter * 0
     # Philox 4x32 with 10 rounds. The counter words: low index, call, offset, high index.

@@ -2,7 +2,7 @@
 
     out_1 = x_1 cos - x_2 sin,   out_2 = x_2 cos + x_1 sin
 
-where x_1 and x_2 are the two halves of a head (GPT-NeoX, LLaMA), or adjacent elements (`interleaved`, GPT-J). The gradient of a
+Here x_1 and x_2 are the two halves of a head (GPT-NeoX, LLaMA), or adjacent elements (`interleaved`, GPT-J). The gradient of a
 rotation is its transpose, the inverse rotation: sin with the opposite sign.
 
 Grid: one program for each ROWS positions of heads. Saved for backward: nothing. Accumulation: float32.
@@ -55,7 +55,7 @@ def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, stride
 
 
 def fits(x, cos, sin, shift=0):
-    """Returns True if x is a float array (B, H, T, D) with even D, and the tables are (at least T + shift, D / 2 or D)."""
+    """Returns True for a float array x (B, H, T, D) with even D, and tables of (at least T + shift, D / 2 or D)."""
     if not is_float(x, cos, sin) or x.ndim != 4 or x.shape[3] % 2 or cos.shape != sin.shape or cos.ndim != 2:
         return False
     return cos.shape[1] in (x.shape[3] // 2, x.shape[3]) and cos.shape[0] >= x.shape[2] + shift

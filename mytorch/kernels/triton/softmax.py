@@ -1,19 +1,19 @@
 """Softmax, log-softmax and the softmax of masked scores. Read this kernel first.
 
-A GPU runs many *programs* of one kernel in parallel. Each program knows its number (`tl.program_id`) and works
+A GPU runs many *programs* of one kernel in parallel. Each program has a number (`tl.program_id`) and works
 on a *block* of elements at once: `tl.arange(0, BLOCK)` are the positions in the block, `tl.load` reads a whole
 block from memory into registers, and reductions such as `tl.max` run over it. Block sizes are powers of 2. If the
-row is shorter, a mask keeps loads and stores inside it, and `other=-inf` fills in values that change no maximum
+row is shorter, a mask keeps loads and stores inside it. `other=-inf` fills in values that do not change a maximum
 and add nothing to a sum.
 
 Softmax is limited by memory bandwidth. So each row is read once, stays in registers for maximum, exponentials and
 sum, and is written once. This is the reason for fusing these steps into one kernel. A program works on a tile
-(ROWS, BLOCK), with several rows if they are short. A row longer than a block does not fit into registers and is read
+(ROWS, BLOCK), with several rows if they are short. A row longer than a block does not fit into registers. It is read
 twice, the first time for a running maximum m and sum s. The sum is rescaled when the maximum grows (`running_softmax`):
 
     m' = max(m, max(x)),   s' = s * exp(m - m') + sum(exp(x - m')).
 
-Exponentials are computed as powers of 2, for which GPUs have an instruction: exp(x) = 2^(x * log2(e)).
+Exponentials are computed as powers of 2, because GPUs have an instruction for them: exp(x) = 2^(x * log2(e)).
 
 Backward needs only the output, p = softmax(x):    gx_j = p_j * (g_j - sum_k g_k p_k),
 and for log-softmax, l = out:                      gx_j = g_j - exp(l_j) * sum_k g_k.
@@ -282,8 +282,8 @@ def _along_dim(log):
     def forward(xp, input, *, dim, dtype=None):
         return run_forward(xp, input, log, dim, dtype)
 
-    def vjp(g, input, out, dim, xp):
-        return (run_backward(xp, g, out, log, dim, input.dtype),)
+    def vjp(g, out, dim, dtypes, xp):
+        return (run_backward(xp, g, out, log, dim, dtypes[0]),)
 
     return Kernel(accepts=accepts, forward=forward, vjp=vjp)
 
@@ -299,8 +299,8 @@ def _masked_forward(xp, input, mask=None, *, causal=False, dtype=None):
     return masked(xp, input, mask, causal, dtype=dtype)
 
 
-def _masked_vjp(g, input, mask, out, needs, xp):
-    gx = run_backward(xp, g, out, False, out.ndim - 1, input.dtype)
+def _masked_vjp(g, out, dtypes, needs, xp):
+    gx = run_backward(xp, g, out, False, out.ndim - 1, dtypes[0])
     # The mask is added to the scores, so its gradient is the same array. The engine sums over broadcast axes.
     return gx, gx[...] if needs[1] else None
 

@@ -1,13 +1,8 @@
-"""Models on several devices: DistributedDataParallel and DataParallel."""
+"""Training on several devices: DistributedDataParallel and DataParallel."""
 
-from .data_parallel import DataParallel
+from ... import _extensions
+from .data_parallel import DataParallel, data_parallel
 
-__all__ = ["DataParallel", "DistributedDataParallel"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
 
-
-def __getattr__(name):
-    if name == "DistributedDataParallel":
-        from .distributed import DistributedDataParallel
-
-        return DistributedDataParallel
-    raise AttributeError(f"module 'mytorch.nn.parallel' has no attribute '{name}'")
+__getattr__, __dir__ = _extensions.lazy(__name__, names={"nn.parallel.distributed": "DistributedDataParallel"})

@@ -1,4 +1,4 @@
-"""DistributedDataParallel: every process computes on its own data, and gradients are averaged while backward runs."""
+"""DistributedDataParallel, which averages gradients over processes during backward."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -14,25 +14,36 @@ from ..module import Module
 
 
 class DistributedDataParallel(Module):
-    """A module whose gradients are averaged over the processes of a group during backward.
+    """Averages the gradients of a module over the processes of a group during backward.
 
-    At the start all processes must hold the same parameters by name, shape and dtype; process 0's values are given to
-    all. Afterwards each process works on its own part of the data; equal gradients keep the parameters equal.
+    Each process computes on its own part of the data. At the start, all processes must have parameters with the same
+    names, shapes and dtypes, and process 0 sends its values to the other processes. Equal gradients then keep the
+    parameters equal.
 
     Args:
         module: the model, on its device.
-        device_ids: the one GPU it is on, to which inputs are moved.
-        broadcast_buffers: give process 0's buffers (running means) to all before each forward that counts.
-        init_sync: check and broadcast at the start.
-        process_group: the default group if None.
-        bucket_cap_mb: size of a bucket in MB; 25 if None.
-        find_unused_parameters: for models that do not use all parameters in each step; costs a walk of the
-            graph. Parameters that no process used keep their gradient as it was.
-        gradient_as_bucket_view: `p.grad` is a view of its bucket; False gives it memory of its own.
-        static_graph: accepted; unused parameters are looked for, as find_unused_parameters does.
+        device_ids: list with the one GPU of the module. Inputs are moved to it.
+        output_device: `None`, or the device in `device_ids`.
+        dim: accepted for compatibility, without effect (default: 0).
+        broadcast_buffers: if True, process 0 sends its buffers to the others before each synchronized forward
+            (default: True).
+        init_sync: if True, checks and sends the parameters at the start (default: True).
+        process_group: the processes. By default, all processes.
+        bucket_cap_mb: size of a gradient bucket in MB. By default, 25.
+        find_unused_parameters: if True, supports models that do not use all parameters in each step. This requires a
+            traversal of the graph. Parameters that no process used keep their gradient (default: False).
+        check_reduction: accepted for compatibility, without effect (default: False).
+        gradient_as_bucket_view: if True, `p.grad` is a view of its bucket. Otherwise, it has separate memory
+            (default: True).
+        static_graph: if True, finds unused parameters as with `find_unused_parameters` (default: False).
 
     Raises:
-        RuntimeError: no parameter requires a gradient, or the processes hold different parameters.
+        RuntimeError: no parameter requires a gradient, or the processes have different parameters.
+        ValueError: `device_ids`, `output_device` or `bucket_cap_mb` is invalid.
+
+    The guide docs/distributed.md has a complete program.
+
+    See also: `mytorch.distributed.init_process_group`.
     """
 
     def __init__(
@@ -43,17 +54,22 @@ class DistributedDataParallel(Module):
     ):  # fmt: skip
         super().__init__()
         if device_ids is not None and len(device_ids) > 1:
-            raise ValueError(
-                f"DistributedDataParallel: one process drives one device; device_ids is {list(device_ids)}."
-            )
+            raise ValueError(f"DistributedDataParallel: expected at most one device in device_ids, got {device_ids}.")
         if output_device is not None and (not device_ids or output_device != device_ids[0]):
-            raise ValueError("DistributedDataParallel: outputs stay where the module is; leave output_device out.")
+            raise ValueError(
+                f"DistributedDataParallel: expected output_device to be {device_ids}, got {output_device}."
+            )
         if bucket_cap_mb is not None and not bucket_cap_mb > 0:
-            raise ValueError(f"DistributedDataParallel: bucket_cap_mb is {bucket_cap_mb}; expected a positive number.")
+            raise ValueError(f"DistributedDataParallel: expected bucket_cap_mb to be positive, got {bucket_cap_mb}.")
         first = next((p for p in module.parameters() if p.requires_grad), None)
         if first is None:
             raise RuntimeError(
                 "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient."
+            )
+        if device_ids and all(p.device.type == "cpu" for p in module.parameters()):
+            raise ValueError(
+                "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
+                f"GPU modules, but got device_ids {list(device_ids)} and a module on the CPU. Leave device_ids out."
             )
         self.module = module
         self.dim = dim
@@ -67,17 +83,12 @@ class DistributedDataParallel(Module):
         self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MB)
         self.require_backward_grad_sync = True
         self.reducer = replicate(
-            module,
-            self.process_group,
-            init_sync=init_sync,
-            cap_bytes=self.bucket_bytes_cap,
-            find_unused=find_unused_parameters or static_graph,
-            views=gradient_as_bucket_view,
-            buffers=broadcast_buffers,
-        )
+            module, self.process_group, init_sync=init_sync, cap_bytes=self.bucket_bytes_cap, views=gradient_as_bucket_view,
+            find_unused=find_unused_parameters or static_graph, buffers=broadcast_buffers,
+        )  # fmt: skip
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """The module's forward."""
+        """Calls the module."""
         self.reducer.before_forward(self.require_backward_grad_sync, self.training)
         if self.device_ids:
             inputs, kwargs = tree_map_only(Tensor, lambda t: t.to(self.device), (inputs, kwargs))
@@ -87,21 +98,30 @@ class DistributedDataParallel(Module):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """A block whose backward passes add up gradients in this process alone; the next one outside averages."""
+        """Disables the averaging of gradients, as a context manager. Use it to accumulate gradients over several batches.
+
+        Backward passes in the context accumulate gradients of this process only. The next backward pass outside the
+        context averages the accumulated gradients.
+        """
         with temporarily(self, require_backward_grad_sync=False):
             yield
 
     def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Future]) -> None:
-        """Let `hook(state, bucket)` communicate; it returns a Future of the averaged flat tensor.
+        """Replaces the communication of gradients by a hook.
+
+        Args:
+            state: first argument of the hook.
+            hook: function that is called as `hook(state, bucket)`, and returns a Future of the averaged flat tensor.
 
         Raises:
-            RuntimeError: there is one already. TypeError: it is not callable.
+            RuntimeError: a hook is already registered.
+            TypeError: `hook` is not callable.
         """
         if self.reducer.hook is not None:
             raise RuntimeError("register_comm_hook can only be called once.")
         if not callable(hook):
-            raise TypeError("Communication hook must be callable.")
+            raise TypeError(f"Communication hook must be callable, got {type(hook).__name__}.")
         self.reducer.hook = (state, hook)
 
     def __getstate__(self):
-        raise TypeError("DistributedDataParallel can't be pickled; save module.state_dict().")
+        raise TypeError("DistributedDataParallel can't be pickled. Save module.state_dict() instead.")

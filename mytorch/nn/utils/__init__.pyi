@@ -18,8 +18,6 @@ from mytorch.nn.utils.fusion import fuse_conv_bn_weights as fuse_conv_bn_weights
 from mytorch.nn.utils.fusion import fuse_linear_bn_eval as fuse_linear_bn_eval
 from mytorch.nn.utils.fusion import fuse_linear_bn_weights as fuse_linear_bn_weights
 from mytorch.nn.utils.init import skip_init as skip_init
-from mytorch.nn.utils.memory_format import convert_conv2d_weight_memory_format as convert_conv2d_weight_memory_format
-from mytorch.nn.utils.memory_format import convert_conv3d_weight_memory_format as convert_conv3d_weight_memory_format
 from mytorch.nn.utils.spectral_norm import remove_spectral_norm as remove_spectral_norm
 from mytorch.nn.utils.spectral_norm import spectral_norm as spectral_norm
 from mytorch.nn.utils.vectors import parameters_to_vector as parameters_to_vector

@@ -14,22 +14,22 @@ Tensors = Tensor | Iterable[Tensor]
 
 
 def _gradients(parameters):
-    """The Arrays of the gradients of one tensor or several, those that are there."""
+    """Returns the Arrays of all gradients that are not `None`."""
     parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else parameters
     grads = [p.grad for p in parameters if p.grad is not None]
     return [g._data if isinstance(g, Tensor) else g for g in grads]
 
 
 def _by_device(grads):
-    """Lists of Arrays that lie on one device each; as a rule there is one."""
-    found = {}
+    """Returns lists of Arrays, one list for each device."""
+    groups = {}
     for g in grads:
-        found.setdefault(device_of(g._array), []).append(g)
-    return list(found.values())
+        groups.setdefault(device_of(g._array), []).append(g)
+    return list(groups.values())
 
 
 def _total(grads, norm_type):
-    """The joint norm of Arrays, a 0-d raw array of float32 or wider, on the first one's device; no synchronisation."""
+    """Returns the joint norm of Arrays, a 0-d raw array on the first device, without synchronization."""
     if not grads:
         return np.zeros((), np.float32)
     parts = []
@@ -44,20 +44,21 @@ def _total(grads, norm_type):
 
 
 def _norm(raws, norm_type):
-    """The joint norm of raw arrays on one device."""
+    """Returns the joint norm of raw arrays on one device."""
     xp = xp_of(raws[0])
     module = multi_tensor(raws) if norm_type == 2.0 else None
-    if module is not None:  # on a GPU: all of them in one launch
+    if module is not None:  # on a GPU, one launch for all tensors
         state = xp.empty(module.PLACES, np.float32)
         module.norm(module.table_of(xp, raws), state, which=0)
         return module.one(state, module.NORM).reshape(())
+    # Squares of 16-bit numbers would overflow or underflow.
     wide = [r if r.dtype.itemsize > 2 else r.astype(np.float32) for r in raws]
     if norm_type == math.inf:
         return xp.max(xp.stack([xp.max(xp.abs(r)) for r in wide]))
     if norm_type == 2.0:
         flat = [r.reshape(-1) for r in wide]
         return xp.sqrt(sum(xp.dot(r, r) for r in flat))
-    if norm_type == 0:  # of counts of what is not zero, as PyTorch's
+    if norm_type == 0:  # the number of tensors with a nonzero element, as in PyTorch
         return xp.sum(xp.stack([xp.any(r != 0) for r in wide])).astype(wide[0].dtype)
     norms = xp.stack([xp.sum(xp.abs(r) ** norm_type) ** (1.0 / norm_type) for r in wide])
     return xp.sum(norms**norm_type) ** (1.0 / norm_type)
@@ -66,13 +67,23 @@ def _norm(raws, norm_type):
 def get_total_norm(
     tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
-    """The norm of several tensors taken as one vector, a 0-d Tensor.
+    """Returns the norm of several tensors, as if they were one vector.
 
     Args:
         tensors: one tensor or several.
-        norm_type: order of the norm, inf for the largest element.
-        error_if_nonfinite: raise for NaN or inf.
-        foreach: accepted; there is one way.
+        norm_type: order of the norm. `inf` selects the largest magnitude (default: 2.0).
+        error_if_nonfinite: if True, raises an error if the norm is NaN or infinite (default: False).
+        foreach: accepted for compatibility, without effect.
+
+    Returns:
+        A 0-d Tensor.
+
+    Raises:
+        RuntimeError: the norm is NaN or infinite, and `error_if_nonfinite` is True.
+
+    Example:
+        >>> nn.utils.get_total_norm([tensor([3.0]), tensor([4.0])]).item()
+        5.0
     """
     tensors = [tensors] if isinstance(tensors, (Tensor, Array)) else list(tensors)
     arrays = [t._data if isinstance(t, Tensor) else t for t in tensors]
@@ -92,13 +103,20 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scale gradients in place by max_norm / total_norm, if that is below 1.
+    """Multiplies gradients by max_norm / total_norm in place, if that is below 1.
 
     Args:
         parameters: one tensor or several.
-        max_norm: largest norm allowed.
-        total_norm: the norm they have, of `get_total_norm`.
-        foreach: accepted; there is one way.
+        max_norm: largest joint norm.
+        total_norm: joint norm of the gradients, from `get_total_norm`.
+        foreach: accepted for compatibility, without effect.
+
+    Example:
+        >>> p = nn.Parameter(mytorch.zeros(2))
+        >>> (p * tensor([3.0, 4.0])).sum().backward()
+        >>> nn.utils.clip_grads_with_norm_(p, max_norm=1.0, total_norm=tensor(5.0))
+        >>> [round(g, 4) for g in p.grad.tolist()]
+        [0.6, 0.8]
     """
     grads = _gradients(parameters)
     if not grads:
@@ -106,14 +124,14 @@ def clip_grads_with_norm_(
     norm = total_norm._data._array if isinstance(total_norm, Tensor) else np.asarray(total_norm)
     with device_guard(norm):
         xp = xp_of(norm)
-        scale = xp.asarray(xp.minimum(max_norm / (norm + 1e-6), 1.0))  # 1e-6: as torch.nn.utils
+        scale = xp.asarray(xp.minimum(max_norm / (norm + 1e-6), 1.0))  # 1e-6 as in torch.nn.utils
     for group in _by_device(grads):
         with device_guard(group[0]._array):
             _scale(group, to_device(scale, device_of(group[0]._array)))
 
 
 def _scale(grads, scale):
-    """Multiply Arrays on one device by a 0-d array there, in place."""
+    """Multiplies Arrays on one device by a 0-d array, in place."""
     raws = [g._array for g in grads]
     xp = xp_of(raws[0])
     module = multi_tensor(raws)
@@ -121,7 +139,7 @@ def _scale(grads, scale):
         state = xp.empty(module.PLACES, np.float32)
         module.one(state, module.CLIP)[...] = scale
         module.clip(module.table_of(xp, raws), state, which=0)
-    elif xp.module is not np or not scale >= 1.0:  # NaN goes into the gradients, as in PyTorch
+    elif xp.module is not np or not scale >= 1.0:  # NaN is written into the gradients, as in PyTorch
         for raw in raws:
             raw *= scale.astype(raw.dtype)
     else:
@@ -134,17 +152,21 @@ def clip_grad_norm_(
     parameters: Tensors, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Scale gradients in place so that their joint norm is at most max_norm; return the norm before.
+    """Scales gradients in place so that their joint norm is at most `max_norm`.
 
     Args:
-        parameters: tensors whose `.grad` is not None are used; or one tensor.
-        max_norm: in the units of the gradient (after unscaling, if a GradScaler is in use).
-        norm_type: 2, inf, or another order.
-        error_if_nonfinite: raise if the norm is NaN or infinite.
-        foreach: accepted; all gradients are treated together anyway.
+        parameters: one tensor or several. Tensors without a gradient are skipped.
+        max_norm: largest joint norm. With a `GradScaler`, call `unscale_` first.
+        norm_type: order of the norm. `inf` selects the largest magnitude (default: 2.0).
+        error_if_nonfinite: if True, raises an error if the norm is NaN or infinite (default: False).
+        foreach: accepted for compatibility, without effect.
 
     Returns:
-        A 0-d Tensor on the gradients' device. No synchronisation: `.item()` would be one.
+        The joint norm before clipping, a 0-d Tensor on the device of the gradients. The function does not synchronize
+        the device.
+
+    Raises:
+        RuntimeError: the norm is NaN or infinite, and `error_if_nonfinite` is True.
 
     Source: Pascanu et al., 2013, section 3.2.
 
@@ -160,7 +182,7 @@ def clip_grad_norm_(
     grads = _gradients(parameters)
     raws = [g._array for g in grads]
     module = multi_tensor(raws) if norm_type == 2.0 and not error_if_nonfinite else None
-    if module is not None:  # three launches for all of them
+    if module is not None:  # three launches for all gradients
         with device_guard(raws[0]):
             xp = xp_of(raws[0])
             table, state = module.table_of(xp, raws), xp.empty(module.PLACES, np.float32)
@@ -179,12 +201,12 @@ clip_grad_norm = clip_grad_norm_
 
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
-    """Limit every gradient element to [-clip_value, clip_value], in place.
+    """Clips each element of the gradients to [-clip_value, clip_value], in place.
 
     Args:
-        parameters: one tensor or several.
-        clip_value: largest magnitude allowed.
-        foreach: accepted; there is one way.
+        parameters: one tensor or several. Tensors without a gradient are skipped.
+        clip_value: largest magnitude.
+        foreach: accepted for compatibility, without effect.
 
     Example:
         >>> p = nn.Parameter(mytorch.zeros(2))

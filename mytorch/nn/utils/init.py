@@ -1,4 +1,4 @@
-"""Making a module without spending time on its initial values."""
+"""Construction of modules without initial values."""
 
 import inspect
 from typing import Any
@@ -8,12 +8,23 @@ from ..module import Module
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
-    """A module of class `module_cls` whose drawn parameters hold whatever their memory held.
+    """Creates a module without drawing its initial values, which saves time.
 
-    Meanwhile the initialisers of `nn.init` do nothing, so no random numbers are drawn. Ones and zeros stay.
+    The parameters that would be drawn contain arbitrary numbers. Parameters that start at one or zero keep these
+    values.
+
+    Args:
+        module_cls: class of the module.
+        args: arguments of its constructor.
+        kwargs: keyword arguments of its constructor.
 
     Raises:
-        RuntimeError: not a Module's class, or one that takes no `device`.
+        RuntimeError: `module_cls` is not a Module class, or has no parameter `device`.
+
+    Example:
+        >>> layer = nn.utils.skip_init(nn.Linear, 3, 2)
+        >>> tuple(layer.weight.shape)
+        (2, 3)
     """
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")

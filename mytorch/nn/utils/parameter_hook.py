@@ -1,4 +1,4 @@
-"""What `weight_norm` and `spectral_norm` share: a forward pre-hook that computes a parameter from others."""
+"""The base class of `weight_norm` and `spectral_norm`: a forward pre-hook that computes a parameter from others."""
 
 from typing import Any
 
@@ -7,21 +7,24 @@ from ..parameter import is_lazy
 
 
 class ParameterHook:
-    """A forward pre-hook that sets `module.<name>`; a subclass says from what, and how to undo it (`remove`)."""
+    """A forward pre-hook that sets `module.<name>`.
+
+    A subclass computes the value in `__call__`, and restores the parameter in `remove`.
+    """
 
     name: str
-    function = ""  # in nn.utils
+    function = ""  # name of the function in nn.utils
     purpose = ""
 
     @classmethod
     def refuse_second(cls, module: Module, name: str) -> None:
-        """Raise RuntimeError if the parameter has such a hook already."""
+        """Raises `RuntimeError` if the parameter already has this hook."""
         if cls._key(module, name) is not None:
             raise RuntimeError(f"Cannot register two {cls.function} hooks on the same parameter {name}")
 
     @classmethod
     def refuse_lazy(cls, weight: Any) -> None:
-        """Raise ValueError if the parameter has no shape yet."""
+        """Raises `ValueError` if the parameter has no shape yet."""
         if is_lazy(weight):
             raise ValueError(
                 f"The module passed to `{cls.__name__}` can't have uninitialized parameters. "
@@ -30,7 +33,7 @@ class ParameterHook:
 
     @classmethod
     def remove_from(cls, module: Module, name: str) -> None:
-        """Undo the hook of a parameter; raise ValueError if it has none."""
+        """Removes the hook from a parameter. Raises `ValueError` if the parameter has no such hook."""
         key = cls._key(module, name)
         if key is None:
             raise ValueError(f"{cls.function} of '{name}' not found in {module}")

@@ -1,4 +1,4 @@
-"""Ready parametrizations: weight normalisation, spectral normalisation, orthogonal matrices."""
+"""Parametrizations for common constraints: weight normalization, spectral normalization, orthogonal matrices."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from .. import functional as F
 from ..module import Module
 from .parametrize import register_parametrization
 from .spectral_norm import as_matrix, check_iterations, output_dim
-from .weight_norm import norm_except_dim, normalised
+from .weight_norm import norm_except_dim, normalized
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
@@ -21,10 +21,10 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 
 
 def _tensor_of(module, name):
-    found = getattr(module, name, None)
-    if not isinstance(found, Tensor):
+    tensor = getattr(module, name, None)
+    if not isinstance(tensor, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
-    return found
+    return tensor
 
 
 def _is_orthogonal(q):
@@ -34,13 +34,13 @@ def _is_orthogonal(q):
 
 
 def _make_orthogonal(a):
-    """The Q of a = QR with a positive diagonal of R."""
+    """Returns Q of the decomposition a = QR with a positive diagonal of R."""
     q, r = qr(a)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
 class _Orthogonal(Module):
-    """A matrix with orthonormal columns (or rows, if it is wide), from an unconstrained one.
+    """Maps an unconstrained matrix to a matrix with orthonormal columns, or orthonormal rows if it is wide.
 
     Source: Lezcano-Casado, Trivializations for gradient-based optimization on manifolds, 2019.
     """
@@ -65,9 +65,9 @@ class _Orthogonal(Module):
         return Q.mT if wide else Q
 
     def _by_skew(self, X, n, k):
-        """exp(A), or (I + A/2)(I - A/2)^-1, of the skew-symmetric A made of X's lower triangle."""
+        """Returns exp(A) or (I + A/2)(I - A/2)^-1 for the skew-symmetric A with the lower triangle of X."""
         X = X.tril()
-        if n != k:
+        if n != k:  # extend to a square matrix, and use the first k columns of the result
             X = cat([X, X.new_zeros(*X.shape[:-1], n - k)], -1)
         A = X - X.mH
         if self.orthogonal_map == "matrix_exp":
@@ -78,18 +78,18 @@ class _Orthogonal(Module):
         return Q[..., :k] if n != k else Q
 
     def _by_reflections(self, X):
-        """The product of the Householder reflections below X's diagonal, signed by the diagonal."""
+        """Returns the product of the Householder reflections below the diagonal of X, with the signs of the diagonal."""
         A = X.tril(-1)
         tau = 2.0 / (1.0 + (A * A).sum(-2))
         signs = X.detach().diagonal(dim1=-2, dim2=-1).trunc().unsqueeze(-2)
         return householder_product(A, tau) * signs
 
     def right_inverse(self, Q: Tensor) -> Tensor:
-        """What gives Q, or the orthogonal matrix next to it.
+        """Returns a matrix that the forward map turns into Q. If Q is not orthogonal, its QR factor takes its place.
 
         Raises:
-            ValueError: another shape.
-            NotImplementedError: matrix_exp and cayley without trivialization.
+            ValueError: Q has another shape.
+            NotImplementedError: the map is matrix_exp or cayley, and there is no trivialization.
         """
         if tuple(Q.shape) != tuple(self.shape):
             raise ValueError(
@@ -104,11 +104,11 @@ class _Orthogonal(Module):
             n, k = tall.shape[-2:]
             if n == k:
                 base = tall.clone() if _is_orthogonal(tall) else _make_orthogonal(tall)
-            else:  # complete it to a square orthogonal matrix
+            else:  # Extend it to a square orthogonal matrix.
                 rest = randn(*tall.shape[:-2], n, n - k, dtype=tall.dtype, device=tall.device)
                 base = _make_orthogonal(cat([tall, rest], -1))
             self.base = base.detach()
-            out = zeros_like(Q)  # -I: the reflections of zeros are I, and the diagonal holds the signs
+            out = zeros_like(Q)  # -I, because reflections of zeros are I, and the diagonal has the signs
             out.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
             return out
 
@@ -129,20 +129,29 @@ class _Orthogonal(Module):
 def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:
-    """Keep a matrix (or a batch of matrices) orthogonal: QᴴQ = I if it is tall, QQᴴ = I if it is wide.
+    """Parametrizes a matrix, or a batch of matrices, so that it stays orthogonal.
+
+        QᴴQ = I if Q has at least as many rows as columns, QQᴴ = I otherwise
 
     Args:
-        name: of the tensor.
-        orthogonal_map: "matrix_exp", "cayley" or "householder"; by default the first for square and complex
-            matrices, else the last.
-        use_trivialization: multiply by a fixed matrix, `parametrizations.<name>[0].base`, so that the
-            start is the tensor's own value made orthogonal.
+        module: the module.
+        name: name of the parameter (default: "weight").
+        orthogonal_map: "matrix_exp", "cayley" or "householder". By default, "matrix_exp" for square and complex
+            matrices, and "householder" otherwise.
+        use_trivialization: if True, multiplies by a fixed matrix, `parametrizations.<name>[0].base`. The parameter then
+            starts at the factor Q of the QR decomposition of its value (default: True).
 
     Returns:
         The module.
 
     Raises:
-        ValueError: no such tensor, fewer than 2 axes, an unknown map, or complex reflections.
+        ValueError: the parameter does not exist or has fewer than 2 dimensions, the map is unknown, or the map is
+            "householder" for complex matrices.
+
+    Example:
+        >>> layer = nn.utils.parametrizations.orthogonal(nn.Linear(3, 3))
+        >>> bool((layer.weight @ layer.weight.T - mytorch.eye(3)).abs().max() < 1e-5)
+        True
     """
     weight = _tensor_of(module, name)
     if weight.ndim < 2:
@@ -159,28 +168,39 @@ def orthogonal(
 
 
 class _WeightNorm(Module):
-    """g v / |v|, of magnitude g and direction v."""
+    """Computes g * v / |v| from a magnitude g and a direction v."""
 
     def __init__(self, dim=0):
         super().__init__()
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        return normalised(weight_v, weight_g, self.dim)
+        return normalized(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """(g, v)."""
+        """Returns (g, v)."""
         return norm_except_dim(weight, dim=self.dim), weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Let a parameter be g v / |v|, with originals g and v. Source: Salimans and Kingma, 2016.
+    """Parametrizes a parameter as w = g * v / |v|, with the learnable magnitude g and direction v.
+
+    The module also loads state dicts of `nn.utils.weight_norm`.
 
     Args:
-        dim: the axis that has a norm for each index; None, one norm for all.
+        module: the module.
+        name: name of the parameter (default: "weight").
+        dim: dimension that has one norm for each index. `None` computes one norm of the whole tensor (default: 0).
 
     Returns:
-        The module. It also loads the state dicts of `nn.utils.weight_norm`.
+        The module.
+
+    Source: Salimans and Kingma, 2016.
+
+    Example:
+        >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+        >>> [name for name, _ in layer.named_parameters()]
+        ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1']
     """
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
@@ -195,7 +215,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 class _SpectralNorm(Module):
-    """w / sigma(w), with an estimate of the largest singular value that is improved at each reading in training."""
+    """Computes w / sigma(w). Each access in training mode improves the estimate of sigma."""
 
     def __init__(self, weight, n_power_iterations=1, dim=0, eps=1e-12):
         super().__init__()
@@ -225,26 +245,35 @@ class _SpectralNorm(Module):
         matrix = as_matrix(weight, self.dim)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)
-        u, v = self._u.clone(), self._v.clone()  # a later reading must not change what backward saved
+        u, v = self._u.clone(), self._v.clone()  # copies, because a later access must not change the saved tensors
         return weight / u.vdot(matrix @ v)
 
     def right_inverse(self, value: Tensor) -> Tensor:
-        """The value: it is taken to be normalised."""
+        """Returns the value, which is assumed to be normalized."""
         return value
 
 
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divide a tensor by its largest singular value (a vector by its norm). Source: Miyato et al., 2018.
+    """Parametrizes a tensor as w / sigma(w), where sigma is the largest singular value, or the norm of a vector.
 
     Args:
-        n_power_iterations: at each reading in training mode.
-        eps: keeps norms from zero.
-        dim: the axis of the outputs; by default 1 for transposed convolutions, else 0.
+        module: the module.
+        name: name of the parameter (default: "weight").
+        n_power_iterations: number of power iterations at each access in training mode (default: 1).
+        eps: smallest norm in a denominator (default: 1e-12).
+        dim: dimension of the outputs. By default, 1 for transposed convolutions and 0 otherwise.
 
     Returns:
         The module.
+
+    Source: Miyato et al., 2018.
+
+    Example:
+        >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2))
+        >>> abs(mytorch.linalg.matrix_norm(layer.weight, 2).item() - 1.0) < 0.1
+        True
     """
     weight = _tensor_of(module, name)
     dim = output_dim(module) if dim is None else dim

@@ -1,4 +1,4 @@
-"""Parametrizations: a parameter or buffer of a module computed from others by modules, each time it is read.
+"""Parametrizations: modules that compute a parameter or buffer of another module on each access.
 
     class Symmetric(nn.Module):
         def forward(self, x):
@@ -6,8 +6,8 @@
 
     register_parametrization(nn.Linear(5, 5), "weight", Symmetric())
 
-The tensor moves to `module.parametrizations.weight.original` (or `original0`, `original1`, … where a
-`right_inverse` gives several), the module's class becomes a subclass of its own, and the name a property of it.
+The tensor moves to `module.parametrizations.weight.original`. If a `right_inverse` returns several tensors, they are
+`original0`, `original1`, and so on. The module gets a new class: a subclass of its class, with a property for the tensor.
 """
 
 import copy
@@ -32,7 +32,17 @@ _cache_depth = 0
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Within this context a parametrized tensor is computed once, at its first reading."""
+    """Computes each parametrized tensor only once, at its first access, as a context manager.
+
+    Use it around code that reads a parametrized tensor several times, such as a recurrent network with a parametrized
+    weight.
+
+    Example:
+        >>> layer = nn.utils.parametrizations.orthogonal(nn.Linear(3, 3))
+        >>> with nn.utils.parametrize.cached():
+        ...     layer.weight is layer.weight
+        True
+    """
     global _cache_depth
     _cache_depth += 1
     try:
@@ -48,7 +58,7 @@ def _register(module, name, tensor):
 
 
 def _right_inverse(module, value):
-    """The module's right inverse of a value; the value itself where there is none."""
+    """Returns the module's right inverse of a value, or the value itself if the module defines no right inverse."""
     if not hasattr(module, "right_inverse"):
         return value
     try:
@@ -70,15 +80,16 @@ def _check_same(what, before, after, before_name, after_name, flag):
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, in their order, and the tensors that they compute it from.
+    """The parametrizations of one tensor in their order, and their original tensors.
 
     Args:
         modules: the parametrizations.
-        original: the parameter or buffer; its values become those of the modules' right inverses.
-        unsafe: allow the shape and dtype to change.
+        original: the parameter or buffer. The right inverses of the modules determine its new value.
+        unsafe: if True, the parametrizations may change shape and dtype (default: False).
 
     Raises:
-        ValueError: no modules; a right inverse that gives no tensors or another dtype; a changed shape or dtype.
+        ValueError: `modules` is empty, a right inverse returns other objects than tensors or another dtype, or the
+            shape or dtype changes.
     """
 
     def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
@@ -133,11 +144,14 @@ class ParametrizationList(ModuleList):
             _register(self, f"original{i}", tensor)
 
     def right_inverse(self, value: Any) -> None:
-        """Set the originals so that the parametrizations give `value`.
+        """Sets the original tensors so that the parametrizations compute `value`.
+
+        Args:
+            value: the new value.
 
         Raises:
-            RuntimeError: a parametrization without a right inverse.
-            ValueError: a right inverse that gives something of another kind, number or dtype.
+            RuntimeError: a parametrization has no right inverse.
+            ValueError: a right inverse returns objects of another type, number or dtype.
         """
         with no_grad():
             for module in reversed(list(self)):
@@ -199,13 +213,13 @@ def _refuse_pickling(self, *protocol):
 def _deepcopy(self, memo):
     if id(self) in memo:
         return memo[id(self)]
-    twin = memo[id(self)] = object.__new__(type(self))
-    twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
-    return twin
+    copied = memo[id(self)] = object.__new__(type(self))
+    copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return copied
 
 
 def _inject_class(module):
-    """Give the module a class of its own, a subclass of the one it had, for the properties to live in."""
+    """Changes the class of the module to a new subclass, which defines the properties."""
     cls = type(module)
     body = {"__getstate__": _refuse_pickling, "__module__": cls.__module__}
     if not hasattr(cls, "__deepcopy__"):
@@ -232,19 +246,30 @@ def _inject_property(module, name):
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Let `module.<tensor_name>` be computed by `parametrization`, from what it was before.
+    """Registers a module that computes a parameter or buffer of another module on each access.
 
     Args:
-        module: the module that holds the tensor.
-        tensor_name: a parameter, a buffer, or a tensor that is parametrized already (then this one comes after).
-        parametrization: a module; its `right_inverse`, if it has one, makes assigning possible.
-        unsafe: allow the shape and dtype to change, and check nothing.
+        module: the module with the parameter.
+        tensor_name: name of a parameter or buffer. For a parametrized tensor, the new parametrization is applied last.
+        parametrization: module that computes the tensor. Its method `right_inverse`, if defined, makes assignment
+            possible.
+        unsafe: if True, skips all checks, and the parametrization may change shape and dtype (default: False).
 
     Returns:
         The module.
 
     Raises:
-        ValueError: no such tensor, or a parametrization that changes shape or dtype.
+        ValueError: the tensor does not exist, or the parametrization changes its shape or dtype.
+
+    Example:
+        >>> class Positive(nn.Module):
+        ...     def forward(self, x):
+        ...         return x.exp()
+        >>> layer = nn.utils.parametrize.register_parametrization(nn.Linear(3, 2), "weight", Positive())
+        >>> bool((layer.weight > 0).all())
+        True
+
+    See also: `nn.utils.parametrize.remove_parametrizations`, `nn.utils.parametrizations.orthogonal`.
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -268,7 +293,7 @@ def register_parametrization(
 
 
 def _check_next(module, name, parametrization):
-    """Refuse a further parametrization that does not keep shape and dtype."""
+    """Raises `ValueError` if a further parametrization changes shape or dtype."""
     before = getattr(module, name)
     after = parametrization(before)
     if not isinstance(after, Tensor):
@@ -294,24 +319,32 @@ def _check_next(module, name, parametrization):
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a tensor of the module, or, without a name, any, has a parametrization."""
-    found = getattr(module, "parametrizations", None)
-    if not isinstance(found, ModuleDict):
+    """Returns True if a tensor of the module has a parametrization.
+
+    Args:
+        module: the module.
+        tensor_name: name of the tensor. By default, any tensor.
+    """
+    parametrizations = getattr(module, "parametrizations", None)
+    if not isinstance(parametrizations, ModuleDict):
         return False
-    return len(found) > 0 if tensor_name is None else tensor_name in found
+    return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Make a parametrized tensor an ordinary parameter or buffer again.
+    """Removes the parametrizations of a tensor, which becomes a regular parameter or buffer.
 
     Args:
-        leave_parametrized: keep the computed values; otherwise take back the original ones.
+        module: the module.
+        tensor_name: name of the tensor.
+        leave_parametrized: if True, keeps the computed value. Otherwise, restores the original tensor (default: True).
 
     Returns:
         The module.
 
     Raises:
-        ValueError: the tensor is not parametrized, or the original of several tensors is requested.
+        ValueError: the tensor is not parametrized, or it has several original tensors and `leave_parametrized` is
+            False.
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
@@ -339,27 +372,36 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The module's class, without what parametrizations made of it."""
+    """Returns the class that the module had before its first parametrization.
+
+    Args:
+        module: the module.
+    """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Register the parametrizations of one module, and their originals, on another; returns that one.
+    """Registers the parametrizations of one module, and their original tensors, on another module.
 
     Args:
-        tensor_name: of this tensor only; of all by default.
+        from_module: module with the parametrizations.
+        to_module: module that receives them.
+        tensor_name: name of the tensor. By default, all tensors.
+
+    Returns:
+        `to_module`.
     """
     if not is_parametrized(from_module):
         return to_module
     for name in list(from_module.parametrizations) if tensor_name is None else [tensor_name]:
-        given = from_module.parametrizations[name]
+        source = from_module.parametrizations[name]
         if not hasattr(to_module, name):
             setattr(to_module, name, Parameter(getattr(from_module, name).detach()))
-        for module in given:
+        for module in source:
             register_parametrization(to_module, name, module)
-        taken = to_module.parametrizations[name]
-        for key in ["original"] if given.is_tensor else [f"original{i}" for i in range(given.ntensors)]:
-            setattr(taken, key, getattr(given, key))
+        target = to_module.parametrizations[name]
+        for key in ["original"] if source.is_tensor else [f"original{i}" for i in range(source.ntensors)]:
+            setattr(target, key, getattr(source, key))
     return to_module

@@ -1,7 +1,7 @@
-"""Pruning: parts of a parameter held at zero by a mask.
+"""Pruning: masks that set parts of a parameter to zero.
 
-A pruned parameter lives on as `<name>_orig`, its mask is the buffer `<name>_mask`, and `<name>` is their product,
-recomputed before every forward.
+The parameter becomes `<name>_orig`, and its mask is the buffer `<name>_mask`. Before every forward, `<name>` is
+computed as their product.
 """
 
 import numbers
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..._tensor import Tensor
-from ...base.arguments import describe
 from ...ops.creation import ones_like, zeros_like
 from ...ops.random import rand, rand_like
 from ..module import Module
@@ -18,24 +17,36 @@ from .vectors import parameters_to_vector
 
 
 class BasePruningMethod(ABC):
-    """How to choose what is pruned; a subclass defines `PRUNING_TYPE` and `compute_mask`.
+    """The base class of pruning methods. A subclass defines `PRUNING_TYPE` and `compute_mask`.
 
-    `PRUNING_TYPE` says what the mask of an earlier method leaves to a later one: "unstructured", the elements that
-    are left; "structured", the channels (along `self.dim`) that are left; "global", everything.
+    `PRUNING_TYPE` determines the elements that a method can still prune after an earlier method:
+
+    * "unstructured": the elements that are not pruned.
+    * "structured": the channels along `self.dim` that are not pruned.
+    * "global": all elements.
     """
 
     PRUNING_TYPE: str
-    _tensor_name: Any = None  # the name of the parameter that `apply` was given
+    _tensor_name: Any = None  # name of the parameter, set by `apply`
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask of tensor `t`, on top of `default_mask`."""
+        """Returns the mask of a tensor.
+
+        Args:
+            t: the tensor, or its importance scores.
+            default_mask: mask of the earlier methods.
+        """
 
     def apply_mask(self, module: Module) -> Tensor:
-        """The pruned tensor: mask times original."""
+        """Returns the pruned tensor, mask times original.
+
+        Args:
+            module: the pruned module.
+        """
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned")
         original = getattr(module, self._tensor_name + "_orig")
@@ -45,10 +56,17 @@ class BasePruningMethod(ABC):
     def apply(
         cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
     ) -> "BasePruningMethod":
-        """Prune `module.<name>`, on top of earlier prunings of it; returns the method, which is a forward pre-hook.
+        """Prunes `module.<name>`, in addition to earlier methods.
 
         Args:
-            importance_scores: a tensor of the parameter's shape to choose by, instead of its values.
+            module: the module with the parameter.
+            name: name of the parameter.
+            args: arguments of the constructor.
+            importance_scores: tensor with the shape of the parameter, used instead of its values to select elements.
+            kwargs: keyword arguments of the constructor.
+
+        Returns:
+            The pruning method, which is registered as a forward pre-hook.
         """
         method = cls(*args, **kwargs)
         method._tensor_name = name
@@ -70,7 +88,7 @@ class BasePruningMethod(ABC):
                 f"got {scores.shape} vs {original.shape}"
             )
         first = not isinstance(method, PruningContainer)
-        if first:
+        if first:  # the parameter becomes a plain attribute, computed from `_orig` and `_mask`
             module.register_parameter(name + "_orig", original)
             del module._parameters[name]
             mask = ones_like(original)
@@ -81,19 +99,19 @@ class BasePruningMethod(ABC):
             setattr(module, name, method.apply_mask(module))
             module.register_forward_pre_hook(method)
         except Exception:
-            if first:
+            if first:  # restore the module
                 module.register_parameter(name, original)
                 del module._parameters[name + "_orig"]
             raise
         return method
 
     def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
-        """A pruned copy of a tensor.
+        """Returns a pruned copy of a tensor.
 
         Args:
             t: the tensor.
-            default_mask: what is pruned already; ones if None.
-            importance_scores: scores that decide; t itself if None.
+            default_mask: mask of elements that are pruned already. By default, ones.
+            importance_scores: tensor with the shape of `t`, used instead of its values to select elements.
         """
         scores = t if importance_scores is None else importance_scores
         if tuple(scores.shape) != tuple(t.shape):
@@ -104,7 +122,11 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(scores.detach(), default_mask=default_mask)
 
     def remove(self, module: Module) -> None:
-        """Make the pruned values those of the parameter, and forget the mask."""
+        """Makes the pruning permanent: stores the pruned values in the parameter and deletes the mask.
+
+        Args:
+            module: the pruned module.
+        """
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
         name = self._tensor_name
@@ -118,13 +140,17 @@ class BasePruningMethod(ABC):
 
 
 def _keys(module, name):
-    """The keys of the pruning hooks of a parameter."""
+    """Returns the keys of the pruning hooks of a parameter."""
     hooks = module._forward_pre_hooks.items()
     return [k for k, h in hooks if isinstance(h, BasePruningMethod) and h._tensor_name == name]
 
 
 class PruningContainer(BasePruningMethod):
-    """Several prunings of one tensor, one on top of the other."""
+    """Several pruning methods of one tensor, applied one after the other.
+
+    Args:
+        args: the pruning methods.
+    """
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[Any, ...] = ()
@@ -134,10 +160,14 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: BasePruningMethod | None) -> None:
-        """Add a method for the same tensor.
+        """Adds a method for the same tensor.
+
+        Args:
+            method: the pruning method.
 
         Raises:
-            TypeError: not a method. ValueError: a method for another tensor.
+            TypeError: `method` is not a pruning method.
+            ValueError: `method` prunes another tensor.
         """
         if method is not None and not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
@@ -158,7 +188,12 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[index]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask of the last method, in the place that the earlier ones left to it."""
+        """Returns the mask of the last method, limited to the elements that the earlier methods left.
+
+        Args:
+            t: the tensor, or its importance scores.
+            default_mask: mask of the earlier methods.
+        """
         method = self._pruning_methods[-1]
         mask = default_mask.to(t.dtype)
         if method.PRUNING_TYPE == "unstructured":
@@ -187,42 +222,65 @@ def _channels_left(t, mask, method):
 
 
 class Identity(BasePruningMethod):
-    """Nothing is pruned; the parameter only gets a mask of ones."""
+    """Prunes nothing. The parameter receives a mask of ones."""
 
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask as it is."""
+        """Returns the mask unchanged.
+
+        Args:
+            t: the tensor.
+            default_mask: mask of the earlier methods.
+        """
         return default_mask
 
 
 class _ByAmount(BasePruningMethod):
-    """What takes a number of elements or channels: an int, or a share between 0 and 1."""
+    """The base class of methods that prune a number or fraction of elements or channels."""
 
     def __init__(self, amount: float) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
 
 class RandomUnstructured(_ByAmount):
-    """`amount` elements, chosen at random."""
+    """Prunes elements at random.
+
+    Args:
+        amount: number of elements if it is an int, fraction of the elements if it is a float.
+    """
 
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Zeros where the largest of random numbers are."""
-        count = _count(self.amount, t.numel())
+        """Returns the mask with zeros at random positions.
+
+        Args:
+            t: the tensor.
+            default_mask: mask of the earlier methods.
+        """
+        count = _compute_nparams_toprune(self.amount, t.numel())
         return _without(default_mask, rand_like(t).reshape(-1).topk(count).indices) if count else default_mask.clone()
 
 
 class L1Unstructured(_ByAmount):
-    """The `amount` elements that are smallest in absolute value."""
+    """Prunes the elements with the smallest absolute values.
+
+    Args:
+        amount: number of elements if it is an int, fraction of the elements if it is a float.
+    """
 
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Zeros where the smallest elements are."""
-        count = _count(self.amount, t.numel())
+        """Returns the mask with zeros at the elements with the smallest absolute values.
+
+        Args:
+            t: the tensor, or its importance scores.
+            default_mask: mask of the earlier methods.
+        """
+        count = _compute_nparams_toprune(self.amount, t.numel())
         if not count:
             return default_mask.clone()
         return _without(default_mask, t.abs().reshape(-1).topk(count, largest=False).indices)
@@ -231,19 +289,19 @@ class L1Unstructured(_ByAmount):
     def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, importance_scores: Tensor | None = None
     ) -> BasePruningMethod:
-        """Prune `module.<name>`.
+        """Prunes `module.<name>`, in addition to earlier methods.
 
         Args:
-            module: the layer that owns the parameter.
-            name: the parameter's name.
-            amount: a number of elements or channels if int, a share if float.
-            importance_scores: scores that decide instead of the magnitudes.
+            module: the module with the parameter.
+            name: name of the parameter.
+            amount: number of elements if it is an int, fraction of the elements if it is a float.
+            importance_scores: tensor with the shape of the parameter, used instead of its values to select elements.
         """
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)
 
 
 class _Structured(_ByAmount):
-    """What takes channels along `dim`: all but those that `_kept` names."""
+    """The base class of methods that prune channels along `dim`. `_kept` selects the remaining channels."""
 
     PRUNING_TYPE = "structured"
     _kept: Callable[[Tensor, int], Tensor]
@@ -253,14 +311,24 @@ class _Structured(_ByAmount):
         self.dim = dim
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Zeros in the channels that are taken."""
-        _check_structured(t, self.dim)
-        count = _count(self.amount, t.shape[self.dim])
+        """Returns the mask with zeros in the pruned channels.
+
+        Args:
+            t: the tensor, or its importance scores.
+            default_mask: mask of the earlier methods.
+        """
+        _validate_structured_pruning(t, self.dim)
+        count = _compute_nparams_toprune(self.amount, t.shape[self.dim])
         return _only(t, self.dim, self._kept(t, count), default_mask) if count else default_mask
 
 
 class RandomStructured(_Structured):
-    """`amount` whole channels along `dim`, chosen at random."""
+    """Prunes whole channels at random.
+
+    Args:
+        amount: number of channels if it is an int, fraction of the channels if it is a float.
+        dim: dimension of the channels (default: -1).
+    """
 
     def _kept(self, t, count):
         chances = rand(t.shape[self.dim])
@@ -268,12 +336,12 @@ class RandomStructured(_Structured):
 
 
 class LnStructured(_Structured):
-    """The `amount` channels along `dim` of the smallest n-norm.
+    """Prunes the channels with the smallest norms.
 
     Args:
-        amount: a number of elements or channels if int, a share if float.
+        amount: number of channels if it is an int, fraction of the channels if it is a float.
         n: order of the norm.
-        dim: the axis of the channels.
+        dim: dimension of the channels (default: -1).
     """
 
     def __init__(self, amount: float, n: float, dim: int = -1) -> None:
@@ -288,21 +356,25 @@ class LnStructured(_Structured):
     def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, n: float, dim: int, importance_scores: Tensor | None = None
     ) -> BasePruningMethod:
-        """Prune `module.<name>`.
+        """Prunes `module.<name>`, in addition to earlier methods.
 
         Args:
-            module: the layer that owns the parameter.
-            name: the parameter's name.
-            amount: a number of elements or channels if int, a share if float.
+            module: the module with the parameter.
+            name: name of the parameter.
+            amount: number of channels if it is an int, fraction of the channels if it is a float.
             n: order of the norm.
-            dim: the axis of the channels.
-            importance_scores: scores that decide instead of the magnitudes.
+            dim: dimension of the channels.
+            importance_scores: tensor with the shape of the parameter, used instead of its values to select channels.
         """
         return super().apply(module, name, amount=amount, n=n, dim=dim, importance_scores=importance_scores)
 
 
 class CustomFromMask(BasePruningMethod):
-    """What a given mask says."""
+    """Prunes the zeros of a given mask.
+
+    Args:
+        mask: 1 for each element to keep, 0 for each element to prune.
+    """
 
     PRUNING_TYPE = "global"
 
@@ -310,7 +382,12 @@ class CustomFromMask(BasePruningMethod):
         self.mask = mask
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The product of both masks."""
+        """Returns the product of both masks.
+
+        Args:
+            t: the tensor.
+            default_mask: mask of the earlier methods.
+        """
         if tuple(default_mask.shape) != tuple(self.mask.shape):
             raise AssertionError(
                 f"default_mask shape {default_mask.shape} must match self.mask shape {self.mask.shape}"
@@ -319,19 +396,46 @@ class CustomFromMask(BasePruningMethod):
 
 
 def identity(module: Module, name: str) -> Module:
-    """Give a parameter a mask of ones; returns the module."""
+    """Adds a mask of ones to a parameter, without pruning elements. Returns the module.
+
+    Args:
+        module: the module with the parameter.
+        name: name of the parameter.
+
+    Example:
+        >>> layer = nn.utils.prune.identity(nn.Linear(4, 2), "weight")
+        >>> layer.weight_mask.sum().item()
+        8.0
+    """
     Identity.apply(module, name)
     return module
 
 
 def random_unstructured(module: Module, name: str, amount: float) -> Module:
-    """Prune `amount` (a number or a share) of a parameter's elements at random; returns the module."""
+    """Prunes elements of a parameter at random. Returns the module.
+
+    Args:
+        module: the module with the parameter.
+        name: name of the parameter.
+        amount: number of elements if it is an int, fraction of the elements if it is a float.
+
+    Example:
+        >>> layer = nn.utils.prune.random_unstructured(nn.Linear(4, 2), "weight", amount=3)
+        >>> int((layer.weight_mask == 0).sum())
+        3
+    """
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
 def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Module:
-    """Prune the `amount` (a number or a share) of a parameter's smallest elements; returns the module.
+    """Prunes the elements of a parameter with the smallest absolute values. Returns the module.
+
+    Args:
+        module: the module with the parameter.
+        name: name of the parameter.
+        amount: number of elements if it is an int, fraction of the elements if it is a float.
+        importance_scores: tensor with the shape of the parameter, used instead of its values to select elements.
 
     Example:
         >>> layer = nn.Linear(4, 2)
@@ -344,7 +448,19 @@ def l1_unstructured(module: Module, name: str, amount: float, importance_scores:
 
 
 def random_structured(module: Module, name: str, amount: float, dim: int) -> Module:
-    """Prune `amount` (a number or a share) of the channels along `dim` at random; returns the module."""
+    """Prunes channels of a parameter at random. Returns the module.
+
+    Args:
+        module: the module with the parameter.
+        name: name of the parameter.
+        amount: number of channels if it is an int, fraction of the channels if it is a float.
+        dim: dimension of the channels.
+
+    Example:
+        >>> layer = nn.utils.prune.random_structured(nn.Linear(4, 2), "weight", amount=1, dim=0)
+        >>> layer.weight_mask.sum().item()
+        4.0
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -352,16 +468,37 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Mod
 def ln_structured(
     module: Module, name: str, amount: float, n: float, dim: int, importance_scores: Tensor | None = None
 ) -> Module:
-    """Prune the `amount` of the channels along `dim` of the smallest n-norm; returns the module."""
+    """Prunes the channels of a parameter with the smallest norms. Returns the module.
+
+    Args:
+        module: the module with the parameter.
+        name: name of the parameter.
+        amount: number of channels if it is an int, fraction of the channels if it is a float.
+        n: order of the norm.
+        dim: dimension of the channels.
+        importance_scores: tensor with the shape of the parameter, used instead of its values to select channels.
+
+    Example:
+        >>> layer = nn.utils.prune.ln_structured(nn.Linear(4, 2), "weight", amount=1, n=2, dim=0)
+        >>> layer.weight_mask.sum().item()
+        4.0
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores)
     return module
 
 
 def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
-    """Prune a parameter where a mask is zero; returns the module.
+    """Prunes the elements of a parameter at the zeros of a mask. Returns the module.
 
     Args:
-        mask: 1 to keep an element, 0 to prune it.
+        module: the module with the parameter.
+        name: name of the parameter.
+        mask: 1 for each element to keep, 0 for each element to prune.
+
+    Example:
+        >>> layer = nn.utils.prune.custom_from_mask(nn.Linear(2, 1), "bias", mask=mytorch.zeros(1))
+        >>> (layer.bias == 0).tolist()
+        [True]
     """
     CustomFromMask.apply(module, name, mask)
     return module
@@ -371,15 +508,23 @@ def global_unstructured(
     parameters: Iterable[tuple[Module, str]], pruning_method: type[BasePruningMethod],
     importance_scores: dict[tuple[Module, str], Tensor] | None = None, **kwargs: Any,
 ) -> None:  # fmt: skip
-    """Prune several parameters as if they were one vector.
+    """Prunes several parameters as if they were one vector.
 
     Args:
         parameters: (module, name) pairs.
-        pruning_method: a class of unstructured methods; the keyword arguments are its own.
-        importance_scores: {(module, name): tensor} to choose by instead of the values.
+        pruning_method: class of an unstructured pruning method.
+        importance_scores: dict {(module, name): tensor} of scores used instead of the values to select elements.
+        kwargs: keyword arguments of the pruning method.
 
     Raises:
-        TypeError: parameters can't be iterated over, scores are no dict, or the method is of another kind.
+        TypeError: `parameters` is not iterable, `importance_scores` is not a dict, or the method is not unstructured.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 1))
+        >>> pairs = [(model[0], "weight"), (model[1], "weight")]
+        >>> nn.utils.prune.global_unstructured(pairs, nn.utils.prune.L1Unstructured, amount=0.5)
+        >>> sum(int((m.weight == 0).sum()) for m in model)
+        5
     """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
@@ -405,7 +550,11 @@ def global_unstructured(
 
 
 def remove(module: Module, name: str) -> Module:
-    """Make a pruning permanent: the parameter takes the pruned values; returns the module.
+    """Makes a pruning permanent: stores the pruned values in the parameter and deletes the mask. Returns the module.
+
+    Args:
+        module: the module with the parameter.
+        name: name of the parameter.
 
     Raises:
         ValueError: the parameter is not pruned.
@@ -418,19 +567,23 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter of the module, or of one below it, is pruned."""
+    """Returns True if a parameter of the module or of a submodule is pruned.
+
+    Args:
+        module: the module.
+    """
     return any(isinstance(hook, BasePruningMethod) for m in module.modules() for hook in m._forward_pre_hooks.values())
 
 
-def _check_amount(amount):
+def _validate_pruning_amount_init(amount):
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    whole = isinstance(amount, numbers.Integral)
-    if (whole and amount < 0) or (not whole and not 0.0 <= float(amount) <= 1.0):
+    is_integer = isinstance(amount, numbers.Integral)
+    if (is_integer and amount < 0) or (not is_integer and not 0.0 <= float(amount) <= 1.0):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
-def _check_structured(t, dim):
+def _validate_structured_pruning(t, dim):
     if t.ndim <= 1:
         raise ValueError(
             "Structured pruning can only be applied to multidimensional tensors. "
@@ -440,36 +593,28 @@ def _check_structured(t, dim):
         raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
 
 
-def _count(amount, size):
-    """How many of `size` to prune."""
-    count = amount if isinstance(amount, numbers.Integral) else round(amount * size)
-    if count > size:
-        raise ValueError(f"amount={count} should be smaller than the number of parameters to prune={size}")
+def _compute_nparams_toprune(amount, tensor_size):
+    """Returns the number of elements or channels to prune, out of `tensor_size`."""
+    count = amount if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
+    if count > tensor_size:
+        raise ValueError(f"amount={count} should be smaller than the number of parameters to prune={tensor_size}")
     return count
 
 
+_validate_pruning_amount = _compute_nparams_toprune
+
+
 def _without(mask, positions):
-    """The mask with zeros at flat positions."""
+    """Returns the mask with zeros at the given positions of the flattened mask."""
     flat = mask.clone().reshape(-1)
     flat[positions] = 0
     return flat.reshape(mask.shape)
 
 
 def _only(t, dim, channels, mask):
-    """The mask within some channels, zeros elsewhere."""
-    kept = zeros_like(t)
-    place = [slice(None)] * t.ndim
-    place[dim] = channels
-    kept[tuple(place)] = 1
-    return kept * mask.to(kept.dtype)
-
-
-describe(
-    globals(),
-    module="the layer that owns the parameter.",
-    name="the parameter's name.",
-    amount="a number of elements or channels if int, a share if float.",
-    n="order of the norm.",
-    dim="the axis of the channels.",
-    importance_scores="scores that decide instead of the magnitudes.",
-)
+    """Returns the mask within the given channels, and zeros elsewhere."""
+    selected = zeros_like(t)
+    index = [slice(None)] * t.ndim
+    index[dim] = channels
+    selected[tuple(index)] = 1
+    return selected * mask.to(selected.dtype)

@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one batch: padded, or packed without the padding."""
+"""Batches of sequences with different lengths: padded batches, and packed batches without padding."""
 
 from collections import namedtuple
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,21 @@ _Packed = namedtuple("_Packed", ("data", "batch_sizes", "sorted_indices", "unsor
 
 
 class PackedSequence(_Packed):
-    """The elements of a batch of sequences, step by step: data, how many sequences each step has, and their order."""
+    """A batch of sequences with different lengths, stored without padding.
+
+    `pack_padded_sequence` and `pack_sequence` create it, and recurrent layers accept it.
+
+    Args:
+        data: elements of all sequences, ordered by step, (sum of the lengths, *).
+        batch_sizes: number of sequences that reach each step.
+        sorted_indices: order of the sequences in `data`, by decreasing length. `None` if they were sorted before.
+        unsorted_indices: inverse permutation of `sorted_indices`.
+
+    Example:
+        >>> packed = nn.utils.rnn.pack_sequence([tensor([1.0, 2.0]), tensor([3.0])])
+        >>> packed.data.tolist(), packed.batch_sizes.tolist()
+        ([1.0, 3.0, 2.0], [2, 1])
+    """
 
     def __new__(
         cls, data: Tensor, batch_sizes: Tensor | None = None, sorted_indices: Tensor | None = None,
@@ -26,20 +40,33 @@ class PackedSequence(_Packed):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> "PackedSequence":
-        """The same sequences with their data on another device or as another dtype."""
+        """Returns the same sequences with the data on another device or with another dtype.
+
+        Args:
+            args: arguments of `Tensor.to`.
+            kwargs: keyword arguments of `Tensor.to`.
+        """
         return PackedSequence(self.data.to(*args, **kwargs), *self[1:])
 
     def double(self) -> "PackedSequence":
-        """In float64."""
+        """Returns the same sequences as float64."""
         return PackedSequence(self.data.double(), *self[1:])
 
     def float(self) -> "PackedSequence":
-        """In float32."""
+        """Returns the same sequences as float32."""
         return PackedSequence(self.data.float(), *self[1:])
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The order that undoes a permutation."""
+    """Returns the inverse of a permutation, and `None` for `None`.
+
+    Args:
+        permutation: tensor of indices, or `None`.
+
+    Example:
+        >>> nn.utils.rnn.invert_permutation(tensor([2, 0, 1])).tolist()
+        [1, 2, 0]
+    """
     if permutation is None:
         return None
     return on_device_of(np.argsort(to_cpu(permutation._data._array), kind="stable"), permutation)
@@ -48,13 +75,28 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 def pack_padded_sequence(
     input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """A padded batch (T, N, …) without its padding.
+    """Packs a padded batch of sequences.
 
     Args:
-        lengths: of each sequence. enforce_sorted: they are in descending order; else they are sorted here.
+        input: padded batch, (T, N, *), or (N, T, *) if `batch_first`.
+        lengths: length of each sequence.
+        batch_first: if True, the shape is (N, T, *) (default: False).
+        enforce_sorted: if True, the sequences must be sorted by decreasing length. Otherwise, the function sorts them
+            (default: True).
+
+    Returns:
+        A `PackedSequence`.
 
     Raises:
-        RuntimeError: lengths that are not positive, or not sorted though they should be.
+        RuntimeError: a length is not positive, or the sequences are not sorted.
+
+    Example:
+        >>> batch = tensor([[1.0, 2.0], [3.0, 0.0]])
+        >>> packed = nn.utils.rnn.pack_padded_sequence(batch, [2, 1], batch_first=True)
+        >>> packed.data.tolist()
+        [1.0, 3.0, 2.0]
+
+    See also: `nn.utils.rnn.pad_packed_sequence`, `nn.LSTM`.
     """
     sizes = np.asarray(to_cpu(lengths._data._array) if isinstance(lengths, Tensor) else lengths, np.int64)
     if sizes.size == 0 or (sizes <= 0).any():
@@ -72,13 +114,14 @@ def pack_padded_sequence(
         order = on_device_of(np.argsort(-sizes, kind="stable"), input)
         sizes = sizes[to_cpu(order._data._array)]
         x = x.index_select(1, order)
+    # Sequences are sorted by length, so the active ones at each step are the first n.
     counts = [int((sizes > t).sum()) for t in range(int(sizes[0]))]
     data = cat([x[t, :n] for t, n in enumerate(counts)], 0)
     return PackedSequence(data, tensor(counts), order)
 
 
 def _padded(data, counts, total, padding_value):
-    """(T, N, …) from packed data."""
+    """Returns (T, N, *) for packed data."""
     steps, start = [], 0
     rows = counts[0]
     for n in counts:
@@ -95,13 +138,27 @@ def _padded(data, counts, total, padding_value):
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(padded batch, lengths) of packed sequences.
+    """Converts packed sequences to a padded batch.
 
     Args:
-        sequence: what `pack_padded_sequence` made.
-        batch_first: give (B, T, …) instead of (T, B, …).
-        padding_value: what to fill with.
-        total_length: T, if it shall be more than the longest.
+        sequence: a `PackedSequence`.
+        batch_first: if True, the result has the shape (N, T, *) instead of (T, N, *) (default: False).
+        padding_value: value of the padding (default: 0.0).
+        total_length: length T of the result. By default, the length of the longest sequence.
+
+    Returns:
+        The tuple (padded batch, lengths).
+
+    Raises:
+        ValueError: `total_length` is smaller than the longest sequence.
+
+    Example:
+        >>> packed = nn.utils.rnn.pack_sequence([tensor([1.0, 2.0]), tensor([3.0])])
+        >>> batch, lengths = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+        >>> batch.tolist(), lengths.tolist()
+        ([[1.0, 2.0], [3.0, 0.0]], [2, 1])
+
+    See also: `nn.utils.rnn.pack_padded_sequence`.
     """
     counts = sequence.batch_sizes.tolist()
     if total_length is not None and total_length < len(counts):
@@ -118,7 +175,12 @@ def pad_packed_sequence(
 
 
 def repack(padded: Tensor, like: PackedSequence) -> PackedSequence:
-    """A padded (T, N, …) output packed as `like`."""
+    """Packs a padded output with the lengths and the order of another packed batch.
+
+    Args:
+        padded: tensor of shape (T, N, *).
+        like: the other packed batch.
+    """
     counts = like.batch_sizes.tolist()
     data = cat([padded[t, :n] for t, n in enumerate(counts)], 0)
     return PackedSequence(data, like.batch_sizes, like.sorted_indices, like.unsorted_indices)
@@ -127,11 +189,22 @@ def repack(padded: Tensor, like: PackedSequence) -> PackedSequence:
 def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Sequences of different lengths as one batch, the shorter ones padded.
+    """Pads sequences of different lengths and stacks them into one batch.
 
     Args:
-        sequences: (T_i, ...) each. batch_first: (B, T, ...) instead of (T, B, ...).
-        padding_value: what fills up. padding_side: "right" or "left".
+        sequences: tensors of shape (T_i, *).
+        batch_first: if True, the result has the shape (N, T, *) instead of (T, N, *) (default: False).
+        padding_value: value of the padding (default: 0.0).
+        padding_side: "right" or "left" (default: "right").
+
+    Raises:
+        RuntimeError: `sequences` is not iterable.
+
+    Example:
+        >>> nn.utils.rnn.pad_sequence([tensor([1, 2]), tensor([3])], batch_first=True).tolist()
+        [[1, 2], [3, 0]]
+
+    See also: `nn.utils.rnn.unpad_sequence`, `nn.utils.rnn.pack_sequence`.
     """
     if not isinstance(sequences, Iterable):
         raise RuntimeError(
@@ -149,23 +222,47 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """The sequences of a padded batch as a list.
+    """Splits a padded batch into a list of sequences without padding.
 
     Args:
-        padded_sequences: (T, B, …).
-        lengths: of the sequences, (B,).
-        batch_first: they are (B, T, …).
+        padded_sequences: (T, N, *), or (N, T, *) if `batch_first`.
+        lengths: length of each sequence, (N,).
+        batch_first: if True, the shape is (N, T, *) (default: False).
+
+    Example:
+        >>> batch = tensor([[1, 2], [3, 0]])
+        >>> [s.tolist() for s in nn.utils.rnn.unpad_sequence(batch, tensor([2, 1]), batch_first=True)]
+        [[1, 2], [3]]
     """
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [x[i, :n] for i, n in enumerate(lengths.tolist())]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """A list of sequences, packed."""
+    """Packs a list of sequences.
+
+    Args:
+        sequences: tensors of shape (T_i, *).
+        enforce_sorted: if True, the sequences must be sorted by decreasing length. Otherwise, the function sorts them
+            (default: True).
+
+    Example:
+        >>> nn.utils.rnn.pack_sequence([tensor([1, 2]), tensor([3])]).data.tolist()
+        [1, 3, 2]
+    """
     return pack_padded_sequence(pad_sequence(sequences), [s.shape[0] for s in sequences], enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed, as a list."""
+    """Returns the list of sequences in a `PackedSequence`.
+
+    Args:
+        packed_sequences: a `PackedSequence`.
+
+    Example:
+        >>> packed = nn.utils.rnn.pack_sequence([tensor([1, 2]), tensor([3])])
+        >>> [s.tolist() for s in nn.utils.rnn.unpack_sequence(packed)]
+        [[1, 2], [3]]
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -1,4 +1,4 @@
-"""Spectral normalisation by a hook: w / sigma(w), sigma by power iteration. Source: Miyato et al., 2018."""
+"""Spectral normalization by a hook: w / sigma(w), with sigma from power iterations. Source: Miyato et al., 2018."""
 
 from typing import Any
 
@@ -13,29 +13,31 @@ from .parameter_hook import ParameterHook
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
-    """A weight as a matrix, with axis `dim` first and the others as one."""
+    """Returns a weight as a matrix, with dimension `dim` as rows and the other dimensions as columns."""
     if dim != 0:
         weight = weight.permute(dim, *(d for d in range(weight.ndim) if d != dim))
     return weight.reshape(weight.shape[0], -1)
 
 
 def output_dim(module: Module) -> int:
-    """The axis of the outputs of a module's weight."""
+    """Returns the dimension of the outputs in the weight of a module."""
     return 1 if isinstance(module, _ConvTranspose) else 0
 
 
 def check_iterations(n_power_iterations: int) -> None:
-    """Refuse a number of power iterations that is not positive."""
+    """Raises `ValueError` if the number of power iterations is not positive."""
     if n_power_iterations <= 0:
         raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
 
 
 class SpectralNorm(ParameterHook):
-    """The hook: divide the weight by an estimate of its largest singular value.
+    """The hook, which divides a weight by an estimate of its largest singular value.
 
     Args:
-        name: of the parameter. n_power_iterations: at each forward in training mode.
-        dim: the axis of the outputs. eps: keeps norms from zero.
+        name: name of the parameter (default: "weight").
+        n_power_iterations: number of power iterations at each forward in training mode (default: 1).
+        dim: dimension of the outputs (default: 0).
+        eps: smallest norm in a denominator (default: 1e-12).
     """
 
     function = "spectral_norm"
@@ -50,11 +52,11 @@ class SpectralNorm(ParameterHook):
         self.eps = eps
 
     def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
-        """The weight as a matrix, a row for each output."""
+        """Returns the weight as a matrix with one row for each output."""
         return as_matrix(weight, self.dim)
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
-        """The normalised weight; the iteration writes into the buffers `<name>_u` and `<name>_v`."""
+        """Returns the normalized weight. The iteration updates the buffers `<name>_u` and `<name>_v`."""
         weight = getattr(module, self.name + "_orig")
         u, v = getattr(module, self.name + "_u"), getattr(module, self.name + "_v")
         matrix = as_matrix(weight, self.dim)
@@ -63,12 +65,12 @@ class SpectralNorm(ParameterHook):
                 for _ in range(self.n_power_iterations):
                     v.copy_(F.normalize(matrix.T @ u, dim=0, eps=self.eps))
                     u.copy_(F.normalize(matrix @ v, dim=0, eps=self.eps))
-                # Copies, so that a second forward before backward (a GAN's two losses) changes nothing saved.
+                # Copies, so that a second forward before backward (as in a GAN) does not change saved tensors.
                 u, v = u.clone(), v.clone()
         return weight / u.dot(matrix @ v)
 
     def remove(self, module: Module) -> None:
-        """Make the normalised weight a parameter again."""
+        """Replaces the hook by a parameter with the normalized weight."""
         with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
         for suffix in ("", "_u", "_v", "_orig"):
@@ -79,22 +81,24 @@ class SpectralNorm(ParameterHook):
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
 
     def _solve_v(self, matrix, u, sigma):
-        """A v with u = W v / |W v| and uᵀ W v = sigma."""
+        """Returns v with u = W v / |W v| and uᵀ W v = sigma."""
+        # Least squares, then scaled to the given sigma.
         v = (pinv(matrix.T @ matrix) @ matrix.T @ u.unsqueeze(1)).squeeze(1)
         return v.mul_(sigma / u.dot(matrix @ v))
 
     @staticmethod
     def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> "SpectralNorm":
-        """Move a parameter to `<name>_orig`, and register the hook on the module.
+        """Renames a parameter to `<name>_orig`, and registers the hook on the module.
 
         Raises:
-            RuntimeError: the parameter has such a hook. ValueError: it is None or has no shape yet.
+            RuntimeError: the parameter already has this hook.
+            ValueError: the parameter is `None` or has no shape yet.
         """
         SpectralNorm.refuse_second(module, name)
         hook = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
         if weight is None:
-            raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+            raise ValueError(f"`SpectralNorm` cannot be applied to parameter `{name}`, which is `None`")
         SpectralNorm.refuse_lazy(weight)
         with no_grad():
             rows, columns = as_matrix(weight, dim).shape
@@ -102,7 +106,7 @@ class SpectralNorm(ParameterHook):
             v = F.normalize(weight.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
         delattr(module, name)
         module.register_parameter(name + "_orig", weight)
-        setattr(module, name, weight.detach())  # so that the name exists before the first forward
+        setattr(module, name, weight.detach())  # The name must exist before the first forward.
         module.register_buffer(name + "_u", u)
         module.register_buffer(name + "_v", v)
         module.register_forward_pre_hook(hook)
@@ -112,7 +116,7 @@ class SpectralNorm(ParameterHook):
 
 
 class SpectralNormLoadStateDictPreHook:
-    """Complete a state dict of the first version, which held the weight and no v."""
+    """Completes state dicts of the first version, which contain the weight but no v."""
 
     def __init__(self, fn):
         self.fn = fn
@@ -130,13 +134,13 @@ class SpectralNormLoadStateDictPreHook:
             return
         with no_grad():
             original, weight = state_dict[key + "_orig"], state_dict.pop(key)
-            sigma = (original / weight).mean()
+            sigma = (original / weight).mean()  # weight = original / sigma
             v = self.fn._solve_v(as_matrix(original, self.fn.dim), state_dict[key + "_u"], sigma)
             state_dict[key + "_v"] = v
 
 
 class SpectralNormStateDictHook:
-    """Note the version in the state dict's metadata."""
+    """Stores the version in the metadata of the state dict."""
 
     def __init__(self, fn):
         self.fn = fn
@@ -152,20 +156,42 @@ class SpectralNormStateDictHook:
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divide a parameter by its largest singular value, before every forward. Prefer `parametrizations.spectral_norm`.
+    """Divides a parameter by its largest singular value before every forward.
+
+    Prefer `nn.utils.parametrizations.spectral_norm`.
 
     Args:
-        dim: the axis of the outputs; by default 1 for transposed convolutions, else 0.
+        module: the module.
+        name: name of the parameter (default: "weight").
+        n_power_iterations: number of power iterations at each forward in training mode (default: 1).
+        eps: smallest norm in a denominator (default: 1e-12).
+        dim: dimension of the outputs. By default, 1 for transposed convolutions and 0 otherwise.
 
     Returns:
         The module.
+
+    Raises:
+        RuntimeError: the parameter already has this hook.
+        ValueError: the parameter is `None` or has no shape yet.
+
+    Example:
+        >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
+        >>> [name for name, _ in layer.named_parameters()]
+        ['bias', 'weight_orig']
     """
     SpectralNorm.apply(module, name, n_power_iterations, output_dim(module) if dim is None else dim, eps)
     return module
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
-    """Undo `spectral_norm`; returns the module.
+    """Removes the hook of `spectral_norm` from a parameter.
+
+    Args:
+        module: the module.
+        name: name of the parameter (default: "weight").
+
+    Returns:
+        The module.
 
     Raises:
         ValueError: the parameter has no such hook.

@@ -1,7 +1,8 @@
-"""A module called as a function of its parameters and buffers."""
+"""Calls of a module with other parameters and buffers."""
 
 import warnings
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from ..._tensor import Tensor
@@ -11,7 +12,7 @@ _MISSING = object()
 
 
 def _swap(module, path, tensor):
-    """Put a tensor at a dotted path, past the checks of assigning; returns what was there."""
+    """Replaces the tensor at a dotted path without the checks of an assignment. Returns the previous tensor."""
     owner, _, name = path.rpartition(".")
     holder = module.get_submodule(owner)
     if tensor is not None and tensor is not _MISSING and not isinstance(tensor, Tensor):
@@ -30,46 +31,43 @@ def _swap(module, path, tensor):
     return before
 
 
-def _untied(module, given):
-    """The tensors given, also under the other names of those that the module holds under several."""
+def _untied(module, tensors):
+    """Returns the given tensors, repeated under all names of tensors that the module stores under several names."""
     names = {}
-    for name, tensor in [
-        *module.named_parameters(remove_duplicate=False),
-        *module.named_buffers(remove_duplicate=False),
-    ]:
+    for name, tensor in chain(*(f(remove_duplicate=False) for f in (module.named_parameters, module.named_buffers))):
         names.setdefault(id(tensor), []).append(name)
-    out = dict(given)
+    out = dict(tensors)
     for tied in names.values():
-        mine = [name for name in tied if name in given]
-        if len(tied) < 2 or not mine:
+        present = [name for name in tied if name in tensors]
+        if len(tied) < 2 or not present:
             continue
-        if any(given[name] is not given[mine[0]] for name in mine):
+        if any(tensors[name] is not tensors[present[0]] for name in present):
             raise ValueError(
                 f"functional_call got multiple values for keys {sorted(tied)}, which are tied. "
                 "Consider using tie_weights=False"
             )
-        out.update(dict.fromkeys(tied, given[mine[0]]))
+        out.update(dict.fromkeys(tied, tensors[present[0]]))
     return out
 
 
 @contextmanager
 def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False):
-    given = _untied(module, parameters_and_buffers) if tie_weights else dict(parameters_and_buffers)
+    tensors = _untied(module, parameters_and_buffers) if tie_weights else dict(parameters_and_buffers)
     if strict:
-        own = {n for n, _ in module.named_parameters(remove_duplicate=False)}
-        own |= {n for n, _ in module.named_buffers(remove_duplicate=False)}
-        wrong = {"Unexpected": [n for n in given if n not in own], "Missing": sorted(own - set(given))}
+        expected = {n for n, _ in module.named_parameters(remove_duplicate=False)}
+        expected |= {n for n, _ in module.named_buffers(remove_duplicate=False)}
+        wrong = {"Unexpected": [n for n in tensors if n not in expected], "Missing": sorted(expected - set(tensors))}
         lines = [f"{what} key(s): {', '.join(map(repr, names))}." for what, names in wrong.items() if names]
         if lines:
             raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t" + "\n\t".join(lines))
     before = {}
     try:
-        for name, tensor in given.items():
+        for name, tensor in tensors.items():
             before[name] = _swap(module, name, tensor)
         yield
     finally:
         after = {name: _swap(module, name, tensor) for name, tensor in reversed(before.items())}
-        # What forward put in the place of a tensor (a buffer that it assigned) belongs to the caller.
+        # If forward assigned a new tensor, such as a buffer, the caller receives it.
         parameters_and_buffers.update({n: after[n] for n in parameters_and_buffers if n in after})
 
 
@@ -83,20 +81,21 @@ def functional_call(
     module: Module, parameters_and_buffers: dict[str, Tensor], args: Any = None, kwargs: dict[str, Any] | None = None, *,
     tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """The older name of `mytorch.func.functional_call`.
+    """Calls a module with other parameters and buffers. Deprecated, use `mytorch.func.functional_call`.
 
     Args:
-        module: the layer.
-        parameters_and_buffers: tensors to use, by dotted name.
-        args: positional arguments of forward.
-        kwargs: its keyword arguments.
-        tie_weights: a tied tensor is replaced under all names.
-        strict: refuse missing and unknown names.
+        module: the module.
+        parameters_and_buffers: the tensors to use, by dotted name.
+        args: arguments of forward, a tuple or one object.
+        kwargs: keyword arguments of forward.
+        tie_weights: if True, replaces a shared tensor under all its names (default: True).
+        strict: if True, raises an error for missing and unknown names (default: False).
+
+    Raises:
+        RuntimeError: `strict` is True, and names are missing or unknown.
+        ValueError: several values are given for one shared tensor.
     """
-    warnings.warn(
-        "`mytorch.nn.utils.stateless.functional_call` is deprecated. Please use `mytorch.func.functional_call` instead "
-        "which is a drop-in replacement.",
-        FutureWarning,
-        stacklevel=2,
-    )
+    old, new = "`mytorch.nn.utils.stateless.functional_call`", "`mytorch.func.functional_call`"
+    text = f"{old} is deprecated. Please use {new} instead which is a drop-in replacement."
+    warnings.warn(text, FutureWarning, stacklevel=2)
     return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)

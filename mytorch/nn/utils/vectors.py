@@ -1,4 +1,4 @@
-"""Parameters as one vector, and back."""
+"""Conversion of parameters to one vector, and back."""
 
 from collections.abc import Iterable
 
@@ -8,17 +8,35 @@ from ...ops.movement import cat
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters, flattened and joined.
+    """Flattens and concatenates parameters.
+
+    Args:
+        parameters: the parameters.
 
     Example:
         >>> tuple(nn.utils.parameters_to_vector(nn.Linear(3, 2).parameters()).shape)
         (8,)
+
+    See also: `nn.utils.vector_to_parameters`.
     """
     return cat([p.reshape(-1) for p in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Copy a vector into the parameters, one after the other."""
+    """Copies the elements of a vector into parameters, in order.
+
+    Args:
+        vec: the vector.
+        parameters: the parameters.
+
+    Example:
+        >>> layer = nn.Linear(3, 2)
+        >>> nn.utils.vector_to_parameters(mytorch.zeros(8), layer.parameters())
+        >>> layer.bias.tolist()
+        [0.0, 0.0]
+
+    See also: `nn.utils.parameters_to_vector`.
+    """
     start = 0
     with no_grad():
         for p in parameters:

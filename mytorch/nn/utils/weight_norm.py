@@ -1,4 +1,4 @@
-"""Weight normalisation by a hook: w = g v / |v|, before every forward. Source: Salimans and Kingma, 2016."""
+"""Weight normalization by a hook: w = g * v / |v| before every forward. Source: Salimans and Kingma, 2016."""
 
 import warnings
 from typing import Any
@@ -10,28 +10,29 @@ from .parameter_hook import ParameterHook
 
 
 def norm_except_dim(v: Tensor, pow: float = 2, dim: int = 0) -> Tensor:
-    """The norm of order `pow` over all axes but `dim`, which keeps its place; over all axes for dim=-1.
+    """Returns the norm over all dimensions except one, which keeps its position.
 
     Args:
         v: the tensor.
-        pow: order of the norm.
-        dim: the axis that stays.
+        pow: order of the norm (default: 2).
+        dim: dimension that stays. -1 computes the norm over all dimensions (default: 0).
     """
     if dim == -1:
         return v.norm(pow)
     return v.norm(pow, tuple(d for d in range(v.ndim) if d != dim), keepdim=True)
 
 
-def normalised(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
-    """g v / |v|, with a norm for each index of axis `dim` (one for all if -1)."""
+def normalized(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """Returns g * v / |v|, with one norm for each index of dimension `dim`, or one norm in total if it is -1."""
     return v * (g / norm_except_dim(v, dim=dim))
 
 
 class WeightNorm(ParameterHook):
-    """The hook: recompute the weight from its magnitude and direction.
+    """The hook, which computes a weight from its magnitude and direction.
 
     Args:
-        name: of the parameter. dim: the axis that has a norm for each index; None, one norm for all.
+        name: name of the parameter.
+        dim: dimension that has one norm for each index. `None` computes one norm of the whole tensor.
     """
 
     function = "weight_norm"
@@ -42,21 +43,20 @@ class WeightNorm(ParameterHook):
         self.dim = -1 if dim is None else dim
 
     def compute_weight(self, module: Module) -> Tensor:
-        """The weight, from `<name>_g` and `<name>_v`."""
-        return normalised(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
+        """Returns the weight, computed from `<name>_g` and `<name>_v`."""
+        return normalized(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> "WeightNorm":
-        """Replace a parameter by its magnitude and direction, and register the hook on the module.
+        """Replaces a parameter by its magnitude and direction, and registers the hook on the module.
 
         Raises:
-            RuntimeError: the parameter has such a hook. ValueError: it has no shape yet.
+            RuntimeError: the parameter already has this hook.
+            ValueError: the parameter has no shape yet.
         """
-        warnings.warn(
-            "`mytorch.nn.utils.weight_norm` is deprecated in favor of `mytorch.nn.utils.parametrizations.weight_norm`.",
-            FutureWarning,
-            stacklevel=3,
-        )
+        new = "mytorch.nn.utils.parametrizations.weight_norm"
+        text = f"`mytorch.nn.utils.weight_norm` is deprecated in favor of `{new}`."
+        warnings.warn(text, FutureWarning, stacklevel=3)
         WeightNorm.refuse_second(module, name)
         hook = WeightNorm(name, dim)
         weight = getattr(module, name)
@@ -69,7 +69,7 @@ class WeightNorm(ParameterHook):
         return hook
 
     def remove(self, module: Module) -> None:
-        """Make the weight a parameter again."""
+        """Replaces magnitude and direction by one parameter again."""
         weight = self.compute_weight(module).detach()
         delattr(module, self.name)
         del module._parameters[self.name + "_g"]
@@ -81,20 +81,35 @@ class WeightNorm(ParameterHook):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Let a parameter be g v / |v|, with parameters `<name>_g` and `<name>_v`. Prefer `parametrizations.weight_norm`.
+    """Computes a parameter as w = g * v / |v| before every forward, with parameters `<name>_g` and `<name>_v`.
+
+    Deprecated, use `nn.utils.parametrizations.weight_norm`.
 
     Args:
-        dim: the axis that has a norm for each index; None, one norm for all.
+        module: the module.
+        name: name of the parameter (default: "weight").
+        dim: dimension that has one norm for each index. `None` computes one norm of the whole tensor (default: 0).
 
     Returns:
         The module.
+
+    Raises:
+        RuntimeError: the parameter already has this hook.
+        ValueError: the parameter has no shape yet.
     """
     WeightNorm.apply(module, name, dim)
     return module
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
-    """Undo `weight_norm`; returns the module.
+    """Removes the hook of `weight_norm` from a parameter.
+
+    Args:
+        module: the module.
+        name: name of the parameter (default: "weight").
+
+    Returns:
+        The module.
 
     Raises:
         ValueError: the parameter has no such hook.

@@ -1,4 +1,4 @@
-"""Datasets, the orders they are read in, and the loader that makes batches of them."""
+"""Datasets, samplers, and the loader that makes batches of a dataset."""
 
 from ... import _extensions
 from . import _utils, dataloader, dataset, distributed, sampler

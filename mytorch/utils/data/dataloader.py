@@ -1,8 +1,8 @@
-"""DataLoader: batches of a dataset, made here or in worker processes.
+"""DataLoader, which makes batches of a dataset in this process or in worker processes.
 
-Tasks are numbered. In order, task i goes to worker i mod n (of those whose stream has not ended)
-and its batch is the i-th that is handed out, whichever worker is faster. Each worker has a socket
-of its own, so one that dies is noticed at its end.
+Tasks are numbered. In order, task i is sent to worker i mod n, among the workers whose stream has not ended. Its batch
+is the i-th that the loader yields, independent of the speed of the workers. Each worker has a separate socket, so the loader notices
+when a worker dies.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _DatasetKind:
 
 
 class _InfiniteConstantSampler(Sampler):
-    """The sampler of a stream: as many Nones as anyone wants."""
+    """Yields None indefinitely: the sampler of a stream."""
 
     def __iter__(self):
         return itertools.repeat(None)
@@ -60,24 +60,26 @@ class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches.
 
     Args:
-        dataset: anything with `__getitem__` and `__len__`, or an IterableDataset.
-        batch_size: items in a batch; None hands single items through `collate_fn`.
-        shuffle: a new random order for each epoch.
-        sampler, batch_sampler: an order of one's own, of indices or of lists of them.
-        num_workers: worker processes; 0 makes batches in this one.
-        collate_fn: makes a batch of a list of items; `default_collate` stacks them.
-        pin_memory: call `pin_memory()` on what has it in a batch, if there is a GPU.
-        drop_last: leave out a last batch that is not full.
-        timeout: seconds to wait for a batch of the workers; 0 waits for ever.
-        worker_init_fn: called with its number in each worker.
-        multiprocessing_context: a start method ("fork", "spawn", "forkserver") or context.
-        generator: where the order and the workers' seeds are drawn from.
-        prefetch_factor: batches under way for each worker; 2 by default.
-        persistent_workers: keep the workers between epochs.
-        in_order: with workers, hand batches out in the sampler's order; else as they come.
+        dataset: object with `__getitem__` and `__len__`, or an IterableDataset.
+        batch_size: number of items in a batch (default: 1). With None, `collate_fn` receives single items.
+        shuffle: if True, draws a new random order for each epoch (default: False).
+        sampler: iterable of indices that defines the order (default: None).
+        batch_sampler: iterable of lists of indices that defines the batches (default: None).
+        num_workers: number of worker processes; 0 loads batches in this process (default: 0).
+        collate_fn: function that makes a batch of a list of items (default: `default_collate`, which stacks them).
+        pin_memory: if True and there is a GPU, copies batches to page-locked memory (default: False).
+        drop_last: if True, omits an incomplete last batch (default: False).
+        timeout: seconds to wait for a batch from the workers; 0 waits indefinitely (default: 0).
+        worker_init_fn: function that each worker calls with its number (default: None).
+        multiprocessing_context: start method ("fork", "spawn", "forkserver") or context (default: None).
+        generator: generator of the order and of the seeds of the workers (default: None).
+        prefetch_factor: number of batches that each worker loads in advance (default: 2 with workers).
+        persistent_workers: if True, keeps the workers between epochs (default: False).
+        pin_memory_device: deprecated and ignored.
+        in_order: if True, workers' batches are yielded in the order of the sampler; otherwise as they arrive (default: True).
 
-    A loader can be resumed: `state_dict()` says where it is in the epoch, and after `load_state_dict` the next
-    iteration continues there, in the same order, without loading what was already handed out.
+    You can resume a loader: `state_dict()` stores the position in the epoch. After `load_state_dict`, the next iteration
+    continues at this position in the same order, without loading the batches that were already yielded.
 
     Raises:
         ValueError: arguments that exclude each other.
@@ -88,6 +90,8 @@ class DataLoader(Generic[T_co]):
         ...     print(tuple(x.shape), label.tolist())
         (2, 2) [0, 1]
         (2, 2) [2, 3]
+
+    See also: `utils.data.Dataset`, `utils.data.default_collate`.
     """
 
     _initialized = False
@@ -143,7 +147,7 @@ class DataLoader(Generic[T_co]):
         self.persistent_workers = persistent_workers
         self._IterableDataset_len_called: int | None = None
         self._iterator: Any = None  # the one whose workers persist
-        self._progress = None  # of the iteration that last handed out a batch
+        self._progress = None  # of the iteration that most recently yielded a batch
         self._resume: dict | None = None
         self._initialized = True
         self.check_worker_number_rationality()
@@ -155,16 +159,16 @@ class DataLoader(Generic[T_co]):
         super().__setattr__(name, value)
 
     def __getstate__(self):
-        """What a copy gets: all but the iteration under way."""
+        """Returns the attributes of a copy: all except the current iteration."""
         return {**self.__dict__, "_iterator": None, "_progress": None}
 
     @property
     def multiprocessing_context(self) -> Any:
-        """The context that the workers are started in; None is the default one.
+        """The multiprocessing context that starts the workers; None is the default context.
 
         Raises:
             ValueError: set to an unknown start method, or without workers.
-            TypeError: set to something else.
+            TypeError: set to another type of value.
         """
         return self._context
 
@@ -196,7 +200,7 @@ class DataLoader(Generic[T_co]):
         return context
 
     def check_worker_number_rationality(self) -> None:
-        """Warn if there are more workers than this process has cores."""
+        """Warns if there are more workers than this process may use CPU cores."""
         if hasattr(os, "sched_getaffinity"):
             cores, note = len(os.sched_getaffinity(0)), ""
         else:
@@ -204,7 +208,7 @@ class DataLoader(Generic[T_co]):
         if self.num_workers > cores:
             warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of worker in "
-                f"current system is {cores}{note}, which is smaller than what this DataLoader is going to create. Please be aware "
+                f"current system is {cores}{note}, which is smaller than the number that this DataLoader will create. Please be aware "
                 "that excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
                 "potential slowness/freeze if necessary."
             )
@@ -243,25 +247,28 @@ class DataLoader(Generic[T_co]):
     # -- resuming ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict:
-        """Where the iteration that last began or gave a batch is; plain data.
+        """Returns the position of the iteration that most recently began or yielded a batch, as plain data.
 
-        It holds the random states that the epoch's order was drawn from and which batches were
-        handed out. After the end of an epoch, or before the first, it tells where the next one
-        begins. Where several iterations are under way, each iterator has a `state_dict` of its own.
+        The state contains the random states that determined the order, and the positions of the yielded batches. Before the first
+        epoch, and after the end of an epoch, it contains the start of the next epoch. If there are several iterations at a time,
+        use the `state_dict` of each iterator.
         """
         if self._resume is not None:
             return self._resume
         return (self._progress or Progress(self)).state_dict()
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Let the next iteration continue where the state was taken.
+        """Makes the next iteration continue at a saved position.
 
-        The global generators are left as they are. Workers of a map-style dataset don't repeat the
-        draws that they had made for batches already handed out; those of a stream read past them.
+        The global generators do not change. Workers of a map-style dataset do not repeat the random draws for batches that were
+        already yielded; workers of a stream read past these batches.
+
+        Args:
+            state_dict: result of `state_dict`.
 
         Raises:
-            ValueError: it is no such state, or of a loader with a generator where this one has none
-                (or the other way round), or of a stream with another number of workers.
+            ValueError: the state is invalid, only one of both loaders has a generator, or the number of workers of a
+                stream differs.
         """
         progress = Progress(self)
         progress.check(state_dict)
@@ -270,7 +277,7 @@ class DataLoader(Generic[T_co]):
 
 
 def _check_workers(num_workers, timeout, prefetch_factor, persistent_workers):
-    """Raise ValueError for options that make no sense with so many workers."""
+    """Raises ValueError for options that do not fit the number of workers."""
     for wrong, message in (
         (num_workers < 0, "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."),
         (timeout < 0, "timeout option should be non-negative"),
@@ -287,7 +294,7 @@ def _check_workers(num_workers, timeout, prefetch_factor, persistent_workers):
 
 
 def _check_order(is_stream, batch_size, shuffle, sampler, batch_sampler, drop_last):
-    """Raise ValueError for ways to say the order that exclude each other."""
+    """Raises ValueError for options of the order that exclude each other."""
     if is_stream:
         for name, value in {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}.items():
             if value is not None:
@@ -303,7 +310,7 @@ def _check_order(is_stream, batch_size, shuffle, sampler, batch_sampler, drop_la
 
 
 class _BaseDataLoaderIter:
-    """One epoch of a loader (or, with persistent workers, one after another)."""
+    """Runs one epoch of a loader, or with persistent workers several epochs."""
 
     def __init__(self, loader):
         self._dataset, self._is_stream = loader.dataset, loader._is_stream
@@ -328,7 +335,7 @@ class _BaseDataLoaderIter:
         self._base_seed = None
 
     def _begin(self, loader):
-        """Start drawing an order, or the rest of one; return the state resumed from, if any."""
+        """Starts an order or the rest of an order. Returns the state to resume from, if any."""
         self._note = weakref.ref(loader)
         self._num_yielded = 0
         self._len_called = loader._IterableDataset_len_called
@@ -343,7 +350,7 @@ class _BaseDataLoaderIter:
         return saved
 
     def _draw_order(self, seed):
-        """The sampler's iterator; draws are made in PyTorch's order."""
+        """Returns the iterator of the sampler. Random numbers are drawn in the same sequence as in PyTorch."""
         order = iter(self._index_sampler)
         if seed is None:
             seed = draw_seed(self._generator)
@@ -392,7 +399,7 @@ class _BaseDataLoaderIter:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
 
     def state_dict(self):
-        """Where this iteration is, for `DataLoader.load_state_dict`."""
+        """Returns the position of this iteration, for `DataLoader.load_state_dict`."""
         return self._progress.state_dict()
 
     def _finish(self):
@@ -401,7 +408,7 @@ class _BaseDataLoaderIter:
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """An epoch made in this process."""
+    """Runs an epoch in this process."""
 
     def __init__(self, loader):
         super().__init__(loader)
@@ -446,7 +453,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 class _Worker:
-    """A worker process, seen from the parent."""
+    """The parent's handle of a worker process."""
 
     def __init__(self, context, arguments, i):
         self.connection, theirs = context.Pipe(duplex=True)
@@ -464,12 +471,12 @@ class _Worker:
             raise
         finally:
             theirs.close()  # so that the worker's death is an end of file here
-        self.under_way = 0  # tasks whose batches were not handed out
+        self.under_way = 0  # tasks whose batches were not yielded
         self.ended = False  # its stream has, for this epoch
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """Epochs made in worker processes."""
+    """Runs epochs in worker processes."""
 
     def __init__(self, loader):
         super().__init__(loader)
@@ -488,7 +495,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._start(saved)
 
     def _reset(self, loader):
-        """A new epoch on the same workers; what is left of the last one is dropped."""
+        """Starts a new epoch on the same workers and drops the remaining tasks of the previous epoch."""
         self._epoch += 1
         saved = self._begin(loader)
         for worker in self._workers:
@@ -497,7 +504,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._start(saved)
 
     def _start(self, saved):
-        self._given = []  # (task number, worker) of tasks whose batches were not handed out
+        self._given = []  # (task number, worker) of tasks whose batches were not yielded
         self._come = {}  # task number -> batch that came before its turn
         self._turns = itertools.cycle(range(self._num_workers))
         if saved is not None and self._is_stream:
@@ -522,7 +529,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._report_death(worker)
 
     def _give_task(self):
-        """Send the next index to the worker whose turn it is; out of order, to a free one."""
+        """Sends the next index to the next worker in turn; with in_order=False, to a free worker."""
         active = sum(not worker.ended for worker in self._workers)
         if not active:
             return
@@ -567,7 +574,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         raise StopIteration
 
     def _lost(self, number, i):
-        """Whether a task was given to a worker whose stream had ended."""
+        """Returns True if a task was sent to a worker whose stream had ended."""
         return self._workers[i].ended and number not in self._come
 
     def _hand_out(self, number, i, data):
@@ -580,10 +587,10 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         return data
 
     def _receive(self):
-        """The next batch of any worker, as (task number, worker, batch).
+        """Receives the next batch of any worker, as (task number, worker, batch).
 
         Raises:
-            RuntimeError: it took longer than the loader's timeout, or a worker is gone.
+            RuntimeError: the timeout of the loader is exceeded, or a worker has died.
         """
         from multiprocessing.connection import wait  # it would slow down importing the library
 
@@ -611,7 +618,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                     raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
 
     def _report_death(self, worker):
-        """End the other workers and raise RuntimeError."""
+        """Ends the other workers and raises RuntimeError."""
         worker.process.join(1)
         pid, code = worker.process.pid, worker.process.exitcode
         self._end()
@@ -627,7 +634,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
 
 def _hang_up(connection):
-    """Close a connection, also for processes that were forked since and hold it too."""
+    """Closes a connection, also for processes that were forked later and share it."""
     if os.name == "posix":
         with socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as end:
             with contextlib.suppress(OSError):  # the worker has gone already
@@ -636,7 +643,7 @@ def _hang_up(connection):
 
 
 def _end_workers(workers, owner, patience=2.0):
-    """Let the workers end: by closing their sockets, and, if they don't go, by signals."""
+    """Ends the workers: closes their sockets, and sends signals to workers that do not exit."""
     if os.getpid() != owner:  # a forked process has inherited the iterator, not the workers
         return
     for worker in workers:

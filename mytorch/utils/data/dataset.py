@@ -1,4 +1,4 @@
-"""Datasets: what has items, by index or in a stream."""
+"""Datasets with items by index or in a stream."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Something with items: subclasses define `__getitem__` and, for most samplers, `__len__`.
+    """Base class of datasets with items by index.
 
-    Where there is a `__getitems__(indices)`, it returns the items of a whole batch as a list.
+    Subclasses define `__getitem__` and, for most samplers, `__len__`. A method `__getitems__(indices)`, if defined, returns
+    the items of a whole batch as a list.
 
     Example:
         >>> class Squares(mytorch.utils.data.Dataset):
@@ -44,9 +45,9 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable):
-    """A stream of items: subclasses define `__iter__`.
+    """Base class of streams of items. Subclasses define `__iter__`.
 
-    Each worker process iterates a copy of its own; `get_worker_info()` tells it which part to read.
+    Each worker process iterates over a copy of the dataset. Use `get_worker_info()` to select the part for a worker.
 
     Example:
         >>> class Countdown(mytorch.utils.data.IterableDataset):
@@ -61,7 +62,10 @@ class IterableDataset(Dataset[T_co], Iterable):
 
 
 class TensorDataset(Dataset[tuple]):
-    """Items are the rows of several tensors of equal length.
+    """Dataset of the rows of several tensors of equal length.
+
+    Args:
+        tensors: tensors with the same size of dimension 0.
 
     Raises:
         AssertionError: the lengths differ.
@@ -85,7 +89,7 @@ class TensorDataset(Dataset[tuple]):
         return len(self.tensors[0])
 
     def _batch(self, indices):
-        """What `default_collate` makes of the items at some indices, by one look-up for each tensor; None if that may differ."""
+        """Returns the result of `default_collate` for some indices, with one lookup per tensor; None if the results may differ."""
         own = type(self).__getitem__ is TensorDataset.__getitem__ and not hasattr(self, "__getitems__")
         if not own or not all(type(i) is int for i in indices) or not all(isinstance(t, Tensor) for t in self.tensors):
             return None
@@ -93,10 +97,19 @@ class TensorDataset(Dataset[tuple]):
 
 
 class StackDataset(Dataset):
-    """Items are tuples (or, for keywords, dicts) of the items of several datasets of equal length.
+    """Dataset whose items combine the items of several datasets of equal length.
+
+    Args:
+        args: datasets; items are tuples.
+        kwargs: named datasets; items are dicts. Give either `args` or `kwargs`.
 
     Raises:
-        ValueError: the lengths differ, or there are both kinds of arguments, or none.
+        ValueError: the lengths differ, or both or neither kind of arguments is given.
+
+    Example:
+        >>> data = mytorch.utils.data.StackDataset(letter="ab", number=[1, 2])
+        >>> data[1]
+        {'letter': 'b', 'number': 2}
     """
 
     def __init__(self, *args: Dataset, **kwargs: Dataset):
@@ -117,7 +130,7 @@ class StackDataset(Dataset):
         return list(self.datasets.values()) if isinstance(self.datasets, dict) else self.datasets
 
     def _join(self, parts):
-        """An item of the parts of it."""
+        """Combines the parts of an item."""
         if isinstance(self.datasets, dict):
             return dict(zip(self.datasets, parts, strict=True))
         return tuple(parts)
@@ -137,17 +150,20 @@ class StackDataset(Dataset):
 
 
 def _items(dataset, indices):
-    """A list of items, by the dataset's own `__getitems__` if it has one."""
+    """Returns a list of items, from `__getitems__` if the dataset defines it."""
     if callable(getattr(dataset, "__getitems__", None)):
         return dataset.__getitems__(indices)
     return [dataset[i] for i in indices]
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Several datasets one after the other.
+    """Concatenates datasets.
+
+    Args:
+        datasets: datasets with a length.
 
     Raises:
-        AssertionError: there is none, or one of them is a stream.
+        AssertionError: there is no dataset, or one of them is a stream.
 
     Example:
         >>> both = mytorch.utils.data.ConcatDataset(["ab", "cde"])
@@ -165,7 +181,11 @@ class ConcatDataset(Dataset[T_co]):
 
     @staticmethod
     def cumsum(sequence: Iterable) -> list[int]:
-        """The lengths of the first, of the first two, and so on."""
+        """Returns the cumulative lengths of the datasets.
+
+        Args:
+            sequence: the datasets.
+        """
         return list(accumulate(len(d) for d in sequence))
 
     def __len__(self) -> int:
@@ -183,10 +203,20 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset):
-    """Several streams one after the other.
+    """Concatenates streams.
+
+    Args:
+        datasets: IterableDatasets.
 
     Raises:
-        AssertionError: one of them is no IterableDataset; noticed when it is read or counted.
+        AssertionError: one of them is not an IterableDataset. This is checked during iteration.
+
+    Example:
+        >>> class Letters(mytorch.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter("ab")
+        >>> list(mytorch.utils.data.ChainDataset([Letters(), Letters()]))
+        ['a', 'b', 'a', 'b']
     """
 
     def __init__(self, datasets: Iterable[Dataset]):
@@ -208,10 +238,14 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset[T_co]):
-    """The items of a dataset at some indices.
+    """Dataset of the items at some indices of another dataset.
+
+    Args:
+        dataset: the other dataset.
+        indices: indices of the items.
 
     Raises:
-        NotImplementedError: of a subclass that overrides `__getitem__` and not `__getitems__`.
+        NotImplementedError: a subclass overrides `__getitem__` but not `__getitems__`.
 
     Example:
         >>> list(mytorch.utils.data.Subset("abcde", [0, 4]))
@@ -239,7 +273,7 @@ class Subset(Dataset[T_co]):
         return _items(self.dataset, [self.indices[i] for i in indices])
 
     def _batch(self, indices):
-        """As TensorDataset's."""
+        """Returns a batch as `TensorDataset._batch` does."""
         whole = getattr(self.dataset, "_batch", None)
         if whole is None or type(self).__getitems__ is not Subset.__getitems__:
             return None
@@ -252,14 +286,18 @@ class Subset(Dataset[T_co]):
 def random_split(
     dataset: Dataset[T_co], lengths: Sequence[int | float], generator: Generator | None = None
 ) -> list[Subset[T_co]]:
-    """Subsets of a dataset, drawn at random without overlap.
+    """Splits a dataset randomly into subsets without overlap.
 
     Args:
-        lengths: the sizes, or fractions that sum to 1; what rounding leaves goes to the first ones.
-        generator: what the draw is made with; by default the default generator.
+        dataset: dataset with a length.
+        lengths: lengths of the subsets, or fractions that sum to 1. Items that remain after rounding go to the first subsets.
+        generator: random number generator (default: the default generator).
+
+    Returns:
+        A list of `Subset`s.
 
     Raises:
-        ValueError: the lengths don't add up to the dataset's, or a fraction is outside [0, 1].
+        ValueError: the lengths do not sum to the length of the dataset, or a fraction is not between 0 and 1.
 
     Example:
         >>> train, test = mytorch.utils.data.random_split(range(10), [0.8, 0.2])
@@ -270,17 +308,19 @@ def random_split(
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _shares(size, lengths)
     if sum(lengths) != size:
-        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
+        raise ValueError(
+            f"Sum of input lengths does not equal the length of the input dataset! Expected {size}, got {sum(lengths)}."
+        )
     order = randperm(size, generator=generator, device=drawn_on(generator)).tolist()
     rest = iter(order)
     return [Subset(dataset, list(islice(rest, cast(int, n)))) for n in lengths]
 
 
 def _shares(size, fractions):
-    """Whole numbers in the proportions of the fractions, that sum to `size`."""
+    """Returns integers in the proportions of the fractions that sum to `size`."""
     for i, fraction in enumerate(fractions):
         if not 0 <= fraction <= 1:
-            raise ValueError(f"Fraction at index {i} is not between 0 and 1")
+            raise ValueError(f"Fraction at index {i} is not between 0 and 1, got {fraction}")
     shares = [math.floor(size * fraction) for fraction in fractions]
     for i in range(size - sum(shares)):
         shares[i % len(shares)] += 1

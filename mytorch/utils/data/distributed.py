@@ -1,4 +1,4 @@
-"""Sharing a dataset among processes."""
+"""A sampler that shares a dataset among processes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,23 @@ from .sampler import Sampler
 
 
 class DistributedSampler(Sampler):
-    """Every num_replicas-th index of a common order, beginning at `rank`.
+    """Yields the indices of one process: every num_replicas-th index of a common order, starting at `rank`.
 
     Args:
-        num_replicas, rank: how many processes there are and which this is; by default the process group's.
-        shuffle: a new common order for each epoch; call `set_epoch(epoch)` before each.
-        seed: of that order, the same in all processes.
-        drop_last: leave out the tail that does not divide evenly; else some indices are repeated.
+        dataset: dataset with a length.
+        num_replicas: number of processes (default: the size of the process group).
+        rank: number of this process (default: the rank in the process group).
+        shuffle: if True, draws a new order for each epoch; call `set_epoch(epoch)` before each (default: True).
+        seed: seed of the order, the same in all processes (default: 0).
+        drop_last: if True, omits indices that do not divide evenly; otherwise repeats some indices (default: False).
+
+    Raises:
+        ValueError: `rank` is not between 0 and num_replicas - 1.
+        RuntimeError: there is no process group, and `num_replicas` or `rank` is missing.
+
+    Example:
+        >>> [list(mytorch.utils.data.DistributedSampler("abcd", 2, rank, shuffle=False)) for rank in (0, 1)]
+        [[0, 2], [1, 3]]
     """
 
     def __init__(
@@ -62,15 +72,19 @@ class DistributedSampler(Sampler):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of an epoch."""
+        """Sets the epoch, which determines the random order.
+
+        Args:
+            epoch: number of the epoch.
+        """
         self.epoch = epoch
 
 
 def _from_group(num_replicas, rank):
-    """What is missing, from the process group.
+    """Returns the missing values from the process group.
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: there is no process group.
     """
     try:
         from ... import distributed

@@ -1,4 +1,4 @@
-"""Orders in which a dataset is read. Random ones draw as PyTorch's do: equal seeds, equal orders."""
+"""Samplers, which define the order in which a dataset is read. With equal seeds, random orders equal PyTorch's orders."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 def drawn_on(generator):
-    """Where a sampler draws: on its generator's device, by default the CPU, whatever the default device is."""
+    """Returns the device on which a sampler draws: the device of its generator, by default the CPU."""
     return "cpu" if generator is None else generator.device
 
 
 def draw_seed(generator: Generator | None = None) -> int:
-    """A 63-bit seed drawn as PyTorch's samplers and loaders draw theirs."""
+    """Draws a 63-bit seed in the same way as PyTorch's samplers and loaders."""
     where = drawn_on(generator)
     return int(empty((), dtype=dtypes.int64, device=where).random_(generator=generator).item())
 
 
 class Sampler(Generic[T_co]):
-    """The base: an iterable of indices (or of lists of them, for batch samplers)."""
+    """Base class of samplers: iterables of indices, or of lists of indices for batch samplers.
+
+    Args:
+        data_source: ignored; for compatibility (default: None).
+    """
 
     def __init__(self, data_source: Sized | None = None):
         pass
@@ -40,7 +44,15 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler):
-    """0, 1, 2, …"""
+    """Yields the indices 0, 1, 2, …
+
+    Args:
+        data_source: dataset with a length.
+
+    Example:
+        >>> list(mytorch.utils.data.SequentialSampler("abc"))
+        [0, 1, 2]
+    """
 
     def __init__(self, data_source: Sized):
         self.data_source = data_source
@@ -53,12 +65,17 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """A random order.
+    """Yields indices in random order.
 
     Args:
-        replacement: draw with replacement, so that some indices repeat.
-        num_samples: how many to draw; the dataset's length by default.
-        generator: where the draws come from; by default one seeded from the default generator.
+        data_source: dataset with a length.
+        replacement: if True, draws with replacement, so that indices can repeat (default: False).
+        num_samples: number of indices to draw (default: the length of the dataset).
+        generator: random number generator (default: one that is seeded from the default generator).
+
+    Raises:
+        TypeError: `replacement` is not a bool.
+        ValueError: `num_samples` is not a positive integer.
 
     Example:
         >>> sorted(mytorch.utils.data.RandomSampler("abc"))
@@ -83,7 +100,7 @@ class RandomSampler(Sampler):
 
     @property
     def num_samples(self) -> int:
-        """How many indices an iteration gives."""
+        """Number of indices per iteration."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -108,7 +125,16 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """The given indices in random order."""
+    """Yields given indices in random order.
+
+    Args:
+        indices: the indices.
+        generator: random number generator (default: the default generator).
+
+    Example:
+        >>> sorted(mytorch.utils.data.SubsetRandomSampler([4, 7]))
+        [4, 7]
+    """
 
     def __init__(self, indices: Sequence, generator: Generator | None = None):
         self.indices = indices
@@ -124,11 +150,16 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """Indices drawn with probabilities proportional to weights.
+    """Draws indices with probabilities proportional to weights.
 
     Args:
-        weights: one for each index; they need not sum to 1.
-        replacement: whether an index may come more than once.
+        weights: weight of each index. The weights need not sum to 1.
+        num_samples: number of indices to draw.
+        replacement: if True, indices can repeat (default: True).
+        generator: random number generator (default: the default generator).
+
+    Raises:
+        ValueError: an argument has a wrong type, or `weights` is not 1-d.
 
     Example:
         >>> list(mytorch.utils.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))
@@ -163,12 +194,19 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of batch_size indices of another sampler; drop_last leaves out a shorter last one.
+    """Groups the indices of another sampler into batches.
 
     Args:
-        sampler: yields indices.
-        batch_size: how many in a list.
-        drop_last: leave out a shorter last one.
+        sampler: iterable of indices.
+        batch_size: number of indices in a batch.
+        drop_last: if True, omits an incomplete last batch.
+
+    Raises:
+        ValueError: `batch_size` is not a positive integer, or `drop_last` is not a bool.
+
+    Example:
+        >>> list(mytorch.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
+        [[0, 1], [2, 3], [4]]
     """
 
     def __init__(self, sampler: Iterable, batch_size: int, drop_last: bool):

@@ -1,8 +1,8 @@
-"""Token files: a flat sequence of token numbers on disk, with a header that says what it is.
+"""Token files: a header and a sequence of token numbers on disk.
 
-Layout: 32 bytes of header (magic, version, bytes per token, token count, vocabulary size), then the tokens,
-little-endian, uint16 or, for vocabularies above 65536, uint32. Files are written under a temporary name,
-flushed and renamed, so a reader sees a whole file or none.
+The header has 32 bytes: magic, version, bytes per token, token count, vocabulary size. The tokens follow as
+little-endian uint16 or, for vocabularies above 65536, uint32. Files are written under a temporary name, flushed and
+renamed. So a reader never sees an incomplete file.
 """
 
 from __future__ import annotations
@@ -22,17 +22,27 @@ HEADER_BYTES = _HEADER.size
 
 
 class TokenFileError(ValueError):
-    """A file that is not a whole token file; the message says why."""
+    """Raised for a file that is not a complete token file. The message contains the reason."""
 
 
 class TokenWriter:
-    """Writes a token file chunk by chunk; a context manager.
+    """Writes a token file in chunks. It is a context manager.
+
+    The file appears at `path` when the block ends without an exception.
 
     Args:
-        path: where it shall be.
-        vocab_size: how many different tokens there are; it decides the dtype.
+        path: path of the file.
+        vocab_size: number of different tokens, which determines the dtype.
 
-    Nothing is at `path` until the block ends without an exception.
+    Example:
+        >>> import tempfile
+        >>> from mytorch.utils.data.tokens import TokenWriter, read_tokens
+        >>> path = tempfile.mkdtemp() + "/train.bin"
+        >>> with TokenWriter(path, vocab_size=10) as writer:
+        ...     writer.write([1, 2])
+        ...     writer.write([3])
+        >>> read_tokens(path).tolist()
+        [1, 2, 3]
     """
 
     def __init__(self, path: str | os.PathLike, vocab_size: int):
@@ -49,15 +59,18 @@ class TokenWriter:
         return self
 
     def write(self, tokens: Sequence[int] | np.ndarray) -> None:
-        """Append tokens, a sequence or array of ints.
+        """Appends tokens.
+
+        Args:
+            tokens: sequence or array of integers.
 
         Raises:
-            ValueError: a token is negative or not below vocab_size.
+            ValueError: a token is negative or not less than `vocab_size`.
         """
         array = np.asarray(tokens)
         if array.size and (array.min() < 0 or array.max() >= self.vocab_size):
             raise ValueError(
-                f"TokenWriter: tokens must lie in [0, {self.vocab_size}), got {array.min()} to {array.max()}."
+                f"TokenWriter: expected tokens from 0 to {self.vocab_size - 1}, got {array.min()} to {array.max()}."
             )
         self._file.write(array.astype(self.dtype).tobytes())
         self.count += array.size
@@ -70,45 +83,54 @@ class TokenWriter:
 
 
 def write_tokens(path: str | os.PathLike, tokens: Sequence[int] | np.ndarray, vocab_size: int) -> None:
-    """Write a whole token file at once.
+    """Writes a whole token file.
 
     Args:
-        path: the file.
-        tokens: the numbers.
-        vocab_size: above the largest; decides between 16 and 32 bits.
+        path: path of the file.
+        tokens: the tokens.
+        vocab_size: number of different tokens, which determines the dtype.
+
+    Raises:
+        ValueError: a token is negative or not less than `vocab_size`.
     """
     with TokenWriter(path, vocab_size) as writer:
         writer.write(tokens)
 
 
 def read_header(path: str | os.PathLike) -> tuple[np.dtype, int, int]:
-    """(dtype, token count, vocabulary size) of a token file.
+    """Returns (dtype, token count, vocabulary size) of a token file.
+
+    Args:
+        path: path of the file.
 
     Raises:
-        TokenFileError: it is too short, foreign, of a later version, or truncated.
+        TokenFileError: the file is too short, truncated, of a later version, or not a token file.
     """
     size = os.path.getsize(path)
     if size < HEADER_BYTES:
-        raise TokenFileError(f"{path} is no token file: it has {size} bytes, the header alone has {HEADER_BYTES}.")
+        raise TokenFileError(f"{path}: expected a token file, got {size} bytes. The header has {HEADER_BYTES} bytes.")
     with open(path, "rb") as file:
         magic, version, itemsize, count, vocab_size = _HEADER.unpack(file.read(HEADER_BYTES))
     if magic != MAGIC:
         raise TokenFileError(
-            f"{path} is no token file: it begins with {magic!r} instead of {MAGIC!r}. Make it with prepare_data/."
+            f"{path}: expected a token file, which begins with {MAGIC!r}, got {magic!r}. Make it with prepare_data/."
         )
     if version != VERSION or itemsize not in (2, 4):
         raise TokenFileError(
-            f"{path} has format version {version} ({itemsize} bytes a token); this library reads version {VERSION}."
+            f"{path}: expected format version {VERSION}, got version {version} with {itemsize} bytes per token."
         )
     expected = HEADER_BYTES + count * itemsize
     if size != expected:
-        what = "truncated" if size < expected else "longer than its header says"
-        raise TokenFileError(f"{path} is {what}: {count} tokens need {expected} bytes, it has {size}.")
+        what = "truncated" if size < expected else "longer than its header declares"
+        raise TokenFileError(f"{path} is {what}: expected {expected} bytes for {count} tokens, got {size}.")
     return np.dtype(f"<u{itemsize}"), count, vocab_size
 
 
 def read_vocab_size(data: str | os.PathLike) -> int:
-    """Reads the vocabulary size of a data folder with the token files train.bin and val.bin.
+    """Returns the vocabulary size of a data folder with the token files train.bin and val.bin.
+
+    Args:
+        data: path of the folder.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -116,17 +138,20 @@ def read_vocab_size(data: str | os.PathLike) -> int:
     for name in ("train.bin", "val.bin"):
         if not os.path.isfile(os.path.join(data, name)):
             raise FileNotFoundError(
-                f"There is no {os.path.join(data, name)}; make it with one of the scripts in prepare_data/."
+                f"expected a token file at {os.path.join(data, name)}, got nothing. Make it with a script in prepare_data/."
             )
     return read_header(os.path.join(data, "train.bin"))[2]
 
 
 def read_tokens(path: str | os.PathLike) -> np.ndarray:
-    """The tokens of a file, as a read-only memory map.
+    """Returns the tokens of a file as a read-only memory map.
+
+    Args:
+        path: path of the file.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        TokenFileError: see `read_header`.
+        FileNotFoundError: the file does not exist.
+        TokenFileError: the file is invalid; see `read_header`.
     """
     dtype, count, _ = read_header(path)
     if not count:
@@ -135,24 +160,24 @@ def read_tokens(path: str | os.PathLike) -> np.ndarray:
 
 
 class RandomBlocks:
-    """Batches of random blocks of a token file, each a function of its number: a dataset for a language model.
+    """Dataset of batches of random blocks of a token file, for language models.
 
-    Sample j depends on the seed and on j only. So a run that resumes with other batch sizes or numbers of processes
+    Sample j depends only on the seed and on j. So a run that resumes with another batch size or number of processes
     continues with the samples that were not used yet: set `first` to the number of used samples.
 
     Item i is a pair (inputs, targets) of int64 arrays (batch_size, block_size) with the samples from
     `first + i * batch_size` on. The targets are the inputs shifted by one token.
 
     Args:
-        path: a token file.
-        block_size: tokens in a block.
-        batch_size: blocks in an item.
-        length: the number of items.
+        path: path of a token file.
+        block_size: number of tokens in a block.
+        batch_size: number of blocks in an item.
+        length: number of items.
         seed: seed of the random positions.
-        first: the number of the first sample.
+        first: number of the first sample (default: 0).
 
     Raises:
-        ValueError: the file has not more than block_size tokens.
+        ValueError: the file does not have more than `block_size` tokens.
 
     Example:
         >>> import tempfile
@@ -170,8 +195,8 @@ class RandomBlocks:
         self.tokens = read_tokens(path)
         if len(self.tokens) <= block_size:
             raise ValueError(
-                f"{path} holds {len(self.tokens)} tokens, too few for a context of {block_size}; "
-                "use a longer text or a smaller context."
+                f"{path}: expected more than {block_size} tokens for a context of {block_size}, got {len(self.tokens)}. "
+                "Use a longer text or a shorter context."
             )
         self.window = np.arange(block_size + 1)
         self.batch_size, self.length, self.seed, self.first = batch_size, length, seed, first
@@ -190,15 +215,15 @@ class RandomBlocks:
 
 
 class TokenBlocks:
-    """Random blocks of a token file, as a language model is trained on.
+    """Draws random blocks of a token file, for language models.
 
     Args:
-        path: a token file.
-        block_size: tokens in a block.
-        seed: of the draws; the state can be saved and restored, so that training resumes exactly.
+        path: path of a token file.
+        block_size: number of tokens in a block.
+        seed: seed of the random positions. You can save and restore the state, so that training resumes exactly.
 
     Raises:
-        ValueError: the file has not more than block_size tokens.
+        ValueError: the file does not have more than `block_size` tokens.
     """
 
     def __init__(self, path: str | os.PathLike, block_size: int, seed: int = 0):
@@ -206,23 +231,34 @@ class TokenBlocks:
         self.block_size = int(block_size)
         if len(self.tokens) <= self.block_size:
             raise ValueError(
-                f"{path} holds {len(self.tokens)} tokens; a context of {block_size} needs more than {block_size} of them. "
+                f"{path}: expected more than {block_size} tokens for a context of {block_size}, got {len(self.tokens)}. "
                 "Use a longer text or a shorter context."
             )
         self.vocab_size = read_header(path)[2]
         self._random = np.random.Generator(np.random.PCG64(seed))
 
     def batch(self, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-        """(inputs, targets), int64 arrays (batch_size, block_size); targets are the inputs one token on."""
+        """Draws a batch.
+
+        Args:
+            batch_size: number of blocks.
+
+        Returns:
+            (inputs, targets), int64 arrays (batch_size, block_size). The targets are the inputs shifted by one token.
+        """
         starts = self._random.integers(0, len(self.tokens) - self.block_size, size=batch_size)
         window = np.arange(self.block_size + 1)
         rows = self.tokens[starts[:, None] + window].astype(np.int64)
         return rows[:, :-1], rows[:, 1:]
 
     def state_dict(self) -> dict:
-        """Where the draws are; plain data."""
+        """Returns the state of the random draws as plain data."""
         return dict(self._random.bit_generator.state)
 
     def load_state_dict(self, state: dict) -> None:
-        """Continue from a state."""
+        """Restores the state of the random draws.
+
+        Args:
+            state: result of `state_dict`.
+        """
         self._random.bit_generator.state = state

@@ -1,4 +1,4 @@
-"""`SummaryWriter`, through the package tensorboardX: events that TensorBoard shows, without PyTorch."""
+"""`SummaryWriter`, which writes events for TensorBoard with the package tensorboardX, without PyTorch."""
 
 
 def __getattr__(name):

@@ -1,4 +1,4 @@
-"""The writer of event files, over tensorboardX, whose methods have PyTorch's names and arguments."""
+"""The writer of event files. It wraps tensorboardX, whose methods have PyTorch's names and arguments."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ except ImportError as error:
 
 
 def _numpy(tree):
-    """NumPy arrays in place of tensors, through containers."""
+    """Replaces tensors by NumPy arrays, also in containers."""
     return tree_map(lambda x: to_cpu(x) if is_tensor(x) else x, tree)
 
 
@@ -31,15 +31,15 @@ def _over(name):
 
 
 class SummaryWriter(_Writer):
-    """tensorboardX's writer, for this library's tensors: `add_scalar(tag, value, step)`, `add_histogram`, …"""
+    """tensorboardX's writer for mytorch tensors, with `add_scalar(tag, value, step)`, `add_histogram` and others."""
 
     def add_graph(
         self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
     ) -> None:
-        """Not here: there is no trace to draw.
+        """Not supported, because mytorch does not trace models.
 
         Raises:
-            NotImplementedError: always; `utils.graph.draw` draws the graph of a tensor.
+            NotImplementedError: always. `utils.graph.draw` draws the graph of a tensor.
         """
         raise NotImplementedError("SummaryWriter.add_graph is not supported; utils.graph.draw(output) draws a graph.")
 

@@ -1,4 +1,4 @@
-"""Datasets of pictures and of points; what can be downloaded is checked against known sums."""
+"""Datasets of images and of points. Downloaded files are verified with their MD5 sums."""
 
 from .base import VisionDataset
 from .cifar import CIFAR10, CIFAR100

@@ -1,4 +1,4 @@
-"""What the datasets of pictures have in common."""
+"""Base classes of the image datasets."""
 
 import os
 from collections.abc import Callable
@@ -13,15 +13,16 @@ Change = Callable[[Any], Any]
 
 
 class VisionDataset(Dataset):
-    """A dataset of (picture, target) pairs, each changed by a transform.
+    """A dataset of (image, target) pairs with optional transforms.
 
     Args:
-        root: the folder that it lies in.
-        transforms: a function of (picture, target) that gives both; or
-        transform, target_transform: a function of each.
+        root: folder of the dataset.
+        transforms: function of (image, target) that returns both.
+        transform: function of the image, instead of `transforms`.
+        target_transform: function of the target, instead of `transforms`.
 
     Raises:
-        ValueError: transforms together with one of the others.
+        ValueError: if `transforms` is combined with one of the other two.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class VisionDataset(Dataset):
         raise NotImplementedError("Subclasses of VisionDataset should implement __len__.")
 
     def _changed(self, picture, target):
-        """The pair as the transforms make it."""
+        """Apply the transforms to a pair."""
         if self.transforms is not None:
             return self.transforms(picture, target)
         if self.transform is not None:
@@ -59,17 +60,17 @@ class VisionDataset(Dataset):
         return "\n    ".join([f"Dataset {type(self).__name__}", *lines])
 
     def extra_repr(self) -> str:
-        """Lines of a subclass's own for `print`."""
+        """Returns additional lines for `print`."""
         return ""
 
 
 class SplitInMemory(VisionDataset):
-    """uint8 pictures and targets, `data` and `targets`, of the training set (`train`) or the test set."""
+    """uint8 images `data` and targets `targets` in memory, of the training set (`train`) or the test set."""
 
     train: bool
 
     def _hold(self, pictures, targets):
-        """Keep them as tensors."""
+        """Store them as tensors."""
         self.data = as_tensor(np.ascontiguousarray(pictures, np.uint8), device="cpu")
         self.targets = as_tensor(np.ascontiguousarray(targets, np.int64), device="cpu")
 
@@ -80,14 +81,14 @@ class SplitInMemory(VisionDataset):
         return len(self.data)
 
     def extra_repr(self) -> str:
-        """Which split it is."""
+        """Returns the name of the split."""
         return f"Split: {'Train' if self.train else 'Test'}"
 
 
 def as_picture(array):
-    """A uint8 array (H, W) or (H, W, 3) as an item is given: a PIL image, or the array itself without Pillow.
+    """Convert a uint8 array (H, W) or (H, W, 3) to a PIL image; without Pillow, return the array itself.
 
-    The transforms take either.
+    The transforms accept both.
     """
     try:
         from PIL import Image

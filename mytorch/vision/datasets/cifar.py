@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100, from the batches pickled by Python 2 that they are given out as."""
+"""CIFAR-10 and CIFAR-100, from the original files, which are pickles of Python 2."""
 
 import os
 import pickle
@@ -12,16 +12,16 @@ from .files import check_integrity, download, require_sum
 
 
 def _bytes_of(text, encoding):
-    """How Python 3 pickles bytes for older readers."""
+    """Decode bytes in pickles that Python 3 writes for older versions."""
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"a pickle of pictures asks for the encoding {encoding!r}.")
+        raise pickle.UnpicklingError(f"expected the encoding 'latin1' in a pickle of images, got {encoding!r}.")
     return text.encode("latin1")
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Admits NumPy arrays and Python's plain containers; anything else that a pickle names is refused."""
+    """Unpickler that accepts only NumPy arrays and Python's containers, and raises for any other name."""
 
-    _RECONSTRUCT = np.zeros(1).__reduce__()[0]  # numpy's own, wherever this release keeps it
+    _RECONSTRUCT = np.zeros(1).__reduce__()[0]  # NumPy's function, whose module depends on the version
 
     def find_class(self, module, name):
         if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
@@ -30,36 +30,37 @@ class _ArraysOnly(pickle.Unpickler):
             return getattr(np, name)
         if (module, name) == ("_codecs", "encode"):
             return _bytes_of
-        raise pickle.UnpicklingError(f"a pickle of pictures names {module}.{name}; only NumPy arrays are admitted.")
+        raise pickle.UnpicklingError(f"expected only NumPy arrays in a pickle of images, got {module}.{name}.")
 
 
 def read_batch(path):
-    """The dict in a batch file: arrays, numbers, text, lists.
+    """Return the dict in a batch file, with arrays, numbers, strings and lists.
 
     Raises:
-        pickle.UnpicklingError: it names anything else.
+        pickle.UnpicklingError: if the file contains any other object.
     """
     with open(path, "rb") as file:
         return _ArraysOnly(file, encoding="latin1").load()
 
 
 class CIFAR10(SplitInMemory):
-    """Small colour pictures, 32 x 32, of ten classes: 50,000 to train, 10,000 to test.
+    """The CIFAR-10 dataset: 32 x 32 color images of ten classes, 50,000 for training and 10,000 for testing.
 
     Args:
-        root: the folder that `cifar-10-batches-py` lies in. The MD5 sums of its files are checked.
-        train: the training set, or the test set.
-        transform, target_transform: functions of each picture and of each target.
-        download: get and unpack the archive first if the files are not there.
+        root: folder that contains `cifar-10-batches-py`. The MD5 sums of its files are checked.
+        train: if True, use the training set, otherwise the test set.
+        transform: function of the image.
+        target_transform: function of the target.
+        download: download and unpack missing files.
 
     Attributes:
         data: uint8 array (N, 32, 32, 3).
         targets: list of N ints.
 
-    Items are (picture, int): a PIL image of mode RGB, or a uint8 array (32, 32, 3) without Pillow.
+    Items are (image, int). The image is a PIL image of mode RGB, or a uint8 array (32, 32, 3) without Pillow.
 
     Raises:
-        RuntimeError: the files are not there, are damaged, or can't be downloaded.
+        RuntimeError: if files are missing or damaged, or the download fails.
 
     Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
     """
@@ -101,7 +102,7 @@ class CIFAR10(SplitInMemory):
     def _read(self, name, md5):
         path = self._path(name)
         if not os.path.isfile(path):
-            raise RuntimeError(f"Dataset not found: there is no {path}. You can use download=True to download it")
+            raise RuntimeError(f"Dataset not found: {path} does not exist. You can use download=True to download it")
         require_sum(path, md5)
         return read_batch(path)
 
@@ -109,7 +110,7 @@ class CIFAR10(SplitInMemory):
         return all(check_integrity(self._path(n), md5) for n, md5 in [*self.train_list, *self.test_list, self.meta])
 
     def download(self) -> None:
-        """Get the archive and unpack the files that are used, unless they are there."""
+        """Downloads the archive and unpacks the required files, unless they exist."""
         if self._check_integrity():
             return
         archive = os.path.join(self.root, self.filename)
@@ -117,12 +118,16 @@ class CIFAR10(SplitInMemory):
         os.makedirs(os.path.join(self.root, self.base_folder), exist_ok=True)
         with tarfile.open(archive) as tar:
             for name, _ in [*self.train_list, *self.test_list, self.meta]:
-                if (content := tar.extractfile(f"{self.base_folder}/{name}")) is not None:
-                    atomic_write(self._path(name), content.read())
+                path = f"{self.base_folder}/{name}"
+                member = tar.getmember(path) if path in tar.getnames() else None
+                content = tar.extractfile(member) if member is not None and member.isfile() else None
+                if content is None:
+                    raise RuntimeError(f"{archive}: expected a regular file {path}, got a link, a folder or no file.")
+                atomic_write(self._path(name), content.read())
 
 
 class CIFAR100(CIFAR10):
-    """As `CIFAR10`, with a hundred classes, in `cifar-100-python`."""
+    """The CIFAR-100 dataset, like `CIFAR10` with 100 classes, in the folder `cifar-100-python`."""
 
     base_folder = "cifar-100-python"
     url = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"

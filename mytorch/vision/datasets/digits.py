@@ -1,4 +1,4 @@
-"""Digits that need no network: scikit-learn's, and digits drawn by rule."""
+"""Digits that require no download: scikit-learn's handwritten digits, and synthetic digits."""
 
 import numpy as np
 
@@ -12,27 +12,28 @@ class _Digits(SplitInMemory):
 
 
 class Digits(_Digits):
-    """scikit-learn's handwritten digits, 8 x 8: 1,437 to train, 360 (every fifth) to test.
+    """Handwritten 8 x 8 digits from scikit-learn: 1,437 for training, and every fifth, 360 in total, for testing.
 
     Args:
-        train: the training set, or the test set.
-        transform, target_transform: functions of each picture and of each target.
+        train: if True, use the training set, otherwise the test set.
+        transform: function of the image.
+        target_transform: function of the target.
 
     Attributes:
-        data: uint8 tensor (N, 8, 8); the original's 0 … 16 become 0 … 255.
+        data: uint8 tensor (N, 8, 8), scaled from 0 … 16 to 0 … 255.
         targets: int64 tensor (N,).
 
-    Items are (picture, int), as `MNIST`'s.
+    Items are (image, int), as in `MNIST`.
 
     Raises:
-        ImportError: scikit-learn is not installed.
+        ImportError: if scikit-learn is not installed.
 
     Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
     """
 
     def __init__(self, train: bool = True, transform: Change | None = None, target_transform: Change | None = None):
         super().__init__(transform=transform, target_transform=target_transform)
-        why = "Digits are scikit-learn's: pip install scikit-learn; or use SyntheticDigits, which needs nothing."
+        why = "Digits requires scikit-learn. Run `pip install scikit-learn`, or use SyntheticDigits."
         load_digits = needed("sklearn.datasets", why).load_digits
         self.train = train
         found = load_digits()
@@ -52,30 +53,36 @@ _FONT = """
 
 
 def _glyphs():
-    """The ten digits, (10, 7, 5), 0 or 1."""
+    """Return the ten digits as 0 and 1, (10, 7, 5)."""
     rows = [[[pixel == "#" for pixel in glyph] for glyph in line.split()] for line in _FONT.split("\n") if line]
     return np.array(rows, np.float32).transpose(1, 0, 2)
 
 
 class SyntheticDigits(_Digits):
-    """Digits in one 5 x 7 font, each slanted, scaled, moved and dirtied at random: made here, of no file.
+    """Synthetic digits in a 5 x 7 font with random slant, size, position and noise, which require no file.
 
-    Easier than handwriting; they are for trying a program out where there is nothing else.
+    They are easier to classify than handwriting, and useful for testing a program.
 
     Args:
-        train: the training set, or the test set: other draws of the same kind.
-        size: how many.
-        image_size: the side of a picture, at least 12.
-        transform, target_transform: functions of each picture and of each target.
+        train: if True, use the training set, otherwise the test set, drawn with other random numbers.
+        size: number of images.
+        image_size: height and width of an image in pixels, at least 12.
+        transform: function of the image.
+        target_transform: function of the target.
 
     Attributes:
         data: uint8 tensor (size, image_size, image_size).
         targets: int64 tensor (size,).
 
-    Items are (picture, int), as `MNIST`'s; equal arguments give equal pictures.
+    Items are (image, int), as in `MNIST`. Equal arguments give equal images.
 
     Raises:
-        ValueError: a side that is too small for a digit.
+        ValueError: if image_size is less than 12.
+
+    Example:
+        >>> images = mytorch.vision.datasets.SyntheticDigits(size=10)
+        >>> len(images), images.data.shape
+        (10, mytorch.Size([10, 28, 28]))
     """
 
     def __init__(
@@ -84,7 +91,7 @@ class SyntheticDigits(_Digits):
     ):  # fmt: skip
         super().__init__(transform=transform, target_transform=target_transform)
         if image_size < 12:
-            raise ValueError(f"SyntheticDigits: image_size is {image_size}; expected at least 12.")
+            raise ValueError(f"SyntheticDigits: expected image_size to be at least 12, got {image_size}.")
         self.train = train
         generator = Generator().manual_seed(1 if train else 2)
         targets = generator.integers(0, 10, (size,))
@@ -95,7 +102,7 @@ class SyntheticDigits(_Digits):
         left = (image_size - width) * (0.5 + 0.4 * next(unit))
         slant = 0.15 * next(unit)
         y, x = np.mgrid[:image_size, :image_size].astype(np.float32) + 0.5
-        v = (y - top) / height  # where in its glyph a pixel lies, 0 … 1
+        v = (y - top) / height  # vertical position in the glyph, from 0 to 1
         u = (x - left) / width + slant * (v - 0.5)
         row, column = np.floor(v * 7).astype(int), np.floor(u * 5).astype(int)
         inside = (row >= 0) & (row < 7) & (column >= 0) & (column < 5)

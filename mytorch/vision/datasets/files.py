@@ -1,4 +1,4 @@
-"""Files of datasets: their sums, and getting them from where they are kept."""
+"""Files of datasets: MD5 sums and downloads."""
 
 import hashlib
 import os
@@ -8,11 +8,15 @@ from collections.abc import Iterable
 
 from ...files.writing import atomic_file
 
-TIMEOUT = 30.0  # seconds without an answer
+TIMEOUT = 30.0  # seconds without a response
 
 
 def md5_of(path: str | os.PathLike) -> str:
-    """The MD5 sum of a file, in hexadecimal."""
+    """Returns the MD5 sum of a file, in hexadecimal.
+
+    Args:
+        path: path of the file.
+    """
     digest = hashlib.md5(usedforsecurity=False)
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
@@ -21,36 +25,45 @@ def md5_of(path: str | os.PathLike) -> str:
 
 
 def check_integrity(path: str | os.PathLike, md5: str | None = None) -> bool:
-    """Whether a file is there and, if a sum is given, has it."""
+    """Returns True if a file exists and has the MD5 sum.
+
+    Args:
+        path: path of the file.
+        md5: expected sum; None accepts any file.
+    """
     return os.path.isfile(path) and (md5 is None or md5_of(path) == md5)
 
 
 def require_sum(path: str | os.PathLike, md5: str | None) -> None:
-    """Raise unless the file has the sum.
+    """Raises an error if the file has another MD5 sum.
+
+    Args:
+        path: path of the file.
+        md5: expected sum; None accepts any file.
 
     Raises:
-        RuntimeError: it has another: the file is damaged or another one.
+        RuntimeError: if the file has another sum, because it is damaged or a different file.
     """
     found = md5_of(path)
     if md5 is not None and found != md5:
         raise RuntimeError(
-            f"{path} is damaged or not the file expected: its MD5 sum is {found}, not {md5}; remove it and get it again."
+            f"{path} is damaged or a different file: expected MD5 sum {md5}, got {found}. Delete it and download it again."
         )
 
 
 def download(urls: Iterable[str], path: str | os.PathLike, md5: str | None = None) -> None:
-    """Write to `path` what the first url that answers with the right sum gives.
+    """Downloads a file from the first URL that provides it with the right MD5 sum.
 
-    It is written under a temporary name and renamed, so `path` holds a whole file or none. Nothing is
-    done if it is there already with the right sum.
+    The file is written under a temporary name and renamed, so an interrupted download leaves no partial file. An existing
+    file with the right sum is kept.
 
     Args:
-        urls: where it may be, tried in turn.
-        path: the file to write.
-        md5: the sum it must have.
+        urls: URLs to try in order.
+        path: path of the file.
+        md5: expected sum; None accepts any file.
 
     Raises:
-        RuntimeError: none did; the message has every reason.
+        RuntimeError: if no URL works; the message contains every reason.
     """
     if check_integrity(path, md5):
         return
@@ -66,7 +79,7 @@ def download(urls: Iterable[str], path: str | os.PathLike, md5: str | None = Non
         except (OSError, urllib.error.URLError, RuntimeError) as error:
             reasons.append(f"{url}: {error}")
     raise RuntimeError(
-        f"{os.path.basename(path)} could not be downloaded; check the network, or put the file at {path} yourself.\n  "
+        f"{os.path.basename(path)} could not be downloaded. Check the network, or save the file as {path}.\n  "
         + "\n  ".join(reasons)
     )
 

@@ -1,4 +1,4 @@
-"""Pictures in folders that are named after their classes."""
+"""Images in folders that have the names of the classes."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,12 +11,15 @@ IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tif
 
 
 def pil_loader(path: str) -> Any:
-    """The picture in a file, as a PIL image of mode RGB.
+    """Loads an image file as a PIL image of mode RGB.
+
+    Args:
+        path: path of the file.
 
     Raises:
-        ImportError: Pillow is not installed.
+        ImportError: if Pillow is not installed.
     """
-    with needed("PIL.Image", "Reading pictures needs Pillow: pip install pillow.").open(path) as image:
+    with needed("PIL.Image", "Reading images requires Pillow. Run `pip install pillow`.").open(path) as image:
         return image.convert("RGB")
 
 
@@ -24,10 +27,13 @@ default_loader = pil_loader
 
 
 def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
-    """The names of a folder's folders, sorted, and the number of each.
+    """Returns the sorted names of the class folders in a folder, and the number of each class.
+
+    Args:
+        directory: the folder.
 
     Raises:
-        FileNotFoundError: there are none.
+        FileNotFoundError: if there is no class folder.
     """
     classes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
     if not classes:
@@ -36,34 +42,45 @@ def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str
 
 
 def has_file_allowed_extension(filename: str, extensions: str | Sequence[str]) -> bool:
-    """Whether a file's name ends in one of the extensions, in upper or lower case."""
+    """Returns True if a file name ends in one of the extensions, in upper or lower case.
+
+    Args:
+        filename: name of the file.
+        extensions: an extension or a sequence of extensions, such as ".png".
+    """
     return filename.lower().endswith((extensions,) if isinstance(extensions, str) else tuple(extensions))
 
 
 def is_image_file(filename: str) -> bool:
-    """Whether a file's name says that it holds a picture."""
+    """Returns True if a file name has the extension of an image format.
+
+    Args:
+        filename: name of the file.
+    """
     return has_file_allowed_extension(filename, IMG_EXTENSIONS)
 
 
 class DatasetFolder(VisionDataset):
-    """Files in folders: `root/class/…/name.extension`.
+    """Files in class folders: `root/class/…/name.extension`.
 
     Args:
-        root: the folder of the classes' folders, which are searched to any depth.
-        loader: makes an item of a path.
-        extensions: which files are taken; or
-        is_valid_file: a function of a path that says so.
-        transform, target_transform: functions of each item and of each target.
-        allow_empty: take a class without a file.
+        root: folder of the class folders, which are searched recursively.
+        loader: function that loads an item from a path.
+        extensions: extensions of the files to use.
+        transform: function of the item.
+        target_transform: function of the target.
+        is_valid_file: function that returns True for a path to use, instead of `extensions`.
+        allow_empty: allow a class without files.
 
     Attributes:
-        classes, class_to_idx: the classes' names, and their numbers.
-        samples: the list of (path, number of the class); also `imgs`.
-        targets: the numbers alone.
+        classes: names of the classes.
+        class_to_idx: number of each class by name.
+        samples: list of (path, number of the class); also `imgs`.
+        targets: list of the numbers of the classes.
 
     Raises:
-        ValueError: not exactly one of extensions and is_valid_file.
-        FileNotFoundError: no class, or a class without a file.
+        ValueError: if not exactly one of extensions and is_valid_file is given.
+        FileNotFoundError: if there is no class, or a class has no files.
     """
 
     root: str | os.PathLike[str]
@@ -94,7 +111,11 @@ class DatasetFolder(VisionDataset):
         self.targets = [number for _, number in self.samples]
 
     def find_classes(self, directory: str | os.PathLike) -> tuple[list[str], dict[str, int]]:
-        """The classes' names and numbers; a subclass may find them otherwise."""
+        """Returns the names and numbers of the classes; a subclass may override it.
+
+        Args:
+            directory: the root folder.
+        """
         return find_classes(directory)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
@@ -106,15 +127,15 @@ class DatasetFolder(VisionDataset):
 
 
 class ImageFolder(DatasetFolder):
-    """Pictures in folders: `root/class/…/name.png`; as `DatasetFolder`. Reading them needs Pillow.
+    """Images in class folders: `root/class/…/name.png`. Requires Pillow.
 
     Args:
-        root: the folder.
-        transform: applied to a picture.
-        target_transform: applied to a class's number.
-        loader: reads a picture from a path.
-        is_valid_file: which files count; by suffix if None.
-        allow_empty: a class may have no picture.
+        root: folder of the class folders.
+        transform: function of the image.
+        target_transform: function of the class number.
+        loader: function that loads an image from a path.
+        is_valid_file: function that returns True for a path to use (default: selection by extension).
+        allow_empty: allow a class without images.
     """
 
     def __init__(

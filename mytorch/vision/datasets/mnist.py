@@ -1,7 +1,7 @@
-"""MNIST and the datasets that come in its format.
+"""MNIST and other datasets in the IDX format.
 
-An idx file: two zero bytes, one for the dtype, one for the number of axes; a big-endian 32-bit size for each
-axis; then the numbers, big-endian.
+An IDX file starts with two zero bytes, a byte for the dtype, and a byte for the number of axes. A 32-bit size for each
+axis and the numbers follow. All are big-endian.
 """
 
 import gzip
@@ -20,10 +20,11 @@ _IDX_DTYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 def read_idx(path):
-    """The array in an idx file, gzipped if its name ends so, in native byte order.
+    """Return the array in an IDX file, which may be gzipped (.gz), in native byte order.
 
     Raises:
-        ValueError: not an idx file, or not a whole one. RuntimeError: it would take more memory than `files.limits` allows.
+        ValueError: if the file is not an IDX file or is truncated.
+        RuntimeError: if it requires more memory than `files.limits` allows.
     """
     size = os.path.getsize(path)
     opener = gzip.open if os.fspath(path).endswith(".gz") else open
@@ -31,41 +32,42 @@ def read_idx(path):
         with opener(path, "rb") as file:
             head = file.read(4)
             if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _IDX_DTYPES:
-                raise ValueError(f"{path} is not an idx file: it begins with {head!r}.")
+                raise ValueError(f"read_idx: expected an IDX file, got {path}, which starts with {head!r}.")
             dtype, ndim = np.dtype(_IDX_DTYPES[head[2]]), head[3]
             sizes = file.read(4 * ndim)
             if len(sizes) < 4 * ndim:
-                raise ValueError(f"{path} ends within its header.")
+                raise ValueError(f"read_idx: the header of {path} is truncated.")
             shape = struct.unpack(f">{ndim}I", sizes)
             expected = math.prod(shape) * dtype.itemsize
             Budget(path, size).take(expected, f"an array of shape {shape}")
-            data = file.read(expected + 1)  # one more than it should hold, however much is packed in it
+            data = file.read(expected + 1)  # one byte more, to detect excess data without unpacking all of it
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is damaged: {error}.") from None
+        raise ValueError(f"read_idx: {path} is damaged: {error}.") from None
     if len(data) != expected:
         held = f"more than {expected}" if len(data) > expected else len(data)
-        raise ValueError(f"{path} holds {held} bytes of numbers; its shape {shape} needs {expected}.")
+        raise ValueError(f"read_idx: expected {expected} bytes of numbers for shape {shape}, got {held} in {path}.")
     return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 class MNIST(SplitInMemory):
-    """Handwritten digits, 28 x 28: 60,000 to train, 10,000 to test.
+    """The MNIST dataset: handwritten 28 x 28 digits, 60,000 for training and 10,000 for testing.
 
     Args:
-        root: the folder whose `MNIST/raw` holds the idx files (`train-images-idx3-ubyte` and so on, as they are
-            or gzipped; a gzipped file's MD5 sum is checked).
-        train: the training set, or the test set.
-        transform, target_transform: functions of each picture and of each target.
-        download: get the files first if they are not there.
+        root: folder that contains `MNIST/raw` with the IDX files (`train-images-idx3-ubyte` and others), plain or gzipped. The
+            MD5 sums of gzipped files are checked.
+        train: if True, use the training set, otherwise the test set.
+        transform: function of the image.
+        target_transform: function of the target.
+        download: download missing files.
 
     Attributes:
         data: uint8 tensor (N, 28, 28).
         targets: int64 tensor (N,).
 
-    Items are (picture, int): a PIL image of mode L, or a uint8 array (28, 28) where Pillow is not installed.
+    Items are (image, int). The image is a PIL image of mode L, or a uint8 array (28, 28) without Pillow.
 
     Raises:
-        RuntimeError: the files are not there, are damaged, or can't be downloaded.
+        RuntimeError: if files are missing or damaged, or the download fails.
 
     Source: LeCun, Cortes, Burges, http://yann.lecun.com/exdb/mnist.
     """
@@ -93,7 +95,9 @@ class MNIST(SplitInMemory):
             self.download()
         images, labels = (self._read(name, md5) for name, md5 in self._wanted())
         if len(images) != len(labels):
-            raise RuntimeError(f"{self.raw_folder}: {len(images)} pictures, but {len(labels)} labels.")
+            raise RuntimeError(
+                f"{self.raw_folder}: expected equal numbers of images and labels, got {len(images)} and {len(labels)}."
+            )
         self._hold(images, labels)
 
     @classmethod
@@ -101,25 +105,25 @@ class MNIST(SplitInMemory):
         cls, transform: Change | None = None, target_transform: Change | None = None, root: str | os.PathLike = "data",
         download: bool = True,
     ) -> "tuple[MNIST, MNIST]":  # fmt: skip
-        """The training and the test set, downloaded into `root` first if they are not there.
+        """Returns the training set and the test set, after downloading missing files.
 
         Args:
-            transform: applied to a picture.
-            target_transform: applied to a label.
-            root: where the files lie.
-            download: fetch what is not there.
+            transform: function of the image.
+            target_transform: function of the target.
+            root: folder of the datasets.
+            download: download missing files.
         """
         train, test = (cls(root, train, transform, target_transform, download) for train in (True, False))
         return train, test
 
     @property
     def raw_folder(self) -> str:
-        """Where the files lie."""
+        """The folder of the IDX files."""
         return os.path.join(self.root, type(self).__name__, "raw")
 
     @property
     def class_to_idx(self) -> dict[str, int]:
-        """The number of each class, by its name."""
+        """The number of each class by name."""
         return {name: i for i, name in enumerate(self.classes)}
 
     def _wanted(self):
@@ -143,18 +147,18 @@ class MNIST(SplitInMemory):
             require_sum(zipped, md5)
             return read_idx(zipped)
         raise RuntimeError(
-            f"Dataset not found: there is no {plain}, nor a .gz of it. You can use download=True to download it"
+            f"Dataset not found: neither {plain} nor {plain}.gz exists. You can use download=True to download it"
         )
 
     def download(self) -> None:
-        """Get the files of this split that are not there, from the first mirror that has them."""
+        """Downloads the missing files of this split from the first mirror that provides them."""
         if not self._check_exists():
             for name, md5 in self._wanted():
                 download([mirror + name for mirror in self.mirrors], self._path(name), md5)
 
 
 class FashionMNIST(MNIST):
-    """Pictures of clothes in MNIST's format; as `MNIST`. Source: Xiao, Rasul, Vollgraf, 2017."""
+    """Images of clothes in MNIST's format, with the arguments of `MNIST`. Source: Xiao, Rasul, Vollgraf, 2017."""
 
     mirrors = ["http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"]
     resources = [
@@ -167,7 +171,7 @@ class FashionMNIST(MNIST):
 
 
 class KMNIST(MNIST):
-    """Cursive Japanese characters in MNIST's format; as `MNIST`. Source: Clanuwat et al., 2018."""
+    """Cursive Japanese characters in MNIST's format, with the arguments of `MNIST`. Source: Clanuwat et al., 2018."""
 
     mirrors = ["http://codh.rois.ac.jp/kmnist/dataset/kmnist/"]
     resources = [

@@ -1,4 +1,4 @@
-"""Points in the plane with two classes: problems whose answers can be drawn."""
+"""Two-dimensional points with two classes, to draw decision boundaries."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from ...utils.data import Dataset
 
 
 def _spiral(n):
-    """Two spirals that wind around (0.5, 0.5), n // 2 points each."""
+    """Return two spirals around (0.5, 0.5) with n // 2 points each."""
     half = n // 2
     t = 10.0 * np.arange(5, 5 + half) / half
     arm = np.stack([t * np.cos(t), t * np.sin(t)], axis=1) / 20.0
@@ -17,7 +17,7 @@ def _spiral(n):
     return points, np.repeat([0, 1], half)
 
 
-_RULES = {  # which points of the unit square are of class 1
+_RULES = {  # True for points of class 1, in the unit square
     "simple": lambda x, y: x < 0.5,
     "diag": lambda x, y: x + y < 0.5,
     "split": lambda x, y: (x < 0.2) | (x > 0.8),
@@ -27,29 +27,34 @@ _RULES = {  # which points of the unit square are of class 1
 
 
 class Toy2D(Dataset):
-    """MiniTorch's two-dimensional problems: points, and which of two classes each is in.
+    """MiniTorch's two-dimensional classification problems with two classes.
 
     Args:
-        kind: "simple" (left or right), "diag" (a corner cut off), "split" (both sides or the middle), "xor",
-            "circle" (outside or inside) or "spiral" (one arm or the other; nothing is drawn at random).
-        size: how many points; even for "spiral".
-        generator: what the points are drawn from, uniform in the unit square.
+        kind: "simple" (left or right), "diag" (a corner), "split" (both sides or the middle), "xor", "circle" (outside or
+            inside) or "spiral" (two arms, without random numbers).
+        size: number of points; even for "spiral".
+        generator: source of the random points, which are uniform in the unit square.
 
     Attributes:
         points: float32 tensor (size, 2).
-        targets: int64 tensor (size,), 0 or 1.
+        targets: int64 tensor (size,) of 0 and 1.
 
     Raises:
-        ValueError: another kind, or an odd number of points on two arms.
+        ValueError: if kind is unknown, or size is odd for "spiral".
+
+    Example:
+        >>> points = mytorch.vision.datasets.Toy2D("xor", size=4)
+        >>> points.points.shape, points.targets.dtype
+        (mytorch.Size([4, 2]), mytorch.int64)
     """
 
     KINDS = (*_RULES, "spiral")
 
     def __init__(self, kind: str, size: int = 100, generator: Generator | None = None):
         if kind not in self.KINDS:
-            raise ValueError(f"Toy2D: kind is {kind!r}; expected one of {', '.join(self.KINDS)}.")
+            raise ValueError(f"Toy2D: expected kind to be one of {', '.join(self.KINDS)}, got {kind!r}.")
         if kind == "spiral" and size % 2:
-            raise ValueError(f"Toy2D: a spiral has two equal arms; size is {size}, expected an even number.")
+            raise ValueError(f"Toy2D: expected an even size for a spiral with two arms, got {size}.")
         self.kind = kind
         if kind == "spiral":
             points, targets = _spiral(size)

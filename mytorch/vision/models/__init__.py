@@ -1,6 +1,6 @@
-"""`torchvision.models`: networks for pictures, with torchvision's names and keys of the state dict.
+"""`torchvision.models`: image classification networks with torchvision's names and state dict keys.
 
-There are no weights here: `weights` takes a path of a state dict, or None.
+No weights are included. The argument `weights` is the path of a state dict, or None.
 """
 
 from .convnext import ConvNeXt, convnext_base, convnext_large, convnext_small, convnext_tiny
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> type:
-    """Names of weights such as `ResNet18_Weights`, which can be mentioned; nothing is downloaded."""
+    """Accepts names of weights such as `ResNet18_Weights`, without downloads."""
     if not name.endswith("_Weights"):
         raise AttributeError(f"module 'mytorch.vision.models' has no attribute '{name}'")
     return type(name, (), {word: f"{name}.{word}" for word in ("DEFAULT", "IMAGENET1K_V1", "IMAGENET1K_V2")})

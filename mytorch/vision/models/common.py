@@ -1,4 +1,4 @@
-"""What the models share."""
+"""Functions and classes shared by the models."""
 
 import os
 from collections.abc import Callable
@@ -13,21 +13,23 @@ Model = TypeVar("Model", bound=Module)
 
 
 def with_weights(model: Model, weights: Any) -> Model:
-    """The model, with the state dict of a file if a path is given.
+    """Load the state dict of a file into the model, if `weights` is a path.
 
     Raises:
-        ValueError: the name of weights that torchvision would download.
+        ValueError: if `weights` is the name of weights to download.
     """
     if weights is None:
         return model
     if not isinstance(weights, (str, os.PathLike)) or not os.path.exists(weights):
-        raise ValueError(f"weights={weights!r}: nothing is downloaded here; give the path of a state dict, or None.")
+        raise ValueError(
+            f"weights: expected the path of a state dict or None, got {weights!r}. Weights are not downloaded."
+        )
     model.load_state_dict(load(weights))
     return model
 
 
 def variant(name: str, text: str, kind: type[Model], build: Callable[..., Model]) -> Callable[..., Model]:
-    """The function of a name that makes a network, a `kind`, by `build(**kwargs)`; its docstring begins with text."""
+    """Return a function with the given name that builds a network; `text` is the first line of its docstring."""
 
     def make(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> Model:
         return with_weights(build(**kwargs), weights)
@@ -37,23 +39,27 @@ def variant(name: str, text: str, kind: type[Model], build: Callable[..., Model]
     make.__doc__ = f"""{text}
 
     Args:
-        weights: the path of a state dict, or None.
-        progress: accepted.
-        kwargs: as for `{kind.__name__}`.
+        weights: path of a state dict, or None.
+        progress: ignored.
+        kwargs: arguments of `{kind.__name__}`.
     """
     return make
 
 
 class Classifier(Module):
-    """Pictures' features, their mean at a few places, and a classifier of that."""
+    """Feature extraction, average pooling and a classifier."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        """Returns logits (N, num_classes) of images (N, 3, H, W).
+
+        Args:
+            x: images (N, 3, H, W).
+        """
         return self.classifier(self.avgpool(self.features(x)).flatten(1))
 
 
 def drawn(model: Module, linear: Callable[[Any], Any]) -> None:
-    """Draw a model's weights as torchvision does for its mobile networks: convolutions by their fan-out, `linear` for linear layers."""
+    """Initialize weights as torchvision's mobile networks: convolutions by fan-out, linear layers by `linear`."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out")

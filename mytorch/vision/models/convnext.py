@@ -14,21 +14,27 @@ from .common import variant
 
 
 class LayerNorm2d(nn.LayerNorm):
-    """Normalisation of the channels of (N, C, H, W) at each place."""
+    """Layer normalization over the channels of (N, C, H, W) at each position."""
 
     def forward(self, input: Tensor, *args: Any, **options: Any) -> Tensor:
-        """input normalised."""
+        """Returns the normalized input.
+
+        Args:
+            input: (N, C, H, W).
+            *args: ignored.
+            **options: ignored.
+        """
         x = F.layer_norm(input.permute(0, 2, 3, 1), self.normalized_shape, self.weight, self.bias, self.eps)
         return x.permute(0, 3, 1, 2)
 
 
 class CNBlock(Module):
-    """A depthwise convolution of 7 x 7 and two linear layers at each place, scaled and added to what came in.
+    """A block of ConvNeXt: a depthwise 7 x 7 convolution, two linear layers, a scale, and a residual connection.
 
     Args:
-        dim: channels.
-        layer_scale: what the scale starts at.
-        stochastic_depth_prob: how often the block is left out in training.
+        dim: number of channels.
+        layer_scale: initial value of the scale.
+        stochastic_depth_prob: probability of skipping the block in training.
     """
 
     def __init__(self, dim: int, layer_scale: float, stochastic_depth_prob: float) -> None:
@@ -41,7 +47,11 @@ class CNBlock(Module):
         self.stochastic_depth = StochasticDepth(stochastic_depth_prob, "row")
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, dim, H, W) to the same shape."""
+        """Returns a tensor of the same shape.
+
+        Args:
+            input: (N, dim, H, W).
+        """
         return self.stochastic_depth(self.layer_scale * self.block(input)) + input
 
 
@@ -49,10 +59,11 @@ class ConvNeXt(Module):
     """Stages of `CNBlock`s: (N, 3, H, W) to (N, num_classes).
 
     Args:
-        widths, depths: channels and blocks of each stage.
-        stochastic_depth_prob: of the last block; it grows linearly from 0.
-        layer_scale: what the blocks' scales start at.
-        num_classes: logits.
+        widths: number of channels in each stage.
+        depths: number of blocks in each stage.
+        stochastic_depth_prob: probability of skipping the last block in training; it grows linearly from 0.
+        layer_scale: initial value of the blocks' scales.
+        num_classes: number of classes.
     """
 
     def __init__(
@@ -80,13 +91,17 @@ class ConvNeXt(Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        """Returns logits (N, num_classes) of images (N, 3, H, W).
+
+        Args:
+            x: images (N, 3, H, W).
+        """
         return self.classifier(self.avgpool(self.features(x)))
 
 
 def _variant(size, widths, depths, share):
     build = partial(ConvNeXt, widths, depths, stochastic_depth_prob=share)
-    return variant(f"convnext_{size}", f"A ConvNeXt of {sum(depths)} blocks.", ConvNeXt, build)
+    return variant(f"convnext_{size}", f"Builds a ConvNeXt with {sum(depths)} blocks.", ConvNeXt, build)
 
 
 convnext_tiny = _variant("tiny", (96, 192, 384, 768), (3, 3, 9, 3), 0.1)

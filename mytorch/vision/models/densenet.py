@@ -48,15 +48,16 @@ class _Transition(nn.Sequential):
 
 
 class DenseNet(Module):
-    """Blocks in which every layer sees all before it: (N, 3, H, W) to (N, num_classes).
+    """Blocks with connections from all earlier layers to every layer: (N, 3, H, W) to (N, num_classes).
 
     Args:
-        growth_rate: channels that each layer adds.
-        block_config: layers of each block.
-        num_init_features: channels of the first convolution.
-        bn_size: channels inside of a layer, in growth_rates.
-        drop_rate: share that each layer drops.
-        num_classes: logits.
+        growth_rate: number of channels that each layer adds.
+        block_config: number of layers in each block.
+        num_init_features: number of channels of the first convolution.
+        bn_size: number of channels inside a layer divided by growth_rate.
+        drop_rate: dropout probability of each layer.
+        num_classes: number of classes.
+        memory_efficient: ignored.
     """
 
     def __init__(
@@ -83,13 +84,17 @@ class DenseNet(Module):
         nn.init.constant_(self.classifier.bias, 0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        """Returns logits (N, num_classes) of images (N, 3, H, W).
+
+        Args:
+            x: images (N, 3, H, W).
+        """
         return self.classifier(F.adaptive_avg_pool2d(F.relu(self.features(x)), 1).flatten(1))
 
 
 def _variant(depth, growth_rate, blocks, first):
     build = partial(DenseNet, growth_rate, blocks, first)
-    return variant(f"densenet{depth}", f"A DenseNet of {depth} layers.", DenseNet, build)
+    return variant(f"densenet{depth}", f"Builds a DenseNet with {depth} layers.", DenseNet, build)
 
 
 densenet121, densenet161 = _variant(121, 32, (6, 12, 24, 16), 64), _variant(161, 48, (6, 12, 36, 24), 96)

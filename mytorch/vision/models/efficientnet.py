@@ -11,25 +11,27 @@ from ..ops import Conv2dNormActivation, SqueezeExcitation, StochasticDepth
 from .common import Classifier, drawn, variant
 from .mobilenet import make_divisible
 
-# expansion, kernel, stride, channels in and out, blocks
+# expansion, kernel size, stride, input channels, output channels, blocks
 _STAGES = (
     (1, 3, 1, 32, 16, 1), (6, 3, 2, 16, 24, 2), (6, 5, 2, 24, 40, 2), (6, 3, 2, 40, 80, 3), (6, 5, 1, 80, 112, 3),
     (6, 5, 2, 112, 192, 4), (6, 3, 1, 192, 320, 1),
 )  # fmt: skip
-# width, depth, dropout of each size
+# width factor, depth factor and dropout probability of each size
 _SIZES = ((1.0, 1.0, 0.2), (1.0, 1.1, 0.2), (1.1, 1.2, 0.3), (1.2, 1.4, 0.3), (1.4, 1.8, 0.4), (1.6, 2.2, 0.4), (1.8, 2.6, 0.5),
           (2.0, 3.1, 0.5))  # fmt: skip
 
 
 class MBConv(Module):
-    """An inverted residual with squeeze and excitation, left out at random in training.
+    """An inverted residual block with squeeze and excitation, which training skips at random.
 
     Args:
-        expansion: how much wider it is inside.
-        kernel, stride: of the depthwise convolution.
-        inside, out: channels.
-        share: how often it is left out.
-        norm_layer: made with the channels.
+        expansion: number of inner channels divided by the number of input channels.
+        kernel: kernel size of the depthwise convolution.
+        stride: stride of the depthwise convolution.
+        inside: number of input channels.
+        out: number of output channels.
+        share: probability of skipping the block in training.
+        norm_layer: function of the number of channels that returns a norm.
     """
 
     def __init__(
@@ -46,7 +48,11 @@ class MBConv(Module):
         self.stochastic_depth, self.out_channels = StochasticDepth(share, "row"), out
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, inside, H, W) to (N, out, H / stride, W / stride)."""
+        """Converts (N, inside, H, W) to (N, out, H / stride, W / stride).
+
+        Args:
+            input: (N, inside, H, W).
+        """
         result = self.block(input)
         return self.stochastic_depth(result) + input if self.use_res_connect else result
 
@@ -55,11 +61,12 @@ class EfficientNet(Classifier):
     """Stages of `MBConv`s: (N, 3, H, W) to (N, num_classes).
 
     Args:
-        width_mult, depth_mult: scale the channels and the blocks.
-        dropout: share that the classifier drops.
-        stochastic_depth_prob: of the last block; it grows linearly from 0.
-        num_classes: logits.
-        norm_layer: made with the channels.
+        width_mult: factor of the channels.
+        depth_mult: factor of the blocks.
+        dropout: dropout probability of the classifier.
+        stochastic_depth_prob: probability of skipping the last block in training; it grows linearly from 0.
+        num_classes: number of classes.
+        norm_layer: function of the number of channels that returns a norm (default: batch normalization).
     """
 
     def __init__(
@@ -94,7 +101,7 @@ def _variant(size):
     width, depth, dropout = _SIZES[size]
     norm = partial(nn.BatchNorm2d, eps=0.001, momentum=0.01) if size >= 5 else None
     build = partial(EfficientNet, width, depth, dropout=dropout, norm_layer=norm)
-    return variant(f"efficientnet_b{size}", f"The EfficientNet of size {size}.", EfficientNet, build)
+    return variant(f"efficientnet_b{size}", f"Builds an EfficientNet of size B{size}.", EfficientNet, build)
 
 
 efficientnet_b0, efficientnet_b1, efficientnet_b2, efficientnet_b3 = map(_variant, range(4))

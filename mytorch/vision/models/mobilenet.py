@@ -1,4 +1,4 @@
-"""MobileNets. Source: Sandler et al., 2018 (version 2); Howard et al., 2019 (version 3)."""
+"""MobileNets. Source: Sandler et al., 2018 (version 2) and Howard et al., 2019 (version 3)."""
 
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from ..ops import Conv2dNormActivation, SqueezeExcitation
 from .common import Classifier, drawn, variant
 
 _V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-# kernel, expanded and final channels, squeeze-excitation, hard swish, stride
+# kernel size, expanded channels, output channels, squeeze and excitation, hard swish, stride
 _LARGE = (
     (3, 16, 16, 0, 0, 1), (3, 64, 24, 0, 0, 2), (3, 72, 24, 0, 0, 1), (5, 72, 40, 1, 0, 2), (5, 120, 40, 1, 0, 1),
     (5, 120, 40, 1, 0, 1), (3, 240, 80, 0, 1, 2), (3, 200, 80, 0, 1, 1), (3, 184, 80, 0, 1, 1), (3, 184, 80, 0, 1, 1),
@@ -24,19 +24,26 @@ _SMALL = (
 
 
 def make_divisible(v: float, divisor: int = 8, min_value: int | None = None) -> int:
-    """The nearest multiple of divisor, not less than nine tenths of v."""
+    """Returns the nearest multiple of a divisor that is at least 90 % of a number.
+
+    Args:
+        v: the number.
+        divisor: the divisor.
+        min_value: minimum result (default: divisor).
+    """
     found = max(min_value or divisor, int(v + divisor / 2) // divisor * divisor)
     return found + divisor if found < 0.9 * v else found
 
 
 class InvertedResidual(Module):
-    """A depthwise convolution between two of 1 x 1, wider inside, and the input added where it fits.
+    """A depthwise convolution between two 1 x 1 convolutions, with a residual connection if the shapes are equal.
 
     Args:
-        inp, oup: channels.
-        stride: of the depthwise convolution.
-        expand_ratio: how much wider it is inside.
-        norm_layer: made with the channels.
+        inp: number of input channels.
+        oup: number of output channels.
+        stride: stride of the depthwise convolution.
+        expand_ratio: number of inner channels divided by the number of input channels.
+        norm_layer: function of the number of channels that returns a norm.
     """
 
     def __init__(self, inp: int, oup: int, stride: int, expand_ratio: float, norm_layer: Any = nn.BatchNorm2d) -> None:
@@ -48,19 +55,23 @@ class InvertedResidual(Module):
         self.use_res_connect, self.out_channels = stride == 1 and inp == oup, oup
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, inp, H, W) to (N, oup, H / stride, W / stride)."""
+        """Converts (N, inp, H, W) to (N, oup, H / stride, W / stride).
+
+        Args:
+            x: (N, inp, H, W).
+        """
         return x + self.conv(x) if self.use_res_connect else self.conv(x)
 
 
 class MobileNetV2(Module):
-    """Inverted residuals: (N, 3, H, W) to (N, num_classes).
+    """MobileNet V2, a network of inverted residuals: (N, 3, H, W) to (N, num_classes).
 
     Args:
-        num_classes: logits.
-        width_mult: scales the channels.
+        num_classes: number of classes.
+        width_mult: factor of the channels.
         inverted_residual_setting: (expansion, channels, blocks, stride) of each stage.
-        round_nearest: channels are multiples of it.
-        dropout: share that the classifier drops.
+        round_nearest: divisor of the numbers of channels.
+        dropout: dropout probability of the classifier.
     """
 
     def __init__(
@@ -82,12 +93,16 @@ class MobileNetV2(Module):
         drawn(self, linear=lambda layer: nn.init.normal_(layer.weight, 0, 0.01))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        """Returns logits (N, num_classes) of images (N, 3, H, W).
+
+        Args:
+            x: images (N, 3, H, W).
+        """
         return self.classifier(self.features(x).mean((2, 3)))
 
 
 class _Block(Module):
-    """The inverted residual of version 3."""
+    """An inverted residual of MobileNet V3."""
 
     def __init__(self, inside, kernel, expanded, out, excite, swish, stride, norm_layer):
         super().__init__()
@@ -106,14 +121,14 @@ class _Block(Module):
 
 
 class MobileNetV3(Classifier):
-    """Inverted residuals with squeeze and excitation: (N, 3, H, W) to (N, num_classes).
+    """MobileNet V3, a network of inverted residuals with squeeze and excitation: (N, 3, H, W) to (N, num_classes).
 
     Args:
         settings: (kernel, expanded, out, squeeze-excitation, hard swish, stride) of each block.
-        last_channel: channels between the classifier's layers.
-        num_classes: logits.
-        dropout: share that the classifier drops.
-        width_mult: scales the channels.
+        last_channel: number of channels between the layers of the classifier.
+        num_classes: number of classes.
+        dropout: dropout probability of the classifier.
+        width_mult: factor of the channels.
     """
 
     def __init__(
@@ -142,8 +157,8 @@ def _v3(size, settings, last):
     def build(**kwargs):
         return MobileNetV3(settings, make_divisible(last * kwargs.get("width_mult", 1.0)), **kwargs)
 
-    return variant(f"mobilenet_v3_{size}", f"MobileNet, version 3, the {size} one.", MobileNetV3, build)
+    return variant(f"mobilenet_v3_{size}", f"Builds a {size} MobileNet V3.", MobileNetV3, build)
 
 
-mobilenet_v2 = variant("mobilenet_v2", "MobileNet, version 2.", MobileNetV2, MobileNetV2)
+mobilenet_v2 = variant("mobilenet_v2", "Builds a MobileNet V2.", MobileNetV2, MobileNetV2)
 mobilenet_v3_large, mobilenet_v3_small = _v3("large", _LARGE, 1280), _v3("small", _SMALL, 1024)

@@ -1,4 +1,4 @@
-"""Residual networks. Source: He et al., 2015; ResNeXt: Xie et al., 2017; wide: Zagoruyko and Komodakis, 2016."""
+"""Residual networks. Source: He et al., 2015. ResNeXt: Xie et al., 2017. Wide ResNet: Zagoruyko and Komodakis, 2016."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,18 @@ def _conv3x3(inside, out, stride=1, groups=1, dilation=1):
 
 
 class BasicBlock(Module):
-    """Two convolutions of 3 x 3, and the input added."""
+    """Two 3 x 3 convolutions with a residual connection.
+
+    Args:
+        inplanes: number of input channels.
+        planes: number of output channels.
+        stride: stride of the first convolution.
+        downsample: module for the residual connection, if the shapes differ.
+        groups: must be 1.
+        base_width: must be 64.
+        dilation: must be 1.
+        norm_layer: function of the number of channels that returns a norm.
+    """
 
     expansion = 1
 
@@ -31,13 +42,28 @@ class BasicBlock(Module):
         self.downsample, self.stride = downsample, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, inplanes, H, W) to (N, planes, H / stride, W / stride)."""
+        """Converts (N, inplanes, H, W) to (N, planes, H / stride, W / stride).
+
+        Args:
+            x: (N, inplanes, H, W).
+        """
         out = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
         return self.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
 class Bottleneck(Module):
-    """A convolution of 3 x 3 between two of 1 x 1, and the input added."""
+    """A 3 x 3 convolution between two 1 x 1 convolutions, with a residual connection.
+
+    Args:
+        inplanes: number of input channels.
+        planes: number of output channels divided by 4.
+        stride: stride of the 3 x 3 convolution.
+        downsample: module for the residual connection, if the shapes differ.
+        groups: groups of the 3 x 3 convolution.
+        base_width: width of a group for planes=64.
+        dilation: dilation of the 3 x 3 convolution.
+        norm_layer: function of the number of channels that returns a norm.
+    """
 
     expansion = 4
 
@@ -54,24 +80,28 @@ class Bottleneck(Module):
         self.downsample, self.stride = downsample, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, inplanes, H, W) to (N, 4 planes, H / stride, W / stride)."""
+        """Converts (N, inplanes, H, W) to (N, 4 planes, H / stride, W / stride).
+
+        Args:
+            x: (N, inplanes, H, W).
+        """
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(out)))))
         return self.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
 class ResNet(Module):
-    """Four stages of residual blocks, and a linear classifier: (N, 3, H, W) to (N, num_classes).
+    """ResNet: four stages of residual blocks and a linear classifier, (N, 3, H, W) to (N, num_classes).
 
     Args:
         block: `BasicBlock` or `Bottleneck`.
-        layers: how many blocks each stage has.
-        num_classes: logits.
-        zero_init_residual: begin with blocks that pass their input on.
-        groups: of the 3 x 3 convolutions.
-        width_per_group: their channels, for 64 of the stage.
-        replace_stride_with_dilation: for the last three stages.
-        norm_layer: batch normalisation by default.
+        layers: number of blocks in each stage.
+        num_classes: number of classes.
+        zero_init_residual: initialize the last norm of each block with 0, so that the block starts as the identity.
+        groups: groups of the 3 x 3 convolutions.
+        width_per_group: number of channels per group of the 3 x 3 convolutions in the first stage.
+        replace_stride_with_dilation: replacement of strides by dilation in the last three stages.
+        norm_layer: function of the number of channels that returns a norm (default: batch normalization).
     """
 
     def __init__(
@@ -116,14 +146,18 @@ class ResNet(Module):
         return nn.Sequential(*stage)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, num_classes) of pictures (N, 3, H, W)."""
+        """Returns logits (N, num_classes) of images (N, 3, H, W).
+
+        Args:
+            x: images (N, 3, H, W).
+        """
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(self.avgpool(x).flatten(1))
 
 
 def _variant(name, block, layers, **fixed):
-    text = f"A ResNet of {layers} blocks ({block.__name__})."
+    text = f"Builds a ResNet with {layers} blocks ({block.__name__})."
     return variant(name, text, ResNet, lambda **kwargs: ResNet(block, layers, **fixed, **kwargs))
 
 

@@ -10,7 +10,7 @@ _STAGES = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2
 
 
 def _cfg(stages):
-    """The layers of a network as torchvision lists them: widths of convolutions, "M" for pooling."""
+    """Return the layers in torchvision's format: widths of convolutions, and "M" for pooling."""
     widths = zip((64, 128, 256, 512, 512), stages, strict=True)
     return [entry for width, count in widths for entry in (*[width] * count, "M")]
 
@@ -19,13 +19,13 @@ cfgs = {letter: _cfg(stages) for letter, stages in zip("ABDE", _STAGES.values(),
 
 
 class VGG(Classifier):
-    """Convolutions of 3 x 3 with pooling in between, and three linear layers: (N, 3, H, W) to (N, num_classes).
+    """VGG: 3 x 3 convolutions with pooling and three linear layers, (N, 3, H, W) to (N, num_classes).
 
     Args:
         features: the convolutions.
-        num_classes: logits.
-        init_weights: draw them as torchvision does.
-        dropout: share that the classifier drops.
+        num_classes: number of classes.
+        init_weights: initialize the weights as in torchvision.
+        dropout: dropout probability of the classifier.
     """
 
     def __init__(
@@ -47,7 +47,12 @@ class VGG(Classifier):
 
 
 def make_layers(cfg: list, batch_norm: bool = False) -> Module:
-    """The convolutions of a network: widths, with "M" where it pools."""
+    """Builds the convolutions of a VGG.
+
+    Args:
+        cfg: widths of the convolutions, and "M" for pooling.
+        batch_norm: add batch normalization.
+    """
     layers: list[Module] = []
     inside = 3
     for out in cfg:
@@ -60,7 +65,7 @@ def make_layers(cfg: list, batch_norm: bool = False) -> Module:
 
 
 def _variant(depth, batch_norm):
-    text = f"A VGG of {depth} layers{', with batch normalisation' * batch_norm}."
+    text = f"Builds a VGG with {depth} layers{' and batch normalization' * batch_norm}."
     features = partial(make_layers, _cfg(_STAGES[depth]), batch_norm)
     return variant(f"vgg{depth}" + "_bn" * batch_norm, text, VGG, lambda **kwargs: VGG(features(), **kwargs))
 

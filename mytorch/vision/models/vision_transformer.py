@@ -17,14 +17,15 @@ _NORM = partial(nn.LayerNorm, eps=1e-6)
 
 
 class EncoderBlock(Module):
-    """Attention and a perceptron, each normalised before and added to what came in.
+    """Attention and an MLP, each with a norm before it and a residual connection.
 
     Args:
-        num_heads: of the attention.
-        hidden_dim: channels.
-        mlp_dim: of the perceptron.
-        dropout, attention_dropout: shares that are dropped.
-        norm_layer: made with the channels.
+        num_heads: number of attention heads.
+        hidden_dim: number of channels.
+        mlp_dim: width of the MLP.
+        dropout: dropout probability.
+        attention_dropout: dropout probability of the attention weights.
+        norm_layer: function of the number of channels that returns a norm.
     """
 
     def __init__(
@@ -41,14 +42,29 @@ class EncoderBlock(Module):
             nn.init.normal_(layer.bias, std=1e-6)
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, L, C) to the same shape."""
+        """Returns a tensor of the same shape.
+
+        Args:
+            input: (N, L, C).
+        """
         x = self.ln_1(input)
         x = self.dropout(self.self_attention(x, x, x, need_weights=False)[0]) + input
         return x + self.mlp(self.ln_2(x))
 
 
 class Encoder(Module):
-    """Positions added, and `num_layers` blocks; arguments as `EncoderBlock`, seq_length: L."""
+    """Position embeddings and a sequence of blocks.
+
+    Args:
+        seq_length: length L of the sequence.
+        num_layers: number of blocks.
+        num_heads: number of attention heads.
+        hidden_dim: number of channels.
+        mlp_dim: width of the MLP.
+        dropout: dropout probability.
+        attention_dropout: dropout probability of the attention weights.
+        norm_layer: function of the number of channels that returns a norm.
+    """
 
     def __init__(
         self, seq_length: int, num_layers: int, num_heads: int, hidden_dim: int, mlp_dim: int, dropout: float,
@@ -64,18 +80,29 @@ class Encoder(Module):
         self.layers, self.ln = nn.Sequential(OrderedDict(blocks)), norm_layer(hidden_dim)
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, L, C) to the same shape."""
+        """Returns a tensor of the same shape.
+
+        Args:
+            input: (N, L, C).
+        """
         return self.ln(self.layers(self.dropout(input + self.pos_embedding)))
 
 
 class VisionTransformer(Module):
-    """A picture's patches as a sequence, of which the first token gives the class: (N, 3, image_size, image_size) to (N, num_classes).
+    """Vision transformer: a sequence of image patches and a class token, (N, 3, image_size, image_size) to (N, num_classes).
 
     Args:
-        image_size, patch_size: pixels.
-        num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: as for `Encoder`.
-        num_classes: logits.
-        representation_size: of a further layer before the logits; None for none.
+        image_size: height and width of the images in pixels.
+        patch_size: height and width of a patch in pixels.
+        num_layers: number of blocks.
+        num_heads: number of attention heads.
+        hidden_dim: number of channels.
+        mlp_dim: width of the MLP.
+        dropout: dropout probability.
+        attention_dropout: dropout probability of the attention weights.
+        num_classes: number of classes.
+        representation_size: width of an additional layer before the logits, or None.
+        norm_layer: function of the number of channels that returns a norm.
     """
 
     def __init__(
@@ -104,10 +131,13 @@ class VisionTransformer(Module):
             nn.init.zeros_(tensor)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, num_classes) of pictures (N, 3, image_size, image_size).
+        """Returns logits (N, num_classes) of images (N, 3, image_size, image_size).
+
+        Args:
+            x: images (N, 3, image_size, image_size).
 
         Raises:
-            ValueError: pictures of another size.
+            ValueError: if the images have another size.
         """
         if tuple(x.shape[-2:]) != (self.image_size, self.image_size):
             raise ValueError(f"Wrong image height or width! Expected {self.image_size} but got {tuple(x.shape[-2:])}!")
@@ -118,7 +148,7 @@ class VisionTransformer(Module):
 
 def _variant(name, patch, layers, heads, width, mlp):
     sizes = {"patch_size": patch, "num_layers": layers, "num_heads": heads, "hidden_dim": width, "mlp_dim": mlp}
-    text = f"A vision transformer of {layers} layers over patches of {patch} x {patch}."
+    text = f"Builds a vision transformer with {layers} layers and patches of {patch} x {patch} pixels."
     return variant(name, text, VisionTransformer, partial(VisionTransformer, image_size=224, **sizes))
 
 

@@ -1,4 +1,4 @@
-"""Changes of pictures, with torchvision's names; `functional` has them without the chance."""
+"""Image transforms with torchvision's names. `functional` contains the same operations without random choices."""
 
 from . import functional
 from .colour import ColorJitter, Grayscale, RandomGrayscale

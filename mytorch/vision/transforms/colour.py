@@ -1,4 +1,4 @@
-"""Transforms of colour."""
+"""Color transforms."""
 
 import numbers
 from typing import Any
@@ -11,7 +11,7 @@ Factors = float | tuple[float, float]
 
 
 def _range(value, name, centre=1.0, least=0.0, most=float("inf")):
-    """(low, high) of a number, the distance from the centre, or of a pair; None if nothing changes."""
+    """Return the range (low, high) of a factor: from a pair, or from a distance to the center; None if nothing changes."""
     if isinstance(value, numbers.Number):
         if value < 0:
             raise ValueError(f"If {name} is a single number, it must be non negative.")
@@ -26,14 +26,17 @@ def _range(value, name, centre=1.0, least=0.0, most=float("inf")):
 
 
 class ColorJitter(Transform):
-    """Brightness, contrast, saturation and hue changed by random factors, in random order.
+    """Changes brightness, contrast, saturation and hue by random factors, in random order.
 
     Args:
-        brightness, contrast, saturation: factors are drawn from [max(0, 1 - x), 1 + x], or from the pair given.
-        hue: the turn is drawn from [-x, x], or from the pair given, within [-0.5, 0.5].
+        brightness: x for factors in [max(0, 1 - x), 1 + x], or a pair (lowest, highest).
+        contrast: x or a pair, as for brightness.
+        saturation: x or a pair, as for brightness.
+        hue: x for shifts in [-x, x], or a pair, within [-0.5, 0.5].
 
     Raises:
-        TypeError, ValueError: neither a number nor a pair, or outside of what makes sense.
+        TypeError: if an argument is neither a number nor a pair.
+        ValueError: if a value is out of range.
     """
 
     def __init__(self, brightness: Factors = 0, contrast: Factors = 0, saturation: Factors = 0, hue: Factors = 0):
@@ -48,13 +51,13 @@ class ColorJitter(Transform):
 
     @staticmethod
     def get_params(brightness, contrast, saturation, hue):
-        """(order, brightness, contrast, saturation, hue): a permutation of 0 … 3, and a factor or None for each.
+        """Returns (order, brightness, contrast, saturation, hue): a permutation of 0 … 3, and a factor or None for each.
 
         Args:
-            brightness: (lowest, highest) factor or None.
-            contrast: likewise.
-            saturation: likewise.
-            hue: (lowest, highest) turn or None.
+            brightness: (lowest, highest) factor, or None.
+            contrast: (lowest, highest) factor, or None.
+            saturation: (lowest, highest) factor, or None.
+            hue: (lowest, highest) shift, or None.
         """
         order = randperm(4, device="cpu")
         return order, *(None if r is None else uniform(*r) for r in (brightness, contrast, saturation, hue))
@@ -68,7 +71,11 @@ class ColorJitter(Transform):
 
 
 class Grayscale(Transform):
-    """A picture in grey, of one channel or three equal ones."""
+    """Converts an image to grayscale.
+
+    Args:
+        num_output_channels: 1, or 3 for three equal channels.
+    """
 
     function = staticmethod(F.rgb_to_grayscale)
 
@@ -77,7 +84,11 @@ class Grayscale(Transform):
 
 
 class RandomGrayscale(RandomTransform):
-    """A picture in grey, of as many channels as before, with probability p."""
+    """Converts an image to grayscale with probability p; the number of channels does not change.
+
+    Args:
+        p: probability.
+    """
 
     def __init__(self, p: float = 0.1):
         super().__init__(p)

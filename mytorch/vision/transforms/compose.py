@@ -1,7 +1,7 @@
-"""Transforms made of transforms, and what all of them are: modules of a picture.
+"""Base classes of the transforms, and transforms that combine others.
 
-Whatever is random is drawn from the library's CPU generator, in torchvision's order: equal seeds give its crops, flips
-and colours (`RandomChoice` and `RandomOrder` draw from Python's generator there, and differ).
+Random numbers come from the library's CPU generator in torchvision's order. Equal seeds therefore give the same crops,
+flips and colors. `RandomChoice` and `RandomOrder` differ, because torchvision uses Python's generator for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +15,14 @@ from ...ops.random import default_generator, multinomial, rand, randint, randper
 
 
 def _plain(value):
-    return getattr(value, "value", value)  # an InterpolationMode's
+    return getattr(value, "value", value)  # of an InterpolationMode
 
 
 class Transform(Module):
-    """A module of one picture, which keeps its arguments as attributes.
+    """Base class of a transform of one image, which stores its arguments as attributes.
 
-    It gives `function(picture, *arguments)`, unless it has a `forward` of its own. `print` shows the arguments that are
-    not `hidden`.
+    It returns `function(image, *arguments)`, unless a subclass defines `forward`. `print` displays the arguments that are
+    not in `hidden`.
     """
 
     function: Callable[..., Any]
@@ -43,7 +43,7 @@ class Transform(Module):
 
 
 class RandomTransform(Transform):
-    """A transform that is done with probability p, and else leaves the picture as it is."""
+    """A transform that is applied with probability p, and otherwise returns the image."""
 
     def __init__(self, p: float = 0.5, **arguments: Any):
         check_probability(p, type(self).__name__)
@@ -54,29 +54,31 @@ class RandomTransform(Transform):
 
 
 def chance(p):
-    """True with probability p."""
+    """Return True with probability p."""
     return float(rand(1, device="cpu")[0]) < p
 
 
 def uniform(low, high):
-    """A number drawn uniformly from [low, high), in the precision that torchvision draws it in."""
+    """Draw a number uniformly from [low, high), in torchvision's precision."""
     return float(default_generator.uniform((1,), np.float32, low, high)[0])
 
 
 def whole(high):
-    """An int drawn uniformly from 0 … high - 1."""
+    """Draw an int uniformly from 0 … high - 1."""
     return int(randint(0, high, (1,), device="cpu")[0])
 
 
 def check_probability(p, name):
-    """Raise unless 0 <= p <= 1."""
+    """Raise an error unless 0 <= p <= 1."""
     if not 0.0 <= p <= 1.0:
-        raise ValueError(f"{name}: p is {p!r}; expected a probability, from 0 to 1.")
+        raise ValueError(f"{name}: expected p to be a probability from 0 to 1, got {p!r}.")
 
 
 class Compose(Transform):
-    """Several transforms, one after the other.
+    """Applies several transforms in sequence.
 
+    Args:
+        transforms: the transforms.
     Example:
         >>> T = mytorch.vision.transforms
         >>> change = T.Compose([T.ToTensor(), T.Normalize([0.5], [0.5])])
@@ -97,10 +99,13 @@ class Compose(Transform):
 
 
 class Lambda(Transform):
-    """Any function of a picture.
+    """Applies a function to an image.
+
+    Args:
+        lambd: the function.
 
     Raises:
-        TypeError: it can't be called.
+        TypeError: if lambd is not callable.
     """
 
     hidden = ("lambd",)
@@ -115,7 +120,12 @@ class Lambda(Transform):
 
 
 class RandomApply(Compose):
-    """All of the transforms with probability p, else none."""
+    """Applies all transforms with probability p, and none otherwise.
+
+    Args:
+        transforms: the transforms.
+        p: probability.
+    """
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: float = 0.5):
         check_probability(p, "RandomApply")
@@ -129,18 +139,24 @@ class RandomApply(Compose):
 
 
 class RandomChoice(Compose):
-    """One of the transforms, drawn with equal probability or with weights p.
+    """Applies one randomly chosen transform.
+
+    Args:
+        transforms: the transforms.
+        p: weights of the transforms (default: equal weights).
 
     Raises:
-        TypeError: p is no sequence.
-        ValueError: not one weight for each transform.
+        TypeError: if p is not a sequence.
+        ValueError: if the number of weights differs from the number of transforms.
     """
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: Sequence[float] | None = None):
         if p is not None and not isinstance(p, Sequence):
             raise TypeError(f"Argument p should be a sequence, got {type(p).__name__}")
         if p is not None and len(p) != len(transforms):
-            raise ValueError(f"RandomChoice: {len(p)} weights for {len(transforms)} transforms.")
+            raise ValueError(
+                f"RandomChoice: expected {len(transforms)} weights in p (one per transform), got {len(p)}."
+            )
         super().__init__(transforms, p=p)
 
     def forward(self, img: Any) -> Any:
@@ -151,7 +167,11 @@ class RandomChoice(Compose):
 
 
 class RandomOrder(Compose):
-    """All of the transforms, in random order."""
+    """Applies all transforms in random order.
+
+    Args:
+        transforms: the transforms.
+    """
 
     def forward(self, img: Any) -> Any:
         for i in randperm(len(self.transforms), device="cpu").tolist():

@@ -1,4 +1,4 @@
-"""Conversions between PIL images, arrays and tensors; transforms of values: scaling, normalization, erasing."""
+"""Conversions between PIL images, arrays and tensors, and transforms of values: scaling, normalization, erasing."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,11 @@ from .compose import RandomTransform, Transform, chance, uniform, whole
 
 
 class ToTensor(Transform):
-    """A PIL image or an array (H, W) or (H, W, C) as a tensor (C, H, W), uint8 as floats from 0 to 1.
+    """Converts a PIL image or an array (H, W, C) or (H, W) to a tensor (C, H, W).
 
-    A number becomes a 0-d tensor, so that it serves as `target_transform` too.
+    uint8 values become floats from 0 to 1.
+
+    A number becomes a 0-d tensor, so the transform is also useful as `target_transform`.
 
     Example:
         >>> x = mytorch.vision.transforms.ToTensor()(np.array([[0, 51, 255]], np.uint8))
@@ -27,13 +29,17 @@ class ToTensor(Transform):
 
 
 class PILToTensor(Transform):
-    """A PIL image as a tensor (C, H, W), its numbers unchanged."""
+    """Converts a PIL image to a tensor (C, H, W) without scaling."""
 
     function = staticmethod(F.pil_to_tensor)
 
 
 class ToPILImage(Transform):
-    """A tensor (C, H, W) or an array (H, W, C) as a PIL image; see `functional.to_pil_image`."""
+    """Converts a tensor (C, H, W) or an array (H, W, C) to a PIL image; see `functional.to_pil_image`.
+
+    Args:
+        mode: Pillow's mode, such as "RGB" (default: from the number of channels).
+    """
 
     function = staticmethod(F.to_pil_image)
 
@@ -42,7 +48,11 @@ class ToPILImage(Transform):
 
 
 class ConvertImageDtype(Transform):
-    """A picture in another dtype, its numbers brought to that dtype's range."""
+    """Converts an image to another dtype and scales the values to its range.
+
+    Args:
+        dtype: the dtype.
+    """
 
     function = staticmethod(F.convert_image_dtype)
 
@@ -51,12 +61,12 @@ class ConvertImageDtype(Transform):
 
 
 class Normalize(Transform):
-    """(picture - mean) / std, with a number for each channel.
+    """Computes (image - mean) / std for each channel.
 
     Args:
-        mean: for each channel.
-        std: for each channel.
-        inplace: write the result into the picture.
+        mean: mean of each channel.
+        std: standard deviation of each channel.
+        inplace: overwrite the image.
 
     Example:
         >>> mytorch.vision.transforms.Normalize([1.0, 2.0], [2.0, 4.0])(mytorch.ones(2, 1, 1)).tolist()
@@ -71,7 +81,11 @@ class Normalize(Transform):
 
 
 class Reshape(Transform):
-    """A tensor in another shape."""
+    """Reshapes a tensor.
+
+    Args:
+        shape: the new shape.
+    """
 
     function = staticmethod(reshape)
 
@@ -80,17 +94,17 @@ class Reshape(Transform):
 
 
 class RandomErasing(RandomTransform):
-    """A rectangle of a tensor replaced, with probability p.
+    """Erases a random rectangle of a tensor with probability p.
 
     Args:
-        p: the probability.
-        scale: the least and the most share of the area.
-        ratio: the least and the greatest height / width.
-        value: a number, one for each channel, or "random" for normal noise.
-        inplace: change the picture itself.
+        p: probability.
+        scale: minimum and maximum fraction of the area.
+        ratio: minimum and maximum height / width.
+        value: value of the rectangle: a number, one number per channel, or "random" for normal noise.
+        inplace: overwrite the image.
 
     Raises:
-        ValueError: ranges, a probability or a value that make no sense.
+        ValueError: if an argument is out of range.
 
     Source: Zhong et al., 2017.
     """
@@ -101,14 +115,18 @@ class RandomErasing(RandomTransform):
     ):  # fmt: skip
         super().__init__(p, scale=scale, ratio=ratio, value=value, inplace=inplace)
         if not 0 <= scale[0] <= scale[1] <= 1:
-            raise ValueError(f"RandomErasing: scale is {scale}; expected (least, most) between 0 and 1.")
+            raise ValueError(f"RandomErasing: expected scale to be (minimum, maximum) between 0 and 1, got {scale}.")
         if not 0 < ratio[0] <= ratio[1]:
-            raise ValueError(f"RandomErasing: ratio is {ratio}; expected (least, greatest) above 0.")
+            raise ValueError(f"RandomErasing: expected ratio to be (minimum, maximum) above 0, got {ratio}.")
         if isinstance(value, str) and value != "random":
             raise ValueError("If value is str, it should be 'random'")
 
     def get_params(self, img: Tensor) -> tuple[int, int, int, int, Tensor] | None:
-        """(top, left, height, width, replacement), or None if ten draws did not fit."""
+        """Returns (top, left, height, width, replacement), or None if no rectangle fits after ten attempts.
+
+        Args:
+            img: image (…, C, H, W).
+        """
         channels, height, width = img.shape[-3:]
         values = self.value if isinstance(self.value, (list, tuple)) else [self.value]
         if len(values) not in (1, channels):

@@ -1,8 +1,8 @@
-"""What the transforms do, as functions of a picture and all that is random about them.
+"""Image operations as functions without random choices.
 
-A picture is a tensor (…, C, H, W), an array (H, W) or (H, W, C), or a PIL image; the result is of the same kind.
-On float tensors everything but `to_pil_image` can be differentiated. Colours run from 0 to 1 in floats, from 0 to
-255 in uint8.
+An image is a tensor (…, C, H, W), an array (H, W) or (H, W, C), or a PIL image. The result has the same type. On float
+tensors, every function except `to_pil_image` is differentiable. Values are from 0 to 1 in floats, and from 0 to 255 in
+uint8.
 """
 
 import math
@@ -24,7 +24,7 @@ from .images import array_tensor, is_array, is_pil, on_tensors, pil_image, pil_t
 
 
 class InterpolationMode(Enum):
-    """How `resize` and `rotate` find a colour between pixels."""
+    """Interpolation methods of `resize` and `rotate`."""
 
     NEAREST = "nearest"
     NEAREST_EXACT = "nearest-exact"
@@ -36,28 +36,31 @@ class InterpolationMode(Enum):
 
 
 Sizes = int | Sequence[int]
-Colour = float | Sequence[float] | None  # of all channels, or of each
+Colour = float | Sequence[float] | None  # for all channels, or one number per channel
 _PIL_NUMBERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
 
 def _mode(interpolation):
-    """Its name, given as InterpolationMode, as Pillow's number, or as text."""
+    """Return the name of an InterpolationMode, Pillow's number, or text."""
     if isinstance(interpolation, InterpolationMode):
         return interpolation.value
     name = _PIL_NUMBERS.get(interpolation, interpolation) if isinstance(interpolation, int) else interpolation
     return InterpolationMode(name).value
 
 
-# -- kinds of pictures -------------------------------------------------------------------------------------------
+# -- image types -------------------------------------------------------------------------------------------------
 
 
 def to_tensor(pic: Any) -> Tensor:
-    """A PIL image or an array (H, W) or (H, W, C) as a tensor (C, H, W); a number as a 0-d tensor.
+    """Converts a PIL image or an array (H, W, C) or (H, W) to a tensor (C, H, W).
 
-    uint8 becomes the default float dtype, divided by 255; other dtypes are kept.
+    A number becomes a 0-d tensor. uint8 becomes the default float dtype, divided by 255. Other dtypes do not change.
+
+    Args:
+        pic: the image.
 
     Raises:
-        TypeError: something else.
+        TypeError: if pic has another type.
     """
     if isinstance(pic, (bool, int, float, np.generic)):  # targets
         return tensor(pic, device="cpu")
@@ -68,10 +71,13 @@ def to_tensor(pic: Any) -> Tensor:
 
 
 def pil_to_tensor(pic: Any) -> Tensor:
-    """A PIL image as a tensor (C, H, W), its numbers unchanged.
+    """Converts a PIL image to a tensor (C, H, W) without scaling.
+
+    Args:
+        pic: the PIL image.
 
     Raises:
-        TypeError: no PIL image.
+        TypeError: if pic is not a PIL image.
     """
     if not is_pil(pic):
         raise TypeError(f"pic should be PIL Image. Got {type(pic)}")
@@ -79,13 +85,17 @@ def pil_to_tensor(pic: Any) -> Tensor:
 
 
 def to_pil_image(pic: Tensor | np.ndarray, mode: str | None = None) -> Any:
-    """A tensor (C, H, W) or (H, W), or an array (H, W) or (H, W, C), as a PIL image; floats are multiplied by 255.
+    """Converts a tensor (C, H, W) or an array (H, W, C) to a PIL image. The channel axis is optional.
+
+    Floats are multiplied by 255.
 
     Args:
-        mode: Pillow's name of what the channels are, such as "YCbCr"; by default what their number says.
+        pic: the image.
+        mode: Pillow's mode, such as "YCbCr" (default: from the number of channels).
 
     Raises:
-        TypeError, ValueError: no picture, or none that a mode fits.
+        TypeError: if pic is neither a tensor nor an array.
+        ValueError: if the shape or the mode does not fit.
     """
     if isinstance(pic, Tensor):
         if pic.ndim not in (2, 3):
@@ -102,10 +112,14 @@ def to_pil_image(pic: Tensor | np.ndarray, mode: str | None = None) -> Any:
 
 @on_tensors
 def convert_image_dtype(image: Tensor, dtype: dtypes.dtype = dtypes.float32) -> Tensor:
-    """image in another dtype, its numbers brought to that dtype's range.
+    """Converts an image to another dtype and scales the values to its range.
+
+    Args:
+        image: the image.
+        dtype: the dtype.
 
     Raises:
-        RuntimeError: floats that are too coarse for the integers wanted.
+        RuntimeError: if the float dtype is too coarse for the integer dtype.
     """
     dtype = dtypes.as_dtype(dtype)
     if image.dtype is dtype or (image.is_floating_point() and dtype.is_floating_point):
@@ -115,7 +129,7 @@ def convert_image_dtype(image: Tensor, dtype: dtypes.dtype = dtypes.float32) -> 
             image.dtype is dtypes.float64 and dtype is dtypes.int64
         ):
             raise RuntimeError(f"The cast from {image.dtype} to {dtype} cannot be performed safely.")
-        return (image * (_highest(dtype) + 1 - 1e-3)).to(dtype)  # 1e-3: so that 1.0 is the highest, as torchvision
+        return (image * (_highest(dtype) + 1 - 1e-3)).to(dtype)  # 1e-3: 1.0 becomes the maximum, as in torchvision
     if dtype.is_floating_point:
         return image.to(dtype) / _highest(image.dtype)
     old, new = _highest(image.dtype), _highest(dtype)
@@ -125,14 +139,18 @@ def convert_image_dtype(image: Tensor, dtype: dtypes.dtype = dtypes.float32) -> 
 
 
 def _highest(dtype):
-    """The number that stands for full brightness."""
+    """Return the maximum brightness of a dtype."""
     if dtype.is_floating_point:
         return 1
     return 1 if dtype is dtypes.bool_ else int(np.iinfo(dtype.numpy).max)
 
 
 def get_dimensions(img: Any) -> list[int]:
-    """[C, H, W] of a picture."""
+    """Returns [C, H, W] of an image.
+
+    Args:
+        img: the image.
+    """
     if is_pil(img):
         return [len(img.getbands()), img.height, img.width]
     if is_array(img):
@@ -143,40 +161,48 @@ def get_dimensions(img: Any) -> list[int]:
 
 
 def get_image_size(img: Any) -> list[int]:
-    """[W, H] of a picture."""
+    """Returns [W, H] of an image.
+
+    Args:
+        img: the image.
+    """
     return get_dimensions(img)[:0:-1]
 
 
 def get_image_num_channels(img: Any) -> int:
-    """The number of channels of a picture."""
+    """Returns the number of channels of an image.
+
+    Args:
+        img: the image.
+    """
     return get_dimensions(img)[0]
 
 
-# -- numbers ------------------------------------------------------------------------------------------------------
+# -- values -------------------------------------------------------------------------------------------------------
 
 
 def _of_channels(values, image, name):
-    """Numbers, one for all channels or one for each, as a tensor (C or 1, 1, 1) like image."""
+    """Convert numbers, one for all channels or one per channel, to a tensor (C or 1, 1, 1) like the image."""
     out = as_tensor(values, dtype=image.dtype, device=image.device).reshape(-1, 1, 1)
     channels = image.shape[-3] if image.ndim > 2 else 1
     if len(out) not in (1, channels):
-        raise ValueError(f"{name}: {len(out)} numbers for a picture of {channels} channels.")
+        raise ValueError(f"{name}: expected 1 or {channels} numbers (channels of the image), got {len(out)}.")
     return out
 
 
 @on_tensors
 def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Tensor:
-    """(tensor - mean) / std, with a number for each channel.
+    """Computes (tensor - mean) / std for each channel.
 
     Args:
-        tensor: (…, C, H, W).
-        mean: for each channel.
-        std: for each channel.
-        inplace: write the result into the picture.
+        tensor: float tensor (…, C, H, W).
+        mean: mean of each channel.
+        std: standard deviation of each channel.
+        inplace: overwrite the tensor.
 
     Raises:
-        TypeError: not floats.
-        ValueError: a std of 0, or fewer than three axes.
+        TypeError: if the tensor has an integer dtype.
+        ValueError: if a std is 0, or the tensor has fewer than three axes.
     """
     if not tensor.is_floating_point():
         raise TypeError(f"Input tensor should be a float tensor. Got {tensor.dtype}.")
@@ -192,16 +218,16 @@ def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inpla
 
 @on_tensors
 def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Tensor:
-    """img with the h x w pixels from row i, column j on replaced by v, which broadcasts to them.
+    """Replaces a rectangle of an image.
 
     Args:
-        img: a picture (…, H, W).
+        img: image (…, H, W).
         i: first row.
         j: first column.
         h: height.
         w: width.
-        v: what to write.
-        inplace: write into img.
+        v: new values, which broadcast to the rectangle.
+        inplace: overwrite the image.
     """
     img = img if inplace else img.clone()
     img[..., i : i + h, j : j + w] = v
@@ -210,27 +236,39 @@ def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool 
 
 @on_tensors
 def invert(img: Tensor) -> Tensor:
-    """The negative: full brightness minus img."""
+    """Inverts the colors: maximum brightness minus img.
+
+    Args:
+        img: the image.
+    """
     return _highest(img.dtype) - img
 
 
-# -- place ---------------------------------------------------------------------------------------------------------
+# -- geometry ------------------------------------------------------------------------------------------------------
 
 
 @on_tensors
 def hflip(img: Tensor) -> Tensor:
-    """Left and right exchanged."""
+    """Flips an image horizontally.
+
+    Args:
+        img: the image.
+    """
     return img.flip(-1)
 
 
 @on_tensors
 def vflip(img: Tensor) -> Tensor:
-    """Top and bottom exchanged."""
+    """Flips an image vertically.
+
+    Args:
+        img: the image.
+    """
     return img.flip(-2)
 
 
 def _borders(padding):
-    """[left, top, right, bottom] of torchvision's one, two or four numbers."""
+    """Return [left, top, right, bottom] for one, two or four numbers."""
     values = [padding] if isinstance(padding, int) else list(padding)
     if len(values) not in (1, 2, 4):
         raise ValueError(f"Padding must be an int or a 1, 2, or 4 element tuple, not a {len(values)} element tuple")
@@ -239,15 +277,16 @@ def _borders(padding):
 
 @on_tensors
 def pad(img: Tensor, padding: Sizes, fill: Colour = 0, padding_mode: str = "constant") -> Tensor:
-    """img with borders added; negative ones crop.
+    """Adds borders to an image; negative borders crop it.
 
     Args:
-        padding: all four borders; left/right and top/bottom; or left, top, right, bottom.
-        fill: the colour of a constant border, for all channels or for each.
-        padding_mode: "constant", "edge", "reflect" (without the edge) or "symmetric" (with it).
+        img: the image.
+        padding: one number for all borders, (left/right, top/bottom), or (left, top, right, bottom).
+        fill: value of a constant border, for all channels or one number per channel.
+        padding_mode: "constant", "edge", "reflect" (without the edge) or "symmetric" (with the edge).
 
     Raises:
-        ValueError: another mode, or another number of borders.
+        ValueError: if the mode is unknown, or the number of borders is wrong.
     """
     if padding_mode not in ("constant", "edge", "reflect", "symmetric"):
         raise ValueError(f"Padding mode should be either constant, edge, reflect or symmetric, got {padding_mode!r}")
@@ -269,14 +308,14 @@ def pad(img: Tensor, padding: Sizes, fill: Colour = 0, padding_mode: str = "cons
 
 @on_tensors
 def crop(img: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-    """The height x width pixels from row `top`, column `left` on; what lies outside is 0.
+    """Crops a rectangle of an image; pixels outside the image are 0.
 
     Args:
-        img: a picture (…, H, W).
+        img: image (…, H, W).
         top: first row.
         left: first column.
-        height: rows.
-        width: columns.
+        height: number of rows.
+        width: number of columns.
     """
     h, w = img.shape[-2:]
     outside = [max(-left, 0), max(left + width - w, 0), max(-top, 0), max(top + height - h, 0)]
@@ -287,7 +326,7 @@ def crop(img: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
 
 
 def _pair(size):
-    """(height, width) of one number or two."""
+    """Return (height, width) for one number or two."""
     values = [size] if isinstance(size, int) else list(size)
     if len(values) not in (1, 2):
         raise ValueError(f"Please provide only two dimensions (h, w) for size, got {size}.")
@@ -296,7 +335,12 @@ def _pair(size):
 
 @on_tensors
 def center_crop(img: Tensor, output_size: Sizes) -> Tensor:
-    """The middle of img; a side that is too short gets a border of 0."""
+    """Crops the center of an image; a side that is too short is padded with 0.
+
+    Args:
+        img: image (…, H, W).
+        output_size: (height, width), or one number for both.
+    """
     height, width = _pair(output_size)
     h, w = img.shape[-2:]
     if width > w or height > h:
@@ -307,7 +351,7 @@ def center_crop(img: Tensor, output_size: Sizes) -> Tensor:
 
 
 def _resized(height, width, size, max_size):
-    """The (height, width) that a picture gets: `size` itself, or its shorter side becomes size."""
+    """Return the new (height, width) of an image: `size` itself, or with a shorter side of `size`."""
     values = [size] if isinstance(size, int) else list(size)
     if len(values) == 2:
         if max_size is not None:
@@ -331,7 +375,7 @@ def _resized(height, width, size, max_size):
 
 
 def _in_floats(img, change):
-    """change(img) done in floats; integers are rounded and kept in their range afterwards."""
+    """Apply a function in floats; integers are rounded and clipped afterward."""
     if img.is_floating_point():
         return change(img)
     out = change(img.to(dtypes.float32)).round()
@@ -346,18 +390,19 @@ def resize(
     img: Tensor, size: Sizes, interpolation: InterpolationMode = InterpolationMode.BILINEAR,
     max_size: int | None = None, antialias: bool = True,
 ) -> Tensor:  # fmt: skip
-    """img in another size.
+    """Resizes an image.
 
     Args:
-        size: (height, width), or the length of the shorter side, the shape being kept.
-        interpolation: an InterpolationMode. "bilinear" and "bicubic" are F.interpolate's if antialias is False;
-            "nearest" and "nearest-exact" always are.
-        max_size: the most that the longer side may become, if size is the shorter one's.
-        antialias: smooth while shrinking, as Pillow does, so that every pixel counts. It is heeded for every
-            kind of picture; "box", "hamming" and "lanczos" do it always.
+        img: the image.
+        size: (height, width), or the length of the shorter side, which preserves the aspect ratio.
+        interpolation: an InterpolationMode. Without antialias, "bilinear" and "bicubic" use F.interpolate. "nearest" and
+            "nearest-exact" always use F.interpolate.
+        max_size: maximum length of the longer side, if size is the length of the shorter side.
+        antialias: smooth when shrinking, as Pillow does. It applies to every type of image. "box", "hamming" and "lanczos"
+            always smooth.
 
     Raises:
-        ValueError: sizes that don't go together.
+        ValueError: if size and max_size contradict each other.
     """
     mode = _mode(interpolation)
     height, width = img.shape[-2:]
@@ -379,7 +424,7 @@ def resize(
 
 
 def _flat(img):
-    """(…, H, W) as (1, everything else, H, W)."""
+    """Reshape (…, H, W) to (1, product of the other axes, H, W)."""
     return img.reshape(1, -1, *img.shape[-2:])
 
 
@@ -388,25 +433,25 @@ def resized_crop(
     img: Tensor, top: int, left: int, height: int, width: int, size: Sizes,
     interpolation: InterpolationMode = InterpolationMode.BILINEAR, antialias: bool = True,
 ) -> Tensor:  # fmt: skip
-    """`crop`, then `resize`.
+    """Crops an image, then resizes the result.
 
     Args:
-        img: a picture (…, H, W).
+        img: image (…, H, W).
         top: first row.
         left: first column.
-        height: rows.
-        width: columns.
-        size: (H, W) of the result, or of the shorter side.
-        interpolation: how.
+        height: number of rows.
+        width: number of columns.
+        size: (height, width) of the result, or the length of its shorter side.
+        interpolation: see `resize`.
         antialias: smooth when shrinking.
     """
     return resize(crop(img, top, left, height, width), size, interpolation, antialias=antialias)
 
 
 def _rotated_size(matrix, height, width):
-    """The (height, width) that all of a rotated picture needs."""
+    """Return the (height, width) that contains the whole rotated image."""
     corners = np.array([[-width, -height, 2], [-width, height, 2], [width, height, 2], [width, -height, 2]]) / 2
-    points = np.round(corners @ matrix.T + (width / 2, height / 2), 4)  # corners on a border but for rounding
+    points = np.round(corners @ matrix.T + (width / 2, height / 2), 4)  # removes rounding errors at the borders
     low, high = np.floor(points.min(0)), np.ceil(points.max(0))
     across, down = (high - low).astype(int).tolist()
     return down, across
@@ -417,25 +462,27 @@ def rotate(
     img: Tensor, angle: float, interpolation: InterpolationMode = InterpolationMode.NEAREST, expand: bool = False,
     center: Sequence[float] | None = None, fill: Colour = None,
 ) -> Tensor:  # fmt: skip
-    """img turned counter-clockwise by an angle in degrees.
+    """Rotates an image counterclockwise.
 
     Args:
+        img: the image.
+        angle: angle in degrees.
         interpolation: NEAREST or BILINEAR.
-        expand: make room for all of it, turning about the middle.
-        center: (x, y) to turn about, from the upper left corner; by default the middle.
-        fill: the colour of what comes in from outside, for all channels or for each; by default 0.
+        expand: enlarge the result to the whole rotated image, with a rotation about the center.
+        center: (x, y) of the rotation, from the upper left corner (default: the center of the image).
+        fill: value of pixels outside the image, for all channels or one number per channel (default: 0).
 
     Raises:
-        ValueError: another interpolation.
+        ValueError: if the interpolation is not supported.
     """
     mode = _mode(interpolation)
     if mode not in ("nearest", "bilinear"):
-        raise ValueError(f"rotate: interpolation is {mode!r}; expected 'nearest' or 'bilinear'.")
+        raise ValueError(f"rotate: expected interpolation 'nearest' or 'bilinear', got {mode!r}.")
     height, width = img.shape[-2:]
     cx, cy = (0.0, 0.0) if center is None or expand else (center[0] - width * 0.5, center[1] - height * 0.5)
     turn = math.radians(-angle)
     cos, sin = math.cos(turn), math.sin(turn)
-    # From where, seen from the middle, a pixel of the result comes.
+    # The source position of each pixel of the result, relative to the center.
     matrix = np.array([[cos, sin, cx - cos * cx - sin * cy], [-sin, cos, cy + sin * cx - cos * cy]])
     h, w = _rotated_size(matrix, height, width) if expand else (height, width)
     y, x = np.mgrid[:h, :w] + 0.5
@@ -454,11 +501,11 @@ def rotate(
     return _in_floats(img, turned)
 
 
-# -- colour --------------------------------------------------------------------------------------------------------
+# -- color ---------------------------------------------------------------------------------------------------------
 
 
 def _blend(img, other, share):
-    """share * img + (1 - share) * other, in img's dtype and range."""
+    """Compute share * img + (1 - share) * other in the dtype and range of img."""
     out = (img * share + other * (1.0 - share)).clamp(0, _highest(img.dtype))
     return out.to(img.dtype)
 
@@ -466,7 +513,7 @@ def _blend(img, other, share):
 def _colours(img, name):
     channels = img.shape[-3] if img.ndim > 2 else 1
     if channels not in (1, 3):
-        raise TypeError(f"{name}: the picture has {channels} channels; expected 1 or 3.")
+        raise TypeError(f"{name}: expected an image with 1 or 3 channels, got {channels}.")
     return channels
 
 
@@ -477,10 +524,14 @@ def _factor(value, name):
 
 @on_tensors
 def rgb_to_grayscale(img: Tensor, num_output_channels: int = 1) -> Tensor:
-    """0.2989 red + 0.587 green + 0.114 blue, in one channel or three equal ones.
+    """Converts an image to grayscale: 0.2989 red + 0.587 green + 0.114 blue.
+
+    Args:
+        img: the image.
+        num_output_channels: 1, or 3 for three equal channels.
 
     Raises:
-        ValueError: another number of channels.
+        ValueError: if num_output_channels is not 1 or 3.
     """
     if num_output_channels not in (1, 3):
         raise ValueError("num_output_channels should be either 1 or 3")
@@ -495,7 +546,12 @@ to_grayscale = rgb_to_grayscale
 
 @on_tensors
 def adjust_brightness(img: Tensor, brightness_factor: float) -> Tensor:
-    """img times a factor: 0 is black, 1 is img."""
+    """Multiplies an image by a factor.
+
+    Args:
+        img: the image.
+        brightness_factor: 0 gives black, 1 the original image.
+    """
     _factor(brightness_factor, "brightness_factor")
     _colours(img, "adjust_brightness")
     return _blend(img, 0.0, brightness_factor)
@@ -503,7 +559,12 @@ def adjust_brightness(img: Tensor, brightness_factor: float) -> Tensor:
 
 @on_tensors
 def adjust_contrast(img: Tensor, contrast_factor: float) -> Tensor:
-    """img's distance from its mean grey times a factor: 0 is grey all over, 1 is img."""
+    """Scales the difference between an image and its mean gray value.
+
+    Args:
+        img: the image.
+        contrast_factor: 0 gives uniform gray, 1 the original image.
+    """
     _factor(contrast_factor, "contrast_factor")
     _colours(img, "adjust_contrast")
     grey = rgb_to_grayscale(img)
@@ -513,19 +574,24 @@ def adjust_contrast(img: Tensor, contrast_factor: float) -> Tensor:
 
 @on_tensors
 def adjust_saturation(img: Tensor, saturation_factor: float) -> Tensor:
-    """img's distance from grey times a factor: 0 is grey, 1 is img."""
+    """Scales the difference between an image and its grayscale version.
+
+    Args:
+        img: the image.
+        saturation_factor: 0 gives a grayscale image, 1 the original image.
+    """
     _factor(saturation_factor, "saturation_factor")
     return img if _colours(img, "adjust_saturation") == 1 else _blend(img, rgb_to_grayscale(img), saturation_factor)
 
 
 @on_tensors
 def adjust_gamma(img: Tensor, gamma: float, gain: float = 1) -> Tensor:
-    """gain * img ** gamma, in colours from 0 to 1.
+    """Computes gain * img ** gamma for values from 0 to 1.
 
     Args:
-        img: a picture (…, H, W).
-        gamma: above 1 darkens.
-        gain: factor of the result.
+        img: the image.
+        gamma: exponent; above 1 darkens.
+        gain: factor.
     """
     _factor(gamma, "gamma")
     out = convert_image_dtype(img, img.dtype if img.is_floating_point() else dtypes.float32)
@@ -534,10 +600,14 @@ def adjust_gamma(img: Tensor, gamma: float, gain: float = 1) -> Tensor:
 
 @on_tensors
 def adjust_hue(img: Tensor, hue_factor: float) -> Tensor:
-    """img with its hues turned by hue_factor of the colour circle, from -0.5 to 0.5.
+    """Shifts the hue of an image.
+
+    Args:
+        img: the image.
+        hue_factor: shift as a fraction of the color circle, from -0.5 to 0.5.
 
     Raises:
-        ValueError: a factor outside.
+        ValueError: if hue_factor is out of range.
     """
     if not -0.5 <= hue_factor <= 0.5:
         raise ValueError(f"hue_factor ({hue_factor}) is not in [-0.5, 0.5].")
@@ -564,7 +634,7 @@ def _rgb_to_hsv(img):
 
 
 def _hsv_to_rgb(hue, saturation, value):
-    def channel(offset):  # how far the hue is from where this channel is brightest
+    def channel(offset):  # distance of the hue from the channel's maximum
         k = (offset + hue * 6.0) % 6.0
         return value - value * saturation * k.minimum(4.0 - k).clamp(0, 1)
 

@@ -1,4 +1,4 @@
-"""Transforms that move pixels: sizes, crops, flips, rotations."""
+"""Geometric transforms: sizes, crops, flips and rotations."""
 
 import math
 import numbers
@@ -11,12 +11,12 @@ from .functional import Colour, InterpolationMode, Sizes
 
 
 class Resize(Transform):
-    """A picture in another size; the arguments are those of `functional.resize`.
+    """Resizes an image; see `functional.resize`.
 
     Args:
-        size: (H, W), or the length of the shorter side.
-        interpolation: how.
-        max_size: limit of the longer side.
+        size: (height, width), or the length of the shorter side.
+        interpolation: an InterpolationMode.
+        max_size: maximum length of the longer side.
         antialias: smooth when shrinking.
     """
 
@@ -30,7 +30,11 @@ class Resize(Transform):
 
 
 class CenterCrop(Transform):
-    """The middle of a picture: a square of side `size`, or (height, width)."""
+    """Crops the center of an image.
+
+    Args:
+        size: (height, width), or one number for both.
+    """
 
     function = staticmethod(F.center_crop)
 
@@ -39,11 +43,11 @@ class CenterCrop(Transform):
 
 
 class Pad(Transform):
-    """A picture with borders; the arguments are those of `functional.pad`.
+    """Adds borders to an image; see `functional.pad`.
 
     Args:
-        padding: one width, (left and right, top and bottom), or all four.
-        fill: number or colour.
+        padding: one number for all borders, (left/right, top/bottom), or (left, top, right, bottom).
+        fill: value of a constant border.
         padding_mode: "constant", "edge", "reflect" or "symmetric".
     """
 
@@ -55,15 +59,17 @@ class Pad(Transform):
 
 
 class RandomCrop(Transform):
-    """A part of the given size from anywhere.
+    """Crops an image at a random position.
 
     Args:
-        size: the side of a square, or (height, width).
-        padding: borders that are added first; see `functional.pad` for them, `fill` and `padding_mode`.
-        pad_if_needed: add borders where the picture is too small.
+        size: (height, width), or one number for both.
+        padding: borders to add first; see `functional.pad`.
+        pad_if_needed: add borders if the image is too small.
+        fill: value of the borders.
+        padding_mode: type of the borders; see `functional.pad`.
 
     Raises:
-        ValueError: the picture is too small.
+        ValueError: if the image is too small.
     """
 
     hidden = ("pad_if_needed", "fill", "padding_mode")
@@ -77,7 +83,12 @@ class RandomCrop(Transform):
 
     @staticmethod
     def get_params(img: Any, output_size: Sequence[int]) -> tuple[int, int, int, int]:
-        """(top, left, height, width) of the part."""
+        """Returns a random (top, left, height, width).
+
+        Args:
+            img: the image.
+            output_size: (height, width).
+        """
         _, h, w = F.get_dimensions(img)
         th, tw = output_size
         if h < th or w < tw:
@@ -98,13 +109,14 @@ class RandomCrop(Transform):
 
 
 class RandomResizedCrop(Transform):
-    """A part of random size and shape from anywhere, brought to one size.
+    """Crops a random area with a random aspect ratio, and resizes it.
 
     Args:
-        size: the side of a square, or (height, width).
-        scale: the least and the greatest share of the area.
-        ratio: the least and the greatest width / height.
-        interpolation, antialias: as in `functional.resize`.
+        size: (height, width) of the result, or one number for both.
+        scale: minimum and maximum fraction of the area.
+        ratio: minimum and maximum width / height.
+        interpolation: see `functional.resize`.
+        antialias: see `functional.resize`.
 
     Source: Szegedy et al., 2015.
     """
@@ -114,18 +126,20 @@ class RandomResizedCrop(Transform):
         interpolation: InterpolationMode = InterpolationMode.BILINEAR, antialias: bool = True,
     ):  # fmt: skip
         if scale[0] > scale[1] or not 0 < ratio[0] <= ratio[1]:
-            raise ValueError(f"RandomResizedCrop: scale is {scale} and ratio {ratio}; expected (least, greatest).")
+            raise ValueError(
+                f"RandomResizedCrop: expected (minimum, maximum) for scale and ratio, got {scale} and {ratio}."
+            )
         size = F._pair(size)
         super().__init__(size=size, scale=scale, ratio=ratio, interpolation=interpolation, antialias=antialias)
 
     @staticmethod
     def get_params(img: Any, scale: tuple[float, float], ratio: tuple[float, float]) -> tuple[int, int, int, int]:
-        """(top, left, height, width) of the part; the middle, as large as can be, if ten draws did not fit.
+        """Returns a random (top, left, height, width); the largest central crop if ten attempts fail.
 
         Args:
-            img: a picture (…, H, W).
-            scale: (smallest, largest) share of the area.
-            ratio: (smallest, largest) width / height.
+            img: image (…, H, W).
+            scale: (minimum, maximum) fraction of the area.
+            ratio: (minimum, maximum) width / height.
         """
         _, height, width = F.get_dimensions(img)
         for _ in range(10):
@@ -147,26 +161,37 @@ class RandomResizedCrop(Transform):
 
 
 class RandomHorizontalFlip(RandomTransform):
-    """Left and right exchanged with probability p."""
+    """Flips an image horizontally with probability p.
+
+    Args:
+        p: probability.
+    """
 
     function = staticmethod(F.hflip)
 
 
 class RandomVerticalFlip(RandomTransform):
-    """Top and bottom exchanged with probability p."""
+    """Flips an image vertically with probability p.
+
+    Args:
+        p: probability.
+    """
 
     function = staticmethod(F.vflip)
 
 
 class RandomRotation(Transform):
-    """A picture turned by a random angle.
+    """Rotates an image by a random angle.
 
     Args:
-        degrees: the least and the greatest angle, or a number d for (-d, d).
-        interpolation, expand, center, fill: as in `functional.rotate`.
+        degrees: (minimum, maximum) angle in degrees, or d for (-d, d).
+        interpolation: see `functional.rotate`.
+        expand: see `functional.rotate`.
+        center: see `functional.rotate`.
+        fill: see `functional.rotate`.
 
     Raises:
-        ValueError: a negative number, or not two.
+        ValueError: if degrees is negative, or a sequence without two numbers.
     """
 
     def __init__(
@@ -186,7 +211,11 @@ class RandomRotation(Transform):
 
     @staticmethod
     def get_params(degrees: Sequence[float]) -> float:
-        """The angle."""
+        """Returns a random angle.
+
+        Args:
+            degrees: (minimum, maximum) angle.
+        """
         return uniform(degrees[0], degrees[1])
 
     def forward(self, img: Any) -> Any:

@@ -1,7 +1,7 @@
 """Conversions between tensors, arrays and PIL images.
 
-Every transform is written once, for tensors (…, C, H, W). A PIL image or an array, (H, W) or (H, W, C), is converted to
-a tensor and the result back (`on_tensors`). Pillow is never needed unless pictures are its own.
+Every transform is implemented for tensors (…, C, H, W). A PIL image or an array, (H, W) or (H, W, C), is converted to a
+tensor, and the result is converted back (`on_tensors`). Pillow is required only for PIL images.
 """
 
 import functools
@@ -17,47 +17,49 @@ from ...ops.creation import as_tensor
 
 
 def is_pil(picture):
-    """Whether it is a PIL image; Pillow is not imported to find out."""
+    """Return True for a PIL image, without importing Pillow."""
     module = sys.modules.get("PIL.Image")
     return module is not None and isinstance(picture, module.Image)
 
 
 def is_array(picture):
-    """Whether it is an array that can be a picture."""
+    """Return True for an array that can be an image."""
     return isinstance(picture, np.ndarray) and picture.ndim in (2, 3)
 
 
 def pil_tensor(picture):
-    """A PIL image as a tensor (C, H, W), its numbers unchanged.
+    """Convert a PIL image to a tensor (C, H, W) without scaling.
 
     Raises:
-        ValueError: a mode whose numbers are not colours, such as a palette's.
+        ValueError: if the mode's values are not colors, such as the palette mode.
     """
     if picture.mode not in (*_OF_BYTES, *_NATURAL.values()):
-        raise ValueError(f"pictures of mode {picture.mode!r} are not supported; convert them with .convert('RGB').")
+        raise ValueError(
+            f"expected an image of a supported mode, got mode {picture.mode!r}. Convert it with .convert('RGB')."
+        )
     return array_tensor(np.array(picture))
 
 
 def array_tensor(array):
-    """An array (H, W) or (H, W, C) as a tensor (C, H, W) on the CPU, with a copy of it."""
+    """Copy an array (H, W) or (H, W, C) to a CPU tensor (C, H, W)."""
     array = array[:, :, None] if array.ndim == 2 else array
     return as_tensor(np.ascontiguousarray(array.transpose(2, 0, 1)), device="cpu", copy=True)
 
 
 def tensor_array(tensor):
-    """A tensor (C, H, W) as an array (H, W, C)."""
+    """Convert a tensor (C, H, W) to an array (H, W, C)."""
     return np.ascontiguousarray(tensor.detach().cpu().numpy().transpose(1, 2, 0))
 
 
 def to_tensor_kind(picture, name):
-    """(tensor, a function that makes a tensor what the picture was).
+    """Return the image as a tensor, and a function that converts a tensor back to the image's type.
 
     Raises:
-        TypeError: it is no picture.
+        TypeError: if it is not an image.
     """
     if isinstance(picture, Tensor):
         if picture.ndim < 2:
-            raise TypeError(f"{name}: a picture is (…, C, H, W); got a tensor of shape {tuple(picture.shape)}.")
+            raise TypeError(f"{name}: expected an image (…, C, H, W), got a tensor of shape {tuple(picture.shape)}.")
         return picture, lambda out: out
     if is_pil(picture):
         return pil_tensor(picture), lambda out: pil_image(out, like=picture.mode)
@@ -77,7 +79,7 @@ Arguments = ParamSpec("Arguments")
 def on_tensors(
     function: Callable[Concatenate[Tensor, Arguments], Tensor],
 ) -> Callable[Concatenate[Picture, Arguments], Picture]:
-    """Let a function of a tensor, its first argument, take every kind of picture and give that kind back."""
+    """Let a function of a tensor, its first argument, accept every type of image and return the same type."""
 
     @functools.wraps(function)
     def wrapper(img, *args, **kwargs):
@@ -87,7 +89,7 @@ def on_tensors(
     return wrapper
 
 
-_NATURAL = {  # the mode of an image by its channels and dtype
+_NATURAL = {  # the mode of an image, by its channels and dtype
     (1, "bool"): "1", (1, "uint8"): "L", (1, "uint16"): "I;16", (1, "int32"): "I", (1, "float32"): "F",
     (2, "uint8"): "LA", (3, "uint8"): "RGB", (4, "uint8"): "RGBA",
 }  # fmt: skip
@@ -95,18 +97,18 @@ _OF_BYTES = {"L": 1, "LA": 2, "RGB": 3, "YCbCr": 3, "HSV": 3, "LAB": 3, "RGBA": 
 
 
 def pil_image(tensor, mode=None, like=None):
-    """A tensor (C, H, W) as a PIL image of a mode, or of that of the image `like` if it fits, or of the usual one.
+    """Convert a tensor to a PIL image.
 
     Args:
         tensor: (C, H, W) or (H, W).
-        mode: PIL's name; guessed if None.
-        like: an image whose mode to take.
+        mode: Pillow's mode (default: from the number of channels).
+        like: image with the mode to use, if it fits.
 
     Raises:
-        ImportError: Pillow is not installed.
-        ValueError: no mode, or not this one, has so many channels of that dtype.
+        ImportError: if Pillow is not installed.
+        ValueError: if the mode does not fit the number of channels and the dtype.
     """
-    Image = needed("PIL.Image", "Making a PIL image needs Pillow: pip install pillow.")
+    Image = needed("PIL.Image", "Creating a PIL image requires Pillow. Run `pip install pillow`.")
     array = tensor_array(tensor)
     height, width, channels = array.shape
     kind = array.dtype.name
@@ -114,7 +116,9 @@ def pil_image(tensor, mode=None, like=None):
     fitting = {m for m, n in _OF_BYTES.items() if n == channels and kind == "uint8"} | {natural}
     mode = mode or (like if like in fitting else natural)
     if mode is None or mode not in fitting:
-        raise ValueError(f"a picture of {channels} channels of dtype {kind} can't be a PIL image of mode {mode}.")
+        raise ValueError(
+            f"to_pil_image: mode {mode} does not support an image with {channels} channels of dtype {kind}."
+        )
     if mode == natural:
         return Image.fromarray(array[:, :, 0] if channels == 1 else array)
     return Image.frombytes(mode, (width, height), array.tobytes())

@@ -1,4 +1,4 @@
-"""What the DataLoader is made of, under PyTorch's names: collating, fetching, workers, resuming."""
+"""The parts of the DataLoader, with PyTorch's names: collating, fetching, workers, resuming."""
 
 from . import collate, fetch, pin_memory, resume, transport, worker
 from .worker import MP_STATUS_CHECK_INTERVAL, ExceptionWrapper

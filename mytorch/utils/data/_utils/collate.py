@@ -1,7 +1,7 @@
 """Making one batch of several items.
 
-`default_collate_fn_map` says how items of each kind are put together; programs may add kinds to it. Containers are gone
-through, whatever their type: a clone of the first one is filled with the batches.
+`default_collate_fn_map` maps types of items to functions that combine them. Programs may add types. Containers of any type
+are traversed: a copy of the first container is filled with the batches.
 """
 
 import copy
@@ -23,7 +23,7 @@ default_collate_err_msg_format = (
 
 
 def map_container(function, data, as_tuple=tuple):
-    """A container of the same type, of `function` of each item; anything else as it is."""
+    """Applies a function to the items of a container and returns a container of the same type; other values are unchanged."""
     if isinstance(data, Mapping):
         return _refill(data, {key: function(data[key]) for key in data})
     if isinstance(data, tuple):
@@ -35,22 +35,30 @@ def map_container(function, data, as_tuple=tuple):
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy arrays and numbers in a nested structure as tensors; everything else as it is."""
+    """Converts the NumPy arrays and numbers of a nested structure to tensors. Other values are unchanged.
+
+    Args:
+        data: array, number, container, or other value.
+
+    Example:
+        >>> mytorch.utils.data.default_convert({"x": np.array([1, 2])})["x"].tolist()
+        [1, 2]
+    """
     if isinstance(data, (np.ndarray, np.generic)) and data.dtype in dtypes._BY_NUMPY:
         return as_tensor(data)
     return map_container(default_convert, data, as_tuple=list)  # lists for tuples, as in PyTorch
 
 
 def collate(batch: Sequence, *, collate_fn_map: CollateMap | None = None) -> Any:
-    """A list of items as one batch, by the functions of `collate_fn_map`, through containers.
+    """Makes a batch of a list of items with the functions of a map, also in containers.
 
     Args:
         batch: items of equal structure.
-        collate_fn_map: a function for each type, or tuple of types, of items; called as
-            `function(items, collate_fn_map=...)`. An exact type goes before a base class.
+        collate_fn_map: {type or tuple of types: function} (default: None). The functions are called as
+            `function(items, collate_fn_map=...)`. An exact type takes precedence over a base class.
 
     Raises:
-        TypeError: items of a kind that nothing is known for.
+        TypeError: the map has no function for a type.
         RuntimeError: sequences of different sizes.
     """
     first = batch[0]
@@ -76,7 +84,7 @@ def collate(batch: Sequence, *, collate_fn_map: CollateMap | None = None) -> Any
 
 
 def _refill(container, items):
-    """A container of the same type with other items; a dict or list where it can't be made."""
+    """Returns a container of the same type with other items, or a dict or list if the type cannot be constructed."""
     try:
         if isinstance(container, MutableMapping):
             clone = copy.copy(container)  # it may have more than its items, such as a default factory
@@ -93,7 +101,7 @@ def _refill(container, items):
 
 
 def collate_tensor_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Tensor:
-    """Tensors stacked."""
+    """Stacks tensors."""
     return stack(list(batch))
 
 
@@ -102,7 +110,7 @@ def _collate_array_fn(batch, *, collate_fn_map=None):
 
 
 def collate_numpy_array_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Tensor:
-    """NumPy arrays stacked to a tensor.
+    """Stacks NumPy arrays to a tensor.
 
     Raises:
         TypeError: arrays of strings or objects.
@@ -113,22 +121,22 @@ def collate_numpy_array_fn(batch: Sequence, *, collate_fn_map: dict | None = Non
 
 
 def collate_numpy_scalar_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Tensor:
-    """NumPy numbers as a tensor of one dimension."""
+    """Converts NumPy numbers to a 1-d tensor."""
     return as_tensor(np.asarray(batch))
 
 
 def collate_float_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Tensor:
-    """Python floats as float64."""
+    """Converts Python floats to a float64 tensor."""
     return tensor(batch, dtype=dtypes.float64)
 
 
 def collate_int_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Tensor:
-    """Python ints as int64, bools as bool."""
+    """Converts Python ints to an int64 tensor and bools to a bool tensor."""
     return tensor(batch)
 
 
 def collate_str_fn(batch: Sequence, *, collate_fn_map: dict | None = None) -> Sequence:
-    """Strings and bytes as they are."""
+    """Returns a list of strings or bytes unchanged."""
     return batch
 
 
@@ -141,15 +149,18 @@ default_collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] = {
     int: collate_int_fn,
     str: collate_str_fn,
     bytes: collate_str_fn,
-    np.generic: collate_numpy_scalar_fn,  # bfloat16 and the like are no np.number
+    np.generic: collate_numpy_scalar_fn,  # bfloat16 and similar dtypes are not np.number
 }
 
 
 def default_collate(batch: Sequence) -> Any:
-    """A list of items as one batch: tensors, arrays and numbers stacked, containers traversed.
+    """Makes a batch of a list of items: stacks tensors, arrays and numbers, also in containers.
+
+    Args:
+        batch: items of equal structure.
 
     Raises:
-        TypeError: items of a kind that can't be stacked.
+        TypeError: items of a type that cannot be stacked.
         RuntimeError: tensors or sequences of different sizes.
 
     Example:

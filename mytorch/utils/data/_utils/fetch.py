@@ -1,4 +1,4 @@
-"""Items of a dataset for a list of indices, made into a batch; in any process."""
+"""Fetching the items of a list of indices and collating them, in any process."""
 
 import contextlib
 import itertools
@@ -17,7 +17,7 @@ class _BaseDatasetFetcher:
 
 class _MapDatasetFetcher(_BaseDatasetFetcher):
     def fetch(self, index):
-        """The batch for a list of indices, or the item for one."""
+        """Returns the batch for a list of indices, or the item for one index."""
         if not self.auto_collation:
             return self.collate_fn(self.dataset[index])
         if self.collate_fn is default_collate and default_collate_fn_map[Tensor] is collate_tensor_fn:
@@ -38,7 +38,7 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
         self.ahead = None  # items that were prefetched
 
     def fetch(self, index):
-        """The batch of the next items, as many as there are indices.
+        """Returns the batch of the next items, one item for each index.
 
         Raises:
             StopIteration: the stream has ended.
@@ -47,12 +47,12 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
         return self.collate_fn(self._take(index) if items is None else items)
 
     def look_ahead(self, index):
-        """Read the next items already now."""
+        """Reads the next items in advance."""
         with contextlib.suppress(StopIteration):
             self.ahead = self._take(index)
 
     def skip(self, index, count):
-        """Read past `count` batches; what went wrong with them was raised when they were made."""
+        """Reads past `count` batches. Errors in them are ignored, since they were raised when the batches were made."""
         for _ in range(count):
             with contextlib.suppress(Exception):
                 self._take(index)

@@ -1,7 +1,7 @@
-"""Forking while other threads are in BLAS.
+"""Forking while other threads run BLAS.
 
-OpenBLAS ends its threads before a fork, and waits for ever for one that has work at that moment. So, where the program
-has other threads, BLAS is told to use one thread for the moment of the fork, and what is under way is waited for.
+OpenBLAS ends its threads before a fork, and waits indefinitely for a thread that is working. So if the program has other
+threads, BLAS is limited to one thread during the fork, and the fork waits for work in progress.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ import time
 
 from ....kernels import blas
 
-LONGEST = 3.0  # seconds to wait for what is under way
+LONGEST = 3.0  # seconds to wait for work in progress
 _NAMES = ("{}_set_num_threads64_", "{}_set_num_threads")
 
 
 @functools.cache
 def _libraries():
-    """(get, set) of the number of threads, for each OpenBLAS in this process."""
+    """Returns the functions (get, set) for the number of threads of each OpenBLAS in this process."""
     try:
         with open("/proc/self/maps") as file:
             paths = {line.split(None, 5)[5].strip() for line in file if "openblas" in line}
@@ -38,7 +38,7 @@ def _libraries():
 
 
 def _busy():
-    """Whether a thread that is none of Python's, as BLAS's are, has work."""
+    """Returns True if a thread that Python does not manage, such as a BLAS thread, is working."""
     ours = {thread.native_id for thread in threading.enumerate()}
     for name in os.listdir("/proc/self/task"):
         if int(name) not in ours:
@@ -50,7 +50,7 @@ def _busy():
 
 @contextlib.contextmanager
 def safe_to_fork():
-    """A block in which this process may be forked."""
+    """A context manager that allows forks of this process."""
     if threading.active_count() == 1:
         yield
         return

@@ -1,4 +1,4 @@
-"""Pinning the tensors of a batch, through containers."""
+"""Pinning the tensors of a batch, also in containers."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from .collate import map_container
 
 
 def pin_memory(data: Any, device: Any = None) -> Any:
-    """A batch with `pin_memory()` called on everything that has it; containers keep their types."""
+    """Calls `pin_memory()` on every object of a batch that has this method. Containers keep their types."""
     return (
         data.pin_memory() if hasattr(data, "pin_memory") else map_container(lambda item: pin_memory(item, device), data)
     )

@@ -1,11 +1,11 @@
-"""How far an iteration of a loader has come, and coming there again.
+"""Saving the position of a DataLoader's iteration, and resuming from it.
 
-An order can't be saved, but it can be drawn again: what it may be drawn from is put into the state that it had when the
-iteration began, as many indices as had been drawn are drawn, and those handed out are left out. It may be drawn from
-the global generators (ours, NumPy's, Python's) and from any that the loader or its samplers hold. The global ones then
-go back to where they were, since they are the program's.
+An order cannot be saved, but it can be drawn again. First, the generators get the states that they had when the
+iteration began. Then the same number of indices is drawn, and the indices of yielded batches are skipped. The order may
+depend on the global generators of mytorch, NumPy and Python, and on generators of the loader or its samplers. The global
+generators then return to their previous states, since they belong to the program.
 
-A stream has no indices; whoever reads it reads past the batches that were handed out.
+A stream has no indices. Its reader reads past the batches that were yielded.
 """
 
 import random
@@ -23,11 +23,11 @@ _KINDS = (Generator, np.random.Generator, np.random.RandomState, random.Random)
 
 
 class Progress:
-    """One iteration: where its order comes from, and which of its tasks are done.
+    """The state of one iteration: the source of its order, and the tasks that are done.
 
     Args:
         loader: the DataLoader.
-        base_seed: of the workers, if they have one; else the iteration begins by drawing one.
+        base_seed: seed of the workers, if they have one; otherwise the iteration begins by drawing one.
     """
 
     def __init__(self, loader, base_seed=None):
@@ -39,26 +39,26 @@ class Progress:
         self.finish()
 
     def sent(self, number):
-        """Task `number` is under way."""
+        """Records that task `number` was sent."""
         self.drawn = max(self.drawn, number + 1)
         self.open.add(number)
 
     def done(self, number, worker=0):
-        """The batch of task `number` was handed out."""
+        """Records that the batch of task `number` was yielded."""
         self.open.discard(number)
         self.handed[worker] += 1
         self.turn = (worker + 1) % len(self.handed)
 
     def finish(self):
-        """The iteration is over; the next one begins where the generators are now."""
+        """Records the end of the iteration. The next iteration begins with the current states of the generators."""
         self.begun = False
         self.drawn = 0  # indices drawn from the sampler
-        self.open = set()  # the numbers of those that were not handed out
+        self.open = set()  # the numbers of batches that were not yielded
         self.handed = [0] * len(self.handed)
         self.turn = 0  # the worker that a stream's next batch comes from
 
     def state_dict(self):
-        """All of it as plain data: dicts, lists, numbers and strings."""
+        """Returns the state as plain data: dicts, lists, numbers and strings."""
         return {
             "begun": self.begun,
             "start": self.start if self.begun else self._now(),
@@ -70,27 +70,36 @@ class Progress:
         }
 
     def check(self, saved):
-        """Refuse a state of a loader made in another way.
+        """Checks that a state fits the loader.
 
         Raises:
-            ValueError: it is no such state, only one has a generator, or a stream's workers differ.
+            ValueError: the state is invalid, only one of both has a generator, or the workers of a stream differ.
         """
-        if not isinstance(saved, dict) or saved.keys() != self.state_dict().keys():
-            raise ValueError("DataLoader.load_state_dict: expected what DataLoader.state_dict returned.")
+        if not isinstance(saved, dict) or saved.keys() != self.state_dict().keys() or not self._is_plain(saved):
+            raise ValueError(
+                f"DataLoader.load_state_dict: expected a result of DataLoader.state_dict, got {saved!r:.200}."
+            )
         had = "generator" in saved["start"]["generators"]
         if had != ("generator" in self.sources):
             raise ValueError(
-                "DataLoader.load_state_dict: the state is of a loader "
-                f"{'with' if had else 'without'} a generator, this one is not."
+                f"DataLoader.load_state_dict: expected the state of a loader {'without' if had else 'with'} a generator, "
+                f"got the state of a loader {'with' if had else 'without'} a generator."
             )
         if self.is_stream and saved["begun"] and len(saved["handed"]) != len(self.handed):
             raise ValueError(
-                "DataLoader.load_state_dict: a stream is resumed with as many workers as it had, "
-                f"{len(saved['handed'])}, not {len(self.handed)}."
+                "DataLoader.load_state_dict: expected the same number of workers for a stream, "
+                f"{len(saved['handed'])}, got {len(self.handed)}."
             )
 
+    def _is_plain(self, saved):
+        """Returns True if the values of a state have the right types, which a damaged file may change."""
+        start, lists = saved["start"], [saved["pending"], saved["handed"], [saved["drawn"], saved["turn"]]]
+        dicts = isinstance(start, dict) and all(isinstance(start.get(key), dict) for key in self.start)
+        whole = all(isinstance(values, list) and all(type(n) is int and n >= 0 for n in values) for values in lists)
+        return dicts and whole and GLOBAL_GENERATORS.keys() <= start["generators"].keys()
+
     def set_epochs(self, saved):
-        """Give samplers that count epochs the epoch of the state."""
+        """Sets the epoch of samplers that count epochs."""
         for path, epoch in saved["start"]["epochs"].items():
             sampler = self.epochs.get(path)
             if hasattr(sampler, "set_epoch"):
@@ -99,18 +108,19 @@ class Progress:
                 sampler.epoch = epoch
 
     def draw_again(self, saved, draw_order, look_ahead):
-        """Begin where `saved` was: an iterator over the (number, index) of the tasks that are left.
+        """Resumes from `saved`: returns an iterator over the (number, index) of the remaining tasks.
 
         Args:
-            draw_order: begins to draw; it returns an iterator over indices.
-            look_ahead: takes the first indices of it; it returns a list of them.
+            saved: the saved state.
+            draw_order: function that begins to draw and returns an iterator over indices.
+            look_ahead: function that returns a list of the first indices of the iterator.
 
         Raises:
-            ValueError: the order is shorter than it was.
+            ValueError: the order is shorter than the saved order.
         """
         then = saved["start"]["generators"]
         before = states_of(GLOBAL_GENERATORS)
-        if not saved["begun"]:  # those that the program has put back itself go on from there
+        if not saved["begun"]:  # generators that the program has restored continue from their state
             before = {name: state for name, state in before.items() if state != then[name]}
         self._set(then)
         order = draw_order()
@@ -151,7 +161,7 @@ class Progress:
 
 
 def sources_of(loader):
-    """By path: the generators that an order may be drawn from, and the samplers with an epoch."""
+    """Returns {path: object} of the generators that may determine an order, and of the samplers with an epoch."""
     sources, epochs = dict(GLOBAL_GENERATORS), {}
     seen = {id(default_generator), id(np.random.mtrand._rand), id(random._inst)}
 
@@ -167,7 +177,7 @@ def sources_of(loader):
 
 
 def _visit(path, x, seen, sources, epochs):
-    """Enter x, and what lies in it, if it is a generator or a sampler."""
+    """Visits x and its attributes if x is a generator or a sampler."""
     if id(x) in seen:
         return
     seen.add(id(x))
@@ -184,7 +194,7 @@ def _visit(path, x, seen, sources, epochs):
 
 
 def _is_sampler(x):
-    """A sampler or a stream, or another iterable object that is no container."""
+    """Returns True for a sampler, a stream, or another iterable object that is not a container."""
     iterable = hasattr(type(x), "__iter__") and not hasattr(type(x), "__getitem__")
     return isinstance(x, (Sampler, IterableDataset)) or (iterable and hasattr(x, "__dict__"))
 
@@ -195,7 +205,7 @@ def states_of(sources):
 
 
 def _state(source):
-    """The state of a generator as plain data."""
+    """Returns the state of a generator as plain data."""
     if isinstance(source, Generator):
         return source.get_state().numpy().tobytes().hex()
     if isinstance(source, np.random.Generator):
@@ -207,7 +217,7 @@ def _state(source):
 
 
 def set_state(source, state):
-    """Put a generator into a state that `_state` gave."""
+    """Sets the state of a generator to a result of `_state`."""
     if isinstance(source, Generator):
         source.set_state(np.frombuffer(bytes.fromhex(state), np.uint8))
     elif isinstance(source, np.random.Generator):
@@ -220,7 +230,7 @@ def set_state(source, state):
 
 
 def _plain(state):
-    """A state of NumPy's with hexadecimal text for arrays."""
+    """Returns a state of NumPy's generators with arrays as hexadecimal text."""
 
     def plain(x):
         if isinstance(x, np.ndarray):
@@ -231,7 +241,7 @@ def _plain(state):
 
 
 def _arrays(x):
-    """What `_plain` made of arrays, as arrays again."""
+    """Converts the result of `_plain` back to arrays."""
     if not isinstance(x, dict):
         return x
     if x.keys() == {"dtype", "hex"}:

@@ -1,16 +1,17 @@
-"""Sending batches from a worker to its parent: through a socket, the large ones in shared memory.
+"""Sending batches from a worker to its parent through a socket, with large batches in shared memory.
 
-A message is pickled with its arrays' memory kept apart (pickle protocol 5), then laid out as one frame: the sizes of
-the parts, the pickle, the arrays. A small frame is sent as it is. A large one is written to a segment: an anonymous
-file in memory, which both sides map. Its descriptor is sent with its first frame. The arrays that the parent gets are
-views of the mapping; when the last of them has died, the parent tells the worker, with its next task, that the segment
-is free, and the worker uses it again, which is many times quicker than new memory.
+A message is pickled with the memory of its arrays kept apart (pickle protocol 5). Then it is laid out as one frame: the
+sizes of the parts, the pickle, the arrays. A small frame is sent through the socket. A large frame is written to a
+segment: an anonymous file in memory, which both sides map. Its descriptor is sent with its first frame.
 
-A segment has no name, so nothing is left behind, whoever dies: the system frees it with its last
-descriptor and mapping. Where the system has no such files, everything goes through the socket.
+The arrays of the parent are views of the mapping. When the last of them is deleted, the parent marks the segment as free
+in its next task to the worker. The worker then uses the segment again, which is many times faster than new memory.
 
-The pickles that are read here are this program's own: both ends are a parent and the child it started, and
-the socket between them has no name that another process could connect to.
+A segment has no name. So nothing remains if a process dies: the system frees the segment with its last descriptor and
+mapping. On systems without anonymous files, everything is sent through the socket.
+
+The pickles that are read here come from the same program: both ends are a parent and the child that it started, and the
+socket between them has no name that another process could connect to.
 """
 
 import io
@@ -24,7 +25,7 @@ from multiprocessing import reduction
 
 import numpy as np
 
-SHARED_BYTES = 1 << 16  # below, copying through the socket is quicker
+SHARED_BYTES = 1 << 16  # below, copying through the socket is faster
 SPARE = 4  # free segments that a worker keeps
 LEASES = 128  # each holds a descriptor; a program that keeps more batches than that gets copies
 ALIGN = 64
@@ -35,7 +36,7 @@ _forks = 0
 
 
 def _before_fork():
-    """A child may go on using the batches alive now, so their segments are not used again."""
+    """Retires the segments of batches that are alive, since a child process may continue to use these batches."""
     global _forks
     _forks += 1
 
@@ -45,7 +46,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Segment:
-    """A worker's side of a segment."""
+    """The worker's side of a segment."""
 
     def __init__(self, number, size):
         self.number = number
@@ -54,8 +55,8 @@ class _Segment:
         self.mapping = None
 
     def fill(self, parts):
-        """Write the parts one after the other."""
-        if self.mapping is None:  # writing to a new file is quicker than touching new pages
+        """Writes the parts one after another."""
+        if self.mapping is None:  # writing to a new file is faster than touching new pages
             with open(self.descriptor, "wb", closefd=False) as file:
                 file.writelines(parts)
             os.ftruncate(self.descriptor, self.size)
@@ -68,14 +69,14 @@ class _Segment:
             start += len(part)
 
     def close(self):
-        """Give up this side of it."""
+        """Releases this side of the segment."""
         if self.mapping is not None:
             self.mapping.close()
         os.close(self.descriptor)
 
 
 class Sender:
-    """A worker's end of its connection."""
+    """The worker's end of its connection."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -85,17 +86,17 @@ class Sender:
         self.lock = threading.Lock()
 
     def take_back(self, free, retired):
-        """The parent needs these segments no more; the retired ones must not be written again."""
+        """Marks segments that the parent no longer needs as free. Retired segments must not be written again."""
         with self.lock:
             self.free += [self.used.pop(number) for number in free]
             for number in retired:
                 self.used.pop(number).close()
 
     def send(self, message):
-        """Send any picklable object.
+        """Sends any object that can be pickled.
 
         Raises:
-            Exception: whatever pickling it raised; nothing was sent then.
+            Exception: pickling failed; nothing was sent.
             OSError: the parent is gone, or there is no memory.
         """
         parts = _frame(message)
@@ -122,7 +123,7 @@ class Sender:
             old.close()
 
     def _choose(self, total):
-        """The smallest free segment that fits, or a new one; and the segments to do without."""
+        """Returns the smallest free segment that fits, or a new one, and the segments to release."""
         self.free.sort(key=lambda segment: segment.size)
         fitting = [segment for segment in self.free if segment.size >= total]
         if fitting:
@@ -143,7 +144,7 @@ class Receiver:
         self.died = []  # (number, forks when it was lent) of segments whose arrays have died
 
     def take_died(self):
-        """The numbers of segments for `Sender.take_back`: (free, retired)."""
+        """Returns the numbers of segments for `Sender.take_back`: (free, retired)."""
         died = [self.died.pop() for _ in range(len(self.died))]
         free = [number for number, forks in died if forks == _forks]
         retired = [number for number, forks in died if forks != _forks]
@@ -152,7 +153,7 @@ class Receiver:
         return free, retired
 
     def receive(self):
-        """The next message; its arrays are writable.
+        """Receives the next message. Its arrays are writable.
 
         Raises:
             EOFError, OSError: the worker is gone.
@@ -185,7 +186,7 @@ def _end_lease(died, number, forks, token):
 
 
 def _frame(message):
-    """The frame of a message in chunks: the table of sizes, the pickle, the arrays, each padded."""
+    """Returns the frame of a message in chunks: the table of sizes, the pickle, the arrays, each padded."""
     buffers = []
     file = io.BytesIO()
     reduction.ForkingPickler(file, 5, True, buffers.append).dump(message)
@@ -198,7 +199,7 @@ def _frame(message):
 
 
 def _load(frame):
-    """The message in a frame, its arrays views of it."""
+    """Returns the message in a frame. Its arrays are views of the frame."""
     (count,) = struct.unpack_from("<Q", frame)
     chunks = []
     start = 8 * (count + 1)

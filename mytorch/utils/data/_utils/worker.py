@@ -1,7 +1,7 @@
-"""What runs in a worker process of the DataLoader.
+"""The program of a worker process of the DataLoader.
 
-The parent and a worker talk over one socket: tasks come in, batches go out. In the worker a thread listens, so that the
-parent never waits to send, and so that the worker notices when the parent has gone.
+The parent and a worker communicate over one socket: the worker receives tasks and sends batches. A thread in the worker
+listens, so that the parent never waits to send, and so that the worker notices when the parent has died.
 """
 
 import multiprocessing
@@ -30,7 +30,14 @@ _parents_ends = weakref.WeakSet()  # this process's ends of its workers' sockets
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Who a worker is: its number, how many there are, its seed, and its copy of the dataset."""
+    """Information about a worker process, returned by `get_worker_info`.
+
+    Args:
+        id: number of the worker.
+        num_workers: number of workers.
+        seed: seed of the worker.
+        dataset: the worker's copy of the dataset.
+    """
 
     id: int
     num_workers: int
@@ -42,12 +49,17 @@ _worker_info = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The WorkerInfo of this process; None in the main process."""
+    """Returns the WorkerInfo of this process; None in the main process.
+
+    Example:
+        >>> mytorch.utils.data.get_worker_info() is None
+        True
+    """
     return _worker_info
 
 
 class ExceptionWrapper:
-    """The exception being handled, its traceback as text, to be raised in another process."""
+    """Stores the current exception and its traceback as text, to raise it in another process."""
 
     def __init__(self, exc_info=None, where="in background"):
         exc_info = exc_info or sys.exc_info()
@@ -56,7 +68,7 @@ class ExceptionWrapper:
         self.where = where
 
     def reraise(self):
-        """Raise an exception of the original type, its message the original traceback."""
+        """Raises an exception of the original type. Its message is the original traceback."""
         raise self._exception() from None  # a variable here would be a cycle with its traceback
 
     def _exception(self):
@@ -72,7 +84,7 @@ class ExceptionWrapper:
 
 
 class _Message(str):
-    """A KeyError shows the repr of its message; this one's repr is the text itself."""
+    """A string whose repr is the text itself, because a KeyError shows the repr of its message."""
 
     __slots__ = ()
 
@@ -81,11 +93,11 @@ class _Message(str):
 
 
 class _Stop:
-    """What a worker answers when its stream has ended."""
+    """The reply of a worker whose stream has ended."""
 
 
 class _Inbox:
-    """The tasks that have come, read by a thread; `epoch` is the newest epoch among them."""
+    """The received tasks, which a thread reads. `epoch` is the newest epoch among them."""
 
     def __init__(self, connection, sender):
         self.connection = connection
@@ -114,12 +126,12 @@ class _Inbox:
             os._exit(1)
 
     def _leave_with_parent(self):
-        """End this process, whatever it is doing, if its parent is no more."""
+        """Ends this process if its parent has died, at any point of its work."""
         if os.getppid() != self.parent or not multiprocessing.parent_process().is_alive():
             os._exit(1)
 
     def __iter__(self):
-        """The tasks of the newest epoch, until the parent closes its end."""
+        """Yields the tasks of the newest epoch until the parent closes its end."""
         while not self.closed:
             task = self.tasks.get()
             if task is not None and not self.closed and task[1] == self.epoch:
@@ -127,10 +139,11 @@ class _Inbox:
 
 
 def _worker_loop(connection, make_fetcher, base_seed, init_fn, worker_id, num_workers):
-    """Answer tasks (kind, epoch, payload) by (epoch, number, batch, _Stop or ExceptionWrapper).
+    """Replies to tasks (kind, epoch, payload) with (epoch, number, batch, _Stop or ExceptionWrapper).
 
-    Kinds: "epoch" reopens the dataset; "skip" reads past batches of a stream, its payload is
-    (index, count); "fetch" makes a batch, its payload is (number, index).
+    * "epoch" opens the dataset again.
+    * "skip" reads past batches of a stream. Its payload is (index, count).
+    * "fetch" makes a batch. Its payload is (number, index).
     """
     try:
         for end in list(_parents_ends):  # inherited from the parent by forking
@@ -156,12 +169,12 @@ def _worker_loop(connection, make_fetcher, base_seed, init_fn, worker_id, num_wo
 
 
 def _prepare(make_fetcher, base_seed, init_fn, worker_id, num_workers):
-    """Seed the generators of this worker and open the dataset; an ExceptionWrapper on failure."""
+    """Seeds the generators of this worker and opens the dataset; returns an ExceptionWrapper on failure."""
     global _worker_info
     seed = base_seed + worker_id
     random.seed(seed)
     default_generator.manual_seed(seed)
-    _gpu_generators.clear()  # a forked process can't use the parent's; new ones take this seed
+    _gpu_generators.clear()  # a forked process can't use the parent's generators; new generators take this seed
     words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]  # PyTorch's
     np.random.seed(np.random.SeedSequence(words).generate_state(4))
     _worker_info = WorkerInfo(worker_id, num_workers, seed, make_fetcher.dataset)
@@ -171,7 +184,7 @@ def _prepare(make_fetcher, base_seed, init_fn, worker_id, num_workers):
 
 
 def _guarded(worker_id, function):
-    """What `function` returns, or the exception that it raised, wrapped."""
+    """Returns the result of `function`, or the wrapped exception that it raised."""
     try:
         return function()
     except Exception:
@@ -188,7 +201,7 @@ def _fetch(fetcher, index, worker_id):
 
 
 def _answer(sender, epoch, number, data, worker_id):
-    """Send a reply; if it can't be pickled, the error that says so."""
+    """Sends a reply, or the pickling error if the reply cannot be pickled."""
     try:
         sender.send((epoch, number, data))
     except (BrokenPipeError, ConnectionResetError):
@@ -208,7 +221,7 @@ def _picklable(kind):
 
 
 class FetcherMaker:
-    """Makes the fetcher of a dataset; what of a loader is sent to its workers."""
+    """Makes the fetcher of a dataset: the part of a loader that is sent to its workers."""
 
     def __init__(self, dataset, is_stream, auto_collation, collate_fn, drop_last):
         self.dataset = dataset

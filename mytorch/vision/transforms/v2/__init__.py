@@ -1,7 +1,7 @@
-"""torchvision's second generation of transforms: those of the first, for several pictures in any nest of tuples, lists and dicts.
+"""torchvision's transforms v2: transforms of samples, which are images in nested tuples, lists and dicts.
 
-A picture is a tensor of at least three axes, an array that belongs to PIL's world, or a PIL image; labels and other values of a sample pass
-through. What is random is drawn once for a sample, so all pictures of it are turned alike.
+An image is a tensor of at least three axes, an array, or a PIL image. Labels and other values are returned unchanged.
+Random numbers are drawn once per sample, so all images of a sample get the same transform.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,18 +21,31 @@ def _is_picture(x):
 
 
 class Transform(Module):
-    """A module of samples: `transform(picture)` is done to every picture in what it is called with."""
+    """Base class of transforms of samples: applies `transform` to every image in its input."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """What becomes of one picture."""
+        """Transforms one image.
+
+        Args:
+            inpt: the image.
+            params: random numbers of the sample.
+        """
         raise NotImplementedError(f"{type(self).__name__}.transform")
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
-        """What is drawn once for a sample."""
+        """Draws the random numbers of a sample.
+
+        Args:
+            flat_inputs: all values of the sample.
+        """
         return {}
 
     def takes(self, x: Any) -> bool:
-        """Whether a value of a sample is changed."""
+        """Returns True for a value to transform.
+
+        Args:
+            x: a value of the sample.
+        """
         return _is_picture(x)
 
     def forward(self, *inputs: Any) -> Any:
@@ -54,7 +67,7 @@ def _each(sample, change):
 
 
 class _OfFirst(Transform):
-    """A transform of the first generation over samples; every picture of one is given the same random numbers."""
+    """A v1 transform for samples; all images of a sample use the same random numbers."""
 
     kind: type
 
@@ -91,10 +104,10 @@ for _word in _WORDS:
 
 
 class Compose(Transform):
-    """One transform after another.
+    """Applies several transforms in sequence.
 
     Args:
-        transforms: what is called with a sample, in this order.
+        transforms: functions of a sample.
     """
 
     def __init__(self, transforms: Sequence[Callable[..., Any]]):
@@ -109,7 +122,7 @@ class Compose(Transform):
 
 
 class ToImage(Transform):
-    """PIL images and arrays as tensors (C, H, W) of their dtype."""
+    """Converts PIL images and arrays to tensors (C, H, W) of the same dtype."""
 
     def takes(self, x: Any) -> bool:
         return _is_picture(x) or type(x).__module__ == "numpy"
@@ -119,11 +132,11 @@ class ToImage(Transform):
 
 
 class ToDtype(Transform):
-    """Pictures as another dtype.
+    """Converts images to another dtype.
 
     Args:
-        dtype: the dtype, or a dict {class: dtype}, of which that of Tensor counts.
-        scale: colours keep their place between black and white.
+        dtype: the dtype, or a dict {class: dtype}. The entry of Tensor is used.
+        scale: scale the values to the range of the dtype.
     """
 
     def __init__(self, dtype: Any, scale: bool = False):
@@ -138,29 +151,29 @@ class ToDtype(Transform):
 
 
 class RGB(Transform):
-    """Grey pictures with three channels."""
+    """Converts grayscale images to three channels."""
 
     def transform(self, inpt, params):
         return functional.grayscale_to_rgb(inpt)
 
 
 class Identity(Transform):
-    """Samples as they are."""
+    """Returns samples unchanged."""
 
     def transform(self, inpt, params):
         return inpt
 
 
 class ToPureTensor(Identity):
-    """Tensors as they are: there are no others."""
+    """Returns samples unchanged, because all tensors are plain tensors."""
 
 
 class GaussianBlur(Transform):
-    """`functional.gaussian_blur` with a random sigma.
+    """Blurs images with `functional.gaussian_blur` and a random sigma.
 
     Args:
-        kernel_size: pixels across.
-        sigma: one number, or the lowest and the highest.
+        kernel_size: size of the kernel in pixels.
+        sigma: a number, or (minimum, maximum).
     """
 
     def __init__(self, kernel_size: int | Sequence[int], sigma: float | Sequence[float] = (0.1, 2.0)):
@@ -176,11 +189,11 @@ class GaussianBlur(Transform):
 
 
 class Lambda(Transform):
-    """A function of each value of a sample.
+    """Applies a function to each value of a sample.
 
     Args:
         lambd: the function.
-        types: of which classes the values are; all if none is given.
+        *types: classes of the values to transform (default: all).
     """
 
     def __init__(self, lambd: Callable[..., Any], *types: type):
@@ -195,7 +208,12 @@ class Lambda(Transform):
 
 
 class RandomApply(Compose):
-    """Some transforms with probability p, else none of them."""
+    """Applies all transforms with probability p, and none otherwise.
+
+    Args:
+        transforms: functions of a sample.
+        p: probability.
+    """
 
     def __init__(self, transforms: Sequence[Callable[..., Any]], p: float = 0.5):
         super().__init__(transforms)

@@ -1,4 +1,4 @@
-"""What torchvision's second generation of transforms does, as functions; most are the first's, whose pictures may have more axes."""
+"""torchvision's transforms v2 as functions. Most are the v1 functions, for images with any number of leading axes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,12 +36,20 @@ get_num_channels = get_image_num_channels
 
 
 def get_size(inpt: Any) -> list[int]:
-    """[height, width] of a picture."""
+    """Returns [height, width] of an image.
+
+    Args:
+        inpt: the image.
+    """
     return get_image_size(inpt)[::-1]
 
 
 def to_image(inpt: Any) -> Tensor:
-    """A picture of any kind as a tensor (…, C, H, W) of its own dtype."""
+    """Converts an image to a tensor (…, C, H, W) of the same dtype.
+
+    Args:
+        inpt: the image.
+    """
     if isinstance(inpt, Tensor):
         return inpt if inpt.ndim != 2 else inpt.unsqueeze(0)
     if isinstance(inpt, np.ndarray):
@@ -51,14 +59,20 @@ def to_image(inpt: Any) -> Tensor:
 
 
 def to_dtype(inpt: Tensor, dtype: Any = dtypes.float32, scale: bool = False) -> Tensor:
-    """A tensor as another dtype; scale: colours keep their place between black and white."""
+    """Converts a tensor to another dtype.
+
+    Args:
+        inpt: the tensor.
+        dtype: the dtype.
+        scale: scale the values to the range of the dtype.
+    """
     return convert_image_dtype(inpt, dtype) if scale else inpt.to(dtype)
 
 
 def _numbers(value, count, name):
     values = [value] * count if isinstance(value, (int, float)) else list(value)
     if len(values) not in (1, count):
-        raise ValueError(f"{name} should be a number or {count} of them, got {len(values)}.")
+        raise ValueError(f"{name}: expected 1 or {count} numbers, got {len(values)}.")
     return values * count if len(values) == 1 else values
 
 
@@ -66,12 +80,12 @@ def _numbers(value, count, name):
 def gaussian_blur(
     img: Tensor, kernel_size: Sequence[int] | int, sigma: Sequence[float] | float | None = None
 ) -> Tensor:
-    """Every pixel as the mean of those around it, weighted by exp(-distance² / (2 sigma²)); borders are reflected.
+    """Blurs an image with weights exp(-distance² / (2 sigma²)); borders are reflected.
 
     Args:
-        img: a picture (…, C, H, W).
-        kernel_size: pixels across, odd; one number or (x, y).
-        sigma: one number or (x, y); 0.15 kernel_size + 0.35 if not given.
+        img: image (…, C, H, W).
+        kernel_size: odd size of the kernel in pixels, one number or (x, y).
+        sigma: one number or (x, y) (default: 0.15 kernel_size + 0.35).
     """
     widths = _numbers(kernel_size, 2, "kernel_size")
     if any(k <= 0 or k % 2 == 0 for k in widths):
@@ -90,12 +104,21 @@ def gaussian_blur(
 
 
 def to_grayscale(inpt: Tensor, num_output_channels: int = 1) -> Tensor:
-    """A colour picture in grey."""
+    """Converts an image to grayscale.
+
+    Args:
+        inpt: the image.
+        num_output_channels: 1, or 3 for three equal channels.
+    """
     return rgb_to_grayscale(inpt, num_output_channels)
 
 
 def grayscale_to_rgb(image: Tensor) -> Tensor:
-    """A grey picture (…, 1, H, W) with three equal channels; a coloured one as it is."""
+    """Converts a grayscale image (…, 1, H, W) to three equal channels. A color image does not change.
+
+    Args:
+        image: the image.
+    """
     if image.shape[-3] >= 3:
         return image
     return image[..., :1, :, :].expand(*image.shape[:-3], 3, *image.shape[-2:])
@@ -103,20 +126,35 @@ def grayscale_to_rgb(image: Tensor) -> Tensor:
 
 @on_tensors
 def solarize(img: Tensor, threshold: float) -> Tensor:
-    """Colours from a threshold on are inverted."""
+    """Inverts all values from a threshold on.
+
+    Args:
+        img: the image.
+        threshold: the threshold.
+    """
     return invert(img).where(img >= threshold, img)
 
 
 @on_tensors
 def posterize(img: Tensor, bits: int) -> Tensor:
-    """Only the first bits of uint8 colours."""
+    """Keeps only the highest bits of uint8 values.
+
+    Args:
+        img: the image.
+        bits: number of bits to keep.
+    """
     if img.dtype is not dtypes.uint8:
         raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.dtype}")
     return img & (256 - 2 ** (8 - bits))
 
 
 def five_crop(inpt: Any, size: Sequence[int]) -> tuple[Any, ...]:
-    """The four corners and the centre of a picture."""
+    """Returns the four corners and the center of an image.
+
+    Args:
+        inpt: the image.
+        size: (height, width) of the crops.
+    """
     height, width = [size, size] if isinstance(size, int) else list(size) * (2 // len(size))
     rows, columns = get_size(inpt)
     corners = [(0, 0), (0, columns - width), (rows - height, 0), (rows - height, columns - width)]
@@ -124,12 +162,19 @@ def five_crop(inpt: Any, size: Sequence[int]) -> tuple[Any, ...]:
 
 
 def gaussian_noise(inpt: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Tensor:
-    """Normal noise added to a float picture; clip: kept between 0 and 1."""
+    """Adds normal noise to a float image.
+
+    Args:
+        inpt: the image.
+        mean: mean of the noise.
+        sigma: standard deviation of the noise.
+        clip: clip the result to [0, 1].
+    """
     noisy = inpt + (inpt.new_empty(inpt.shape).normal_() * sigma + mean)
     return noisy.clamp(0, 1) if clip else noisy
 
 
-# torchvision's names of these functions for tensors alone
+# torchvision's names of these functions for tensors
 to_dtype_image = convert_dtype = to_dtype
 pad_image, resize_image, crop_image, normalize_image, rotate_image = pad, resize, crop, normalize, rotate
 horizontal_flip_image, vertical_flip_image, invert_image = hflip, vflip, invert

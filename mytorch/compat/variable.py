@@ -6,14 +6,14 @@ from ..engine import walk
 
 
 class _Engine:
-    """PyTorch's name for what runs backward."""
+    """The object that PyTorch programs use to call the backward engine."""
 
     @staticmethod
     def queue_callback(callback):
-        """Call `callback()` at the end of the backward that is running.
+        """Registers a function without arguments that is called at the end of the current backward pass.
 
         Raises:
-            RuntimeError: none is.
+            RuntimeError: no backward pass is running.
         """
         running = walk.current_walk()
         if running is None:
@@ -29,7 +29,7 @@ class _Meta(type):
 
 
 class Variable(metaclass=_Meta):
-    """`Variable(data, requires_grad=False)` gives the tensor itself, out of its graph; every Tensor is an instance."""
+    """A deprecated name of Tensor. `Variable(data)` returns a detached tensor, and every Tensor is an instance."""
 
     _execution_engine = _Engine()
 

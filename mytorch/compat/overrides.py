@@ -1,0 +1,568 @@
+"""`torch.overrides`: subclasses of Tensor that keep their class, and `__torch_function__`.
+
+Functions of the library have no code for subclasses, so plain tensors cost nothing extra. When the first instance of a
+subclass is created, `activate` replaces the code of every public function by a check of its arguments. The function objects stay the
+same, so references that a program holds are covered, too. The check calls `__torch_function__` if an argument has it, and
+otherwise a copy of the original function.
+
+Properties such as `x.shape` are replaced in the subclass itself, when it is defined.
+"""
+
+import functools
+import sys
+import threading
+import warnings
+from contextlib import contextmanager
+from types import FunctionType
+
+from .. import fft, linalg, special
+from .._array import Array
+from .._extensions import METHODS as LAZY_METHODS
+from .._parameter import Buffer, Parameter
+from .._tensor import Tensor
+from ..dispatch.bind import METHODS, PUBLIC, found_by_pickle
+from ..dispatch.operands import is_operand
+from ..nn import functional as F
+
+_initialize = Tensor.__init__
+_of = Tensor._of
+
+
+class _State(threading.local):
+    """The settings of one thread.
+
+    Attributes:
+        subclasses_off: `__torch_function__` of tensors is disabled.
+        all_off: `__torch_function__` of modes is disabled as well.
+        modes: the active modes, the innermost last.
+    """
+
+    subclasses_off = False
+    all_off = False
+    modes = ()
+
+
+_state = _State()
+
+
+@contextmanager
+def _holding(**changes):
+    before = {name: getattr(_state, name) for name in changes}
+    _state.__dict__.update(changes)
+    try:
+        yield
+    finally:
+        _state.__dict__.update(before)
+
+
+class DisableTorchFunctionSubclass:
+    """Disables `__torch_function__` of tensors in a `with` block."""
+
+    _changes = {"subclasses_off": True}
+
+    def __enter__(self):
+        self._block = _holding(**self._changes)
+        self._block.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self._block.__exit__(*error)
+
+
+class DisableTorchFunction(DisableTorchFunctionSubclass):
+    """Disables `__torch_function__` of tensors and of modes in a `with` block."""
+
+    _changes = {"subclasses_off": True, "all_off": True}
+
+
+def _disabled_torch_function_impl(func, types, args=(), kwargs=None):
+    """Runs the function without conversion of the result. A subclass with this `__torch_function__` loses its class."""
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+def _torch_function(cls, func, types, args=(), kwargs=None):
+    """Runs a function, and returns its results as instances of this class. Subclasses can override it.
+
+    Args:
+        func: the public function or method, such as `mytorch.add`.
+        types: the classes of the arguments that have a `__torch_function__`.
+        args: positional arguments of the call.
+        kwargs: keyword arguments of the call.
+
+    Returns:
+        The result; NotImplemented if one of the types is not a superclass of this class.
+    """
+    if not all(issubclass(cls, kind) for kind in types):
+        return NotImplemented
+    with DisableTorchFunctionSubclass():
+        result = func(*args, **(kwargs or {}))
+        return result if func in get_default_nowrap_functions() else _convert(result, cls)
+
+
+def _convert(result, cls):
+    if cls is Tensor:
+        return result
+    if isinstance(result, Tensor) and not isinstance(result, cls):
+        return result.as_subclass(cls)
+    if isinstance(result, (tuple, list)):
+        items = [_convert(item, cls) for item in result]
+        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+    return result
+
+
+__torch_function__ = classmethod(_torch_function)  # of Tensor, see `_extensions.METHODS`
+
+
+def _subclass_of(cls, data, require_grad=False):
+    """Returns an instance of a subclass that shares the memory of a tensor and is not connected to its graph.
+
+    Args:
+        cls: the class.
+        data: a tensor.
+        require_grad: True to record operations on the result (default: False).
+    """
+    return Tensor._of(data._data, None, cls).requires_grad_(require_grad)
+
+
+found_by_pickle(_subclass_of, "Tensor._make_subclass")
+_make_subclass = staticmethod(_subclass_of)
+
+
+# -- which classes have a __torch_function__ ---------------------------------------------------------------------------
+
+_overriding = {Tensor: False, Parameter: False, Buffer: False, int: False, float: False, bool: False, str: False}
+
+
+def _overrides(kind):
+    """Returns True if the class has a `__torch_function__` that is not disabled."""
+    found = _overriding.get(kind)
+    if found is None:
+        method = getattr(kind, "__torch_function__", None)
+        found = method not in (None, _disabled_torch_function_impl) and kind is not type
+        if issubclass(kind, (Tensor, Array)):
+            found = found and not kind.__module__.startswith("mytorch.")
+        _overriding[kind] = found
+    return found
+
+
+def _add_overridden(found, value):
+    kind = type(value)
+    if kind is list or kind is tuple:
+        for item in value:
+            if _overriding.get(type(item), True) and _overrides(type(item)):
+                found.append(item)
+    elif _overriding.get(kind, True) and _overrides(kind):
+        found.append(value)
+
+
+def _overridden(args, kwargs):
+    """Returns the arguments whose classes have a `__torch_function__`."""
+    found = []
+    for value in args:
+        _add_overridden(found, value)
+    for value in kwargs.values():
+        _add_overridden(found, value)
+    return found
+
+
+def _in_order(overridden):
+    """Returns one argument for each class: subclasses before their superclasses, otherwise from left to right."""
+    order = []
+    for value in overridden:
+        kind = type(value)
+        if kind not in map(type, order):
+            index = next((i for i, other in enumerate(order) if issubclass(kind, type(other))), len(order))
+            order.insert(index, value)
+    return order
+
+
+def _handle(func, args, kwargs, overridden, optional=False):
+    """Calls `__torch_function__` of the innermost mode, then of the arguments, until one returns a result.
+
+    Args:
+        func: the public function.
+        overridden: the arguments that have a `__torch_function__`.
+        optional: return NotImplemented, instead of an error, if all of them do.
+    """
+    order = _in_order(overridden)
+    types = tuple(map(type, order))
+    handlers = list(order)
+    if _state.modes and not _state.all_off:
+        *outer, mode = _state.modes
+        with _holding(modes=tuple(outer)):
+            result = mode.__torch_function__(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+        handlers.insert(0, mode)
+    for value in order:
+        handler = type(value).__torch_function__
+        if handler is not _disabled_torch_function_impl:
+            result = handler(func, types, args, kwargs)
+            if result is not NotImplemented:
+                return result
+    if optional:
+        return NotImplemented
+    tried = "".join(f"\n\n  - {'mode object' if h not in order else 'tensor subclass'} {type(h)!r}" for h in handlers)
+    raise TypeError(
+        f"Multiple dispatch failed for '{resolve_name(func) or func.__name__}'; all __torch_function__ handlers returned "
+        f"NotImplemented:{tried}\n\nFor more information, try re-running with TORCH_LOGS=not_implemented"
+    )
+
+
+# -- public functions --------------------------------------------------------------------------------------------------
+
+# Functions that no subclass can override: they create tensors, or they ask for the class or the identity of an object.
+_IGNORED = frozenset(
+    "as_subclass _of _wrap _as_tensor _extra_state _make_subclass __init__ __new__ __hash__ __init_subclass__ __array_wrap__ "
+    "__setattr__ __getattribute__ __dir__ __iter__ build_graph_enabled tensor as_tensor asarray from_numpy frombuffer "
+    "from_dlpack to_dlpack zeros ones empty full arange linspace logspace eye rand randn randint randperm range empty_strided "
+    "scalar_tensor is_tensor is_storage typename manual_seed seed initial_seed save load compile broadcast_shapes can_cast "
+    "promote_types get_default_dtype set_default_dtype set_default_device get_default_device set_printoptions "
+    "tril_indices triu_indices install_as_torch is_grad_enabled set_default_tensor_type use_deterministic_algorithms "
+    "_add_parents _is_view edge".split()
+)
+_FACTORIES = frozenset("zeros ones empty full arange linspace logspace eye rand randn randint randperm tensor".split())
+# Operators -> the names of the functions that PyTorch passes to `__torch_function__`.
+_OPERATORS = {
+    "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul", "__truediv__": "div",
+    "__matmul__": "matmul", "__pow__": "pow", "__mod__": "remainder", "__neg__": "neg", "__abs__": "abs", "__ne__": "ne",
+    "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__iadd__": "add_", "__isub__": "sub_",
+    "__imul__": "mul_", "__itruediv__": "div_", "__imod__": "remainder_", "__pos__": "positive",
+}  # fmt: skip
+_BINARY = frozenset(name for name in METHODS if name.startswith("__")) - {
+    "__getitem__", "__setitem__", "__contains__", "__neg__", "__abs__", "__invert__", "__pos__", "__bool__", "__int__",
+    "__float__", "__index__", "__complex__", "__iter__", "__len__",
+}  # fmt: skip
+_NATIVE = ("fused", "auto", "act_func")  # keywords that PyTorch does not have
+_originals = {}  # public function -> a function that runs its original code
+_active = [False]
+
+
+def _checked(original, public, operator):
+    """Returns the code that replaces a public function: a check for `__torch_function__`.
+
+    Args:
+        original: a function that runs the original code.
+        public: the function that `__torch_function__` receives.
+        operator: a binary operator, which returns NotImplemented for unknown operands.
+    """
+    state = _state
+
+    def check(*args, **kwargs):
+        if state.all_off or (state.subclasses_off and not state.modes):
+            return original(*args, **kwargs)
+        if kwargs:
+            kwargs = {k: v for k, v in kwargs.items() if k not in _NATIVE or v not in (None, False)}
+        overridden = () if state.subclasses_off else _overridden(args, kwargs)
+        if overridden or state.modes:
+            if operator and not all(is_operand(a) or _overrides(type(a)) for a in args):
+                return original(*args, **kwargs)
+            return _handle(public, args, kwargs, overridden, operator)
+        return original(*args, **kwargs)
+
+    return check
+
+
+@functools.cache
+def _calling(count):
+    """Returns the code of a function with `count` free variables that calls the constant "check", which stands for a function.
+
+    Python copies the free variables when the function starts, so the code must be compiled with their number.
+    """
+    free = ", ".join(f"free{i}" for i in range(count))
+    lines = [
+        "def outer():", f"    {free.replace(', ', ' = ')} = None" if count else "    pass",
+        "    def replacement(*args, **kwargs):", f"        if 0: {free}" if count else "        pass",
+        "        return 'check'(*args, **kwargs)", "    return replacement",
+    ]  # fmt: skip
+    names = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # a string is not callable
+        exec("\n".join(lines), names)
+    return names["outer"]().__code__
+
+
+def _replace_code(function, public, operator=False):
+    """Lets a public function check its arguments for `__torch_function__`.
+
+    Args:
+        function: the function, which remains the same object.
+        public: the function that `__torch_function__` receives.
+        operator: see `_checked`.
+    """
+    if function in _originals:
+        return
+    original = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    original.__kwdefaults__ = function.__kwdefaults__
+    original.__dict__.update(function.__dict__)
+    function.__wrapped__ = original  # `inspect` finds its signature and source
+    _originals[function] = original
+    check = _checked(original, public, operator)
+    code = _calling(len(function.__code__.co_freevars))
+    function.__code__ = code.replace(
+        co_consts=tuple(check if value == "check" else value for value in code.co_consts),
+        co_freevars=function.__code__.co_freevars,
+        co_name=function.__name__,
+        co_filename=original.__code__.co_filename,
+    )
+    function.__defaults__ = function.__kwdefaults__ = None
+
+
+def _public_functions(module):
+    """Yields (name, function) for the overridable functions of a module."""
+    for name in dir(module):
+        if not name.startswith("_") and name not in _IGNORED:
+            value = getattr(module, name, None)
+            if type(value) is FunctionType and value.__module__.startswith("mytorch"):
+                yield name, value
+
+
+def activate():
+    """Lets all public functions check their arguments for `__torch_function__`. A second call has no effect."""
+    if _active[0]:
+        return
+    _active[0] = True
+    from .names import NAMES  # which imports much of the library
+
+    top = sys.modules["mytorch"]
+    for names_of_methods in LAZY_METHODS.values():
+        for name in names_of_methods.split():
+            getattr(Tensor, name)
+    methods = {name: f for name, f in vars(Tensor).items() if type(f) is FunctionType and name not in _IGNORED}
+    for name, function in methods.items():
+        if methods.get(function.__name__) is not function:
+            function.__name__ = name
+        _replace_code(function, methods.get(_OPERATORS.get(name), function), name in _BINARY)
+    functions = [{**NAMES, **vars(top)}.get(name) for name in (*PUBLIC, *NAMES) if name not in _IGNORED]
+    for module in (F, linalg, fft, special):
+        functions += [function for _, function in _public_functions(module)]
+    for function in functions:
+        if type(function) is FunctionType:
+            _replace_code(function, function)
+
+
+# -- subclasses --------------------------------------------------------------------------------------------------------
+
+
+def define(cls):
+    """Prepares a new subclass of Tensor: its properties call `__torch_function__`, and its first instance activates it."""
+    if not _active[0] and Tensor.__init__ is _initialize:
+        Tensor.__new__, Tensor.__init__ = staticmethod(_construct), _construct_init
+        Tensor._of = staticmethod(_of_class)
+    if not _overrides(cls):
+        return
+    for name, descriptor in vars(Tensor).items():
+        if isinstance(descriptor, property) and name not in _IGNORED and getattr(cls, name) is descriptor:
+            setattr(cls, name, _overridable(descriptor))
+
+
+def _overridable(descriptor):
+    def get(self):
+        if _state.subclasses_off:
+            return descriptor.fget(self)
+        return _handle(descriptor.__get__, (self,), {}, [self])
+
+    def put(self, value):
+        if _state.subclasses_off:
+            return descriptor.fset(self, value)
+        return _handle(descriptor.__set__, (self, value), {}, [self])
+
+    def delete(self):
+        if _state.subclasses_off:
+            return descriptor.fdel(self)
+        return _handle(descriptor.__delete__, (self,), {}, [self])
+
+    return property(get, descriptor.fset and put, descriptor.fdel and delete, descriptor.__doc__)
+
+
+def _construct(cls, *args, **kwargs):
+    """`Tensor.__new__` after a subclass was defined: `super().__new__(cls, data)` creates the data of the instance."""
+    self = object.__new__(cls)
+    if cls is Tensor or cls.__module__.startswith("mytorch."):
+        return self
+    if _overrides(cls):
+        activate()
+    with DisableTorchFunctionSubclass():
+        if cls.__new__ is not _construct:  # called by the `__new__` of the subclass
+            _initialize(self, *args, **kwargs)
+        elif cls.__init__ is not Tensor.__init__ and args:
+            try:
+                _initialize(self, *args[:1])  # for an `__init__` that calls `super().__init__()` without the data
+            except (TypeError, ValueError, RuntimeError):
+                pass
+    return self
+
+
+@functools.wraps(_initialize)
+def _construct_init(self, *args, **kwargs):
+    if hasattr(self, "_data") and (type(self).__new__ is not _construct or not (args or kwargs)):
+        return
+    with DisableTorchFunctionSubclass():
+        _initialize(self, *args, **kwargs)
+
+
+def _of_class(array, edge=None, cls=None):
+    if cls is not None and not _active[0] and _overrides(cls):
+        activate()
+    return _of(array, edge, cls)
+
+
+# -- torch.overrides ---------------------------------------------------------------------------------------------------
+
+
+class TorchFunctionMode:
+    """A context manager whose `__torch_function__` receives every call of a public function in a `with` block.
+
+    Override `__torch_function__(self, func, types, args=(), kwargs=None)`. Calls inside it do not reach this mode.
+    """
+
+    def __enter__(self):
+        activate()
+        _activate_factories()
+        _state.modes = (*_state.modes, self)
+        return self
+
+    def __exit__(self, *error):
+        _state.modes = _state.modes[:-1]
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        raise NotImplementedError
+
+    @classmethod
+    def push(cls, *args, **kwargs):
+        """Returns an instance of this mode."""
+        return cls(*args, **kwargs)
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that calls each function unchanged."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def _activate_factories():
+    for name in _FACTORIES:
+        function = vars(sys.modules["mytorch"]).get(name)
+        if type(function) is FunctionType:
+            _replace_code(function, function)
+
+
+def has_torch_function(relevant_args):
+    """Returns True if an argument, or a mode, has a `__torch_function__`.
+
+    Args:
+        relevant_args: the arguments to check.
+    """
+    if _state.modes and not _state.all_off:
+        return True
+    return not _state.subclasses_off and bool(_overridden(tuple(relevant_args), {}))
+
+
+def has_torch_function_unary(arg):
+    """`has_torch_function` for one argument."""
+    return has_torch_function((arg,))
+
+
+def has_torch_function_variadic(*args):
+    """`has_torch_function` for any number of arguments."""
+    return has_torch_function(args)
+
+
+def handle_torch_function(public_api, relevant_args, *args, **kwargs):
+    """Calls `__torch_function__` of the relevant arguments.
+
+    Args:
+        public_api: the function that the program called.
+        relevant_args: the arguments to check.
+        args, kwargs: the arguments of the call.
+
+    Raises:
+        TypeError: all of them return NotImplemented.
+    """
+    return _handle(public_api, args, kwargs, _overridden(tuple(relevant_args), {}))
+
+
+def wrap_torch_function(dispatcher):
+    """Decorates a function so that subclasses can override it.
+
+    Args:
+        dispatcher: function of the same arguments that returns the arguments to check.
+    """
+
+    def decorate(function):
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            relevant = dispatcher(*args, **kwargs)
+            if has_torch_function(relevant):
+                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    return decorate
+
+
+def is_tensor_like(inp):
+    """Returns True for a tensor and for an object with a `__torch_function__`."""
+    return isinstance(inp, Tensor) or hasattr(inp, "__torch_function__")
+
+
+@functools.cache
+def get_default_nowrap_functions():
+    """Returns the functions whose results the default `__torch_function__` does not convert."""
+    return {vars(Tensor)[name].__get__ for name in ("_base", "grad", "_grad")}
+
+
+def get_ignored_functions():
+    """Returns the public functions that cannot be overridden."""
+    top = sys.modules["mytorch"]
+    found = {vars(top).get(name) for name in _IGNORED} | {vars(Tensor).get(name) for name in _IGNORED}
+    return {function for function in found if callable(function)}
+
+
+def get_overridable_functions():
+    """Returns {module or class: overridable functions}."""
+    activate()
+    found = {}
+    for module in (sys.modules["mytorch"], F, linalg, fft, special):
+        found[module] = [f for _, f in _public_functions(module) if f in _originals]
+    found[Tensor] = [f for f in vars(Tensor).values() if type(f) is FunctionType and f in _originals]
+    return found
+
+
+def is_tensor_method_or_property(func):
+    """Returns True for a method of Tensor, and for `__get__` of one of its properties."""
+    name = getattr(func, "__name__", "")
+    return vars(Tensor).get(name) is func or name in ("__get__", "__set__", "__delete__")
+
+
+def resolve_name(f):
+    """Returns the full name of a function, such as "torch.add".
+
+    Args:
+        f: the function.
+    """
+    owner = getattr(f, "__self__", None)
+    if isinstance(owner, property):
+        name = next((n for n, value in vars(Tensor).items() if value is owner), None)
+        return name and f"torch.Tensor.{name}.{f.__name__}"
+    name = getattr(f, "__name__", None)
+    homes = {"torch": sys.modules["mytorch"], "torch.nn.functional": F, "torch.linalg": linalg, "torch.Tensor": Tensor}
+    homes.update({"torch.fft": fft, "torch.special": special})
+    return next((f"{home}.{name}" for home, place in homes.items() if vars(place).get(name) is f), None)
+
+
+def _get_current_function_mode():
+    return _state.modes[-1] if _state.modes else None
+
+
+def _get_current_function_mode_stack():
+    return list(_state.modes)
+
+
+for _kind in (Parameter, Buffer):
+    setattr(_kind, "__torch_function__", staticmethod(_disabled_torch_function_impl))  # noqa: B010
