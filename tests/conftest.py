@@ -1,7 +1,9 @@
-"""What all tests share: seeds, PyTorch where a test compares with it, and the device they run on.
+"""Configuration of all tests: seeds, comparison with PyTorch, and the device.
 
-`pytest --device cuda` makes a GPU the default device, so that every tensor a test makes lies there; with `--stand-in` CuPy is
-replaced by `tests/gpu/fake_cupy.py`, which needs no GPU. With `--device cuda:1`, cuda:0 stays the current GPU. `--device toy` is `tests/toy_device.py`, a device that is registered.
+* `pytest --device cuda` makes a GPU the default device, so the tests create their tensors on it.
+* `--fake-cupy` replaces CuPy by `tests/gpu/fake_cupy.py`, which needs no GPU.
+* `--device cuda:1` uses the second GPU while cuda:0 stays the current GPU.
+* `--device toy` uses `tests/toy_device.py`, a registered device.
 """
 
 import os
@@ -15,16 +17,14 @@ import pytest
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--device",
-        default=os.environ.get("DEVICE", "cpu"),
-        help="where tensors are made: cpu (default), cuda, cuda:1, toy",
+        "--device", default=os.environ.get("DEVICE", "cpu"), help="default device: cpu (default), cuda, cuda:1, toy"
     )
-    parser.addoption("--stand-in", action="store_true", help="replace CuPy by a stand-in over NumPy")
+    parser.addoption("--fake-cupy", action="store_true", help="replace CuPy by a fake over NumPy")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "cpu_only: what the test looks at exists on the CPU alone")
-    if config.getoption("--stand-in"):
+    if config.getoption("--fake-cupy"):
         sys.path.insert(0, str(Path(__file__).parent / "gpu"))
         import fake_cublaslt
         import fake_cupy
@@ -32,7 +32,7 @@ def pytest_configure(config):
         fake_cupy.install(devices=2 if ":" in config.getoption("--device") else None)
         if (
             os.environ.get("TRITON_INTERPRET") != "1"
-        ):  # with it, kernels run in Triton's interpreter on the stand-in's memory
+        ):  # kernels run in Triton's interpreter on the memory of the fake CuPy
             os.environ["MYTORCH_FUSED"] = "0"
         fake_cublaslt.install()
     if config.getoption("--device") == "toy":
@@ -44,12 +44,12 @@ def pytest_configure(config):
 
 
 def _use(device):
-    """Make `device` the default, and let tests look at results with `.numpy()` as they do on a CPU."""
+    """Makes `device` the default, and makes `.numpy()` work on results as on a CPU."""
     import mytorch
 
     try:
         mytorch.set_default_device(device)
-        mytorch.backends.cudnn.allow_tf32 = False  # results are compared with float32's, or float64's
+        mytorch.backends.cudnn.allow_tf32 = False  # results are compared with float32 or float64
     except RuntimeError as error:
         raise pytest.UsageError(
             f"tests on {device}: {error} Without DEVICE and --device they run on the CPU."
@@ -65,7 +65,7 @@ def _use(device):
 
 
 def _on_cpu(method):
-    """The method of a copy on the CPU, but for the library itself, which must not rely on it."""
+    """Returns the method of a copy on the CPU, but the original method for calls from the library, which must not need it."""
 
     def looked_at(self, *args, **kwargs):
         asks = sys._getframe(1).f_globals.get("__name__", "")
@@ -75,7 +75,7 @@ def _on_cpu(method):
 
 
 def _drawn_on_cpu(draw):
-    """The CPU's numbers on any device, so that tests find the values that they know."""
+    """Returns the random numbers of the CPU on any device, so the expected values of the tests apply."""
 
     def drawn(self, *args, **kwargs):
         import mytorch
@@ -90,7 +90,7 @@ def _drawn_on_cpu(draw):
 
 
 def _seeding_a_twin(seed):
-    """manual_seed, which gives a GPU's generator a CPU generator to draw from."""
+    """Calls manual_seed; a generator of a GPU then draws from a CPU generator."""
 
     def seeded(self, number):
         import mytorch
@@ -105,7 +105,7 @@ def _seeding_a_twin(seed):
 def pytest_collection_modifyitems(config, items):
     import mytorch
 
-    if config.getoption("--stand-in") or not mytorch.cuda.is_available():
+    if config.getoption("--fake-cupy") or not mytorch.cuda.is_available():
         for item in items:
             if "gpu" in item.keywords and item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a GPU"))
@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """Every test starts from the same random state, whatever ran before."""
+    """Every test starts from the same random state, independent of earlier tests."""
     import mytorch
 
     random.seed(0)
@@ -129,7 +129,7 @@ def seeded():
 
 @pytest.fixture
 def torch():
-    """PyTorch, the reference; tests that ask for it skip without it."""
+    """Returns PyTorch, the reference. Tests with this fixture are skipped if PyTorch is not installed."""
     found = pytest.importorskip("torch")
     if not hasattr(found, "manual_seed"):
         pytest.skip("PyTorch is not installed; Triton's interpreter was given one name of it")
@@ -139,5 +139,5 @@ def torch():
 
 @pytest.fixture
 def rng():
-    """A NumPy generator of the test's own."""
+    """A NumPy generator for one test, seeded with 0."""
     return np.random.default_rng(0)

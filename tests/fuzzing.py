@@ -1,20 +1,22 @@
-"""Cases without end, beside PyTorch: ops, layers, indexing, views and in-place changes, called with what may not fit.
+"""Random calls compared with PyTorch: ops, layers, indexing, views and in-place changes, with arguments that may be invalid.
 
-Case i of a seed is always the same one: a call that PyTorch's operator database, or a row of the tests of layers, knows to be
-right, with up to three things changed in it: a shape, an order of strides, a dtype, a number, extreme values, an option. `outcome`
-makes the call in both libraries and says how they compare:
+Case i of a seed is always the same case. A case is a valid call from PyTorch's operator database or from the tests of layers, with
+up to three random changes. A change affects a shape, an order of strides, a dtype, a number, extreme values or an option.
+`outcome` makes the call in both libraries and compares the results:
 
-* ok: equal results, or both refuse.
-* different: both answer, and values, shapes, dtypes or gradients differ.
-* spread: they differ only where one of them is infinite or NaN, and inputs are, or overflow.
-* accepted: PyTorch refuses what we answer. "wider": it refuses because it has no kernel for a dtype, or will not mix two.
-* refused: we refuse, in our own words, what PyTorch answers.
-* words: the error is not one of the library's own statements, but NumPy's or Python's from somewhere inside.
-* hang, crash: of the process, which only `python -m tests.fuzzing` outlives; it prints how many there are of each kind. A crash is
-  noted with its signal, and where it was in the library with the stack, in a file beside the others. Memory that PyTorch spoils is
-  noticed later, by whoever asks for some: `MALLOC_CHECK_=3` with glibc's libc_malloc_debug preloaded tells whose call it was.
+* ok: equal results, or both libraries raise an error.
+* different: both return a result, and values, shapes, dtypes or gradients differ.
+* spread: the results differ only where one of them is infinite or NaN, and the inputs contain inf or NaN, or overflow.
+* accepted: PyTorch raises an error, and mytorch returns a result. "wider": PyTorch lacks a kernel for a dtype or a mix of dtypes.
+* refused: mytorch raises its error, and PyTorch returns a result.
+* words: the error is not an error of the library, but a raw NumPy or Python error.
+* hang, crash: the process hangs or crashes. Only `python -m tests.fuzzing` survives it; it prints the number of cases of each kind.
+  It records the signal of a crash and writes the stack into a separate file.
 
-What is known to differ, with the reason, is the table of docs/compatibility.md.
+PyTorch sometimes corrupts memory, and a later allocation crashes. To find the call, preload glibc's libc_malloc_debug and set
+`MALLOC_CHECK_=3`.
+
+The table in docs/compatibility.md lists the known differences and their reasons.
 """
 
 import argparse
@@ -55,7 +57,7 @@ DTYPES = ["float32", "float64", "int64", "int32", "uint8", "bool", "complex128",
 
 
 class Case:
-    """A call: its name, the two functions, PyTorch's arguments, and whether gradients are compared."""
+    """A call: its name, the two functions, PyTorch's arguments, and True if gradients are compared."""
 
     def __init__(self, name, theirs, mine, args, kwargs, grad=False):
         self.name, self.theirs, self.mine, self.args, self.kwargs, self.grad = name, theirs, mine, args, kwargs, grad
@@ -75,7 +77,7 @@ def _short(x):
     return repr(x)
 
 
-# -- calls that are right, and what is changed in them ------------------------------------------------------------------
+# -- valid calls and their random changes -------------------------------------------------------------------------------
 
 
 def operators():
@@ -94,7 +96,7 @@ _samples = {}
 
 
 def sample(op, dtype, place):
-    """One of the first dozen of the database's samples, by its place; those behind it are not made (they take most of the time)."""
+    """Returns one of the first twelve samples of the database by its index; does not create later samples, which are slow."""
     key = op.name, op.variant_test_name, dtype
     found = _samples.get(key, [])
     if len(found) <= place and None not in found:
@@ -120,7 +122,7 @@ def _leaves(tree, path=()):
 
 
 def _thawed(x):
-    """Tuples as lists, tensors as clones, so that parts can be changed."""
+    """Converts tuples to lists and clones tensors, so that parts can be changed."""
     if isinstance(x, torch.Tensor):
         y = x.detach().resolve_conj().resolve_neg()
         return y.clone(memory_format=torch.preserve_format)
@@ -343,10 +345,10 @@ def _program_case(rng):
                     if lib is torch and not viewing and other is not t and "other" in text:
                         apart = eval("t" + text, {**names, "t": t.detach().clone(), "other": other.detach().clone()})
                     if lib is torch and other is t and text == ".copy_(other)":
-                        raise RuntimeError("PyTorch counts windows that overlap twice in what is copied onto itself")
+                        raise RuntimeError("PyTorch counts overlapping windows twice in a copy onto itself")
                     result = eval("t" + text, names)
                     if apart is not None and not torch.equal(apart.nan_to_num(), result.nan_to_num()):
-                        raise RuntimeError("PyTorch reads what it has written")
+                        raise RuntimeError("PyTorch reads elements that it has overwritten")
                 if viewing:
                     known.append(result)
             total = sum((k * lib.tensor(weights[: k.numel()].reshape(tuple(k.shape)))).sum() for k in known)
@@ -392,11 +394,11 @@ def _drawn(seed, number, only):
     return _index_case(rng) if family < 0.9 else _program_case(rng)
 
 
-# -- what becomes of a case ------------------------------------------------------------------------------------------
+# -- outcomes --------------------------------------------------------------------------------------------------------
 
 
 def own_words(error):
-    """Whether an error was raised by a statement of the library (or by Python for the call itself), of a kind that PyTorch raises."""
+    """Returns True if a statement of the library (or Python, for the call itself) raised an error of a kind that PyTorch raises."""
     trace = error.__traceback__
     while trace.tb_next is not None:
         trace = trace.tb_next
@@ -426,7 +428,7 @@ def _call(function, args, kwargs, grad, as_tensor):
 
 
 def _close(a, b, bits, spread=False):
-    """Whether two arrays are equal but for rounding, which may be that of their largest number; `spread`: where both are finite."""
+    """Returns True if two arrays are equal except for rounding, relative to their largest number. `spread`: only finite values."""
     if a.dtype.kind not in "fcV":
         return bool((a == b).all())
     kind = a.dtype.name
@@ -475,7 +477,7 @@ def _values(x, y, bits, what="values"):
 
 
 def outcome(case, started=lambda theirs: None):
-    """(kind, explanation): see the module's docstring."""
+    """Returns (kind, explanation); see the docstring of the module."""
     theirs_args, theirs_kwargs = copy.deepcopy((case.args, case.kwargs))
     try:
         mine_args, mine_kwargs = convert(case.args), convert(case.kwargs)
@@ -579,7 +581,7 @@ def _work(seed, first, count, only, out, state):
 
 
 def run(seed, count, only, out, patience=15, first=0):
-    """Cases 0 to count in a child process; one that hangs or dies is noted, and the next child goes on behind it."""
+    """Runs cases 0 to count in a child process. Records a case that hangs or crashes, and continues in a new child process."""
     state = mmap.mmap(-1, 12)
     case(seed, 0, only)
     while first < count:
@@ -616,7 +618,7 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--cases", type=int, default=20000)
-    parser.add_argument("--only", help="a regular expression: ops with such names")
+    parser.add_argument("--only", help="regular expression for the names of the ops")
     parser.add_argument("--out", default="fuzz.jsonl")
     options = parser.parse_args()
     run(options.seed, options.cases, options.only, options.out, first=options.first)

@@ -1,8 +1,8 @@
-"""The layers of the library, the fence between its core and its extensions, and their sizes, read from the code.
+"""The layers of the library, the border between its core and its extensions, and their sizes, computed from the code.
 
-python tests/layers.py            # lines of the core and of each extension; upward imports and import cycles
-python tests/layers.py --write    # the table of layers in docs/architecture.md
-python tests/layers.py --dot      # the packages and their imports as a graph for Graphviz
+    python tests/layers.py            # lines of the core and of each extension; upward imports and import cycles
+    python tests/layers.py --write    # the table of layers in docs/architecture.md
+    python tests/layers.py --dot      # the packages and their imports as a graph for Graphviz
 
 `test_architecture.py` checks the rules.
 """
@@ -21,12 +21,12 @@ PACKAGE = ROOT / "mytorch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 EXTENSIONS = runpy.run_path(str(PACKAGE / "_extensions.py"))["EXTENSIONS"]
 
-# From the bottom up: a package may import from the layers below, and from other packages of its own layer. A package
+# From the bottom up: a package may import from the layers below, and from other packages of the same layer. A package
 # here is a folder of mytorch/, a file in mytorch/, or an extension.
 LAYERS = [
     (
         "base version _extensions",
-        "settings, dtypes and promotion, errors, nested containers, CUDA graph capture, the fence",
+        "settings, dtypes and promotion, errors, nested containers, CUDA graph capture, the list of extensions",
     ),
     ("numerics", "array algorithms: special functions, random bits, blocked sums, einsum"),
     ("backend", "devices, the NumPy and CuPy namespaces, copies; the only importer of CuPy"),
@@ -34,7 +34,7 @@ LAYERS = [
     ("_array", "Array: one NumPy or CuPy array with a version counter"),
     ("engine kernels", "the graph and backward; compiled kernels over raw arrays and their registry"),
     ("_tensor", "Tensor: an Array with an edge in the graph"),
-    ("dispatch", "the op record, calls of ops, in-place changes, and binding to names"),
+    ("dispatch", "definition and call of ops, in-place changes, and binding to names"),
     ("ops", "definitions of operations with their gradients"),
     ("_parameter storage transforms", "Parameter; storages; gradient formulas over Tensors, forward mode, vmap"),
     ("autograd", "Function, checkpointing, gradcheck, hooks on the graph"),
@@ -46,20 +46,23 @@ LAYERS = [
     ("distributed", "process groups, collectives, gradient buckets"),
     ("optim nn", "optimizers; layers, DistributedDataParallel"),
     (
-        "func utils utils.data.tokens distributions profiler tools vision",
-        "function transforms, data loading; distributions, profiling, drawing, image data and models",
+        "func utils compiler utils.data.tokens distributions profiler tools vision",
+        "function transforms, data loading; compiled functions, distributions, profiling, drawing, image data and models",
     ),
     ("models", "language models and text generation"),
     ("accelerate accelerate.runs", "the training loop helper, parts of training scripts"),
     ("compat", "PyTorch's other names and import paths"),
     ("__init__", "`import mytorch`"),
-    ("cli __main__ cli.chat playground", "`mytorchrun`, `python -m mytorch`, `python -m mytorch.playground`"),
+    (
+        "cli __main__ cli.chat cli.local_server playground",
+        "`mytorchrun`, `python -m mytorch`, `python -m mytorch.playground`",
+    ),
 ]
 LAYER = {package: layer for layer, (packages, _) in enumerate(LAYERS) for package in packages.split()}
 
 
 def name_of(path):
-    """A file as what imports call it: "mytorch.nn.linear"; a package by its own name."""
+    """Returns the import name of a file, for example "mytorch.nn.linear", or the name of a package."""
     parts = ("mytorch", *path.relative_to(PACKAGE).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -174,13 +177,10 @@ def cycles(found=None):
 
 def table():
     """Returns the table of layers in docs/architecture.md."""
-    rows = ["| layer | core packages | extensions | contents |", "|---|---|---|---|"]
+    rows = ["| layer | packages (extensions in italics) | contents |", "|---|---|---|"]
     for layer, (packages, contents) in enumerate(LAYERS):
-        names = packages.split()
-        core, extensions = (
-            ", ".join(f"`{name}`" for name in names if (name in EXTENSIONS) is wanted) for wanted in (False, True)
-        )
-        rows.append(f"| {layer} | {core} | {extensions} | {contents} |")
+        names = ", ".join(f"*`{name}`*" if name in EXTENSIONS else f"`{name}`" for name in packages.split())
+        rows.append(f"| {layer} | {names} | {contents} |")
     return "\n".join(rows)
 
 

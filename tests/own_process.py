@@ -1,4 +1,4 @@
-"""pytest in a process of its own, for checks that change the library, or Triton, for their whole process."""
+"""pytest in a separate process, for checks that change the library or Triton for the whole process."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run_pytest(*arguments, **environment):
-    """Run pytest with these files and options, and variables that are set, or taken away by None; what it prints.
+    """Runs pytest with the given files and options; returns its output. Variables are set, or removed if None.
 
     Raises:
         AssertionError: a test failed.
@@ -24,5 +24,5 @@ def run_pytest(*arguments, **environment):
 
 
 def run_checks(*arguments, **environment):
-    """As `run_pytest`, on one thread, whatever is warned of."""
+    """Calls `run_pytest` on one thread and ignores warnings."""
     return run_pytest("-W", "ignore", *arguments, **{"OMP_NUM_THREADS": "1", **environment})

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the tests: all of them, on as many processes as there are cores; or what arguments for pytest say:
+# Run all tests with one process per core, or run pytest with the given arguments:
 #     bash tests/run.sh tests/test_ops.py -k softmax
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 set -u

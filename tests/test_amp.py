@@ -75,11 +75,19 @@ def test_older_names_for_the_gpu():
     from mytorch.cuda.amp import autocast as cuda_autocast
     from mytorch.cuda.amp import custom_fwd
 
+    assert mytorch.cuda.amp.custom_fwd is custom_fwd
+    if HERE == "cpu":  # both are disabled, as in PyTorch
+        with pytest.warns(UserWarning, match="CUDA is not available"), cuda_autocast():
+            assert not is_autocast_enabled()
+        with pytest.warns(UserWarning, match="CUDA is not available"):
+            scaler = Scaler(2.0)
+        assert not scaler.is_enabled()
+        assert scaler.scale(mytorch.ones(1)).item() == 1
+        return
     with cuda_autocast():
         assert is_autocast_enabled("cuda")
         assert get_autocast_dtype("cuda") is mytorch.float16
     assert Scaler(2.0).get_scale() == 2.0
-    assert mytorch.cuda.amp.custom_fwd is custom_fwd
 
     @cuda_autocast(dtype=mytorch.bfloat16)
     def dtype():
@@ -115,8 +123,11 @@ def test_defaults_nesting_and_switching_off():
         with autocast("cpu", enabled=False):
             assert (a @ a).dtype is mytorch.float32
         assert (a @ a).dtype is mytorch.bfloat16
-    with autocast("cuda"):
-        assert (a @ a).dtype is mytorch.float32  # a is not there
+    with pytest.warns(UserWarning, match="CUDA is not available") if HERE == "cpu" else contextlib.nullcontext():
+        on_gpu = autocast("cuda")
+    with on_gpu:
+        assert is_autocast_enabled("cuda") == (HERE != "cpu")
+        assert (a @ a).dtype is mytorch.float32  # a is on the CPU
     assert get_autocast_dtype("cpu") is mytorch.bfloat16
     assert get_autocast_dtype("cuda") is mytorch.float16
 
@@ -152,7 +163,7 @@ def test_gradients_of_parameters_are_float32_and_near_the_full_ones(dtype):
         assert np.abs(p.grad.numpy() - e).max() < 0.02 * np.abs(e).max() + 1e-3
 
 
-def test_a_weight_is_cast_once_in_a_block_and_anew_when_changed(monkeypatch):
+def test_a_weight_is_cast_once_in_a_block_and_again_after_a_change(monkeypatch):
     from mytorch import amp
 
     casts = []  # of the weight
@@ -370,7 +381,7 @@ def test_the_scaler_follows_pytorchs(torch):
 def test_gradients_of_weights_that_a_gpu_casts_are_not_rounded():
     x, w, b = mytorch.randn(6, 5, 8), mytorch.randn(4, 8, requires_grad=True), mytorch.randn(4, requires_grad=True)
     if x.device.type == "cpu":
-        pytest.skip("for a GPU, or its stand-in")
+        pytest.skip("for a GPU, or its fake")
     g = mytorch.randn(6, 5, 4).bfloat16()
     half = x.bfloat16().float().cpu().numpy().astype(np.float64).reshape(-1, 8)
     want = g.float().cpu().numpy().astype(np.float64).reshape(-1, 4).T @ half
@@ -385,8 +396,8 @@ def test_gradients_of_weights_that_a_gpu_casts_are_not_rounded():
 
 
 @pytest.mark.parametrize("takes_scaler", [False, True])
-def test_foreign_optimizers_that_deal_with_overflow_themselves(takes_scaler):
-    """They step in any case, and are given the scaler, or told of the overflow."""
+def test_optimizers_that_handle_overflow_themselves(takes_scaler):
+    """These optimizers step in any case; they receive the scaler or the overflow flag."""
     seen = []
 
     class Own(mytorch.optim.Optimizer):

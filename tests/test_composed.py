@@ -64,7 +64,7 @@ CASES = {
     "nll_loss": lambda t, **k: F.nll_loss(t[0], mytorch.tensor(TARGETS), **k),
     "mse_loss": lambda t, **k: F.mse_loss(t[0], t[0].detach() * 2, **k),
 }
-# Those that are made of elementary ops anyway, and those that fill memory in place, run as they are.
+# Functions that consist of elementary ops, and functions that fill memory in place, run unchanged.
 UNCHANGED = ["tanh", "max_pool2d", "embedding_with_padding"]
 
 
@@ -137,7 +137,7 @@ def test_activation_layers_take_fused(name):
     np.testing.assert_allclose(out.numpy(), getattr(nn, name)()(x).numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_fused_without_a_kernel_is_told_once():
+def test_fused_without_a_kernel_warns_once():
     before = set(registry._warned)
     registry._warned.clear()
     try:

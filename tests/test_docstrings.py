@@ -1,4 +1,4 @@
-"""Every example in a docstring of the public API is run; and what docstrings must say is counted."""
+"""Runs every example in a docstring of the public API, and counts the required sections of docstrings."""
 
 import ast
 import doctest
@@ -12,7 +12,7 @@ import pytest
 import mytorch
 
 MODULES = """nn nn.functional nn.init nn.utils nn.utils.rnn nn.utils.parametrize nn.attention optim optim.lr_scheduler optim.swa_utils linalg fft
-    special random autograd amp func serialization utils utils.data utils.checkpoint distributions distributed models vision vision.transforms
+    special random autograd autograd.forward_ad autograd.functional autograd.graph storage quasirandom amp func serialization utils utils.data utils.checkpoint distributions distributed models vision vision.transforms
     vision.datasets profiler accelerate cuda nn.residual cli.arguments models.run_files""".split()  # fmt: skip
 SCOPE = {
     "mytorch": mytorch, "np": np, "nn": mytorch.nn, "F": mytorch.nn.functional, "optim": mytorch.optim, "tensor": mytorch.tensor,
@@ -20,7 +20,7 @@ SCOPE = {
 
 
 def _public():
-    """{name: object} of every public function, class and method that has a docstring of its own; each object once."""
+    """Returns {name: object} for every public function, class and method with a docstring; each object once."""
     found, seen = {}, set()
 
     def add(name, value):
@@ -71,7 +71,7 @@ def test_examples_are_many():
 
 
 def _raises(function):
-    """Whether a function's own body raises something that is no abstract method's."""
+    """Returns True if the body of a function raises an error, other than the error of an abstract method."""
     body = inspect.unwrap(function)
     body = getattr(body, "forward", body)  # a record's
     if not inspect.isfunction(body):
@@ -86,7 +86,7 @@ def _raises(function):
 
 
 def test_functions_that_raise_say_so():
-    """What a function raises itself stands under `Raises:` in half of them at least: the share is not to fall."""
+    """At least half of the functions that raise errors have a section `Raises:`. This fraction must not decrease."""
     raising = [v for v in PUBLIC.values() if not inspect.isclass(v) and not isinstance(v, property) and _raises(v)]
     said = [v for v in raising if "Raises:" in v.__doc__]
     assert len(said) / len(raising) > 0.5, f"{len(said)} of {len(raising)} say what they raise"

@@ -1,4 +1,4 @@
-"""Mistakes that people make, beside PyTorch: the same kind of error, with no fewer facts in it, and none in NumPy's words."""
+"""Common mistakes, compared with PyTorch: the same kind of error, at least as many facts, no raw NumPy message."""
 
 import copy
 import re
@@ -11,7 +11,7 @@ NUMPYS = re.compile(
     r"broadcast together with shapes \(|for axis \d|inhomogeneous|ufunc|boolean index did not|could not broadcast|core dimension"
     r"|_first\(|object array|np\.\w|array element with a sequence"
 )
-# Their messages hold a number that is no size of the inputs: an argument's position, or a word such as "int32".
+# These messages contain a number that is not a size of the inputs, for example the position of an argument.
 NO_SIZE = {
     "bmm of matrices", "expand to fewer axes", "embedding of floats", "einsum of sizes that differ", "sqrt of a list", "float sizes",
     "gradient of another shape", "grad of a constant", "deep copy of a result", "assignment of another shape", "gather of floats",
@@ -147,6 +147,8 @@ def a_scheduler_of_no_optimizer(L):
 
 
 MISTAKES = {
+    # values
+    "an int out of range": lambda L: L.tensor([2**70]),
     # shapes
     "add of shapes that do not broadcast": lambda L: L.ones(2, 3) + L.ones(4),
     "product of matrices that do not fit": lambda L: L.ones(2, 3) @ L.ones(2, 3),
@@ -339,14 +341,14 @@ def error_of(mistake, L):
 
 
 def sizes_in(text):
-    """The numbers in a message, but for those in words such as float32 and 0-d."""
+    """Returns the numbers in a message, except numbers inside words such as float32 and 0-d."""
     return set(re.findall(r"\d+(?:\.\d+)?", re.sub(r"0-d\w*|\w*(float|int)\d+", "", text)))
 
 
 @pytest.mark.cpu_only
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told_as_pytorch_tells_it(name, torch):
+def test_mistakes_raise_the_same_errors_as_pytorch(name, torch):
     theirs, ours = (error_of(MISTAKES[name], L) for L in (torch, mytorch))
     expected = next(kind for kind in type(theirs).__mro__ if kind.__module__ == "builtins")
     assert isinstance(ours, expected), (theirs, ours)

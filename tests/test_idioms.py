@@ -104,7 +104,7 @@ def test_shapes_that_do_not_fit(a, b, name, torch):
         with pytest.raises(RuntimeError) as error:
             getattr(L, name)(L.ones(a), L.ones(b))
         messages.append(str(error.value))
-    assert messages[0].startswith(messages[1])  # ours adds the shapes
+    assert messages[0].startswith(messages[1])  # the message of mytorch also contains the shapes
 
 
 def test_type_takes_a_tensor_type():
@@ -134,7 +134,7 @@ def test_complex_numbers_print_without_their_dtype(torch):
         mytorch.set_printoptions(layout="mytorch")
 
 
-def test_data_and_gradients_have_what_programs_ask_of_tensors(torch):
+def test_data_and_gradients_have_the_methods_of_tensors(torch):
     asked = []
     for L in (mytorch, torch):
         w = L.tensor([1.0, 2.0], requires_grad=True)
@@ -177,7 +177,7 @@ def test_bools_are_not_subtracted(torch):
 
 
 def test_pinv_takes_rcond_second(torch):
-    """A relative bound, as in PyTorch: 1 is negligible beside 4 at 0.5, and would not be below 0.5 itself."""
+    """A relative bound, as in PyTorch: 1 is negligible compared with 4 at 0.5, and would not be below 0.5 itself."""
     for arguments in ((0.5,), (0.5, True), (0.1,), ()):
         found = mytorch.linalg.pinv(mytorch.tensor([[4.0, 0.0], [0.0, 1.0]]), *arguments)
         expected = torch.linalg.pinv(torch.tensor([[4.0, 0.0], [0.0, 1.0]]), *arguments)
@@ -185,7 +185,7 @@ def test_pinv_takes_rcond_second(torch):
 
 
 def test_stacks_are_captured_and_made_code_is_shown():
-    """What stands behind `torch.utils._traceback`."""
+    """Tests the functions behind `torch.utils._traceback`."""
     import traceback
 
     from mytorch.compat.captured import CapturedTraceback, format_traceback_short, report_compile_source_on_error

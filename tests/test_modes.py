@@ -1,4 +1,4 @@
-"""The library's own face (`import mytorch`) and PyTorch's (`install_as_torch`, `python -m mytorch`)."""
+"""Native mode (`import mytorch`) and PyTorch mode (`install_as_torch`, `python -m mytorch`)."""
 
 import os
 import pickle
@@ -23,7 +23,7 @@ def run_python(*args, cwd=None):
 
 
 def as_torch(code):
-    """What a program prints with mytorch as torch."""
+    """Runs a program with mytorch as torch; returns its output."""
     done = run_python("-m", "mytorch", "-c", code)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -76,13 +76,13 @@ INNER = {"__array_wrap__", "__dict__", "_add_parents", "_as_tensor", "_extra_sta
 ARGUMENTS = ((), (1,), (0, 1), ("cpu",), (mytorch.float64,), (1.0, 2.0), ((0,),), ((4,),))
 
 
-def test_array_has_what_tensors_have():
+def test_array_has_the_attributes_of_tensors():
     assert set(dir(mytorch.Tensor)) - set(dir(Array)) == INNER
 
 
 @pytest.mark.parametrize("name", [n for n in dir(mytorch.Tensor) if n[0] != "_" and n not in INNER])
 @pytest.mark.filterwarnings("ignore")
-def test_array_does_what_tensors_do(name):
+def test_array_methods_equal_tensor_methods(name):
     values = np.array([[0.5, 0.25], [0.125, 0.75]], "f4")
 
     def asked(x, args):
@@ -112,7 +112,7 @@ def test_array_does_what_tensors_do(name):
 def test_array_takes_requires_grad_false():
     array = gradient()
     array.requires_grad = False
-    with pytest.raises(RuntimeError, match="records nothing"):
+    with pytest.raises(RuntimeError, match="cannot record operations"):
         array.requires_grad = True
 
 
@@ -128,7 +128,7 @@ def test_own_layout_names_dtype_and_size():
     assert repr(x) == "tensor([1.00000], dtype=float64, requires_grad=True)"
 
 
-# -- PyTorch's face --------------------------------------------------------------------------------------------------
+# -- PyTorch mode ----------------------------------------------------------------------------------------------------
 
 
 PROGRAM = """
@@ -196,7 +196,7 @@ sys.exit(3)
 """
 
 
-def test_program_prints_what_pytorch_prints(tmp_path, torch):
+def test_program_prints_the_same_as_pytorch(tmp_path, torch):
     """One program, under `python -m mytorch` and under PyTorch."""
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
@@ -205,7 +205,7 @@ def test_program_prints_what_pytorch_prints(tmp_path, torch):
     assert ours.stdout == theirs.stdout
 
 
-def test_mixed_dtypes_promote_in_our_own_face():
+def test_mixed_dtypes_promote_in_native_mode():
     d, f = mytorch.ones(2, 3, dtype=mytorch.float64), mytorch.ones(3, 4)
     assert (d @ f).dtype is mytorch.float64
     F = mytorch.nn.functional
@@ -248,7 +248,7 @@ def test_code_runs_as_main():
     assert done.stdout == "['-c', 'a'] __main__ torch\n"
 
 
-def test_script_finds_its_neighbours(tmp_path):
+def test_script_imports_files_next_to_it(tmp_path):
     (tmp_path / "neighbour.py").write_text("import torch\nvalue = torch.ones(1).item()\n")
     (tmp_path / "script.py").write_text("from neighbour import value\nimport sys\nprint(value, sys.argv[0])\n")
     done = run_python("-m", "mytorch", str(tmp_path / "script.py"), cwd="/")
@@ -304,7 +304,7 @@ def test_compiler_changes_nothing():
     assert compiler.is_compiling() is False
 
 
-def test_config_names_what_stands_below():
+def test_config_names_the_backends():
     assert f"NumPy {np.__version__}" in mytorch.__config__.show()
     assert str(mytorch.get_num_threads()) in mytorch.__config__.parallel_info()
 
@@ -363,8 +363,8 @@ def test_make_tensor_stays_in_its_range():
     assert make(2, dtype=mytorch.bool).dtype is mytorch.bool
 
 
-def test_norms_refuse_mixed_dtypes_under_pytorchs_face():
-    """And take float32 parameters with 16-bit inputs."""
+def test_norms_reject_mixed_dtypes_in_pytorch_mode():
+    """Norms accept float32 parameters with 16-bit inputs."""
     code = """import torch
 from torch import nn
 for layer, shape in ((nn.LayerNorm(3), (2, 3)), (nn.BatchNorm1d(3), (2, 3)), (nn.GroupNorm(1, 3), (2, 3, 3))):

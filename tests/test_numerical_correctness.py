@@ -1,4 +1,4 @@
-"""Right or refused: no silent wrong number, no memory read out of bounds, no call that does not come back; beside PyTorch."""
+"""Calls return correct results or raise errors, compared with PyTorch: no wrong numbers, invalid memory reads or hangs."""
 
 import threading
 
@@ -13,7 +13,7 @@ INF, NAN = float("inf"), float("nan")
 
 
 def both(torch, call):
-    """What a call gives in both libraries, as NumPy arrays; the kind of error where it refuses."""
+    """Calls a function in both libraries; returns NumPy arrays, or the kind of error."""
     found = []
     for lib in (mytorch, torch):
         try:
@@ -34,7 +34,7 @@ def assert_same(torch, call, **tolerance):
 
 
 def assert_refused(torch, call):
-    """PyTorch refuses, and so do we, with the same kind of error and words of our own."""
+    """Checks that both libraries raise the same kind of error, and that mytorch's message is not a raw NumPy message."""
     with pytest.raises(Exception, match=".") as theirs:
         call(torch)
     with pytest.raises(theirs.type if theirs.type in (RuntimeError, ValueError, TypeError, IndexError) else Exception):
@@ -48,7 +48,7 @@ BAD_SIZES = [{"dilation": -1}, {"dilation": 0}, {"stride": 0}, {"stride": -1}, {
 @pytest.mark.parametrize(
     "name", ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 )
-def test_convolutions_refuse_what_would_read_outside_of_memory(name, bad, torch):
+def test_convolutions_reject_arguments_that_read_outside_of_memory(name, bad, torch):
     d = int(name[-2])
     for weight in ((1, 1, *(2,) * d), (1, 1, *(0,) * d)):
         assert_refused(
@@ -129,7 +129,7 @@ def test_activations_keep_their_tails(name, dtype, torch):
         np.testing.assert_allclose(a[finite], b[finite], rtol=loose, atol=1e-37 if loose < 1e-3 else 1e-6, err_msg=what)
 
 
-def test_running_log_sum_exp_keeps_what_is_small_beside_the_maximum(torch, rng):
+def test_running_log_sum_exp_keeps_small_summands(torch, rng):
     for values in ([0.0, 5.0, 120.0], [-INF, 1.0, -INF, 800.0, 3.0], rng.standard_normal((3, 5)) * 300, [INF, 1.0]):
 
         def call(lib, values=values):
@@ -178,7 +178,7 @@ def test_nothing_is_learned_from_a_batch_of_padding(fused, torch):
 @pytest.mark.parametrize(("dtype", "scale"), [("float32", 1e30), ("float64", 1e200), ("bfloat16", 1e30)])
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_variance_that_overflows_never_looks_like_zeros(fused, dtype, scale, width, rng):
-    """PyTorch's gives 0 or NaN by how many whole vectors of the processor a row has."""
+    """PyTorch returns 0 or NaN, depending on the number of whole SIMD vectors in a row."""
     rows = mytorch.tensor(rng.standard_normal((8, width)) * scale, dtype=getattr(mytorch, dtype), requires_grad=True)
     fused = {"fused": fused and dtype == "float32"}
     out = F.layer_norm(rows, (width,), **fused)
@@ -282,7 +282,7 @@ def test_slices_of_a_vector_are_views():
         "m.copy_(m.t())",
     ],
 )
-def test_writing_into_what_is_read_is_refused(write, torch):
+def test_writing_into_an_input_is_rejected(write, torch):
     def call(lib):
         return eval(write, {"y": lib.arange(3.0), "m": lib.arange(4.0).reshape(2, 2)})
 
@@ -300,7 +300,7 @@ def test_setitem_from_overlapping_memory_is_refused(torch):
 @pytest.mark.parametrize(
     "write", ["y.mul_(y)", "y[::2].mul_(y[:2])", "m[:, 0].mul_(m[:, 1])", "m[0].mul_(m[1])", "m.mul_(m)"]
 )
-def test_gradients_of_writing_beside_what_is_read(write, torch):
+def test_gradients_of_writing_next_to_an_input(write, torch):
     def call(lib):
         x = lib.arange(3.0).requires_grad_()
         w = lib.arange(4.0).reshape(2, 2).requires_grad_()
@@ -363,7 +363,7 @@ def test_gradients_of_threads_onto_one_leaf_all_arrive():
 
 
 def test_gradients_where_functions_end(torch):
-    # Not at NaN: there, PyTorch's gradient of logit is 0 in its vectorized loop and NaN in the scalar loop, so it depends on
+    # Not at NaN: PyTorch's gradient of logit is 0 in its vectorized loop and NaN in the scalar loop. The result depends on
     # the processor and on the position.
     points = [-0.5, 0.0, 0.1, 0.3, 0.9, 1.0, 1.5, -INF, INF]
     for name, options in (("logit", {}), ("logit", {"eps": 0.1}), ("entr", {})):
@@ -548,7 +548,9 @@ def test_triangular_systems_are_solved_by_substitution(upper, unit, left, torch,
 
     assert_same(torch, call)
     huge = np.array([[1.0, 0, 0], [-1.5, 1, 0], [-5.4, -4.8, 1]])
-    right = np.array([[7.0, 0, -1e30], [5.0, 2, -3], [-8.0, -4, -5]])  # a column of another size disturbs none
+    right = np.array(
+        [[7.0, 0, -1e30], [5.0, 2, -3], [-8.0, -4, -5]]
+    )  # a column of another size does not affect the others
     assert_same(torch, lambda lib: lib.linalg.solve_triangular(lib.tensor(huge), lib.tensor(right), upper=False))
     singular = np.array([[2.0, 1], [0, 0]])
     assert_same(
@@ -663,7 +665,7 @@ lib.masked_fill(t(3), t(3).bool(), t() * 1j); lib.masked_scatter(t(3), t(3), t(3
 
 @pytest.mark.parametrize("call", [c for c in REFUSED.replace("\n", "; ").split("; ") if c])
 @pytest.mark.filterwarnings("ignore")
-def test_what_does_not_fit_is_refused_in_words(call, torch):
+def test_invalid_arguments_raise_clear_errors(call, torch):
     def run(lib):
         names = {"t": lib.ones, "i": lambda *n: lib.zeros(n, dtype=lib.int64), "x": lib.ones(4)}
         return eval(call, {"lib": lib, "F": lib.nn.functional, "INF": INF, "NAN": NAN, **names})
@@ -723,7 +725,7 @@ def test_a_view_keeps_its_graph_when_it_is_written_into_without_recording(torch)
     assert run(mytorch) == run(torch)
 
 
-def test_what_is_said_of_nothing_and_of_nan(torch):
+def test_errors_for_empty_inputs_and_nan(torch):
     for lib in (mytorch, torch):
         values, places = lib.mode(lib.tensor(NAN))
         assert np.isnan(values.item())

@@ -1,8 +1,7 @@
-"""Every op that PyTorch's own operator database knows and we have, on that database's sample inputs.
+"""All ops of mytorch in PyTorch's operator database, on the sample inputs of the database.
 
 Results (values, shape, dtype), gradients under a random upstream gradient and second derivatives are compared in
-float64 and complex128; results alone for integers and bool. What PyTorch's samples can't say of us is listed
-below, each with its reason.
+float64 and complex128; only results for integers and bool. Samples that do not apply to mytorch are listed below, each with its reason.
 """
 
 import warnings
@@ -21,7 +20,7 @@ with warnings.catch_warnings():
     from torch.testing._internal.common_methods_invocations import op_db
 
 SAMPLES = 12
-ELSEWHERE = (  # sparse and quantized tensors, other names for what is tested under its own, PyTorch's internals
+ELSEWHERE = (  # sparse and quantized tensors, aliases of tested ops, internals of PyTorch
     "sparse", "masked.", "_", "quant", "ops.", "torch.ops", "jiterator", "to_sparse", "special.airy", "special.bessel",
     "special.hermite", "special.laguerre", "special.legendre", "special.chebyshev", "special.shifted", "special.modified",
     "special.scaled", "special.spherical", "signal.",
@@ -34,7 +33,7 @@ RANDOM = {  # results differ by design; shapes and dtypes are compared
     "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "nn.functional.scaled_dot_product_attention",
 }  # fmt: skip
 UP_TO_SIGNS = {"svd", "linalg.svd", "linalg.eigh", "linalg.eig", "qr"}  # through the samples' own sign-free functions
-OTHER_ARGUMENTS = {  # the database calls these by a function of its own, with arguments in another order
+OTHER_ARGUMENTS = {  # the database calls these ops by a wrapper with another order of arguments
     "svd_lowrank", "pca_lowrank", "linalg.pinv.singular", "special.polygamma", "nn.functional.embedding",
     "nn.functional.triplet_margin_with_distance_loss", "linalg.lstsq.grad_oriented", "normal.number_mean", "normal.in_place", "zero_", "as_strided.partial_views",
     "nn.functional.multi_head_attention_forward", "to", "nn.functional.linear_cross_entropy",
@@ -62,7 +61,7 @@ CONVERSIONS = {"bool", "double", "float", "half", "int", "long", "short", "byte"
 
 def ours(name):
     """Our function of a name in the database, or None."""
-    if name == "bfloat16":  # NumPy, which the comparison goes through, has none
+    if name == "bfloat16":  # NumPy, which the comparison uses, lacks the dtype
         return None
     if name in CONVERSIONS:
         return getattr(mytorch.Tensor, name)
@@ -81,7 +80,7 @@ def ours(name):
 
 
 def convert(x):
-    """PyTorch's arguments as ours; tensors keep the order of their strides."""
+    """Converts PyTorch's arguments to mytorch; tensors keep the order of their strides."""
     if isinstance(x, torch.Tensor):
         y = x.detach().resolve_conj().resolve_neg()
         out = mytorch.tensor(y.numpy())
@@ -222,7 +221,7 @@ def test_as_pytorch(op, dtype):
 
 
 def twins():
-    """Ops that PyTorch has as a method or in place, and that take a tensor first."""
+    """Returns the ops with a method or an in-place variant in PyTorch and a tensor as the first argument."""
     seen = set()
     for op in op_db:
         name = op.name
@@ -247,7 +246,7 @@ def twins():
 @pytest.mark.parametrize("op", list(twins()))
 @pytest.mark.filterwarnings("ignore")
 def test_method_function_and_in_place_agree(op):
-    """x.op(…) is op(x, …), and x.op_(…) writes the same into x, wherever PyTorch's does."""
+    """x.op(…) is op(x, …), and x.op_(…) writes the same values into x, for all ops that have these forms in PyTorch."""
     function, method = ours(op.name), getattr(mytorch.Tensor, op.name)
     in_place = getattr(torch.Tensor, op.name + "_", None)
     for count, sample in enumerate(op.sample_inputs("cpu", torch.float64)):
@@ -264,7 +263,7 @@ def test_method_function_and_in_place_agree(op):
         if op.name not in ("where", "polygamma", "empty_like"):  # whose functions take the tensor elsewhere
             for a, b in zip(flat(function(x, *args, **kwargs)), flat(method(x, *args, **kwargs)), strict=True):
                 np.testing.assert_array_equal(values(a), values(b))
-        if in_place is None or op.name == "addbmm":  # which PyTorch lets grow in place
+        if in_place is None or op.name == "addbmm":  # which PyTorch resizes in place
             continue
         target = sample.input.detach().clone()
         try:

@@ -11,7 +11,7 @@ from mytorch._tensor import Tensor
 from mytorch.ops import METHODS, PUBLIC
 from tests.samples import ROWS
 
-TOLERANCE = {  # relative and absolute; a few units in the last place of each, times what reductions add up
+TOLERANCE = {  # relative and absolute; a few units in the last place, multiplied by the size of reductions
     "float64": 1e-10,
     "float32": 3e-5,
     "float16": 4e-3,
@@ -198,7 +198,7 @@ def test_integers(row, shapes, attrs, dtype, torch, rng):
 
 @pytest.mark.parametrize(("row", "shapes", "attrs"), FIRST)
 def test_strided_inputs(row, shapes, attrs, torch, rng):
-    """Transposed inputs give what contiguous ones give, gradients too."""
+    """Transposed and contiguous inputs have the same results and gradients."""
     values = _values(row, shapes, rng)
     plain, strided = _inputs(values, mytorch, grad=row.grad), _inputs(values, mytorch, grad=row.grad, transposed=True)
     outs = [_outputs(_call(row, mytorch, tensors, attrs)) for tensors in (plain, strided)]
@@ -215,8 +215,8 @@ def test_strided_inputs(row, shapes, attrs, torch, rng):
 
 @pytest.mark.parametrize(("row", "shapes", "attrs"), FIRST)
 def test_surfaces(row, shapes, attrs, rng):
-    """A method gives what the function gives; Arrays give Arrays; nothing is recorded under no_grad; the
-    in-place twin writes the same numbers."""
+    """Methods and functions return the same result. Arrays return Arrays. Nothing is recorded under no_grad. The in-place
+    variant writes the same numbers."""
     values = _values(row, shapes, rng)
     tensors = _inputs(values, mytorch, grad=row.grad)
     expected = _outputs(_call(row, mytorch, tensors, attrs))

@@ -1,4 +1,4 @@
-"""GPT-2 beside PyTorch: from equal weights and batches come equal gradients, and equal losses all along."""
+"""GPT-2 compared with PyTorch: equal weights and batches give equal gradients, and equal losses during training."""
 
 import sys
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_fifty_losses_are_pytorchs(torch):
 
 
 def test_equal_seeds_make_equal_weights(torch):
-    """The layers draw as PyTorch's do, in nanoGPT's order."""
+    """The layers draw the same initial weights as in PyTorch, in the order of nanoGPT."""
     mytorch.manual_seed(7)
     model = demo()
     torch.manual_seed(7)

@@ -1,4 +1,4 @@
-"""How tensors print: this library's layout by default, PyTorch's on request."""
+"""Printing of tensors: the native layout by default, PyTorch's layout on request."""
 
 import numpy as np
 import pytest

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from . import layers
+
 pytestmark = pytest.mark.cpu_only
 ROOT = Path(__file__).parents[1]
-MOST_LINES = 4_600  # may only be lowered
+MOST_LINES = 3_055  # of code, without docstrings and comments; raised only for fixes
 
 EXECUTED = """
 import sys
@@ -30,10 +32,10 @@ print(*sorted("mytorch" + name.removeprefix(root).replace("\\\\", "/") for name 
 """
 
 
-def test_the_reading_list_is_what_one_expression_executes():
+def test_the_reading_list_contains_the_files_that_one_expression_executes():
     page = (ROOT / "docs" / "reading.md").read_text()
     table = page.partition("<!-- the expression")[2].partition("<!-- end of the expression")[0]
     listed = set(re.findall(r"^\| `(mytorch/[\w/]+\.py)`", table, re.MULTILINE))
     done = subprocess.run([sys.executable, "-c", EXECUTED], capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert set(done.stdout.split()) == listed, done.stderr
-    assert sum((ROOT / name).read_text().count("\n") for name in listed) <= MOST_LINES
+    assert sum(layers.code_lines(ROOT / name) for name in listed) <= MOST_LINES

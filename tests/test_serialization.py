@@ -1,4 +1,5 @@
 import contextlib
+import datetime
 import io
 import json
 import os
@@ -95,7 +96,7 @@ def test_parameters_buffers_arrays_and_requires_grad_come_back(tmp_path, name):
         assert same(*(np.asarray(x.detach() if isinstance(x, mytorch.Tensor) else x) for x in (back[name], value)))
 
 
-def test_what_was_shared_is_written_once_and_shared_again(tmp_path):
+def test_shared_memory_is_written_once_and_shared_again(tmp_path):
     t = mytorch.zeros(1000)
     mytorch.save([t, t, t.detach()], tmp_path / "x.pt")
     assert (tmp_path / "x.pt").stat().st_size < 6000
@@ -146,12 +147,85 @@ def test_map_location_takes_devices_dicts_and_functions(tmp_path):
         assert mytorch.load(tmp_path / "x.pt", map_location=where).device == "cpu"
 
 
-def test_what_cannot_be_saved_is_named_with_its_place_and_nothing_is_written(tmp_path):
-    with pytest.raises(TypeError, match=r"save: a\.1\.b is object, which can't be saved"):
-        mytorch.save({"a": [1, {"b": object()}]}, tmp_path / "x.pt")
-    with pytest.raises(TypeError, match=r"Linear, which can't be saved.*save its state_dict\(\) instead"):
-        mytorch.save(nn.Linear(2, 2), tmp_path / "x.pt")
+def test_nothing_is_written_for_objects_that_cannot_be_pickled(tmp_path):
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        mytorch.save({"a": [1, {"b": lambda: 0}]}, tmp_path / "x.pt")
     assert list(tmp_path.iterdir()) == []
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 2, 3)
+        self.norm = nn.BatchNorm2d(2)
+        self.rnn = nn.LSTM(4, 4, num_layers=2)
+        self.attention = nn.MultiheadAttention(4, 2)
+        self.head = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Dropout(0.5), nn.Linear(4, 2))
+        self.parts = nn.ModuleList([nn.Embedding(3, 4), nn.LayerNorm(4)])
+        self.activation, self.dtype, self.size = mytorch.relu, mytorch.float64, mytorch.Size([1, 2])
+
+    def forward(self, x):
+        x = self.activation(self.norm(self.conv(x))).mean(1)
+        x = self.rnn(x)[0]
+        x = self.attention(x, x, x)[0] + self.parts[0](mytorch.tensor([1]))
+        return self.head(self.parts[1](x))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_whole_modules_and_other_objects_are_saved_for_trusted_files(tmp_path, zipped):
+    net = Net().eval()
+    x = mytorch.randn(2, 1, 6, 6)
+    optimizer = mytorch.optim.AdamW(net.parameters())
+    net(x).sum().backward()
+    optimizer.step()
+    saved = {
+        "net": net,
+        "day": datetime.date(2020, 1, 2),
+        "optimizer": optimizer,
+        "x": x,
+        "view": x[0],
+        "f": mytorch.exp,
+    }
+    mytorch.save(saved, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
+    with pytest.raises(pickle.UnpicklingError, match="weights_only=False"):
+        mytorch.load(tmp_path / "x.pt")
+    found = mytorch.load(tmp_path / "x.pt", weights_only=False)
+    assert same(found["net"](x).detach(), net(x).detach())
+    assert found["day"] == saved["day"]
+    assert found["f"] is mytorch.exp
+    assert found["view"].data_ptr() == found["x"].data_ptr()
+    for (p, state), (q, other) in zip(optimizer.state.items(), found["optimizer"].state.items(), strict=True):
+        assert same(p.detach(), q.detach())
+        assert same(state["exp_avg"], other["exp_avg"])
+    found["net"](x).sum().backward()
+    found["optimizer"].step()
+    assert any(
+        p is q for p, q in zip(found["net"].parameters(), found["optimizer"].param_groups[0]["params"], strict=True)
+    )
+
+
+def test_pytorch_reads_simple_whole_modules_of_this_library_and_the_reverse(torch, tmp_path):
+    for ours, theirs in ((mytorch, torch), (torch, mytorch)):
+        layers = ours.nn.Sequential(ours.nn.Linear(3, 4), ours.nn.ReLU(), ours.nn.LayerNorm(4), ours.nn.Linear(4, 2))
+        ours.save(layers, tmp_path / "x.pt")
+        found = theirs.load(tmp_path / "x.pt", weights_only=False, map_location="cpu")
+        assert type(found[0]) is theirs.nn.Linear
+        x = np.random.default_rng(0).standard_normal((5, 3)).astype("f4")
+        expected = layers(ours.from_numpy(x).to(next(layers.parameters()).device)).detach().cpu().numpy()
+        np.testing.assert_allclose(found(theirs.from_numpy(x)).detach().numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_modules_of_pytorch_with_further_attributes_are_read(torch, tmp_path):
+    layers = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten(), torch.nn.Dropout(0.1)
+    )
+    layers.eval()
+    torch.save({"layers": layers, "rnn": torch.nn.GRU(2, 3)}, tmp_path / "x.pt")
+    found = mytorch.load(tmp_path / "x.pt", weights_only=False)
+    x = torch.randn(2, 1, 5, 5)
+    ours = found["layers"](mytorch.from_numpy(x.numpy()))
+    np.testing.assert_allclose(ours.detach().numpy(), layers(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    assert found["rnn"](mytorch.ones(1, 1, 2))[0].shape == (1, 1, 3)
 
 
 # -- safetensors -----------------------------------------------------------------------------------
@@ -189,7 +263,9 @@ def test_tied_tensors_are_found_under_all_names_by_any_reader(tmp_path):
 
     model = GPT2(GPT2Config(vocab_size=50, context_length=4, num_layers=1, num_heads=1, embed_dim=8))
     save_state_dict(model.state_dict(), tmp_path / "x.safetensors")
-    arrays, _ = read_safetensors((tmp_path / "x.safetensors").read_bytes())  # as a reader that knows nothing of ties
+    arrays, _ = read_safetensors(
+        (tmp_path / "x.safetensors").read_bytes()
+    )  # as a reader without support for tied weights
     assert set(arrays) == set(model.state_dict())
     np.testing.assert_array_equal(arrays["lm_head.weight"], arrays["transformer.wte.weight"])
     for state in (load_safetensors(tmp_path / "x.safetensors"), mytorch.load(tmp_path / "x.safetensors")):
@@ -198,17 +274,17 @@ def test_tied_tensors_are_found_under_all_names_by_any_reader(tmp_path):
         model.load_state_dict(state)
 
 
-def test_damaged_foreign_and_short_files_are_refused(tmp_path):
+def test_damaged_truncated_and_other_files_are_rejected(tmp_path):
     path = tmp_path / "x.safetensors"
     save_safetensors({"a": mytorch.arange(100)}, path)
     whole = path.read_bytes()
     for content, sentence in (
-        (b"", "not a safetensors file, or it is cut short"),
-        (whole[:20], "not a safetensors file, or it is cut short"),
-        (whole[:-1], "cut short or damaged: 'a' should span bytes 0 to 800 of 799"),
+        (b"", "not a safetensors file, or it is truncated"),
+        (whole[:20], "not a safetensors file, or it is truncated"),
+        (whole[:-1], "truncated or damaged: 'a' should span bytes 0 to 800 of 799"),
         (b"hello, this is a text file", "not a safetensors file"),
         (whole.replace(b'"I64"', b'"I65"'), "which can't be read"),
-        (whole.replace(b"[100]", b"[999]"), "cut short or damaged"),
+        (whole.replace(b"[100]", b"[999]"), "truncated or damaged"),
         ((8).to_bytes(8, "little") + b"{abcdefg", "its header can't be read"),
         (pickle.dumps([1]), "bare pickle"),
     ):
@@ -255,7 +331,7 @@ with atomic_file({str(path)!r}) as file:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX")
-def test_links_permissions_and_pipes_stay_what_they_are(tmp_path):
+def test_links_permissions_and_pipes_are_preserved(tmp_path):
     target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
     target.write_bytes(b"old")
     target.chmod(0o640)
@@ -494,8 +570,6 @@ class Settings:
 
 def test_classes_that_are_trusted_by_name(torch, tmp_path):
     S = mytorch.serialization
-    with pytest.raises(TypeError, match="a is Settings.*add_safe_globals"):
-        mytorch.save({"a": Settings(3)}, tmp_path / "x.pt")
     with S.safe_globals([Settings]):
         assert S.get_safe_globals() == [Settings]
         mytorch.save({"a": Settings(mytorch.ones(2))}, tmp_path / "x.pt")
@@ -529,13 +603,14 @@ def test_map_location_is_asked_for_each_storage(torch, tmp_path):
     assert mytorch.load(io.BytesIO(content))[1].item() == 0
 
 
-def test_what_pickle_would_do_otherwise_is_refused(tmp_path):
-    for options in ({"pickle_module": json}, {"pickle_protocol": 4}):
+def test_pickle_opcodes_with_side_effects_are_rejected(tmp_path):
+    for options in ({"pickle_module": json}, {"pickle_protocol": 9}):
         with pytest.raises(ValueError, match="save: "):
             mytorch.save(1, tmp_path / "x.pt", **options)
     mytorch.save(1, tmp_path / "x.pt", pickle_module=pickle)
-    with pytest.raises(ValueError, match="pickle_module"):
-        mytorch.load(tmp_path / "x.pt", pickle_module=json)
+    with pytest.raises(RuntimeError, match="pickle_module"):
+        mytorch.load(tmp_path / "x.pt", pickle_module=pickle, weights_only=True)
+    assert mytorch.load(tmp_path / "x.pt", pickle_module=pickle) == 1
     assert mytorch.load(tmp_path / "x.pt", weights_only=False) == 1
 
 
@@ -553,10 +628,10 @@ def zip_of(path, data, **members):
 
 def test_code_in_a_pytorch_file_is_refused_by_name(torch, tmp_path):
     torch.save({"a": Evil()}, tmp_path / "x.pt")
-    with pytest.raises(RuntimeError, match=r"holds a builtins\.exec, which is refused"):
+    with pytest.raises(RuntimeError, match=r"contains builtins\.exec, which is refused"):
         mytorch.load(tmp_path / "x.pt")
     torch.save(torch.nn.Linear(2, 2), tmp_path / "x.pt")
-    with pytest.raises(RuntimeError, match=r"holds a torch\.nn\.modules\.linear\.Linear, which is refused"):
+    with pytest.raises(RuntimeError, match=r"contains torch\.nn\.modules\.linear\.Linear, which is refused"):
         mytorch.load(tmp_path / "x.pt")
 
 
@@ -575,12 +650,12 @@ def test_code_in_a_pytorch_file_is_refused_by_name(torch, tmp_path):
 def test_no_global_but_the_known_ones_is_reached(tmp_path, name):
     module, function = name.split()
     zip_of(tmp_path / "x.pt", f"c{module}\n{function}\n(S'echo'\ntR.".encode())
-    with pytest.raises(RuntimeError, match=f"holds a {module}.{function}, which is refused"):
+    with pytest.raises(RuntimeError, match=f"contains {module}.{function}, which is refused"):
         mytorch.load(tmp_path / "x.pt")
 
 
 def test_a_pickle_cannot_alter_this_library(tmp_path):
-    """BUILD would set attributes on what a global gave."""
+    """The opcode BUILD would set attributes on the object of a global."""
     data = b"ctorch._utils\n_rebuild_tensor_v2\n}S'__call__'\nS'x'\nsb."
     zip_of(tmp_path / "x.pt", data)
     with pytest.raises(RuntimeError, match="sets the state of a function"):
@@ -593,7 +668,7 @@ def test_a_tensor_beyond_its_storage_is_refused(tmp_path):
         data = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage
         data += f"I{offset}\n(I{size}\nt(I{stride}\ntI00\nNtR.".encode()
         zip_of(tmp_path / "x.pt", data, **{"data/0": b"\0" * 16})
-        with pytest.raises(ValueError, match="reaches beyond its storage of 4 elements"):
+        with pytest.raises(ValueError, match="exceeds its storage of 4 elements"):
             mytorch.load(tmp_path / "x.pt")
 
 
@@ -606,13 +681,13 @@ def test_damaged_pytorch_files_are_refused(torch, tmp_path):
         mytorch.load(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("hello.txt", "hello")
-    with pytest.raises(ValueError, match=r"has no data\.pkl"):
+    with pytest.raises(ValueError, match=r"without data\.pkl"):
         mytorch.load(path)
     zip_of(path, b"\x80\x02}q\x00(")
-    with pytest.raises(ValueError, match="its pickle can't be read"):
+    with pytest.raises(ValueError, match="its pickle cannot be read"):
         mytorch.load(path)
     zip_of(path, b"(S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI4\ntQ.")
-    with pytest.raises(ValueError, match="storage '0' can't be read"):
+    with pytest.raises(ValueError, match="storage '0' cannot be read"):
         mytorch.load(path)
     zip_of(path, b"N.", **{"constants.pkl": b""})
     with pytest.raises(RuntimeError, match="TorchScript"):
@@ -637,7 +712,7 @@ def test_files_of_before_pytorch_1_6_go_both_ways(torch, tmp_path):
         assert found["columns"].tolist() == mine["columns"].tolist()
         assert (str(found["half"].dtype).split(".")[-1], tuple(found["half"].shape)) == ("bfloat16", (2, 0, 3))
         assert isinstance(found["p"], there.nn.Parameter)
-        found["rows"][0, 0] = -1  # what shared one memory shares it again
+        found["rows"][0, 0] = -1  # tensors that shared memory share it again
         assert found["columns"][0, 1] == -1
         assert (found["step"], found["name"]) == (3, "x")
 

@@ -1,6 +1,6 @@
 """Linear algebra, Fourier transforms, scatter, order statistics, shapes and special functions: values and gradients
-against PyTorch, under random upstream gradients. What has a sign or a phase of its own (eigenvectors, complex results)
-is compared by magnitude."""
+against PyTorch, under random upstream gradients. Results with an arbitrary sign or phase (eigenvectors, complex results)
+are compared by magnitude."""
 
 import numpy as np
 import pytest

@@ -56,7 +56,7 @@ def _twice_in_a_group(lib):
     return lambda: lib.optim.SGD([p, p], lr=0.1)
 
 
-CALLS = {  # what PyTorch warns of, and does not end
+CALLS = {  # calls for which PyTorch warns and continues
     "scheduler": _scheduler_first,
     "grad": _grad_of_non_leaf,
     "tensor": lambda lib: lambda x=lib.ones(2): lib.tensor(x),
@@ -85,7 +85,7 @@ def test_pytorchs_warnings_point_at_the_users_line(name, torch):
     assert texts[0][:60] == texts[1][:60]
 
 
-def test_what_has_no_kernel_is_told_at_the_users_line():
+def test_missing_kernel_warns_at_the_users_line():
     registry._warned.clear()
     x = mytorch.ones(2, 2)
     calls = (

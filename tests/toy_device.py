@@ -1,7 +1,7 @@
-"""A device from outside the package, for tests and to be copied from: arrays of a class of its own, in memory of its own.
+"""A device registered from outside the package, for tests and as a template: a custom array class with separate memory.
 
-`arrays` stands for the library of an accelerator: a class with NumPy's attributes, methods and operators, and functions with NumPy's
-names. Here both are NumPy's, one call away; mixing with NumPy's arrays is refused, as between two memories.
+`arrays` represents the library of an accelerator: a class with the attributes, methods and operators of NumPy arrays, and functions
+with NumPy's names. Both call NumPy here. Mixing them with NumPy arrays raises an error, as for two separate memories.
 """
 
 import operator
@@ -11,11 +11,11 @@ import numpy as np
 
 from mytorch.backend import register_device
 
-calls = []  # what ran on the device
+calls = []  # functions that ran on the device
 
 
 def down(x):
-    """The arrays within x as NumPy's."""
+    """Converts the device arrays in x to NumPy arrays."""
     if isinstance(x, ToyArray):
         return x._a
     if isinstance(x, np.ndarray) and x.ndim:
@@ -26,7 +26,7 @@ def down(x):
 
 
 def up(x, inputs=()):
-    """NumPy's results as this library's arrays; what looks into the memory of one of `inputs` is its view."""
+    """Converts NumPy results to device arrays; a result that shares memory with one of `inputs` becomes its view."""
     if isinstance(x, (np.ndarray, np.generic)):
         whole = x if isinstance(x, np.ndarray) else None
         while whole is not None and isinstance(whole.base, np.ndarray):
@@ -55,7 +55,7 @@ class ToyArray:
 
     def __init__(self, array, root=None):
         self._a, self.base = array, root
-        while root is None and isinstance(array.base, np.ndarray):  # keeps memory that it alone holds
+        while root is None and isinstance(array.base, np.ndarray):  # find the owner of the memory
             array = array.base
         self.root = root if root is not None else self if array is self._a else ToyArray(array)
         if self.root is not self:
@@ -110,7 +110,7 @@ ToyArray.__hash__ = object.__hash__
 
 
 class ToyLibrary(types.ModuleType):
-    """Its functions: some of NumPy's. What is not here the backend does on the CPU."""
+    """The functions of the device: a selection of NumPy's functions. The backend computes all others on the CPU."""
 
     ndarray = ToyArray
     own = set(

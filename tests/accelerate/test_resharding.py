@@ -1,4 +1,4 @@
-"""A prepared loader's epoch that goes on with another number of processes or batch size: counted in samples."""
+"""An epoch of a prepared loader that resumes with another number of processes or another batch size."""
 
 import pytest
 
@@ -31,7 +31,7 @@ class Stream(IterableDataset):
 
 
 class Shuffled(Sampler):
-    """With a generator of its own."""
+    """A sampler with a separate generator."""
 
     def __init__(self):
         self.generator = mytorch.Generator().manual_seed(7)
@@ -124,5 +124,5 @@ def test_split_batches_share_each_batch_among_processes():
     whole = [batch.tolist() for batch in KINDS["shuffled"](8)]
     assert [a + b for a, b in zip(*parts, strict=True)][:6] == whole[:6]
     assert (parts[0][6] + parts[1][6])[:5] == whole[6]
-    with pytest.raises(ValueError, match="split_batches needs a batch_size that 2 processes can share evenly"):
+    with pytest.raises(ValueError, match="batch_size divisible by 2 processes, got 7"):
         loaders("shuffled", 2, 7, split=True)

@@ -117,7 +117,7 @@ def test_losses_are_drawn(tmp_path):
 def test_checkpoints_are_found_by_name_by_path_and_as_the_latest_and_removed(tmp_path):
     accelerator = Accelerator(cpu=True)
     accelerator.prepare(nn.Linear(2, 2))
-    with pytest.raises(FileNotFoundError, match="no checkpoint in"):
+    with pytest.raises(FileNotFoundError, match="expected a checkpoint in"):
         accelerate.find_checkpoint(tmp_path)
     for i in (1, 2):
         accelerator.step_counter = i
@@ -127,7 +127,7 @@ def test_checkpoints_are_found_by_name_by_path_and_as_the_latest_and_removed(tmp
     assert accelerate.find_checkpoint(tmp_path) == tmp_path / "checkpoint_2"
     assert accelerate.find_checkpoint(tmp_path, "checkpoint_1") == tmp_path / "checkpoint_1"
     assert accelerate.find_checkpoint(tmp_path / "x", tmp_path / "checkpoint_1") == tmp_path / "checkpoint_1"
-    with pytest.raises(FileNotFoundError, match="no complete checkpoint other"):
+    with pytest.raises(FileNotFoundError, match="expected a complete checkpoint other"):
         accelerate.find_checkpoint(tmp_path, "other")
     accelerate.remove_checkpoints(tmp_path)
     accelerate.remove_checkpoints(tmp_path / "missing")
@@ -211,3 +211,20 @@ def test_a_long_training_on_a_cpu_is_announced():
     assert not accelerator.lines
     accelerate.warn_if_long(accelerator, 3.6e15, "less is faster.")
     assert accelerator.lines == ["On a CPU that computes 100 GFLOP/s this takes about 10 hours; less is faster."]
+
+
+def test_a_damaged_log_is_repaired(tmp_path):
+    path = tmp_path / "log.jsonl"
+    lines = [
+        '{"iteration": 1, "loss": 2.5}',
+        '{"iteration": 2}}',
+        '{"loss": 1}',
+        "[1]",
+        '{"iteration": "x"}',
+        '{"iteration": null}',
+    ]
+    path.write_bytes(
+        "\n".join(lines).encode() + b"\n\xff\xfe{}\n" + b"[" * 100_000 + b'\n{"iteration": 2, "loss": 2.0}\n{"itera'
+    )
+    assert RunLog(path, iteration=5).records == [{"iteration": 1, "loss": 2.5}, {"iteration": 2, "loss": 2.0}]
+    assert len(path.read_text().splitlines()) == 2

@@ -43,7 +43,7 @@ def test_given_gradient_is_not_taken_over():
 def test_unused_branch_does_not_block_gate():
     x = mytorch.ones(3, requires_grad=True)
     a = x * 2
-    side = a + 1  # a metric that nobody differentiates
+    side = a + 1  # a metric that is not differentiated
     a.sum().backward()
     np.testing.assert_array_equal(np.asarray(x.grad), [2, 2, 2])
     assert side.requires_grad
@@ -320,7 +320,7 @@ def test_training_leaves_memory_flat():
         gc.enable()
 
 
-def test_split_takes_neighbouring_gradients_as_one_array():
+def test_split_passes_adjacent_gradients_as_one_array():
     from mytorch.ops.movement import _rejoined
 
     whole = np.arange(24.0).reshape(2, 12)
@@ -368,7 +368,7 @@ def test_a_wide_gradient_goes_through_a_cast_to_half_precision_unrounded():
     (Wide.apply(x.to(mytorch.bfloat16)).sum()).backward()
     assert all(abs(g - 3.0) < 2e-6 for g in before.tolist())
 
-    x = mytorch.zeros(3, requires_grad=True)  # a cast whose gradient is looked at has its own dtype
+    x = mytorch.zeros(3, requires_grad=True)  # a retained gradient of a cast has the dtype of the cast
     y = x.to(mytorch.bfloat16)
     y.retain_grad()
     Wide.apply(y).sum().backward()
@@ -406,7 +406,7 @@ def test_nodes_that_saved_no_numbers_run_again(torch):
         x = L.ones(2, 3, requires_grad=True)
         y = x.permute(1, 0).reshape(6).unbind()
         y[0].backward()
-        y[3].backward()  # permute and reshape keep sizes alone
+        y[3].backward()  # permute and reshape save only sizes
         assert x.grad.tolist() == [[1, 0, 0], [0, 1, 0]]
         z = (x * x).sum()
         z.backward()

@@ -1,4 +1,4 @@
-"""The fast path of ops (dispatch/fast_call.py) gives the results, gradients and errors of `Op.dispatch`."""
+"""The fast path of ops (dispatch/fast_call.py) has the same results, gradients and errors as `Op.dispatch`."""
 
 import numpy as np
 import pytest

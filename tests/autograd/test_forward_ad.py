@@ -1,4 +1,4 @@
-"""Forward mode: dual tensors and func.jvp, beside PyTorch's."""
+"""Forward mode: dual tensors and func.jvp, compared with PyTorch."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def _agree(mine, theirs, rtol=1e-6):
 
 
 def _dual(function, shapes, dtype=np.float64):
-    """What a function of (library, duals) gives in both, as primals and tangents."""
+    """Calls a function of (library, duals) in both libraries; returns primals and tangents."""
     primals, tangents = ([_draw(s, dtype, shift) for s in shapes] for shift in (0.3, -0.5))
     found = []
     for L in BOTH:
@@ -140,7 +140,7 @@ def test_reverse_over_forward_reaches_primal_and_tangent():
     found = []
     for L in BOTH:
         a, b = L.tensor(x, requires_grad=True), L.tensor(v, requires_grad=True)
-        if L is torch:  # whose forward mode writes over what its backward needs here
+        if L is torch:  # PyTorch's forward mode overwrites values that its backward needs here
             primal, tangent = torch.autograd.functional.jvp(lambda a: _block(torch, a), a, b, create_graph=True)
         else:
             with L.autograd.forward_ad.dual_level():
@@ -192,7 +192,7 @@ def test_a_custom_function_has_its_own_jvp():
     _agree(*found)
 
 
-def test_a_custom_function_without_jvp_says_so():
+def test_a_custom_function_without_jvp_raises_an_error():
     class Twice(mytorch.autograd.Function):
         @staticmethod
         def forward(ctx, a):
@@ -202,7 +202,7 @@ def test_a_custom_function_without_jvp_says_so():
         mytorch.func.jvp(Twice.apply, (mytorch.ones(2),), (mytorch.ones(2),))
 
 
-def test_views_and_what_is_written_in_place_share_tangents():
+def test_views_and_in_place_results_share_tangents():
     for L in BOTH:
         A = L.autograd.forward_ad
         primal, tangent = L.ones(2, 3), L.full((2, 3), 2.0)
@@ -227,7 +227,7 @@ def test_views_and_what_is_written_in_place_share_tangents():
         assert "tangent=" not in repr(dual)
 
 
-def test_what_has_no_sense_is_refused():
+def test_invalid_calls_are_rejected():
     for L in BOTH:
         A = L.autograd.forward_ad
         x = L.ones(2)

@@ -212,8 +212,8 @@ def test_functional(torch):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-10)
 
 
-def test_mark_dirty_says_what_is_wrong(torch):
-    """What forward changed must be an input that is returned, alone where it is a view; in both libraries."""
+def test_mark_dirty_errors(torch):
+    """An input marked as dirty must be returned. If it is a view, it must be the only output. Both libraries agree."""
 
     def outcome(L, forward, of_view=False):
         class Changed(L.autograd.Function):
@@ -252,7 +252,7 @@ def test_mark_dirty_says_what_is_wrong(torch):
 
 
 def test_gradient_of_an_output_that_has_none_is_not_made_up():
-    """`_materialize_non_diff_grads`; and the node shows what its context holds, and is of the function's own class."""
+    """Tests `_materialize_non_diff_grads`. The node shows the content of its context, and its class is specific to the function."""
 
     class Two(mytorch.autograd.Function):
         @staticmethod
@@ -273,27 +273,6 @@ def test_gradient_of_an_output_that_has_none_is_not_made_up():
     out.sum().backward()
 
 
-def test_queued_callbacks_run_at_the_end_of_backward():
-    seen = []
-    queue = mytorch.autograd.Variable._execution_engine.queue_callback
-
-    class Queues(mytorch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2
-
-        @staticmethod
-        def backward(ctx, g):
-            queue(lambda: (seen.append(x.grad.tolist()), queue(lambda: seen.append("last"))))
-            return g * 2
-
-    x = mytorch.ones(1, requires_grad=True)
-    Queues.apply(x).sum().backward()
-    assert seen == [[2.0], "last"]
-    with pytest.raises(RuntimeError, match="during backward"):
-        queue(print)
-
-
 def test_a_node_can_be_called():
     y = mytorch.full((2,), 3.0, requires_grad=True) ** 2
     assert y.grad_fn(mytorch.ones(2)).tolist() == [6.0, 6.0]
@@ -310,7 +289,7 @@ def test_materialized_gradients_can_be_differentiated():
         x.data = mytorch.tensor(3)
 
 
-def test_checkpoint_says_what_ran_with_debug():
+def test_checkpoint_lists_its_ops_with_debug():
     calls = []
 
     def varying(x):

@@ -1,4 +1,4 @@
-"""autograd.functional and gradcheck against PyTorch: values, structures and what is refused."""
+"""autograd.functional and gradcheck against PyTorch: values, structures and errors."""
 
 import numpy as np
 import pytest
@@ -102,7 +102,7 @@ def test_gradcheck_of_real_and_complex_functions():
     assert gradcheck(lambda a: (a.detach() * 1, a.sin()), (x,), check_grad_dtypes=True)
 
 
-def test_gradcheck_finds_what_is_wrong():
+def test_gradcheck_detects_wrong_gradients():
     x = mytorch.tensor(X, requires_grad=True)
     calls = []
 

@@ -1,4 +1,4 @@
-"""The graph's public face against PyTorch: nodes, hooks, saved tensors, edges, checkpointing, batched gradients."""
+"""The public interface of the graph, compared with PyTorch: nodes, hooks, saved tensors, edges, checkpointing, batched gradients."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def _same(results, **options):
         np.testing.assert_allclose(_host(b), _host(a), **{"rtol": 1e-7, "atol": 1e-9, **options})
 
 
-def test_nodes_say_what_they_are():
+def test_nodes_have_names():
     for L in BOTH:
         x = L.tensor(X, requires_grad=True)
         y = (x * 2).sum()
@@ -167,7 +167,7 @@ def test_hooks_on_several_gradients(mode):
     assert len(logs[0]) == 2
 
 
-def test_gradient_edges_stand_for_tensors():
+def test_gradient_edges_replace_tensors():
     for L in BOTH:
         x = L.tensor(X, requires_grad=True)
         h = x * 2
@@ -276,7 +276,7 @@ def test_checkpoint_keeps_no_activations_and_stops_early():
         assert len(calls) in (expected, 4)
 
 
-def test_checkpoint_notices_what_differs_and_refuses_what_it_cannot():
+def test_checkpoint_detects_differences_and_rejects_unsupported_options():
     from mytorch.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
 
     x = mytorch.tensor(X, requires_grad=True)
@@ -330,6 +330,27 @@ def test_checkpoint_notices_what_differs_and_refuses_what_it_cannot():
         _same(found)
 
 
+def test_queued_callbacks_run_at_the_end_of_backward():
+    seen = []
+    queue = mytorch.autograd.Variable._execution_engine.queue_callback
+
+    class Queues(mytorch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            queue(lambda: (seen.append(x.grad.tolist()), queue(lambda: seen.append("last"))))
+            return g * 2
+
+    x = mytorch.ones(1, requires_grad=True)
+    Queues.apply(x).sum().backward()
+    assert seen == [[2.0], "last"]
+    with pytest.raises(RuntimeError, match="during backward"):
+        queue(print)
+
+
 def test_old_names():
     from mytorch.autograd import Variable
     from mytorch.autograd.grad_mode import no_grad
@@ -341,7 +362,7 @@ def test_old_names():
     assert no_grad is mytorch.no_grad
 
 
-def test_save_for_backward_refuses_what_is_no_tensor():
+def test_save_for_backward_rejects_objects_other_than_tensors():
     for L in BOTH:
 
         class Wrong(L.autograd.Function):

@@ -11,7 +11,7 @@ from mytorch.ops import everything  # noqa: F401 - defines the records of all op
 
 
 def both(program, torch, *inputs):
-    """Run a program under both libraries; compare what it returns and the gradients of its inputs."""
+    """Runs a program under both libraries; compares the results and the gradients of the inputs."""
     results = []
     for lib in (mytorch, torch):
         leaves = [lib.tensor(x, requires_grad=True) for x in inputs]
@@ -233,7 +233,7 @@ def test_hooks_that_keep_a_copy_of_an_index_let_it_be_changed():
     assert x.grad.tolist() == [1, 0, 2]
 
 
-def test_changing_what_nobody_saved_is_fine():
+def test_unsaved_tensors_may_be_changed():
     x = mytorch.ones(3, requires_grad=True)
     y = x + 1
     y.mul_(2)
@@ -282,7 +282,7 @@ def test_views_share_memory():
 
 
 def test_random_programs(torch):
-    """Random sequences of in-place operations on views of two tensors give PyTorch's values and gradients."""
+    """Random sequences of in-place operations on views of two tensors have the same values and gradients as in PyTorch."""
     for seed in range(60):
         both(_random_program(seed), torch, A, B)
 

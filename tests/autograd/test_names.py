@@ -1,4 +1,4 @@
-"""The names that nodes print under, and operations of one's own made with `grad_fn=`."""
+"""The printed names of nodes, and custom operations made with `grad_fn=`."""
 
 import numpy as np
 import pytest
@@ -85,7 +85,7 @@ def sigmoid(x):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-def test_tensor_with_a_grad_fn_of_ones_own():
+def test_tensor_with_a_custom_grad_fn():
     grads = []
     for made in (sigmoid, lambda t: t.sigmoid()):
         a = mytorch.tensor([1.0, -2.0], requires_grad=True)

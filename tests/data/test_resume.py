@@ -1,4 +1,4 @@
-"""A loader that continues where a state was taken gives what the uninterrupted one gave."""
+"""A loader that resumes from a saved state yields the same batches as an uninterrupted loader."""
 
 import json
 import random
@@ -40,7 +40,7 @@ class Stream(IterableDataset):
 
 
 class OwnBatches(Sampler):
-    """Batches drawn, one by one, from a generator of the sampler's own."""
+    """Draws batches one at a time from a separate generator."""
 
     def __init__(self, kind):
         self.source = {"mytorch": mytorch.Generator, "numpy": np.random.default_rng, "python": random.Random}[kind]()
@@ -107,7 +107,7 @@ def values(batches):
 
 
 def disturb():
-    """What another process would have: other global states."""
+    """Changes the global random states, as a new process would."""
     mytorch.manual_seed(99)
     np.random.seed(98)
     random.seed(97)
@@ -201,12 +201,12 @@ def test_streams(workers, batch_size, count):
     again.load_state_dict(fresh.state_dict())
     assert [values(b) for b in again] == rest[1:]
     wrong = DataLoader(Stream(), batch_size, num_workers=workers + 2)
-    with pytest.raises(ValueError, match="as many workers"):
+    with pytest.raises(ValueError, match="the same number of workers"):
         wrong.load_state_dict(state)
 
 
 class Shuffled(IterableDataset):
-    """A stream whose order is drawn from a generator of its own, or from the global ones."""
+    """A stream whose order comes from a separate generator, or from the global generators."""
 
     def __init__(self, own):
         self.source = random.Random(3) if own else random
@@ -313,7 +313,7 @@ def test_states_that_do_not_fit():
     state = DataLoader(Squares(), shuffle=True).state_dict()
     with pytest.raises(ValueError, match="of a loader without a generator"):
         DataLoader(Squares(), shuffle=True, generator=mytorch.Generator()).load_state_dict(state)
-    with pytest.raises(ValueError, match="expected what"):
+    with pytest.raises(ValueError, match="expected a result"):
         DataLoader(Squares()).load_state_dict({"batches": 3})
     loader = DataLoader(Squares(), 2)
     iterator = iter(loader)

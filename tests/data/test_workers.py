@@ -1,4 +1,4 @@
-"""Worker processes: what they send, how they end, and that nothing is left behind."""
+"""Worker processes: sent data, termination, and cleanup."""
 
 import multiprocessing
 import os
@@ -108,7 +108,7 @@ def descriptors():
 
 
 def gone(pid):
-    """Whether a process ends within some seconds."""
+    """Returns True if a process ends within a few seconds."""
     for _ in range(100):
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -141,7 +141,7 @@ def test_batches_that_are_kept_do_not_change():
 
 
 def test_batches_are_safe_in_a_forked_process():
-    """The child goes on reading what the parent has dropped."""
+    """The child process still reads a batch that the parent process has released."""
     loader = iter(DataLoader(Large(30, 1 << 16), None, num_workers=1))
     batch = next(loader)
     read, write = os.pipe()
@@ -230,7 +230,7 @@ def test_errors_are_raised_as_pytorch_raises_them(what, torch):
     assert mine[2][1] == theirs[2][1]
     assert mine[2][-1] == theirs[2][-1]
     assert "raise ERRORS[self.what]" in "".join(mine[2])
-    assert mine[3] == theirs[3] == [[4, 5], [6, 7]]  # the epoch goes on after the bad batch
+    assert mine[3] == theirs[3] == [[4, 5], [6, 7]]  # the epoch continues after the bad batch
 
 
 def test_an_error_leaves_no_workers():
@@ -241,7 +241,7 @@ def test_an_error_leaves_no_workers():
     assert multiprocessing.active_children() == []
 
 
-def test_what_cannot_be_sent_is_an_error():
+def test_unpicklable_items_raise_an_error():
     with pytest.raises(Exception, match=r"(?s)DataLoader worker process 1.*(pickle|local object)"):
         list(DataLoader(Bad("lambda"), 2, num_workers=2, collate_fn=first))
 
@@ -253,9 +253,9 @@ def test_what_cannot_be_sent_is_an_error():
             return 2
 
         def __getitem__(self, i):
-            raise Local("of this function")
+            raise Local("defined in this function")
 
-    with pytest.raises(RuntimeError, match=r"(?s)worker process 0.*Local: of this function"):
+    with pytest.raises(RuntimeError, match=r"(?s)worker process 0.*Local: defined in this function"):
         list(DataLoader(Raises(), num_workers=1))
 
 
@@ -268,7 +268,7 @@ class Unloadable:
         return unpickled, (1,)
 
 
-def test_what_cannot_be_received_is_an_error():
+def test_items_that_fail_to_unpickle_raise_an_error():
     iterator = iter(DataLoader([Unloadable()] * 3, None, num_workers=1))
     with pytest.raises(ImportError, match="can't be made here"):
         next(iterator)
@@ -365,7 +365,7 @@ def test_streams_of_uneven_length(in_order, persistent):
             assert [b[0] for b in found] == [0, 1, 2, 1, 2, 1, 2, 1, 2, 2, 2]
 
 
-def test_persistent_workers_stay_and_begin_anew():
+def test_persistent_workers_stay_and_start_again():
     class Pid(Dataset):
         def __len__(self):
             return 40

@@ -29,7 +29,7 @@ def environment(**extra):
 
 
 def launch(n, script, *args, timeout=60, options=(), limit=120, module="mytorch.distributed.run", **env):
-    """Run a script as n ranks; returns what subprocess.run does."""
+    """Runs a script as n ranks; returns the result of subprocess.run."""
     if n > 1:
         needs_mpi()
     command = [

@@ -43,5 +43,5 @@ def test_training_goes_on_with_another_number_of_processes(tmp_path):
     assert first.returncode == 0, first.stderr
     again = launch(1, PROGRAMS / "train.py", tmp_path, 20)
     assert again.returncode == 0, again.stderr
-    assert "The checkpoint is of 2 processes, and there are 1" in again.stdout
+    assert "saved by 2 processes, and now there are 1" in again.stdout
     assert list(losses_of(again)) == [str(i) for i in range(21, 41)]

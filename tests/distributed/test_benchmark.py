@@ -1,4 +1,4 @@
-"""benchmarks/ddp.py runs and says what it measured."""
+"""benchmarks/ddp.py runs and prints its measurements."""
 
 import json
 import subprocess

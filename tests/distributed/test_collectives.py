@@ -1,4 +1,4 @@
-"""Collectives under the launcher with two and three ranks, and in a process alone."""
+"""Collectives under the launcher with two and three ranks, and in a single process."""
 
 import os
 import subprocess
@@ -81,7 +81,7 @@ def test_one_process_alone_needs_no_mpi(alone):
     assert objects == ["me"]
     assert dist.all_reduce(x, async_op=True).wait() is True
     assert dist.new_group([0]).size() == 1
-    with pytest.raises(ValueError, match="nobody to send to"):
+    with pytest.raises(ValueError, match="at least 2 processes"):
         dist.send(x, 0)
 
 
@@ -105,7 +105,7 @@ def test_a_second_beginning_is_refused(alone):
         dist.init_process_group("mpi")
 
 
-def test_without_a_group_every_question_says_so():
+def test_calls_without_a_group_raise_an_error():
     for question in (dist.get_rank, dist.get_world_size, dist.get_backend, dist.barrier, dist.destroy_process_group):
         with pytest.raises(ValueError, match="has not been initialized"):
             question()
@@ -116,8 +116,8 @@ def test_without_a_group_every_question_says_so():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"backend": "ucc"}, "backend is 'ucc'"),
-        ({"backend": "mpi", "rank": 2, "world_size": 2}, "rank lies in"),
+        ({"backend": "ucc"}, "got 'ucc'"),
+        ({"backend": "mpi", "rank": 2, "world_size": 2}, "rank to be from 0 to 1"),
         ({"backend": "mpi", "init_method": "file:///x"}, "init_method"),
         ({"backend": "mpi", "timeout": -1}, "positive"),
     ],
@@ -137,7 +137,7 @@ def test_pynorchs_form():
     dist.destroy_process_group()
 
 
-def test_two_ranks_without_mpiexec_are_told(tmp_path):
+def test_two_ranks_without_mpiexec_raise_an_error(tmp_path):
     needs_mpi()
     code = "import mytorch.distributed as d; d.init_process_group('mpi', rank=0, world_size=2)"
     done = subprocess.run(
@@ -150,7 +150,7 @@ def test_two_ranks_without_mpiexec_are_told(tmp_path):
         check=False,
     )
     assert done.returncode == 1
-    assert "was not started through mpiexec" in done.stderr
+    assert "processes started by mpiexec" in done.stderr
 
 
 def test_the_environment_of_other_launchers(monkeypatch):
@@ -189,7 +189,7 @@ def test_the_environment_of_other_launchers(monkeypatch):
 
 
 def test_a_future_without_a_source_does_not_wait_for_ever():
-    with pytest.raises(RuntimeError, match="nothing is under way"):
+    with pytest.raises(RuntimeError, match="expected a running collective"):
         Future().wait()
     work = Work("barrier")
     assert work.get_future().then(lambda f: len(f.wait())).wait() == 0
@@ -229,9 +229,9 @@ def test_ranks_meet_over_tcp_and_strangers_get_nothing(monkeypatch):
 def test_a_rank_that_does_not_come_is_named():
     from mytorch.distributed.launcher import free_port
 
-    with pytest.raises(dist.DistBackendError, match=r"ranks \[1\] did not come"):
+    with pytest.raises(dist.DistBackendError, match=r"ranks \[1\] did not connect"):
         rendezvous.exchange(b"id", 0, 2, "127.0.0.1", free_port(), 0.2)
-    with pytest.raises(dist.DistBackendError, match="rank 1 did not reach rank 0"):
+    with pytest.raises(dist.DistBackendError, match="rank 1 could not connect"):
         rendezvous.exchange(None, 1, 2, "127.0.0.1", free_port(), 0.3)
 
 
@@ -251,7 +251,7 @@ def test_pickles_are_not_read_even_if_they_are_sent():
     assert decode(encode([1, {"a": None}])) == [1, {"a": None}]
 
 
-def test_none_is_mpi_where_the_launcher_was_told_cpu(monkeypatch):
+def test_backend_none_is_mpi_if_the_launcher_selects_the_cpu(monkeypatch):
     from mytorch.distributed import process_group as group
 
     monkeypatch.setattr(group, "cuda_available", lambda: True)
@@ -263,7 +263,7 @@ def test_none_is_mpi_where_the_launcher_was_told_cpu(monkeypatch):
 
 def test_backends():
     assert dist.Backend("NCCL") == dist.Backend.NCCL == "nccl"
-    with pytest.raises(ValueError, match="Invalid backend: 'ucc'"):
+    with pytest.raises(ValueError, match="Invalid backend: .*got 'ucc'"):
         dist.Backend("ucc")
     assert dist.is_backend_available("gloo") == dist.is_mpi_available()
     assert not dist.is_backend_available("ucc")

@@ -1,4 +1,4 @@
-"""DistributedDataParallel under the launcher with two and three ranks, and in a process alone."""
+"""DistributedDataParallel under the launcher with two and three ranks, and in a single process."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 import mytorch
 import mytorch.distributed as dist
 from mytorch import nn
+from mytorch.base.errors import warn_once
 from mytorch.distributed.reducer import make_buckets
 
 from .launching import checks_in, results_of
@@ -45,7 +46,7 @@ def test_wrong_arguments(alone):
     DDP = nn.parallel.DistributedDataParallel
     with pytest.raises(RuntimeError, match="don't have|doesn't have any parameters"):
         DDP(nn.ReLU())
-    with pytest.raises(ValueError, match="one process drives one device"):
+    with pytest.raises(ValueError, match="at most one device"):
         DDP(nn.Linear(1, 1), device_ids=[0, 1])
     with pytest.raises(ValueError, match="bucket_cap_mb"):
         DDP(nn.Linear(1, 1), bucket_cap_mb=0)
@@ -60,12 +61,12 @@ def test_buckets_are_filled_from_the_last_parameter():
     assert all(len({p.dtype for p in b.params}) == 1 for b in buckets)
 
 
-def test_data_parallel_says_that_it_is_one_device():
-    nn.DataParallel._told = False
+def test_data_parallel_warns_that_it_uses_one_device():
+    warn_once.cache_clear()
     with pytest.warns(UserWarning, match="one device"):
         model = nn.DataParallel(nn.Linear(2, 2))
     assert model(mytorch.ones(1, 2)).shape == (1, 2)
     assert "module.weight" in model.state_dict()
     nn.DataParallel(nn.Linear(2, 2))  # once is enough
-    with pytest.raises(NotImplementedError, match="2 devices"):
+    with pytest.raises(NotImplementedError, match="at most one device"):
         nn.DataParallel(nn.Linear(2, 2), device_ids=[0, 1])

@@ -1,4 +1,4 @@
-"""The launcher: what it gives to ranks, what it shows, and how it ends them."""
+"""The launcher: environment, output and termination of the ranks."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from .launching import PROGRAMS, ROOT, environment, launch, needs_mpi
 
 
 def alive(pid):
-    """Whether a process is there and is no zombie."""
+    """Returns True if a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -132,7 +132,7 @@ def script(tmp_path):
 
 
 def test_torchruns_environment_and_output_by_rank(script):
-    args = ["--num_gpus", "3", "--config", "x", "-m", "--master_port", "1"]  # the script's own
+    args = ["--num_gpus", "3", "--config", "x", "-m", "--master_port", "1"]  # arguments of the script
     done = launch(2, script, *args, options=("--master_addr", "127.0.0.1", "--master_port", "13456"))
     assert done.returncode == 0, done.stderr
     lines = sorted(done.stdout.splitlines())
@@ -180,15 +180,39 @@ def test_the_older_form_and_modules(script):
     assert " hi\n" in done.stdout
 
 
+@pytest.mark.parametrize(("restarts", "code", "lines"), [(0, 3, 1), (1, 3, 2), (2, 0, 3), (5, 0, 3)])
+def test_a_failed_program_is_restarted(restarts, code, lines, tmp_path):
+    script = tmp_path / "fails.py"
+    script.write_text(
+        "import os, sys\n"
+        "with open(sys.argv[1], 'a') as file:\n"
+        "    file.write(os.environ['MASTER_PORT'] + chr(10))\n"
+        "sys.exit(3 if len(open(sys.argv[1]).readlines()) < 3 else 0)\n"
+    )
+    options = [
+        "--max_restarts",
+        str(restarts),
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv_endpoint",
+        "127.0.0.1:29555",
+        "--rdzv_id",
+        "7",
+    ]
+    assert run.main(["--cpu", *options, str(script), str(tmp_path / "log")]) == code
+    assert (tmp_path / "log").read_text() == "29555\n" * lines
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--nproc_per_node", "zero"], "expected a number"),
         (["--nproc_per_node", "0"], "at least 1"),
-        (["--nproc_per_node", "2", "--num_gpus", "3"], "give one of them"),
+        (["--nproc_per_node", "2", "--num_gpus", "3"], "only one of them"),
         (["--cpu", "--nproc_per_node", "2", "--nnodes", "2"], "mpiexec -hosts"),
-        (["--node_rank", "1"], "in \\[0, 0\\]"),
+        (["--node_rank", "1"], "from 0 to 0"),
         (["--timeout", "0"], "positive number of seconds"),
+        (["--rdzv_endpoint", "host:x"], "expected HOST or HOST:PORT"),
     ],
 )
 def test_wrong_options(options, message, capsys):
@@ -221,7 +245,7 @@ def test_ranks_of_several_machines_are_numbered(monkeypatch):
     assert (list(job.ranks), job.world, job.mpi) == ([4, 5, 6, 7], 8, False)
     assert (job.env["MASTER_ADDR"], job.env["MASTER_PORT"], job.env["NODE_RANK"]) == ("a", "5", "1")
     assert job.command[-2:] == ["--nnodes", "9"]
-    with pytest.raises(ValueError, match="there are 4 GPUs"):
+    with pytest.raises(ValueError, match="at most 4 processes"):
         run.job(run.parse(["--num_gpus", "5", "s.py"]))
     with pytest.raises(ValueError, match="same --master_addr"):
         run.job(run.parse(["--num_gpus", "4", "--nnodes", "2", "s.py"]))
@@ -243,7 +267,7 @@ def test_a_command_that_does_not_exist():
     assert "there_is_no_such.py" in done.stderr
 
 
-def test_last_words_keep_chained_tracebacks_together():
+def test_final_output_keeps_chained_tracebacks_together():
     chained = "noise\nTraceback (most recent call last):\nA\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\nB\n"
     assert last_words(chained.encode()) == chained[6:]
     assert last_words(b"Traceback (most recent call last):\nold\nx\nTraceback (most recent call last):\nB\n").endswith(

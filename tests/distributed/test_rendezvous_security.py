@@ -1,4 +1,4 @@
-"""Strangers at the ports of the rendezvous and the launcher, and what failed launches leave: cases from generators."""
+"""Unauthorized connections to the ports of the rendezvous and the launcher, and cleanup after failed launches."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ HELLO = rendezvous._MAGIC + bytes(16)
 
 
 def silent(connection, r):
-    """Say nothing, and stay."""
+    """Keeps the connection open without sending data."""
 
 
 def random_bytes(connection, r):
@@ -62,13 +62,13 @@ def connected(port):
     while time.monotonic() < until:
         with contextlib.suppress(OSError):
             return socket.create_connection(("127.0.0.1", port), timeout=5)
-    raise AssertionError("nobody listens")
+    raise AssertionError("no process listens")
 
 
 @pytest.mark.parametrize("token", ["secret", ""])
 @pytest.mark.parametrize("behave", STRANGERS, ids=lambda f: f.__name__)
-def test_strangers_get_nothing_and_delay_nobody(behave, token, monkeypatch):
-    """Without a token a caller has to know the protocol; random proofs are refused all the same."""
+def test_unauthorized_connections_get_no_data_and_cause_no_delay(behave, token, monkeypatch):
+    """Without a token, a client needs only the protocol. Random proofs are still rejected."""
     monkeypatch.setenv("MYTORCHRUN_TOKEN", token)
     port, got, r = free_port(), {}, np.random.default_rng(0)
 
@@ -127,20 +127,18 @@ def test_a_false_rank_0_is_not_believed(behave):
 
         threading.Thread(target=serve, daemon=True).start()
         port = server.getsockname()[1]
-        with pytest.raises(dist.DistBackendError, match="rank 1 did not reach rank 0"):
+        with pytest.raises(dist.DistBackendError, match="rank 1 could not connect"):
             rendezvous.exchange(None, 1, 2, "127.0.0.1", port, 0.5)
 
 
-def test_the_rendezvous_listens_where_it_is_told_to():
+def test_the_rendezvous_listens_at_the_given_address():
     port = free_port()
     with rendezvous.listen("127.0.0.1", port, 5) as server:
         assert server.getsockname() == ("127.0.0.1", port)
-        with pytest.raises(
-            dist.DistBackendError, match=rf"127\.0\.0\.1:{port}: another program listens there\. Choose"
-        ):
+        with pytest.raises(dist.DistBackendError, match=rf"127\.0\.0\.1:{port}: the port is in use\. Choose"):
             rendezvous.exchange(b"id", 0, 2, "127.0.0.1", port, 1)
         link = launcher.Link(0, 2, "127.0.0.1", port - 1)
-        with pytest.raises(RuntimeError, match="another program listens there"):
+        with pytest.raises(RuntimeError, match="the port is in use"):
             link.attach(launcher.Job([], 1, mpi=False, env={}), contextlib.ExitStack())
     with rendezvous.listen("192.0.2.1", port, 5) as server:  # not an address of this machine
         assert server.getsockname()[0] == "0.0.0.0"
@@ -189,7 +187,7 @@ def test_failed_launches_leave_nothing_in_shared_memory(how, tmp_path):
     assert launch(2, script).returncode != 0
     left = [n for n in set(os.listdir("/dev/shm")) - before if not launcher._is_mapped(f"/dev/shm/{n}")]
     left = [n for n in left if n.startswith(("mpich", "mytorch"))]
-    if left:  # of a launch that goes on beside this test, and has just ended
+    if left:  # files of another launch that ended during this test
         time.sleep(1.0)
         left = [n for n in left if os.path.exists(f"/dev/shm/{n}")]
     assert left == []
@@ -201,4 +199,4 @@ def test_the_launcher_warns_without_a_token_on_several_machines():
     for token, count in (("", 1), ("secret", 0)):
         env = environment(MYTORCHRUN_TOKEN=token)
         done = subprocess.run([sys.executable, "-c", program, *options], env=env, cwd=ROOT, capture_output=True, text=True, check=False)  # fmt: skip
-        assert done.stderr.count("whoever reaches 127.0.0.1:1234") == count or "CPUs of several machines" in done.stderr
+        assert done.stderr.count("connect to 127.0.0.1:1234") == count or "GPUs on several machines" in done.stderr

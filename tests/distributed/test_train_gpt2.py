@@ -1,4 +1,4 @@
-"""train_gpt2.py under the launcher equals one process that sees the same data, and can be interrupted and resumed."""
+"""train_gpt2.py under the launcher equals one process with the same data, and can be interrupted and resumed."""
 
 import json
 import re
@@ -65,7 +65,6 @@ def test_two_ranks_match_one_process(data):
 
 
 def test_a_run_of_two_ranks_goes_on_with_one(data):
-    """First-day 1."""
     options = {"checkpoint_iterations": 7, "eval_interval": 100}
     whole = launch(2, ROOT / "train_gpt2.py", *flags(data, "two", **options))
     assert whole.returncode == 0, whole.stderr

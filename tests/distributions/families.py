@@ -1,4 +1,4 @@
-"""Random parameters of every family, for the tests beside."""
+"""Random parameters of every family, for the tests in this folder."""
 
 import numpy as np
 

@@ -53,7 +53,7 @@ def agree(torch, function, mine, theirs, seed=1):
         results.append([array(out), *gradients])
     for a, b, name in zip(*results, ["result", *mine[1]], strict=False):
         assert a.shape == b.shape
-        if name == "scale_tril":  # what lies above the diagonal is not read
+        if name == "scale_tril":  # the elements above the diagonal are not read
             a, b = np.tril(a), np.tril(b)
         close(a, b, **({} if name == "result" else GRADIENT))
 
@@ -129,7 +129,7 @@ def test_shapes_constraints_and_representation(case, torch):
     assert tuple(mine.batch_shape) == tuple(theirs.batch_shape)
     assert tuple(mine.event_shape) == tuple(theirs.event_shape)
     for name in ("has_rsample", "has_enumerate_support"):
-        if case.split("-")[0] != "RelaxedBernoulli":  # PyTorch's base forgot to say that it has
+        if case.split("-")[0] != "RelaxedBernoulli":  # PyTorch's base class lacks the attribute
             assert getattr(mine, name) == getattr(theirs, name)
     assert sorted(mine.arg_constraints) == sorted(theirs.arg_constraints)
     assert repr(mine.support)[:14] == repr(theirs.support)[:14]
@@ -235,7 +235,7 @@ def test_exponential_family_entropy_is_the_families_own():
     for case in ("Normal", "Exponential", "Gamma", "Bernoulli-logits", "ContinuousBernoulli-logits"):
         d, _ = build(mytorch, case, parameters(np.random.default_rng(0), case, (3,)))
         if case.startswith("Gamma"):
-            continue  # its carrier measure is not constant: PyTorch too overrides it
+            continue  # its carrier measure is not constant; PyTorch also overrides it
         close(base(d), d.entropy(), rtol=1e-5)
 
 

@@ -121,7 +121,7 @@ def test_independent(torch):
 
 
 @pytest.mark.parametrize(("p", "q"), SIMPLE)
-def test_divergences_are_what_draws_say(p, q):
+def test_divergences_equal_monte_carlo_estimates(p, q):
     """E log p - log q over draws, where it is finite."""
     rng = np.random.default_rng(3)
     first, second = parameters(rng, p, ()), parameters(rng, q, ())
@@ -162,8 +162,8 @@ def test_infinite_and_zero_probabilities(torch):
         D.kl_divergence(D.Binomial(3, mytorch.tensor(0.3)), D.Binomial(5, mytorch.tensor(0.3)))
 
 
-def test_a_continuous_bernoulli_lies_within_the_unit_interval():
-    """Finite for a uniform on exactly [0, 1], where PyTorch says infinite."""
+def test_a_continuous_bernoulli_is_within_the_unit_interval():
+    """The divergence to a uniform on exactly [0, 1] is finite; PyTorch returns infinity."""
     p = D.ContinuousBernoulli(mytorch.tensor(0.3))
     assert D.kl_divergence(p, D.Uniform(0.0, 1.0)).item() == pytest.approx(-p.entropy().item())
     assert D.kl_divergence(p, D.Uniform(0.1, 1.0)).item() == math.inf

@@ -55,7 +55,7 @@ def both(torch, case, shape, **options):
 @pytest.mark.parametrize("case", SAME_SEED)
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("draws", [(), (3,), (4, 5)], ids=str)
-def test_equal_seeds_draw_what_pytorch_draws(case, shape, draws, torch):
+def test_equal_seeds_draw_the_same_numbers_as_pytorch(case, shape, draws, torch):
     (mine, _), (theirs, _) = both(torch, case, shape)
     mytorch.manual_seed(3), torch.manual_seed(3)
     close(mine.sample(draws), theirs.sample(draws), rtol=1e-9)
@@ -124,7 +124,7 @@ def test_gradients_through_draws_are_those_of_expectations(case):
     f(x).mean().backward()
     pathwise = {k: np.array(np.zeros(tuple(t.shape)) if t.grad is None else t.grad) for k, t in held.items()}
     if case.startswith(("Uniform", "GeneralizedPareto", "Pareto", "Relaxed")):
-        return  # the support moves with the parameters, or the density is a submanifold's: no score
+        return  # no score: the support depends on the parameters, or the density is on a submanifold
     for k, t in held.items():
         flat = []
         for part in range(8):
@@ -189,7 +189,7 @@ def test_gamma_distribution_function_and_its_gradients(torch):
     concentration = mytorch.tensor(a, requires_grad=True)
     out = implicit.gamma_cdf(mine, concentration)
     wanted = torch.special.gammainc(torch.tensor(a), theirs)
-    close(out, wanted, rtol=1e-8)  # PyTorch's is good to 3e-9: the next test
+    close(out, wanted, rtol=1e-8)  # PyTorch's result has an error of 3e-9: see the next test
     out.sum().backward(), wanted.sum().backward()
     close(mine.grad, theirs.grad, rtol=1e-8)
     h = 1e-5 * a

@@ -26,7 +26,7 @@ def above_zero(rng, shape):
 
 
 def square(rng, shape):
-    return np.tril(rng.normal(size=(*shape, 3, 3)) * 0.5)  # what is above is not read
+    return np.tril(rng.normal(size=(*shape, 3, 3)) * 0.5)  # the elements above the diagonal are not read
 
 
 S = np.array([0.7, 1.5, 3.0])

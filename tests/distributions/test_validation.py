@@ -1,4 +1,4 @@
-"""What constructors and log_prob refuse, in PyTorch's words; subclasses; imports by family."""
+"""Errors of constructors and log_prob, with the messages of PyTorch; also subclasses and imports by family."""
 
 import re
 import subprocess
@@ -194,7 +194,7 @@ class Shifted(D.Distribution):
         return D.Normal(self.by, 1.0).log_prob(value)
 
 
-def test_families_of_a_programs_own():
+def test_custom_families():
     d = Shifted(mytorch.zeros(3)).expand((2, 3))
     assert repr(d) == "Shifted(by: mytorch.Size([2, 3]))"
     assert d.log_prob(d.rsample((4,))).shape == (4, 2, 3)

@@ -1,4 +1,4 @@
-"""benchmarks/gpu_check.py without a GPU: stand-ins for CuPy and PyTorch's CUDA, made-up times, small sizes."""
+"""benchmarks/gpu_check.py without a GPU: a fake CuPy, a fake torch.cuda, invented times and small sizes."""
 
 import contextlib
 import functools

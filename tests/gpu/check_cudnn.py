@@ -1,7 +1,7 @@
-"""Attention by cuDNN against float64: on a GPU for real, elsewhere over stand-ins for CuPy and for cuDNN's frontend.
+"""Attention by cuDNN compared with float64: on a GPU, or over a fake CuPy and a fake cuDNN frontend.
 
-The stand-in (`tests/gpu/fake_cudnn.py`) checks what it is given and computes what lies at the addresses, so shapes, strides, the
-order of calls and what backward is handed are proven without a GPU.
+The fake frontend (`tests/gpu/fake_cudnn.py`) checks its arguments and computes with the data at the given addresses. It therefore
+tests shapes, strides, the order of calls and the arguments of backward without a GPU.
 """
 
 import sys
@@ -41,7 +41,7 @@ SIZES = [  # B, H, heads of keys, L, S, D, Dv, causal
 
 
 def rand(*shape, dtype="bf16"):
-    """Normal numbers on the GPU, and the same, rounded to dtype, as float64 of NumPy's."""
+    """Returns normal numbers on the GPU and, rounded to dtype, as a float64 NumPy array."""
     x = rng.standard_normal(shape).astype(DTYPES[dtype])
     return xp.asarray(x), x.astype(np.float64)
 
@@ -80,7 +80,7 @@ def tensor(raw):
 
 
 def taken(*tensors, causal):
-    """Whether cuDNN's kernel is the one that runs."""
+    """Returns True if the cuDNN kernel runs."""
     raws = [x._data._array for x in tensors]
     options = {"keep": None, "causal": causal, "window": None, "scale": 0.5}
     kernel = RECORDS["scaled_dot_product_attention"].kernels.find("cuda", None, raws, options)
@@ -109,7 +109,7 @@ def test_forward_and_backward(dtype, sizes):
 
 @pytest.mark.parametrize("causal", [True, False] if HERE else [])
 def test_heads_of_one_linear_layer_are_read_where_they_lie(causal):
-    """As in GPT-2: slices of (B, L, 3 H D); their gradients come back in one array too."""
+    """Slices of (B, L, 3 H D), as in GPT-2; their gradients are slices of one array, too."""
     batch, length, heads, width = 2, 21, 3, 16
     raw, x64 = rand(batch, length, 3 * heads * width)
     whole = tensor(raw)
@@ -129,7 +129,7 @@ def test_heads_of_one_linear_layer_are_read_where_they_lie(causal):
 
 @pytest.mark.parametrize("which", [0, 1, 2] if HERE else [])
 def test_a_gradient_of_one_alone_from_a_sum(which):
-    """The gradient of a sum has one number for all elements, which cuDNN can't read; two inputs want none."""
+    """The gradient of a sum has stride 0, which cuDNN does not support. Two inputs require no gradient."""
     found = [rand(2, 2, 9, 16) for _ in range(3)]
     inputs = [mytorch.Tensor._wrap(x) for x, _ in found]
     inputs[which].requires_grad_()

@@ -1,11 +1,11 @@
-"""When cuDNN's attention runs, what is kept of it, and what happens where it can't, over the stand-ins; no GPU's business."""
+"""Selection, plan cache and fallback of cuDNN attention, over the fake libraries. Needs no GPU."""
 
 import contextlib
 import sys
 import warnings
 
 import pytest
-from check_cudnn import cudnn, library, near, rand, taken, tensor, truth, xp  # installs the stand-ins
+from check_cudnn import cudnn, library, near, rand, taken, tensor, truth, xp  # installs the fake libraries
 
 import mytorch
 from mytorch.kernels import registry
@@ -44,7 +44,7 @@ def test_plans_are_made_once_for_each_shape():
 
 
 def test_no_plan_is_made_for_a_prompt():
-    """Without gradients each length would have one, for a single call; what training has planned is used."""
+    """Without gradients, each prompt length would need a plan for a single call. Plans made in training are used."""
     q, k, v = (tensor(rand(2, 2, 9, 16)[0]) for _ in range(3))
     for planned in (0, 2):
         with mytorch.no_grad():
@@ -64,7 +64,7 @@ def test_plans_are_bounded(monkeypatch):
 @pytest.mark.parametrize(
     "what", ["mask", "dropout", "window", "float32", "width", "deterministic", "short", "policy", "strides"]
 )
-def test_what_cudnn_does_not_take(what, monkeypatch):
+def test_inputs_that_cudnn_does_not_support(what, monkeypatch):
     shape, dtype = (2, 2, 9, 12 if what == "width" else 16), "fp32" if what == "float32" else "bf16"
     q, k, v = (tensor(rand(*shape, dtype=dtype)[0]) for _ in range(3))
     options = {
@@ -125,8 +125,8 @@ def test_a_shape_that_was_not_prepared_is_tritons_under_capture():
 
 
 @pytest.mark.parametrize("where", ["plan", "plan backward", "execute"])
-def test_a_refusal_is_said_once_and_triton_attends(where):
-    """Where only backward is refused, Triton's is given the sums in its own units."""
+def test_a_rejection_warns_once_and_triton_runs(where):
+    """If cuDNN refuses only backward, Triton's backward receives the log-sum-exp in its own units."""
     library.why[where] = "no kernel for that"
     with pytest.warns(UserWarning, match="no kernel for that Triton's is"):
         step()
@@ -155,7 +155,7 @@ def test_deterministic_mode_between_forward_and_backward():
         near(got, want, 3.0)
 
 
-def _asked_anew(monkeypatch, **environment):
+def _loaded_again(monkeypatch, **environment):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     cudnn._choice.cache_clear()
@@ -166,19 +166,19 @@ def _asked_anew(monkeypatch, **environment):
 def test_why_not(monkeypatch):
     try:
         for word, why in (("triton", "MYTORCH_ATTENTION is triton"), ("cudnn", None)):
-            kernel = _asked_anew(monkeypatch, MYTORCH_ATTENTION=word)
+            kernel = _loaded_again(monkeypatch, MYTORCH_ATTENTION=word)
             assert (kernel.load() is None) == (why is not None)
             assert kernel.problem == why
         library.why["plan"] = "no kernel"
         with pytest.raises(RuntimeError, match="no kernel"):
             step()
         with pytest.raises(ValueError, match="'nobody'; it takes one of cudnn, triton"):
-            _asked_anew(monkeypatch, MYTORCH_ATTENTION="nobody").load()
-        kernel = _asked_anew(monkeypatch, MYTORCH_ATTENTION="")
+            _loaded_again(monkeypatch, MYTORCH_ATTENTION="nobody").load()
+        kernel = _loaded_again(monkeypatch, MYTORCH_ATTENTION="")
         monkeypatch.setattr(cudnn.importlib.import_module("cudnn"), "backend_version", lambda: 90800)
         with pytest.warns(UserWarning, match=r"its version is 90800, and 9\.15\.1 or a newer one is needed"):
             assert kernel.load() is None
-        kernel = _asked_anew(monkeypatch)
+        kernel = _loaded_again(monkeypatch)
         monkeypatch.setitem(sys.modules, "cudnn", None)
         assert kernel.load() is None
         assert kernel.problem == "nvidia-cudnn-frontend is not installed"

@@ -1,4 +1,4 @@
-"""What CuPy does otherwise than NumPy, and the library mends. Run by `test_checks.py` over the stand-in; on a GPU, by hand."""
+"""Differences between CuPy and NumPy that the library hides. `test_checks.py` runs this file over the fake CuPy."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ import pytest
 import mytorch
 from mytorch import cuda
 
-pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="needs a GPU, or the stand-in")
+pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="needs a GPU, or the fake")
 
 
 def on_gpu(values, dtype=mytorch.float32):
     return mytorch.tensor(values, dtype=dtype, device="cuda")
 
 
-def test_what_cupy_has_no_bfloat16_for():
+def test_functions_without_bfloat16_in_cupy():
     x = on_gpu([[3.0, -1.0, 2.0], [0.5, 8.0, -4.0]], mytorch.bfloat16)
     assert x.sort().values.tolist() == [[-1.0, 2.0, 3.0], [-4.0, 0.5, 8.0]]
     assert x.argsort(descending=True).tolist() == [[0, 2, 1], [1, 0, 2]]

@@ -1,7 +1,7 @@
-"""Tensors on a GPU that is not the current one: results are right, lie where the inputs lie, and leave the current GPU alone.
+"""Tensors on a GPU that is not the current GPU: results are correct and on the same GPU, and the current GPU does not change.
 
-Run by `test_checks.py` over a stand-in with two GPUs, which refuses arrays of another GPU than the current one; by hand on a
-machine with two.
+`test_checks.py` runs this file over a fake CuPy with two GPUs, which rejects arrays of other GPUs than the current one. On a
+machine with two GPUs, run it by hand.
 """
 
 import copy
@@ -18,13 +18,13 @@ import mytorch
 from mytorch import cuda, nn
 from mytorch.nn import functional as F
 
-pytestmark = pytest.mark.skipif(cuda.device_count() < 2, reason="needs two GPUs, or the stand-in")
+pytestmark = pytest.mark.skipif(cuda.device_count() < 2, reason="needs two GPUs, or the fake CuPy")
 ONE = "cuda:1"
 
 
 @pytest.fixture(autouse=True)
 def current_stays():
-    """Whatever a test does, the current GPU is the same afterwards."""
+    """Checks that a test does not change the current GPU."""
     yield
     assert cuda.current_device() == 0
     assert mytorch.zeros(1, device="cuda").device == "cuda:0"
@@ -32,7 +32,7 @@ def current_stays():
 
 @pytest.fixture(autouse=True)
 def kernels_run_where_their_arrays_lie(monkeypatch):
-    """In Triton's interpreter, which would take any address: refuse arrays of another GPU than the current one."""
+    """Rejects arrays of other GPUs than the current one in Triton's interpreter, which accepts any address."""
     fake = sys.modules.get("fake_cupy")
     if fake is None or os.environ.get("TRITON_INTERPRET") != "1":
         return

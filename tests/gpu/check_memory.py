@@ -1,4 +1,4 @@
-"""A GPU's memory: what is counted, what its peak was, and what happens when it runs out; over the stand-in or a real GPU."""
+"""GPU memory: current use, peak use and out-of-memory errors, over the fake CuPy or a real GPU."""
 
 import gc
 import io
@@ -27,12 +27,12 @@ def zeros(mib):
     return mytorch.zeros(mib * N, device="cuda")
 
 
-def test_memory_in_use_its_peak_and_what_the_pool_holds():
+def test_memory_in_use_its_peak_and_the_size_of_the_pool():
     before = cuda.memory_allocated()
     a = zeros(4)
     assert cuda.memory_allocated() == before + 4 * MIB
     assert a[:100].data_ptr() == a.data_ptr()
-    assert cuda.memory_allocated() == before + 4 * MIB  # views hold none
+    assert cuda.memory_allocated() == before + 4 * MIB  # views own no memory
     b = a + 1
     del b
     assert cuda.memory_allocated() == before + 4 * MIB
@@ -63,7 +63,7 @@ def test_the_watch_for_the_peak_ends_when_it_is_read():
     assert cuda.max_memory_allocated() == before + 4 * MIB
     assert not watched()
     a = zeros(8)
-    assert cuda.max_memory_allocated() == before + 8 * MIB  # what is in use now is seen
+    assert cuda.max_memory_allocated() == before + 8 * MIB  # includes the memory in use now
     del a
     for _ in range(2):
         cuda.reset_peak_memory_stats()
@@ -134,7 +134,7 @@ ASKS = {
 
 
 @pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
-def test_running_out_of_memory_says_so_and_can_be_survived(ask):
+def test_running_out_of_memory_raises_an_error_that_can_be_caught(ask):
     work = ask()
     pool = cupy_ns().get_default_memory_pool()
     cuda.empty_cache()
@@ -174,7 +174,7 @@ def test_a_fraction_of_the_memory_is_a_limit():
     with pytest.raises(cuda.OutOfMemoryError):
         zeros(4)
     del x
-    zeros(2)  # in what was freed
+    zeros(2)  # reuses the released memory
     cuda.set_per_process_memory_fraction(1.0)
     zeros(4)
     for fraction in (-0.1, 1.5):
@@ -182,7 +182,7 @@ def test_a_fraction_of_the_memory_is_a_limit():
             cuda.set_per_process_memory_fraction(fraction)
 
 
-def test_what_the_pool_holds_is_freed_before_a_limit_is_an_error():
+def test_the_pool_is_freed_before_a_limit_raises_an_error():
     small = [zeros(1) for _ in range(6)]
     pool = cupy_ns().get_default_memory_pool()
     pool.set_limit(size=pool.total_bytes() + MIB)

@@ -1,5 +1,8 @@
-"""Page-locked memory and copies that nobody waits for. Run by `test_checks.py` over the stand-in, which does such copies as late
-as it may, from memory that must be there still; on a GPU, by hand."""
+"""Page-locked memory and asynchronous copies.
+
+`test_checks.py` runs this file over the fake CuPy, which delays each copy as long as possible and checks that its memory still
+exists. On a GPU, run it by hand.
+"""
 
 import gc
 import sys
@@ -11,13 +14,13 @@ import pytest
 import mytorch
 from mytorch import cuda
 
-pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="needs a GPU, or the stand-in")
+pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="needs a GPU, or the fake")
 FACTORIES = {**factories.ALL, "ones_like": lambda **k: mytorch.ones_like(mytorch.zeros(2), **k)}
 
 
 @pytest.fixture
 def waiting(monkeypatch):
-    """The stand-in's `no_sync`, in which waiting for the GPU raises; on a GPU, nothing."""
+    """Returns `no_sync` of the fake CuPy, in which waiting for the GPU raises an error; on a GPU, a null context."""
     import contextlib
 
     fake = sys.modules.get("fake_cupy")

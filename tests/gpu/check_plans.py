@@ -1,4 +1,4 @@
-"""What `kernels/cublas.py` keeps and asks cuBLASLt for, over the stand-ins; no GPU's business."""
+"""Plan cache and cuBLASLt requests of `kernels/cublas.py`, over the fake libraries. Needs no GPU."""
 
 import gc
 import itertools
@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from check_products import library, near, rand, xp  # installs the stand-ins
+from check_products import library, near, rand, xp  # installs the fake libraries
 
 import mytorch
 from mytorch import backend
@@ -91,8 +91,8 @@ def test_precision_of_float32(fresh):
     assert library.calls[-1][-1] == 77
 
 
-def test_what_the_library_lacks(fresh, monkeypatch):
-    """It is said once, and CuPy multiplies."""
+def test_missing_features_of_the_library(fresh, monkeypatch):
+    """The library warns once, and CuPy multiplies."""
     x, x64 = rand(4, 8)
     w, w64 = rand(3, 8)
     monkeypatch.setattr(library, "unsupported", (2,))
@@ -208,7 +208,7 @@ def test_a_capture_takes_the_algorithm_that_was_kept(fresh, monkeypatch, tmp_pat
     with stream:
         cublas.matmul(x, x.T, out)
         assert library.calls[-1][4] == 1
-        for forgotten in (False, True):  # in this process, or with what an earlier one left in the file
+        for forgotten in (False, True):  # plans of this process, or from the file of an earlier process
             cublas._plans.clear()
             if forgotten:
                 launch._choices.clear()

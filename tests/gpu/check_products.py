@@ -1,7 +1,7 @@
-"""Products by cuBLASLt against float64: on a GPU for real, elsewhere over stand-ins for CuPy and for the library.
+"""Matrix products by cuBLASLt compared with float64: on a GPU, or over a fake CuPy and a fake cuBLASLt.
 
-The stand-in for the library (`tests/gpu/fake_cublaslt.py`) checks what it is given and multiplies what lies at the
-addresses, so the layouts, batches and epilogues are proven without a GPU.
+The fake library (`tests/gpu/fake_cublaslt.py`) checks its arguments and multiplies the data at the given addresses. It therefore
+tests layouts, batches and epilogues without a GPU.
 """
 
 import sys
@@ -35,7 +35,7 @@ rng = np.random.default_rng(0)
 
 
 def rand(*shape, dtype="fp32"):
-    """Normal numbers on the GPU, and the same, rounded to dtype, as float64 of NumPy's."""
+    """Returns normal numbers on the GPU and, rounded to dtype, as a float64 NumPy array."""
     x = np.asarray(rng.standard_normal(shape)).astype(ALL[dtype])
     return xp.asarray(x), x.astype(np.float64)
 
@@ -90,7 +90,7 @@ def test_views(dtype):
 
 
 def _strided(draw, shape):
-    """An array of a shape whose axes lie in any order, with gaps, every second element or backwards, and the same in NumPy."""
+    """Returns an array with random strides (permuted, with gaps, step 2 or reversed), and the same as a NumPy array."""
     order = draw.permutation(len(shape))
     steps = draw.choice([1, 1, 1, 1, 2, -1], len(shape))
     x = np.asarray(draw.standard_normal([shape[i] * 2 + 1 for i in order])).astype(np.float32)
@@ -168,7 +168,7 @@ def test_heads(dtype, batch):
 
 
 def test_few_calls():
-    """What can be one call is one, and a batch that needs more makes few."""
+    """The number of cuBLASLt calls is minimal, also for batches that need several calls."""
     if library is None:
         return
     for shapes, most in (
@@ -382,7 +382,7 @@ def test_layer_with_activation(activation, dtype):
 
 
 def aligned(shape, kind):
-    """A new array that begins at a multiple of 512 bytes, as CuPy's pool gives them and NumPy does not."""
+    """Returns a new array at a multiple of 512 bytes, with the alignment of CuPy's pool."""
     kind = np.dtype(kind)
     size = int(np.prod(shape)) * kind.itemsize
     block = xp.empty(size + 512, np.uint8)
@@ -393,7 +393,7 @@ def aligned(shape, kind):
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @mock.patch.object(cublas, "_empty", cublas._empty if library is None else aligned)
 def test_capture(dtype):
-    """After a warm-up on the same stream, captured products are those of what lies in their operands at each replay."""
+    """After a warm-up on the same stream, each replay multiplies the current content of the operands."""
     a, a64 = rand(24, 16, dtype=dtype)
     b, b64 = rand(40, 16, dtype=dtype)
     bias, bias64 = rand(40, dtype=dtype)
@@ -447,7 +447,7 @@ def test_refusals():
     with pytest.raises(ValueError, match=r"got float32 \(3, 4\), float32 \(3, 4\), float32 \(4,\)"):
         cublas.linear(a, a, a[0])
     twice = xp.lib.stride_tricks.as_strided(xp.empty((3, 3), np.float32), (2, 3, 3), (0, 12, 4))
-    with pytest.raises(ValueError, match="one place"):
+    with pytest.raises(ValueError, match="without overlapping elements"):
         cublas.matmul(xp.stack([a, a]), a.T, twice)
 
 

@@ -1,4 +1,4 @@
-"""Random numbers on a GPU: states, seeds, distributions. Run by `test_checks.py` over the stand-in; on a GPU, by hand."""
+"""Random numbers on a GPU: states, seeds, distributions. `test_checks.py` runs this file over the fake CuPy."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import mytorch
 from mytorch import cuda
 from mytorch.ops.random import generator_for
 
-pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="needs a GPU, or the stand-in")
+pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="needs a GPU, or the fake")
 DRAWS = {
     "rand": lambda **k: mytorch.rand(7, 3, **k),
     "rand64": lambda **k: mytorch.rand(7, dtype=mytorch.float64, **k),
@@ -77,7 +77,7 @@ def test_equal_seeds_draw_equal_numbers(name):
     assert (draw(name, mytorch.Generator("cuda").manual_seed(11)) == first).all()
 
 
-def test_seeds_are_told_apart_and_remembered():
+def test_seeds_are_distinct_and_stored():
     generator = mytorch.Generator("cuda")
     assert generator.initial_seed() == 67280421310721
     seen = set()
@@ -174,7 +174,7 @@ def test_advance_gives_fresh_numbers_in_the_same_memory():
     state = generator.get_state()
     seen = set()
     for _ in range(4):
-        generator._subsequence = call  # what a captured graph repeats
+        generator._subsequence = call  # as in the replay of a captured graph
         seen.add(draw("rand", generator).tobytes())
         generator.advance()
     assert len(seen) == 4
@@ -187,7 +187,7 @@ def test_advance_gives_fresh_numbers_in_the_same_memory():
     assert bits.tolist() == [4, 0]
 
 
-def test_draws_beyond_what_a_call_counts_are_new():
+def test_draws_beyond_the_counter_of_a_call_are_new():
     generator = mytorch.Generator("cuda").manual_seed(3)
     first = draw("rand", generator)
     generator._subsequence = 2**31 - 1
@@ -271,7 +271,7 @@ def test_other_distributions_have_their_means():
     assert abs(float(gamma.sample().mean()) - 1.5) < 0.03
 
 
-def test_draws_seeds_and_neighbours_are_independent():
+def test_draws_seeds_and_neighbors_are_independent():
     generator = mytorch.Generator("cuda")
     rows = []
     for seed in range(4):

@@ -1,4 +1,4 @@
-"""A training step never waits for the GPU: within the stand-in's `no_sync`, whatever would wait raises."""
+"""A training step never waits for the GPU: inside `no_sync` of the fake CuPy, each wait raises an error."""
 
 import sys
 
@@ -11,7 +11,7 @@ from mytorch.models import GPT2, GPT2Config, fuse_
 from mytorch.nn import functional as F
 
 fake = sys.modules.get("fake_cupy")
-pytestmark = pytest.mark.skipif(fake is None or not cuda.is_available(), reason="needs the stand-in")
+pytestmark = pytest.mark.skipif(fake is None or not cuda.is_available(), reason="needs the fake CuPy")
 rng = np.random.default_rng(0)
 
 
@@ -212,7 +212,7 @@ WAITING = {
 
 
 @pytest.mark.parametrize("name", WAITING)
-def test_what_must_wait_is_seen(name):
+def test_necessary_waits_are_detected(name):
     x = floats(5)
     with fake.no_sync(), pytest.raises(fake.HiddenWait):
         WAITING[name](x)

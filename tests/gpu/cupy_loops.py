@@ -1,7 +1,7 @@
 """CuPy's dtype rules: which loops its functions have, and so of which dtype their results are.
 
-The table (`loops` in `cupy_names.json`) was read off a release's ufuncs and reductions. NumPy's differ, above all
-for bfloat16: CuPy's `where` and `clip` have no loop for it and give float32.
+The table (`loops` in `cupy_names.json`) comes from the ufuncs and reductions of a CuPy release. NumPy's loops differ, above all
+for bfloat16: CuPy's `where` and `clip` have no loop for it and return float32.
 """
 
 import json
@@ -35,7 +35,7 @@ def _weak(x):
 
 
 def loop_for(name, inputs):
-    """The (input dtypes, output dtypes) of the first loop that takes the inputs; Python's numbers are weak.
+    """Returns (input dtypes, output dtypes) of the first loop that accepts the inputs; Python numbers are weak.
 
     Raises:
         TypeError: there is none.

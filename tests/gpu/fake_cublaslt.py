@@ -1,8 +1,8 @@
-"""A stand-in for libcublasLt: the C functions that `mytorch.kernels.cublas` calls, made of Python, over host memory.
+"""A fake libcublasLt: Python versions of the C functions that `mytorch.kernels.cublas` calls, over host memory.
 
-It takes its arguments through C function pointers, so ctypes converts them as it does for the real library. It knows
-the numbers of cublasLt.h (versions 12 and 13), checks what the documentation demands (attribute sizes, leading
-dimensions, alignment, supported dtypes, workspace), and computes the column-major products with NumPy.
+The functions are C function pointers, so ctypes converts the arguments as for the real library. They use the constants of
+cublasLt.h (versions 12 and 13) and compute the column-major products with NumPy. They also check the documented requirements
+for attribute sizes, leading dimensions, alignment, dtypes and the workspace.
 """
 
 import copy
@@ -83,7 +83,7 @@ def need(condition, why, status=INVALID_VALUE):
 
 
 class FakeCublasLt:
-    """The library; attributes are C functions. `calls` holds what was multiplied, `why` the last refusal."""
+    """The library; its attributes are C functions. `calls` lists the multiplications, `why` is the last rejection."""
 
     def __init__(self, algorithms=3, unsupported=()):
         self.objects, self.next = {}, 0x1000
@@ -180,7 +180,7 @@ class FakeCublasLt:
     # -- products -----------------------------------------------------------------------------------------------------
 
     def _sizes(self, desc, layouts):
-        """m, n, k of the column-major product, after what the documentation asks of the layouts."""
+        """Checks the layouts against the documentation; returns m, n, k of the column-major product."""
         a, b, c, d = layouts
         for x in layouts:
             need(
@@ -231,7 +231,7 @@ class FakeCublasLt:
         ctypes.c_int.from_address(count).value = found
 
     def _matrices(self, at, layout):
-        """What lies at an address as (batch, rows, cols), a view of the memory."""
+        """Returns a view (batch, rows, cols) of the memory at an address."""
         dtype = DTYPES[layout.type]
         last = (layout.batch - 1) * layout.stride + (layout.cols - 1) * layout.ld + layout.rows
         bits = np.frombuffer(_chars(last * dtype.itemsize).from_address(at), dtype)
@@ -312,7 +312,7 @@ class FakeCublasLt:
 
 
 def install(**options):
-    """Make `mytorch.kernels.cublas` load the stand-in, over an installed `fake_cupy`; returns the library."""
+    """Makes `mytorch.kernels.cublas` load the fake library, over an installed `fake_cupy`; returns the library."""
     from mytorch.kernels import cublas
 
     library = FakeCublasLt(**options)

@@ -1,7 +1,7 @@
-"""A stand-in for the Python package `cudnn`, NVIDIA's frontend of cuDNN: attention, as `mytorch.kernels.cudnn` asks for it.
+"""A fake of the Python package `cudnn`, NVIDIA's frontend of cuDNN, for the attention calls of `mytorch.kernels.cudnn`.
 
-It has the names and arguments of `cudnn.pygraph` (versions 1.14 to 1.32), wants its methods in the documented order, refuses what the
-frontend's support surface and cuDNN 9 refuse on Hopper, and computes with NumPy what lies at the addresses it is given.
+It has the names and arguments of `cudnn.pygraph` (versions 1.14 to 1.32) and requires the documented order of calls. It rejects
+the cases that the frontend and cuDNN 9 reject on Hopper, and computes with NumPy on the data at the given addresses.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ class diagonal_alignment(enum.Enum):  # noqa: N801
 
 
 class cudnnGraphNotSupportedError(RuntimeError):  # noqa: N801, N818
-    """What cuDNN has no kernel for."""
+    """Raised for cases without a cuDNN kernel."""
 
 
 NUMPY = {data_type.FLOAT: np.float32, data_type.HALF: np.float16, data_type.BFLOAT16: ml_dtypes.bfloat16}
@@ -54,7 +54,7 @@ def create_handle():
 
 
 def set_stream(handle, stream):
-    """Let a handle's work go to a stream."""
+    """Sets the stream of a handle."""
     assert type(stream) is int
     assert handle in streams
     streams[handle] = stream
@@ -66,7 +66,7 @@ def need(condition, reason):
 
 
 class Tensor:
-    """A tensor of a graph; its setters give it back."""
+    """A tensor of a graph; its setters return the tensor."""
 
     def __init__(self, dim=None, stride=None, data_type=data_type.NOT_SET, uid=-1, name="", given=False):
         self.dim, self.stride, self.data_type, self.uid, self.name, self.given = (
@@ -249,7 +249,7 @@ class pygraph:  # noqa: N801
 
 
 def install():
-    """Let `import cudnn` find the stand-in, over an installed `fake_cupy`."""
+    """Makes `import cudnn` return the fake package, over an installed `fake_cupy`."""
     module = types.ModuleType("cudnn")
     vars(module).update({name: thing for name, thing in globals().items() if not name.startswith("_")})
     sys.modules["cudnn"] = module

@@ -1,8 +1,7 @@
-"""A stand-in for CuPy over NumPy, so that the GPU's paths run where there is no GPU.
+"""A fake CuPy over NumPy, which runs the GPU code without a GPU.
 
-It has the functions, arguments and array attributes of CuPy (`cupy_names.json`, read off a release) and no
-more, and keeps its arrays apart from NumPy's as CuPy does (no implicit conversion, no mixing). It says nothing
-about kernels or speed.
+It has exactly the functions, arguments and array attributes of a CuPy release (`cupy_names.json`). As in CuPy, its arrays do not
+mix with NumPy arrays and are not converted implicitly. It does not simulate kernels or speed.
 """
 
 import contextlib
@@ -23,7 +22,7 @@ NAMES = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
 
 
 def unwrap(x):
-    """Fake arrays as NumPy's, in nested tuples, lists and dicts; a NumPy array among them is refused."""
+    """Converts fake arrays in nested tuples, lists and dicts to NumPy arrays; raises an error for a NumPy array."""
     if isinstance(x, ndarray):
         return x._a
     if isinstance(x, np.ndarray) and x.ndim:
@@ -41,14 +40,14 @@ def wrap(x):
     return type(x)(wrap(v) for v in x) if isinstance(x, (tuple, list)) else x
 
 
-# -- devices: an array lies on the device that was current when it was made, and may be used only while that is current --------
+# -- devices: an array is on the device that was current at its creation, and only usable while this device is current ---------
 
 _count = int(os.environ.get("FAKE_CUPY_DEVICES", "1"))
 _current = 0
 
 
 class CUDARuntimeError(RuntimeError):
-    """What CuPy raises for an error of CUDA's."""
+    """Raised by CuPy for a CUDA error."""
 
 
 def _arrays_in(x):
@@ -64,7 +63,7 @@ def _arrays_in(x):
 
 
 def check(*inputs, result=None):
-    """Refuse to work on arrays of another device than the current one. Looking at them otherwise (a view) is no work."""
+    """Raises an error for an array that is not on the current device. Creating a view is always allowed."""
     if _count == 1 and not _late:
         return
     wrong = [a for a in _arrays_in(inputs) if a._device != _current]
@@ -88,18 +87,18 @@ def _set_device(number):
     _current = number
 
 
-# -- graphs: what is captured is noted on a tape, and done at each launch -------------------------------------------------
+# -- graphs: captured calls are recorded and run at each launch -----------------------------------------------------------
 
 _tape = None
-_memory = []  # what was allocated under capture: a graph's memory is nobody else's
+_memory = []  # memory allocated during capture, which belongs to the graph
 
 
 class CaptureRefused(RuntimeError):
-    """What CUDA does not let happen on a stream that is being captured."""
+    """Raised for operations that CUDA forbids on a stream during capture."""
 
 
 def run(call, mutates=False):
-    """The result of `call`, a function of NumPy arrays; under capture it is noted, and what changes arrays isn't done yet."""
+    """Returns the result of `call`, a function of NumPy arrays; during capture, records it and delays changes of arrays."""
     if _tape is None:
         return call()
     if mutates:
@@ -134,7 +133,7 @@ _forbidden = False
 
 @contextlib.contextmanager
 def no_sync():
-    """Within the block, whatever makes the host wait for the GPU raises HiddenWait."""
+    """Within the block, any call that makes the host wait for the GPU raises HiddenWait."""
     global _forbidden
     before, _forbidden = _forbidden, True
     try:
@@ -145,12 +144,12 @@ def no_sync():
 
 # -- copies between page-locked memory and the GPU: done when something on the GPU needs them, or the host waits -----------------
 
-_late = []  # what the stream has yet to do
+_late = []  # pending work of the stream
 _done = _given = 0
 
 
 def _later(memory, copy):
-    """Put a copy from or to page-locked memory off; the memory must be there still when it is done."""
+    """Delays a copy from or to page-locked memory; the memory must still exist when the copy runs."""
     global _given
     if _tape is not None:
         return run(copy, mutates=True)
@@ -159,7 +158,7 @@ def _later(memory, copy):
 
 
 def catch_up():
-    """Do the copies that were put off."""
+    """Runs the delayed copies."""
     global _done
     while _late:
         memory, copy = _late.pop(0)
@@ -170,7 +169,7 @@ def catch_up():
 
 
 class PinnedMemoryPointer(mmap.mmap):
-    """Page-locked memory: a buffer of its own."""
+    """Page-locked memory: a separate buffer."""
 
     def __new__(cls, size):
         return mmap.mmap.__new__(cls, -1, max(size, 1))
@@ -195,7 +194,7 @@ def _pinned_at(address):
 
 
 def refuse_copy(direction):
-    """CuPy's own copies between host and device refuse to be captured, though CUDA would take them."""
+    """CuPy's copies between host and device cannot be captured, although CUDA supports it."""
     if _tape is not None:
         raise RuntimeError(f"the current stream is capturing, so {direction} transfers are disallowed")
 
@@ -211,7 +210,7 @@ def _memcpy_async(dst, src, size, kind, stream):
 
 
 def waits(what):
-    """Say that the host waits for the GPU, which neither a capture nor `no_sync` allows."""
+    """Marks a wait of the host for the GPU, which raises an error during capture and inside `no_sync`."""
     if _forbidden:
         raise HiddenWait(what)
     catch_up()
@@ -263,7 +262,7 @@ def _end_capture():
 
 
 class _Current:
-    """What can be made the current one: a device, a stream."""
+    """Base class of objects that can be current: devices and streams."""
 
     def __enter__(self):
         return self
@@ -349,7 +348,7 @@ class ndarray:
     __hash__ = None
 
     def __init__(self, a, dtype=None, memptr=None):
-        if memptr is not None:  # a vector over a piece of memory, of which the stand-in has what was asked for
+        if memptr is not None:  # a vector over allocated memory, which has exactly the requested size
             whole = memptr.mem._a.ravel(order="K").view(np.uint8)
             a = whole[: min(a[0] * np.dtype(dtype).itemsize, whole.size)].view(dtype)
         self._a = a
@@ -468,7 +467,7 @@ class ndarray:
         if not (self.flags.c_contiguous or self.flags.f_contiguous):
             raise RuntimeError("Cannot set to non-contiguous array")
         if _pinned_at(arr.__array_interface__["data"][0]) is not None:
-            raise AssertionError("set with page-locked memory reads it later, and nobody keeps it")
+            raise AssertionError("set reads page-locked memory later, but the memory has no reference")
         catch_up()
         self._a[...] = arr
 
@@ -481,7 +480,7 @@ class ndarray:
             waits("a mask as an index")
         items = index if isinstance(index, tuple) else (index,)
         if not any(isinstance(i, (np.ndarray, list)) for i in items) and Ellipsis not in items:
-            index = (*items, ...)  # what NumPy gives as a number is a view in CuPy
+            index = (*items, ...)  # NumPy returns a number here, CuPy returns a view
         result = run(lambda: self._a[index])
         check(self, result=result)
         return wrap(result)
@@ -527,7 +526,7 @@ _owners = weakref.WeakValueDictionary()
 
 
 def _owner_of(a):
-    """The one stand-in of a NumPy array that owns memory, so that `base` can be compared by identity."""
+    """Returns the unique fake array of a NumPy array that owns memory, so `base` can be compared by identity."""
     found = _owners.get(id(a))
     return found if found is not None and found._a is a else ndarray(a)
 
@@ -591,7 +590,7 @@ SORTS = ("sort", "argsort", "lexsort", "msort", "partition", "argpartition", "un
 
 
 def _through_where(own):
-    """clip, tril and triu have no loop for bfloat16, and give float32."""
+    """clip, tril and triu have no loop for bfloat16 and return float32."""
     return lambda x, *args, **kwargs: own(x.astype(np.float32) if x.dtype.kind == "V" else x, *args, **kwargs)
 
 
@@ -599,7 +598,7 @@ linalg_errors = "ignore"
 
 
 def _silent(own):
-    """Unless `errstate(linalg="raise")` says otherwise, a matrix that cannot be handled gives numbers, not an error."""
+    """Returns numbers instead of an error for a singular matrix, unless `errstate(linalg="raise")` is active."""
 
     def solver(*args):
         if own.__name__ == "solve" and args[1].ndim > 1 and args[0].shape[:-1] != args[1].shape[:-1]:
@@ -631,7 +630,7 @@ STRICT = {
 
 
 class _Functions(types.ModuleType):
-    """A module whose functions are NumPy's, for the names and arguments that CuPy has."""
+    """A module of NumPy functions, restricted to the names and arguments of CuPy."""
 
     def __init__(self, name, table, numpy_module):
         super().__init__(name)
@@ -716,7 +715,7 @@ class _Functions(types.ModuleType):
 
 
 class _Strides(_Functions):
-    """CuPy's as_strided makes arrays that do not know whose memory they are in."""
+    """CuPy's as_strided returns arrays without a reference to the owner of the memory."""
 
     def __getattr__(self, name):
         function = super().__getattr__(name)
@@ -781,7 +780,7 @@ class _Stream(_Current):
             )
 
     def __enter__(self):
-        """As CuPy's: what `use` has made current in the meantime is not what `__exit__` goes back to."""
+        """Stores the current object, as CuPy does; `__exit__` restores it even after a call of `use`."""
         self.matches()
         _entered().append(self)
         _entered_on.append(_current)
@@ -853,7 +852,7 @@ def _at(interface):
                 interface["shape"], np.dtype(interface["typestr"]), memory, strides=interface.get("strides")
             )
             return ndarray(found)
-    raise ValueError("no array lies at the address of this __cuda_array_interface__")
+    raise ValueError("no array has the address of this __cuda_array_interface__")
 
 
 def _from_dlpack(x):
@@ -891,17 +890,17 @@ def _special(function, x):
 
 
 def install(devices=None):
-    """Put the stand-in where `import cupy` finds it.
+    """Makes `import cupy` return the fake CuPy.
 
     Args:
-        devices: how many GPUs there seem to be; FAKE_CUPY_DEVICES of the environment, or one, by default.
+        devices: number of fake GPUs (default: the environment variable FAKE_CUPY_DEVICES, or 1).
     """
     import math
 
     global _count
     _count = _count if devices is None else devices
     sys.modules.setdefault("cudnn", None)  # the real one would take these addresses for a GPU's
-    np.seterr(all="ignore")  # CuPy gives no warnings
+    np.seterr(all="ignore")  # CuPy does not warn
     tables = NAMES["functions"]
     global module
     module = _Functions("cupy", tables[""], np)
@@ -926,7 +925,7 @@ def install(devices=None):
     module.get_array_module = lambda *args: module if any(isinstance(a, ndarray) for a in args) else np
     runtime = types.SimpleNamespace(
         getDeviceCount=lambda: _count, getDevice=lambda: _current, setDevice=_set_device, memGetInfo=fake_pool.mem_get_info, runtimeGetVersion=lambda: 13000,
-        driverGetVersion=lambda: 13000, getDeviceProperties=lambda i: {"name": b"stand-in", "totalGlobalMem": fake_pool.TOTAL, "multiProcessorCount": 1, "major": 9, "minor": 0},
+        driverGetVersion=lambda: 13000, getDeviceProperties=lambda i: {"name": b"fake", "totalGlobalMem": fake_pool.TOTAL, "multiProcessorCount": 1, "major": 9, "minor": 0},
         deviceSynchronize=lambda: waits("deviceSynchronize"), memcpyAsync=_memcpy_async, memcpyHostToDevice=1, memcpyDeviceToHost=2,
     )  # fmt: skip
     cuda = types.ModuleType("cupy.cuda")

@@ -1,7 +1,7 @@
-"""The stand-in's memory: what CuPy's default pool says of live arrays, its limit, its hooks and its error.
+"""A fake of the default memory pool of CuPy: used bytes, limit, hooks and out-of-memory errors.
 
-Sizes are rounded up to 512 bytes as CuPy rounds them. The pool packs perfectly, so it holds as much as was ever in use
-since `free_all_blocks`; like CuPy's it compares that with its limit.
+Sizes are rounded up to 512 bytes as CuPy rounds them. The pool has no fragmentation, so its size is the peak use since
+`free_all_blocks`. Like CuPy, it compares this size with its limit.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class MemoryHook:
-    """CuPy's base class: the hooks that are entered are told of every allocation of the thread."""
+    """Base class of hooks, as in CuPy: an active hook is called for every allocation of the thread."""
 
     name = "MemoryHook"
 
@@ -55,7 +55,7 @@ def _tell(what, **event):
 
 
 def allocate(a):
-    """Take memory from the allocator for a NumPy array that owns its own, until it dies."""
+    """Allocates memory for a NumPy array that owns its memory, until the array is deleted."""
     if a.nbytes and id(a) not in _alive:
         block, key = _allocator(a.nbytes), id(a)
         _alive[key] = weakref.ref(a, lambda _: _alive.pop(key)), block

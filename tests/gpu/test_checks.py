@@ -1,4 +1,4 @@
-"""Runs the checks of this folder over the stand-in for CuPy, each in a process of its own; once with Triton's interpreter."""
+"""Runs the checks of this folder over the fake CuPy, each in a separate process; once with Triton's interpreter."""
 
 import importlib.util
 from pathlib import Path
@@ -18,11 +18,11 @@ RUNS.append(("check_memory.py", "plain"))
 
 @pytest.mark.cpu_only
 @pytest.mark.parametrize(("name", "kernels"), RUNS)
-def test_over_the_stand_in(name, kernels):
+def test_over_the_fake_cupy(name, kernels):
     if kernels == "interpreter" and importlib.util.find_spec("triton") is None:
         pytest.skip("Triton is not installed")
     run_checks(
-        "--stand-in",
+        "--fake-cupy",
         HERE / name,
         FAKE_CUPY_DEVICES="2" if "devices" in name else "1",
         TRITON_INTERPRET="1" if kernels == "interpreter" else None,

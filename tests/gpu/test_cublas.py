@@ -1,4 +1,4 @@
-"""Matrix products by cuBLASLt: over stand-ins, on a GPU, and the numbers of its header against the library itself."""
+"""Matrix products by cuBLASLt, over the fake libraries and on a GPU; its constants compared with the real library."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.cpu_only
-def test_over_the_stand_ins():
+def test_over_the_fake_libraries():
     run_checks(HERE / "check_products.py", HERE / "check_plans.py", TRITON_INTERPRET="1")
 
 

@@ -1,4 +1,4 @@
-"""Attention by cuDNN: over stand-ins, on a GPU, and the stand-in's arguments against the package itself."""
+"""Attention by cuDNN, over the fake libraries and on a GPU; the fake's arguments compared with the real package."""
 
 import importlib.util
 import inspect
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.cpu_only
-def test_over_the_stand_ins():
+def test_over_the_fake_libraries():
     pytest.importorskip("triton")
     run_checks(HERE / "check_cudnn.py", HERE / "check_cudnn_plans.py", TRITON_INTERPRET="1")
 
@@ -27,8 +27,8 @@ def test_on_the_gpu():
 
 
 @pytest.mark.cpu_only
-def test_the_package_has_the_arguments_of_the_stand_in(monkeypatch):
-    """Its methods are C++'s, or take anything: what they take stands in their docstrings."""
+def test_the_package_has_the_arguments_of_the_fake(monkeypatch):
+    """The methods of the package are C++ functions without signatures, so their docstrings list the arguments."""
     if importlib.util.find_spec("cudnn") is None:
         pytest.skip("nvidia-cudnn-frontend is not installed")
     from mytorch.kernels import cudnn

@@ -1,8 +1,8 @@
-"""The GPU's paths, everywhere: tests of ops, layers, optimizers and models run again over a stand-in for CuPy.
+"""The GPU code without a GPU: runs tests of ops, layers, optimizers and models over the fake CuPy.
 
-These are parts of them, for the time's sake. All of them run so, which takes a quarter of an hour:
+Only a selection runs here, to save time. This command runs all tests in about a quarter of an hour:
 
-    python -m pytest tests --device cuda --stand-in --ignore tests/gpu --ignore tests/kernels
+    python -m pytest tests --device cuda --fake-cupy --ignore tests/gpu --ignore tests/kernels
 """
 
 from pathlib import Path
@@ -34,20 +34,20 @@ RUNS = [
 ]
 
 
-def run_over_the_stand_in(device, *part, **environment):
-    run_pytest("--device", device, "--stand-in", *(TESTS / name for name in part), **environment)
+def run_over_the_fake(device, *part, **environment):
+    run_pytest("--device", device, "--fake-cupy", *(TESTS / name for name in part), **environment)
 
 
 @pytest.mark.cpu_only
 @pytest.mark.parametrize(("device", "part"), RUNS)
-def test_over_the_stand_in(device, part):
-    run_over_the_stand_in(device, *part)
+def test_over_the_fake_cupy(device, part):
+    run_over_the_fake(device, *part)
 
 
 @pytest.mark.cpu_only
-def test_graphs_over_the_stand_in():
+def test_graphs_over_the_fake_cupy():
     pytest.importorskip("triton")
-    run_over_the_stand_in("cuda", "gpu/test_graphs.py", TRITON_INTERPRET="1")
+    run_over_the_fake("cuda", "gpu/test_graphs.py", TRITON_INTERPRET="1")
 
 
 @pytest.mark.gpu

@@ -1,7 +1,7 @@
-"""CUDA graphs: captured steps do what steps do one by one; what can't be captured says so.
+"""CUDA graphs: captured steps equal separate steps, and operations that cannot be captured raise an error.
 
-They run with `pytest --device cuda` on a GPU, and over the stand-in for CuPy with Triton's interpreter (`test_fake_cupy.py`
-starts both): there a graph is a list of what was called, done at each launch and not before.
+The tests run with `pytest --device cuda` on a GPU, and over the fake CuPy with Triton's interpreter (`test_fake_cupy.py` starts
+both). In the fake CuPy, a graph is a list of calls that run at each launch.
 """
 
 import os
@@ -112,7 +112,7 @@ def test_the_graph_replays_instead_of_calling():
     assert [r.tolist()[0] for r in results] == [0, 2, 4, 6, 8, 10]  # each result is its own
 
 
-def test_other_shapes_and_values_get_graphs_of_their_own():
+def test_other_shapes_and_values_get_separate_graphs():
     calls = []
 
     @mytorch.compile_step(warmup=1)
@@ -126,7 +126,7 @@ def test_other_shapes_and_values_get_graphs_of_their_own():
     assert len(calls) == 6
 
 
-def test_dropout_draws_anew_at_each_replay():
+def test_dropout_draws_new_numbers_at_each_replay():
     @mytorch.compile_step(warmup=1)
     def drop(x):
         return F.dropout(x, 0.5)
@@ -139,7 +139,7 @@ def test_dropout_draws_anew_at_each_replay():
 
 
 def test_draws_do_not_depend_on_whether_a_step_is_replayed():
-    """So a run that is resumed, and prepares its graph again, draws what the first one drew."""
+    """A resumed run that captures its graph again therefore draws the same numbers."""
 
     def run(count, warmup, state=None):
         @mytorch.compile_step(warmup=warmup)
@@ -173,7 +173,7 @@ def test_a_batch_may_come_from_the_cpu():
         assert f(x).tolist() == [i + 1.0] * 3
 
 
-def test_changed_options_are_captured_anew():
+def test_changed_options_are_captured_again():
     net = model()
     optimizer = optim.AdamW(net.parameters(), lr=1e-2, weight_decay=0.0)
     calls = []
@@ -200,7 +200,7 @@ def test_changed_options_are_captured_anew():
     assert len(calls) == 4
 
 
-def test_a_loaded_state_is_captured_anew():
+def test_a_loaded_state_is_captured_again():
     steps = 9
     want, _, _ = train(OPTIMIZERS["adamw"], steps, False, schedule=False)
     net, optimizer, step = adamw_step()
@@ -264,7 +264,7 @@ def test_mixed_precision_with_a_scaler(dtype):
         np.testing.assert_allclose(b, a, rtol=2e-2, atol=2e-3)
 
 
-def test_what_waits_for_the_gpu_is_refused():
+def test_calls_that_wait_for_the_gpu_are_rejected():
     @mytorch.compile_step(warmup=1)
     def f(x):
         return x * 2 if x.sum().item() > 0 else x
@@ -348,19 +348,19 @@ def test_an_optimizer_that_counts_on_the_host_is_refused():
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="warmup must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="expected warmup of at least 1, got 0"):
         mytorch.compile_step(lambda x: x, warmup=0)
     step = mytorch.compile_step(lambda x, how: x)
     with pytest.raises(CaptureError, match="hashable"):
         step(mytorch.ones(2), how=set())
-    with pytest.raises(CaptureError, match="requires grad"):
+    with pytest.raises(CaptureError, match="requires_grad"):
         mytorch.compile_step(lambda x: x)(mytorch.ones(2, requires_grad=True))
 
 
 def test_graph_objects():
     x = mytorch.zeros(4)
     g = CUDAGraph()
-    with pytest.raises(RuntimeError, match="nothing has been captured"):
+    with pytest.raises(RuntimeError, match="the graph is empty"):
         g.replay()
     with pytest.raises(RuntimeError, match="non-default stream"):
         g.capture_begin()
@@ -377,7 +377,7 @@ def test_graph_objects():
     second.replay()
     assert z.tolist() == [4.0] * 4
     g.reset()
-    with pytest.raises(RuntimeError, match="nothing has been captured"):
+    with pytest.raises(RuntimeError, match="the graph is empty"):
         g.replay()
 
 
@@ -413,7 +413,7 @@ def test_graphed_callables():
         assert abs(got - loss) < 1e-4 * abs(loss)
         for a, b in zip(found, grads, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    with pytest.raises(RuntimeError, match="takes inputs like its sample_args"):
+    with pytest.raises(RuntimeError, match="expected an input with"):
         first(mytorch.randn(4, 6, requires_grad=True))
     assert first.eval()(mytorch.randn(4, 6)).shape == (4, 8)  # eager in another mode
 
@@ -435,7 +435,7 @@ def test_memory_of_graphs_is_counted():
     held = mytorch.cuda.memory_allocated() - before
     assert (
         held >= 1.9 * x.nbytes
-    )  # (the capture collects garbage first) y, and x + 1, whose memory is the graph's alone
+    )  # (the capture collects garbage first) y, and x + 1, whose memory belongs to the graph
     assert mytorch.cuda.memory_reserved() >= mytorch.cuda.memory_allocated()
     del y, g
     assert mytorch.cuda.memory_allocated() < before + x.nbytes
@@ -462,7 +462,7 @@ def test_batches_from_the_cpu_are_copied_without_waiting_and_none_is_lost():
     assert [len(b.used) for b in form.buffers] == [2]
 
 
-def test_tables_are_sent_once_and_lie_outside_the_graphs_memory():
+def test_tables_are_sent_once_and_are_outside_the_graphs_memory():
     net = model()
     optimizer = optim.AdamW(net.parameters(), lr=1e-2)
 

@@ -1,4 +1,4 @@
-"""Training and sampling on a GPU as a user types it, each in a process of its own over the stand-in for CuPy."""
+"""The commands for training and sampling on a GPU, each in a separate process over the fake CuPy."""
 
 import json
 import os

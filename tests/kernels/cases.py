@@ -1,4 +1,4 @@
-"""What the kernel tests share: random arrays in each dtype, references in float64, how near is near enough."""
+"""Helpers of the kernel tests: random arrays in each dtype, references in float64, tolerances."""
 
 import importlib.util
 import os
@@ -31,12 +31,12 @@ def dev(x):
 
 
 def host(x):
-    """An array of the kernels' as NumPy's."""
+    """Converts an array of the kernels to a NumPy array."""
     return xp.asnumpy(x) if ON_GPU and not isinstance(x, np.ndarray) else x
 
 
 def rand(*shape, dtype="fp32", scale=1.0, shift=0.0):
-    """Normal numbers where the kernels run, and the same, rounded to dtype, as float64 of NumPy's."""
+    """Returns normal numbers on the kernels' device and, rounded to dtype, as a float64 NumPy array."""
     x = np.asarray(rng.standard_normal(shape) * scale + shift).astype(DTYPES[dtype])
     return dev(x), x.astype(np.float64)
 

@@ -148,7 +148,7 @@ def test_only_some_gradients():
 
 @pytest.mark.parametrize("far", ["heads", "rows"])
 def test_strides_that_need_64_bits(far):
-    """A head's, or a row's, number times its stride may be more than 2^31 elements."""
+    """The index of a head or a row, multiplied by its stride, may exceed 2^31 elements."""
     if COMPILE_ONLY or ON_GPU:
         return
     shape, step = ((1, 4, 5, 16), 1 << 30) if far == "heads" else ((1, 1, 4, 16), 1 << 30)
@@ -178,7 +178,7 @@ def test_dropout(heads, causal, dtype):
     dropout = (p, dev(np.array([99, 3], np.int64)), 5)
     if COMPILE_ONLY:
         keep = None
-    else:  # the mask itself: uniform attention to one-hot values shows what was kept
+    else:  # the mask itself: uniform attention to one-hot values shows the kept positions
         eye = np.zeros((2, 2, length, 128), np.float32)
         eye[..., :length] = np.eye(length)
         eye, zeros = dev(eye), dev(np.zeros((2, heads, length, 128), np.float32))

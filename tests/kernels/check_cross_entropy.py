@@ -1,4 +1,4 @@
-"""Cross-entropy, alone and with the last layer, in Triton's interpreter against float64."""
+"""Cross-entropy, with and without the last layer, in Triton's interpreter, compared with float64."""
 
 import numpy as np
 import pytest

@@ -32,7 +32,7 @@ FORMULAS = {
 
 
 def _slope(f, x, h=1e-5):
-    if f is FORMULAS["relu"]:  # which has none at 0
+    if f is FORMULAS["relu"]:  # which has no derivative at 0
         return (x > 0).astype(np.float64)
     return (f(x + h) - f(x - h)) / (2 * h)
 

@@ -65,7 +65,7 @@ WINDOWS = [  # input, window, stride, padding, dilation
 
 
 def windows(x, kernel, stride, padding, dilation, fill):
-    """(planes, outputs, taps) of x64 and where each comes from in the padded x, by plain loops; and the output's shape."""
+    """Computes (planes, outputs, taps) of x64 with plain loops; returns them, their positions in the padded x, and the output shape."""
     wide = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)], constant_values=fill)
     out = [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
@@ -82,7 +82,7 @@ def windows(x, kernel, stride, padding, dilation, fill):
 
 
 def spread(g, wide, at, weights, padding):
-    """The gradient of x, from those of the windows' elements."""
+    """Adds the gradients of the windows; returns the gradient of x."""
     gx = np.zeros(wide.shape)
     flat = gx.reshape(*wide.shape[:2], -1)
     for plane in np.ndindex(*wide.shape[:2]):
@@ -148,7 +148,7 @@ def test_append_to_a_cache(T, D, E, dtype):
         assert (host(store) == want).all()
 
 
-def test_a_cache_does_not_take_what_is_not_in_rows():
+def test_a_cache_rejects_arrays_that_are_not_in_rows():
     k, _ = rand(2, 3, 8, 5)
     keys = xp.zeros((2, 3, 40, 8), "float32")
     assert not cache.accepts(k.transpose(0, 1, 3, 2), k.transpose(0, 1, 3, 2), keys, keys)

@@ -84,7 +84,7 @@ def test_binary_cross_entropy_of_saturated_probabilities():
 
 
 @pytest.mark.parametrize("kind", losses.KINDS)
-def test_what_lies_elsewhere_and_what_is_not_a_number(kind):
+def test_other_devices_and_nan(kind):
     """Strided inputs; a NaN anywhere is a NaN in the loss and in its element's gradient."""
     (x, x64), (t, t64) = _pair(kind, (6, 10), "fp32")
     near(

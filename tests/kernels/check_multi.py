@@ -11,7 +11,7 @@ SIZES = [(1,), (17, 3), (5000,), (4096,), (2, 4097)]
 
 
 def columns(*dtypes):
-    """Arrays of each dtype, with what they hold in float64."""
+    """Returns arrays of each dtype, and their values in float64."""
     made = [[rand(*s, dtype=d) for s in SIZES] for d in dtypes]
     return [[a for a, _ in column] for column in made], [[b.copy() for _, b in column] for column in made]
 
@@ -115,7 +115,7 @@ def test_norm_clip_and_unscale(dtype):
         g[4].reshape(-1)[-1] = value
         multi.unscale(table, state, which=0)
         assert COMPILE_ONLY or state[multi.FOUND_INF] == 1.0
-    multi.norm(table, state, 3.0, which=0)  # of a NaN, which clipping puts into all gradients, as PyTorch's does
+    multi.norm(table, state, 3.0, which=0)  # the norm is NaN, and clipping makes all gradients NaN, as in PyTorch
     multi.clip(table, state, which=0)
     assert COMPILE_ONLY or all(np.isnan(host(a)).all() for a in g)
 

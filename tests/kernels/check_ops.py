@@ -1,4 +1,4 @@
-"""Ops that run by Triton kernels, through Tensors: the interpreter stands in for the GPU as the CPU's kernels."""
+"""Ops with Triton kernels, called on Tensors: the interpreter runs the kernels on the CPU."""
 
 import warnings
 
@@ -309,7 +309,7 @@ def test_a_small_gpt2_trains():
 
 @pytest.fixture
 def together(monkeypatch):
-    """The kernels for all parameters at once, as if the CPU were a GPU."""
+    """Runs the multi-tensor kernels on the CPU."""
     from mytorch.kernels import registry
     from mytorch.optim import fused as home
 

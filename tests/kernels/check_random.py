@@ -1,4 +1,4 @@
-"""Random numbers in Triton's interpreter against `mytorch/numerics/philox.py`: the same, bit for bit but for logarithm and sine."""
+"""Random numbers in Triton's interpreter compared with `mytorch/numerics/philox.py`: equal bits, except after log and sin."""
 
 import numpy as np
 import pytest

@@ -16,12 +16,12 @@ from triton.compiler import ASTSource
 
 from mytorch.kernels import launch as home
 
-COMPILED = {}  # what was compiled -> (kernel's name, CompiledKernel)
+COMPILED = {}  # compiled variant -> (name of the kernel, CompiledKernel)
 TARGET = GPUTarget("cuda", 90, 32)
 
 
 def launch(kernel, grid, *args, **options):
-    """Compile what `launch` would start."""
+    """Compiles the kernel that `launch` would start."""
     names = kernel.arg_names
     values = dict(zip(names, args, strict=False))
     values.update({name: options[name] for name in names if name in options})

@@ -11,7 +11,7 @@ if "MYTORCH_COMPILE_ONLY" in os.environ:
 
 @pytest.fixture(autouse=True)
 def same_numbers():
-    """Every check draws the same arrays, whichever ran before."""
+    """Every check draws the same arrays, independent of the order of the checks."""
     from . import cases
 
     cases.rng = np.random.default_rng(0)

@@ -1,7 +1,7 @@
-"""A GPU's autocast over the stand-in for CuPy: the precision of each op, the casts of weights, the kernels' part.
+"""Autocast of a GPU over the fake CuPy: the precision of each op, the casts of weights, and the kernels.
 
-The table is PyTorch's (https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior, and ATen/autocast_mode.h for
-what the page leaves out). PyTorch's own dispatcher is asked too: its fake tensors go through CUDA's autocast without a GPU.
+The table comes from PyTorch (https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior and ATen/autocast_mode.h).
+It is also compared with PyTorch's dispatcher, whose fake tensors run CUDA's autocast without a GPU.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ def of(name, *options, **named):
 
 
 def one(name, *options, **named):
-    """The same with x alone."""
+    """Calls the function with x only."""
     return lambda L, x, y: getattr(L.nn.functional, name)(x, *options, **named)
 
 
 def plain(*names):
-    """Functions of the library itself, of x alone."""
+    """Returns functions of the library with the single argument x."""
     return {name: lambda L, x, y, name=name: getattr(L, name)(x) for name in names}
 
 
@@ -193,7 +193,7 @@ TABLE = [
     for name in calls
 ]
 CALLS = {"half": HALF, "single": SINGLE, "widest": WIDEST, "given": AS_GIVEN}
-GIVEN = [(True, True), (False, False), (True, False), (False, True)]  # whether x and y are in half precision
+GIVEN = [(True, True), (False, False), (True, False), (False, True)]  # True if x and y are in half precision
 
 
 def wanted(kind, x, y, half):
@@ -258,7 +258,7 @@ def test_the_table_is_pytorchs(torch, kind, name):
 
 @pytest.fixture
 def casts(monkeypatch):
-    """The shapes of what `to_dtype` was run on."""
+    """Returns the shapes of the inputs of `to_dtype`."""
     seen = []
     record = RECORDS["to_dtype"]
     forward = record.reference.forward

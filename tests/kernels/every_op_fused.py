@@ -1,6 +1,6 @@
-"""What `fused=` promises, op by op and layer by layer: True runs the kernel, False doesn't, and what can't is said.
+"""The option `fused=` of each op and layer: True runs the kernel or raises an error with the reason, False does not run it.
 
-Runs over the stand-in for CuPy with Triton's interpreter (test_triton.py starts it so).
+Runs over the fake CuPy with Triton's interpreter (started by test_triton.py).
 """
 
 import inspect
@@ -179,7 +179,7 @@ def test_layers_of_indices_and_targets_pass_fused_on():
         assert bool(LAUNCHED) == fused
 
 
-LOSSES = [  # PyTorch's layers of elementwise losses: options, whether inputs and targets are probabilities, what is no fit
+LOSSES = [  # elementwise losses of PyTorch: options, True if inputs and targets are probabilities, invalid inputs
     (nn.MSELoss, {}, False), (nn.L1Loss, {}, False), (nn.SmoothL1Loss, {"beta": 0.3}, False), (nn.HuberLoss, {"delta": 0.3}, False),
     (nn.BCELoss, {}, True), (nn.BCEWithLogitsLoss, {}, False), (nn.KLDivLoss, {"log_target": True}, False), (nn.KLDivLoss, {}, True),
 ]  # fmt: skip
@@ -188,7 +188,7 @@ LOSSES = [  # PyTorch's layers of elementwise losses: options, whether inputs an
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize(("layer", "options", "probabilities"), LOSSES)
 def test_losses_of_elements(layer, options, probabilities, reduction):
-    """The kernel's loss and both gradients are those of the composition, and so are its second derivatives."""
+    """Loss, gradients and second derivatives of the kernel are equal to the composed ops."""
     x, t = (floats(3, 7).detach() for _ in "xt")
     if probabilities:
         x, t = x.sigmoid(), t.sigmoid()
@@ -232,10 +232,10 @@ UNABLE = {
 
 
 @pytest.mark.parametrize("name", UNABLE)
-def test_what_no_kernel_can_do_is_said_once(name):
+def test_missing_kernels_warn_once(name):
     with pytest.warns(
         UserWarning,
-        match=r"fused=True: \w+ uses the reference because (there is no kernel for a GPU|the kernel does not take)",
+        match=r"fused=True: \w+ uses the reference because (there is no kernel for a GPU|the kernel (does not support|supports only)|\w+ is not supported)",
     ):
         UNABLE[name]()
     with warnings.catch_warnings():
@@ -243,7 +243,7 @@ def test_what_no_kernel_can_do_is_said_once(name):
         UNABLE[name]()
 
 
-def test_the_cpu_says_where_it_has_no_kernel():
+def test_the_cpu_warns_about_missing_kernels():
     x = mytorch.randn(3, 6, device="cpu")
     cpu = {
         "relu_squared": lambda: F.relu_squared(x, fused=True),
@@ -261,7 +261,7 @@ def test_the_cpu_says_where_it_has_no_kernel():
     assert not LAUNCHED
 
 
-def test_the_policy_decides_what_is_not_asked():
+def test_the_policy_applies_without_the_fused_option():
     with mytorch.fused(False):
         F.gelu(floats(3, 5))
     assert not LAUNCHED
@@ -271,7 +271,7 @@ def test_the_policy_decides_what_is_not_asked():
 
 
 def test_a_fused_mlp_of_plain_layers_is_one_op():
-    """Its gradients are those of the layers, which run one by one as soon as somebody watches or replaces one."""
+    """The gradients equal the gradients of separate layers, which run if one of them has a hook or is replaced."""
     from mytorch.models import fuse_
     from mytorch.models.gpt2 import MLP, GPT2Config
 
@@ -298,7 +298,7 @@ def test_a_fused_mlp_of_plain_layers_is_one_op():
 
 
 def test_a_tied_weight_gets_both_gradients_in_one_array(monkeypatch):
-    """The rows' gradients are added to the last layer's, unless somebody may look at them apart."""
+    """The gradient of the embedding is added to the gradient of the last layer, unless a hook needs them separately."""
     from mytorch.kernels.triton import embedding
 
     arrays = []
@@ -334,7 +334,7 @@ def test_a_tied_weight_gets_both_gradients_in_one_array(monkeypatch):
 
 @pytest.mark.parametrize("max_norm", [0.5, 1e6])
 def test_clipping_before_a_step(max_norm):
-    """Norm, gradients and parameters are those of PyTorch's sequence, whether it clips or not."""
+    """Norm, gradients and parameters equal PyTorch's sequence of calls, with and without clipping."""
     torch = pytest.importorskip("torch")
     values = [np.random.default_rng(i).standard_normal(n).astype(np.float32) for i, n in enumerate((5, 4099, 33))]
     found = []

@@ -13,7 +13,7 @@ char name[512];
 uint64_t parameters[64];
 
 CUresult cuInit(unsigned flags) { return CUDA_SUCCESS; }
-CUresult cuGetErrorString(CUresult error, const char **text) { *text = "refused by the stand-in"; return CUDA_SUCCESS; }
+CUresult cuGetErrorString(CUresult error, const char **text) { *text = "refused by the fake"; return CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int *version) { *version = 13000; return CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice *device, int number) { *device = number; return CUDA_SUCCESS; }
 CUresult cuDeviceGetCount(int *count) { *count = 1; return CUDA_SUCCESS; }

@@ -1,4 +1,4 @@
-"""What NumPy's namespace computes for large arrays, by compiled loops and without them, beside plain NumPy."""
+"""The array namespace on large arrays, with and without compiled loops, compared with plain NumPy."""
 
 import contextlib
 
@@ -124,7 +124,7 @@ def test_copies_of_transposed_arrays(rng, dtype):
     assert np.shares_memory(xp.reshape(x.swapaxes(0, 1), (5, 113, 97, 1)), x)
 
 
-def test_several_threads_give_what_one_gives(rng, kernels):
+def test_several_threads_equal_one_thread(rng, kernels):
     x, index = values(rng, (211, 307), "float32"), rng.integers(0, 211, 4001)
     rows, threads, found = values(rng, (4001, 307), "float32"), mytorch.get_num_threads(), []
     try:
@@ -238,7 +238,7 @@ def test_many_arrive_at_one_element(torch, rng, dtype, reduce, include_self):
     np.testing.assert_allclose(*(f.numpy() for f in found), rtol=1e-3 if dtype == "float16" else 1e-12)
 
 
-def test_products_of_what_is_scattered_have_gradients_beside_zeros(rng):
+def test_products_of_scattered_inputs_have_gradients_next_to_zeros(rng):
     x, src = (rng.integers(-2, 3, n).astype(np.float64) for n in (5, 40))
     index = mytorch.tensor(rng.integers(0, 5, 40))
     inputs = [mytorch.tensor(a, requires_grad=True) for a in (x, src)]
@@ -279,7 +279,7 @@ def test_products_of_bfloat16_with_infinity_and_nan(rng):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-def test_activations_beside_pytorch(torch, rng, dtype):
+def test_activations_equal_pytorch(torch, rng, dtype):
     x, g = rng.standard_normal((77, 129)) * 20, rng.standard_normal((77, 129))
     runs = {
         "sigmoid": lambda L, x: x.sigmoid(), "silu": lambda L, x: L.nn.functional.silu(x), "log_softmax": lambda L, x: L.log_softmax(x, -1),
@@ -325,3 +325,26 @@ def test_casts_to_bfloat16_round_to_even(rng):
     np.testing.assert_array_equal(
         xp.cast(wanted, np.dtype("float32")).view(np.uint32), wanted.astype(np.float32).view(np.uint32)
     )
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+def test_remainders_have_the_bits_of_numpy(rng, name):
+    edges = np.array([0, -0.0, 1, -3, 0.1, np.inf, -np.inf, np.nan, 1e-45, -3e38, 4194305, 33554431], np.float32)
+    x, y = (np.tile(a.reshape(-1), 100) for a in np.meshgrid(edges, edges))
+    numbers = rng.standard_normal(30011).astype(np.float32)
+    whole = rng.integers(-9, 10, 30011).astype(np.float32)
+    large = np.exp(rng.uniform(0, 17, 30011)).astype(np.float32)
+    for a, b in (
+        (x, y),
+        (numbers, numbers[::-1]),
+        (whole, whole[::-1]),
+        (numbers * whole, numbers),
+        (large, numbers),
+        (whole, 2.5),
+    ):
+        with np.errstate(all="ignore"):
+            expected = getattr(np, name)(a, b)
+        result = getattr(xp, name)(a, b)
+        assert result.dtype == np.float32
+        np.testing.assert_array_equal(result, expected)
+        np.testing.assert_array_equal(np.signbit(result)[~np.isnan(result)], np.signbit(expected)[~np.isnan(result)])

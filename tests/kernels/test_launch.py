@@ -1,4 +1,4 @@
-"""What `launch` hands to a compiled kernel, and where tuning keeps its choices: no GPU is needed to see that."""
+"""The arguments that `launch` passes to a compiled kernel, and the stored choices of tuning. Needs no GPU."""
 
 import importlib
 import json
@@ -20,7 +20,7 @@ from mytorch.kernels.registry import LazyKernel
 
 
 class Array:
-    """What `launch` looks at in a CuPy array."""
+    """The attributes of a CuPy array that `launch` reads."""
 
     def __init__(self, address, dtype):
         self.data = SimpleNamespace(ptr=address)
@@ -28,7 +28,7 @@ class Array:
 
 
 class Kernel:
-    """A stand-in for a JITFunction: notes what it was given, and gives a compiled kernel that does so too."""
+    """A fake JITFunction that records its arguments and returns a fake compiled kernel."""
 
     arg_names = ("x_ptr", "out_ptr", "n", "eps", "BLOCK", "FLAG")
 
@@ -84,7 +84,7 @@ def test_later_launches_go_straight_to_the_compiled_kernel(card):
         {"BLOCK": 128},
     ],
 )
-def test_what_triton_specialises_on_is_compiled_anew(card, change):
+def test_values_that_triton_specializes_on_are_compiled_again(card, change):
     kernel = Kernel()
     base = {"x": Array(1024, np.float16), "n": 48, "BLOCK": 64}
     for values in (base, base | change, base, base | change):
@@ -113,7 +113,7 @@ def test_a_dtype_that_triton_lacks():
 
 
 def kernel_of_this_file():
-    """Whose source the choices below are kept under."""
+    """The kernel whose source identifies the stored choices."""
 
 
 CANDIDATES = {"none": [{"B": 1}], "medium": [{"B": 2}, {"B": 3}], "max": [{"B": 4}]}
@@ -121,7 +121,7 @@ TIMES = {1: 4.0, 2: 3.0, 3: 2.0, 4: 1.0}
 
 
 def choose(monkeypatch, mode, broken=(), key=("fp32", 8)):
-    """(the choice, what was tried) in a fresh process, as far as `tuned` can tell."""
+    """Returns (the choice, the tried options) of `tuned` with an empty cache, as in a new process."""
     monkeypatch.setenv("TRITON_FLASH_AUTOTUNE_MODE", mode)
     monkeypatch.setattr(home, "INTERPRET", True)
     monkeypatch.setattr(home, "_choices", {})
@@ -157,7 +157,7 @@ def test_tuning_keeps_its_choice(monkeypatch, tmp_path):
         choose(monkeypatch, "some")
 
 
-def test_a_capture_takes_what_was_measured_and_measures_nothing(monkeypatch, tmp_path):
+def test_a_capture_uses_measured_choices_and_measures_nothing(monkeypatch, tmp_path):
     monkeypatch.setenv("MYTORCH_CACHE_DIR", str(tmp_path))
     assert choose(monkeypatch, "medium") == (3, [1, 2, 3])
     monkeypatch.setattr(home, "is_capturing", lambda: True)
@@ -168,7 +168,7 @@ def test_a_capture_takes_what_was_measured_and_measures_nothing(monkeypatch, tmp
 
 
 def test_tritons_native_code_does_not_import_pytorch(monkeypatch):
-    """Triton 3.6 asks `import torch` for the class Tensor, once and for good."""
+    """Triton 3.6 imports the class Tensor from torch only once."""
     found = []
 
     def specialize(backend, value, *options):

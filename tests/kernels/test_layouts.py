@@ -422,7 +422,7 @@ def on_host(raw):
 
 
 def each_array(function, values):
-    """Applies a function to the arrays among the values of a dictionary, also to those in tuples."""
+    """Applies a function to the arrays among the values of a dictionary, including arrays in tuples."""
 
     def applied(value):
         if isinstance(value, tuple):
@@ -517,7 +517,7 @@ def slices_of_one(raws):
 
 @pytest.mark.parametrize("name", RECORDS_WITH_KERNELS)
 def test_kernel(name):
-    """Forward and gradients, with all inputs differentiable and with each input alone."""
+    """Forward and gradients, with all inputs differentiable and with each input separately."""
     if name in NOT_COMPARED:
         pytest.skip(NOT_COMPARED[name])
     record, accepted = RECORDS[name], 0
@@ -605,6 +605,7 @@ ARRAY_SAMPLES = {
         for shape in [(93, 101), (5, 61, 29), (3, 7, 20, 23)]
         for other in (normal(*shape), 0.5)
     ],
+    **dict.fromkeys(("erf", "erfc"), [Sample(normal(93, 101), near=2e-6), Sample(normal(5, 61, 29), near=2e-6)]),
     "sign": [Sample(normal(93, 101)), Sample(normal(5, 61, 29)), Sample(normal(3, 7, 20, 23))],
     "cast": [Sample(normal(*shape), BFLOAT16, near=2**-8) for shape in [(93, 101), (3, 7, 20, 23)]]
     + [Sample(normal(93, 101).astype(BFLOAT16), np.dtype("float32"))],

@@ -1,4 +1,4 @@
-"""The compiled convolutions of the CPU beside PyTorch's in float64: every parameter, odd sizes, all gradients."""
+"""The compiled convolutions of the CPU compared with PyTorch in float64: every parameter, odd sizes, all gradients."""
 
 import random
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cpu_only
 
 
 def results(lib, name, arrays, up, options, dtype):
-    """The output, and the gradients of those that are given, as float64 arrays; `up` makes the output's gradient."""
+    """Returns the output and the gradients of the inputs as float64 arrays; `up` creates the gradient of the output."""
     tensors = [None if a is None else lib.tensor(a, dtype=dtype).requires_grad_() for a in arrays]
     out = getattr(lib.nn.functional, name)(*tensors, **options)
     out.backward(lib.tensor(up(tuple(out.shape)), dtype=dtype))
@@ -21,7 +21,7 @@ def results(lib, name, arrays, up, options, dtype):
 
 
 def compare(name, x, w, bias=None, seed=0, fused=True, **options):
-    """Output and gradients on random arrays of these shapes, relative to what PyTorch's sums are made of."""
+    """Compares output and gradients on random arrays; the tolerance grows with the number of summands."""
     rng = np.random.default_rng(seed)
     arrays = [None if shape is None else rng.standard_normal(shape).astype(np.float32) for shape in (x, w, bias)]
 

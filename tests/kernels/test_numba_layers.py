@@ -1,4 +1,4 @@
-"""The compiled pooling, batch norm and rectifiers of the CPU beside PyTorch's in float64, with a random gradient."""
+"""The compiled pooling, batch norm and rectifiers of the CPU compared with PyTorch in float64, with a random gradient."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cpu_only
 
 
 def compare(call, *arrays, tolerance=2e-5):
-    """Output and gradients of call(library, *tensors): ours by kernels in float32, PyTorch's in float64."""
+    """Returns output and gradients of call(library, *tensors): mytorch's kernels in float32, PyTorch in float64."""
     found = []
     for lib, dtype in ((mytorch, mytorch.float32), (torch, torch.float64)):
         tensors = [lib.tensor(a, dtype=dtype).requires_grad_() for a in arrays]
@@ -181,7 +181,7 @@ def test_gradients_where_a_mask_holds_are_the_same_by_bits():
 
 
 def test_the_first_call_chooses_as_the_next_does():
-    """How few elements are too few for a kernel is known only when it is loaded, which the first call does."""
+    """The first call loads the kernel. Only then is the minimum number of elements known."""
     kernels = Kernels("gelu", cpu="mytorch.kernels.numba.gelu")
     few, many = (np.zeros((n, 15), np.float32) for n in (32, 128))
     for _ in range(2):
@@ -192,7 +192,7 @@ def test_the_first_call_chooses_as_the_next_does():
 
 @pytest.mark.parametrize("L", [1, 3, 8])
 @pytest.mark.parametrize("shape", [(1, 2, 7, 64, 64), (2, 3, 5, 33, 17), (3, 1, 1, 128, 128), (1, 1, 40, 16, 5)])
-def test_a_few_queries_attend_to_what_lies_in_a_cache(L, shape):
+def test_a_few_queries_attend_to_a_cache(L, shape):
     """(batch, heads, keys, width, width of the values)"""
     B, H, S, E, Ev = shape
     compare(
@@ -206,7 +206,7 @@ def test_a_few_queries_attend_to_what_lies_in_a_cache(L, shape):
 @pytest.mark.parametrize("shape", [(16, 9), (300, 130)])
 @pytest.mark.parametrize("odd", [float("inf"), -float("inf"), float("nan")])
 def test_softmax_and_cross_entropy_with_infinities_and_nan_are_pytorchs(shape, odd):
-    """A kernel that meets one leaves the whole to the reference, whichever thread met it."""
+    """If any thread of a kernel reads inf or NaN, the reference computes the whole result."""
     rng = np.random.default_rng(0)
     x, g = rng.standard_normal((2, *shape)).astype(np.float32)
     x[-2, 3] = odd
@@ -236,7 +236,7 @@ def test_windows_of_attention(L, S, left):
             return F.scaled_dot_product_attention(q, k, v, is_causal=True, window=(left, 0), **with_kernel(lib))
         ahead = torch.arange(S) - torch.arange(L)[:, None]
         seen = (ahead <= 0) & (ahead >= -left)
-        some = seen.any(1, keepdim=True)  # else nothing is seen, which gives zeros
+        some = seen.any(1, keepdim=True)  # a query that sees no key returns zeros
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen | ~some) * some
 
     compare(attend, random(1, 2, L, 8), random(1, 2, S, 8), random(1, 2, S, 5))
@@ -246,7 +246,7 @@ def test_windows_of_attention(L, S, left):
     ("L", "causal", "dropout"), [(13, True, False), (40, False, True), (300, True, False), (9, True, True)]
 )
 def test_heads_of_one_layer_are_split_and_joined_without_a_copy(L, causal, dropout):
-    """Attention's output and its gradients lie as its inputs do: heads of one time side by side, of q, k and v in one array."""
+    """Output and gradients have the memory layout of the inputs: the heads of one position are adjacent, and q, k and v share an array."""
 
     def attend(lib, x):
         q, k, v = (part.reshape(2, L, 3, 5).transpose(1, 2) for part in x.split(15, 2))
@@ -257,7 +257,7 @@ def test_heads_of_one_layer_are_split_and_joined_without_a_copy(L, causal, dropo
         return out
 
     compare(attend, random(2, L, 45))
-    if dropout:  # a mask of its own: with the same one, the reference gives the same
+    if dropout:  # random mask: with the same mask, the reference returns the same result
         found = []
         for fused in (True, False):
             mytorch.manual_seed(3)
@@ -271,8 +271,8 @@ def test_heads_of_one_layer_are_split_and_joined_without_a_copy(L, causal, dropo
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3), (1, 0, 3, 2)])
-def test_gradients_side_by_side_lie_as_the_parts_they_are_of(order):
-    """Batch, heads and times may lie in any order in memory; what can't be laid out alike is left to the caller."""
+def test_gradients_in_one_array_have_the_strides_of_the_inputs(order):
+    """Batch, heads and time may have any order of strides. `side_by_side` returns None for other layouts."""
     sizes = np.array((2, 3, 4, 5))[list(order)]
     back = np.argsort(order)
     whole = np.zeros((*sizes[:2], 3, *sizes[2:]), np.float32)

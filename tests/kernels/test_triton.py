@@ -1,11 +1,13 @@
-"""Runs the kernels' checks where there is no GPU: in Triton's interpreter, and through Triton's compiler for an H200.
+"""Runs the checks of the kernels without a GPU: in Triton's interpreter, and through Triton's compiler for an H200.
 
-On a GPU (`pytest -m gpu`) the same checks run on it.
+On a GPU (`pytest -m gpu`) the same checks run on the GPU. Both modes change Triton for the whole process, so each set of checks
+runs in a separate process:
 
-Both change Triton for the whole process, so each set runs in a process of its own: with `TRITON_INTERPRET=1` the
-kernels run on NumPy memory and are compared with float64 (check_*.py), or run on the memory of the stand-in for CuPy, as a
-program on a GPU would run them (every_*.py); with `MYTORCH_COMPILE_ONLY=1` every launch is compiled and
-assembled. Run one set by hand with `TRITON_INTERPRET=1 python -m pytest tests/kernels/check_attention.py`.
+* With `TRITON_INTERPRET=1`, check_*.py run the kernels on NumPy memory and compare them with float64.
+* With `TRITON_INTERPRET=1`, every_*.py run the kernels on the memory of the fake CuPy, as a program on a GPU would run them.
+* With `MYTORCH_COMPILE_ONLY=1`, every launch is compiled and assembled.
+
+To run one set by hand, use `TRITON_INTERPRET=1 python -m pytest tests/kernels/check_attention.py`.
 """
 
 import subprocess
@@ -34,10 +36,10 @@ def test_in_the_interpreter(name):
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("every_*.py")))
-def test_through_the_stand_in_for_cupy(name):
+def test_over_the_fake_cupy(name):
     if version("triton") < (3, 9) and version("numpy") >= (2, 4):
         pytest.skip("this release's interpreter wants NumPy before 2.4")
-    run_checks(HERE / name, "--device", "cuda", "--stand-in", TRITON_INTERPRET="1")
+    run_checks(HERE / name, "--device", "cuda", "--fake-cupy", TRITON_INTERPRET="1")
 
 
 @pytest.mark.gpu

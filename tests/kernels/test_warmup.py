@@ -1,4 +1,4 @@
-"""`mytorchrun warmup`: what it compiles, and what it says."""
+"""`mytorchrun warmup`: compiled kernels and output."""
 
 import importlib
 import pkgutil
@@ -41,7 +41,7 @@ def test_warmup_runs_every_kernel():
     assert done.stdout == "[]\n"
 
 
-def test_warmup_says_what_it_did(capsys, monkeypatch):
+def test_warmup_prints_a_report(capsys, monkeypatch):
     monkeypatch.setattr(
         warmup, "_run", lambda tasks, processes: ((task, ["relu.fwd"] * (task == "relu")) for task in tasks)
     )
@@ -51,7 +51,7 @@ def test_warmup_says_what_it_did(capsys, monkeypatch):
     assert last.startswith("1 kernel compiled in ")
 
 
-def test_warmup_in_a_process_of_its_own(capsys):
+def test_warmup_in_a_separate_process(capsys):
     assert cli.main(["warmup", "--processes", "1", "--only", "relu"]) == 0
     assert capsys.readouterr().out.startswith("1/1 relu: ")
 

@@ -33,7 +33,7 @@ def mixed(x, out, hint, n, stride, call, eps, BLOCK: tl.constexpr, ADD: tl.const
 
 
 def note(number):
-    """What the last launch gave to libcuda: (name, grid, threads, stream, the first parameters)."""
+    """Returns the arguments of the last launch in libcuda: (name, grid, threads, stream, first parameters)."""
     grid = tuple((ctypes.c_uint * 3).in_dll(library, "grid"))
     threads = ctypes.c_uint.in_dll(library, "threads").value
     stream = ctypes.c_uint64.in_dll(library, "stream").value
@@ -51,7 +51,7 @@ def as_float(bits):
 
 
 def check(x, out, hint, n, stride, call, eps, expected, times=3):
-    """Every launch, the first through the JIT and later ones past it, gives libcuda the same: the arguments that aren't constant."""
+    """Every launch passes the same non-constant arguments to libcuda, with the JIT and without it."""
     wanted.value = len(expected)
     for turn in range(times):
         before = launches.value
@@ -76,7 +76,7 @@ def check(x, out, hint, n, stride, call, eps, expected, times=3):
 
 
 def specialised_as_triton_does(array):
-    """Values for which Triton compiles anew are never started with a form compiled for others."""
+    """Values that need another specialization in Triton never run with a kernel compiled for other values."""
     integers = [0, 1, -1, 2, 15, 16, 17, -16, 2**31 - 1, 2**31, 2**31 + 1, -(2**31), -(2**31) - 1, 2**40, 2**40 + 3]
     arrays = [array[offset:] for offset in (0, 1, 2, 4, 8)]
     arrays += [array.astype(dtype) for dtype in (np.float16, np.int64, np.uint8, np.bool_)]

@@ -14,7 +14,7 @@ from mytorch.models.tokenizer import CharTokenizer
 def model():
     made = GPT2(GPT2Config(vocab_size=31, context_length=16, num_layers=2, num_heads=2, embed_dim=12))
     with mytorch.no_grad():
-        for p in made.parameters():  # livelier logits than those of fresh weights
+        for p in made.parameters():  # larger logits than with initial weights
             p.mul_(8.0)
     return made
 
@@ -49,11 +49,11 @@ def test_cache_memory_is_taken_once_and_reset_keeps_it(model):
 def test_cache_refuses_more_than_it_has_room_for_and_another_batch(model):
     with mytorch.no_grad():
         cache = model.new_cache(length=4)
-        with pytest.raises(ValueError, match="5 positions don't fit in its 4"):
+        with pytest.raises(ValueError, match="expected at most 4 positions, got 5"):
             model(prompt(1, 5), cache=cache)
         cache = KVCache(2, 8)
         model(prompt(1, 2), cache=cache)
-        with pytest.raises(ValueError, match="holds 2 positions of 1 sequences"):
+        with pytest.raises(ValueError, match="expected 1 sequences"):
             model(prompt(2, 1), cache=cache)
 
 
@@ -164,7 +164,7 @@ def test_temperature_sharpens_and_flattens():
     assert flat < 0.6
 
 
-def test_repetition_penalty_discourages_what_was_seen():
+def test_repetition_penalty_discourages_earlier_tokens():
     logits = mytorch.tensor([[2.0, 1.5, -1.0]])
     seen = np.array([[0, 2]])
     assert int(pick(logits, seen, temperature=0)) == 0
@@ -181,11 +181,11 @@ def test_pick_changes_no_logits():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"temperature": -1.0}, "temperature is -1.0"),
-        ({"top_k": 0}, "top_k is 0"),
-        ({"top_p": 0.0}, "top_p is 0.0"),
-        ({"top_p": 1.5}, "top_p is 1.5"),
-        ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
+        ({"temperature": -1.0}, "temperature to be .*got -1.0"),
+        ({"top_k": 0}, "top_k to be .*got 0"),
+        ({"top_p": 0.0}, "top_p to be .*got 0.0"),
+        ({"top_p": 1.5}, "top_p to be .*got 1.5"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty to be .*got 0.0"),
     ],
 )
 def test_options_outside_their_range_are_refused(model, options, sentence):
@@ -194,9 +194,9 @@ def test_options_outside_their_range_are_refused(model, options, sentence):
 
 
 def test_empty_prompt_and_negative_count_are_refused(model):
-    with pytest.raises(ValueError, match="the input is empty"):
+    with pytest.raises(ValueError, match="got an empty input"):
         model.generate(prompt()[:, :0], 3)
-    with pytest.raises(ValueError, match="max_new_tokens is -1"):
+    with pytest.raises(ValueError, match="max_new_tokens to be 0 or more, got -1"):
         model.generate(prompt(), -1)
     assert (model.generate(prompt(1, 4), 0).shape) == (1, 4)
 
@@ -234,11 +234,11 @@ def test_the_cache_changes_no_token_of_any_model(any_model, new):
 
 
 @pytest.mark.cpu_only
-def test_min_p_leaves_out_what_is_much_less_likely_than_the_likeliest():
+def test_min_p_excludes_improbable_tokens():
     logits = logits_of([0.4, 0.3, 0.2, 0.1])
     assert set(draws(logits, min_p=0.4)) == {0, 1, 2}
     assert set(draws(logits, min_p=1.0)) == {0}
-    with pytest.raises(ValueError, match=r"min_p is 1\.5; expected a number from 0 to 1"):
+    with pytest.raises(ValueError, match=r"min_p to be a number from 0 to 1, got 1\.5"):
         list(mytorch.models.stream(None, prompt(), 1, min_p=1.5))
 
 
@@ -256,7 +256,7 @@ def test_text_goes_in_and_comes_out(writer):
     alone = [writer.generate(text, 9, temperature=0) for text in ("so", "hello")]
     assert writer.generate(["so", "hello"], 9, temperature=0) == alone
     writer.tokenizer = None
-    with pytest.raises(ValueError, match=r"a text needs model\.tokenizer"):
+    with pytest.raises(ValueError, match="text input requires a tokenizer"):
         writer.generate("hello", 3)
 
 
@@ -323,12 +323,12 @@ def test_a_draft_changes_no_greedy_text(any_model, ahead):
     draft = lively(GPT2(GPT2Config(vocab_size=31, context_length=40, num_layers=1, num_heads=1, embed_dim=6)))
     x = prompt(1, 7)
     expected = any_model.generate(x, 30, temperature=0)
-    for model in (draft, any_model):  # one that errs and one that never does
+    for model in (draft, any_model):  # one with wrong proposals and one with correct proposals
         assert (any_model.generate(x, 30, temperature=0, draft=model, draft_tokens=ahead) == expected).all()
     stop = int(expected[0, 15])
     stopped = any_model.generate(x, 30, temperature=0, draft=draft, stop=stop)
     assert (stopped == any_model.generate(x, 30, temperature=0, stop=stop)).all()
-    with pytest.raises(ValueError, match=r"for one sequence of at most 40 tokens; this is 2 of 5 \+ 3"):
+    with pytest.raises(ValueError, match=r"expected one sequence of at most 40 tokens, got 2 of 5 \+ 3"):
         any_model.generate(prompt(2), 3, draft=draft)
 
 

@@ -28,11 +28,11 @@ def test_sizes_have_the_promised_layers_heads_and_width():
 
 
 def test_unknown_size_activation_and_uneven_heads_are_refused():
-    with pytest.raises(ValueError, match="'huge' is not known; expected one of demo, small"):
+    with pytest.raises(ValueError, match="expected one of demo, small.*got 'huge'"):
         GPT2Config.sized("huge")
-    with pytest.raises(ValueError, match="activation is 'relu'"):
+    with pytest.raises(ValueError, match="activation .*got 'relu'"):
         GPT2Config(activation="relu")
-    with pytest.raises(ValueError, match="embed_dim 10 is not divisible by num_heads 3"):
+    with pytest.raises(ValueError, match="got embed_dim=10 and num_heads=3"):
         GPT2Config(embed_dim=10, num_heads=3)
 
 
@@ -58,7 +58,7 @@ def test_targets_of_minus_100_are_not_counted():
 
 
 def test_longer_input_than_the_context_is_refused():
-    with pytest.raises(ValueError, match="17 positions don't fit in the context of 16"):
+    with pytest.raises(ValueError, match="expected at most 16 positions .*got 17"):
         tiny()(tokens(1, 17))
 
 
@@ -142,9 +142,7 @@ def test_training_leaves_nothing_to_the_garbage_collector(changes):
         optimizer.zero_grad()
 
     step()
-    while (
-        gc.collect()
-    ):  # finalizers of what earlier tests left behind (loaders' workers) may leave more for the next pass
+    while gc.collect():  # finalizers of objects of earlier tests (workers of loaders) may create more garbage
         pass
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
@@ -224,7 +222,7 @@ def test_names_without_the_transformer_prefix_and_shards_are_read(torch, hugging
 
 
 @pytest.mark.parametrize("use_bias", [False, True])
-def test_transformers_reads_what_save_pretrained_writes(torch, tmp_path, use_bias):
+def test_transformers_reads_the_files_of_save_pretrained(torch, tmp_path, use_bias):
     transformers = pytest.importorskip("transformers")
     model = tiny(use_bias=use_bias, activation="gelu_tanh").eval()
     model.save_pretrained(tmp_path / "mine")
@@ -245,18 +243,18 @@ def test_other_architectures_and_options_are_refused_by_name(tmp_path):
         GPT2.from_pretrained(tmp_path)
     config = {"model_type": "llama", "n_embd": 8, "n_layer": 1, "n_head": 1, "vocab_size": 5}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="describes a 'llama' model"):
+    with pytest.raises(ValueError, match="got 'llama'"):
         GPT2.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "gpt2", "activation_function": "relu"}))
-    with pytest.raises(ValueError, match="activation_function is 'relu'"):
+    with pytest.raises(ValueError, match="activation_function .*got 'relu'"):
         GPT2.from_pretrained(tmp_path)
     option = {"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": True}
     (tmp_path / "config.json").write_text(json.dumps({**config, **option}))
-    with pytest.raises(ValueError, match="scale_attn_by_inverse_layer_idx=True is not supported"):
+    with pytest.raises(ValueError, match="expected scale_attn_by_inverse_layer_idx=False, got True"):
         GPT2.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
     with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing"):
         GPT2.from_pretrained(tmp_path)
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../../a.safetensors"}}))
-    with pytest.raises(ValueError, match="not a file beside it"):
+    with pytest.raises(ValueError, match="not a file in the same directory"):
         GPT2.from_pretrained(tmp_path)

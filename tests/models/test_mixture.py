@@ -35,7 +35,7 @@ def looped(torch, mine, x, g, capacity):
 
 @pytest.mark.parametrize(("factor", "training"), [(None, True), (0.7, True), (0.7, False)])
 @pytest.mark.parametrize("chosen", [1, 2, 5])
-def test_a_mixture_is_what_a_loop_over_tokens_computes(torch, rng, chosen, factor, training):
+def test_a_mixture_equals_a_loop_over_tokens(torch, rng, chosen, factor, training):
     mine = mixture(num_experts=5, chosen=chosen, capacity_factor=factor).train(training)
     x, g = rng.standard_normal((2, 23, 6)).astype("float32")
     capacity = max(1, int(factor * 23 * chosen / 5)) if factor and training else 23
@@ -61,9 +61,9 @@ def test_the_balance_is_the_number_chosen_if_all_are_used_equally():
 
 
 def test_impossible_mixtures_are_refused():
-    with pytest.raises(ValueError, match="3 experts of 2 can't be chosen"):
+    with pytest.raises(ValueError, match="from 1 to num_experts=2, got 3"):
         mixture(num_experts=2, chosen=3)
-    with pytest.raises(ValueError, match="capacity_factor is 0"):
+    with pytest.raises(ValueError, match="capacity_factor .*got 0"):
         mixture(num_experts=2, capacity_factor=0)
 
 

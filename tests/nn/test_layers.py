@@ -1,4 +1,4 @@
-"""Every layer against PyTorch's: names, printing, weights from equal seeds, outputs, gradients, both modes."""
+"""Every layer compared with PyTorch: names, printing, weights from equal seeds, outputs, gradients, both modes."""
 
 import functools
 import inspect
@@ -166,7 +166,7 @@ def test_losses_of_several_tensors(torch):
 
 @pytest.mark.parametrize("fused", [None, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_ctc_of_many_steps_beside_float64(torch, dtype, fused):
+def test_ctc_of_many_steps_compared_with_float64(torch, dtype, fused):
     """Odd lengths, repeated labels, impossible and empty ones, a random gradient for each loss."""
     rng = np.random.default_rng(0)
     x, up = rng.standard_normal((57, 5, 9)) * 3, rng.standard_normal(5)

@@ -1,4 +1,4 @@
-"""Module: registration, state dicts, hooks, moving, printing, as PyTorch's."""
+"""Module: registration, state dicts, hooks, moving and printing, compared with PyTorch."""
 
 import copy
 import pickle
@@ -80,7 +80,7 @@ def test_load_state_dict_lists_everything_that_is_wrong():
     text = str(error.value)
     assert 'Missing key(s) in state_dict: "scale"' in text
     assert 'Unexpected key(s) in state_dict: "extra"' in text
-    assert "size mismatch for fc.weight: copying a param with shape (2, 2)" in text
+    assert "size mismatch for fc.weight: copying a param with shape mytorch.Size([2, 2])" in text
     state.pop("fc.weight")
     result = block.load_state_dict(state, strict=False)
     assert result.unexpected_keys == ["extra"]
@@ -323,10 +323,12 @@ def test_a_linear_layer_of_few_rows_is_the_product(rng, shape):
 
 
 @pytest.mark.cpu_only
-def test_fused_true_that_can_not_run_warns_once_and_says_why():
+def test_fused_true_without_a_kernel_warns_once_with_the_reason():
     x = mytorch.randn(8, 8, dtype=mytorch.float64)
     mytorch.kernels.registry._warned.clear()
-    with pytest.warns(UserWarning, match="fused=True: layer_norm uses the reference because"):
+    with pytest.warns(
+        UserWarning, match="fused=True: layer_norm uses the reference because float64 is not supported on CPU"
+    ):
         nn.LayerNorm(8, fused=True).double()(x)
     nn.LayerNorm(8, fused=True).double()(x)  # warnings are errors here: the second time is silent
 
@@ -351,7 +353,7 @@ def test_hooks_after_accumulation_return_nothing(torch):
             x.sum().backward()
 
 
-def test_a_module_says_which_hooks_are_always_called_and_a_handle_its_dict():
+def test_registered_hooks_and_handles_are_listed():
     layer = mytorch.nn.Linear(1, 1)
     handle = layer.register_forward_hook(lambda *args: None, always_call=True)
     assert list(layer._forward_hooks_always_called) == [handle.id]
@@ -366,7 +368,7 @@ def test_always_called_hooks_run_though_another_raises():
 
     def failing(module, args, output):
         calls.append("failing")
-        raise RuntimeError("of a hook")
+        raise RuntimeError("raised by a hook")
 
     handles = [
         layer.register_forward_hook(failing, always_call=True),
@@ -381,8 +383,8 @@ def test_always_called_hooks_run_though_another_raises():
     assert not layer._forward_hooks_always_called
 
 
-def test_backward_hooks_see_what_requires_grad(torch):
-    """Not what doesn't; no second derivative calls them; and they must give as many gradients as they got."""
+def test_backward_hooks_receive_gradients_of_inputs_that_require_grad(torch):
+    """Hooks receive gradients only for inputs that require grad, and must return as many gradients. Double backward skips hooks."""
 
     def run(L):
         seen, layer = [], L.nn.Bilinear(2, 2, 1)

@@ -1,4 +1,4 @@
-"""Layers and functions beside the common ones, against PyTorch's."""
+"""Less common layers and functions, compared with PyTorch."""
 
 import copy
 import inspect
@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 
 
 def both(torch, *arrays):
-    """The arrays as tensors of each library; floats want gradients."""
+    """Converts the arrays to tensors of each library; floating-point tensors require grad."""
     return [
         [lib.tensor(a, requires_grad=a.dtype.kind == "f") if isinstance(a, np.ndarray) else a for a in arrays]
         for lib in (mytorch, torch)
@@ -78,7 +78,7 @@ def test_embedding_bag_options(options, torch):
 
 
 def test_embedding_bag_scales_by_frequency(torch):
-    """As PyTorch's embedding; its embedding_bag takes the counts of the wrong rows."""
+    """Compares with PyTorch's embedding, because its embedding_bag uses the counts of the wrong rows."""
     inputs = both(torch, INDEX.reshape(3, 3), RNG.standard_normal((6, 4)))
     mine = mytorch.nn.functional.embedding_bag(*inputs[0], mode="sum", scale_grad_by_freq=True)
     theirs = torch.nn.functional.embedding(*inputs[1], scale_grad_by_freq=True).sum(1)
@@ -103,7 +103,7 @@ def test_embedding_bag_refuses(torch):
             bag(index, lib.tensor([1]))
 
 
-def test_sparse_gradients_are_said_to_be_dense_once():
+def test_sparse_gradients_warn_once_that_they_are_dense():
     mytorch.base.errors.warn_once.cache_clear()
     layer = mytorch.nn.Embedding(3, 2, sparse=True)
     with pytest.warns(UserWarning, match="gradients are dense"):
@@ -401,8 +401,8 @@ def test_loss_by_position_and_name(text, torch):
         losses[0](other=1)
 
 
-def test_parts_that_subclasses_replace(torch):
-    """Weight standardisation through _conv_forward, a block of a transformer layer, a norm of any shape."""
+def test_methods_that_subclasses_override(torch):
+    """Weight standardization through _conv_forward, a block of a transformer layer, a norm of any shape."""
     results = []
     for lib in (mytorch, torch):
 
@@ -503,7 +503,7 @@ def test_losses_of_no_samples_are_empty_and_no_classes_are_refused(torch):
     lambda L: L.nn.functional.interpolate(L.ones(1, 1, 4, 4, dtype=L.int32), (2, 2)),
     lambda L: L.nn.utils.rnn.pad_sequence(5),
 ])  # fmt: skip
-def test_layers_refuse_what_pytorch_refuses(torch, call):
+def test_layers_reject_the_same_arguments_as_pytorch(torch, call):
     with pytest.raises(Exception) as theirs:
         call(torch)
     with pytest.raises(RuntimeError if isinstance(theirs.value, RuntimeError) else type(theirs.value)):

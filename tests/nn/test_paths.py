@@ -1,4 +1,4 @@
-"""PyTorch's import paths, hooks for all modules, containers, and what Module offers, against PyTorch."""
+"""PyTorch's import paths, hooks for all modules, containers and methods of Module, compared with PyTorch."""
 
 import copy
 import importlib
@@ -104,7 +104,7 @@ def test_gradients_of_convolutions(d, options, torch):
 
 
 def _record(lib):
-    """What hooks for all modules are called with, as text."""
+    """Records the arguments of hooks for all modules, as text."""
     module = importlib.import_module(f"{lib.__name__}.nn.modules.module")
     log = []
     handles = [
@@ -370,7 +370,7 @@ def test_causal_biases_mask_as_pytorchs(torch, name, queries, keys):
 
 
 def test_alibi_is_a_mask_of_attention(rng):
-    """Slopes and distances as in Press et al., 2022, beside a loop over queries and keys; causal by the mask, too."""
+    """Slopes and distances as in Press et al., 2022, compared with a loop over queries and keys, with and without a causal mask."""
     F, (q, k, v) = mytorch.nn.functional, rng.standard_normal((3, 2, 4, 6, 8)).astype("float32")
     slopes, place = 2.0 ** -mytorch.arange(2, 9, 2), mytorch.arange(6)
     bias = slopes[:, None, None] * (place - place[:, None])
@@ -379,5 +379,5 @@ def test_alibi_is_a_mask_of_attention(rng):
     for b, h, i in np.ndindex(2, 4, 6):
         weights = np.array([np.exp(q[b, h, i] @ k[b, h, j] / 8**0.5 - 4.0 ** -(h + 1) * (i - j)) for j in range(i + 1)])
         np.testing.assert_allclose(found[b, h, i], weights @ v[b, h, : i + 1] / weights.sum(), rtol=1e-4, atol=1e-5)
-    with pytest.raises(RuntimeError, match="softcap must be positive, got 0"):
+    with pytest.raises(RuntimeError, match="expected a positive softcap, got 0"):
         F.scaled_dot_product_attention(*map(mytorch.from_numpy, (q, k, v)), softcap=0)

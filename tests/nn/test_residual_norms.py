@@ -1,4 +1,4 @@
-"""Norms with a residual, gated activations and masked softmax: what tests/samples/layers.py doesn't say."""
+"""Norms with a residual, gated activations and masked softmax: properties that tests/samples/layers.py does not cover."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_the_op_equals_its_parts(name, used):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-7, atol=1e-8)
 
 
-def test_gradients_of_input_and_residual_are_arrays_of_their_own():
+def test_gradients_of_input_and_residual_are_separate_arrays():
     x, r = numbers((4, 6), (4, 6))
     total, normed = _add_layer_norm(x, r, width=6)
     (total.sum() + normed.square().sum()).backward()
@@ -66,7 +66,7 @@ def test_gradients_of_input_and_residual_are_arrays_of_their_own():
 def test_the_sum_alone_is_kept():
     x, r = numbers((4, 6), (4, 6))
     _, normed = _add_layer_norm(x, r, width=6)
-    x.detach().mul_(2.0)  # nobody looks at the summands any more
+    x.detach().mul_(2.0)  # the summands are not used any more
     r.detach().mul_(2.0)
     normed.sum().backward()
 
@@ -100,15 +100,17 @@ def test_what_is_refused():
         F.add_layer_norm(x, x[:1], (6,))
     with pytest.raises(RuntimeError, match="add_rms_norm: given normalized_shape"):
         F.add_rms_norm(x, x, (5,))
-    with pytest.raises(RuntimeError, match="swiglu: the last axis is cut in two and must be even, got shape"):
+    with pytest.raises(
+        RuntimeError, match="swiglu: expected a last axis of even size, which is split in two, got shape"
+    ):
         F.swiglu(x[:, :5])
     with pytest.raises(RuntimeError, match="geglu: expected two tensors of one shape"):
         F.geglu(x, x[:1])
     with pytest.raises(RuntimeError, match="approximate argument must be either none or tanh, got 'erf'"):
         F.geglu(x, x, "erf")
-    with pytest.raises(ValueError, match="causal=True wants dim=-1 and two axes at least, got dim=0 of 2 axes"):
+    with pytest.raises(ValueError, match="expected dim=-1 and at least two axes with causal=True, got dim=0 of 2 axes"):
         F.masked_softmax(x, causal=True, dim=0)
-    with pytest.raises(RuntimeError, match="doesn't broadcast to the input's"):
+    with pytest.raises(RuntimeError, match="expected a mask that broadcasts to the input's shape"):
         F.masked_softmax(x, mytorch.ones(3, 6) > 0)
 
 

@@ -210,3 +210,26 @@ def test_transformer_encoder_with_padding(torch):
         np.random.randn(2, 6, 8),
         tol=1e-8,
     )
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_dropout_of_packed_sequences_draws_the_same_numbers(torch, kind, layers, bidirectional, batch_first):
+    options = {"num_layers": layers, "bidirectional": bidirectional, "batch_first": batch_first}
+    options["dropout"] = 0.3 if layers > 1 else 0.0
+    mine, theirs = pair(torch, lambda nn: getattr(nn, kind)(I, H, **options))
+    x = np.random.randn(*((N, T, I) if batch_first else (T, N, I)))
+    for lengths, is_sorted in (([T, 4, 1], True), ([2, T, 3], False), ([T] * N, True)):
+
+        def call(lib, layer, a, lengths=lengths, is_sorted=is_sorted):
+            lib.manual_seed(5)
+            packed = lib.nn.utils.rnn.pack_padded_sequence(
+                a, lengths, batch_first=batch_first, enforce_sorted=is_sorted
+            )
+            out, state = layer(packed)
+            after = lib.rand(1)
+            return out.data, state, after
+
+        compare(mine, theirs, torch, call, x)

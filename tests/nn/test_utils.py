@@ -1,4 +1,4 @@
-"""nn.utils against PyTorch's: parametrizations, normalisations, fusion, pruning, skipping initial values."""
+"""nn.utils compared with PyTorch: parametrizations, normalizations, fusion, pruning, skipping initial values."""
 
 import copy
 import importlib
@@ -188,7 +188,7 @@ def test_parametrization_of_several_tensors(torch):
 @pytest.mark.parametrize(
     "kind", ["weight_norm", "weight_norm(dim=None)", "spectral_norm", "spectral_norm(n_power_iterations=2)"]
 )
-def test_hook_normalisations(kind, layer, torch):
+def test_hook_normalizations(kind, layer, torch):
     name, _, options = kind.partition("(")
     options = eval(f"dict({options}") if options else {}
     pair = _pair(layer, torch)

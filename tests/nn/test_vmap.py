@@ -1,4 +1,4 @@
-"""vmap by batching rules: beside PyTorch's, and beside a call for each index."""
+"""vmap by batching rules, compared with PyTorch and with one call per index."""
 
 import numpy as np
 import pytest
@@ -103,7 +103,7 @@ def at_once(monkeypatch):
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.filterwarnings("ignore")
-def test_one_call_gives_what_pytorch_gives(name, at_once):
+def test_one_call_equals_pytorch(name, at_once):
     want, got = (CASES[name](L, L.tensor(X), L.tensor(W), L.tensor(INDEX)) for L in (torch, mytorch))
     assert tuple(got.shape) == tuple(want.shape)
     np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-9, atol=1e-11)
@@ -115,7 +115,7 @@ def one_by_one(function, tensors, dims):
 
 
 @pytest.mark.parametrize(("row", "shapes", "attrs"), test_ops.FIRST)
-def test_every_op_gives_what_it_gives_for_each_index(row, shapes, attrs, rng):
+def test_every_op_equals_one_call_per_index(row, shapes, attrs, rng):
     inputs = [test_ops._inputs(test_ops._values(row, shapes, rng), mytorch) for _ in range(3)]
 
     def call(*tensors):
@@ -137,7 +137,7 @@ def test_a_function_that_looks_at_numbers_is_called_for_each_index():
     assert func.vmap(lambda a: a + float(a[0]))(x).tolist() == [[2.0, 3.0], [-2.0, 2.0]]
 
 
-def test_what_is_the_same_for_all_is_not_spoilt():
+def test_shared_inputs_are_not_changed():
     kept = mytorch.ones(2)
     x = mytorch.tensor([[1.0, 2.0], [3.0, 4.0]])
 

@@ -173,7 +173,7 @@ def test_signatures_agree(name):
         ("SparseAdam", {"lr": 0.0}),
     ],
 )
-def test_bad_options_raise_what_pytorch_raises(name, options):
+def test_invalid_options_raise_the_same_errors_as_pytorch(name, options):
     errors = []
     for L in (torch, mytorch):
         with pytest.raises((ValueError, RuntimeError)) as caught:
@@ -475,7 +475,7 @@ def test_no_warnings_when_made():
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 def test_lbfgs_walks_pytorchs_path(search, dtype):
-    """Rosenbrock's valley: every loss that the closure saw, and the state afterwards."""
+    """Compares every loss of the closure, and the final state, on the Rosenbrock function."""
     seen, states, made = [], [], []
     for L in (torch, mytorch):
         start = np.array([-1.2, 1.0, 0.5, 2.0], np.float64)

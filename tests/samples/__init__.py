@@ -1,20 +1,21 @@
-"""One row for each op: what to call it with, and its name in PyTorch.
+"""One row for each op: its arguments and its name in PyTorch.
 
     case("softmax", shapes=[(3, 4)], dim=[-1, 0])
 
-says that `softmax` takes one tensor of shape (3, 4), and is to be tried with dim=-1 and with dim=0. From the row
-`tests/test_ops.py` derives every property that it checks. Fields:
+calls `softmax` with one tensor of shape (3, 4), with dim=-1 and with dim=0. `tests/test_ops.py` derives all its checks from the
+rows. Fields:
 
 * name: of the public function, or method where there is no function.
-* shapes: a list of shapes, one tensor each; several alternatives as a list of such lists in `also`.
-* torch: the function's dotted name in PyTorch, if it is not `torch.<name>`; where PyTorch has none, a function of the library
-  and the arguments that composes it.
-* domain: (low, high) that the numbers are drawn from; default (-2, 2).
-* integer: which inputs are index tensors, as {position: number of classes}.
+* shapes: a list of shapes, one for each tensor.
+* also: a list of alternatives to `shapes`.
+* torch: the dotted name of the function in PyTorch, if it is not `torch.<name>`. If PyTorch lacks the function, this is a function of
+  the library and the arguments that computes the same result.
+* domain: range (low, high) of the numbers; default (-2, 2).
+* integer: the index tensors among the inputs, as {position: number of classes}.
 * bools: positions of bool inputs.
-* grad: False for an op without a gradient; grad2: False where the second derivative is not to be checked.
-* half: False where 16-bit floats are not supported by PyTorch on the CPU.
-* Everything else is an attribute with the values to try.
+* grad: False for an op without a gradient; grad2: False if the second derivative is not checked.
+* half: False if PyTorch does not support 16-bit floats on the CPU.
+* Any other field is an argument with a list of values.
 """
 
 from collections.abc import Callable

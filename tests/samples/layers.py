@@ -1,4 +1,4 @@
-"""Rows for what nn.functional has: activations, normalisation, attention, losses."""
+"""Rows for nn.functional: activations, normalization, attention, losses."""
 
 from . import case
 

@@ -1,5 +1,7 @@
 """Flags of scripts as dataclasses: mytorch.cli.arguments."""
 
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -32,10 +34,42 @@ def test_flags_have_the_types_and_defaults_of_their_fields():
             parse(*argv)
 
 
-def test_a_run_that_resumes_inherits_what_the_command_line_does_not_give():
+def test_a_resumed_run_inherits_options_missing_from_the_command_line():
     saved = flags_to_save(Flags(width=4, lr=0.1, steps=20, folder="x", computed=3))
     assert saved == {"width": 4, "lr": 0.1, "steps": 20, "kind": "a", "computed": 3}
     flags, given = parse("--steps", "30", "--width", "5", "--kind", "a")
     differing = inherit_flags(flags, given, {**saved, "unknown": 1, "folder": "y"})
     assert flags == Flags(width=5, lr=0.1, steps=30)
     assert differing == [("width", 5, 4, True), ("steps", 30, 20, False)]
+
+
+def test_help_shows_a_default_of_zero():
+    parser = ArgumentParser(prog="p")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weights")
+    parser.add_argument("--rate", type=float, default=0.0)
+    parser.add_argument("--quiet", action="store_true", help="print less")
+    parser.add_argument("--name", help="name of the run")
+    text = " ".join(parser.format_help().split())
+    assert "seed of the weights (default: 0)" in text
+    assert "(default: 0.0)" in text
+    assert "(default: False)" not in text
+    assert "(default: None)" not in text
+
+
+def test_lines_appear_in_a_pipe_when_they_are_printed():
+    program = "import sys, time\nfrom mytorch.cli.arguments import run_script\nrun_script(lambda: [print('a'), time.sleep(30)][0])"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "a\n"
+        assert process.poll() is None
+        process.kill()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs head")
+def test_a_closed_pipe_is_not_an_error(tmp_path):
+    script = tmp_path / "long.py"
+    script.write_text("for i in range(30_000): print(i)\n")
+    for words in (f"launch --cpu --nproc_per_node 1 {script}", "launch --help", "env"):
+        command = f"{sys.executable} -m mytorch.cli {words} | head -1"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        assert "Broken pipe" not in done.stderr
+        assert "BrokenPipe" not in done.stderr

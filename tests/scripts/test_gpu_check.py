@@ -1,4 +1,4 @@
-"""benchmarks/gpu_check.py at tiny sizes, over the stand-in for CuPy and Triton's interpreter: every figure comes, none fails."""
+"""benchmarks/gpu_check.py at tiny sizes, with the fake CuPy and Triton's interpreter: all checks run without failures."""
 
 import ast
 import json
@@ -106,7 +106,7 @@ for name in "abcde":
 """
 
 
-def test_a_section_that_loses_the_card_is_started_anew(tmp_path, monkeypatch, capsys):
+def test_a_section_that_loses_the_gpu_is_started_again(tmp_path, monkeypatch, capsys):
     script = tmp_path / "losing.py"
     script.write_text(LOSING.format(folder=str(ROOT)))
     monkeypatch.setattr(gpu_check, "__file__", str(script))
@@ -117,7 +117,7 @@ def test_a_section_that_loses_the_card_is_started_anew(tmp_path, monkeypatch, ca
     assert "5 results, 2 failed" in capsys.readouterr().out
 
 
-def test_what_the_table_says_of_targets():
+def test_targets_in_the_table():
     assert verdict({"name": "softmax forward fp32", "ms": 0.05, "floor": 0.047}) == "ok"
     assert verdict({"name": "softmax forward fp32", "ms": 0.094, "floor": 0.047}).startswith("MISSED 1.74")
     assert verdict({"name": "dropout forward fp32", "ms": 9.0, "floor": 0.047}) == ""
@@ -125,7 +125,7 @@ def test_what_the_table_says_of_targets():
     assert verdict(step) == "MISSED 1.06 × 15.1 GiB"
     assert set(gpu_check.RUNNERS) == set(gpu_check.SECTIONS)
 
-    results = {"train-captured": {"rows": [step, {"name": "GPT-2 small bf16 B32xT256 captured", "error": "a\nboom"}]}}
+    results = {"train-captured": {"rows": [step, {"name": "GPT-2 10.7M bf16 B32xT256 captured", "error": "a\nboom"}]}}
     text = table(results, ["train-captured"])
     assert "MISSED" in text
     assert "boom" in text
@@ -142,7 +142,7 @@ def test_each_part_of_the_day_fits_into_nine_minutes():
 
 @pytest.mark.parametrize("major", ["12", "13"])
 def test_the_extras_bring_cudas_libraries(major):
-    """CuPy's wheel alone has no NVRTC, no headers, no cuBLAS and no NCCL."""
+    """The CuPy wheel contains no NVRTC, headers, cuBLAS or NCCL."""
     (line,) = [x for x in (ROOT / "pyproject.toml").read_text().splitlines() if x.startswith(f"cuda{major} = ")]
     assert f"cupy-cuda{major}x[ctk]>=14" in line
     assert f"nvidia-nccl-cu{major}" in line
@@ -151,7 +151,7 @@ def test_the_extras_bring_cudas_libraries(major):
 
 @pytest.mark.parametrize("home", CHECKS)
 def test_checks_ask_for_no_fixtures(home):
-    """The section `correctness` runs them without pytest: what they are given stands in their parametrize marks."""
+    """The section `correctness` runs the checks without pytest. All arguments are in their parametrize marks."""
     for check in ast.parse((ROOT / "tests" / f"{home.replace('.', '/')}.py").read_text()).body:
         if isinstance(check, ast.FunctionDef) and check.name.startswith("test_"):
             marks = [

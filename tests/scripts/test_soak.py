@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="it reads /proc")
-def test_a_round_is_measured_and_what_grows_is_told_from_what_is_flat(tmp_path, monkeypatch):
+def test_a_round_is_measured_and_growth_is_detected(tmp_path, monkeypatch):
     command = [sys.executable, str(ROOT / "benchmarks" / "soak.py"), "--minutes", "0", "--no-load", "--out", "x/soak"]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -88,7 +88,7 @@ def assert_same_weights(a, b):
         np.testing.assert_array_equal(w, second[name], err_msg=name)
 
 
-def test_a_run_learns_and_leaves_what_was_promised(data, capsys):
+def test_a_run_learns_and_writes_its_files(data, capsys):
     assert train(data, train_iterations=60) == 0
     out = capsys.readouterr().out
     work = data.parent / "work" / "p"
@@ -158,7 +158,7 @@ def test_only_the_newest_checkpoint_is_kept_unless_asked(data):
     assert sorted(p.name for p in (work / "all").glob("checkpoint_*")) == ["checkpoint_2", "checkpoint_4"]
 
 
-def test_run_names_get_folders_of_their_own(data):
+def test_each_run_name_has_a_folder(data):
     train(data, train_iterations=2, run_name="first")
     assert (data.parent / "work" / "p" / "first" / "final_checkpoint").is_dir()
     assert inference_gpt2.find_project(data.parent / "work" / "p")[0].name == "first"
@@ -193,7 +193,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_that_continues_exactly(data, num
 
 
 def test_resuming_with_other_batches_and_accumulation_sees_each_sample_once(data, capsys):
-    """First-day 1 and 2: the data's place is counted in samples, and the accumulation begins anew."""
+    """The position in the data is counted in samples, and the accumulation starts again."""
     options = {
         "train_iterations": 5,
         "eval_interval": 100,
@@ -231,7 +231,6 @@ def test_samples_do_not_depend_on_batches(data):
 
 
 def test_a_finished_project_is_not_overwritten(data):
-    """First-day 3."""
     short = {"train_iterations": 2, "eval_interval": 100, "log_iter": 1}
     assert train(data, **short) == 0
     work = data.parent / "work" / "p"
@@ -262,11 +261,10 @@ def test_a_checkpoint_holds_its_model_tokenizer_and_options(data, capsys):
     assert (meta["training"]["max_lr"], meta["training"]["train_iterations"]) == (2e-3, 3)
     with pytest.raises(SystemExit):
         train_gpt2.main([*command, "--model_size", "small"])
-    assert "--model_size small can't be had in resuming: the checkpoint's is demo" in capsys.readouterr().err
+    assert "--model_size: expected the checkpoint's value demo, got small" in capsys.readouterr().err
 
 
-def test_the_command_line_wins_in_resuming_and_says_so(data, capsys):
-    """First-day 5."""
+def test_flags_override_the_checkpoint_with_a_message(data, capsys):
     short = {"train_iterations": 4, "eval_interval": 100, "checkpoint_iterations": 2, "log_iter": 1, "warmup_steps": 1}
     assert train(data, **short) == 0
     changes = {"max_lr": 1e-5, "min_lr": 1e-6, "train_iterations": 6, "resume_from_checkpoint": "checkpoint_2"}
@@ -288,13 +286,12 @@ def test_resuming_past_the_end_writes_nothing(data, capsys):
     work = data.parent / "work" / "p"
     before = {path: path.stat().st_mtime_ns for path in work.rglob("*")}
     assert train(data, **{**short, "train_iterations": 2}, resume_from_checkpoint="latest") == 0
-    assert "has 3 of --train_iterations 2 already: nothing is trained" in capsys.readouterr().out
+    assert "has 3 iterations, --train_iterations is 2" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in work.rglob("*")} == before
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(data, monkeypatch):
-    """First-day 9."""
     options = {"train_iterations": 8, "eval_interval": 100, "checkpoint_iterations": 2}
     step = train_gpt2.Trainer.step
 
@@ -305,7 +302,9 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
         return step(self, batches)
 
     monkeypatch.setattr(train_gpt2.Trainer, "step", diverging)
-    with pytest.raises(FloatingPointError, match=r"is nan after iteration 5: .*checkpoint_4 is as it was; .*--max_lr"):
+    with pytest.raises(
+        FloatingPointError, match=r"is nan after iteration 5: .*Resume from .*checkpoint_4 with .*--max_lr"
+    ):
         train(data, **options)
     work = data.parent / "work" / "p"
     assert [path.name for path in work.iterdir() if is_complete(path)] == ["checkpoint_4"]
@@ -313,7 +312,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
 
 
 def test_a_second_interrupt_ends_the_run_with_a_line(data):
-    """First-day 7: the first is answered at once, the second quits without saving."""
+    """The first interrupt finishes the step, and the second quits without saving."""
     slow = "import time, train_gpt2; step = train_gpt2.Trainer.step; "
     slow += (
         "train_gpt2.Trainer.step = lambda self, b: (print('stepping', flush=True), time.sleep(30), step(self, b))[2]; "
@@ -337,14 +336,14 @@ def test_a_second_interrupt_ends_the_run_with_a_line(data):
     assert not list((data.parent / "work" / "p").glob("*checkpoint*"))
 
 
-def test_what_a_user_can_mend_is_one_sentence(data, capsys):
+def test_user_errors_are_one_line(data, capsys):
     wrong = {
         "--devise cuda": "unrecognized arguments: --devise cuda; see --help",
-        "--device tpu": "tpu: Expected one of cpu, cuda",
-        "--device meta": "meta: tensors there have no numbers",
+        "--device tpu": "Expected one of cpu, cuda",
+        "--device meta": "got 'meta'",
     }
     if not mytorch.cuda.is_available():
-        wrong["--device cuda"] = "cuda: device 'cuda' can't be used"
+        wrong["--device cuda"] = "device 'cuda' can't be used"
     for script, first in ((train_gpt2, flags(data)), (inference_gpt2, [str(data)])):
         for words, sentence in wrong.items():
             with pytest.raises(SystemExit) as stop:
@@ -355,8 +354,8 @@ def test_what_a_user_can_mend_is_one_sentence(data, capsys):
             assert len(err.splitlines()) == 1
     with pytest.raises(SystemExit):
         inference_gpt2.main([str(data), "--topk", "0"])
-    assert "--topk is 0; expected at least 1" in capsys.readouterr().err
-    with pytest.raises(FileNotFoundError, match="--prompt FILE:: there is no such file"):
+    assert "--topk: expected at least 1, got 0" in capsys.readouterr().err
+    with pytest.raises(FileNotFoundError, match="--prompt: expected FILE: and the path of a file, got FILE:"):
         inference_gpt2.read_prompt("FILE:", None)
 
 
@@ -391,7 +390,7 @@ def test_defaults_are_the_documented_ones():
     assert {name: getattr(args, name) for name in expected} == expected
 
 
-def test_the_batch_is_settled_from_whichever_flags_speak_of_it():
+def test_batch_size_follows_from_the_flags():
     args = parsed("--batch_size", "32", "--gradient_accumulation_steps", "4")
     assert (args.micro_batch_size, args.batch_size) == (8, 32)
     args = parsed("--batch_size_per_gpu", "5", "--gradient_accumulation_steps", "4")
@@ -405,9 +404,12 @@ def test_the_batch_is_settled_from_whichever_flags_speak_of_it():
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["--batch_size", "10", "--gradient_accumulation_steps", "4"], "--batch_size 10 is not divisible by"),
-        (["--batch_size", "0"], "--batch_size is 0; expected at least 1"),
-        (["--batch_size_per_gpu", "-1"], "--batch_size_per_gpu is -1"),
+        (
+            ["--batch_size", "10", "--gradient_accumulation_steps", "4"],
+            "--batch_size: expected a multiple of --gradient_accumulation_steps 4, got 10",
+        ),
+        (["--batch_size", "0"], "--batch_size: expected at least 1, got 0"),
+        (["--batch_size_per_gpu", "-1"], "--batch_size_per_gpu: expected at least 1, got -1"),
         (["--model_size", "huge"], "invalid choice: 'huge'"),
     ],
 )
@@ -421,13 +423,13 @@ def test_bad_flags_end_with_a_sentence(capsys, argv, sentence):
 def test_more_warm_up_than_iterations_is_refused(data, capsys):
     with pytest.raises(SystemExit):
         train(data, warmup_steps=21)
-    assert "--warmup_steps 21 exceeds --train_iterations 20" in capsys.readouterr().err
+    assert "--warmup_steps: expected at most 20 iterations, got 21" in capsys.readouterr().err
 
 
 def test_a_last_learning_rate_above_the_first_is_refused(data, capsys):
     with pytest.raises(SystemExit):
         train(data, max_lr=1e-5, min_lr=6e-5)
-    assert "--min_lr 6e-05 exceeds --max_lr 1e-05; see --help" in capsys.readouterr().err
+    assert "--min_lr: expected at most --max_lr 1e-05, got 6e-05; see --help" in capsys.readouterr().err
 
 
 def test_chinchilla_sets_the_iterations(data, capsys, monkeypatch):
@@ -463,11 +465,11 @@ def test_missing_data_and_checkpoints_are_named(data, tmp_path):
         assert "Traceback" not in found.stderr
         return found.stderr
 
-    assert "There is no" in failing("--path_to_data", tmp_path / "none")
-    assert "There is no checkpoint in" in failing(*flags(data, resume_from_checkpoint="latest"))
-    with pytest.raises(FileNotFoundError, match="no complete checkpoint checkpoint_7"):
+    assert "expected a token file at" in failing("--path_to_data", tmp_path / "none")
+    assert "expected a checkpoint in" in failing(*flags(data, resume_from_checkpoint="latest"))
+    with pytest.raises(FileNotFoundError, match="expected a complete checkpoint checkpoint_7"):
         train(data, resume_from_checkpoint="checkpoint_7")
-    with pytest.raises(ValueError, match=r"too few for a context of 4000; use a longer text"):
+    with pytest.raises(ValueError, match=r"expected more than 4000 tokens for a context of 4000"):
         train(data, context_length=4000)
 
 
@@ -526,7 +528,7 @@ def test_every_architecture_learns_resumes_and_is_sampled(data, capsys, architec
 
 
 @pytest.mark.parametrize("kind", [GPT2, Llama])
-def test_fine_tuning_begins_with_the_weights_of_a_directory_and_leaves_one(data, tmp_path, capsys, kind):
+def test_fine_tuning_starts_from_a_directory_and_writes_one(data, tmp_path, capsys, kind):
     model = kind(vocab_size=15, context_length=24, num_layers=1, num_heads=2, embed_dim=8, dropout_p=0.0)
     model.save_pretrained(tmp_path / "hf")
     shape = {"model_size": None, "context_length": None, "init_from": tmp_path / "hf"}
@@ -563,11 +565,11 @@ def test_fine_tuning_begins_with_the_weights_of_a_directory_and_leaves_one(data,
     assert sample(capsys, work, "--seed", 1, "--max_tokens_gen", 5)
     with pytest.raises(SystemExit):
         train(data, init_from=tmp_path / "hf")
-    assert "is what --init_from" in capsys.readouterr().err
+    assert "expected no value with --init_from" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", [GPT2, Llama])
-def test_lora_trains_small_matrices_alone_and_leaves_an_adapter_to_sample_with(data, tmp_path, capsys, kind):
+def test_lora_trains_its_matrices_only_and_saves_an_adapter(data, tmp_path, capsys, kind):
     model = kind(vocab_size=15, context_length=24, num_layers=2, num_heads=2, embed_dim=8)
     model.tokenizer = load_tokenizer(data / "tokenizer.json")
     model.save_pretrained(tmp_path / "hf")
@@ -591,7 +593,7 @@ def test_lora_trains_small_matrices_alone_and_leaves_an_adapter_to_sample_with(d
     np.testing.assert_allclose(adapted, logits(work), rtol=0, atol=1e-6)
     assert abs(adapted - logits(tmp_path / "hf")).max() > 1e-4
     assert sample(capsys, tmp_path / "hf", "--adapter", work / "adapter", "--max_tokens_gen", 2)
-    with pytest.raises(ValueError, match="is none"):
+    with pytest.raises(ValueError, match="--adapter: expected path_to_project_dir to be the Hugging Face directory"):
         sample(capsys, work, "--adapter", work / "adapter")
     place = ["--project_name", "p", "--working_directory", str(work.parent)]
     weights = (work / "adapter" / "adapter_model.safetensors").read_bytes()
@@ -604,7 +606,10 @@ def test_lora_trains_small_matrices_alone_and_leaves_an_adapter_to_sample_with(d
 
 
 def test_fine_tuning_refuses_data_of_another_vocabulary_and_longer_sequences(data, tmp_path):
-    for size, context, words in ((200, 8, "--context_length 16"), (5, 32, "has 15 tokens")):
+    for size, context, words in (
+        (200, 8, "--context_length: expected at most 8"),
+        (5, 32, "expected at most 5 tokens"),
+    ):
         GPT2(vocab_size=size, context_length=context, num_layers=1, num_heads=1, embed_dim=8).save_pretrained(
             tmp_path / "hf"
         )
@@ -650,11 +655,13 @@ def test_the_newest_checkpoint_is_found_or_the_named_one(data, project):
     train(data, train_iterations=45, eval_interval=45, checkpoint_iterations=42, resume_from_checkpoint="latest")
     assert inference_gpt2.find_checkpoint(project, "checkpoint_42") == project / "checkpoint_42"
     assert inference_gpt2.find_project(project / "checkpoint_42") == (project, project / "checkpoint_42")
-    with pytest.raises(FileNotFoundError, match="There is no checkpoint nothing"):
+    with pytest.raises(
+        FileNotFoundError, match="--checkpoint_dir: expected a path or the name of a checkpoint in .*, got nothing"
+    ):
         inference_gpt2.find_checkpoint(project, "nothing")
-    with pytest.raises(FileNotFoundError, match="There is no directory"):
+    with pytest.raises(FileNotFoundError, match="path_to_project_dir: expected a directory, got"):
         inference_gpt2.find_project(project / "none")
-    with pytest.raises(FileNotFoundError, match=r"holds no model_meta\.json"):
+    with pytest.raises(FileNotFoundError, match=r"contains no model_meta\.json"):
         inference_gpt2.find_project(data)
 
 
@@ -664,7 +671,7 @@ def test_an_unknown_character_in_the_prompt_ends_with_a_sentence(project):
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert found.returncode == 1
-    assert found.stderr.startswith("inference_gpt2.py: the tokenizer's 15 characters don't include")
+    assert found.stderr.startswith("inference_gpt2.py: CharTokenizer.encode: expected the 15 characters")
 
 
 def test_a_hugging_face_directory_is_sampled_from(tmp_path, capsys, monkeypatch):
@@ -686,7 +693,7 @@ def test_a_hugging_face_directory_is_sampled_from(tmp_path, capsys, monkeypatch)
     assert max(numbers) < 20
 
 
-def test_bytes_of_one_character_wait_for_each_other(capsys):
+def test_partial_characters_are_printed_when_complete(capsys):
     class Bytes:
         kind = "gpt2"
 

@@ -34,7 +34,7 @@ def test_number_on_either_side(torch, symbol, number, dtype):
         try:
             theirs = order(torch.tensor([1, 2, 1]).to(getattr(torch, dtype)))
         except (RuntimeError, TypeError):
-            continue  # what PyTorch refuses
+            continue  # PyTorch raises an error
         if theirs.dtype is torch.complex32:  # which NumPy has not
             continue
         same(theirs, order(mytorch.tensor([1, 2, 1]).to(getattr(mytorch, dtype))), exactly="float16" not in dtype)
@@ -93,7 +93,7 @@ def test_signbit_of_a_single_number(dtype):
     assert mytorch.signbit(mytorch.tensor(-1.0).to(getattr(mytorch, dtype))).item() is True
 
 
-@pytest.mark.cpu_only  # a GPU gives numbers, as looking for zeros would make it wait
+@pytest.mark.cpu_only  # a GPU returns numbers, because a check for zeros would wait for the GPU
 @pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
 def test_integers_by_zero(torch, name):
     for library in (torch, mytorch):
@@ -107,7 +107,7 @@ def test_integers_by_zero(torch, name):
     "name", ["bitwise_and", "bitwise_left_shift", "gcd", "floor_divide", "remainder", "fmod", "sub"]
 )
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "bool"])
-def test_what_a_dtype_has_not(torch, name, dtype):
+def test_operations_that_a_dtype_lacks(torch, name, dtype):
     try:
         getattr(torch, name)(*[torch.ones(2, dtype=getattr(torch, dtype))] * 2)
     except RuntimeError as error:

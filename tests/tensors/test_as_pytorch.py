@@ -1,4 +1,4 @@
-"""Small rules of PyTorch's that its own tests ask for: what is refused, what is warned of, what 0-d and empty tensors do."""
+"""Details that the tests of PyTorch check: errors, warnings, 0-d and empty tensors."""
 
 import math
 import warnings
@@ -8,11 +8,11 @@ import pytest
 
 import mytorch
 
-pytestmark = pytest.mark.cpu_only  # what PyTorch answers on a CPU
+pytestmark = pytest.mark.cpu_only  # PyTorch's results on a CPU
 
 
 def outcome(call, lib):
-    """What a call gives: values and dtypes, or that it is refused, and whether it warns."""
+    """Returns the values and dtypes of a call, or "refused" for an error, and True if it warns."""
     lib.manual_seed(3)
     lib.set_warn_always(True)
     with warnings.catch_warnings(record=True) as seen:

@@ -1,4 +1,4 @@
-"""What is large enough to be copied in strips, beside PyTorch: triangles, and what lies in columns."""
+"""Arrays large enough to be copied in strips, compared with PyTorch: triangles and column-major arrays."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import mytorch
 def test_triangle_is_pytorchs(name, shape, diagonal, torch):
     rng = np.random.default_rng(0)
     x, g = rng.standard_normal((2, *shape), np.float32)
-    x[..., -1:, -1:] = np.nan  # what is left out is zero, whatever it was
+    x[..., -1:, -1:] = np.nan  # omitted elements become zero, even NaN
     for view in (lambda t: t, lambda t: t.transpose(-1, -2), lambda t: t[..., ::2, 1:]):
         mine, truth = mytorch.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
         results = [getattr(view(t), name)(diagonal) for t in (mine, truth)]
@@ -35,7 +35,7 @@ def test_largest_along_an_axis_keeps_its_shape(dim, keepdim, torch):
 @pytest.mark.parametrize(
     ("shape", "dims"),
     [
-        ((2, 3, 96, 95), (0, 2, 3, 1)),  # colours, one by one
+        ((2, 3, 96, 95), (0, 2, 3, 1)),  # color planes
         ((2, 17, 64, 64), (0, 2, 3, 1)),  # planes whose elements share the cache's sets
         ((3, 31, 33, 35), (0, 2, 3, 1)),
         ((259, 512), (1, 0)),
@@ -43,7 +43,7 @@ def test_largest_along_an_axis_keeps_its_shape(dim, keepdim, torch):
         ((5, 130, 129), (0, 2, 1)),
     ],
 )
-def test_copies_of_what_lies_in_columns(shape, dims, dtype, torch, rng):
+def test_copies_of_column_major_arrays(shape, dims, dtype, torch, rng):
     values = rng.standard_normal(shape, np.float32) * 50
     theirs = torch.tensor(values).to(getattr(torch, dtype)).permute(dims)
     mine = mytorch.tensor(values).to(getattr(mytorch, dtype)).permute(dims)

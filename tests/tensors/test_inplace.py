@@ -1,4 +1,4 @@
-"""In-place methods: results, and what they refuse, against PyTorch."""
+"""In-place methods: results and errors, compared with PyTorch."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tensors of Python's and NumPy's numbers: dtypes and what does not fit, against PyTorch."""
+"""Tensors from Python and NumPy numbers: dtypes and overflow, compared with PyTorch."""
 
 import numpy as np
 import pytest

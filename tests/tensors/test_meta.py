@@ -95,7 +95,7 @@ READING = ["x.cpu()", "x.item()", "x.tolist()", "x.detach().numpy()", "bool(x)",
 
 
 @pytest.mark.parametrize("text", [*READING, "mytorch.save(x, '/dev/null')"])
-def test_what_would_read_numbers_is_refused(text):
+def test_reading_values_is_rejected(text):
     names = {"x": mytorch.empty(1, device="meta"), "m": nn.Linear(2, 2, device="meta"), "mytorch": mytorch}
     with pytest.raises(NotImplementedError, match=r"no data! Please use Module.to_empty\(\)"):
         eval(text, names)

@@ -1,4 +1,4 @@
-"""Arguments by the names that PyTorch gives them."""
+"""Keyword arguments with the names of PyTorch."""
 
 import numpy as np
 import pytest

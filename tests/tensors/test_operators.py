@@ -1,4 +1,4 @@
-"""Operators between tensors and what is no operand: Python asks the other side, as with PyTorch."""
+"""Operators between tensors and other objects: Python calls the reflected method, as with PyTorch."""
 
 import operator
 

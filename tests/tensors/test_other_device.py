@@ -1,4 +1,4 @@
-"""A device that is registered from outside the package: tests/toy_device.py, beside the CPU."""
+"""A device that is registered from outside the package: tests/toy_device.py, compared with the CPU."""
 
 import io
 import sys
@@ -54,7 +54,7 @@ ALL = [row for row in ROWS if not row.listed]
 
 
 @pytest.mark.parametrize("rows", [ALL[i::8] for i in range(8)], ids=range(8))
-def test_every_op_gives_what_it_gives_on_the_cpu(rows, rng):
+def test_every_op_equals_the_cpu(rows, rng):
     """Forward and gradients of the first sample of every row."""
     for row in rows:
         values, attrs = _values(row, row.shapes, rng), row.settings()[0]
@@ -143,7 +143,7 @@ def test_a_record_has_a_kernel_for_it(monkeypatch):
     assert thrice(mytorch.ones(2)).tolist() == [3, 3]
 
 
-def test_what_the_library_lacks_runs_on_the_cpu():
+def test_missing_functions_run_on_the_cpu():
     library = others.BY_NAME["toy"]
     assert not hasattr(library.module, "cumsum")
     x = mytorch.arange(4.0).to("toy")
@@ -158,6 +158,6 @@ def test_names_that_are_taken_or_none_are_refused(name):
         register_device(name, toy_device.ToyLibrary("other"), from_cpu=abs, to_cpu=abs)
 
 
-def test_a_device_that_nobody_registered_is_refused():
+def test_an_unregistered_device_is_rejected():
     with pytest.raises(RuntimeError, match="device type at start of device string: npu"):
         mytorch.ones(2, device="npu")

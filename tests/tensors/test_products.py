@@ -1,4 +1,4 @@
-"""Sums of products and distances that are computed by matrix products, beside PyTorch."""
+"""Sums of products and distances that are computed by matrix products, compared with PyTorch."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def test_einsum_by_batched_products(torch, rng, equation, dtype):
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(300, 61), (70, 401)])
-def test_large_pictures_are_resized_by_few_taps(torch, rng, mode, size):
+def test_large_images_are_resized_by_few_taps(torch, rng, mode, size):
     x = rng.standard_normal((2, 3, 131, 150))
     for corners in (False, True):
         beside(

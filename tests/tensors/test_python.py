@@ -24,7 +24,7 @@ USES = {
 def test_as_in_pytorch(torch, use):
     try:
         expected = use(torch)
-    except Exception as error:  # whatever PyTorch raises, ours is to raise
+    except Exception as error:  # mytorch must raise the same errors as PyTorch
         with pytest.raises(type(error)):
             use(mytorch)
     else:

@@ -13,7 +13,7 @@ def engines(torch, dimension, **options):
 @pytest.mark.parametrize("scramble", [False, True])
 @pytest.mark.parametrize("dimension", [1, 3, 60])
 def test_points_are_pytorchs(torch, dimension, scramble):
-    """Drawn at once, continued, skipped and started anew, in three dtypes."""
+    """Draws, continues, skips and resets, in three dtypes."""
     mine, theirs = engines(torch, dimension, scramble=scramble, seed=5)
     assert repr(mine) == repr(theirs)
     for n, kind in ((1, "float32"), (7, "float64"), (20, "float32"), (1, "float16")):

@@ -1,4 +1,4 @@
-"""Draws on the CPU are PyTorch's, number for number, and leave the generator where PyTorch's is; without a seed they are fresh."""
+"""Random numbers on the CPU and the final state of the generator equal PyTorch. Without a seed, each process differs."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def as_numpy(x):
 
 
 def compare(torch, draw, rtol=1e-6, atol=1e-7):
-    """draw(library) twice from equal seeds, and what is drawn next."""
+    """Compares draw(library) in both libraries with equal seeds, twice, and the next random number."""
     for seed in (0, 3):
         found = []
         for lib in (torch, mytorch):
@@ -206,10 +206,12 @@ def test_without_a_seed_every_process_draws_other_numbers():
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout for _ in "ab"
     )
     assert first != second
-    assert first.split()[-1] == second.split()[-1] == "67280421310721"  # a Generator of one's own starts as PyTorch's
+    assert (
+        first.split()[-1] == second.split()[-1] == "67280421310721"
+    )  # a new Generator has the same seed as in PyTorch
 
 
-def test_seed_starts_anew_and_returns_what_initial_seed_says():
+def test_seed_resets_and_returns_the_initial_seed():
     first = mytorch.seed()
     x = mytorch.rand(4)
     assert first == mytorch.initial_seed()

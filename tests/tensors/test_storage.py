@@ -1,4 +1,4 @@
-"""Storages: the memory under tensors as objects, beside PyTorch's."""
+"""Storages: the memory of tensors as objects, compared with PyTorch."""
 
 import copy
 import warnings
@@ -44,7 +44,7 @@ def test_views_share_the_storage_of_their_base(view):
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_typed_storages_hold_what_was_given(name):
+def test_typed_storages_hold_the_given_values(name):
     values = [0, 1, 1, 0, 1]
     ours = mytorch.TypedStorage(values, dtype=getattr(mytorch, name))
     theirs = torch.TypedStorage(values, dtype=getattr(torch, name))
@@ -132,7 +132,7 @@ def test_refusals_are_pytorchs(call, error):
             call(library)
 
 
-@pytest.mark.cpu_only  # PyTorch for tests knows no GPU
+@pytest.mark.cpu_only  # the installed PyTorch has no GPU support
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "bool", "int8", "complex64"])
 def test_capsules_carry_every_dtype_in_both_directions(torch, name):
     mine = mytorch.tensor([[0.0, 1.0], [2.5, 3.0]]).to(getattr(mytorch, name))[:, 1:]
@@ -156,7 +156,7 @@ def test_a_capsule_is_taken_once_and_streams_are_numbers():
         x.__dlpack__(stream=object())
 
 
-@pytest.mark.cpu_only  # elsewhere what lies behind an array is not looked for
+@pytest.mark.cpu_only  # the owner of the memory is only searched on the CPU
 def test_resize_keeps_the_memory_from_the_first_element_on():
     for step in (lambda x: x.t(), lambda x: x[1:], lambda x: x[:1], lambda x: x[:, 1]):
         found = []
@@ -166,7 +166,7 @@ def test_resize_keeps_the_memory_from_the_first_element_on():
         assert found[0] == found[1]
 
 
-@pytest.mark.cpu_only  # elsewhere what lies behind an array is not looked for
-def test_resize_brings_back_what_a_smaller_shape_had_hidden():
+@pytest.mark.cpu_only  # the owner of the memory is only searched on the CPU
+def test_resize_restores_elements_hidden_by_a_smaller_shape():
     x = mytorch.arange(6.0)
     assert x.resize_(2).resize_(3, 2).tolist() == [[0, 1], [2, 3], [4, 5]]

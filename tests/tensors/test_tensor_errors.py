@@ -1,4 +1,4 @@
-"""Frequent mistakes raise what they raise in PyTorch, and the message names the numbers."""
+"""Frequent mistakes raise the same errors as in PyTorch, and the message contains the values."""
 
 import re
 
@@ -78,6 +78,6 @@ def test_pooling_to_nothing_has_no_gradient():
                 out.sum().backward()
 
 
-def test_meshgrid_wants_one_device():
+def test_meshgrid_requires_one_device():
     with pytest.raises(RuntimeError, match="same device"):
         mytorch.meshgrid(mytorch.tensor([1]), mytorch.tensor([2], device="meta"), indexing="ij")

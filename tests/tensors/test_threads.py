@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cpu_only
 
 @pytest.fixture
 def three():
-    """Three threads, whatever the machine has."""
+    """Sets three threads, independent of the number of cores."""
     before = threads.get_num_threads()
     threads.set_num_threads(3)
     yield
@@ -119,14 +119,14 @@ def _threads_under(**environment):
     return int(subprocess.check_output([sys.executable, "-c", script], env=kept | environment))
 
 
-def test_the_environment_says_how_many_threads():
+def test_the_environment_sets_the_number_of_threads():
     assert _threads_under(OMP_NUM_THREADS="3") == 3
     assert _threads_under(OMP_NUM_THREADS="3", MYTORCH_NUM_THREADS="5") == 5
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore")
-def test_a_child_forked_beside_products_of_other_threads_computes(three):
+def test_a_child_forked_during_products_of_other_threads_computes(three):
     x = mytorch.randn(300, 300)
     wanted, stop = (x @ x).numpy(), threading.Event()
 

@@ -60,7 +60,7 @@ def test_as_strided_under_vmap_looks_at_each_samples_own_elements(torch, dim):
     assert list(run(mytorch)) == list(run(torch))
 
 
-def test_what_is_written_through_as_strided_has_a_gradient(torch):
+def test_values_written_through_as_strided_have_gradients(torch):
     def run(L):
         x = L.arange(10.0).requires_grad_()
         y = (x * 2)[3:]
@@ -79,8 +79,8 @@ def test_type_by_name(torch, word):
 
 
 @pytest.mark.parametrize("name", ["leaf", "pixel_unshuffle", "channel_shuffle", "sliced_pool", "twice"])
-def test_gradients_lie_as_their_tensor_does(torch, name):
-    """Channels last in memory where the tensor's are; results follow strides though there are gaps."""
+def test_gradients_have_the_strides_of_their_tensors(torch, name):
+    """Gradients of channels-last tensors are channels-last; results keep the order of strides, even with gaps."""
 
     def run(L):
         F = L.nn.functional

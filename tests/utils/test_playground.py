@@ -1,4 +1,4 @@
-"""The playground's server: it trains what it is told, says what is wrong, and answers this machine's pages alone."""
+"""The server of the playground: training, errors, and rejection of requests from other origins."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_a_network_is_made_and_trained_until_it_separates_the_classes(server):
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in page
     used = set(re.findall(r'\$\("(\w+)"\)', page))
-    assert used <= set(re.findall(r' id="(\w+)"', page))  # what the script asks for is on the page
+    assert used <= set(re.findall(r' id="(\w+)"', page))  # all elements of the script are on the page
     state = json.loads(ask(server, "POST", "/new", {"data": "xor", "points": 60, "hidden": [8], "lr": 0.1})[2])
     assert (state["step"], state["loss"], len(state["points"])) == (0, None, 60)
     assert [len(layer) for layer in state["units"]] == [8]
@@ -69,23 +69,23 @@ def test_a_network_is_made_and_trained_until_it_separates_the_classes(server):
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "sentence"),
     [
-        ("GET", "/nowhere", None, 404, "there is no such thing"),
+        ("GET", "/nowhere", None, 404, "does not exist"),
         ("GET", "/train", None, 405, "GET /train"),
         ("POST", "/state", {}, 405, "POST /state"),
-        ("POST", "/train", b"{", 400, "not JSON"),
-        ("POST", "/train", b"\xff", 400, "not JSON"),
-        ("POST", "/train", b"[" * 9000, 400, "not JSON"),
-        ("POST", "/train", [1], 400, "must be a JSON object, got list"),
-        ("POST", "/train", {"steps": 0}, 400, "steps: 0 is given; expected a whole number from 1 to 200"),
-        ("POST", "/train", {"steps": True}, 400, "steps: True"),
-        ("POST", "/train", {"stops": 1}, 400, "train takes steps, got stops"),
-        ("POST", "/new", {"data": "cube"}, 400, "data is 'cube'; expected one of simple"),
-        ("POST", "/new", {"data": ["xor"]}, 400, "data is ['xor']"),
-        ("POST", "/new", {"hidden": [4, 99]}, 400, "units of a layer: 99 is given"),
+        ("POST", "/train", b"{", 400, "expected JSON"),
+        ("POST", "/train", b"\xff", 400, "expected JSON"),
+        ("POST", "/train", b"[" * 9000, 400, "expected JSON"),
+        ("POST", "/train", [1], 400, "expected a JSON object, got list"),
+        ("POST", "/train", {"steps": 0}, 400, "steps: expected an integer from 1 to 200, got 0"),
+        ("POST", "/train", {"steps": True}, 400, "got True"),
+        ("POST", "/train", {"stops": 1}, 400, "train: expected steps, got stops"),
+        ("POST", "/new", {"data": "cube"}, 400, "data: expected one of simple"),
+        ("POST", "/new", {"data": ["xor"]}, 400, "got ['xor']"),
+        ("POST", "/new", {"hidden": [4, 99]}, 400, "units of a layer: expected an integer from 1 to 12, got 99"),
         ("POST", "/new", {"hidden": [1] * 6}, 400, "at most 5 layers"),
-        ("POST", "/new", {"lr": float("nan")}, 400, "lr is nan"),
-        ("POST", "/new", {"seed": -1}, 400, "seed: -1"),
-        ("POST", "/new", {"width": 3}, 400, "unknown settings: width"),
+        ("POST", "/new", {"lr": float("nan")}, 400, "got nan"),
+        ("POST", "/new", {"seed": -1}, 400, "got -1"),
+        ("POST", "/new", {"width": 3}, 400, "got width"),
         ("POST", "/new", b" " * 10_001, 413, "at most 10000"),
     ],
 )

@@ -18,7 +18,7 @@ def trained():
     return FastTokenizer.train([TEXT], 300, special_tokens=["<|begin|>", "<|end|>"])
 
 
-def test_a_byte_pair_encoding_is_learnt_and_gives_any_text_back(trained):
+def test_a_byte_pair_encoding_is_learned_and_decodes_any_text(trained):
     assert trained.vocab_size == 300
     assert trained.special == {"<|begin|>": 0, "<|end|>": 1}
     for text in (TEXT, "", " ", "unseen: 鲸 \x00 \t", "no<|end|>where"):
@@ -34,7 +34,7 @@ def test_special_tokens_are_read_only_where_they_are_meant(trained):
     assert trained.decode([0, *trained.encode("a"), 1]) == "a"
 
 
-@pytest.mark.cpu_only  # transformers asks for the version of each package
+@pytest.mark.cpu_only  # transformers reads the version of each package
 def test_a_file_survives_and_is_hugging_faces(trained, tmp_path):
     save_tokenizer(trained, tmp_path / "tokenizer.json")
     again = load_tokenizer(tmp_path / "tokenizer.json")
@@ -45,12 +45,12 @@ def test_a_file_survives_and_is_hugging_faces(trained, tmp_path):
     assert theirs(TEXT)["input_ids"] == trained.encode(TEXT)
 
 
-def test_what_is_wrong_with_a_file_is_said(trained, tmp_path, monkeypatch):
+def test_invalid_files_raise_errors(trained, tmp_path, monkeypatch):
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps({"model": {"type": "Unheard"}}))
-    with pytest.raises(ValueError, match=r"tokenizer.json: the package tokenizers can't read it"):
+    with pytest.raises(ValueError, match=r"tokenizer.json: the package tokenizers cannot read it"):
         load_tokenizer(path)
-    with pytest.raises(ValueError, match="256 bytes and 1 special tokens need more"):
+    with pytest.raises(ValueError, match="256 bytes and 1 special"):
         FastTokenizer.train(["a"], 256, ["<|end|>"])
     save_tokenizer(trained, path)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
@@ -58,7 +58,7 @@ def test_what_is_wrong_with_a_file_is_said(trained, tmp_path, monkeypatch):
         load_tokenizer(path)
 
 
-def test_a_model_keeps_its_tokenizer_beside_it_and_continues_text(trained, tmp_path):
+def test_a_model_saves_its_tokenizer_and_continues_text(trained, tmp_path):
     model = Llama(vocab_size=300, context_length=32, num_layers=1, num_heads=2, embed_dim=8)
     model.tokenizer = trained
     model.save_pretrained(tmp_path / "model")

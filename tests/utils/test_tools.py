@@ -1,4 +1,4 @@
-"""The small tools: drawing graphs, trees, timers, reports, and what is said where something is missing."""
+"""The small tools: drawings of graphs, trees, timers, reports, and errors for missing packages."""
 
 import json
 import re
@@ -58,11 +58,11 @@ def test_draw_of_shared_nodes_several_outputs_and_limits():
         utils.graph.draw(y, direction="up")
     with pytest.raises(ValueError, match="output 0 does not require grad"):
         utils.graph.draw(mytorch.ones(1))
-    with pytest.raises(ValueError, match="give inputs="):
+    with pytest.raises(ValueError, match="Pass its arguments as inputs="):
         utils.graph.draw(nn.Linear(2, 2))
 
 
-def test_draw_says_what_is_saved_and_what_backward_left():
+def test_draw_shows_saved_values_and_gradients():
     x, w = (mytorch.ones(*shape, requires_grad=True) for shape in ((2, 3), (3, 4)))
     h = x @ w
     h.retain_grad()
@@ -109,7 +109,7 @@ def test_drawn_boxes_do_not_overlap_and_point_where_they_should(direction, tmp_p
             drawing.save(tmp_path / "graph.png")
 
 
-def test_a_page_holds_every_fold_and_what_each_box_shows(tmp_path):
+def test_a_page_contains_every_fold_and_the_details_of_each_box(tmp_path):
     model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Linear(4, 2))
     left, right = model(mytorch.randn(5, 3)).chunk(2, dim=1)
     loss = (left * right).sum()
@@ -121,7 +121,7 @@ def test_a_page_holds_every_fold_and_what_each_box_shows(tmp_path):
     data = json.loads(re.search(r"const data = (.*);", page)[1])
     assert [len(fold["boxes"]) for fold in data["folds"]] == [len(f.boxes) for f in drawing.folds] == [14, 12, 7]
     assert data["shown"] == 0
-    for fold in data["folds"]:  # the page knows boxes and arrows by their order
+    for fold in data["folds"]:  # the page identifies boxes and arrows by their order
         svg = ElementTree.fromstring(fold["svg"])
         name = "{http://www.w3.org/2000/svg}"
         assert [g.find(f"{name}text").text for g in svg.findall(f"{name}g")] == [text[0] for text, _ in fold["boxes"]]
@@ -134,7 +134,7 @@ def test_a_page_holds_every_fold_and_what_each_box_shows(tmp_path):
     assert "operations: Linear, Tanh" in shown["1"]
     assert any(line.startswith("LinearBackward saved input: (5, 4) float32, 80 B") for line in shown["2"])
     plain = utils.graph.draw(loss, params=model)
-    plain.save(tmp_path / "plain.html")  # afterwards: what was drawn alone
+    plain.save(tmp_path / "plain.html")  # drawn without a path, so without details
     assert plain.more == {}
     assert '"shown": 0' in (tmp_path / "plain.html").read_text(encoding="utf-8")
 
@@ -234,7 +234,7 @@ def test_report_of_the_machine():
     assert "python version" in done.stdout
 
 
-def test_summary_writer_says_what_to_install_or_writes(tmp_path):
+def test_summary_writer_writes_or_names_the_missing_package(tmp_path):
     try:
         import tensorboardX  # noqa: F401
     except ImportError:
@@ -259,8 +259,14 @@ def test_dlpack():
     assert torch.utils.dlpack.from_dlpack(utils.dlpack.to_dlpack(x)).tolist() == x.tolist()
 
 
+def test_an_unknown_name_of_the_library_gets_a_suggestion():
+    with pytest.raises(AttributeError, match="no attribute 'sofmax'. Did you mean: 'softmax'?"):
+        mytorch.sofmax  # noqa: B018
+    assert not hasattr(mytorch, "sofmax")
+
+
 @pytest.mark.parametrize("name", ["onnx", "quantization", "utils.cpp_extension", "package"])
-def test_what_is_not_here_raises_attribute_error(name):
+def test_missing_names_raise_attribute_error(name):
     parent, _, last = name.rpartition(".")
     owner = getattr(mytorch, parent) if parent else mytorch
     with pytest.raises(AttributeError, match=f"module 'mytorch.*' has no attribute '{last}'"):
@@ -280,7 +286,7 @@ def test_views_are_drawn_with_their_places_in_memory():
 
 
 @pytest.mark.cpu_only
-def test_pictures_in_documents_are_up_to_date(monkeypatch):
+def test_images_in_documents_are_up_to_date(monkeypatch):
     """`python docs/make_pictures.py` would change none of them."""
     folder = Path(__file__).parents[2] / "docs"
     monkeypatch.syspath_prepend(str(folder))
@@ -295,41 +301,3 @@ def test_every_document_is_in_the_navigation_of_the_site():
     root = Path(__file__).parents[2]
     listed = set(re.findall(r": (\w+\.md)$", (root / "mkdocs.yml").read_text(), re.M))
     assert {p.name for p in (root / "docs").glob("*.md")} - listed <= {"gallery.md"}  # make_site.py adds that
-
-
-def test_the_reference_is_made_of_the_docstrings(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "docs"))
-    import make_reference
-
-    text, count = make_reference.page("nn.functional")
-    assert count > 100
-    assert "## `relu`\n\n```python\nrelu(\n    input: Tensor,\n" in text
-    assert make_reference.escaped(mytorch.nn.functional.gelu.__doc__.splitlines()[0]) in text
-    top = {path: re.findall(r"^##+ `(.+)`$", text, re.M) for path, (text, _) in make_reference.top().items()}
-    assert max(map(len, top.values()), default=0) < 300  # a page that a browser opens at once
-    assert {"Tensor", "Tensor.view"} <= set(top["mytorch.Tensor"])
-    names = [name for found in top.values() for name in found if "." not in name]
-    assert sorted(names) == sorted(make_reference.offered("mytorch")[1])
-    assert min(map(len, top.values())) > 20
-    text, _ = make_reference.page("optim")
-    assert "## `Tensor`" not in make_reference.page("utils.graph")[0]
-    assert make_reference.escaped("x_i < 2~3, `a_<b>`") == r"x\_i &lt; 2~3, `a_<b>`"
-    given = "Sum of x_i * y_i, `a_b` as it is.\n\n    x * y\n\nArgs:\n    x, y: a\n        pair.\n    *more: others.\n\nExample:\n    >>> 1 < 2\n    True"
-    wanted = r"""Sum of x\_i \* y\_i, `a_b` as it is.
-
-```text
-x * y
-```
-
-**Args**
-
-* `x, y`: a pair.
-* `*more`: others.
-
-```pycon
->>> 1 < 2
-True
-```"""
-    assert make_reference.markdown(given) == wanted
-    assert "### `SGD.step`" in text or "### `SGD.update`" in text
-    assert "Special type indicating" not in make_reference.page("nn.init")[0]

@@ -1,4 +1,4 @@
-"""Tables of models, and histograms of their weights and gradients: against counts by hand and NumPy's."""
+"""Tables of models, and histograms of their weights and gradients: compared with manual counts and NumPy."""
 
 import json
 
@@ -12,7 +12,7 @@ from mytorch.tools.watching import histogram
 from mytorch.utils import summary, watch
 
 
-def test_a_summary_counts_what_pytorch_counts(torch):
+def test_a_summary_has_the_same_counts_as_pytorch(torch):
     def build(L):
         return L.nn.Sequential(
             L.nn.Conv2d(1, 3, 3), L.nn.BatchNorm2d(3), L.nn.Sequential(L.nn.Flatten(), L.nn.Linear(3 * 5 * 3, 2))
@@ -58,7 +58,7 @@ def test_a_summary_of_several_inputs_tokens_and_shared_layers():
     tokens = summary(nn.Embedding(5, 4), input_data=mytorch.tensor([[1, 2, 3]]))
     assert tokens.rows == [(0, "", "Embedding", [(1, 3, 4)], 20)]
     for given in ({}, {"input_size": (1,), "input_data": mytorch.ones(1)}):
-        with pytest.raises(ValueError, match="give input_size"):
+        with pytest.raises(ValueError, match="expected either input_size"):
             summary(nn.Flatten(), **given)
 
 
@@ -92,7 +92,7 @@ def test_watch_writes_to_each_kind_of_writer(tmp_path):
 
     watch(model, Writer(), gradients=False).log(3)
     assert seen == [("weights/weight", (2, 3), 3), ("weights/bias", (2,), 3)]
-    with pytest.raises(ValueError, match="every is 0"):
+    with pytest.raises(ValueError, match="got 0"):
         watch(model, print, every=0)
-    with pytest.raises(TypeError, match="writer is a int"):
+    with pytest.raises(TypeError, match="got int"):
         watch(model, 3)

@@ -44,7 +44,7 @@ def idx_bytes(array):
 
 
 def write_mnist(root, rng, sizes=(20, 10), name="MNIST", zipped=False):
-    """The four files; returns what they hold."""
+    """Writes the four files; returns their content."""
     folder = root / name / "raw"
     folder.mkdir(parents=True)
     made = {}
@@ -86,9 +86,9 @@ def test_idx_files_of_every_dtype_are_read(tmp_path, rng, dtype, suffix):
 def test_broken_idx_files_are_refused(tmp_path):
     path = tmp_path / "x"
     for data, message in (
-        (b"PK\3\4", "not an idx file"),
-        (idx_bytes(np.zeros((2, 3), np.uint8))[:-1], "holds 5 bytes"),
-        (idx_bytes(np.zeros((2, 3), np.uint8))[:7], "ends within its header"),
+        (b"PK\3\4", "expected an IDX file"),
+        (idx_bytes(np.zeros((2, 3), np.uint8))[:-1], "expected 6 bytes .*got 5"),
+        (idx_bytes(np.zeros((2, 3), np.uint8))[:7], "is truncated"),
     ):
         path.write_bytes(data)
         with pytest.raises(ValueError, match=message):
@@ -96,7 +96,7 @@ def test_broken_idx_files_are_refused(tmp_path):
 
 
 class Answer:
-    """What urlopen gives: a file of bytes."""
+    """A fake result of urlopen: a file of bytes."""
 
     def __init__(self, data):
         self.parts = [data, b""]
@@ -112,7 +112,7 @@ class Answer:
 
 
 def serve(monkeypatch, contents):
-    """Let urlopen answer from a dict; returns the list of what was asked for."""
+    """Replaces urlopen by a dict of answers; returns the list of requested URLs."""
     asked = []
 
     def urlopen(request, timeout):
@@ -125,7 +125,7 @@ def serve(monkeypatch, contents):
     return asked
 
 
-def test_download_goes_from_mirror_to_mirror_and_keeps_what_is_whole(tmp_path, monkeypatch):
+def test_download_tries_mirrors_and_keeps_complete_files(tmp_path, monkeypatch):
     good = hashlib.md5(b"good").hexdigest()
     asked = serve(monkeypatch, {"http://b/f": b"bad", "http://c/f": b"good"})
     path = str(tmp_path / "sub" / "f")
@@ -137,9 +137,9 @@ def test_download_goes_from_mirror_to_mirror_and_keeps_what_is_whole(tmp_path, m
     assert len(asked) == 3  # it was there
 
 
-def test_download_without_network_says_what_to_do_and_leaves_nothing(tmp_path, monkeypatch):
+def test_download_without_network_raises_a_hint_and_leaves_no_files(tmp_path, monkeypatch):
     serve(monkeypatch, {"http://b/f": b"bad"})
-    with pytest.raises(RuntimeError, match=r"f could not be downloaded; check the network(.|\n)*no network(.|\n)*MD5"):
+    with pytest.raises(RuntimeError, match=r"f could not be downloaded. Check the network(.|\n)*no network(.|\n)*MD5"):
         download(["http://a/f", "http://b/f"], str(tmp_path / "f"), "0" * 32)
     assert os.listdir(tmp_path) == []
 
@@ -178,7 +178,7 @@ def test_mnist_items_are_pil_images_or_arrays(tmp_path, rng, request):
 
 def test_zipped_mnist_is_checked_against_its_sums(tmp_path, rng, monkeypatch):
     made = write_mnist(tmp_path, rng, zipped=True)
-    with pytest.raises(RuntimeError, match="damaged or not the file expected"):
+    with pytest.raises(RuntimeError, match="damaged or a different file"):
         MNIST(str(tmp_path))
     monkeypatch.setattr(MNIST, "resources", sums(tmp_path / "MNIST" / "raw"))
     assert (MNIST(str(tmp_path)).data.numpy() == made["train"][0]).all()
@@ -251,7 +251,7 @@ def test_joint_transforms_exclude_the_others():
 
 
 def write_cifar(root, rng, kind, monkeypatch):
-    """Batches of four pictures; the class learns their sums."""
+    """Writes batches of four images and sets their checksums in the class."""
     folder = root / kind.base_folder
     folder.mkdir(parents=True)
     made = {}
@@ -308,11 +308,25 @@ def test_cifar_download_unpacks_the_archive(tmp_path, rng, monkeypatch):
     assert asked == [CIFAR10.url]
 
 
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, None])
+def test_cifar_archives_hold_regular_files(tmp_path, monkeypatch, kind):
+    archive = tmp_path / "a.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        if kind is not None:
+            member = tarfile.TarInfo(f"{CIFAR10.base_folder}/data_batch_1")
+            member.type, member.linkname = kind, "/etc/hostname"
+            tar.addfile(member)
+    monkeypatch.setattr(CIFAR10, "tgz_md5", md5_of(archive))
+    serve(monkeypatch, {CIFAR10.url: archive.read_bytes()})
+    with pytest.raises(RuntimeError, match="expected a regular file"):
+        CIFAR10(str(tmp_path / "here"), download=True)
+
+
 def test_batches_admit_nothing_but_arrays(tmp_path):
     path = tmp_path / "batch"
     for evil in (os.system, eval, np.load, pickle.loads):
         path.write_bytes(pickle.dumps({"data": evil}))
-        with pytest.raises(pickle.UnpicklingError, match="only NumPy arrays are admitted"):
+        with pytest.raises(pickle.UnpicklingError, match="expected only NumPy arrays"):
             read_batch(path)
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     for protocol in (2, 3, 4):
@@ -356,7 +370,7 @@ def test_digits_are_scikit_learns(monkeypatch):
         Digits()
 
 
-def test_synthetic_digits_are_repeatable_and_can_be_told_apart():
+def test_synthetic_digits_are_reproducible_and_distinguishable():
     train, test = SyntheticDigits(size=600), SyntheticDigits(train=False, size=200)
     assert (train.data == SyntheticDigits(size=600).data).all()
     assert tuple(train.data.shape) == (600, 28, 28)
@@ -404,9 +418,9 @@ def test_spiral_is_minitorchs():
 
 
 def test_toy_data_errors():
-    with pytest.raises(ValueError, match="expected one of simple"):
+    with pytest.raises(ValueError, match="expected kind to be one of simple"):
         Toy2D("moons")
-    with pytest.raises(ValueError, match="even number"):
+    with pytest.raises(ValueError, match="even size"):
         Toy2D("spiral", 11)
 
 
@@ -434,7 +448,7 @@ def test_image_folder(tmp_path, rng):
         ImageFolder(str(tmp_path / "eel"))
 
 
-def test_dataset_folder_with_a_loader_of_its_own(tmp_path):
+def test_dataset_folder_with_a_custom_loader(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "n.txt").write_text("7")
     (tmp_path / "a" / "n.md").write_text("8")

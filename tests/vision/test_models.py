@@ -1,4 +1,4 @@
-"""Networks, boxes and regions of `mytorch.vision`, beside formulas and, where it is installed, torchvision."""
+"""Networks, boxes and regions of `mytorch.vision`, compared with formulas and with torchvision if it is installed."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_networks_have_torchvisions_keys():
 
 
 def test_weights_are_files():
-    with pytest.raises(ValueError, match="nothing is downloaded"):
+    with pytest.raises(ValueError, match="not downloaded"):
         vision.models.resnet18(weights=vision.models.ResNet18_Weights.DEFAULT)
 
 
@@ -74,14 +74,14 @@ def test_forms_of_boxes_go_round():
     for form in ("xywh", "cxcywh"):
         back = ops.box_convert(ops.box_convert(a, "xyxy", form), form, "xyxy")
         assert np.allclose(back.numpy(), a.numpy(), atol=1e-5)
-    with pytest.raises(ValueError, match="forms are"):
+    with pytest.raises(ValueError, match="expected formats in"):
         ops.box_convert(a, "xyxy", "yxyx")
     assert ops.clip_boxes_to_image(a, (10, 12)).numpy()[:, [0, 2]].max() <= 12
     assert ops.remove_small_boxes(mytorch.tensor([[0.0, 0, 1, 9], [0, 0, 4, 4]]), 2).tolist() == [1]
 
 
 @pytest.mark.parametrize("n", [0, 1, 40])
-def test_suppression_keeps_what_no_better_box_covers(n):
+def test_suppression_keeps_boxes_not_covered_by_better_boxes(n):
     a, g = boxes(n)
     scores = mytorch.tensor(g.permutation(n).astype(np.float32))
     kept = ops.nms(a, scores, 0.4).tolist()
@@ -101,7 +101,7 @@ def test_suppression_keeps_what_no_better_box_covers(n):
 
 
 def test_regions_of_a_plane_are_its_values():
-    """A picture that is linear in x and y has its value at the bin's middle, whatever the samples."""
+    """For an image linear in x and y, the result is the value at the center of the bin, for any number of samples."""
     y, x = np.mgrid[:20, :30].astype(np.float32)
     picture = mytorch.tensor((2 * x + 3 * y)[None, None])
     rows = mytorch.tensor([[0.0, 4.0, 5.0, 16.0, 11.0]])

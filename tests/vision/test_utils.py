@@ -1,4 +1,4 @@
-"""Grids and files of pictures, and finding the module."""
+"""Grids of images, image files, and the import of the module."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import mytorch
 from mytorch.vision.utils import make_grid, save_image
 
 
-def test_grid_has_pictures_in_rows(rng):
+def test_grid_has_images_in_rows(rng):
     x = rng.random((5, 3, 4, 6)).astype(np.float32)
     out = make_grid(mytorch.tensor(x), nrow=3, padding=2, pad_value=0.5).numpy()
     assert out.shape == (3, 2 * 6 + 2, 3 * 8 + 2)
@@ -22,7 +22,7 @@ def test_grid_has_pictures_in_rows(rng):
     assert (make_grid([mytorch.tensor(p) for p in x], nrow=3, pad_value=0.5).numpy() == expected).all()
 
 
-def test_one_channel_becomes_three_and_one_picture_stays():
+def test_one_channel_becomes_three_and_one_image_stays():
     x = mytorch.rand(4, 1, 5, 5)
     grid = make_grid(x)
     assert tuple(grid.shape) == (3, 9, 4 * 7 + 2)
@@ -53,7 +53,7 @@ def test_grid_errors():
 
 
 @pytest.mark.parametrize("name", ["x.png", "x.PNG", "x.bmp"])
-def test_saved_pictures_are_read_back(tmp_path, rng, name):
+def test_saved_images_are_read_back(tmp_path, rng, name):
     image = pytest.importorskip("PIL.Image")
     x = rng.random((3, 7, 9)).astype(np.float32) * 1.2 - 0.1
     save_image(mytorch.tensor(x), tmp_path / name)

@@ -1,4 +1,4 @@
-"""torchvision's second generation of transforms, and pictures in files."""
+"""The transforms of torchvision v2, and image files."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_conversions():
     assert [tuple(c.shape) for c in F.five_crop(_picture(3, 6, 8), 4)] == [(3, 4, 4)] * 5
 
 
-def test_files_hold_pictures(tmp_path):
+def test_image_files(tmp_path):
     pytest.importorskip("PIL")
     x = _picture(3, 5, 7)
     vision.io.write_png(x, tmp_path / "x.png")

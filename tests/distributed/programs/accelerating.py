@@ -38,7 +38,7 @@ def raises(kind, text, function):
 
 
 class Points:
-    """Item i is the same whoever asks for it."""
+    """Item i is the same on every rank."""
 
     def __init__(self, n):
         self.n = n
@@ -62,7 +62,7 @@ def build(seed=0):
 
 
 def one_process():
-    """Losses, gradients and norms of one process that sees all the data."""
+    """Computes losses, gradients and norms in one process with all data."""
     n = me()[1]
     model, optimizer, scheduler = build()
     mytorch.manual_seed(7)
@@ -103,7 +103,7 @@ def check_who_is_here():
     assert accelerator.is_main_process() == (rank == 0) == bool(accelerator.is_main_process)
     assert accelerator.is_last_process == (rank == n - 1)
     assert accelerator.device == "cpu"
-    raises(RuntimeError, f"num_gpus is {n + 1}", lambda: Accelerator(num_gpus=n + 1))
+    raises(RuntimeError, f"num_gpus={n + 1}", lambda: Accelerator(num_gpus=n + 1))
 
 
 def check_training_equals_one_process():
@@ -288,7 +288,7 @@ def check_state_of_all_ranks():
     mytorch.manual_seed(999)
     model, optimizer, scheduler, loader = make()
     accelerator.load_state(folder / "checkpoint_3")
-    # batch 3 had been handed out already when the state was saved
+    # batch 3 was already returned when the state was saved
     again = [step(model, optimizer, scheduler, batch) for batch in loader]
     assert len(again) == 2
     names = sorted(p.name for p in (folder / "checkpoint_3").iterdir())

@@ -1,4 +1,4 @@
-"""What the programs share: run every function named check_… in all ranks, and write down what came of it."""
+"""Helper of the programs: runs every function named check_… in all ranks and records the results."""
 
 import json
 import sys

@@ -22,7 +22,7 @@ def me():
 
 
 def numbers(rank, dtype=mytorch.float64, shape=(3, 4)):
-    """Small whole numbers, other ones for each rank."""
+    """Returns small integers that differ between ranks."""
     return mytorch.from_numpy(np.random.default_rng(rank).integers(1, 5, shape)).to(dtype)
 
 
@@ -133,7 +133,7 @@ def check_all_gather():
     try:
         dist.all_gather(out[:1], numbers(rank))
     except ValueError as error:
-        assert f"for {n} processes" in str(error)
+        assert f"expected {n} tensors" in str(error)
     else:
         raise AssertionError("no error")
 
@@ -191,7 +191,7 @@ def check_send_and_receive():
         got = mytorch.zeros(4, dtype=mytorch.int64)
         assert dist.recv(got, tag=7) == 0
         assert got.tolist() == [0, 1, 2, 3]
-    if rank in (0, 1):  # bytes of one dtype are never taken for another's
+    if rank in (0, 1):  # bytes are never interpreted as another dtype
         for sent, wanted in (
             ("float32", "int32"),
             ("bfloat16", "float16"),
@@ -249,7 +249,7 @@ def check_objects():
     except TypeError:
         pass
     else:
-        raise AssertionError("an object that is no data was sent")
+        raise AssertionError("an object that is not plain data was sent")
 
 
 def check_groups():

@@ -22,7 +22,7 @@ if how == "stubborn":
 if how == "graceful":
 
     def save(number, frame):
-        os.write(1, f"saved by {rank}\n".encode())  # print may be what was interrupted
+        os.write(1, f"saved by {rank}\n".encode())  # the interrupted call may be a print
         sys.exit(128 + number)
 
     signal.signal(signal.SIGINT, save)

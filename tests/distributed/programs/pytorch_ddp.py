@@ -1,4 +1,4 @@
-"""A PyTorch program as it is written for torchrun: nothing in it knows of mytorch."""
+"""A PyTorch program for torchrun that does not mention mytorch."""
 
 import json
 import os

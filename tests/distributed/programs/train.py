@@ -1,4 +1,4 @@
-"""A training run that checkpoints, may be killed in the middle of a step, and goes on; run under the launcher.
+"""A training run with checkpoints that can be killed during a step and resumed; run under the launcher.
 
 Arguments: folder, steps, [rank and micro-step at which that rank kills itself].
 """

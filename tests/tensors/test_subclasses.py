@@ -1,0 +1,202 @@
+"""Subclasses of Tensor: their class, `__torch_function__`, and modes. Each program runs on PyTorch and on mytorch."""
+
+import inspect
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import mytorch
+
+torch = pytest.importorskip("torch")
+
+LOGGING = """
+    import copy, pickle, torch
+    import torch.nn.functional as F
+    log = []
+    class Logged(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            log.append((func.__name__, len(args), [t.__name__ for t in types]))
+            return super().__torch_function__(func, types, args, kwargs)
+    x, p = torch.ones(2, 3).as_subclass(Logged), torch.ones(2, 3)
+    for text in '''x + 1; 1 + x; p + x; x - 1; 1 - x; x * 2; x / 2; x @ p.T; x ** 2; -x; abs(x); x == 1; x != 1; x >= p; x // 2; x % 2
+            (x > 0) & (x > 0); x[0]; x[x > 0]; x.__setitem__(0, 5.0); x.add_(1); x.clone(); x.shape; x.dtype; x.grad; x.T; x.data
+            x.size(); x.dim(); x.sum(); x.max(0); x.sort(0); x.view(-1); x.reshape(3, 2); x.float(); x.detach(); x.tolist()
+            torch.add(x, 1); torch.stack([x, x]); torch.cat([p, x]); torch.exp(x); torch.where(x > 0, x, p); torch.einsum("ij->i", x)
+            x.chunk(2); torch.unbind(x); torch.zeros_like(x); torch.nn.Linear(3, 2)(x); len(x); float(x.sum()); x.copy_(p)
+            x.masked_fill(x > 0, 1); torch.meshgrid(x[0], x[1], indexing="ij"); copy.copy(x); pickle.loads(pickle.dumps(x))
+            torch.topk(x, 1); torch.is_tensor(x); hash(x) and 1'''.replace("\\n", ";").split(";"):
+        log.clear()
+        result = eval(text.strip())
+        parts = result if isinstance(result, (tuple, list)) else [result]
+        print(text.strip(), [type(part).__name__ for part in parts], log)
+    for text in "F.relu(x); F.mse_loss(x, p); F.softmax(x, 0); F.layer_norm(x, (3,)); F.dropout(x, 0.5); repr(x)".split("; "):
+        log.clear()
+        print(text, type(eval(text)).__name__, log[0][0], len(log))
+"""
+UNITS = """
+    import copy, pickle, torch
+    import torch.nn.functional as F
+    from torch import Tensor, nn, stack
+    handled = {torch.mean: lambda x: ("mean", x.unit)}
+    class Quantity(Tensor):
+        @staticmethod
+        def __new__(cls, data, unit):
+            return super().__new__(cls, data)
+        def __init__(self, data, unit):
+            super().__init__()
+            self.unit = unit
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            if func in handled:
+                return handled[func](*args)
+            units = sorted({a.unit for a in args if hasattr(a, "unit")})
+            if func in (torch.add, Tensor.add) and len(units) > 1:
+                raise ValueError(f"units {units}")
+            result = super().__torch_function__(func, types, args, kwargs)
+            if isinstance(result, Quantity) and units:
+                result.unit = "*".join(units)
+            return result
+    a, b = Quantity([1.0, 2.0, 3.0], "m"), Quantity([4.0, 5.0, 6.0], "s")
+    print(a, (a + 1).unit, (a * b).unit, a[0].unit, a[1:].unit, F.relu(a).unit, torch.mean(a), type(stack([a, a])).__name__)
+    try:
+        a + b
+    except ValueError as error:
+        print(error)
+    a += 1
+    a[0] = 9
+    print(a.mul_(2), a.unit, pickle.loads(pickle.dumps(a)).unit)
+    class S(Tensor): pass
+    class T(S): pass
+    class Other(Tensor): pass
+    class Plain(Tensor):
+        __torch_function__ = torch._C._disabled_torch_function_impl
+    class Weight(nn.Parameter): pass
+    leaf = torch.ones(2, requires_grad=True)
+    s = leaf.as_subclass(S)
+    (s * 3).sum().backward()
+    print(s.is_leaf, leaf.grad, type(leaf.grad) is Tensor)
+    w = Tensor._make_subclass(S, torch.ones(2), True)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    (w * 2).sum().backward()
+    optimizer.step()
+    print(w, type(w.grad) is Tensor)
+    s = S([1.0, 2.0])
+    with torch._C.DisableTorchFunctionSubclass():
+        print(type(s + 1) is Tensor)
+    print([type(r).__name__ for r in (s + torch.ones(2), torch.ones(2) + s, s + T([1.0]), T([1.0]) + s, nn.Linear(2, 1)(s), *s)])
+    try:
+        torch.add(s, Other([1.0]))
+    except TypeError as error:
+        print(str(error)[:40])
+    print(type(torch.ones(2).as_subclass(Plain) + 1) is Tensor, type(Weight(torch.ones(2)) + 1) is Tensor)
+    seen = []
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+    with Mode():
+        F.relu(torch.zeros(2) + 1)
+    print(seen, torch.overrides.has_torch_function((s,)), torch.overrides.resolve_name(torch.add))
+"""
+
+
+def _run(program, *options):
+    path = [sys.executable, *options, "-c", textwrap.dedent(program)]
+    done = subprocess.run(path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("program", [LOGGING, UNITS], ids=["logging", "units"])
+def test_programs_with_subclasses_print_the_same_as_on_pytorch(program):
+    install = "import mytorch; mytorch.install_as_torch()\n"
+    theirs, ours = _run(program), _run(install + textwrap.dedent(program))
+    assert ours == theirs
+
+
+def test_plain_tensors_do_not_run_code_for_subclasses():
+    _run("""
+        import mytorch
+        from mytorch.compat import overrides
+        class S(mytorch.Tensor): pass
+        before = mytorch.add.__code__
+        assert type(mytorch.ones(2) + 1) is mytorch.Tensor and mytorch.add.__code__ is before
+        function = mytorch.add
+        assert type(mytorch.ones(2).as_subclass(S) + 1) is S
+        assert mytorch.add is function and mytorch.add.__code__ is not before
+        assert type(mytorch.add(mytorch.ones(2), 1)) is mytorch.Tensor
+    """)
+
+
+def test_absent_parts_raise_when_they_are_created():
+    _run("""
+        import mytorch
+        mytorch.install_as_torch()
+        import torch
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        from torch.distributed.algorithms.join import Join
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.distributed.elastic.multiprocessing.errors import record
+        x = torch.eye(2)
+        for make, word in (
+            (lambda: FullyShardedDataParallel(x), "FSDP"), (lambda: torch.distributed.TCPStore("a", 1), "stores"),
+            (lambda: Join([]), "Join"), (lambda: TorchDispatchMode(), "dispatch"), (lambda: torch.fx.GraphModule(x, x), "fx"),
+            (lambda: torch.utils.data.IterDataPipe(), "data pipes"), (lambda: torch.package.PackageExporter("x"), "package"),
+            (lambda: torch.futures.Future(), "futures"), (lambda: x.to_sparse(), "sparse"), (lambda: torch.sparse.mm(x, x), "sparse"),
+            (lambda: torch.sparse_coo_tensor([[0]], [1.0]), "sparse"), (lambda: torch.quantize_per_tensor(x, 1, 0, torch.qint8), "quant"),
+            (lambda: torch.nested.nested_tensor([x], layout=torch.jagged), "nested"), (lambda: torch.ops.aten.add(x, x), "torch.add"),
+            (lambda: torch.ao.quantization.get_default_qconfig("x86"), "quantization"),
+        ):
+            try:
+                make()
+            except NotImplementedError as error:
+                assert word in str(error), error
+            else:
+                raise AssertionError(word)
+        assert record(len) is len and x.layout != torch.sparse_coo
+        @torch.library.custom_op("myns::f", mutates_args=())
+        def f(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+        assert torch.equal(torch.ops.myns.f(x), x * 2) and torch.equal(torch.ops.myns.f.default(x), x * 2)
+        library = torch.library.Library("mylib", "DEF")
+        library.define("g(Tensor x) -> Tensor")
+        library.impl("g", lambda x: x + 1, "CPU")
+        assert torch.equal(torch.ops.mylib.g(x), x + 1)
+    """)
+
+
+def test_sparse_names_raise_in_native_mode():
+    with pytest.raises(NotImplementedError, match="sparse tensors"):
+        mytorch.sparse_coo_tensor([[0]], [1.0])
+    assert not hasattr(mytorch, "Graph")
+
+
+def test_arrays_and_tracebacks_after_the_first_subclass():
+    class Logged(mytorch.Tensor):
+        pass
+
+    mytorch.ones(2).as_subclass(Logged) + 1
+    x = mytorch.ones(2, requires_grad=True)
+    (x * 3).sum().backward()
+    assert type(x.data + 1) is type(x.data)
+    assert mytorch.add(x.grad, 1).tolist() == [4, 4]
+    assert type(x + 1) is mytorch.Tensor
+    with pytest.raises(RuntimeError) as caught:
+        mytorch.nn.functional.linear(mytorch.ones(2, 3), mytorch.ones(2, 2))
+    frame = caught.tb
+    while frame is not None:  # debuggers read the variables of each frame
+        assert isinstance(dict(frame.tb_frame.f_locals), dict)
+        frame = frame.tb_next
+
+
+def test_functions_keep_their_signature_and_source_after_the_first_subclass():
+    class Logged(mytorch.Tensor):
+        pass
+
+    mytorch.ones(2).as_subclass(Logged) + 1
+    assert "def apply_(self, callable" in inspect.getsource(mytorch.Tensor.apply_)
+    assert list(inspect.signature(mytorch.Tensor.apply_).parameters) == ["self", "callable"]
+    assert list(inspect.signature(mytorch.nn.functional.gelu).parameters)[:2] == ["input", "approximate"]

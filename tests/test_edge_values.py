@@ -1,0 +1,232 @@
+"""Empty operands, NaN and infinities, integer dtypes and invalid arguments, compared with PyTorch."""
+
+import numpy as np
+import pytest
+
+import mytorch
+
+NAN, INF = float("nan"), float("inf")
+
+
+def gradient(lib, function, values, dtype=None):
+    x = lib.tensor(values, dtype=dtype and getattr(lib, dtype)).requires_grad_()
+    result = function(x)
+    (result.sum() if result.ndim else result).backward()
+    return np.asarray(x.grad.tolist())
+
+
+def compare(torch, program):
+    mine, theirs = program(mytorch), program(torch)
+    if hasattr(mine, "dtype") and hasattr(theirs, "tolist"):
+        assert str(mine.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2]
+        assert tuple(mine.shape) == tuple(theirs.shape)
+        mine, theirs = np.asarray(mine.tolist()), np.asarray(theirs.tolist())
+    np.testing.assert_allclose(mine, theirs, rtol=1e-6, equal_nan=True)
+
+
+EQUATIONS = {
+    "bij,bjk->bik": ((0, 3, 4), (0, 4, 2)),
+    "ij,jk->ik": ((3, 0), (0, 2)),
+    "i,i->": ((0,), (0,)),
+    "ij,j->i": ((3, 1), (0,)),
+    "ii->i": ((0, 0),),
+    "...i,i->...": ((2, 0, 3), (3,)),
+    "ij,kj->ik": ((1, 2), (0, 2)),
+    "ij->": ((0, 5),),
+}
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_einsum_of_empty_operands(torch, equation):
+    compare(torch, lambda L: L.einsum(equation, *[L.ones(shape) for shape in EQUATIONS[equation]]))
+
+
+ROWS = [1.0, NAN, 2.0], [NAN, NAN, 1.0], [1.0, 1.0, 0.0], [INF, INF, 1.0], [-INF, -INF], [-INF, 1.0], [NAN, INF]
+REDUCTIONS = {
+    **{name: (lambda name: lambda x: getattr(x, name)())(name) for name in "min max amin amax median mean".split()},
+    **{f"{name} along": (lambda name: lambda x: getattr(x, name)(0)[0])(name) for name in "min max median cummax".split()},
+    "logsumexp": lambda x: x.logsumexp(0),
+    "softmax": lambda x: x.softmax(0)[0],
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_gradients_at_nan_and_infinity(torch, name, row):
+    compare(torch, lambda L: gradient(L, REDUCTIONS[name], row))
+
+
+def integers(L, dtype="int32"):
+    return L.tensor([1, 2], dtype=getattr(L, dtype))
+
+
+PROGRAMS = {
+    "index_fill of bool": lambda L: L.tensor([True, False]).index_fill(0, L.tensor([0]), 1),
+    "index_fill_ of bool": lambda L: L.tensor([True, False]).index_fill_(0, L.tensor([1]), 1),
+    "index_fill of integers": lambda L: integers(L).index_fill(0, L.tensor([1]), 2.7),
+    "masked_fill of bool": lambda L: L.tensor([True, False]).masked_fill(L.tensor([True, False]), 0),
+    "addcmul of integers": lambda L: L.addcmul(integers(L), integers(L), integers(L), value=2.5),
+    "addcmul of large numbers": lambda L: L.addcmul(L.ones(2), L.tensor([1e20, 2.0]), L.tensor([1e20, 3.0]), value=1e-3),
+    "addcdiv": lambda L: L.addcdiv(L.ones(2), L.tensor([1.0, 2.0]), L.tensor([3.0, 7.0]), value=0.3),
+    "ldexp of bfloat16": lambda L: L.ldexp(L.ones(2, dtype=L.bfloat16), integers(L)),
+    "ldexp of float16": lambda L: L.ldexp(L.ones(2, dtype=L.float16), integers(L)),
+    "ldexp of integers": lambda L: L.ldexp(integers(L), integers(L)),
+    "reversed": lambda L: reversed(L.arange(6).reshape(3, 2)),
+    "reversed 0-d": lambda L: reversed(L.tensor(1)),
+    "searchsorted in empty rows": lambda L: L.searchsorted(L.zeros(2, 0), L.ones(2, 3)),
+    "searchsorted of no rows": lambda L: L.searchsorted(L.zeros(0, 3), L.ones(0, 2)),
+    "searchsorted in an empty row": lambda L: L.searchsorted(L.zeros(0), L.tensor([1.0, 2.0])),
+    "norm of empty rows": lambda L: L.linalg.norm(L.zeros(2, 0), dim=1),
+    "norm of an empty matrix": lambda L: L.linalg.matrix_norm(L.zeros(2, 0, 3)),
+    "gradient of quantile by q": lambda L: gradient(L, lambda q: L.quantile(L.tensor([1.0, 5.0, 2.0, 9.0]), q), [0.3, 0.6]),
+    "gradient of nanquantile by q": lambda L: gradient(
+        L, lambda q: L.nanquantile(L.tensor([1.0, 5.0, NAN, 9.0]), q), [0.3, 0.6]
+    ),
+    "layer_norm of large numbers": lambda L: L.nn.functional.layer_norm(L.tensor([[1e30, 2e30, 3e30]]), (3,)),
+    "embedding_bag": lambda L: bag(L),
+}  # fmt: skip
+
+
+def bag(L):
+    layer = L.nn.EmbeddingBag(3, 2, padding_idx=1, max_norm=1.0)
+    with L.no_grad():
+        layer.weight[:] = L.tensor([[0.0, 5.0], [0.0, 5.0], [0.0, 0.5]])
+    layer(L.tensor([[0, 1, 2]]))
+    return layer.weight.detach()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values_and_dtypes(torch, name):
+    compare(torch, PROGRAMS[name])
+
+
+@pytest.mark.parametrize("scale", [3e19, 1e-20, 1e18])
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop", "Adadelta", "Adagrad"])
+@pytest.mark.parametrize("n", [2, 5000])
+def test_optimizers_with_large_and_small_gradients(torch, name, scale, n):
+    def parameters(L):
+        p = L.nn.Parameter(L.linspace(1, 2, n))
+        optimizer = getattr(L.optim, name)([p], lr=0.1)
+        for i in range(3):
+            p.grad = L.linspace(-1, 1, n) * scale * (i + 1)
+            optimizer.step()
+        return p.detach()
+
+    compare(torch, parameters)
+
+
+def function_that_returns_a_list(L):
+    class Product(L.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * y
+
+        @staticmethod
+        def backward(ctx, g):
+            return [g, g]
+
+    x = L.ones(1).requires_grad_()
+    Product.apply(x, x).backward()
+
+
+INVALID = {
+    "int16 index": lambda L: L.arange(3)[L.tensor([0], dtype=L.int16)],
+    "float index": lambda L: L.arange(3)[L.tensor([0.5])],
+    "no inputs": lambda L: L.autograd.grad(L.ones(1).requires_grad_().sum(), []),
+    "celu of alpha 0": lambda L: L.nn.functional.celu(L.ones(2), alpha=0.0),
+    "shift of floats": lambda L: L.ones(2) << 1,
+    "in-place shift of floats": lambda L: L.ones(2).__ilshift__(1),
+    "in-place and of floats": lambda L: L.ones(2).__iand__(1),
+    "autocast dtype": lambda L: L.get_autocast_dtype("mean"),
+    "list of gradients": function_that_returns_a_list,
+}
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_arguments(torch, name):
+    with pytest.raises(Exception) as theirs:
+        INVALID[name](torch)
+    with pytest.raises(theirs.type):
+        INVALID[name](mytorch)
+
+
+BATCHES = {
+    "cholesky_ex": lambda L, A: L.linalg.cholesky_ex(A),
+    "cholesky_ex upper": lambda L, A: L.linalg.cholesky_ex(A, upper=True),
+    "inv_ex": lambda L, A: L.linalg.inv_ex(A),
+    "solve_ex": lambda L, A: L.linalg.solve_ex(A, L.ones(4, 2, 3, dtype=A.dtype)),
+    "solve_ex of vectors": lambda L, A: L.linalg.solve_ex(A, L.ones(4, 2, dtype=A.dtype)),
+    "det": lambda L, A: (L.linalg.det(A),),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_singular_matrices_do_not_affect_others_of_the_batch(torch, name):
+    matrices = np.array(
+        [[[2.0, 1.0], [1.0, 3.0]], [[0.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [2.0, 4.0]], [[4.0, 2.0], [2.0, 5.0]]]
+    )
+    results = []
+    for lib in (mytorch, torch):
+        A = lib.tensor(matrices).requires_grad_()
+        out = BATCHES[name](lib, A)
+        (out[0][0].sum() + out[0][3].sum()).backward()
+        results.append([*(np.asarray(t.tolist()) for t in out), np.asarray(A.grad.tolist())])
+    for mine, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(mine[[0, 3]], theirs[[0, 3]], rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", range(5))
+def test_polygamma_of_negative_numbers(torch, n):
+    x = [-300.7, -30.3, -12.5, -4.2, -1.5, -1e-3, 1e-3, 0.5, 2.0, 30.0, 300.0]
+    compare(torch, lambda L: L.polygamma(n, L.tensor(x, dtype=L.float64)))
+
+
+def test_gradient_of_sinc_near_zero():
+    """The derivative of sinc is -pi^2 x / 3 (1 - pi^2 x^2 / 10) up to the fourth power of x."""
+    x = np.array([1e-30, 1e-12, 1e-8, 1e-5, 1e-3, -1e-4, 0.0])
+    expected = -(np.pi**2) * x / 3 * (1 - (np.pi * x) ** 2 / 10)
+    np.testing.assert_allclose(gradient(mytorch, lambda t: t.sinc(), x.tolist(), "float64"), expected, rtol=1e-9)
+    np.testing.assert_allclose(gradient(mytorch, lambda t: t.sinc(), x.tolist()), expected, rtol=1e-6)
+
+
+PAIRS = [1.0, 1e30, NAN, 1.0, INF, INF, -INF, 2.0], [1.0, 1e30, 1.0, NAN, INF, 1.0, 1.0, 3.0]
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2"])
+def test_gradients_of_pairs_at_ties_nan_and_infinity(torch, name):
+    compare(
+        torch,
+        lambda L: gradient(L, lambda x: getattr(L, name)(x, L.tensor(PAIRS[1], dtype=L.float64)), PAIRS[0], "float64"),
+    )
+
+
+@pytest.mark.parametrize("name", ["alpha_dropout", "feature_alpha_dropout", "dropout", "dropout2d"])
+def test_dropout_in_place(torch, name):
+    def program(L):
+        L.manual_seed(0)
+        x = L.ones(2, 3, 4, 4)
+        y = getattr(L.nn.functional, name)(x, 0.5, True, inplace=True)
+        assert y is x
+        return x
+
+    compare(torch, program)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "midpoint", "nearest"])
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+def test_quantiles(torch, name, interpolation):
+    rng = np.random.default_rng(0)
+    for shape in ((5,), (3, 4), (2, 3, 4), (1,), ()):
+        for values in (rng.standard_normal(shape), np.where(rng.random(shape) < 0.3, NAN, rng.standard_normal(shape))):
+            for q in (0.3, [0.1, 0.5, 0.9], [0.0, 1.0], []):
+                for dim in (None, 0, -1):
+                    for keepdim in (False, True):
+
+                        def program(L):
+                            at = L.tensor(q, dtype=L.float64) if isinstance(q, list) else q
+                            x = L.tensor(values, dtype=L.float64)
+                            return getattr(L, name)(x, at, dim, keepdim, interpolation=interpolation)
+
+                        compare(torch, program)
