@@ -1,8 +1,8 @@
-"""Sample text from a model that train_gpt2.py has trained, or from a Hugging Face directory.
+"""Generate text with a model from train_gpt2.py or from a Hugging Face directory.
 
     python inference_gpt2.py work_dir/gpt2-small-shakespeare/ --temperature 0.8 --topk 15 --prompt "ROMEO:"
 
-Text appears as it is made. The newest checkpoint of the project is taken unless --checkpoint_dir names one.
+Prints the text token by token. Uses the newest checkpoint of the project unless --checkpoint_dir names another one.
 """
 
 import json
@@ -21,38 +21,35 @@ from mytorch.serialization import load_safetensors
 def parse(argv=None):
     p = ArgumentParser(description=__doc__.splitlines()[0])
     add = p.add_argument
-    add("path_to_project_dir", help="work_dir/<project>, a checkpoint in it, or a Hugging Face directory")
+    add("path_to_project_dir", help="folder of a project of train_gpt2.py, a checkpoint, or a Hugging Face directory")
     add(
         "--adapter",
-        help="directory of a LoRA adapter, as train_gpt2.py --lora_r or PEFT writes it, for a Hugging Face directory",
+        help="directory of a LoRA adapter from train_gpt2.py --lora_r or PEFT; requires its base model (default: none)",
     )
-    add("--checkpoint_dir", help="name or path of a checkpoint; by default the newest")
-    add(
-        "--prompt", "--start", dest="prompt", help="text to continue, by default a line break; FILE:path takes a file's"
-    )
-    add("--max_tokens_gen", type=int, help="tokens to make; by default as many as the context has room for")
-    add("--num_samples", type=int, default=1, help="how many continuations")
-    add(
-        "--temperature",
-        type=float,
-        default=1.0,
-        help="below 1 bolder in what is likely, above 1 wilder; 0 the likeliest",
-    )
-    add("--topk", type=int, help="draw among so many of the likeliest tokens")
-    add("--topp", type=float, help="draw among the likeliest tokens that together reach this probability")
-    add("--minp", type=float, help="draw among the tokens at least so many times as likely as the likeliest")
-    add("--repetition_penalty", type=float, default=1.0, help="above 1 discourages tokens that have occurred")
-    add("--seed", type=int, help="makes the text repeatable")
-    add("--device", type=usable_device, default="cpu", help='"cpu", "cuda" or "cuda:N"')
-    add("--fused", action="store_true", help="use fused kernels wherever there are any; by default where they pay")
-    add("--disable_cache", action="store_true", help="compute all positions anew for each token")
+    add("--checkpoint_dir", help="name or path of a checkpoint (default: the newest)")
+    prompt = "text to continue, or FILE:path for the text in a file (default: a line break)"
+    add("--prompt", "--start", dest="prompt", help=prompt)
+    add("--max_tokens_gen", type=int, help="number of tokens to generate (default: the rest of the context)")
+    add("--num_samples", type=int, default=1, help="number of texts to generate")
+    temperature = "sampling temperature; lower is more deterministic, 0 is greedy"
+    add("--temperature", type=float, default=1.0, help=temperature)
+    add("--topk", type=int, help="top-k sampling: number of most likely tokens to sample from (default: all)")
+    add("--topp", type=float, help="top-p sampling: total probability of the tokens to sample from (default: 1)")
+    minp = "min-p sampling: minimum probability, as a fraction of the largest one (default: 0)"
+    add("--minp", type=float, help=minp)
+    add("--repetition_penalty", type=float, default=1.0, help="penalty for repeated tokens; 1 disables it")
+    add("--seed", type=int, help="random seed (default: random)")
+    add("--device", type=usable_device, default="cpu", help='device: "cpu", "cuda" or "cuda:N"')
+    fused = "use a fused kernel for each op that has one (default: where the kernel is faster)"
+    add("--fused", action="store_true", help=fused)
+    add("--disable_cache", action="store_true", help="recompute all positions for each token, without a KV cache")
     precision = p.add_mutually_exclusive_group()
-    precision.add_argument("--fp32", action="store_true", help="compute in float32, the default")
-    precision.add_argument("--fp16", action="store_true", help="compute in float16")
-    precision.add_argument("--bf16", action="store_true", help="compute in bfloat16")
-    add("--compute_tok_per_sec", action="store_true", help="print the speed at the end")
+    precision.add_argument("--fp32", action="store_true", help="float32 computation (default)")
+    precision.add_argument("--fp16", action="store_true", help="float16 computation")
+    precision.add_argument("--bf16", action="store_true", help="bfloat16 computation")
+    add("--compute_tok_per_sec", action="store_true", help="print the speed in tokens per second at the end")
     args = p.parse_args(argv)
-    for name, good, wanted in (
+    for name, valid, rule in (
         ("topk", args.topk is None or args.topk >= 1, "at least 1"),
         ("topp", args.topp is None or 0 < args.topp <= 1, "above 0 and at most 1"),
         ("minp", args.minp is None or 0 <= args.minp <= 1, "from 0 to 1"),
@@ -61,15 +58,22 @@ def parse(argv=None):
         ("num_samples", args.num_samples >= 1, "at least 1"),
         ("max_tokens_gen", args.max_tokens_gen is None or args.max_tokens_gen >= 1, "at least 1"),
     ):
-        if not good:
-            p.error(f"--{name} is {getattr(args, name)}; expected {wanted}")
+        if not valid:
+            p.error(f"--{name}: expected {rule}, got {getattr(args, name)}")
     return args
 
 
 def find_project(path):
-    """(project directory, checkpoint or None): `path` may be either, or a project whose runs have folders."""
+    """Returns the directory of a run, and the checkpoint or None.
+
+    Args:
+        path: a checkpoint, a run, or a project that contains runs, of which the newest is used.
+
+    Raises:
+        FileNotFoundError: if there is no checkpoint in `path`.
+    """
     if not path.is_dir():
-        raise FileNotFoundError(f"There is no directory {path}.")
+        raise FileNotFoundError(f"path_to_project_dir: expected a directory, got {path}, which does not exist.")
     if is_complete(path):
         return path.parent, path
     if (path / "model_meta.json").is_file():
@@ -77,48 +81,57 @@ def find_project(path):
     runs = [run for run in path.iterdir() if (run / "model_meta.json").is_file() and newest_checkpoint(run)]
     if runs:
         return max(runs, key=lambda run: saved_at(newest_checkpoint(run))), None
-    raise FileNotFoundError(f"{path} holds no model_meta.json; expected a directory that train_gpt2.py has written.")
+    text = f"expected a directory that train_gpt2.py has written, got {path}, which contains no model_meta.json"
+    raise FileNotFoundError(f"path_to_project_dir: {text}.")
 
 
-def find_checkpoint(project, wanted):
-    """The checkpoint directory that `wanted` names, or the newest."""
-    if wanted is None:
-        found = newest_checkpoint(project)
-        if found is None:
-            raise FileNotFoundError(f"There is no complete checkpoint in {project}.")
-        return found
-    for path in (Path(wanted), project / wanted):
+def find_checkpoint(project, name):
+    """Returns the directory of the checkpoint with a name or path, or of the newest checkpoint if `name` is None.
+
+    Raises:
+        FileNotFoundError: if there is no such checkpoint.
+    """
+    if name is None:
+        newest = newest_checkpoint(project)
+        if newest is None:
+            raise FileNotFoundError(f"path_to_project_dir: expected a complete checkpoint in {project}, got none.")
+        return newest
+    for path in (Path(name), project / name):
         if (path / "model.safetensors").is_file():
             return path
-    raise FileNotFoundError(f"There is no checkpoint {wanted}, neither as a path nor in {project}.")
+    text = f"expected a path or the name of a checkpoint in {project}, got {name}"
+    raise FileNotFoundError(f"--checkpoint_dir: {text}.")
 
 
-def beside_weights(name, checkpoint, project):
-    """The file of this name in the checkpoint, or in its project, where runs of before kept it."""
+def find_file(name, checkpoint, project):
+    """Returns the path of a file in the checkpoint, or in its project, where older runs stored the file.
+
+    Raises:
+        FileNotFoundError: if both lack the file.
+    """
     for folder in (checkpoint, project):
         if (folder / name).is_file():
             return folder / name
-    raise FileNotFoundError(f"{checkpoint / name} is missing.")
+    raise FileNotFoundError(f"--checkpoint_dir: expected the file {name} in {checkpoint}, got none.")
 
 
 def load(args):
-    """The model, its tokenizer, and the directory that it is from."""
+    """Returns the model, its tokenizer, and the directory from which they were loaded."""
     path = Path(args.path_to_project_dir)
     fused = args.fused or None
     if (path / "config.json").is_file():
         model, source = from_pretrained(path, fused=fused), path
-        has_own = (path / "tokenizer.json").is_file()
-        tokenizer = load_tokenizer(path / "tokenizer.json") if has_own else GPT2Tokenizer()
+        file = path / "tokenizer.json"
+        tokenizer = load_tokenizer(file) if file.is_file() else GPT2Tokenizer()
         if args.adapter:
             lora.merge(lora.load_adapter(model, args.adapter))
     elif args.adapter:
-        raise ValueError(
-            f"--adapter is for the model that it was trained on, a Hugging Face directory; {path} is none."
-        )
+        text = f"expected path_to_project_dir to be the Hugging Face directory of the base model, got {path}"
+        raise ValueError(f"--adapter: {text}.")
     else:
         project, checkpoint = find_project(path)
         checkpoint = find_checkpoint(project, args.checkpoint_dir) if checkpoint is None else checkpoint
-        meta = json.loads(beside_weights("model_meta.json", checkpoint, project).read_text())
+        meta = json.loads(find_file("model_meta.json", checkpoint, project).read_text())
         kind = GPT2 if meta.get("architecture", "gpt2") == "gpt2" else Llama
         model = kind(kind.config_class.from_dict({**meta["model"], "fused": fused}))
         if (training := meta.get("training", {})).get("lora_r"):
@@ -126,48 +139,49 @@ def load(args):
         try:
             model.load_state_dict(load_safetensors(checkpoint / "model.safetensors"))
         except RuntimeError:
-            raise ValueError(
-                f"{checkpoint} holds another model than {project / 'model_meta.json'} describes."
-            ) from None
+            text = f"expected the model that {project / 'model_meta.json'} describes, got another one in {checkpoint}"
+            raise ValueError(f"--checkpoint_dir: {text}.") from None
         lora.merge(model)
-        tokenizer = load_tokenizer(beside_weights("tokenizer.json", checkpoint, project))
+        tokenizer = load_tokenizer(find_file("tokenizer.json", checkpoint, project))
         source = checkpoint
     dtype = mytorch.float16 if args.fp16 else mytorch.bfloat16 if args.bf16 else mytorch.float32
     return fuse_(model).to(args.device, dtype).eval(), tokenizer, source
 
 
-def read_prompt(given, tokenizer):
-    """The text to continue, and its tokens.
+def read_prompt(prompt, tokenizer):
+    """Returns the text to continue and its tokens.
+
+    Args:
+        prompt: a text, "FILE:" and a path, or None for a line break.
+        tokenizer: the tokenizer of the model.
 
     Raises:
-        ValueError: it is empty, or the tokenizer has no token for a character of it.
+        FileNotFoundError: if there is no such file.
+        ValueError: if the text is empty, or the tokenizer has no token for one of its characters.
     """
-    if given is None:
+    if prompt is None:
         try:
             return "\n", tokenizer.encode("\n")
-        except ValueError:  # a vocabulary of characters without line breaks
+        except ValueError:  # a character vocabulary without line breaks
             return tokenizer.decode([0]), [0]
-    text = given
-    if given.startswith("FILE:"):
-        path = Path(given.removeprefix("FILE:"))
+    text = prompt
+    if prompt.startswith("FILE:"):
+        path = Path(prompt.removeprefix("FILE:"))
         if not path.is_file():
-            raise FileNotFoundError(f"--prompt {given}: there is no such file.")
+            raise FileNotFoundError(f"--prompt: expected FILE: and the path of a file, got {prompt}.")
         text = path.read_text(encoding="utf-8")
     tokens = tokenizer.encode(text)
     if not tokens:
-        raise ValueError("the prompt is empty; give at least one character.")
+        raise ValueError("--prompt: expected at least one character, got an empty text.")
     return text, tokens
 
 
 class Printer:
-    """Prints tokens as they come; bytes of one character that are split over tokens wait for each other."""
+    """Prints tokens one by one. Waits for the next token if a token ends within the bytes of a character."""
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
-        self.before, self.pending = (
-            [],
-            [],
-        )  # what was printed last tells how the next tokens begin: with a space, or not
+        self.before, self.pending = [], []  # the tokens before decide whether the next text begins with a space
 
     def __call__(self, token, last=False):
         self.pending.append(token)
@@ -192,7 +206,7 @@ def main(argv=None):
         generator.seed()
     else:
         generator.manual_seed(args.seed)
-    made, began = 0, time.perf_counter()
+    count_generated, start_time = 0, time.perf_counter()
     for sample in range(args.num_samples):
         if sample:
             print("\n" + "-" * 15)
@@ -212,11 +226,11 @@ def main(argv=None):
         )
         for i, token in enumerate(tokens, 1):
             show(int(token), last=i == count)
-            made += 1
+            count_generated += 1
     print()
     if args.compute_tok_per_sec:
-        seconds = time.perf_counter() - began
-        print(f"Tokens/Sec: {made / seconds:.1f} ({made} tokens in {seconds:.2f} s)")
+        seconds = time.perf_counter() - start_time
+        print(f"Tokens/Sec: {count_generated / seconds:.1f} ({count_generated} tokens in {seconds:.2f} s)")
     return 0
 
 

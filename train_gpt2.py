@@ -1,15 +1,14 @@
-"""Train a GPT-2, as nanoGPT trains its own, or with --architecture a Llama, Qwen, Mistral or mixture of experts.
+"""Train or fine-tune a language model: GPT-2 as in nanoGPT, Llama, Qwen, Mistral or a mixture of experts.
 
     python train_gpt2.py --path_to_data data/shakespeare --model_size small --context_length 256 …
-    python train_gpt2.py --init_from a_hugging_face_directory --path_to_data data/mine --max_lr 5e-5 …    (fine-tuning)
-    python train_gpt2.py --init_from a_hugging_face_directory --path_to_data data/mine --lora_r 8 …       (LoRA)
+    python train_gpt2.py --init_from a_hugging_face_directory --path_to_data data/mine --lora_r 8 …     (LoRA)
     mytorchrun launch --num_gpus 2 train_gpt2.py --path_to_data …      (or --cpu --nproc_per_node 2)
 
-Everything that belongs to a run lies in <working_directory>/<project_name>[/<run_name>]: `checkpoint_N`,
-`final_checkpoint`, `log.jsonl`, `loss.png`. A checkpoint holds the model's arguments, the options of the training
-(`model_meta.json`) and the tokenizer, beside what continues it. Ctrl-C (or SIGTERM) finishes the step under way and
-leaves a checkpoint from which `--resume_from_checkpoint latest` continues exactly, also with other numbers of
-processes, batch sizes or accumulation steps: the data's place is counted in samples.
+The files of a run are in <working_directory>/<project_name>[/<run_name>]: `checkpoint_N`, `final_checkpoint`, `log.jsonl`
+and `loss.png`. A checkpoint contains the weights, the optimizer state, the tokenizer and the flags (`model_meta.json`).
+
+Ctrl-C and SIGTERM finish the current step and save a checkpoint. `--resume_from_checkpoint latest` continues the run
+exactly, also with another number of processes, batch size or number of accumulation steps.
 """
 
 import dataclasses
@@ -19,7 +18,7 @@ from pathlib import Path
 import mytorch
 from mytorch import accelerate
 from mytorch.accelerate import Accelerator, Interrupt, Progress, RunLog, Throughput, mean_loss
-from mytorch.cli.arguments import ArgumentParser, flag, flags_to_save, inherit_flags, run_script, switch
+from mytorch.cli.arguments import ArgumentParser, command_line, flag, flags_to_save, inherit_flags, run_script, switch
 from mytorch.models import GPT2, Llama, from_pretrained, fuse_, lora, run_files
 from mytorch.optim import AdamW
 from mytorch.optim.lr_scheduler import CosineLRScheduler
@@ -30,71 +29,71 @@ FASTER = "--model_size demo --context_length 64 --batch_size 12 --gradient_accum
 
 # fmt: off
 @dataclasses.dataclass
-class Flags:  # a checkpoint contains all but those with saved=False; resuming can't change those with fixed=True
-    project_name: str = flag("GPT2Trainer", "folder under the working directory", saved=False)
-    run_name: str | None = flag(help="folder under the project's; also the run's name in Weights & Biases", saved=False)
-    working_directory: str = flag("work_dir", "where projects lie", saved=False)
-    checkpoint_iterations: int = flag(10000, "iterations between checkpoints")
-    always_save_checkpoint: bool = switch("keep every checkpoint instead of the newest one")
-    resume_from_checkpoint: str | None = flag(help='path or name of a checkpoint, or "latest"; flags that are not given are the checkpoint\'s', saved=False, metavar="CHECKPOINT")
-    overwrite: bool = switch("replace the run in the project's folder", saved=False)
-    architecture: str = flag("gpt2", "which model; qwen is Qwen 3, moe is Mixtral", choices=list(run_files.ARCHITECTURES), fixed=True)
-    init_from: str | None = flag(help="fine-tune: begin with the model of a Hugging Face directory or a GGUF file of any size", fixed=True)
-    lora_r: int | None = flag(help="fine-tune small matrices of this rank next to the frozen weights (LoRA), with --init_from", fixed=True)
-    lora_alpha: float | None = flag(help="how much they count, compared with the rank; by default twice as much", fixed=True)
-    lora_dropout: float = flag(0.0, "dropout before them", fixed=True)
-    lora_target_modules: list[str] | None = flag(help="layers that get them; by default c_attn, or q_proj and v_proj", nargs="+", metavar="NAME", fixed=True)  # noqa: RUF009
-    context_length: int = flag(1024, "tokens in a sequence", fixed=True)
-    model_size: str = flag("base", "layers, heads and width", choices=list(run_files.SIZES), fixed=True)
-    dropout_p: float = flag(0.0, "dropout probability")
-    use_bias: bool = switch("biases in linear layers and layer norms (gpt2)", fixed=True)
-    activation: str = flag("gelu", "exact GELU, or GPT-2's approximation (gpt2)", choices=["gelu", "gelu_tanh"], fixed=True)
-    fused: bool = switch("use fused kernels wherever there are any; by default where they pay")
-    path_to_data: str | None = flag(help="folder with train.bin, val.bin and tokenizer.json (required, except to resume)")
-    num_workers: int = flag(0, "processes that read data; a batch costs microseconds, so none", saved=False)
-    train_iterations: int = flag(150000, "optimizer steps")
-    use_chinchilla: bool = switch("as many iterations as show 20 tokens for each parameter")
-    eval_interval: int = flag(2000, "iterations between evaluations")
-    eval_iterations: int = flag(200, "batches in an evaluation")
-    batch_size: int = flag(256, "sequences in a step of one process")
-    batch_size_per_gpu: int | None = flag(help="sequences in one forward pass, instead of --batch_size over accumulation steps")
-    gradient_accumulation_steps: int = flag(16, "forward passes in a step")
-    tokens_per_batch: int | None = flag(help="tokens in a step of all processes; sets the accumulation steps")
-    max_lr: float = flag(6e-4, "learning rate after the warm-up")
-    min_lr: float = flag(6e-5, "learning rate at the end")
-    warmup_steps: int = flag(2000, "iterations of the warm-up")
-    weight_decay: float = flag(0.1, "of matrices and embeddings")
-    max_grad_norm: float = flag(1.0, "gradients are scaled down to it; 0 for no limit")
-    beta1: float = flag(0.9, "AdamW's decay of the mean gradient")
-    beta2: float = flag(0.95, "AdamW's decay of the mean square")
-    mixed_precision: str = flag("no", "fp16 if no value", nargs="?", const="fp16", choices=["no", "fp16", "bf16"])
-    cuda_graph: bool = switch("from the fourth iteration on, replay the step as a CUDA graph (one GPU)", saved=False)
-    enable_gradient_checkpointing: bool = switch("recompute activations in backward")
-    peak_tflops: float | None = flag(help="10**12 operations a second that a device could do, for MFU; by default what is known of it", saved=False)
-    log_iter: int = flag(100, "iterations between lines of log")
-    log_wandb: bool = switch("log to Weights & Biases, or to a file where it is not installed", saved=False)
-    seed: int = flag(1337, "of weights, dropout and batches")
-    device: str | None = flag(help='"cpu", "cuda" or "cuda:N"; by default a GPU if there is one', saved=False)
-    micro_batch_size: int = 0  # sequences in one forward pass; no flag: settle_batches computes it
+class Flags:  # checkpoints contain no flags with saved=False; flags with fixed=True can't change when a run resumes
+    project_name: str = flag("GPT2Trainer", "name of the project's folder in the working directory", saved=False)
+    run_name: str | None = flag(help="name of the run's folder in the project's folder, and of the run in Weights & Biases (default: no folder)", saved=False)
+    working_directory: str = flag("work_dir", "folder that contains the projects", saved=False)
+    checkpoint_iterations: int = flag(10000, "number of iterations between checkpoints")
+    always_save_checkpoint: bool = switch("keep all checkpoints (default: only the newest)")
+    resume_from_checkpoint: str | None = flag(help='path or name of a checkpoint, or "latest"; other flags default to the values in the checkpoint (default: a new run)', saved=False, metavar="CHECKPOINT")
+    overwrite: bool = switch("replace the existing run in the project's folder", saved=False)
+    architecture: str = flag("gpt2", "model architecture; qwen is Qwen 3, moe is Mixtral", choices=list(run_files.ARCHITECTURES), fixed=True)
+    init_from: str | None = flag(help="pretrained model to fine-tune: a Hugging Face directory or a GGUF file (default: a new model)", fixed=True)
+    lora_r: int | None = flag(help="rank of LoRA matrices; trains LoRA matrices only, requires --init_from (default: no LoRA)", fixed=True)
+    lora_alpha: float | None = flag(help="LoRA alpha (default: 2 x --lora_r)", fixed=True)
+    lora_dropout: float = flag(0.0, "dropout probability of the inputs of LoRA matrices (default: 0.0)", fixed=True)
+    lora_target_modules: list[str] | None = flag(help="names of the layers that get LoRA matrices (default: c_attn for GPT-2, q_proj v_proj for Llama)", nargs="+", metavar="NAME", fixed=True)  # noqa: RUF009
+    context_length: int = flag(1024, "number of tokens in a sequence", fixed=True)
+    model_size: str = flag("base", 'model size; with GPT-2\'s vocabulary, base has 124M parameters (published as "GPT-2 small") and small has 30M; with 65 characters, small has 10.7M', choices=list(run_files.SIZES), fixed=True)
+    dropout_p: float = flag(0.0, "dropout probability (default: 0.0)")
+    use_bias: bool = switch("use biases in linear layers and layer norms (gpt2 only)", fixed=True)
+    activation: str = flag("gelu", "activation of the MLPs: exact GELU or its tanh approximation (gpt2 only)", choices=["gelu", "gelu_tanh"], fixed=True)
+    fused: bool = switch("use a fused kernel for each op that has one (default: where the kernel is faster)")
+    path_to_data: str | None = flag(help="folder with train.bin, val.bin and tokenizer.json (required unless resuming)")
+    num_workers: int = flag(0, "number of processes that read data; 0 reads in the training process (default: 0)", saved=False)
+    train_iterations: int = flag(150000, "number of optimizer steps")
+    use_chinchilla: bool = switch("train on 20 tokens per parameter; overrides --train_iterations")
+    eval_interval: int = flag(2000, "number of iterations between evaluations")
+    eval_iterations: int = flag(200, "number of batches in an evaluation")
+    batch_size: int = flag(256, "number of sequences in an optimizer step of one process")
+    batch_size_per_gpu: int | None = flag(help="number of sequences in a forward pass (default: --batch_size / --gradient_accumulation_steps)")
+    gradient_accumulation_steps: int = flag(16, "number of forward passes in an optimizer step")
+    tokens_per_batch: int | None = flag(help="number of tokens in an optimizer step of all processes; overrides --gradient_accumulation_steps (default: none)")
+    max_lr: float = flag(6e-4, "learning rate at the end of the warm-up")
+    min_lr: float = flag(6e-5, "learning rate at the last iteration")
+    warmup_steps: int = flag(2000, "number of iterations of the learning rate warm-up")
+    weight_decay: float = flag(0.1, "weight decay of linear and embedding weights")
+    max_grad_norm: float = flag(1.0, "maximum norm of the gradients, for clipping; 0 disables clipping")
+    beta1: float = flag(0.9, "AdamW's decay rate of the first moment")
+    beta2: float = flag(0.95, "AdamW's decay rate of the second moment")
+    mixed_precision: str = flag("no", "dtype of mixed precision; the flag without a value means fp16", nargs="?", const="fp16", choices=["no", "fp16", "bf16"])
+    cuda_graph: bool = switch("replay the training step as a CUDA graph from the fourth iteration on (one GPU only)", saved=False)
+    enable_gradient_checkpointing: bool = switch("recompute activations during backward to save memory")
+    peak_tflops: float | None = flag(help="peak speed of the device in TFLOP/s, for MFU (default: detected; on a CPU measured once, too low if other programs run)", saved=False)
+    log_iter: int = flag(100, "number of iterations between log lines")
+    log_wandb: bool = switch("log to Weights & Biases, or to a file if wandb is not installed", saved=False)
+    seed: int = flag(1337, "random seed of weights, dropout and batches")
+    device: str | None = flag(help='device: "cpu", "cuda" or "cuda:N" (default: a GPU if one is available)', saved=False)
+    micro_batch_size: int = 0  # number of sequences in a forward pass; not a flag: settle_batches computes it
 # fmt: on
 
 
 def parse(argv=None):
-    """Returns the flags, and the parser, whose `error` reports combinations that are found to be invalid later."""
+    """Returns the flags and the parser. The parser's `error` reports invalid combinations that `main` finds later."""
     p = ArgumentParser(description=__doc__.splitlines()[0])
     args, given = p.parse_flags(Flags, argv)
     for name, value in vars(args).items():
         if type(value) is int and value < 1 and name not in ("num_workers", "warmup_steps", "seed", "micro_batch_size"):
-            p.error(f"--{name} is {value}; expected at least 1")
+            p.error(f"--{name}: expected at least 1, got {value}")
     if args.architecture != "gpt2" and (others := given & {"use_bias", "activation"}):
-        p.error(f"--{others.pop()} is for --architecture gpt2; this is {args.architecture}")
+        p.error(f"--{others.pop()}: expected --architecture gpt2, got --architecture {args.architecture}")
     if args.init_from and (others := given & {"architecture", "model_size", "use_bias", "activation"}):
-        p.error(f"--{others.pop()} is what --init_from {args.init_from} says; leave it out")
+        p.error(f"--{others.pop()}: expected no value with --init_from, which sets it; remove the flag")
     if not args.resume_from_checkpoint and (others := {name for name in given if name.startswith("lora_")}):
         if "lora_r" not in others or not args.init_from:
             p.error("--lora_r requires --init_from, and the other --lora_ flags require --lora_r")
     if args.path_to_data is None and not args.resume_from_checkpoint:
-        p.error("--path_to_data is needed: a folder that one of the scripts in prepare_data/ has made")
+        p.error("--path_to_data: expected a folder, got none; make one with a script in prepare_data/")
     args.given = given
     return args, p
 
@@ -103,7 +102,7 @@ def settle_batches(args, processes, error):
     """Sets micro_batch_size, gradient_accumulation_steps and batch_size from the flags for batches."""
     size, steps = args.batch_size, args.gradient_accumulation_steps
     if args.batch_size_per_gpu is None and size % steps:
-        error(f"--batch_size {size} is not divisible by --gradient_accumulation_steps {steps}; choose a multiple of it")
+        error(f"--batch_size: expected a multiple of --gradient_accumulation_steps {steps}, got {size}")
     args.micro_batch_size = args.batch_size_per_gpu or size // steps
     if args.tokens_per_batch is not None:
         steps = args.tokens_per_batch / (args.micro_batch_size * args.context_length * processes)
@@ -112,14 +111,16 @@ def settle_batches(args, processes, error):
 
 
 def make_model(args, saved, data):
-    """Makes a new model, or a model as the metadata of a checkpoint describe it, or loads the model of --init_from."""
+    """Returns a new model, the model that a checkpoint's metadata describe, or the model of --init_from."""
     tokens = read_vocab_size(data)
-    vocab_size = -(-tokens // 64) * 64 if tokens > 1024 else tokens  # large multiples of 64 suit matrix units
+    vocab_size = -(-tokens // 64) * 64 if tokens > 1024 else tokens  # multiples of 64 are faster on GPUs
     options = {"dropout_p": args.dropout_p, "gradient_checkpointing": args.enable_gradient_checkpointing}
     options["fused"] = args.fused or None
     if not args.init_from:
         if saved and saved["model"]["vocab_size"] != vocab_size:
-            raise ValueError(f"--path_to_data {data} has another vocabulary than the checkpoint was trained with.")
+            expected = saved["model"]["vocab_size"]
+            text = f"the checkpoint's vocabulary size {expected}, got {vocab_size} in {data}"
+            raise ValueError(f"--path_to_data: expected {text}. Prepare the text with the checkpoint's tokenizer.")
         if args.architecture == "gpt2":
             options.update(use_bias=args.use_bias, activation=args.activation)
         shape = args.architecture, args.model_size, args.context_length
@@ -132,19 +133,14 @@ def make_model(args, saved, data):
         args.architecture = "gpt2" if isinstance(model, GPT2) else "llama"
         if "context_length" not in args.given:
             args.context_length = min(args.context_length, model.config.context_length)
-    config, source = model.config, f"the model of --init_from {args.init_from}"
-    if tokens > config.vocab_size:
-        text = f"--path_to_data {data} has {vocab_size} tokens, {source} {config.vocab_size}"
-        raise ValueError(f"{text}; prepare the text with --tokenizer and that directory.")
-    if args.context_length > config.context_length:
-        raise ValueError(f"--context_length {args.context_length}: {source} has {config.context_length}.")
+    run_files.check_limits(model.config, tokens, args.context_length, data, args.init_from)
     if args.lora_r:
         lora.inject(model, args.lora_target_modules, args.lora_r, args.lora_alpha, args.lora_dropout)
     return model
 
 
 class Trainer:
-    """The training loop. Its state is the number of iterations, and of the samples of all processes in them."""
+    """The training loop. Its state is the number of iterations and the number of samples that all processes used."""
 
     def __init__(self, args, folder, accelerator, model):
         self.args, self.folder, self.accelerator = args, folder, accelerator
@@ -155,7 +151,7 @@ class Trainer:
         data, block = Path(args.path_to_data), (args.context_length, args.micro_batch_size)
         count = args.train_iterations * args.gradient_accumulation_steps * accelerator.num_processes
         self.training = RandomBlocks(data / "train.bin", *block, count, args.seed)  # processes take turns
-        seed = args.seed + 1_000_003 * accelerator.rank + 1  # each process validates on other blocks
+        seed = args.seed + 1_000_003 * accelerator.rank + 1  # processes validate on different blocks
         self.validation = RandomBlocks(data / "val.bin", *block, args.eval_iterations, seed)
         self.samples_per_step = args.batch_size * accelerator.num_processes
         self.iteration, self.samples = 0, 0
@@ -172,7 +168,7 @@ class Trainer:
         self.samples = state.get("samples", self.iteration * self.samples_per_step)
 
     def resume(self, checkpoint):
-        """Loads a checkpoint. The schedule, the weight decay and the betas are those of the flags."""
+        """Loads a checkpoint. The flags set the schedule, the weight decay and the betas."""
         args = self.args
         self.accelerator.load_state(checkpoint)
         plan = {"max_lr": args.max_lr, "min_lr": args.min_lr, "warmup_steps": args.warmup_steps}
@@ -184,12 +180,11 @@ class Trainer:
         self.saved, self.checkpoint = self.iteration, checkpoint
 
     def batches(self):
-        """Iterates over the micro-batches of this process that follow the used samples."""
+        """Iterates over the remaining micro-batches of this process."""
         self.training.first = self.samples
         options = {"num_workers": self.args.num_workers, "worker_init_fn": accelerate.ignore_interrupts}
-        own = mytorch.Generator().manual_seed(self.args.seed)  # draws nothing from the model's generator
-        loader = DataLoader(self.training, None, generator=own, **options)
-        return iter(self.accelerator.prepare(loader))
+        options["generator"] = mytorch.Generator().manual_seed(self.args.seed)  # not the model's generator
+        return iter(self.accelerator.prepare(DataLoader(self.training, None, **options)))
 
     def train(self):
         """Trains for the remaining iterations. Returns the number of the signal that interrupted training, or None."""
@@ -213,7 +208,7 @@ class Trainer:
                 self.scheduler.step()
                 self.iteration += 1
                 self.samples += self.samples_per_step
-                if device.type == "cpu" or bar.is_line(self.iteration):  # elsewhere the check waits for the device
+                if device.type == "cpu" or bar.is_line(self.iteration):  # on a GPU the check synchronizes
                     self.check_finite()
                 bar.step(self.iteration, loss, lr, grad_norm)
                 is_last = self.iteration == total
@@ -224,7 +219,7 @@ class Trainer:
         return self.interrupt.signal if self.iteration < total else None
 
     def step(self, batches):
-        """Accumulates gradients over micro-batches, clips them, updates. Returns the mean loss and the gradient norm."""
+        """Accumulates gradients, clips them and updates the weights. Returns the mean loss and the gradient norm."""
         total = 0.0
         for x, y in batches:
             loss = self.model(x, y)
@@ -246,12 +241,12 @@ class Trainer:
 
     def check_finite(self):
         """Stops if the loss or the gradient norm of the last step is not finite."""
-        kept = f"{self.checkpoint} is as it was; resume from it" if self.checkpoint else "nothing was saved; begin"
-        text = f" after iteration {self.iteration}: the training has diverged and stops. {kept} with a smaller --max_lr"
+        advice = f"Resume from {self.checkpoint}" if self.checkpoint else "No checkpoint was saved. Start again"
+        text = f" after iteration {self.iteration}: the training has diverged. {advice} with a smaller --max_lr"
         accelerate.check_finite(self.accelerator, *self.last, f"{text} than {self.args.max_lr:g}.")
 
     def save(self, name=None):
-        """Saves a checkpoint, by default checkpoint_N, of which only the newest stays, unless it is saved already."""
+        """Saves a checkpoint if there is none of this iteration. Only the newest checkpoint_N is kept by default."""
         if name is None and self.saved == self.iteration:
             return
         self.check_finite()
@@ -262,23 +257,25 @@ class Trainer:
         self.saved = self.iteration
 
     def finish(self, signal):
-        """Saves the last checkpoint, plots the losses and prints how training ended. Returns the exit code."""
+        """Saves the last checkpoint, plots the losses and prints the outcome. Returns the exit code."""
         accelerator, folder, args = self.accelerator, self.folder, self.args
         self.save("final_checkpoint" if signal is None else None)
         if accelerator.is_main_process:
             self.log.plot(folder / "loss.png", ylabel="cross-entropy")
             if args.lora_r and signal is None:
                 lora.save_adapter(self.model, folder / "adapter", str(args.init_from))
-                accelerator.print(f"The adapter is in {folder / 'adapter'}, in PEFT's form.")
+                accelerator.print(f"Saved the adapter in PEFT's format: {folder / 'adapter'}")
             elif args.init_from and signal is None:
                 self.model.save_pretrained(folder / "hugging_face")
-                accelerator.print(f"The model is in {folder / 'hugging_face'}, too, in Hugging Face's form.")
+                accelerator.print(f"Saved the model in Hugging Face's format: {folder / 'hugging_face'}")
         accelerator.end_training()
         if signal is not None:
-            again = "python train_gpt2.py with the same flags and --resume_from_checkpoint latest continues."
-            accelerator.print(f"Interrupted after {self.iteration} iterations; {again}")
+            command = command_line(__file__, args, "working_directory", "project_name", "run_name", "device")
+            launcher = " with the same launcher" if accelerator.num_processes > 1 else ""
+            text = f"Interrupted after {self.iteration} iterations. To continue, run{launcher}:\n  {command}"
+            accelerator.print(f"{text} --resume_from_checkpoint latest")
             return 128 + signal
-        if accelerator.device.type == "cuda":  # the memory of pools and graphs only grows
+        if accelerator.device.type == "cuda":  # memory of pools and graphs is never released
             free, total = (size / 2**30 for size in mytorch.cuda.mem_get_info(accelerator.device))
             accelerator.print(f"Peak memory: {total - free:.2f} GiB of {total:.2f} GiB")
         accelerator.print("Completed Training!!!")
@@ -294,8 +291,8 @@ def main(argv=None):
         saved = run_files.read_meta(checkpoint)
         differing = inherit_flags(args, args.given, saved["training"])
         for name, ours, theirs, _ in [flag for flag in differing if flag[3]]:
-            text = f"--{name} {ours} can't be had in resuming: the checkpoint's is {theirs}"
-            parser.error(f"{text}; leave it out, or begin another --project_name")
+            text = f"expected the checkpoint's value {theirs}, got {ours}"
+            parser.error(f"--{name}: {text}; remove the flag, or start a new run with another --project_name")
     options = {"mixed_precision": args.mixed_precision, "log_wandb": args.log_wandb, "project_dir": folder}
     try:
         accelerator = Accelerator(device=args.device, **options)
@@ -306,7 +303,7 @@ def main(argv=None):
     processes, data = accelerator.num_processes, Path(args.path_to_data)
     settle_batches(args, processes, parser.error)
     if args.cuda_graph and (accelerator.device.type != "cuda" or processes > 1):
-        parser.error(f"--cuda_graph is for one GPU; this is {processes} processes on {accelerator.device.type}")
+        parser.error(f"--cuda_graph: expected one process on a GPU, got {processes} on {accelerator.device.type}")
     accelerator.gradient_accumulation_steps = args.gradient_accumulation_steps
     mytorch.manual_seed(args.seed)
     model = fuse_(make_model(args, saved, data))
@@ -314,36 +311,39 @@ def main(argv=None):
     meta["training"] = flags_to_save(args)
     accelerator.print(f"Total Trainable Parameters: {model.num_parameters(only_trainable=True):,}")
     if args.use_chinchilla:
-        tokens = args.batch_size * args.context_length * processes
-        args.train_iterations = math.ceil(20 * model.num_parameters() / tokens)
+        seen = args.batch_size * args.context_length * processes  # tokens in an iteration
+        args.train_iterations = math.ceil(20 * model.num_parameters() / seen)
         accelerator.print(f"Training for {args.train_iterations:,} iterations: 20 tokens for each parameter.")
     if args.min_lr > args.max_lr:
-        parser.error(f"--min_lr {args.min_lr:g} exceeds --max_lr {args.max_lr:g}")
+        parser.error(f"--min_lr: expected at most --max_lr {args.max_lr:g}, got {args.min_lr:g}")
     if args.warmup_steps > args.train_iterations:
-        parser.error(f"--warmup_steps {args.warmup_steps} exceeds --train_iterations {args.train_iterations}")
-
+        parser.error(f"--warmup_steps: expected at most {args.train_iterations} iterations, got {args.warmup_steps}")
     trainer = Trainer(args, folder, accelerator, model)
     if accelerator.rank:
         mytorch.manual_seed(args.seed + 1_000_003 * accelerator.rank)  # dropout differs between processes
-    if checkpoint is not None:
-        run_files.check_tokenizer(data, checkpoint)
-        for name, ours, theirs, _ in differing:
-            accelerator.print(f"Resuming with --{name} {ours}; the checkpoint had {theirs}.")
-        trainer.resume(checkpoint)
-        if trainer.iteration >= args.train_iterations:
-            text = f"{checkpoint} has {trainer.iteration} of --train_iterations {args.train_iterations} already"
-            accelerator.print(f"{text}: nothing is trained and nothing written.")
-            return 0
-    elif args.overwrite and accelerator.is_main_process:
-        accelerate.remove_checkpoints(folder)
-    elif not args.overwrite and (newest := accelerate.newest_checkpoint(folder)) is not None:
-        ways = "--resume_from_checkpoint latest goes on with that run, --overwrite replaces it, another --project_name starts a new run."
-        raise FileExistsError(f"{newest} is there already: {ways}")
-    if accelerator.is_main_process:
-        run_files.write_meta(folder, meta, data)
-    accelerator.register_save_state_pre_hook(lambda models, weights, path: run_files.write_meta(path, meta, data))
-    accelerator.init_tracker(args.project_name, args.run_name, meta["training"])
-    return trainer.finish(trainer.train())
+    with accelerate.exclusive(folder, accelerator.is_main_process):
+        if checkpoint is not None:
+            run_files.check_tokenizer(data, checkpoint)
+            for name, ours, theirs, _ in differing:
+                accelerator.print(f"Resuming with --{name} {ours}; the checkpoint had {theirs}.")
+            trainer.resume(checkpoint)
+            if trainer.iteration >= args.train_iterations:
+                text = f"{checkpoint} has {trainer.iteration} iterations, --train_iterations is {args.train_iterations}"
+                accelerator.print(f"Nothing to train: {text}.")
+                return 0
+        elif args.overwrite and accelerator.is_main_process:
+            accelerate.remove_checkpoints(folder)
+        elif not args.overwrite and (newest := accelerate.newest_checkpoint(folder)) is not None:
+            text = f"expected a new project, got one with the checkpoint {newest}"
+            ways = (
+                "Use --resume_from_checkpoint latest to continue, --overwrite to replace it, or another --project_name"
+            )
+            raise FileExistsError(f"--project_name: {text}. {ways}.")
+        if accelerator.is_main_process:
+            run_files.write_meta(folder, meta, data)
+        accelerator.register_save_state_pre_hook(lambda models, weights, path: run_files.write_meta(path, meta, data))
+        accelerator.init_tracker(args.project_name, args.run_name, meta["training"])
+        return trainer.finish(trainer.train())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Train a GPT-2: bash train_gpt2.sh demo | shakespeare | owt [flags…]
 #
-# demo needs nothing but Python: it makes an environment beside itself if NumPy and the like are not installed, prepares
-# Moby-Dick (examples/), trains for two or three minutes on the CPU and samples.
+# The demo requires only Python. It creates a virtual environment in .venv if NumPy or another dependency is missing,
+# prepares Moby-Dick (included in examples/), trains for two or three minutes on the CPU and generates text.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 set -u
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -10,20 +10,26 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 usage() {
     cat <<'TEXT'
 Usage: bash train_gpt2.sh demo|shakespeare|owt [flags…] [-- flags of train_gpt2.py…]
-  --mixed_precision            train in 16 bits (fp16, or what "mytorchrun config" says)
-  --fused                      use fused kernels
-  --batch_size N               sequences per step and process
-  --cuda_graph                 replay each step as a CUDA graph (one GPU)
-  --gradient_checkpointing     recompute activations in backward
-  --num_gpus N                 processes, one for each GPU
-  --cpu                        on the CPU; shakespeare: a small model, in minutes
-  --cpu --nproc_per_node N     N processes on the CPU, over MPI
-  --distributed                use the launcher even for one process
-  --host H, --port P           address of the first process (127.0.0.1, 13333)
-  --triton_autotune            let Triton try kernel configurations
-  --log_wandb                  log to Weights & Biases
-  --overwrite                  replace the run that lies in the project's folder
-  --disable_dlpack             accepted, and changes nothing: arrays are not handed over by DLPack here
+  demo                         0.8M parameters, Moby-Dick, on the CPU (about three minutes)
+  shakespeare                  10.7M parameters, tiny Shakespeare, on a GPU; with --cpu 0.8M parameters on the CPU
+  owt                          124M parameters, OpenWebText, on GPUs
+Flags:
+  --mixed_precision            fp16 mixed precision (MYTORCHRUN_MIXED_PRECISION overrides the dtype)
+  --fused                      fused kernels for all ops that have one (default: where the kernel is faster)
+  --batch_size N               number of sequences in an optimizer step of one process
+  --cuda_graph                 replay of each training step as a CUDA graph (one GPU only)
+  --gradient_checkpointing     recomputation of activations during backward, to save memory
+  --num_gpus N                 number of processes, one for each GPU (default: 1)
+  --cpu                        training on the CPU
+  --cpu --nproc_per_node N     training with N processes on the CPU, over MPI (default: 1)
+  --distributed                use of the launcher for one process, too
+  --host H                     address of the first process (default: 127.0.0.1)
+  --port P                     port of the first process (default: 13333)
+  --triton_autotune            search for the fastest configuration of each Triton kernel
+  --log_wandb                  logging to Weights & Biases
+  --resume_from_checkpoint C   path of the checkpoint to resume from, or latest
+  --overwrite                  replacement of the existing run in the project's folder
+  --disable_dlpack             no effect; accepted for compatibility
 TEXT
 }
 
@@ -31,8 +37,8 @@ target="${1:-}"
 case "$target" in
     demo | shakespeare | owt) shift ;;
     -h | --help | help) usage; exit 0 ;;
-    "") echo "Error: no target given" >&2; usage >&2; exit 1 ;;
-    *) echo "Error: Unknown argument $target" >&2; usage >&2; exit 1 ;;
+    "") echo "train_gpt2.sh: expected demo, shakespeare or owt, got no target" >&2; usage >&2; exit 1 ;;
+    *) echo "train_gpt2.sh: expected demo, shakespeare or owt, got $target" >&2; usage >&2; exit 1 ;;
 esac
 
 num_gpus=1
@@ -44,7 +50,7 @@ port=13333
 flags=()
 value_of() {
     if [ "$2" -lt 2 ]; then
-        echo "Error: $1 needs a value" >&2
+        echo "train_gpt2.sh: $1: expected a value, got none" >&2
         usage >&2
         exit 1
     fi
@@ -54,6 +60,7 @@ while [ $# -gt 0 ]; do
         --disable_dlpack) ;;
         --mixed_precision | --fused | --cuda_graph | --log_wandb | --overwrite) flags+=("$1") ;;
         --gradient_checkpointing) flags+=(--enable_gradient_checkpointing) ;;
+        --resume_from_checkpoint) value_of "$1" $#; flags+=("$1" "$2"); shift ;;
         --batch_size) value_of "$1" $#; flags+=(--batch_size "$2"); shift ;;
         --num_gpus) value_of "$1" $#; num_gpus="$2"; shift ;;
         --host) value_of "$1" $#; host="$2"; shift ;;
@@ -64,7 +71,11 @@ while [ $# -gt 0 ]; do
         --triton_autotune) export TRITON_AUTOTUNE_MODE=max TRITON_FLASH_AUTOTUNE_MODE=max ;;
         --) shift; flags+=("$@"); break ;;
         -h | --help) usage; exit 0 ;;
-        *) echo "Error: Unknown argument $1" >&2; usage >&2; exit 1 ;;
+        *)
+            usage >&2
+            echo "train_gpt2.sh: expected a flag of the list above, got $1. Put flags of train_gpt2.py after --" >&2
+            exit 1
+            ;;
     esac
     shift
 done
@@ -74,12 +85,12 @@ find_python "$root" "" numpy ml_dtypes safetensors tqdm || exit 1
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
 if ! [ -w . ]; then
-    echo "Error: $PWD can't be written, and data and work_dir are made there; from another folder:" >&2
+    echo "train_gpt2.sh: expected a writable folder for data and work_dir, got $PWD. Run from another folder:" >&2
     echo "  bash $root/train_gpt2.sh $target" >&2
     exit 1
 fi
 
-# nanoGPT's recipe for a CPU, with four times its learning rate.
+# The hyperparameters of nanoGPT's CPU example, with a learning rate four times as large.
 small=(--model_size demo --context_length 64 --batch_size 12
     --gradient_accumulation_steps 1 --train_iterations 2100 --eval_interval 700 --eval_iterations 20
     --max_lr 4e-3 --min_lr 4e-4 --warmup_steps 100 --weight_decay 0.1 --max_grad_norm 1.0
@@ -96,8 +107,8 @@ case "$target$cpu" in
     shakespeare0)
         data=data/shakespeare
         if ! "$PYTHON" -c 'import sys, mytorch; sys.exit(not mytorch.cuda.is_available())' 2>/dev/null; then
-            echo "There is no GPU here, and this recipe (10.7M parameters) takes hours on a CPU." >&2
-            echo "A small model in minutes: bash train_gpt2.sh shakespeare --cpu" >&2
+            echo "No GPU was found. Training this model (10.7M parameters) takes hours on a CPU." >&2
+            echo "To train a small model in minutes, run: bash train_gpt2.sh shakespeare --cpu" >&2
         fi
         preset=(--project_name gpt2-small-shakespeare --model_size small --context_length 256 --batch_size 32
             --gradient_accumulation_steps 1 --train_iterations 2500 --eval_interval 1000 --eval_iterations 200
@@ -119,7 +130,8 @@ if [ ! -f "$data/train.bin" ] || [ ! -f "$data/val.bin" ]; then
         demo) "$PYTHON" "$root/prepare_data/prepare_demo.py" --path_to_save "$data" || exit 1 ;;
         shakespeare) "$PYTHON" "$root/prepare_data/prepare_shakespeare.py" --path_to_save "$data" || exit 1 ;;
         owt)
-            echo "There is no $data; first: python prepare_data/prepare_owt.py --num_proc 8 --path_to_save $data" >&2
+            echo "train_gpt2.sh: expected prepared data in $data, got none. To prepare the data, run:" >&2
+            echo "  python prepare_data/prepare_owt.py --num_proc 8 --path_to_save $data" >&2
             exit 1
             ;;
     esac
@@ -134,14 +146,14 @@ elif [ "$cpu" = 1 ]; then
 elif [ "$num_gpus" -gt 1 ] 2>/dev/null || [ "$distributed" = 1 ]; then
     launch=("$PYTHON" -m mytorch.distributed.launch --num_gpus "$num_gpus" --master_addr "$host" --master_port "$port")
 elif ! [ "$num_gpus" = 1 ]; then
-    echo "Error: --num_gpus is $num_gpus; a positive whole number is wanted" >&2
+    echo "train_gpt2.sh: --num_gpus: expected an integer of at least 1, got $num_gpus" >&2
     exit 1
 fi
 
 "${launch[@]}" "$root/train_gpt2.py" --working_directory work_dir --path_to_data "$data" "${preset[@]}" \
     ${flags[@]+"${flags[@]}"} || exit $?
 
-# Where the run lies: what the flags say, the last of each.
+# The folder of the run: the last value of each flag counts.
 folder=work_dir
 run=""
 all=("${preset[@]}" ${flags[@]+"${flags[@]}"})
@@ -167,13 +179,13 @@ if [ "$target" = demo ]; then
     echo
     case "$PYTHON" in
         */.venv/bin/python | */mytorch/venv/bin/python)
-            echo "Python and what it needs are in ${PYTHON%/bin/python}; for this terminal:"
+            echo "Python and the dependencies are in ${PYTHON%/bin/python}. Activate the environment in this terminal:"
             echo "  source ${PYTHON%python}activate"
             python=python
             ;;
     esac
-    echo "Sample more:"
+    echo "To generate more text, run:"
     echo "  $python $script $folder/$project$run/ --temperature 0.7 --topk 15 --prompt 'The whale '"
-    echo "Then Shakespeare, as README.md says, or your own text:"
+    echo "To train on Shakespeare, run (docs/models.md describes training on your own text):"
     echo "  bash ${script%inference_gpt2.py}train_gpt2.sh shakespeare --cpu"
 fi

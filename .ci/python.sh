@@ -1,8 +1,8 @@
-# Sourced by the scripts that a new user runs first: finds a Python that can do the job, or makes one.
+# Sourced by train_gpt2.sh and tests/run.sh: finds a Python with the dependencies, or creates a virtual environment.
 #
-# find_python ROOT EXTRA MODULE…: sets PYTHON to an interpreter that can import every MODULE. That is the
-# current python3 if it can; else that of ROOT/.venv, into which the project is installed with the extra EXTRA
-# (none if empty). Where ROOT can't be written, ~/.cache/mytorch/venv stands for ROOT/.venv.
+# find_python ROOT EXTRA MODULE… sets PYTHON to an interpreter that can import every MODULE: the active environment, the
+# environment ROOT/.venv, or python3. If none of them can, installs the project with the extra EXTRA (none if empty)
+# into ROOT/.venv, or into ~/.cache/mytorch/venv if ROOT is not writable.
 
 find_python() {
     local root="$1" extra="$2" venv="$1/.venv"
@@ -25,19 +25,20 @@ find_python() {
         fi
     done
     if [ -z "$base" ]; then
-        echo "Python 3.10 or newer is needed, and no python3 was found." >&2
+        echo "find_python: expected Python 3.10 or newer, got no python3. Install Python." >&2
         return 1
     fi
     if ! "$base" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
-        echo "Python 3.10 or newer is needed; $base is $("$base" -V 2>&1 | cut -d' ' -f2)." >&2
+        echo "find_python: expected Python 3.10 or newer, got $base $("$base" -V 2>&1 | cut -d' ' -f2). Install a newer one." >&2
         return 1
     fi
     if ! "$base" -c 'import venv, ensurepip' >/dev/null 2>&1; then
-        echo "This Python lacks venv or pip; on Debian and Ubuntu: apt-get install python3-venv python3-pip." >&2
+        echo "find_python: expected venv and pip, got $base without them. On Debian and Ubuntu, run:" >&2
+        echo "  apt-get install python3-venv python3-pip" >&2
         return 1
     fi
     mkdir -p "$(dirname "$venv")" || return 1
-    # One builder at a time; a half-made environment is made anew.
+    # One process at a time creates the environment. An incomplete environment is created again.
     local lock="$venv.lock"
     if command -v flock >/dev/null 2>&1; then
         exec 9>"$lock" || return 1
@@ -46,14 +47,14 @@ find_python() {
     PYTHON="$venv/bin/python"
     if ! (cd "$root" && "$PYTHON" -c "$imports") >/dev/null 2>&1; then
         local what="NumPy, ml_dtypes, safetensors and tqdm (about 100 MB)"
-        [ "$extra" = test ] && what="what the tests compare with and run under: PyTorch, transformers, datasets, Numba, mypy, … (about 2 GB, minutes)"
-        echo "Making a virtual environment in $venv, and installing this project there with $what …" >&2
+        [ "$extra" = test ] && what="the packages that the tests require: PyTorch, transformers, datasets, Numba, mypy, … (about 2 GB, takes minutes)"
+        echo "Making a virtual environment in $venv and installing this project and $what …" >&2
         if ! "$PYTHON" -c 'import pip' >/dev/null 2>&1; then
             rm -rf "$venv"
             "$base" -m venv "$venv" || return 1
         fi
         local source="$root" copy=""
-        if ! [ -w "$root" ]; then # pip builds in the source's folder
+        if ! [ -w "$root" ]; then # pip writes to the source folder
             copy="$(mktemp -d)" && cp -r "$root"/{mytorch,pyproject.toml,README.md,LICENSE} "$copy" || return 1
             chmod -R u+w "$copy"
             source="$copy"
@@ -62,7 +63,7 @@ find_python() {
         local failed=$?
         [ -n "$copy" ] && rm -rf "$copy"
         if [ $failed != 0 ]; then
-            echo "Installing the project failed; the messages of pip are above." >&2
+            echo "find_python: the installation failed. See the messages of pip above." >&2
             return 1
         fi
     fi

@@ -1,12 +1,11 @@
-"""A training step on several processes: gradients exchanged while backward runs, after it, and not at all.
+"""Measure a data-parallel training step: gradients exchanged during backward, after backward, or not at all.
 
     python benchmarks/ddp.py [--nproc 2] [--gbit 10] [--output ddp.json]
 
-Processes of one machine share its memory and its cores, so there an exchange is work for the same cores and
-little is to be gained. With --gbit the exchange takes at least as long as a link of that speed between machines
-would need (bytes on the wire of a ring: 2 (n - 1) / n of the gradients), during which the cores are free; that
-is where overlap counts. PyTorch's DDP over gloo, where it is installed, is measured on the same machine without
-such a link.
+On one machine, communication uses the same cores as backward, so overlap gains little. `--gbit` emulates a link between machines. An
+exchange then takes at least the time of a ring all-reduce over the link. The all-reduce sends 2 (n - 1) / n times the size of the
+gradients, and the cores are free during this time. PyTorch's DDP over gloo is measured on the same machine without the link, if PyTorch is
+installed.
 """
 
 import argparse
@@ -22,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 def model_of(lib, width, depth):
-    """`depth` linear layers with GELU between."""
+    """Returns `depth` linear layers with GELU."""
     layers = []
     for _ in range(depth):
         layers += [lib.nn.Linear(width, width), lib.nn.GELU()]
@@ -30,7 +29,7 @@ def model_of(lib, width, depth):
 
 
 class Link:
-    """Makes an engine's all-reduces take as long as a link of so many Gbit/s would; one after another."""
+    """Delays the all-reduces of an engine like a link of `gbit` Gbit/s, one at a time."""
 
     def __init__(self, engine, gbit):
         self.free = 0.0
@@ -47,7 +46,7 @@ class Link:
 
 
 def timed(steps, barrier, rounds):
-    """{name: milliseconds}: medians of several rounds in which the steps take turns, after two to warm up."""
+    """Returns {name: milliseconds}: medians over rounds in which the steps take turns, after two warm-up rounds."""
     times = {name: [] for name in steps}
     for i in range(rounds + 2):
         for name, step in steps.items():
@@ -61,7 +60,7 @@ def timed(steps, barrier, rounds):
 
 
 def measure(args):
-    """In each process: the three times; rank 0 writes them."""
+    """Measure the three times in each process. Rank 0 writes the result."""
     import mytorch
     import mytorch.distributed as dist
 
@@ -107,7 +106,7 @@ def measure(args):
 
 
 def measure_torch(args):
-    """The same step in PyTorch over gloo."""
+    """Measure the same step in PyTorch over gloo."""
     import torch
     import torch.distributed as dist
 
@@ -135,11 +134,11 @@ def measure_torch(args):
     dist.barrier()
     dist.destroy_process_group()
     sys.stdout.flush()
-    os._exit(0)  # gloo's threads sometimes abort the process while it ends
+    os._exit(0)  # threads of gloo sometimes abort the process at exit
 
 
 def launch(args, *options):
-    """Run this file in every process; the row that rank 0 wrote."""
+    """Run this file in every process, and return the row that rank 0 wrote."""
     root = Path(__file__).resolve().parents[1]
     env = {
         **os.environ,
@@ -164,14 +163,16 @@ def launch(args, *options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nproc", type=int, default=2, help="processes")
-    parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--depth", type=int, default=8, help="layers")
-    parser.add_argument("--batch", type=int, default=64, help="rows in each process")
-    parser.add_argument("--bucket", type=float, default=4.0, help="MB in a bucket")
-    parser.add_argument("--gbit", type=float, default=10.0, help="speed of the emulated link; 0 for none")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--output", help="also write the JSON to this file")
+    parser.add_argument("--nproc", type=int, default=2, help="number of processes (default: 2)")
+    parser.add_argument("--width", type=int, default=1024, help="width of the layers (default: 1024)")
+    parser.add_argument("--depth", type=int, default=8, help="number of layers (default: 8)")
+    parser.add_argument("--batch", type=int, default=64, help="batch size of each process (default: 64)")
+    parser.add_argument("--bucket", type=float, default=4.0, help="bucket size in MB (default: 4)")
+    parser.add_argument(
+        "--gbit", type=float, default=10.0, help="speed of the emulated link in Gbit/s, 0 for no link (default: 10)"
+    )
+    parser.add_argument("--rounds", type=int, default=15, help="number of measured rounds (default: 15)")
+    parser.add_argument("--output", help="path of a JSON file for the results")
     parser.add_argument("--result", help=argparse.SUPPRESS)
     parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -194,10 +195,11 @@ def main():
         if cost > 0:
             row["hidden"] = round((row["after"] - row["overlapped"]) / cost, 2)
         row["ratio"] = round(row["overlapped"] / row["none"], 2)
-    print(f"{'library':12} {'link':22} {'none':>8} {'after':>8} {'overlapped':>10}  hidden")
+    print("Milliseconds per step; hidden: fraction of the exchange time saved by overlap")
+    print(f"{'library':12} {'link':22} {'no exchange':>12} {'after backward':>15} {'during backward':>16}  hidden")
     for row in rows:
         print(
-            f"{row['library']:12} {row['link']:22} {row['none']:8.1f} {row.get('after', float('nan')):8.1f} {row['overlapped']:10.1f}  {row.get('hidden', '')}"
+            f"{row['library']:12} {row['link']:22} {row['none']:12.1f} {row.get('after', float('nan')):15.1f} {row['overlapped']:16.1f}  {row.get('hidden', '')}"
         )
     megabytes = round(args.depth * args.width * (args.width + 1) * 4 / 1e6, 1)
     record = {

@@ -1,14 +1,16 @@
-"""Losses of other packages' models with equal weights: under this library (no torch installed), and under PyTorch.
+"""Print losses of Hugging Face models with equal weights, computed with mytorch or with PyTorch.
 
-python benchmarks/ecosystem.py mytorch [case …]
-python benchmarks/ecosystem.py torch [case …]
+    python benchmarks/ecosystem.py mytorch [case …]
+    python benchmarks/ecosystem.py torch [case …]
+
+With mytorch, PyTorch need not be installed.
 """
 
 import sys
 import time
 from pathlib import Path
 
-library, *wanted = sys.argv[1:] or ["mytorch"]
+library, *selected = sys.argv[1:] or ["mytorch"]
 if library == "mytorch":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     import mytorch
@@ -71,7 +73,7 @@ CASES = {
 }
 
 for name, (kind, config, inputs) in CASES.items():
-    if wanted and name not in wanted:
+    if selected and name not in selected:
         continue
     model, weights = kind(config).eval(), np.random.default_rng(0)
     with torch.no_grad():

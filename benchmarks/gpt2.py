@@ -1,10 +1,10 @@
-"""Time per training step of GPT-2, beside the same model in PyTorch eager, in one run.
+"""Measure the time of a GPT-2 training step in mytorch and in eager PyTorch.
 
     python benchmarks/gpt2.py --model_size demo --context_length 64 --batch_size 12 --output gpt2.json
 
-Each library has a process of its own (their thread pools would disturb each other in one), and they take
-turns for `--rounds` rounds of `--steps` steps, so that other load on the machine strikes both. A step is
-forward, backward, clipping to 1.0, AdamW.
+Each library runs in a separate process, because two thread pools in one process would disturb each other. The libraries take turns for
+`--rounds` rounds of `--steps` steps, so other load on the machine affects both. A step consists of forward, backward, clipping to 1.0 and
+AdamW.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from mytorch.models import GPT2, GPT2Config, fuse_
 
 
 def machine():
-    """What the figures hold for."""
+    """Returns a description of the machine."""
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -42,7 +42,7 @@ def machine():
 
 
 def build(library, config):
-    """(model, optimizer, function from an array to a tensor, clipping function, version)."""
+    """Returns (model, optimizer, function that converts an array to a tensor, clipping function, version)."""
     mytorch.manual_seed(0)
     model = GPT2(config)
     if library == "mytorch":
@@ -61,7 +61,7 @@ def build(library, config):
 
 
 def serve(library, config, batch_size, pipe):
-    """Answer each number of steps with (seconds, last loss), until told None."""
+    """Receive numbers of steps, run the steps, and send (seconds, last loss). None ends the loop."""
     model, optimizer, tensor, clip, version = build(library, config)
     rng = np.random.default_rng(0)
     raw = [rng.integers(0, config.vocab_size, (batch_size, config.context_length + 1)) for _ in range(8)]
@@ -69,7 +69,7 @@ def serve(library, config, batch_size, pipe):
     done = 0
     pipe.send(version)
     while (count := pipe.recv()) is not None:
-        began = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(count):
             x, y = batches[done % len(batches)]
             loss = model(x, y)
@@ -79,22 +79,22 @@ def serve(library, config, batch_size, pipe):
             optimizer.step()
             done += 1
         last = loss.item()
-        pipe.send((time.perf_counter() - began, last))
+        pipe.send((time.perf_counter() - start, last))
 
 
 def main():
     p = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    p.add_argument("--model_size", default="demo")
-    p.add_argument("--context_length", type=int, default=64)
-    p.add_argument("--batch_size", type=int, default=12)
-    p.add_argument("--vocab_size", type=int, default=65)
-    p.add_argument("--dropout_p", type=float, default=0.0)
-    p.add_argument("--fused", action="store_true", help="ask for kernels everywhere; by default where they pay")
-    p.add_argument("--rounds", type=int, default=7)
-    p.add_argument("--steps", type=int, default=20)
-    p.add_argument("--output", help="also write the JSON to this file")
+    p.add_argument("--model_size", default="demo", help="name of a size in GPT2Config")
+    p.add_argument("--context_length", type=int, default=64, help="tokens per sequence")
+    p.add_argument("--batch_size", type=int, default=12, help="sequences per step")
+    p.add_argument("--vocab_size", type=int, default=65, help="size of the vocabulary")
+    p.add_argument("--dropout_p", type=float, default=0.0, help="dropout probability")
+    p.add_argument("--fused", action="store_true", help="use kernels wherever possible, not only if they are faster")
+    p.add_argument("--rounds", type=int, default=7, help="number of rounds per library")
+    p.add_argument("--steps", type=int, default=20, help="steps per round")
+    p.add_argument("--output", help="path of a JSON file for the results")
     args = p.parse_args()
     config = GPT2Config.sized(
         args.model_size,
@@ -108,8 +108,8 @@ def main():
     for library in ("mytorch", "torch"):
         if util.find_spec(library) is None:
             continue
-        pipes[library], theirs = context.Pipe()
-        context.Process(target=serve, args=(library, config, args.batch_size, theirs), daemon=True).start()
+        pipes[library], child = context.Pipe()
+        context.Process(target=serve, args=(library, config, args.batch_size, child), daemon=True).start()
         versions[library] = pipes[library].recv()
 
     def run(library, steps):
@@ -117,7 +117,7 @@ def main():
         seconds, loss = pipes[library].recv()
         return seconds / steps * 1000, loss
 
-    losses = {library: run(library, 5)[1] for library in pipes}  # warm up: kernels compile, memory is taken
+    losses = {library: run(library, 5)[1] for library in pipes}  # warm-up: compiles kernels and allocates memory
     times = {library: [] for library in pipes}
     for _ in range(args.rounds):
         for library in pipes:

@@ -1,15 +1,16 @@
-"""Everything about the GPU in one command: versions, training, parity with PyTorch, a profile, times, correctness, block sizes.
+"""Run all GPU checks and benchmarks: versions, training, parity with PyTorch, a profile, times, correctness, block sizes.
 
     python benchmarks/gpu_check.py [--output gpu.json] [--sections kernels,train | --day a] [--seconds 460]
-    python benchmarks/gpu_check.py --interpret          # no GPU: correctness alone, in Triton's interpreter
-    python benchmarks/gpu_check.py --rehearse           # no GPU: every section at tiny sizes over a stand-in, with made-up times
+    python benchmarks/gpu_check.py --interpret    # without a GPU: correctness in Triton's interpreter
+    python benchmarks/gpu_check.py --rehearse     # without a GPU: all sections at tiny sizes over a fake CuPy, with invented times
 
-Each section runs in a process of its own with a time limit, and hands over each figure as soon as it has it, so a crash
-or a hang loses nothing but what came after it; its part of the table is printed, and the JSON written, when it ends. The
-sections stand in the order of their worth, should time run out. PyTorch is measured in its own processes, where it is
-installed. A kernel's time is the median of several by CUDA events, each after a write that empties the second-level cache
-and keeps the card busy while the CPU prepares the launch; its floor is what the card's ceilings allow for the bytes or the
-products that the kernel can't avoid. TARGETS says what is to be reached on an H200; figures that have one say whether.
+Each section runs in a separate process with a time limit and reports each figure immediately. A crash or a hang therefore loses only the
+remaining figures of the section. When a section ends, the script prints its part of the table and writes the JSON file. The most important
+sections run first. PyTorch is measured in separate processes, if it is installed.
+
+The time of a kernel is the median of several launches, measured with CUDA events. A write of 2 GB before each launch empties the L2 cache
+and keeps the GPU busy while the CPU prepares the launch. The lower bound of a kernel is the time for its bytes or its operations at the
+measured maximum rates of the GPU. TARGETS (gpu/table.py) lists the target times for an H200. The table shows which targets are met.
 """
 
 import argparse
@@ -28,11 +29,11 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.gpu.sizes import LOST, STARTS  # noqa: E402
 from benchmarks.gpu.table import show, summary, table  # noqa: E402
 
-SECTIONS = {  # name -> seconds, in the order of their worth
+SECTIONS = {  # name -> time limit in seconds, most important first
     "versions": 20, "ceilings": 30, "train": 70, "train-captured": 70, "train-tuned": 90, "parity": 90, "profile": 45, "correctness": 75,
     "kernels": 90, "products": 60, "blocks": 70, "sanitizer": 40, "torch-train": 150, "torch": 100, "train-more": 110,
 }  # fmt: skip
-RUNNERS = {  # section -> module of benchmarks/gpu and function, imported in the section's own process
+RUNNERS = {  # section -> module of benchmarks/gpu and function, imported in the process of the section
     "versions": "versions:versions", "ceilings": "versions:ceilings", "correctness": "correctness:correctness",
     "kernels": "kernels:kernels", "products": "products:products", "blocks": "products:blocks", "torch": "torch_kernels:torch_kernels",
     "train": "training:train", "train-captured": "training:train_captured", "train-more": "training:train_more",
@@ -41,14 +42,14 @@ RUNNERS = {  # section -> module of benchmarks/gpu and function, imported in the
 }  # fmt: skip
 
 
-DAY = {  # the parts of gpu_day.sh, each useful alone
+DAY = {  # the parts of gpu_day.sh
     "a": "versions,train,train-captured,train-tuned,parity,profile,correctness", "b": "ceilings,kernels,products,blocks,sanitizer",
     "c": "torch-train,torch,train-more",
 }  # fmt: skip
 
 
 def run_section(name, limit, results, interpret, rehearse=False):
-    """Run a section in a process of its own; what it reported goes to results[name]."""
+    """Run a section in a separate process, and store its figures in results[name]."""
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as file:
         command = [
             sys.executable,
@@ -69,10 +70,10 @@ def run_section(name, limit, results, interpret, rehearse=False):
             environment["TRITON_INTERPRET"] = "1"
         started = time.perf_counter()
         problem = None
-        with tempfile.TemporaryFile("w+") as said:  # a session of its own: what a section has started ends with it
+        with tempfile.TemporaryFile("w+") as log:  # a separate session: its child processes end with it
             for _ in range(STARTS):
                 child = subprocess.Popen(
-                    command, stdout=said, stderr=said, env=environment, cwd=ROOT, start_new_session=True
+                    command, stdout=log, stderr=log, env=environment, cwd=ROOT, start_new_session=True
                 )
                 try:
                     child.wait(max(limit - (time.perf_counter() - started), 1))
@@ -85,8 +86,8 @@ def run_section(name, limit, results, interpret, rehearse=False):
                 if child.returncode != LOST:
                     break
             if child.returncode and not problem:
-                said.seek(0)
-                problem = f"exit {child.returncode}: {said.read()[-1500:]}"
+                log.seek(0)
+                problem = f"exit {child.returncode}: {log.read()[-1500:]}"
         rows = [json.loads(line) for line in Path(file.name).read_text().splitlines() if line.endswith("}")]
     results[name] = {"rows": rows, "problem": problem, "seconds": round(time.perf_counter() - started, 1)}
     failed = [r["name"] for r in rows if "error" in r]
@@ -97,7 +98,7 @@ def run_section(name, limit, results, interpret, rehearse=False):
 
 
 def section(options):
-    """Run one section in this process, or with `part` a share of the checks."""
+    """Run one section in this process. With `part`, run only a share of the checks."""
     if options.rehearse:
         sys.path.insert(0, str(ROOT / "tests" / "gpu"))
         importlib.import_module("benchmarks_with_fake_cupy").prepare(importlib.import_module("benchmarks.gpu.sizes"))
@@ -110,17 +111,21 @@ def section(options):
 
 
 def main():
-    """Run the sections that were asked for, write the JSON, print the table."""
+    """Run the selected sections, write the JSON file and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", default="gpu_check.json")
-    parser.add_argument("--sections", default=",".join(SECTIONS), help="some of " + ", ".join(SECTIONS))
-    parser.add_argument("--day", choices=DAY, help="the sections of one part of gpu_day.sh")
-    parser.add_argument("--seconds", type=float, default=460, help="for all sections together")
-    parser.add_argument("--interpret", action="store_true", help="correctness alone, in Triton's interpreter")
+    parser.add_argument("--output", default="gpu_check.json", help="path of the JSON file (default: gpu_check.json)")
     parser.add_argument(
-        "--rehearse",
-        action="store_true",
-        help="every section at tiny sizes over a stand-in for CuPy, which needs no GPU",
+        "--sections", default=",".join(SECTIONS), help="comma-separated sections (default: all): " + ", ".join(SECTIONS)
+    )
+    parser.add_argument("--day", choices=DAY, help="run the sections of one part of gpu_day.sh")
+    parser.add_argument(
+        "--seconds", type=float, default=460, help="time limit for all sections, in seconds (default: 460)"
+    )
+    parser.add_argument(
+        "--interpret", action="store_true", help="run only the correctness checks, in Triton's interpreter"
+    )
+    parser.add_argument(
+        "--rehearse", action="store_true", help="run all sections at tiny sizes over a fake CuPy, without a GPU"
     )
     parser.add_argument("--section", help=argparse.SUPPRESS)
     parser.add_argument("--report", help=argparse.SUPPRESS)
@@ -128,13 +133,13 @@ def main():
     options = parser.parse_args()
     if options.section:
         return section(options)
-    wanted = ["versions", "correctness"] if options.interpret else DAY.get(options.day, options.sections).split(",")
-    unknown = [name for name in wanted if name not in SECTIONS]
+    selected = ["versions", "correctness"] if options.interpret else DAY.get(options.day, options.sections).split(",")
+    unknown = [name for name in selected if name not in SECTIONS]
     if unknown:
         parser.error(f"no section is called {unknown[0]!r}; there are {', '.join(SECTIONS)}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a section that runs is ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # also ends the running section
     results, end = {}, time.perf_counter() + options.seconds
-    for name in wanted:
+    for name in selected:
         left = end - time.perf_counter()
         if left < 10:
             print(f"{name}: no time left")

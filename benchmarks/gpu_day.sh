@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
-# What a machine with a GPU should show at once, in three parts of at most 9 minutes, each useful alone:
+# Run the GPU checks, benchmarks and tests in three independent parts of at most 9 minutes:
 #
-#     bash benchmarks/gpu_day.sh LOGS [a|b|c|all] [flags of gpu_check.py…]
+#     bash benchmarks/gpu_day.sh LOGS [a|b|c|all] [options of gpu_check.py]
 #
-# a: a short training by train_gpt2.py, training steps eager, captured and tuned, parity with PyTorch, a profile, correctness.
-# b: kernels, products, blocks, memcheck, and the tests marked gpu, each test in a process of its own, eight side by side.
-# c: the same steps and kernels by PyTorch, and the other precisions. Every section has a time limit of its own, so that none
-# takes another along; what they say goes to LOGS. DATA is a folder of prepare_data's, else a text that Python has; WHEELS is a
-# folder with wheels of pytest, where it is not installed. With --rehearse no GPU is needed: small, over tests/gpu's stand-in.
+# a: training steps (eager, captured and tuned), parity with PyTorch, a profile, correctness, and a short run of train_gpt2.py.
+# b: kernels, matrix multiplication, block sizes, memcheck, and the tests marked gpu, each in a separate process, eight at a time.
+# c: the same steps and kernels in PyTorch, and the other precisions.
+#
+# Each section has a time limit. The output is written to the folder LOGS. Environment variables:
+#
+# DATA: a folder with prepared data (default: data/shakespeare if it exists, otherwise the text of prepare_demo.py).
+# WHEELS: a folder with wheels of pytest, if pytest is not installed.
+#
+# With --rehearse, everything runs at small sizes over the fake CuPy of tests/gpu, without a GPU.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 [ $# -ge 1 ] || { echo "Usage: bash benchmarks/gpu_day.sh LOGS [a|b|c|all] [flags of gpu_check.py…]" >&2; exit 1; }
@@ -23,7 +28,7 @@ trap 'rm -rf "$work"' EXIT
 export PYTHONUNBUFFERED=1 PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 failed=0
 
-part() { # name, seconds, command…: its output to LOGS/name.log, the end of it here
+part() { # name, seconds, command…: writes the output to LOGS/name.log and prints its end
     local name="$1" limit="$2" begun=$SECONDS code=0
     shift 2
     timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 || code=$?
@@ -41,7 +46,7 @@ small_training() {
         --gradient_accumulation_steps 1 --path_to_data "$data" --working_directory "$work" --project_name gpu-day
 }
 
-gpu_tests() { # each in a process with a limit, so that one that hangs or loses the card fails alone
+gpu_tests() { # a separate process and time limit for each test, so a hang or a lost GPU affects one test only
     if ! "$python" -c 'import pytest' 2>/dev/null && [ -n "${WHEELS:-}" ]; then
         "$python" -m pip install -q --no-index --find-links "$WHEELS" --target "$work/pytest" pytest && PYTHONPATH+=":$work/pytest"
     fi

@@ -1,12 +1,14 @@
-"""What Triton makes of each kernel for an H200, at the sizes of GPT-2 124M: compiled, not run.
+"""Compile the Triton kernels for an H200, at the sizes of GPT-2 124M, and print their use of resources.
 
     python benchmarks/kernel_quality.py [--kernels attention,layer_norm]
-    python benchmarks/kernel_quality.py --results    # for docs/benchmarks.md, to benchmarks/results/gpu-kernels.json
+    python benchmarks/kernel_quality.py --results    # writes benchmarks/results/gpu-kernels.json for docs/benchmarks.md
 
-For each launch: programs and how often they fill the card's 132 multiprocessors; registers and spilled bytes of a
-thread, shared memory, and how many programs a multiprocessor therefore holds; the widest loads from memory (in bits) and
-whether narrower ones are in the kernel; tensor-core instructions (wgmma) and copies that run ahead (cp.async, TMA).
-Needs Triton, but no GPU.
+The kernels are compiled, not run, so no GPU is needed. The table contains for each launch:
+
+* the number of programs, and this number divided by the number that 132 multiprocessors hold (waves);
+* registers and spilled bytes per thread, shared memory, and programs per multiprocessor;
+* the number of loads, asynchronous copies (cp.async, TMA) and stores by width in bits;
+* the number of tensor core instructions (wgmma).
 """
 
 import argparse
@@ -35,7 +37,7 @@ BF16, F32 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)
 
 
 def launch(kernel, grid, *args, **options):
-    """Compile a launch, and note its grid."""
+    """Compile a launch, and record its grid."""
     before = len(compile_only.COMPILED)
     _compile(kernel, grid, *args, **options)
     if len(compile_only.COMPILED) > before:
@@ -46,7 +48,7 @@ compile_only.home.launch = launch
 
 
 def resources(compiled):
-    """Registers, bytes of stack and of shared memory that the assembler says a program's thread has."""
+    """Returns the registers and the stack bytes of a thread, read with cuobjdump."""
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
@@ -62,12 +64,12 @@ _STORE = re.compile(r"st\.global(?:\.[a-zA-Z0-9_:]+)*?(?:\.(v[248]))?\.(?:b|u|s|
 
 
 def widths(ptx, pattern):
-    """Bits that an instruction moves for a thread -> how many such instructions."""
+    """Returns {bits per thread: number of instructions with this width}."""
     return Counter(int((v or "v1")[1:]) * int(bits) for v, bits in pattern.findall(ptx))
 
 
 def describe(key, grid, label):
-    """A row of the table."""
+    """Returns a row of the table."""
     name, compiled = compile_only.COMPILED[key]
     ptx = compiled.asm["ptx"]
     registers, stack = resources(compiled)
@@ -88,8 +90,8 @@ def describe(key, grid, label):
     }  # fmt: skip
 
 
-def run(wanted):
-    """Compile every kernel that is wanted."""
+def run(selected):
+    """Compile the selected kernels."""
     from mytorch import bfloat16
     from mytorch.backend import numpy_ns as xp
     from mytorch.kernels import triton as home
@@ -187,7 +189,7 @@ def run(wanted):
         "cross_entropy": losses, "attention": attention, "elementwise": elementwise, "multi": optimizers, "matmul": products,
     }  # fmt: skip
     for name, group in groups.items():
-        if wanted is None or name in wanted:
+        if selected is None or name in selected:
             group()
     return [describe(*seen) for seen in SEEN]
 
@@ -198,21 +200,21 @@ def main():
     parser.add_argument("--results", action="store_true", help="write benchmarks/results/gpu-kernels.json")
     parser.add_argument(
         "--kernels",
-        help="some of softmax, layer_norm, rms_norm, residual_norm, cross_entropy, attention, elementwise, multi, matmul",
+        help="comma-separated groups (default: all): softmax, layer_norm, rms_norm, residual_norm, cross_entropy, attention, elementwise, multi, matmul",
     )
     options = parser.parse_args()
-    found = run(options.kernels.split(",") if options.kernels else None)
+    rows = run(options.kernels.split(",") if options.kernels else None)
     if options.results:
-        text = json.dumps({"triton": triton.__version__, "rows": found}, indent=1)
+        text = json.dumps({"triton": triton.__version__, "rows": rows}, indent=1)
         return (ROOT / "benchmarks" / "results" / "gpu-kernels.json").write_text(text + "\n") and None
     print(f"Triton {triton.__version__}")
     print(
-        f"{'kernel':<28}{'at':<36}{'programs':>9}{'warps':>6}{'held':>5}{'waves':>7}{'regs':>5}{'stack':>6}{'shared':>8}{'wgmma':>6}{'KB':>7}  loads / copies / stores"
+        f"{'kernel':<28}{'input':<36}{'programs':>9}{'warps':>6}{'resident':>9}{'waves':>7}{'regs':>5}{'spilled':>8}{'shared':>8}{'wgmma':>6}{'KB in flight':>13}  loads / copies / stores"
     )
-    for r in found:
+    for r in rows:
         print(
-            f"{r['kernel']:<28}{r['at']:<36}{r['programs']:>9}{r['warps']:>6}{r['held']:>5}{r['waves']:>7.1f}{r['registers']:>5}{r['stack']:>6}"
-            f"{r['shared']:>8}{r['wgmma']:>6}{r['KB']:>7.0f}  {r['loads']} / {r['copies']} / {r['stores']}"
+            f"{r['kernel']:<28}{r['at']:<36}{r['programs']:>9}{r['warps']:>6}{r['held']:>9}{r['waves']:>7.1f}{r['registers']:>5}{r['stack']:>8}"
+            f"{r['shared']:>8}{r['wgmma']:>6}{r['KB']:>13.0f}  {r['loads']} / {r['copies']} / {r['stores']}"
             + (f" mma.sync {r['mma']}" if r["mma"] else "")
         )
 

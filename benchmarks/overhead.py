@@ -1,9 +1,9 @@
-"""Host time per operation on tensors of a few numbers, beside PyTorch in the same run, on one thread.
+"""Measure the overhead per call: the time of operations on tensors with a few elements, in mytorch and PyTorch.
 
     python benchmarks/overhead.py [--only sum,matmul] [--rounds 25] [--output overhead.json]
 
-The arrays are so small that what is measured is the library, not the arithmetic. Each row is the fastest of several rounds,
-taken in turn with PyTorch's, in the thread's own time, which other programs take no part of.
+The tensors are so small that the arithmetic takes almost no time. Each figure is the fastest of several rounds on one thread. The libraries
+take turns. The clock is the CPU time of the thread, so other programs do not affect it.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def split(text):
 
 
 def scope_of(lib, grad):
-    """What the statements name: vectors a, b, v; matrices m, w; whole numbers i, j; layers, optimizers, a policy."""
+    """Returns the names in the statements: vectors a, b, v, matrices m, w, integers i, j, layers, optimizers and a policy."""
     nn = lib.nn
 
     def make(*shape):
@@ -80,7 +80,7 @@ def scope_of(lib, grad):
 
 
 def statements():
-    """(kind, statement, whether its inputs require grad) of every row."""
+    """Yields (kind, statement, True if the inputs require gradients) for each row."""
     single = [f"a.{name}()" for name in UNARY.split()] + BINARY.split("|")
     for kind, rows, grads in (
         ("elementwise", single, (False, True)),
@@ -94,7 +94,7 @@ def statements():
 
 
 def measure(statement, scopes, rounds):
-    """Microseconds per execution in each scope, the fastest round of each, taken in turn."""
+    """Returns {library: microseconds per execution}, the fastest round of each library."""
     timers = {name: timeit.Timer(statement, timer=time.thread_time, globals=scope) for name, scope in scopes.items()}
     once = max(max(timer.timeit(3), timer.timeit(3)) / 3 for timer in timers.values())
     number = max(10, min(10_000, int(0.002 / once)))
@@ -107,15 +107,15 @@ def measure(statement, scopes, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--only", help="words, separated by commas: rows in which one of them occurs")
-    parser.add_argument("--output", help="also write the JSON to this file")
+    parser.add_argument("--rounds", type=int, default=25, help="number of rounds (default: 25)")
+    parser.add_argument("--only", help="comma-separated words that select statements (default: all statements)")
+    parser.add_argument("--output", help="path of a JSON file for the results")
     args = parser.parse_args()
     libraries = {"mytorch": mytorch}
     try:
         import torch
     except ImportError:
-        print("PyTorch is not installed; only this library is measured.")
+        print("PyTorch is not installed: only mytorch is measured.")
     else:
         torch.set_num_threads(1)
         libraries["torch"] = torch

@@ -1,7 +1,9 @@
-"""One small use each of packages written for PyTorch, with equal weights and inputs: under this library, and under PyTorch.
+"""Run a small program with each of several packages written for PyTorch, using mytorch or PyTorch, and print its results.
 
-python benchmarks/packages.py mytorch [case …]
-python benchmarks/packages.py torch [case …]
+    python benchmarks/packages.py mytorch [case …]
+    python benchmarks/packages.py torch [case …]
+
+Weights and inputs are equal in both libraries.
 """
 # ruff: noqa
 
@@ -12,7 +14,7 @@ import warnings
 from pathlib import Path
 
 warnings.filterwarnings("ignore")
-library, *wanted = sys.argv[1:] or ["mytorch"]
+library, *selected = sys.argv[1:] or ["mytorch"]
 if library == "mytorch":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     import mytorch
@@ -528,7 +530,7 @@ cases = {
     for k, v in globals().items()
     if callable(v) and getattr(v, "__module__", None) == "__main__" and k not in HELPERS
 }
-for name in wanted or cases:
+for name in selected or cases:
     start = time.perf_counter()
     try:
         print(name, cases[name](), f"[{time.perf_counter() - start:.1f} s]", flush=True)

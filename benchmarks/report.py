@@ -1,10 +1,11 @@
-"""Make docs/benchmarks.md from the JSON files in benchmarks/results.
+"""Generate docs/benchmarks.md from the JSON files in benchmarks/results.
 
 python benchmarks/report.py
 """
 
 import json
 import math
+import statistics
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -12,13 +13,83 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 HEAD = """# Benchmarks
 
-The columns named "ratio" compare mytorch with PyTorch, measured alternately on the same machine. A ratio below 1 means that mytorch
-is faster or smaller. The other columns have their unit in the heading. `python benchmarks/report.py` makes this page from `benchmarks/results/*.json`.
+This page compares the speed and the memory use of mytorch and PyTorch on a CPU. Each **ratio** is mytorch's value divided by PyTorch's
+value. Lower is better, and a ratio below 1 means that mytorch is faster or smaller. Both libraries are measured alternately on the
+same machine, on one thread unless stated otherwise. `python benchmarks/report.py` generates this page from `benchmarks/results/*.json`.
 
-Nothing on this page was run on a GPU. The Triton kernels were compiled for one (compute capability 9.0) and their results
-compared with float64 in Triton's interpreter; CuPy's paths ran over a stand-in (`tests/gpu`). `python benchmarks/gpu_check.py`
-checks and times all of it on a GPU in one run.
+!!! note "No GPU timings yet"
+    Nothing on this page was timed on a GPU. The last two sections contain estimates and compiler output for contributors.
+    `python benchmarks/gpu_check.py` checks and times everything on a GPU.
 """
+
+TITLES = {  # section of cpu.json -> (heading, description)
+    "steps": (
+        "Training and inference steps",
+        "Time of one step. A training step runs forward, loss, backward and the optimizer.",
+    ),
+    "optimizers": (
+        "Optimizers",
+        "Time of one `step()` on 20 parameters of 256 × 256, or on 200 parameters of 16 × 16.",
+    ),
+    "loader": ("Data loading", "Time of one epoch of a `DataLoader` with batches of 64 items."),
+    "convolutions": (
+        "Convolutions, pooling and batch norm",
+        "Time of forward and backward, except for `relu`, which runs forward only.",
+    ),
+}
+WORKLOADS = {  # name in cpu.json -> text in the table
+    "gpt_0p8m": "GPT, 0.8M parameters, batch 12, context 64",
+    "gpt_10p8m": "GPT, 10.8M parameters, batch 8, context 256",
+    "gpt_124m": "GPT, 124M parameters, batch 4, context 256",
+    "gpt_generate_64tok": "GPT, 0.8M parameters, generate 64 tokens",
+    "attention_T1024": "causal attention, 8 heads, 1,024 tokens",
+    "manual_attention": "attention from matmul and softmax, 128 tokens",
+    "encoder_layers": "transformer encoder, 2 layers, width 256",
+    "vit_tiny": "vision transformer, 4 layers, batch 16",
+    "lstm_char": "LSTM, batch 32, 50 characters",
+    "gru_char": "GRU, batch 32, 50 characters",
+    "rnn_char": "RNN, batch 32, 50 characters",
+    "text_cnn": "text CNN, batch 32, 100 tokens",
+    "seq2seq": "GRU encoder and decoder with attention, batch 32",
+    "mlp_tiny": "MLP 4-16-1, batch 8",
+    "mlp_mnist": "MLP 784-512-256-10, batch 32",
+    "vae_mlp": "variational autoencoder, batch 128",
+    "cnn_mnist": "CNN, 28 × 28 images, batch 64",
+    "resnet_cifar": "ResNet of 3 blocks, 32 × 32 images, batch 32",
+    "unet_small": "U-Net, 64 × 64 images, batch 4",
+    "convnext_block": "ConvNeXt block, 64 channels, batch 8",
+    "dcgan": "DCGAN, 32 × 32 images, batch 32",
+    "graph_conv": "graph convolution, 2,000 nodes, 20,000 edges",
+    "recommender": "matrix factorization, batch 1,024",
+    "policy_act": "20 actions of a categorical policy",
+    "policy_log_prob": "20 log-probabilities and entropies of a policy",
+    "normal_act": "20 samples of a normal distribution",
+    "loader_epoch": "`DataLoader`, 4,096 images of 28 × 28, no workers",
+    "resnet18_224": "ResNet-18, 224 × 224 images, batch 4",
+    "loader_2_workers": "`DataLoader`, 4,096 images of 28 × 28, 2 workers",
+    "loader_large": "`DataLoader`, 512 images of 3 × 128 × 128, no workers",
+    "loader_large_2": "`DataLoader`, 512 images of 3 × 128 × 128, 2 workers",
+    "conv3x3_fb": "Conv2d 64 → 64, window 3",
+    "conv3x3_narrow_fb": "Conv2d 16 → 16, window 3",
+    "conv3x3_stride2_fb": "Conv2d 64 → 128, window 3, stride 2",
+    "conv3x3_dilated_fb": "Conv2d 64 → 64, window 3, dilation 2",
+    "conv7x7_first_fb": "Conv2d 3 → 64, window 7, stride 2",
+    "conv1x1_fb": "Conv2d 64 → 256, window 1",
+    "conv1d_fb": "Conv1d 64 → 64, window 3",
+    "conv3d_fb": "Conv3d 16 → 32, window 3",
+    "grouped_fb": "Conv2d 128 → 128, window 3, 8 groups",
+    "depthwise_fb": "Conv2d, depthwise, 64 channels, window 7",
+    "depthwise3x3_fb": "Conv2d, depthwise, 96 channels, window 3",
+    "conv_transpose_fb": "ConvTranspose2d 64 → 32, window 4, stride 2",
+    "max_pool_fb": "MaxPool2d, window 2",
+    "max_pool3_fb": "MaxPool2d, window 3, stride 2",
+    "avg_pool_fb": "AvgPool2d, window 2",
+    "batch_norm_fb": "BatchNorm2d, training",
+    "batch_norm_eval_fb": "BatchNorm2d, evaluation",
+    "relu": "`relu`, 1024 × 1024",
+    "relu_fb": "`relu`, 1024 × 1024, forward and backward",
+}
+CLOCKS = {"CPU time": "CPU time", "time": "elapsed time"}  # clock in cpu.json -> text
 
 
 def _machine(result):
@@ -26,210 +97,434 @@ def _machine(result):
     return f"{m['processor']}, {m['cores']} cores, Python {m['python']}"
 
 
+def _read(name):
+    return json.loads((RESULTS / name).read_text())
+
+
+def _mean(ratios):
+    """Returns the geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+def _table(columns, rows):
+    """Returns the lines of a table."""
+    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _workload(row):
+    """Returns the text for a row of cpu.json."""
+    if row["section"] == "optimizers":
+        rule, _, count = row["name"].rpartition("_")
+        size = {"20": "256 × 256", "200": "16 × 16"}[count]
+        return f"{rule.replace('_', ', ')}, {count} of {size}"
+    return WORKLOADS.get(row["name"], f"`{row['name']}`")
+
+
+def summary():
+    """Returns the table of geometric means."""
+    rows = []
+    cpu = _read("cpu.json")["rows"]
+    for section in dict.fromkeys(row["section"] for row in cpu):
+        ratios = [row["ratio"] for row in cpu if row["section"] == section]
+        title = TITLES[section][0] if section in TITLES else "Single ops"
+        rows.append([title, str(len(ratios)), f"{_mean(ratios):.2f}"])
+    single = [row["ratio"] for row in _read("overhead.json")["rows"] if row["kind"] == "elementwise"]
+    rows.append(["Overhead per call, elementwise functions", str(len(single)), f"{_mean(single):.2f}"])
+    return "\n".join(
+        [
+            "## Summary",
+            "",
+            "Geometric means of the ratios to PyTorch on the CPU, with Numba installed.",
+            "",
+            *_table(["benchmark", "measurements", "ratio"], rows),
+            "",
+        ]
+    )
+
+
 def gpt2():
-    """The table of training steps."""
+    """Returns the table of training steps of GPT-2."""
     rows = []
     for path in sorted(RESULTS.glob("gpt2-*.json")):
         r = json.loads(path.read_text())
         s, ms = r["settings"], r["milliseconds_per_step"]
-        path_taken = "kernels compiled by Numba" if "numba" in path.stem else "NumPy alone"
-        rows.append(
-            f"| {s['model_size']}, batch {s['batch_size']}, context {s['context_length']} | {path_taken} | {ms['mytorch']:.1f} | {ms['torch']:.1f} | "
-            f"{r['mytorch_over_torch']:.2f} | {_machine(r)} |"
-        )
-    head = "## GPT-2: milliseconds per training step\n\nForward, backward, clipping, AdamW. `benchmarks/gpt2.py`.\n\n"
-    return (
-        head
-        + "| model | path | mytorch | PyTorch eager | ratio | machine |\n|---|---|---|---|---|---|\n"
-        + "\n".join(rows)
-        + "\n"
+        kernels = "with Numba" if "numba" in path.stem else "NumPy only"
+        rows.append([kernels, f"{ms['mytorch']:.1f}", f"{ms['torch']:.1f}", f"{r['mytorch_over_torch']:.2f}"])
+    return "\n".join(
+        [
+            "## GPT-2 training",
+            "",
+            f"Elapsed time of one training step (forward, backward, clipping, AdamW) of GPT-2 0.8M (`--model_size {s['model_size']}`), batch "
+            f"{s['batch_size']}, context {s['context_length']}, with the default number of threads. Machine: {_machine(r)}, PyTorch {r['versions']['torch']} in eager "
+            "mode. Program: `benchmarks/gpt2.py`.",
+            "",
+            *_table(["kernels", "mytorch, ms", "PyTorch, ms", "ratio"], rows),
+            "",
+        ]
     )
-
-
-def _mean(ratios):
-    """The geometric mean."""
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def cpu():
-    """The tables of common work on a CPU."""
-    r = json.loads((RESULTS / "cpu.json").read_text())
+    """Returns the tables of common workloads on a CPU."""
+    r = _read("cpu.json")
     lines = [
-        "## Common work on a CPU: milliseconds",
+        "## Common workloads",
         "",
-        f"`python -m benchmarks.cpu`, with Numba. {_machine(r)}. *memory*: MB that three steps take at most beyond what importing the "
-        "library took (for mytorch Numba among it, about 60 MB); *in all*: of the whole process.",
+        f"Machine: {_machine(r)}. Program: `python -m benchmarks.cpu`, with Numba installed.",
     ]
-    tables = dict.fromkeys((row["section"], row["threads"]) for row in r["rows"])
-    for section, threads in tables:
+    for section, threads in dict.fromkeys((row["section"], row["threads"]) for row in r["rows"]):
         rows = [row for row in r["rows"] if (row["section"], row["threads"]) == (section, threads)]
         if section == "ops":
-            lines += ops(rows, threads)
+            lines += ops(rows)
             continue
+        title, description = TITLES[section]
         lines += [
             "",
-            f"### {section.capitalize()}, {threads} thread{'s' * (threads > 1)}",
+            f"### {title}",
             "",
-            f"Clock: {rows[0]['clock']}. Geometric mean of {len(rows)}: {_mean([row['ratio'] for row in rows]):.2f}.",
+            f"{description} Clock: {CLOCKS[rows[0]['clock']]}, {threads} thread{'s' * (threads > 1)}. Geometric mean of {len(rows)} ratios: "
+            f"{_mean([row['ratio'] for row in rows]):.2f}.",
             "",
-            "| what | mytorch | PyTorch | ratio | memory | PyTorch's | in all | PyTorch's |",
-            "|---|---|---|---|---|---|---|---|",
+            *_table(
+                ["workload", "mytorch, ms", "PyTorch, ms", "ratio"],
+                [[_workload(row), _ms(row["mytorch"]), _ms(row["torch"]), f"{row['ratio']:.2f}"] for row in rows],
+            ),
         ]
-        for row in rows:
-            sizes = [
-                f"{row[k]:.0f}" if k in row else ""
-                for k in ("mytorch_MB", "torch_MB", "mytorch_all_MB", "torch_all_MB")
+        measured = [row for row in rows if "torch_MB" in row]
+        if measured:
+            keys = ("mytorch_MB", "torch_MB", "mytorch_all_MB", "torch_all_MB")
+            lines += [
+                "",
+                f"### Memory of {title.lower()}",
+                "",
+                "Peak memory of the process, in MB. *Added* is the increase after the import of the library, for three steps. For mytorch, it "
+                "includes Numba (about 60 MB). *Total* is the peak of the whole process.",
+                "",
+                *_table(
+                    ["workload", "mytorch, added", "PyTorch, added", "mytorch, total", "PyTorch, total"],
+                    [[_workload(row), *(f"{row[key]:.0f}" for key in keys)] for row in measured],
+                ),
             ]
-            lines.append(
-                f"| `{row['name']}` | {row['mytorch']:.3g} | {row['torch']:.3g} | {row['ratio']:.2f} | {' | '.join(sizes)} |"
-            )
     return "\n".join(lines) + "\n"
 
 
-def ops(rows, threads):
-    """The lines on single ops: a ratio for each size."""
-    sizes, found = ("small", "medium", "large", "odd"), {}
+def _ms(value):
+    """Returns milliseconds with three digits."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def ops(rows):
+    """Returns the lines on single ops: ratios of forward, and of forward and backward."""
+    by_size = {}
     for row in rows:
         name, _, size = row["name"].partition(" ")
-        found.setdefault(name, {})[size or "large"] = row["ratio"]
-    sizes = [size for size in sizes if any(size in ratios for ratios in found.values())]
-    means = ", ".join(
-        f"{size} {_mean([ratios[size] for ratios in found.values() if size in ratios]):.2f}" for size in sizes
-    )
+        backward = name.endswith("_fb")
+        by_size.setdefault(size or "large", {}).setdefault(name.removesuffix("_fb"), {})[backward] = row["ratio"]
     ratios = [row["ratio"] for row in rows]
-    return [
+    sizes = {"large": "1024 × 1024", "medium": "128 × 128", "small": "8 × 8", "odd": "257 × 1023"}
+    lines = [
         "",
-        f"### Single ops, {threads} thread{'s' * (threads > 1)}: ratios",
+        "### Single ops",
         "",
-        f"Clock: {rows[0]['clock']}. `_fb`: forward and backward. Large is 1024 × 1024, medium 128 × 128, small 8 × 8, odd 257 × 1023 (`benchmarks/cpu/ops.py`). "
-        f"Geometric mean of {len(ratios)}: {_mean(ratios):.2f} ({means}); {sum(r <= 1 for r in ratios)} at most 1, {sum(r > 2.5 for r in ratios)} above 2.5.",
-        "",
-        f"| op | {' | '.join(sizes)} |",
-        "|---|" + "---|" * len(sizes),
-        *(
-            f"| `{name}` | {' | '.join(f'{ratio[size]:.2f}' if size in ratio else '' for size in sizes)} |"
-            for name, ratio in found.items()
-        ),
+        f"Ratios of {CLOCKS[rows[0]['clock']]}, {rows[0]['threads']} thread. `benchmarks/cpu/ops.py` defines the inputs. Geometric mean of {len(ratios)} "
+        f"ratios: {_mean(ratios):.2f}. {sum(r <= 1 for r in ratios)} ratios are at most 1, and {sum(r > 2.5 for r in ratios)} are above 2.5.",
     ]
+    for size, found in by_size.items():
+        cells = [
+            [f"`{name}`", *(f"{both[kind]:.2f}" if kind in both else "" for kind in (False, True))]
+            for name, both in found.items()
+        ]
+        lines += [
+            "",
+            f"Inputs of {sizes[size]}:",
+            "",
+            *_table(["op", "ratio, forward", "ratio, forward and backward"], cells),
+        ]
+    return lines
+
+
+def compiled_steps():
+    """Returns the tables of compiled steps."""
+    r = _read("compile.json")
+    lines = [
+        "## Compiled training steps",
+        "",
+        f"Steps of [Training and inference steps](#training-and-inference-steps) with `mytorch.compile_step`, `torch.compile` and `jax.jit`. "
+        f"Machine: {_machine(r)}, PyTorch {r['versions']['torch']}. Program: `benchmarks/compile.py`. [Compilation](compile.md) explains the columns "
+        "of mytorch.",
+        "",
+        "* *NumPy alone* disables the machine code and Numba's kernels.",
+        "* JAX runs five steps, which `benchmarks/jax_steps.py` defines. `torch.compile` and JAX have empty cells for steps that were not measured.",
+        "* `policy_act` is measured without `.item()`, which no compiler records.",
+    ]
+    steps = [row for row in _read("cpu.json")["rows"] if row["section"] == "steps" and row["threads"] == 1]
+    missing = [f"`{row['name']}`" for row in steps if row["name"] not in {row["name"] for row in r["rows"]}]
+    if missing:
+        lines.append(f"* Not measured: {', '.join(missing)}.")
+    if r["other_load"]:
+        lines.append(
+            "* The machine had other load. Times are CPU times, the fastest of all steps, and vary more than usual."
+        )
+    columns = {
+        "torch": "PyTorch, ms",
+        "torch.compile": "torch.compile, ms",
+        "jax.jit": "jax.jit, ms",
+        "mytorch": "mytorch, ms",
+        "mytorch compiled": "compiled, ms",
+        "mytorch compiled, NumPy": "compiled, NumPy alone, ms",
+    }
+    for threads in dict.fromkeys(row["threads"] for row in r["rows"]):
+        rows = [row for row in r["rows"] if row["threads"] == threads]
+        ratios = {
+            row["name"]: row["measured"]["mytorch compiled"]["min"] / row["measured"]["torch"]["min"]
+            for row in rows
+            if {"torch", "mytorch compiled"} <= set(row["measured"])
+        }
+        lines += [
+            "",
+            f"### Time per compiled step, {threads} thread{'s' * (threads > 1)}",
+            "",
+            f"Clock: {CLOCKS[rows[0]['clock']]}. The ratio divides compiled mytorch by eager PyTorch. Geometric mean of {len(ratios)} ratios: "
+            f"{_mean(ratios.values()):.2f}.",
+            "",
+            *_table(
+                ["step", *columns.values(), "ratio"],
+                [
+                    [_workload({"section": "steps", **row}), *(_cell(row, c, "min", _ms) for c in columns)]
+                    + [f"{ratios[row['name']]:.2f}" if row["name"] in ratios else ""]
+                    for row in rows
+                ],
+            ),
+        ]
+        eager = [row for row in rows if "eager" in row["measured"].get("mytorch compiled", {})]
+        lines += [""] * bool(eager)
+        lines += [
+            f"{_workload({'section': 'steps', **row})} runs eagerly: {row['measured']['mytorch compiled']['eager']}."
+            for row in eager
+        ]
+    rows = [row for row in r["rows"] if {"torch.compile", "jax.jit"} & set(row["measured"])]
+    compilers = ("torch.compile", "jax.jit", "mytorch compiled", "mytorch compiled, NumPy")
+    for key, title, text, show in (
+        (
+            "first_s",
+            "Time to the first compiled step",
+            "CPU time of the first three calls in seconds, with the C++ compiler of `torch.compile`. The import is not included. Numba's kernels were cached.",
+            "{:.1f}".format,
+        ),
+        (
+            "added_MB",
+            "Memory of compiled steps",
+            "Peak memory of the process after the import of the library, in MB.",
+            "{:.0f}".format,
+        ),
+    ):
+        lines += [
+            "",
+            f"### {title}",
+            "",
+            text,
+            "",
+            *_table(
+                ["step", *compilers],
+                [
+                    [_workload({"section": "steps", **row}), *(_cell(row, c, key, show) for c in compilers)]
+                    for row in rows
+                ],
+            ),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row, compiler, key, show):
+    """Returns a measurement of compile.json as text."""
+    return show(row["measured"][compiler][key]) if compiler in row["measured"] else ""
 
 
 def overhead():
-    """The table of host time per op."""
-    r = json.loads((RESULTS / "overhead.json").read_text())
-    by_kind = {}
-    for row in r["rows"]:
-        by_kind.setdefault(row["kind"], {}).setdefault(row["what"], {})[row["requires_grad"]] = row
-    single = [row for found in by_kind.pop("elementwise").values() for row in found.values()]
+    """Returns the tables of host time per op."""
+    r = _read("overhead.json")
+    rows = [row for row in r["rows"] if row["kind"] != "elementwise"]
+    single = [row["ratio"] for row in r["rows"] if row["kind"] == "elementwise"]
     lines = [
-        "## Host time per operation on a few numbers, microseconds",
+        "## Overhead per call",
         "",
-        f"`benchmarks/overhead.py`. {_machine(r)}. {len(single)} elementwise operations, with and without gradients, are not in the table: "
-        f"geometric mean {_mean([row['ratio'] for row in single]):.2f}, at most {max(row['ratio'] for row in single):.2f}.",
+        "CPU time of one call on tensors with a few elements, one thread. The time is nearly all overhead of the library. "
+        f"Machine: {_machine(r)}. Program: `benchmarks/overhead.py`.",
         "",
-        "| what | mytorch | PyTorch | ratio | with grad: mytorch | PyTorch | ratio |",
-        "|---|---|---|---|---|---|---|",
+        f"The geometric mean of {len(single)} ratios of elementwise functions is {_mean(single):.2f}, and the largest ratio is {max(single):.2f}. "
+        "The tables contain all other calls.",
     ]
-    for rows in by_kind.values():
-        for what, found in rows.items():
-            cells = []
-            for grad in (False, True):
-                row = found.get(grad)
-                cells += [f"{row[k]:.2f}" for k in ("mytorch", "torch", "ratio")] if row else ["", "", ""]
-            lines.append(f"| `{what.replace('|', chr(92) + '|')}` | {' | '.join(cells)} |")
+    for grad, title in ((False, "Calls without gradients"), (True, "Calls that record gradients, and backward")):
+        lines += [
+            "",
+            f"### {title}",
+            "",
+            *_table(
+                ["expression", "mytorch, µs", "PyTorch, µs", "ratio"],
+                [
+                    [
+                        f"`{row['what'].replace('|', chr(92) + '|')}`",
+                        *(f"{row[k]:.2f}" for k in ("mytorch", "torch", "ratio")),
+                    ]
+                    for row in rows
+                    if row["requires_grad"] is grad
+                ],
+            ),
+        ]
     return "\n".join(lines) + "\n"
 
 
 def processes():
-    """The table of data-parallel steps."""
-    r = json.loads((RESULTS / "ddp.json").read_text())
+    """Returns the table of data-parallel steps."""
+    r = _read("ddp.json")
     rows = [
-        f"| {row['library']} | {row['link']} | {row['none']:.0f} | {row['after']:.0f} | {row['overlapped']:.0f} |"
-        if "after" in row
-        else f"| {row['library']} | {row['link']} | {row['none']:.0f} | | {row['overlapped']:.0f} |"
+        [
+            f"{row['library']}, {row['link']}",
+            *(f"{row[key]:.0f}" if key in row else "" for key in ("none", "after", "overlapped")),
+        ]
         for row in r["rows"]
     ]
-    head = (
-        f"## Data-parallel steps on {r['processes']} processes, milliseconds\n\nWithout communication, with the gradients averaged after "
-        f"backward, and while it runs; {r['gradients_MB']:.0f} MB of gradients in buckets of {r['bucket_MB']:.0f} MB. "
-        f"`benchmarks/ddp.py`. {_machine(r)}.\n\n"
-    )
-    return (
-        head
-        + "| library | link | no communication | after backward | overlapped |\n|---|---|---|---|---|\n"
-        + "\n".join(rows)
-        + "\n"
+    return "\n".join(
+        [
+            "## Data-parallel training",
+            "",
+            f"Elapsed time of one training step on {r['processes']} processes, in ms. {r['gradients_MB']:.0f} MB of gradients are averaged in buckets of "
+            f"{r['bucket_MB']:.0f} MB: not at all, after backward, or during backward. Machine: {_machine(r)}. Program: `benchmarks/ddp.py`. The link of "
+            "4 Gbit/s is emulated, and PyTorch uses gloo.",
+            "",
+            *_table(["library and link", "no exchange", "exchange after backward", "exchange during backward"], rows),
+            "",
+        ]
     )
 
 
 def gpu():
-    """What can be said of the GPU without one: what a step moves, and what Triton makes of the kernels."""
+    """Returns the estimates for a GPU: launches, bytes and memory of a training step."""
+    budget = _read("gpu-budget.json")
+
+    def model(r):
+        return f"GPT-2 {r['parameters'] / 1e6:.3g}M{''.join(r['model'].partition(',')[1:])}"
+
     lines = [
-        "## GPU: counted and compiled, not run",
+        "## GPU estimates",
         "",
-        "**No figure below was measured on a GPU.** `benchmarks/step_budget.py` runs one training step (bfloat16 autocast, loss, backward, "
-        "clipping, AdamW) at its real sizes on arrays without contents and counts launches, bytes, products and memory. The bound "
-        "gives each launch the larger of its bytes at 4.3 TB/s and its products at 790 TFLOP/s, rates measured on an H200 before; "
-        '"likely" is a guess, with products at 85 %, attention at cuDNN\'s rates and memory at 90 % of that.',
+        "These figures are **computed, not measured**. `benchmarks/step_budget.py` runs one training step of GPT-2 (bfloat16 autocast, loss, "
+        "backward, clipping, AdamW) with the real sizes on arrays without contents. It counts launches, bytes, operations and memory. There is "
+        "no comparison with PyTorch.",
         "",
-        "| model | launches | products, TFLOP | other bytes, GB | bound, ms (products) | likely, ms | peak memory, GiB |",
-        "|---|---|---|---|---|---|---|",
+        "* **Lower bound**: each launch takes the larger of its bytes at 4.3 TB/s and its operations at 790 TFLOP/s. Both rates were "
+        "measured on an H200 before.",
+        "* **Estimate**: matrix multiplications at 85 % of that rate, attention at the rates of cuDNN, memory at 90 %.",
+        "* **GPT-2 124M** is the size `--model_size base` with GPT-2's tokens and context 1024. **GPT-2 10.7M** is `--model_size small` "
+        "with 65 characters and context 256. The batch size is 32. [Language models](models.md) lists all sizes.",
+        "",
+        *_table(
+            ["model", "launches", "matrix multiplications, TFLOP", "other memory traffic, GB", "peak memory, GiB"],
+            [
+                [
+                    model(r),
+                    str(r["all"]["launches"]),
+                    f"{r['all']['TFLOP']:.2f}",
+                    f"{r['all']['GB_without_products']:.1f}",
+                    f"{r['peak_GiB']:.1f}",
+                ]
+                for r in budget
+            ],
+        ),
+        "",
+        "Time of one step, in ms:",
+        "",
+        *_table(
+            ["model", "lower bound", "lower bound, matrix multiplications only", "estimate"],
+            [[model(r), *(f"{r['all'][key]:.1f}" for key in ("bound_ms", "products_ms", "likely_ms"))] for r in budget],
+        ),
+        "",
+        f"The longest launches of {model(budget[0])}, without matrix multiplications:",
+        "",
+        *_table(
+            ["launch", "phase", "launches", "memory traffic, GB", "lower bound, ms"],
+            [
+                [f"`{k['what']}`", k["phase"], str(k["count"]), f"{k['bytes'] / 1e9:.1f}", f"{k['ms']:.2f}"]
+                for k in budget[0]["passes"]
+            ],
+        ),
     ]
-    budget = json.loads((RESULTS / "gpu-budget.json").read_text())
-    for r in budget:
-        a = r["all"]
-        lines.append(
-            f"| {r['model']}, {r['parameters'] / 1e6:.1f}M, batch {r['batch']} | {a['launches']} | {a['TFLOP']:.2f} | {a['GB_without_products']:.1f} | "
-            f"{a['bound_ms']:.1f} ({a['products_ms']:.1f}) | {a['likely_ms']:.1f} | {r['peak_GiB']:.1f} |"
-        )
-    lines += [
-        "",
-        f"The dearest launches of {budget[0]['model']} that are no products:",
-        "",
-        "| launch | phase | times | GB | bound, ms |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| `{k['what']}` | {k['phase']} | {k['count']} | {k['bytes'] / 1e9:.1f} | {k['ms']:.2f} |"
-        for k in budget[0]["passes"]
-    ]
-    kernels = json.loads((RESULTS / "gpu-kernels.json").read_text())
-    lines += [
-        "",
-        f"What Triton {kernels['triton']} makes of each kernel's default for compute capability 9.0 (`benchmarks/kernel_quality.py`): "
-        "compiled, not run. *held*: programs that fit on a multiprocessor at a time; *rounds*: programs over what 132 "
-        "multiprocessors hold; *stack*: bytes that a thread's registers spill; *bits*: of the widest load; *KB*: bytes on their way to a "
-        "multiprocessor if each thread waits for its loads (about 40 keep the memory busy); *wgmma*: tensor-core instructions of Hopper; "
-        "*ahead*: loads that are issued a turn of the loop ahead.",
-        "",
-        "| kernel | at | programs | held | rounds | registers | stack | shared, KB | bits | KB | wgmma | ahead |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    return "\n".join(lines) + "\n"
+
+
+def compiled():
+    """Returns the table of compiled GPU kernels."""
+    kernels = _read("gpu-kernels.json")
+    rows = []
     for r in kernels["rows"]:
         widest = max(map(int, [*r["loads"], *r["copies"]]), default=0)
-        lines.append(
-            f"| `{r['kernel']}` | {r['at']} | {r['programs']} | {r['held']} × {r['warps']} warps | {r['waves']:.1f} | {r['registers']} | {r['stack']} | "
-            f"{r['shared'] / 1024:.0f} | {widest} | {r['KB']:.0f} | {r['wgmma'] or ''} | {sum(r['copies'].values()) or ''} |"
+        rows.append(
+            [
+                f"`{r['kernel']}`",
+                r["at"],
+                str(r["programs"]),
+                str(r["held"]),
+                str(r["warps"]),
+                f"{r['waves']:.1f}",
+                str(r["registers"]),
+                str(r["stack"]),
+                f"{r['shared'] / 1024:.0f}",
+                str(widest),
+                f"{r['KB']:.0f}",
+                str(r["wgmma"]),
+                str(sum(r["copies"].values())),
+            ]
         )
-    return "\n".join([*lines, "", GPU_NOTES])
+    columns = {
+        "kernel": "file and function in `mytorch/kernels/triton/`",
+        "input": "shape and dtype",
+        "programs": "programs per launch",
+        "resident": "programs that fit on a multiprocessor at a time",
+        "warps": "warps per program",
+        "waves": "programs divided by the number that 132 multiprocessors hold",
+        "registers": "registers per thread",
+        "spilled, bytes": "registers spilled to memory per thread",
+        "shared, KB": "shared memory per program",
+        "load, bits": "widest load",
+        "in flight, KB": "bytes in flight per multiprocessor if each thread waits for its loads; about 40 KB keep the memory busy",
+        "wgmma": "number of Hopper tensor core instructions",
+        "prefetches": "number of loads issued one loop iteration ahead",
+    }
+    lines = [
+        "## GPU compiler output",
+        "",
+        f"For contributors. Triton {kernels['triton']} compiled each kernel with its default block sizes for compute capability 9.0. The kernels did not "
+        "run on a GPU. Program: `benchmarks/kernel_quality.py`.",
+        "",
+        *_table(["column", "meaning"], [[name, meaning] for name, meaning in columns.items()]),
+        "",
+        *_table(list(columns), rows),
+        "",
+        GPU_NOTES,
+    ]
+    return "\n".join(lines)
 
 
-GPU_NOTES = """What this shows, and what was done about it:
+GPU_NOTES = """Conclusions:
 
-* Every kernel that is bound by memory goes over its data once, by loads of 128 bits (64 in dropout, for four numbers a
-  thread). Cross-entropy with its gradient (`_both`) reads a row twice, but two or three rows a multiprocessor fit into the
-  second-level cache, so memory sees one reading. In backward of the norms all programs fit at once, and fetch the next rows while they work.
-* Exact GELU would be bound by arithmetic with Triton's `erf` (38 instructions an element, where memory's time allows about
-  28); with a formula of its own it takes 24.
-* Attention multiplies by wgmma throughout, but for heads of 256 in backward, whose block of 32 keys takes the older
-  instructions and so keeps everything in registers. In its inner loop at a width of 64, forward has 534 instructions a warp for
-  128 × 64 scores, and tensor cores, exponentials and issue slots each need about 510 cycles: no one of them can be hidden
-  wholly. Backward makes 7 products where one pass with atomics would make 5: it gives the same bits at every run.
-* float32 attention with heads of 256 still spills in one kernel (360 bytes a thread); narrower heads do not.
+* Every kernel that is limited by memory bandwidth reads its data once, with loads of 128 bits. Dropout uses 64 bits, for four numbers per
+  thread.
+* Cross-entropy with its gradient (`_both`) reads each row twice. Two or three rows per multiprocessor fit into the L2 cache, so memory is
+  read once.
+* In the backward pass of the norms, all programs are resident at once and prefetch the next rows.
+* Exact GELU with Triton's `erf` takes 38 instructions per element and would be limited by arithmetic. Memory allows about 28 instructions. The
+  formula in `activation.py` takes 24.
+* Attention uses wgmma instructions, except in backward for head size 256. That case uses the older instructions with blocks of 32 keys.
+* The inner loop of attention forward at head size 64 has 534 instructions per warp for 128 × 64 scores. Tensor cores, exponentials and issue
+  slots each need about 510 cycles, so none of them can be hidden completely.
+* Attention backward computes 7 matrix products. A single pass with atomics would compute 5, but its results would vary between runs.
+* float32 attention with head size 256 spills 360 bytes per thread in one kernel. Smaller heads do not spill.
 """
 
 
 def main():
-    (ROOT / "docs" / "benchmarks.md").write_text("\n".join([HEAD, gpt2(), cpu(), overhead(), processes(), gpu()]))
+    parts = [HEAD, summary(), gpt2(), cpu(), compiled_steps(), overhead(), processes(), gpu(), compiled()]
+    (ROOT / "docs" / "benchmarks.md").write_text("\n".join(parts))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""A long run at small size: does anything grow that should not?
-
-Training, evaluation, generation, checkpoints (saved, resumed, replaced) and epochs of a loader with workers, round after
-round, beside a program that competes for the cores. After each round: resident memory, open files, threads, processes,
-files in /tmp and /dev/shm, the objects that Python's collector knows. Writes JSON and a picture (SVG) and fails if
-the second half of the run is above the first.
+"""Load test: detect growth of memory, files, threads or processes in a long run.
 
     python benchmarks/soak.py --minutes 60 --out benchmarks/results/soak
+
+Each round trains, evaluates, generates, saves, resumes and replaces checkpoints, and loads data with workers. Another program competes for
+the cores. After each round, the script records resident memory, open files, threads, processes, and files in /tmp and /dev/shm. It also
+records the number of objects tracked by the garbage collector. It writes a JSON file and an SVG plot. The exit code is 1 if the last quarter of the run
+is above the second quarter.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from mytorch.nn import functional as F
 from mytorch.optim import AdamW
 from mytorch.utils.data import DataLoader, Dataset
 
-PANELS = {  # what is counted: (its title, how much the last quarter may lie above the second: of it, and at least)
+PANELS = {  # quantity -> (title, allowed relative growth and allowed absolute growth from the second to the last quarter)
     "resident_mb": ("resident memory, MB", 0.03, 8.0),
     "handles": ("open handles", 0.0, 0.0),
     "threads": ("threads", 0.0, 0.0),
@@ -41,7 +41,7 @@ PANELS = {  # what is counted: (its title, how much the last quarter may lie abo
 
 
 class Blocks(Dataset):
-    """Random blocks of tokens, the same for an index."""
+    """Random blocks of tokens. The same index always returns the same block."""
 
     def __len__(self):
         return 64
@@ -52,7 +52,7 @@ class Blocks(Dataset):
 
 
 def compete(stop):
-    """Work that takes the cores from the run, in turns of a second."""
+    """Compete for the cores, in turns of one second."""
     x = np.random.default_rng(0).normal(size=(256, 256))
     while not stop.is_set():
         until = time.monotonic() + 1.0
@@ -62,18 +62,18 @@ def compete(stop):
 
 
 def children(pid):
-    """The processes below one, from /proc."""
-    found = []
+    """Returns the child processes of a process, read from /proc."""
+    result = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = path.read_text().rpartition(")")[2].split()
             if int(fields[1]) == pid:
-                found += [int(path.parent.name), *children(int(path.parent.name))]
-    return found
+                result += [int(path.parent.name), *children(int(path.parent.name))]
+    return result
 
 
 def measure(folder, competitor):
-    """What is counted, now: numbers by the names in PANELS."""
+    """Returns the current values of the quantities in PANELS."""
     gc.collect()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
@@ -87,7 +87,7 @@ def measure(folder, competitor):
 
 
 class Run:
-    """The things that are used in every round."""
+    """The model, optimizer and data loader of all rounds."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -95,7 +95,7 @@ class Run:
         self.begin()
 
     def begin(self):
-        """Everything anew, as a program that starts."""
+        """Create all objects again, like a new process."""
         mytorch.manual_seed(0)
         config = GPT2Config(vocab_size=65, context_length=32, num_layers=2, num_heads=2, embed_dim=32)
         model = GPT2(config)
@@ -107,7 +107,7 @@ class Run:
         )
 
     def train(self):
-        """An epoch."""
+        """Train for one epoch."""
         self.model.train()
         for x, y in self.loader:
             loss = F.cross_entropy(self.model(x).reshape(-1, 65), y.reshape(-1))
@@ -118,7 +118,7 @@ class Run:
         return loss.item()
 
     def evaluate(self):
-        """The loss over an epoch, left in the middle every third time."""
+        """Compute the loss over an epoch. Every third call stops in the middle."""
         self.model.eval()
         with mytorch.no_grad():
             for i, (x, y) in enumerate(self.loader):
@@ -127,11 +127,11 @@ class Run:
                     break
 
     def generate(self):
-        """A few tokens from a prompt."""
+        """Generate a few tokens from a prompt."""
         self.model.generate(mytorch.tensor([[1, 2, 3]]), 20)
 
     def save_and_resume(self):
-        """A checkpoint, and every fourth round a new beginning from the newest; one save of four fails."""
+        """Save a checkpoint, a state dict and a model. A further save fails. Every fourth round resumes from the newest checkpoint."""
         path = self.folder / f"checkpoint_{self.round}"
         self.accelerator.save_state(path, total_limit=2)
         mytorch.save({"model": self.model.state_dict()}, self.folder / "x.pt")
@@ -153,17 +153,21 @@ class Run:
 
 
 def verdicts(samples):
-    """For each thing counted: its median in the second and in the last quarter, and whether that is flat."""
-    n, found = len(samples), {}
+    """Returns for each quantity the medians of the second and the last quarter, and True if there is no growth."""
+    n, verdict_of = len(samples), {}
     for name, (_, part, least) in PANELS.items():
         values = [sample[name] for sample in samples]
         early, late = (float(np.median(values[a : max(b, a + 1)])) for a, b in ((n // 4, n // 2), (3 * n // 4, n)))
-        found[name] = {"second_quarter": early, "last_quarter": late, "flat": late - early <= max(part * early, least)}
-    return found
+        verdict_of[name] = {
+            "second_quarter": early,
+            "last_quarter": late,
+            "flat": late - early <= max(part * early, least),
+        }
+    return verdict_of
 
 
-def svg(samples, found):
-    """The picture: a panel for each thing counted, over minutes."""
+def svg(samples, verdict_of):
+    """Returns the plot as SVG: one panel for each quantity, over minutes."""
     width, height, left = 360, 150, 60
     parts = []
     for k, (name, (title, *_)) in enumerate(PANELS.items()):
@@ -175,14 +179,14 @@ def svg(samples, found):
             f"{x0 + width * t / max(times[-1], 1e-9):.1f},{y0 + height * (1 - v / top):.1f}"
             for t, v in zip(times, values, strict=True)
         )
-        colour = "#1f77b4" if found[name]["flat"] else "#d62728"
+        color = "#1f77b4" if verdict_of[name]["flat"] else "#d62728"
         parts.append(
             f'<rect x="{x0}" y="{y0}" width="{width}" height="{height}" fill="none" stroke="#999"/>'
             f'<text x="{x0}" y="{y0 - 8}">{title}</text>'
             f'<text x="{x0 - 6}" y="{y0 + 10}" text-anchor="end">{top:,.0f}</text>'
             f'<text x="{x0 - 6}" y="{y0 + height}" text-anchor="end">0</text>'
             f'<text x="{x0 + width}" y="{y0 + height + 16}" text-anchor="end">{times[-1]:.1f} min</text>'
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+            f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.5"/>'
         )
     size = f'width="{2 * (width + left) + 40}" height="{3 * (height + 50) + 20}"'
     style = 'font-family="sans-serif" font-size="12"'
@@ -190,11 +194,11 @@ def svg(samples, found):
 
 
 def main():
-    """Run, write, and say whether all was flat; the exit code."""
+    """Run the test, write the results, and return the exit code."""
     p = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    p.add_argument("--minutes", type=float, default=60.0, help="how long (default an hour)")
-    p.add_argument("--out", default="soak", help="the results' path without its suffix")
-    p.add_argument("--no-load", action="store_true", help="without the program that competes for the cores")
+    p.add_argument("--minutes", type=float, default=60.0, help="duration in minutes (default: 60)")
+    p.add_argument("--out", default="soak", help="path of the results without suffix (default: soak)")
+    p.add_argument("--no-load", action="store_true", help="do not start the program that competes for the cores")
     args = p.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="mytorch-soak-"))
     stop = multiprocessing.Event()
@@ -213,15 +217,15 @@ def main():
         if other.pid is not None:
             other.join(5.0)
         shutil.rmtree(folder, ignore_errors=True)
-    found = verdicts(samples)
-    result = {"minutes": args.minutes, "rounds": run.round, "verdicts": found, "samples": samples}
+    verdict_of = verdicts(samples)
+    result = {"minutes": args.minutes, "rounds": run.round, "verdicts": verdict_of, "samples": samples}
     Path(args.out).parent.mkdir(parents=True, exist_ok=True)
     Path(f"{args.out}.json").write_text(json.dumps(result, indent=1) + "\n")
-    Path(f"{args.out}.svg").write_text(svg(samples, found))
-    for name, v in found.items():
+    Path(f"{args.out}.svg").write_text(svg(samples, verdict_of))
+    for name, v in verdict_of.items():
         flat = "flat" if v["flat"] else "GROWS"
         print(f"{PANELS[name][0]:32} {v['second_quarter']:12,.1f} -> {v['last_quarter']:12,.1f}  {flat}")
-    return 0 if all(v["flat"] for v in found.values()) else 1
+    return 0 if all(v["flat"] for v in verdict_of.values()) else 1
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
-"""An estimate, made without a GPU, of what one training step of GPT-2 on a GPU moves, computes, launches and holds.
+"""Estimate the launches, memory traffic, operations and memory of a GPT-2 training step on a GPU, without a GPU.
 
     python benchmarks/step_budget.py [--model base|small] [--batch 32] [--dtype bfloat16] [--activation gelu_tanh] [--all] [--output FILE.json]
-    python benchmarks/step_budget.py --results    # for docs/benchmarks.md: base and small, to benchmarks/results/gpu-budget.json
+    python benchmarks/step_budget.py --results    # writes benchmarks/results/gpu-budget.json (base and small) for docs/benchmarks.md
 
-The real step (autocast, forward, loss, backward, clip, AdamW) runs at its real sizes on arrays that have a shape, a dtype
-and a place but no contents: CuPy's calls go to the tests' stand-in, whose arithmetic is replaced by "make the result and
-note the sizes", and Triton's launches are noted instead of started. So launches, bytes and memory are counted, not
-guessed; **times are estimates**: each launch is given the larger of bytes / 4.3 TB/s and products / 790 TFLOP/s (51 in
-float32), which are a copy's and a large product's rates measured on an H200: a bound. "Likely" is a guess from it: products
-at 85 % of that rate, attention at cuDNN's (327 TFLOP/s forward, 243 backward), memory at 90 %. Host time is 15 µs a CuPy
-call, 5 µs a product and 3 µs a Triton launch, also an estimate, and matters only where the step isn't captured.
+The real training step (autocast, forward, loss, backward, clipping, AdamW) runs with the real sizes on arrays with shape, dtype and address,
+but without contents. The fake CuPy of the tests records sizes instead of computing, and Triton launches are recorded instead of started. So
+launches, bytes and memory are counted exactly. **Times are estimates**:
+
+* Lower bound of a launch: the larger of bytes / 4.3 TB/s and operations / 790 TFLOP/s (51 in float32). Both are the rates of a copy and of a
+  large matrix multiplication, measured on an H200.
+* Likely time: matrix multiplications at 85 % of the rate, attention at the rates of cuDNN (327 TFLOP/s forward, 243 backward), memory
+  at 90 %.
+* Host time: 15 µs per CuPy call, 5 µs per matrix multiplication and 3 µs per Triton launch. It matters only for steps that are not captured.
 """
 
 import argparse
@@ -29,23 +31,23 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 
 import fake_cupy  # noqa: E402
 
-TB_PER_S, TFLOPS = 4.3, {2: 790.0, 4: 51.0, 8: 25.0}  # measured on an H200; products by the size of an element
+TB_PER_S, TFLOPS = 4.3, {2: 790.0, 4: 51.0, 8: 25.0}  # measured on an H200; operations by the size of an element
 LIKELY = {
     "product": 0.85,
     "attention._forward": 327 / 790,
     "attention": 243 / 790,
     "memory": 0.9,
-}  # of those rates: a guess
+}  # fractions of the rates above, estimated
 HOST_US = {"CuPy": 15.0, "cuBLAS": 5.0, "Triton": 3.0, "alloc": 3.6}
 
-# -- what is noted ----------------------------------------------------------------------------------------------------
+# -- records ----------------------------------------------------------------------------------------------------------
 
 LAUNCHES = []  # dicts: what, path, phase, bytes, flops, ms, host_us
 PHASE = ["build"]
 
 
 def note(what, path, moved, flops=0, itemsize=2):
-    """One launch."""
+    """Record one launch."""
     ms = max(moved / TB_PER_S / 1e9, flops / TFLOPS[itemsize] / 1e9)
     share = LIKELY["memory"]
     if flops / TFLOPS[itemsize] > moved / TB_PER_S / 1e3:
@@ -66,19 +68,19 @@ def note(what, path, moved, flops=0, itemsize=2):
 
 
 class Pool:
-    """CuPy's memory pool: the smallest free piece that is large enough, cut to size; free neighbours are joined again.
+    """A model of CuPy's memory pool: it splits the smallest sufficient free block, and merges adjacent free blocks.
 
     Attributes:
-        total: bytes that it has asked the card for, in regions that lie apart.
+        total: bytes requested from the GPU, in separate regions.
     """
 
     def __init__(self):
         self.total = self.last = 0
         self.regions = []  # (address, size)
-        self.free, self.sizes, self.starts = [], {}, {}  # (size, address) in order; address -> size; end -> address
+        self.free, self.sizes, self.starts = [], {}, {}  # sorted (size, address); {address: size}; {end: address}
 
     def take(self, size):
-        """The address of a piece."""
+        """Returns the address of a block."""
         place = bisect.bisect_left(self.free, (size, 0))
         if place == len(self.free):
             self.regions.append((self.last, size))
@@ -91,7 +93,7 @@ class Pool:
         return at
 
     def give(self, at, size):
-        """Have a piece back."""
+        """Free a block."""
         if at + size in self.sizes:
             size += self._remove(at + size)
         if at in self.starts:
@@ -110,20 +112,20 @@ class Pool:
         return size
 
     def held(self):
-        """The bytes that it holds once it has given back what is wholly free."""
+        """Returns the bytes held after all completely free regions were released."""
         return sum(size for at, size in self.regions if self.sizes.get(at) != size)
 
 
 class Memory:
-    """How many bytes of the stand-in's arrays are alive, the most there were, and the pool that they come from."""
+    """Live bytes of the fake arrays, their peak, and the memory pool."""
 
     now = peak = 0
     pool = Pool()
 
     @classmethod
     def take(cls, array):
-        """Count an array that owns its memory, until it dies."""
-        size = -(-array.nbytes // 512) * 512  # as CuPy's pool rounds
+        """Count an array that owns its memory, until it is freed."""
+        size = -(-array.nbytes // 512) * 512  # rounded like CuPy's pool
         cls.now += size
         cls.peak = max(cls.peak, cls.now)
         weakref.finalize(array, cls._give, size, cls.pool, cls.pool.take(size) if size else None)
@@ -136,7 +138,7 @@ class Memory:
 
 
 def size_of(x):
-    """The bytes that reading an array moves: what is repeated by a stride of 0 is read once."""
+    """Returns the bytes read from an array. Elements repeated by a stride of 0 count once."""
     if not isinstance(x, np.ndarray):
         return 0
     return math.prod(n for n, s in zip(x.shape, x.strides, strict=True) if s) * x.itemsize
@@ -146,7 +148,7 @@ def size_of(x):
 
 
 class Blank(np.ndarray):
-    """An array that nothing is ever written to (so its memory is never there): arithmetic gives another one."""
+    """An array that is never written to, so it uses no memory. Arithmetic returns another Blank."""
 
     def __array_finalize__(self, source):
         if self.base is None:
@@ -200,11 +202,13 @@ class Blank(np.ndarray):
             note(f"{function.__name__} {'x'.join(map(str, shape))} {made.dtype}", "CuPy", 2 * made.nbytes)
             return made
         if function is np.where:
-            return np.minimum(np.minimum(args[1], args[2]), np.zeros(args[0].shape, bool))  # as many bytes
+            return np.minimum(
+                np.minimum(args[1], args[2]), np.zeros(args[0].shape, bool)
+            )  # a result with the same number of bytes
         if function in (np.zeros_like, np.ones_like):
             return blank(args[0].shape, kwargs.get("dtype") or args[0].dtype)
         if function not in _VIEWS:
-            raise NotImplementedError(f"step_budget doesn't know what {function.__name__} moves")
+            raise NotImplementedError(f"step_budget: memory traffic of {function.__name__} is not defined")
         return super().__array_function__(function, kinds, args, kwargs)
 
     def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
@@ -236,19 +240,19 @@ class Blank(np.ndarray):
         note(f"fill {'x'.join(map(str, self.shape))}", "CuPy", size_of(self))
 
 
-_VIEWS = {  # functions that move nothing, or do so through a method
+_VIEWS = {  # functions without memory traffic, or with traffic through a method
     np.reshape, np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to, np.split, np.empty_like,
     np.sum, np.mean, np.max, np.ndim, np.shape, np.size, np.ravel,
 }  # fmt: skip
 
 
 def blank(shape, dtype):
-    """A Blank of its own memory."""
+    """Returns a Blank that owns its memory."""
     return np.ndarray.__new__(Blank, shape, dtype)
 
 
 def _wrap(x):
-    """The stand-in's array over a result, blank where it is not yet."""
+    """Returns a fake array over a result, converted to a Blank if necessary."""
     if isinstance(x, (np.ndarray, np.generic)):
         return fake_cupy.ndarray(np.asanyarray(x))
     return type(x)(_wrap(v) for v in x) if isinstance(x, (tuple, list)) else x
@@ -296,7 +300,7 @@ TABLES = {}  # id of a table of addresses -> (the table, bytes of each column)
 
 
 def _products(name, module, args):
-    """The multiplications and additions of a launch."""
+    """Returns the number of multiplications and additions of a launch."""
     named = args.get
     if module == "attention" and name in ("_forward", "_backward_keys", "_backward_queries"):
         out = args["out_ptr"] if name == "_forward" else args["gk_ptr" if name == "_backward_keys" else "gq_ptr"]
@@ -308,7 +312,7 @@ def _products(name, module, args):
 
 
 def _moved(name, module, args):
-    """The bytes of a launch: every array once, but for kernels that take tables or look up rows."""
+    """Returns the bytes of a launch: each array once, except for kernels with tables of addresses or row lookups."""
     arrays = {key: a for key, a in args.items() if hasattr(a, "dtype")}
     if module == "multi" and "table_ptr" in args:
         columns = TABLES[id(args["table_ptr"])][1]
@@ -318,8 +322,8 @@ def _moved(name, module, args):
             return 2 * columns[args["WHICH"]]
         return (
             sum(columns) + sum(columns) - columns[1] - (columns[-1] if args.get("COPY") else 0)
-        )  # all but gradients are written too
-    if module == "cross_entropy" and name == "_both":  # the row is read, from memory, once, and written
+        )  # all arrays except gradients are also written
+    if module == "cross_entropy" and name == "_both":  # the row is read from memory once, and written
         return 2 * arrays["x_ptr"].nbytes
     if module == "embedding" and name == "_forward":
         return 2 * arrays["out_ptr"].nbytes
@@ -329,7 +333,7 @@ def _moved(name, module, args):
 
 
 def launch(kernel, grid, *args, **options):
-    """Note a launch instead of starting it."""
+    """Record a launch instead of starting it."""
     values = {**dict(zip(kernel.arg_names, args, strict=False)), **options}
     module = kernel.fn.__module__.rpartition(".")[2]
     name = kernel.fn.__name__
@@ -341,7 +345,7 @@ def launch(kernel, grid, *args, **options):
 
 
 def product(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
-    """Note a product by cuBLASLt."""
+    """Record a matrix multiplication of cuBLASLt."""
     shapes = " ".join("x".join(map(str, x.shape)) for x in (a, b))
     moved = sum(size_of(x._a) for x in (a, b, out, bias, aux) if x is not None) + (size_of(out._a) if accumulate else 0)
     shapes += " gelu" * bool(epilogue & 32) + " gelu's slope" * bool(epilogue & 64)
@@ -351,7 +355,7 @@ def product(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
 
 
 def install():
-    """Put the blank arrays and the recorder in place; before anything of mytorch's kernels is imported."""
+    """Install the blank arrays and the recorder. Call this before importing kernels of mytorch."""
     fake_cupy.wrap = _wrap
     fake_cupy.ndarray.__init__ = _init
     fake_cupy._Functions.__getattr__ = _getattr
@@ -379,7 +383,7 @@ def install():
 
 
 def step_of(size, batch, half, activation="gelu"):
-    """A function that runs one training step, as train_gpt2.py's, and the bytes of parameters and moments."""
+    """Returns a function that runs one training step like train_gpt2.py, and the bytes of parameters and moments."""
     import mytorch
     from mytorch import amp
     from mytorch.models import GPT2, GPT2Config, fuse_
@@ -388,7 +392,7 @@ def step_of(size, batch, half, activation="gelu"):
 
     others = {"vocab_size": 65, "context_length": 256} if size == "small" else {}
     config = GPT2Config.sized(size, activation=activation, **others)
-    home.init = types.SimpleNamespace(normal_=lambda *a, **k: None, zeros_=lambda *a: None)  # contents don't matter
+    home.init = types.SimpleNamespace(normal_=lambda *a, **k: None, zeros_=lambda *a: None)  # contents are not needed
     model = fuse_(GPT2(config)).to("cuda")
     optimizer = mytorch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95))
     x, y = (mytorch.zeros(batch, config.context_length, dtype=mytorch.int64).to("cuda") for _ in range(2))
@@ -408,8 +412,11 @@ def step_of(size, batch, half, activation="gelu"):
 
 
 def measure(size, batch, half, activation="gelu"):
-    """The launches of a step, with the peak of memory, what parameters and moments take of it, and what CuPy's pools hold
-    where the step is captured: the default one's rest after three steps, and the graph's own."""
+    """Returns the launches of a step and its memory.
+
+    The memory consists of the peak, the size of parameters and moments, and the size of CuPy's pools for a captured step: the default pool
+    after three steps, and the pool of the graph.
+    """
     Memory.pool = Pool()
     step, model = step_of(size, batch, half, activation)
     for _ in range(3):
@@ -425,7 +432,7 @@ def measure(size, batch, half, activation="gelu"):
 
 
 def kinds_of(rows):
-    """((phase, what), sums) of launches of one kind and size, the dearest first."""
+    """Returns ((phase, launch), sums) for launches of one kind and size, longest first."""
     kinds = defaultdict(lambda: {"count": 0, "bytes": 0, "flops": 0, "ms": 0.0})
     for row in rows:
         kind = kinds[row["phase"], row["what"]]
@@ -436,7 +443,7 @@ def kinds_of(rows):
 
 
 def totals(rows):
-    """The sums over some launches."""
+    """Returns the sums over some launches."""
     started = [r for r in rows if r["path"] != "alloc"]
     products = [r for r in started if r["flops"]]
     return {
@@ -447,28 +454,28 @@ def totals(rows):
 
 
 def write_results():
-    """What docs/benchmarks.md shows: sums for the models, and the dearest passes over memory."""
+    """Write the figures for docs/benchmarks.md: sums for the models, and the longest launches."""
     results = []
     for size, activation in (("base", "gelu"), ("base", "gelu_tanh"), ("small", "gelu")):
-        found = measure(size, 32, "bfloat16", activation)
-        found["model"] += ", GELU by tanh" * (activation == "gelu_tanh")
-        rows = found.pop("launches")
+        estimate = measure(size, 32, "bfloat16", activation)
+        estimate["model"] += ", GELU by tanh" * (activation == "gelu_tanh")
+        rows = estimate.pop("launches")
         passes = [(phase, what, kind) for (phase, what), kind in kinds_of(rows) if not kind["flops"]][:12]
-        found["all"] = totals(rows)
-        found["passes"] = [{"phase": phase, "what": what, **kind} for phase, what, kind in passes]
-        results.append(found)
+        estimate["all"] = totals(rows)
+        estimate["passes"] = [{"phase": phase, "what": what, **kind} for phase, what, kind in passes]
+        results.append(estimate)
     (ROOT / "benchmarks" / "results" / "gpu-budget.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
-def table(found, everything=False):
-    """The figures as lines: launches of one kind and size together, the dearest first."""
+def table(estimate, everything=False):
+    """Returns the figures as text: launches grouped by kind and size, longest first."""
     lines = [f"{'launch (estimates, not measured)':<78}{'phase':>9}{'count':>7}{'MB':>10}{'GFLOP':>10}{'ms':>8}"]
-    ordered = kinds_of(found["launches"])
+    ordered = kinds_of(estimate["launches"])
     for (phase, what), kind in ordered if everything else ordered[:40]:
         lines.append(
             f"{what[:77]:<78}{phase:>9}{kind['count']:>7}{kind['bytes'] / 1e6:>10.1f}{kind['flops'] / 1e9:>10.1f}{kind['ms']:>8.3f}"
         )
-    rows = found["launches"]
+    rows = estimate["launches"]
     lines.append("")
     for phase in ("forward", "backward", "update", "all"):
         sums = totals([r for r in rows if phase in (r["phase"], "all")])
@@ -480,36 +487,45 @@ def table(found, everything=False):
     for path in HOST_US:
         lines.append(f"  {path}: {sum(r['path'] == path for r in rows)} calls")
     lines.append(
-        f"memory    resident {found['resident_GiB']:.2f} GiB (weights, moments), peak {found['peak_GiB']:.2f} GiB, "
-        f"held by CuPy's pools {found['held_GiB']:.2f} GiB"
+        f"memory    resident {estimate['resident_GiB']:.2f} GiB (weights, moments), peak {estimate['peak_GiB']:.2f} GiB, "
+        f"held by CuPy's pools {estimate['held_GiB']:.2f} GiB"
     )
     return "\n".join(lines)
 
 
 def main():
-    """Print the table, or write every launch as JSON."""
+    """Print the table, or write all launches as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="base", choices=("demo", "small", "base", "large"))
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
-    parser.add_argument("--activation", default="gelu", choices=("gelu", "gelu_tanh"))
-    parser.add_argument("--all", action="store_true", help="every kind of launch, not the 40 dearest")
-    parser.add_argument("--in-order", action="store_true", help="every launch in its order instead")
-    parser.add_argument("--output", help="a JSON file for every launch in order")
+    parser.add_argument(
+        "--model", default="base", choices=("demo", "small", "base", "large"), help="model size (default: base)"
+    )
+    parser.add_argument("--batch", type=int, default=32, help="batch size (default: 32)")
+    parser.add_argument(
+        "--dtype",
+        default="bfloat16",
+        choices=("bfloat16", "float16", "float32"),
+        help="dtype of autocast (default: bfloat16)",
+    )
+    parser.add_argument(
+        "--activation", default="gelu", choices=("gelu", "gelu_tanh"), help="activation function (default: gelu)"
+    )
+    parser.add_argument("--all", action="store_true", help="print all kinds of launches (default: the 40 longest)")
+    parser.add_argument("--in-order", action="store_true", help="print all launches in order")
+    parser.add_argument("--output", help="path of a JSON file for all launches in order")
     parser.add_argument("--results", action="store_true", help="write benchmarks/results/gpu-budget.json")
     options = parser.parse_args()
     install()
     if options.results:
         return write_results()
-    found = measure(
+    estimate = measure(
         options.model, options.batch, None if options.dtype == "float32" else options.dtype, options.activation
     )
     if options.output:
-        Path(options.output).write_text(json.dumps(found, indent=1))
+        Path(options.output).write_text(json.dumps(estimate, indent=1))
     if options.in_order:
-        for r in found["launches"]:
+        for r in estimate["launches"]:
             print(f"{r['phase']:<9}{r['path']:<7}{r['what'][:90]:<92}{r['bytes'] / 1e6:>10.1f} MB{r['ms']:>8.3f} ms")
-    print(table(found, options.all))
+    print(table(estimate, options.all))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The same GPT-2 in PyTorch, for tests and benchmarks to compare with; its state dict has the same names."""
+"""GPT-2 in PyTorch for comparison in tests and benchmarks. Its state dict has the same names as `mytorch.models.GPT2`."""
 
 import torch
 from torch import nn
@@ -32,7 +32,7 @@ class Block(nn.Module):
 
 
 class TorchGPT2(nn.Module):
-    """Takes a `mytorch.models.GPT2Config`."""
+    """GPT-2, created from a `mytorch.models.GPT2Config`."""
 
     def __init__(self, config):
         super().__init__()
@@ -58,12 +58,12 @@ class TorchGPT2(nn.Module):
         return logits if targets is None else F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     def take(self, model):
-        """Take over the weights of a `mytorch.models.GPT2`; returns self."""
+        """Copy the weights of a `mytorch.models.GPT2`, and return self."""
         self.load_state_dict({name: torch.from_numpy(t.numpy().copy()) for name, t in model.state_dict().items()})
         return self
 
     def parameter_groups(self, weight_decay):
-        """As `mytorch.models.GPT2.parameter_groups`."""
+        """Returns the same groups as `mytorch.models.GPT2.parameter_groups`."""
         parameters = list(self.parameters())
         return [
             {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},

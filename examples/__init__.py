@@ -1,1 +1,1 @@
-"""Small programs that show the library at work: python -m examples.xor."""
+"""Example programs. Run one with `python -m examples.xor`."""

@@ -1,4 +1,4 @@
-"""The game that the examples of reinforcement learning play."""
+"""The cart-pole game of the reinforcement learning examples."""
 
 import math
 
@@ -6,10 +6,12 @@ import mytorch
 
 
 class CartPole:
-    """Several carts with poles at once; pushed left (0) or right (1) fifty times a second.
+    """Simulates several carts with poles in parallel. An action pushes a cart to the left (0) or to the right (1).
 
-    A state is (place, speed, angle, angular speed) in metres, radians and seconds. A pole has fallen at 12 degrees,
-    or when its cart is 2.4 m from the middle. Source: Barto, Sutton and Anderson, 1983.
+    A state is (position, speed, angle, angular speed) in meters, seconds and radians. A step lasts 0.02 seconds. The game
+    ends if the angle reaches 12 degrees or the cart is 2.4 m from the center.
+
+    Source: Barto, Sutton and Anderson, 1983.
     """
 
     GRAVITY, CART, POLE, HALF_LENGTH, FORCE, TIME = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
@@ -18,13 +20,15 @@ class CartPole:
         self.states = mytorch.rand(count, 4) * 0.1 - 0.05
 
     def step(self, actions):
-        """Push every cart; returns which poles stand, (count,) bools."""
+        """Pushes every cart; returns a bool tensor (count,), True for the games that continue."""
         _, speed, angle, turning = self.states.unbind(-1)
-        push = (actions * 2 - 1) * self.FORCE
+        push = (actions * 2 - 1) * self.FORCE  # action 0 or 1 -> force to the left or to the right
         mass, sin, cos = self.CART + self.POLE, angle.sin(), angle.cos()
         push = (push + self.POLE * self.HALF_LENGTH * turning**2 * sin) / mass
+        # accelerations of the angle and of the cart, from the equations of motion
         angular = (self.GRAVITY * sin - cos * push) / (self.HALF_LENGTH * (4 / 3 - self.POLE * cos**2 / mass))
         linear = push - self.POLE * self.HALF_LENGTH * angular * cos / mass
+        # one Euler step
         changes = mytorch.stack([speed, linear, turning, angular], -1)
         self.states = self.states + self.TIME * changes
         return (self.states[:, 0].abs() < 2.4) & (self.states[:, 2].abs() < math.radians(12))

@@ -1,4 +1,4 @@
-"""An LSTM that reads a text letter by letter, and then writes. Source: Karpathy, 2015.
+"""Train a character-level LSTM and generate text. Source: Karpathy, 2015.
 
 python -m examples.char_rnn --text book.txt --steps 2000
 """
@@ -7,7 +7,7 @@ import math
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.data import default_device, read_text, text_batches
@@ -19,7 +19,7 @@ from mytorch.nn import functional as F
 
 
 class CharRNN(nn.Module):
-    """Letters (B, T) to logits of the next letters (B, T, V), and the LSTM's state."""
+    """Maps characters (B, T) to logits of the next characters (B, T, V); also returns the state of the LSTM."""
 
     def __init__(self, vocab_size, width, num_layers):
         super().__init__()
@@ -28,16 +28,16 @@ class CharRNN(nn.Module):
         self.head = nn.Linear(width, vocab_size)
 
     def forward(self, tokens, state=None):
-        x, state = self.lstm(self.embedding(tokens), state)
-        return self.head(x), state
+        x, state = self.lstm(self.embedding(tokens), state)  # (B, T, width)
+        return self.head(x), state  # (B, T, V)
 
 
 @mytorch.no_grad()
 def write(model, tokens, count, temperature):
-    """`count` letters that follow `tokens` (1, T)."""
+    """Generates `count` characters that follow `tokens` (1, T)."""
     written, state = [], None
     for _ in range(count):
-        logits, state = model(tokens, state)
+        logits, state = model(tokens, state)  # the state contains all earlier characters
         tokens = mytorch.multinomial(F.softmax(logits[:, -1] / temperature, dim=-1), 1)  # (1, 1)
         written.append(tokens.item())
     return written
@@ -45,16 +45,20 @@ def write(model, tokens, count, temperature):
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", type=usable_device, default=default_device())
-    parser.add_argument("--text", help="a file to read; by default Moby-Dick")
-    parser.add_argument("--steps", type=count, default=500)
-    parser.add_argument("--batch_size", type=count, default=32)
-    parser.add_argument("--length", type=count, default=64, help="how far back the gradient goes")
-    parser.add_argument("--width", type=count, default=128)
-    parser.add_argument("--num_layers", type=count, default=1)
-    parser.add_argument("--lr", type=positive, default=5e-3)
-    parser.add_argument("--temperature", type=positive, default=0.7)
-    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the losses (needs matplotlib)")
+    parser.add_argument("--device", type=usable_device, default=default_device(), help="device to train on")
+    parser.add_argument("--text", help="text file to train on (default: Moby-Dick)")
+    parser.add_argument("--steps", type=count, default=500, help="number of training steps")
+    parser.add_argument("--batch_size", type=count, default=32, help="number of examples per batch")
+    parser.add_argument("--length", type=count, default=64, help="length of the training sequences, in characters")
+    parser.add_argument("--width", type=count, default=128, help="size of the hidden layers")
+    parser.add_argument("--num_layers", type=count, default=1, help="number of layers")
+    parser.add_argument("--lr", type=positive, default=5e-3, help="learning rate")
+    parser.add_argument(
+        "--temperature", type=positive, default=0.7, help="sampling temperature; lower is more deterministic"
+    )
+    parser.add_argument(
+        "--save", type=new_file, metavar="FILE", help="image file for the loss curves (needs matplotlib)"
+    )
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -84,8 +88,8 @@ def main():
     print(f"\n{tokenizer.decode(start[0].tolist() + write(model, start, 400, args.temperature))}\n")
     with mytorch.no_grad():
         losses = [loss_of(*batch).item() for batch in text_batches(tokens[cut:], args.batch_size, args.length, 10)]
-    validation, blind = sum(losses) / len(losses), math.log(tokenizer.vocab_size)
-    print(f"validation loss {validation:.3f} (guessing blindly: {blind:.3f})")
+    validation, uniform = sum(losses) / len(losses), math.log(tokenizer.vocab_size)
+    print(f"validation loss {validation:.3f} (uniform guess: {uniform:.3f})")
     if args.save:
         ends = (1, len(trained))
         save_curves(
@@ -93,7 +97,7 @@ def main():
             {
                 "training": trained,
                 "validation, at the end": (ends, [validation] * 2),
-                "guessing blindly": (ends, [blind] * 2),
+                "uniform guess": (ends, [uniform] * 2),
             },
             smooth=10,
         )

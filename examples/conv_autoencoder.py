@@ -1,4 +1,4 @@
-"""Squeeze digits through a few numbers and draw them again, with convolutions and transposed convolutions.
+"""Train an autoencoder of digits with convolutions and transposed convolutions.
 
 python -m examples.conv_autoencoder --code 16 --save digits.png
 """
@@ -6,7 +6,7 @@ python -m examples.conv_autoencoder --code 16 --save digits.png
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 from examples.autoencoder import fit, flags
 from mytorch import nn
@@ -14,11 +14,11 @@ from mytorch.cli.arguments import run_script
 
 
 class ConvAutoencoder(nn.Module):
-    """Two convolutions halve the sides of the picture, two transposed ones double them again."""
+    """Encodes images with two strided convolutions and decodes them with two transposed convolutions."""
 
     def __init__(self, side, code, width=16):
         super().__init__()
-        small = side // 4
+        small = side // 4  # side after two convolutions with stride 2
         self.encoder = nn.Sequential(
             nn.Conv2d(1, width, kernel_size=3, stride=2, padding=1),
             nn.ReLU(),

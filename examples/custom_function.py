@@ -1,6 +1,7 @@
-"""A function with a backward of its own: rounding, whose true gradient is 0, gets one that a network can learn by.
+"""Define a function with a custom backward: the straight-through estimator of rounding.
 
-A network whose weights may be -1, 0 or 1 alone, trained straight through the rounding. Source: Bengio et al., 2013.
+The true gradient of rounding is 0. The custom gradient makes it possible to train a network with the weights -1, 0 and 1.
+Source: Bengio et al., 2013.
 
 python -m examples.custom_function --save ternary.png
 """
@@ -8,7 +9,7 @@ python -m examples.custom_function --save ternary.png
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.pictures import answers, draw_boundary, panels, save_figure
@@ -20,7 +21,7 @@ from mytorch.vision.datasets import Toy2D
 
 
 class StraightThroughRound(Function):
-    """round(x); backward lets the gradient through where |x| <= 1, as if nothing had been rounded."""
+    """Rounds x; backward returns the gradient unchanged where |x| <= 1, and 0 elsewhere."""
 
     @staticmethod
     def forward(ctx, x):
@@ -30,11 +31,11 @@ class StraightThroughRound(Function):
     @staticmethod
     def backward(ctx, grad_output):
         (x,) = ctx.saved_tensors
-        return grad_output * (x.abs() <= 1)
+        return grad_output * (x.abs() <= 1)  # as if forward were the identity on [-1, 1]
 
 
 class Cube(Function):
-    """x ** 3, to show what gradcheck is for."""
+    """Computes x ** 3; the example checks its backward with gradcheck."""
 
     @staticmethod
     def forward(ctx, x):
@@ -48,28 +49,31 @@ class Cube(Function):
 
 
 class TernaryLinear(nn.Linear):
-    """A linear layer that multiplies by its weights rounded to -1, 0 or 1, and a scale."""
+    """Applies a linear layer with weights rounded to -1, 0 or 1, and a constant scale."""
 
     def __init__(self, in_features, out_features):
         super().__init__(in_features, out_features)
         nn.init.uniform_(self.weight, -1, 1)
 
     def forward(self, x):
+        # the parameter stays a real number; only its rounded value is used
         weight = StraightThroughRound.apply(self.weight.clamp(-1, 1))
         return F.linear(x, weight, self.bias) / self.in_features**0.5
 
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=count, default=1500)
-    parser.add_argument("--hidden", type=count, default=64)
-    parser.add_argument("--lr", type=positive, default=0.01)
-    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the boundary (needs matplotlib)")
+    parser.add_argument("--steps", type=count, default=1500, help="number of training steps")
+    parser.add_argument("--hidden", type=count, default=64, help="number of hidden units per layer")
+    parser.add_argument("--lr", type=positive, default=0.01, help="learning rate")
+    parser.add_argument(
+        "--save", type=new_file, metavar="FILE", help="image file for the decision boundary (needs matplotlib)"
+    )
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
     x = mytorch.randn(4, dtype=mytorch.float64, requires_grad=True)
-    print(f"the cube's backward agrees with finite differences: {gradcheck(Cube.apply, (x,))}")
+    print(f"backward of Cube agrees with finite differences: {gradcheck(Cube.apply, (x,))}")
     data = Toy2D("circle", 300)
     points, targets = data.points * 2 - 1, data.targets.float()
     model = nn.Sequential(
@@ -90,7 +94,7 @@ def main():
 
     weight = model[2].weight.detach().clamp(-1, 1).round()
     shares = " ".join(f"{value}: {(weight == value).float().mean().item():.2f}" for value in (-1, 0, 1))
-    print(f"shares of the weights: {shares}")
+    print(f"fractions of the weights: {shares}")
     if args.save:
         figure, (left, right) = panels(2, width=3.4)
         draw_boundary(
@@ -98,7 +102,7 @@ def main():
             answers(lambda x: model(x * 2 - 1), data.points, 80).numpy(),
             data.points.numpy(),
             targets.numpy(),
-            "the boundary",
+            "decision boundary",
         )
         right.imshow(weight.numpy(), cmap="coolwarm")
         right.set(title="weights: -1, 0 and 1", xticks=[], yticks=[])

@@ -1,4 +1,4 @@
-"""An op of your own with a kernel of your own: one loop, compiled by Numba, in place of several passes of NumPy.
+"""Define a custom op with a custom Numba kernel: one compiled loop instead of several NumPy operations.
 
 python -m examples.custom_kernel --save times.png
 """
@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import numpy as np
 
@@ -19,28 +19,28 @@ from mytorch.dispatch.op import op
 
 @op(dtype="float")
 def bent_identity(xp, input):
-    """(sqrt(input^2 + 1) - 1) / 2 + input, elementwise: the reference, over NumPy's arrays or CuPy's."""
+    """Computes (sqrt(input^2 + 1) - 1) / 2 + input elementwise: the reference for NumPy and CuPy arrays."""
     return (xp.sqrt(input * input + 1.0) - 1.0) * 0.5 + input
 
 
 bent_identity.grad(input=lambda g, input, xp: g * (input / xp.sqrt(input * input + 1.0) * 0.5 + 1.0))
-bent_identity.register_kernel(cpu=__name__)  # this file is the kernel's module, with the three functions below
+bent_identity.register_kernel(cpu=__name__)  # the three functions below are the kernel
 
 
 def accepts(input):
-    """Which arrays the kernel takes."""
+    """Returns True for arrays that the kernel supports."""
     return input.dtype == np.float32 and input.flags.c_contiguous
 
 
 def forward(xp, input):
-    """The op by one loop."""
+    """Computes the op with one loop."""
     out = np.empty_like(input)
     compiled()[0](input.ravel(), out.ravel())
     return out
 
 
 def vjp(g, input):
-    """The gradients of the inputs, here of one: its parameters' names say what is saved for backward."""
+    """Computes the gradients of the inputs. The names of the parameters select the values that are saved for backward."""
     out = np.empty_like(input)
     compiled()[1](np.ascontiguousarray(g).ravel(), input.ravel(), out.ravel())
     return (out,)
@@ -50,16 +50,16 @@ _loops = []
 
 
 def compiled():
-    """The two loops, compiled once."""
+    """Compiles the two loops on the first call and returns them."""
     if not _loops:
         from numba import njit
 
-        @njit(fastmath=True, error_model="numpy")  # so that the loop is vectorized
+        @njit(fastmath=True, error_model="numpy")  # allows vectorization
         def bend(x, out):
             for i in range(len(x)):
                 out[i] = (np.sqrt(x[i] * x[i] + np.float32(1)) - np.float32(1)) * np.float32(0.5) + x[i]
 
-        @njit(fastmath=True, error_model="numpy")  # so that the loop is vectorized
+        @njit(fastmath=True, error_model="numpy")  # allows vectorization
         def bend_back(g, x, out):
             for i in range(len(x)):
                 out[i] = g[i] * (x[i] / np.sqrt(x[i] * x[i] + np.float32(1)) * np.float32(0.5) + np.float32(1))
@@ -69,7 +69,7 @@ def compiled():
 
 
 def seconds(x, fused, repeats):
-    """The least time of a forward and a backward."""
+    """Measures forward and backward; returns the shortest time in seconds."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -81,9 +81,9 @@ def seconds(x, fused, repeats):
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=count, default=30)
-    parser.add_argument("--most", type=count, default=4**11, help="elements of the largest tensor")
-    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the times (needs matplotlib)")
+    parser.add_argument("--repeats", type=count, default=30, help="number of measurements per size")
+    parser.add_argument("--most", type=count, default=4**11, help="number of elements of the largest tensor")
+    parser.add_argument("--save", type=new_file, metavar="FILE", help="image file for the times (needs matplotlib)")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -98,15 +98,15 @@ def main():
     results = {True: [], False: []}
     for size in sizes:
         x = mytorch.randn(size, requires_grad=True)
-        for fused, found in results.items():
-            found.append(seconds(x, fused, args.repeats))
+        for fused, times in results.items():
+            times.append(seconds(x, fused, args.repeats))
         print(
             f"{size:>8} elements: reference {results[False][-1] * 1e6:8.0f} µs, kernel {results[True][-1] * 1e6:8.0f} µs"
         )
     if args.save:
         per_element = {k: [t / n * 1e9 for t, n in zip(v, sizes, strict=True)] for k, v in results.items()}
         curves = {"reference (NumPy)": (sizes, per_element[False]), "kernel (Numba)": (sizes, per_element[True])}
-        save_curves(args.save, curves, "elements", "ns per element, both ways", log="both")
+        save_curves(args.save, curves, "elements", "ns per element, forward and backward", log="both")
     print(f"speedup {results[False][-1] / results[True][-1]:.2f} on {sizes[-1]} elements")
 
 

@@ -1,4 +1,4 @@
-"""Two convolutional networks at play: one draws digits, the other tells them from real ones. Source: Radford et al., 2015.
+"""Train a conditional DCGAN on digits. Source: Radford et al., 2015.
 
 python -m examples.dcgan --save digits.png
 """
@@ -6,7 +6,7 @@ python -m examples.dcgan --save digits.png
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.data import add_data_flags, default_device, digit_tensors
@@ -18,7 +18,7 @@ from mytorch.utils.data import DataLoader
 
 
 class Generator(nn.Module):
-    """Noise (B, noise) and labels to digits (B, 1, side, side) from -1 to 1, by transposed convolutions."""
+    """Maps noise (B, noise) and labels (B,) to images (B, 1, side, side) from -1 to 1."""
 
     def __init__(self, side, noise, width=32):
         super().__init__()
@@ -40,7 +40,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Digits and labels to logits (B,): is it a real digit of that label?"""
+    """Maps images and labels to logits (B,) for real images of this label."""
 
     def __init__(self, side, width=32):
         super().__init__()
@@ -57,17 +57,18 @@ class Discriminator(nn.Module):
 
     def forward(self, x, labels):
         features = self.layers(x)
+        # projection discriminator: an unconditional score plus the match of features and label
         return self.score(features)[:, 0] + (features * self.label(labels)).sum(1) / 8  # Miyato and Koyama, 2018
 
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", type=usable_device, default=default_device())
-    parser.add_argument("--epochs", type=count, default=30)
-    parser.add_argument("--batch_size", type=count, default=64)
-    parser.add_argument("--lr", type=positive, default=1e-3)
-    parser.add_argument("--noise", type=count, default=32, help="how many numbers a digit is drawn from")
-    parser.add_argument("--save", type=new_file, metavar="FILE", help="a .png to draw new digits into")
+    parser.add_argument("--device", type=usable_device, default=default_device(), help="device to train on")
+    parser.add_argument("--epochs", type=count, default=30, help="number of epochs")
+    parser.add_argument("--batch_size", type=count, default=64, help="number of examples per batch")
+    parser.add_argument("--lr", type=positive, default=1e-3, help="learning rate")
+    parser.add_argument("--noise", type=count, default=32, help="size of the noise vector")
+    parser.add_argument("--save", type=new_file, metavar="FILE", help=".png file for generated digits")
     add_data_flags(parser)
     args = parser.parse_args()
 
@@ -91,30 +92,34 @@ def main():
         for x, y in loader:
             real, y = x.to(args.device) * 2 - 1, y.to(args.device)
             fake = draw(y)
+            # discriminator step: detach() stops the gradient at the generator; 0.9 is label smoothing
             d_loss = loss_of(discriminator(real, y), 0.9) + loss_of(discriminator(fake.detach(), y), 0.0)
             d_optimizer.zero_grad()
             d_loss.backward()
             d_optimizer.step()
 
-            g_loss = loss_of(discriminator(fake, y), 1.0)  # the generator wins where the discriminator is deceived
+            # generator step
+            g_loss = loss_of(discriminator(fake, y), 1.0)  # low if the discriminator accepts the fake images
             g_optimizer.zero_grad()
             g_loss.backward()
             g_optimizer.step()
             d_total, g_total = d_total + d_loss.item(), g_total + g_loss.item()
         if epoch % 5 == 0 or epoch == args.epochs:
             n = len(loader)
-            print(f"epoch {epoch}  discriminator's loss {d_total / n:.3f}  generator's loss {g_total / n:.3f}")
+            print(f"epoch {epoch}  discriminator loss {d_total / n:.3f}  generator loss {g_total / n:.3f}")
 
     generator.eval()
     with mytorch.no_grad():
         fake = draw(mytorch.arange(500, device=args.device) % 10)
         drawn, real = fake.flatten(1), train.tensors[0][:1000].flatten(1).to(args.device) * 2 - 1
         nearest = mytorch.cdist(drawn, real).amin(1).mean().item()
-        among = mytorch.cdist(real[:500], real[500:]).amin(1).mean().item()
-    print(f"drawn digits are {nearest:.2f} from the nearest real one (real ones from each other: {among:.2f})")
+        between_real = mytorch.cdist(real[:500], real[500:]).amin(1).mean().item()
+    print(
+        f"mean distance from generated to real digits: {nearest:.2f} (from real to other real digits: {between_real:.2f})"
+    )
     if args.save:
         save_digits((fake[:80] + 1) / 2, args.save, nrow=10)
-        print(f"new digits, a column for each label: {args.save}")
+        print(f"generated digits, one column per label: {args.save}")
 
 
 if __name__ == "__main__":

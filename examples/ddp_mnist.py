@@ -1,4 +1,4 @@
-"""Digits by several processes at once, each with its share of every batch.
+"""Train a digit classifier on several processes with DistributedDataParallel.
 
 python -m mytorch.distributed.run --nproc_per_node 2 examples/ddp_mnist.py --epochs 5
 """
@@ -6,7 +6,7 @@ python -m mytorch.distributed.run --nproc_per_node 2 examples/ddp_mnist.py --epo
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.data import add_data_flags, digit_tensors
@@ -19,12 +19,14 @@ from mytorch.utils.data import DataLoader, DistributedSampler
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=count, default=5)
-    parser.add_argument("--batch_size", type=count, default=64, help="pictures in each step, of all processes together")
-    parser.add_argument("--lr", type=positive, default=2e-3)
-    parser.add_argument("--truncate_train", type=count, help="use so many pictures of the training set only")
+    parser.add_argument("--epochs", type=count, default=5, help="number of epochs")
+    parser.add_argument("--batch_size", type=count, default=64, help="number of images per step, over all processes")
+    parser.add_argument("--lr", type=positive, default=2e-3, help="learning rate")
+    parser.add_argument("--truncate_train", type=count, help="number of training images (default: all)")
     add_data_flags(parser)
-    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the losses of each process")
+    parser.add_argument(
+        "--save", type=new_file, metavar="FILE", help="image file for the loss of each process (needs matplotlib)"
+    )
     args = parser.parse_args()
 
     import mytorch.distributed as dist
@@ -33,10 +35,10 @@ def main():
     dist.init_process_group()
     rank, world_size = dist.get_rank(), dist.get_world_size()
     device = mytorch.device("cuda", rank % mytorch.cuda.device_count()) if mytorch.cuda.is_available() else "cpu"
-    say = print if rank == 0 else lambda *words: None
+    log = print if rank == 0 else lambda *parts: None
 
     mytorch.manual_seed(0)
-    train, test = digit_tensors(args.data, args.truncate_train, say=say, download=args.download)
+    train, test = digit_tensors(args.data, args.truncate_train, log=log, download=args.download)
     side = train.tensors[0].shape[-1]
     model = nn.Sequential(
         nn.Conv2d(1, 16, kernel_size=3, padding=1),
@@ -64,18 +66,20 @@ def main():
             optimizer.step()
             total += loss.detach()
         totals = [mytorch.zeros_like(total) for _ in range(world_size)]
-        dist.all_gather(totals, total)  # everyone hears of everyone's
+        dist.all_gather(totals, total)  # each process receives the totals of all processes
         losses.append([t.item() / len(loader) for t in totals])
-        say(f"epoch {epoch}  loss {sum(losses[-1]) / world_size:.4f}")
+        log(f"epoch {epoch}  loss {sum(losses[-1]) / world_size:.4f}")
 
-    right = mytorch.zeros(1, device=device)
+    correct = mytorch.zeros(1, device=device)
     with mytorch.no_grad():
         for x, y in DataLoader(test, 500, sampler=range(rank, len(test), world_size)):
-            right += (model(x.to(device)).argmax(-1) == y.to(device)).sum()
-    dist.all_reduce(right)
-    say(f"accuracy {right.item() / len(test):.4f} on {world_size} processes")
+            correct += (model(x.to(device)).argmax(-1) == y.to(device)).sum()
+    dist.all_reduce(correct)
+    log(f"accuracy {correct.item() / len(test):.4f} on {world_size} processes")
     if args.save and rank == 0:
-        save_curves(args.save, {f"process {i}": list(own) for i, own in enumerate(zip(*losses, strict=True))}, "epoch")
+        save_curves(
+            args.save, {f"process {i}": list(values) for i, values in enumerate(zip(*losses, strict=True))}, "epoch"
+        )
     dist.destroy_process_group()
 
 

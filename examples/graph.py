@@ -1,4 +1,4 @@
-"""The graph of a linear function, drawn: what ran, what it saved for backward, which gradients came back.
+"""Draw the graph of a linear function with its operations, saved values and gradients.
 
 python -m examples.graph --save graph.svg
 """
@@ -6,7 +6,7 @@ python -m examples.graph --save graph.svg
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from mytorch.cli.arguments import ArgumentParser, new_file, run_script
@@ -16,12 +16,9 @@ from mytorch.tools.drawing import draw
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--save",
-        type=new_file,
-        default="graph.svg",
-        help="the file to write: .svg or .dot; .png and .pdf need Graphviz",
+        "--save", type=new_file, default="graph.svg", help="output file: .svg or .dot; .png and .pdf need Graphviz"
     )
-    parser.add_argument("--show", action="store_true", help="open it in the browser, too")
+    parser.add_argument("--show", action="store_true", help="open the drawing in the browser")
     args = parser.parse_args()
     mytorch.manual_seed(0)
     x, w, b = (mytorch.rand(*shape, requires_grad=True) for shape in ((2, 4), (3, 4), (3,)))
@@ -30,7 +27,7 @@ def main():
     loss = y.square().mean()
     loss.backward(retain_graph=True)
     drawing = draw(loss, args.save, {"x": x, "w": w, "b": b})
-    print(f"{drawing.caption}\ndrawn to {args.save}: {len(drawing.boxes)} boxes")
+    print(f"{drawing.caption}\nsaved to {args.save}: {len(drawing.boxes)} boxes")
     if args.show:
         drawing.show()
 

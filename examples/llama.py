@@ -1,8 +1,9 @@
-"""A small Llama on a text: RMS norms, rotary positions, grouped query attention, SwiGLU, a key-value cache.
+"""Train a small Llama on a text and generate text.
 
     python -m examples.llama --text book.txt --steps 2000
 
-The model is `mytorch/models/llama.py`. Source: Touvron et al., 2023.
+The model uses RMSNorm, rotary position embeddings, grouped-query attention, SwiGLU and a key-value cache. See
+`mytorch/models/llama.py`. Source: Touvron et al., 2023.
 """
 
 import math
@@ -10,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.data import default_device, read_text, text_batches
@@ -22,34 +23,41 @@ from mytorch.models.tokenizer import CharTokenizer
 
 
 def flags(description):
-    """A parser with the flags of training on a text."""
+    """Returns a parser with the options of the training on a text."""
     parser = ArgumentParser(description=description)
-    parser.add_argument("--device", type=usable_device, default=default_device())
-    parser.add_argument("--text", help="a file to read; by default Moby-Dick")
-    parser.add_argument("--steps", type=count, default=300)
-    parser.add_argument("--batch_size", type=count, default=16)
-    parser.add_argument("--context", type=count, default=128)
-    parser.add_argument("--width", type=count, default=128)
-    parser.add_argument("--layers", type=count, default=4)
-    parser.add_argument("--heads", type=count, default=4)
-    parser.add_argument("--key_heads", type=count, default=2)
-    parser.add_argument("--lr", type=positive, default=3e-3)
-    parser.add_argument("--temperature", type=positive, default=0.7)
-    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the losses (needs matplotlib)")
+    parser.add_argument("--device", type=usable_device, default=default_device(), help="device to train on")
+    parser.add_argument("--text", help="text file to train on (default: Moby-Dick)")
+    parser.add_argument("--steps", type=count, default=300, help="number of training steps")
+    parser.add_argument("--batch_size", type=count, default=16, help="number of examples per batch")
+    parser.add_argument("--context", type=count, default=128, help="length of the training sequences, in tokens")
+    parser.add_argument("--width", type=count, default=128, help="size of the hidden layers")
+    parser.add_argument("--layers", type=count, default=4, help="number of layers")
+    parser.add_argument("--heads", type=count, default=4, help="number of attention heads")
+    parser.add_argument("--key_heads", type=count, default=2, help="number of key and value heads")
+    parser.add_argument("--lr", type=positive, default=3e-3, help="learning rate")
+    parser.add_argument(
+        "--temperature", type=positive, default=0.7, help="sampling temperature; lower is more deterministic"
+    )
+    parser.add_argument(
+        "--save", type=new_file, metavar="FILE", help="image file for the loss curves (needs matplotlib)"
+    )
     return parser
 
 
 def fit(args, **options):
-    """Train a Llama on a text; print what it writes and its loss on the text's last tenth. Returns (model, tokenizer, curves of the loss).
+    """Trains a Llama on a text, prints generated text and the validation loss, and returns (model, tokenizer, loss curves).
+
+    The last tenth of the text is the validation set.
 
     Args:
-        **options: further fields of its config.
+        args: parsed options of `flags`.
+        **options: further fields of the model's config.
     """
     mytorch.manual_seed(0)
     text = read_text(args.text)
     tokenizer = CharTokenizer.from_text(text)
     tokens = mytorch.tensor(tokenizer.encode(text))
-    cut = int(0.9 * len(tokens))
+    cut = int(0.9 * len(tokens))  # 90 % for training, 10 % for validation
     model = Llama(
         vocab_size=tokenizer.vocab_size,
         context_length=args.context,
@@ -80,13 +88,14 @@ def fit(args, **options):
             print(f"step {step}  loss {trained[-1]:.3f}  {speed:.0f} tokens/s")
 
     model.eval()
+    # continue the first characters of the validation text
     start = tokens[cut : cut + 16].unsqueeze(0).to(args.device)
     written = model.generate(start, max(0, args.context - 16), temperature=args.temperature)
     print(f"\n{tokenizer.decode(written[0].tolist())}\n")
     with mytorch.no_grad():
         losses = [loss_of(*batch).item() for batch in text_batches(tokens[cut:], args.batch_size, args.context, 10)]
-    validation, blind = sum(losses) / len(losses), math.log(tokenizer.vocab_size)
-    print(f"validation loss {validation:.3f} (guessing blindly: {blind:.3f})")
+    validation, uniform = sum(losses) / len(losses), math.log(tokenizer.vocab_size)
+    print(f"validation loss {validation:.3f} (uniform guess: {uniform:.3f})")
     return model, tokenizer, {"training": trained, "validation, at the end": ([1, args.steps], [validation] * 2)}
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning by LoRA: a small Llama that has read Moby-Dick learns to write Python, in small matrices beside frozen ones.
+"""Train a small Llama on Moby-Dick, then fine-tune it on Python code with LoRA.
 
 python -m examples.lora --save losses.png
 
@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 
 import mytorch
@@ -20,9 +20,9 @@ from mytorch.cli.arguments import count, positive, run_script
 from mytorch.models import lora
 
 
-def python_text(known):
-    """The standard library's `argparse`, without letters that the model does not know."""
-    return "".join(letter for letter in Path(argparse.__file__).read_text(encoding="utf-8") if letter in known)
+def python_text(vocabulary):
+    """Returns the source code of `argparse`, without characters that are not in the vocabulary."""
+    return "".join(letter for letter in Path(argparse.__file__).read_text(encoding="utf-8") if letter in vocabulary)
 
 
 @mytorch.no_grad()
@@ -36,9 +36,9 @@ def loss_on(model, tokens, args):
 
 def main():
     parser = flags(__doc__.splitlines()[0])
-    parser.add_argument("--rank", type=count, default=8, help="of the matrices that are learnt")
-    parser.add_argument("--tune_steps", type=count, default=150)
-    parser.add_argument("--tune_lr", type=positive, default=1e-2)
+    parser.add_argument("--rank", type=count, default=8, help="rank of the LoRA matrices")
+    parser.add_argument("--tune_steps", type=count, default=150, help="number of fine-tuning steps")
+    parser.add_argument("--tune_lr", type=positive, default=1e-2, help="learning rate of the fine-tuning")
     args = parser.parse_args()
 
     model, tokenizer, _ = fit(args)
@@ -46,6 +46,7 @@ def main():
     cut = int(0.9 * len(code))
     before = loss_on(model, code[cut:], args)
     whole = model.num_parameters()
+    # freezes the model and adds trainable matrices to its linear layers
     lora.inject(model, ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], args.rank)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = mytorch.optim.AdamW(trained, lr=args.tune_lr)
@@ -59,7 +60,7 @@ def main():
         if step % 50 == 0:
             print(f"fine-tuning step {step}  loss {losses[-1]:.3f}")
 
-    lora.merge(model)  # a plain model again
+    lora.merge(model)  # the result is a plain Llama
     after = loss_on(model, code[cut:], args)
     start = mytorch.tensor([tokenizer.encode("    def ")]).to(args.device)
     written = model.eval().generate(start, args.context - 8, temperature=args.temperature)

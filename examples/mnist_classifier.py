@@ -1,4 +1,4 @@
-"""Digits by a multilayer perceptron, with the Accelerator around the usual loop.
+"""Train a multilayer perceptron on digits with the Accelerator.
 
 python -m examples.mnist_classifier --epochs 5 --mixed_precision bf16
 """
@@ -6,7 +6,7 @@ python -m examples.mnist_classifier --epochs 5 --mixed_precision bf16
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.data import accuracy, add_data_flags, digit_sets
@@ -20,14 +20,14 @@ from mytorch.vision import transforms as T
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=count, default=10)
-    parser.add_argument("--batch_size", type=count, default=64)
-    parser.add_argument("--lr", type=positive, default=2e-3)
-    parser.add_argument("--mixed_precision", default="no", choices=("no", "fp16", "bf16"))
-    add_data_flags(parser)
+    parser.add_argument("--epochs", type=count, default=10, help="number of epochs")
+    parser.add_argument("--batch_size", type=count, default=64, help="number of examples per batch")
+    parser.add_argument("--lr", type=positive, default=2e-3, help="learning rate")
     parser.add_argument(
-        "--save", type=new_file, metavar="FILE", help="a .png to draw test digits into, with the answers"
+        "--mixed_precision", default="no", choices=("no", "fp16", "bf16"), help="precision of the forward pass"
     )
+    add_data_flags(parser)
+    parser.add_argument("--save", type=new_file, metavar="FILE", help=".png file for test digits with predictions")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)

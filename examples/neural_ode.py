@@ -1,6 +1,6 @@
-"""A network that is a differential equation: it learns the law of a spiral from where a point was seen. Source: Chen et al., 2018.
+"""Fit a neural ordinary differential equation to a spiral. Source: Chen et al., 2018.
 
-The gradient comes by the adjoint equation, solved backward in time; nothing of the way forward is kept.
+Backward solves the adjoint equation backward in time, so it does not need the intermediate values of the forward pass.
 
 python -m examples.neural_ode --save spiral.png
 """
@@ -8,7 +8,7 @@ python -m examples.neural_ode --save spiral.png
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.pictures import panels, save_figure
@@ -19,7 +19,7 @@ from mytorch.nn import functional as F
 
 
 def runge_kutta(f, x, dt):
-    """One step of the classical method of fourth order for dx/dt = f(x)."""
+    """Computes one step of the classical fourth-order Runge-Kutta method for dx/dt = f(x)."""
     a = f(x)
     b = f(x + dt / 2 * a)
     c = f(x + dt / 2 * b)
@@ -28,7 +28,7 @@ def runge_kutta(f, x, dt):
 
 
 class Integral(Function):
-    """x after `steps` steps of dx/dt = f(x); backward goes the same way back, with the adjoint beside x."""
+    """Integrates dx/dt = f(x) over `steps` steps; backward integrates x and its adjoint in the opposite direction."""
 
     @staticmethod
     def forward(ctx, f, steps, dt, x, *parameters):
@@ -44,20 +44,20 @@ class Integral(Function):
     def backward(ctx, grad_path):
         x, *parameters = ctx.saved_tensors
         adjoint, totals = grad_path[-1], [mytorch.zeros_like(p) for p in parameters]
-        for i in range(ctx.steps - 1, -1, -1):
+        for i in range(ctx.steps - 1, -1, -1):  # from the end of the path to its start
             with mytorch.no_grad():
-                x = runge_kutta(ctx.f, x, -ctx.dt)  # where it came from
+                x = runge_kutta(ctx.f, x, -ctx.dt)  # the state before this step
             with mytorch.enable_grad():
                 start = x.detach().requires_grad_()
                 end = runge_kutta(ctx.f, start, ctx.dt)
                 adjoint, *grads = mytorch.autograd.grad(end, [start, *parameters], adjoint)
-            adjoint = adjoint + grad_path[i]
+            adjoint = adjoint + grad_path[i]  # the gradient of this point of the path
             totals = [total + grad for total, grad in zip(totals, grads, strict=True)]
         return None, None, None, adjoint, *totals
 
 
 class NeuralODE(nn.Module):
-    """Starts (B, 2) to their paths (steps + 1, B, 2)."""
+    """Maps initial points (B, 2) to their paths (steps + 1, B, 2)."""
 
     def __init__(self, width=50):
         super().__init__()
@@ -68,7 +68,7 @@ class NeuralODE(nn.Module):
 
 
 def spiral(steps, dt):
-    """The path to be learnt, (steps + 1, 1, 2): dx/dt = x³ A."""
+    """Returns the true path (steps + 1, 1, 2) of dx/dt = x³ A."""
     law = mytorch.tensor([[-0.1, 2.0], [-2.0, -0.1]])
     path = [mytorch.tensor([[2.0, 0.0]])]
     for _ in range(steps):
@@ -78,12 +78,12 @@ def spiral(steps, dt):
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=count, default=400, help="of training")
-    parser.add_argument("--points", type=count, default=500, help="of the path")
-    parser.add_argument("--length", type=count, default=10, help="how many points ahead the model looks in training")
-    parser.add_argument("--batch_size", type=count, default=32)
-    parser.add_argument("--lr", type=positive, default=1e-2)
-    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the paths (needs matplotlib)")
+    parser.add_argument("--steps", type=count, default=400, help="number of training steps")
+    parser.add_argument("--points", type=count, default=500, help="number of points of the path")
+    parser.add_argument("--length", type=count, default=10, help="number of predicted points per training example")
+    parser.add_argument("--batch_size", type=count, default=32, help="number of examples per batch")
+    parser.add_argument("--lr", type=positive, default=1e-2, help="learning rate")
+    parser.add_argument("--save", type=new_file, metavar="FILE", help="image file for the paths (needs matplotlib)")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -93,9 +93,10 @@ def main():
     optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
     schedule = mytorch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps)
     for step in range(1, args.steps + 1):
+        # random pieces of the path: from each start, predict the next `length` points
         starts = mytorch.randint(0, args.points - args.length, (args.batch_size,))
-        wanted = mytorch.stack([truth[starts + i, 0] for i in range(args.length + 1)])
-        loss = F.l1_loss(model(wanted[0], args.length, dt), wanted)
+        targets = mytorch.stack([truth[starts + i, 0] for i in range(args.length + 1)])
+        loss = F.l1_loss(model(targets[0], args.length, dt), targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -114,7 +115,7 @@ def main():
             field = F.normalize(model.law(mytorch.stack([x, y], -1) ** 3), dim=-1)
         axis.quiver(x.numpy(), y.numpy(), field[..., 0].numpy(), field[..., 1].numpy(), color="silver", width=0.004)
         axis.plot(*truth[:, 0].numpy().T, label="truth", linewidth=3, alpha=0.5)
-        axis.plot(*path[:, 0].numpy().T, label="learnt, from the first point alone", linestyle="--", color="black")
+        axis.plot(*path[:, 0].numpy().T, label="predicted from the first point", linestyle="--", color="black")
         axis.legend(loc="upper center", ncols=2, bbox_to_anchor=(0.5, 1.1))
         save_figure(figure, args.save)
     print(f"mean error {error:.4f} along a path of {args.points} steps from its first point")

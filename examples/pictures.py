@@ -1,18 +1,25 @@
-"""The pictures that the examples save: digits in a grid by the library itself, all others by matplotlib."""
+"""Functions that save images: grids of digits (without matplotlib) and plots (with matplotlib)."""
 
 import mytorch
 from mytorch.nn import functional as F
 from mytorch.vision.utils import save_image
 
 
-def save_digits(pictures, path, side=48, **options):
-    """Write pictures (N, 1, H, W), 0 to 1, as one grid, each enlarged smoothly to `side` pixels; `options` are save_image's."""
-    large = F.interpolate(pictures.detach().cpu(), size=(side, side), mode="bicubic", align_corners=False)
-    save_image(1 - large.clamp(0, 1), path, pad_value=0.75, **options)  # ink on paper
+def save_digits(images, path, side=48, **options):
+    """Saves images (N, 1, H, W) from 0 to 1 as a grid, each image resized to `side` pixels.
+
+    Args:
+        images: the images.
+        path: the .png file.
+        side: side of a resized image, in pixels.
+        **options: passed to `save_image`.
+    """
+    large = F.interpolate(images.detach().cpu(), size=(side, side), mode="bicubic", align_corners=False)
+    save_image(1 - large.clamp(0, 1), path, pad_value=0.75, **options)  # dark digits on a light background
 
 
 def pyplot():
-    """matplotlib's pyplot, drawing into files; ends the program if it is not installed."""
+    """Returns matplotlib.pyplot, set up for files. Ends the program if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:
@@ -26,7 +33,7 @@ def pyplot():
 
 
 def panels(count=1, width=4.2, height=3.2, **options):
-    """(figure, list of `count` axes in a row)."""
+    """Returns (figure, list of `count` axes in one row)."""
     figure, axes = pyplot().subplots(
         1, count, figsize=(width * count, height), layout="constrained", squeeze=False, **options
     )
@@ -34,41 +41,46 @@ def panels(count=1, width=4.2, height=3.2, **options):
 
 
 def save_figure(figure, path):
-    """Write a figure of `panels` to a file and close it."""
+    """Saves a figure of `panels` to a file and closes it."""
     figure.savefig(path)
     pyplot().close(figure)
-    print(f"picture: {path}")
+    print(f"image: {path}")
 
 
 def save_curves(path, curves, xlabel="step", ylabel="loss", log=False, smooth=1):
-    """Draw lines over their steps, {name: values, or (places, values)}; `smooth` values are averaged at each.
+    """Saves a plot of curves.
 
-    `log` is True for a logarithmic scale of the values, "both" for both.
+    Args:
+        path: the image file.
+        curves: {name: values} or {name: (steps, values)}.
+        xlabel, ylabel: labels of the axes.
+        log: True for a logarithmic y axis, "both" for two logarithmic axes.
+        smooth: number of values that each point averages.
     """
     figure, (axis,) = panels(width=5.6)
     for name, values in curves.items():
-        places, values = values if isinstance(values, tuple) else (range(1, len(values) + 1), values)
+        steps, values = values if isinstance(values, tuple) else (range(1, len(values) + 1), values)
         values = [
             sum(part) / len(part) for i in range(len(values)) for part in [values[max(0, i + 1 - smooth) : i + 1]]
         ]
-        axis.plot(places, values, label=name, marker="o" if len(values) < 30 else None, markersize=4)
+        axis.plot(steps, values, label=name, marker="o" if len(values) < 30 else None, markersize=4)
     axis.set(
         xlabel=xlabel, ylabel=ylabel, xscale="log" if log == "both" else "linear", yscale="log" if log else "linear"
     )
     if log != "both":
-        axis.xaxis.get_major_locator().set_params(integer=True)  # no half epochs
+        axis.xaxis.get_major_locator().set_params(integer=True)  # integer ticks only
     axis.legend()
     save_figure(figure, path)
 
 
 def bounds(points):
-    """(low, high) of the square that all points lie in, the unit square at least."""
+    """Returns (low, high) of a square that contains all points and the unit square."""
     return min(0.0, points.min().item() - 0.05), max(1.0, points.max().item() + 0.05)
 
 
 @mytorch.no_grad()
 def answers(model, points, side):
-    """The model's probability of class 1 in each cell of that square, (side, side), the lowest row first."""
+    """Computes the probability of class 1 in each cell of the square of `bounds`, (side, side), from the lowest row."""
     low, high = bounds(points)
     cells = low + (mytorch.arange(side).float() + 0.5) * ((high - low) / side)
     grid = mytorch.stack(mytorch.meshgrid(cells, cells, indexing="xy"), -1)
@@ -76,7 +88,7 @@ def answers(model, points, side):
 
 
 def draw_boundary(axis, probabilities, points, targets, title):
-    """Shade a square by the `answers` of a model, its decision boundary black, and the points over it."""
+    """Draws the probabilities of `answers`, the decision boundary in black, and the points."""
     low, high = bounds(points)
     side = len(probabilities)
     cells = [low + (i + 0.5) * (high - low) / side for i in range(side)]
@@ -91,11 +103,12 @@ def draw_boundary(axis, probabilities, points, targets, title):
 
 @mytorch.no_grad()
 def save_answers(model, dataset, path, count=24):
-    """Draw test digits, each with a classifier's answer: first those that it gets wrong, in red, with their label."""
+    """Saves test digits with their predictions. Wrong predictions come first, in red, with the correct label."""
     model.eval()
     items = [dataset[i] for i in range(len(dataset))]
     x, y = mytorch.stack([x for x, _ in items]), mytorch.tensor([int(y) for _, y in items])
     guesses = model(x.to(next(model.parameters()).device)).argmax(-1).cpu()
+    # wrong predictions first
     order = (guesses == y).long().argsort(stable=True)[:count].tolist()
     plt = pyplot()
     figure, axes = plt.subplots(3, count // 3, figsize=(count / 3, 4.2), layout="constrained")
@@ -103,7 +116,7 @@ def save_answers(model, dataset, path, count=24):
         guess, label = guesses[i].item(), y[i].item()
         axis.imshow(x[i, 0].numpy(), cmap="gray_r", interpolation="bicubic")
         axis.set_title(
-            f"{guess}" if guess == label else f"{guess}, is {label}", color="black" if guess == label else "red"
+            f"{guess}" if guess == label else f"{guess}, label {label}", color="black" if guess == label else "red"
         )
     for axis in axes.flat:
         axis.axis("off")

@@ -1,4 +1,4 @@
-"""Learn to balance a pole on a cart from nothing but how long it stood: REINFORCE. Source: Williams, 1992.
+"""Balance a pole on a cart with REINFORCE. Source: Williams, 1992.
 
 python -m examples.reinforce
 """
@@ -6,7 +6,7 @@ python -m examples.reinforce
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.cart_pole import CartPole
@@ -17,8 +17,12 @@ from mytorch.distributions import Categorical
 
 
 def play(policy, count, limit):
-    """Let `count` poles stand as long as they can; returns (log probabilities of the actions, which poles stood before
-    each), both (steps, count)."""
+    """Plays `count` games for at most `limit` steps.
+
+    Returns:
+        The log probabilities of the actions and a bool tensor, both (steps, count). The tensor is True for games that had
+        not ended before the step.
+    """
     game, alive = CartPole(count), mytorch.ones(count, dtype=mytorch.bool)
     log_probs, alives = [], []
     while len(alives) < limit and alive.any():
@@ -32,12 +36,12 @@ def play(policy, count, limit):
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=count, default=80, help="how often the policy is improved")
-    parser.add_argument("--count", type=count, default=32, help="poles at once")
-    parser.add_argument("--limit", type=count, default=200, help="a game ends after so many pushes")
-    parser.add_argument("--discount", type=positive, default=0.98)
-    parser.add_argument("--lr", type=positive, default=1e-2)
-    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the progress (needs matplotlib)")
+    parser.add_argument("--steps", type=count, default=80, help="number of policy updates")
+    parser.add_argument("--count", type=count, default=32, help="number of games played in parallel")
+    parser.add_argument("--limit", type=count, default=200, help="maximum number of steps per game")
+    parser.add_argument("--discount", type=positive, default=0.98, help="discount factor of future rewards")
+    parser.add_argument("--lr", type=positive, default=1e-2, help="learning rate")
+    parser.add_argument("--save", type=new_file, metavar="FILE", help="image file for the progress (needs matplotlib)")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -47,12 +51,13 @@ def main():
     for step in range(1, args.steps + 1):
         log_probs, alive = play(policy, args.count, args.limit)
         rewards, total, returns = alive.float(), mytorch.zeros(args.count), []
-        for reward in rewards.flip(0):
+        for reward in rewards.flip(0):  # from the last step to the first
             total = reward + args.discount * total
             returns.append(total)
-        returns = mytorch.stack(returns).flip(0)  # (steps, count): what each action led to
-        seen = returns[alive]
-        advantage = (returns - seen.mean()) / (seen.std() + 1e-6)
+        returns = mytorch.stack(returns).flip(0)  # (steps, count): discounted rewards after each action
+        valid = returns[alive]
+        advantage = (returns - valid.mean()) / (valid.std() + 1e-6)
+        # increase the probability of actions with above-average rewards
         loss = -(log_probs * advantage)[alive].mean()
         optimizer.zero_grad()
         loss.backward()
@@ -62,7 +67,7 @@ def main():
             print(f"step {step}  mean length {lengths[-1]:.1f}")
 
     if args.save:
-        save_curves(args.save, {f"mean of {args.count} games": lengths}, ylabel="pushes that the pole stands")
+        save_curves(args.save, {f"mean of {args.count} games": lengths}, ylabel="steps per game")
     with mytorch.no_grad():
         _, alive = play(policy, 100, args.limit)
     print(f"mean length of 100 games {alive.sum(0).float().mean().item():.1f} of {args.limit}")

@@ -1,4 +1,4 @@
-"""MiniTorch's two-dimensional problems: a small network draws the boundary between two classes.
+"""Train a small network on the two-dimensional classification problems of MiniTorch.
 
 python -m examples.toy2d --kind spiral --save spiral.gif
 """
@@ -6,7 +6,7 @@ python -m examples.toy2d --kind spiral --save spiral.gif
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.pictures import answers, bounds, draw_boundary, panels, pyplot, save_figure
@@ -17,17 +17,18 @@ from mytorch.vision.datasets import Toy2D
 
 
 def letters(model, data, side=20):
-    """The square in letters: `#` where the model says class 1, and the points, x or o."""
+    """Returns the predictions as text: `#` for class 1, `.` for class 0, and the points as x or o."""
     low, high = bounds(data.points)
+    # shade the square, then draw the points over it
     rows = [["#" if cell > 0.5 else "." for cell in row] for row in answers(model, data.points, side).tolist()]
-    places = ((data.points - low) * (side / (high - low))).long()
-    for (column, row), target in zip(places.tolist(), data.targets.tolist(), strict=True):
+    cells = ((data.points - low) * (side / (high - low))).long()
+    for (column, row), target in zip(cells.tolist(), data.targets.tolist(), strict=True):
         rows[row][column] = "x" if target else "o"
     return "\n".join(" ".join(row) for row in reversed(rows))
 
 
 def save_training(path, frames, data):
-    """Draw the (step, loss, answers) of a training: as an animation into a .gif, else four of them side by side."""
+    """Saves the frames (step, loss, answers) of a training: an animation in a .gif, or four images in another format."""
     points, targets = data.points.numpy(), data.targets.numpy()
 
     def draw(axis, frame):
@@ -50,18 +51,18 @@ def save_training(path, frames, data):
 
     FuncAnimation(figure, show, frames=len(frames) + 5).save(path, PillowWriter(fps=5))
     pyplot().close(figure)
-    print(f"picture: {path}")
+    print(f"image: {path}")
 
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kind", choices=Toy2D.KINDS, default="circle")
-    parser.add_argument("--points", type=count, default=100)
-    parser.add_argument("--steps", type=count, default=1500)
-    parser.add_argument("--hidden", type=count, default=64)
-    parser.add_argument("--lr", type=positive, default=0.01)
+    parser.add_argument("--kind", choices=Toy2D.KINDS, default="circle", help="shape of the two classes")
+    parser.add_argument("--points", type=count, default=100, help="number of points")
+    parser.add_argument("--steps", type=count, default=1500, help="number of training steps")
+    parser.add_argument("--hidden", type=count, default=64, help="number of hidden units per layer")
+    parser.add_argument("--lr", type=positive, default=0.01, help="learning rate")
     parser.add_argument(
-        "--save", type=new_file, metavar="FILE", help="a .gif or .png to draw the training into (needs matplotlib)"
+        "--save", type=new_file, metavar="FILE", help=".gif or .png file for the training (needs matplotlib)"
     )
     args = parser.parse_args()
 
@@ -71,7 +72,7 @@ def main():
         nn.Linear(2, args.hidden), nn.ReLU(), nn.Linear(args.hidden, args.hidden), nn.ReLU(), nn.Linear(args.hidden, 1)
     )
     optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
-    moments = {round(args.steps * (i / 24) ** 2) for i in range(25)} | {1}  # most of them early, when most happens
+    moments = {round(args.steps * (i / 24) ** 2) for i in range(25)} | {1}  # more frames at the beginning
     frames = []
     for step in range(1, args.steps + 1):
         loss = F.binary_cross_entropy_with_logits(model(data.points)[:, 0], data.targets.float())

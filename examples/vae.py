@@ -1,4 +1,4 @@
-"""A variational autoencoder that is told the label: new digits from normal numbers. Source: Kingma and Welling, 2013.
+"""Train a conditional variational autoencoder on digits. Source: Kingma and Welling, 2013.
 
 python -m examples.vae --save digits.png
 """
@@ -6,7 +6,7 @@ python -m examples.vae --save digits.png
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.data import add_data_flags, default_device, digit_tensors
@@ -19,7 +19,7 @@ from mytorch.utils.data import DataLoader
 
 
 class VAE(nn.Module):
-    """An encoder that gives a normal distribution of codes, and a decoder of codes; both see the label."""
+    """Encodes images to normal distributions of codes and decodes codes to images, both given the label."""
 
     def __init__(self, pixels, code, width=128):
         super().__init__()
@@ -27,14 +27,14 @@ class VAE(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(code + 10, width), nn.ReLU(), nn.Linear(width, pixels))
 
     def decode(self, codes, labels):
-        """Logits of the pixels."""
+        """Returns the logits of the pixels."""
         return self.decoder(mytorch.cat([codes, F.one_hot(labels, 10).float()], -1))
 
     def forward(self, x, labels):
-        """(cost of the drawing, cost of the code) for each picture, in nats; their sum bounds -log p(x)."""
+        """Returns the reconstruction loss and the KL divergence of each image, in nats. Their sum is a bound of -log p(x)."""
         mean, log_std = self.encoder(mytorch.cat([x, F.one_hot(labels, 10).float()], -1)).chunk(2, dim=-1)
         codes = Normal(mean, log_std.exp())
-        logits = self.decode(codes.rsample(), labels)
+        logits = self.decode(codes.rsample(), labels)  # rsample: the gradient reaches mean and log_std
         drawing = F.binary_cross_entropy_with_logits(logits, x, reduction="none").sum(-1)
         prior = Normal(mytorch.zeros_like(mean), mytorch.ones_like(mean))
         return drawing, kl_divergence(codes, prior).sum(-1)
@@ -42,13 +42,13 @@ class VAE(nn.Module):
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", type=usable_device, default=default_device())
-    parser.add_argument("--epochs", type=count, default=40)
-    parser.add_argument("--batch_size", type=count, default=64)
-    parser.add_argument("--lr", type=positive, default=2e-3)
-    parser.add_argument("--code", type=count, default=8, help="how many normal numbers a digit is drawn from")
+    parser.add_argument("--device", type=usable_device, default=default_device(), help="device to train on")
+    parser.add_argument("--epochs", type=count, default=40, help="number of epochs")
+    parser.add_argument("--batch_size", type=count, default=64, help="number of examples per batch")
+    parser.add_argument("--lr", type=positive, default=2e-3, help="learning rate")
+    parser.add_argument("--code", type=count, default=8, help="size of the code")
     add_data_flags(parser)
-    parser.add_argument("--save", type=new_file, metavar="FILE", help="a .png to draw new digits into")
+    parser.add_argument("--save", type=new_file, metavar="FILE", help=".png file for generated digits")
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
@@ -71,12 +71,13 @@ def main():
     with mytorch.no_grad():
         x, y = (t.to(args.device) for t in test.tensors)
         drawing, code = (part.mean().item() for part in model(x.flatten(1), y))
-        print(f"test loss {drawing + code:.3f} = drawing {drawing:.3f} + code {code:.3f}")
+        print(f"test loss {drawing + code:.3f} = reconstruction {drawing:.3f} + KL divergence {code:.3f}")
         if args.save:
             labels = mytorch.arange(10, device=args.device).repeat(8)
+            # new images: decode codes from the prior
             new = model.decode(mytorch.randn(80, args.code, device=args.device), labels).sigmoid()
             save_digits(new.reshape(-1, 1, side, side), args.save, nrow=10)
-            print(f"new digits, a column for each label: {args.save}")
+            print(f"generated digits, one column per label: {args.save}")
 
 
 if __name__ == "__main__":

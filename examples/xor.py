@@ -1,4 +1,4 @@
-"""Learn XOR with a small network.
+"""Train a small network on XOR.
 
 python -m examples.xor
 """
@@ -6,7 +6,7 @@ python -m examples.xor
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `python examples/…`
 
 import mytorch
 from examples.pictures import answers, draw_boundary, panels, save_figure
@@ -16,15 +16,18 @@ from mytorch.cli.arguments import ArgumentParser, count, new_file, positive, run
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=count, default=500)
-    parser.add_argument("--lr", type=positive, default=0.05)
-    parser.add_argument("--device", type=usable_device, default="cpu")
-    parser.add_argument("--save", type=new_file, metavar="FILE", help="a picture of the boundary (needs matplotlib)")
+    parser.add_argument("--steps", type=count, default=500, help="number of training steps")
+    parser.add_argument("--lr", type=positive, default=0.05, help="learning rate")
+    parser.add_argument("--device", type=usable_device, default="cpu", help="device to train on")
+    parser.add_argument(
+        "--save", type=new_file, metavar="FILE", help="image file for the decision boundary (needs matplotlib)"
+    )
     args = parser.parse_args()
 
     mytorch.manual_seed(0)
     x = mytorch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], device=args.device)
     y = mytorch.tensor([[0.0], [1.0], [1.0], [0.0]], device=args.device)
+    # XOR is not linearly separable, so the network needs a hidden layer
     model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)).to(args.device)
     optimizer = mytorch.optim.Adam(model.parameters(), lr=args.lr)
     criterion = nn.BCEWithLogitsLoss()

@@ -1,4 +1,4 @@
-"""What the preparation scripts share: splitting a text, writing it, and failing in one sentence."""
+"""Functions that the preparation scripts share: read and split a text, write token files, end with an error."""
 
 import os
 import sys
@@ -11,32 +11,32 @@ from mytorch.cli.arguments import ArgumentParser as ArgumentParser
 from mytorch.models.tokenizer import CharTokenizer, FastTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 from mytorch.utils.data.tokens import write_tokens
 
+SPLIT_HELP = "fraction of the text used for validation, between 0 and 1"
+SAVE_HELP = "folder for train.bin, val.bin and tokenizer.json"
 
-def fail(sentence):
-    """End the script with one sentence and exit code 1."""
-    print(sentence, file=sys.stderr)
+
+def fail(message):
+    """Prints an error message and ends the script with exit code 1."""
+    print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
     raise SystemExit(1)
 
 
 def read_text(path):
-    """The text of a file, UTF-8.
-
-    Ends the script if it can't be read or is empty.
-    """
+    """Returns the text of a UTF-8 file. Ends the script if the file can't be read or is empty."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except FileNotFoundError:
-        fail(f"There is no file {path}.")
+        fail(f"--input_file: expected a file, got {path}, which does not exist.")
     except (OSError, UnicodeDecodeError) as error:
-        fail(f"{path} can't be read as UTF-8 text: {error}.")
+        fail(f"--input_file: expected a readable UTF-8 text file, got {path}: {error}.")
     if not text.strip():
-        fail(f"{path} holds no text.")
+        fail(f"--input_file: expected a text, got {path}, which is empty.")
     return text
 
 
 def make_tokenizer(kind, text, min_count=1, vocab_size=4096):
-    """The tokenizer of a kind for a text; ends the script where its package or its file is missing."""
+    """Returns a tokenizer for a text. Ends the script if the tokenizer's package or file is missing."""
     if os.path.isdir(kind):
         kind = os.path.join(kind, "tokenizer.json")
     if kind == "char":
@@ -48,20 +48,30 @@ def make_tokenizer(kind, text, min_count=1, vocab_size=4096):
     except (ImportError, ValueError, FileNotFoundError) as error:
         fail(f"{error}")
     except Exception as error:  # tiktoken downloads its table on first use
-        fail(f"tiktoken could not load GPT-2's encoding ({type(error).__name__}); it needs the network once.")
+        fail(
+            f"--tokenizer: tiktoken could not download GPT-2's encoding ({type(error).__name__}). Check the network; "
+            "the download is needed once."
+        )
 
 
 def write_split(text, tokenizer, folder, test_split_pct):
-    """Write train.bin, val.bin and tokenizer.json; the last share of the text validates.
+    """Writes train.bin, val.bin and tokenizer.json. Ends the script if a split would be empty.
 
-    Ends the script if a split would be empty.
+    Args:
+        text: the text.
+        tokenizer: encodes the text.
+        folder: the folder for the files.
+        test_split_pct: fraction of the text, at its end, that val.bin contains.
     """
     if not 0.0 < test_split_pct < 1.0:
-        fail(f"--test_split_pct is {test_split_pct}; it must lie between 0 and 1, such as 0.1 for a tenth.")
+        fail(f"--test_split_pct: expected a fraction between 0 and 1, such as 0.1, got {test_split_pct}.")
     tokens = np.asarray(tokenizer.encode(text), np.uint32)
     cut = int(len(tokens) * (1.0 - test_split_pct))
     if cut == 0 or cut == len(tokens):
-        fail(f"A text of {len(tokens)} tokens can't be split with --test_split_pct {test_split_pct}.")
+        fail(
+            f"--test_split_pct: expected a fraction that leaves tokens in both splits of {len(tokens)} tokens, got "
+            f"{test_split_pct}."
+        )
     print(f"Loaded {len(text):,} Characters of Data")
     if isinstance(tokenizer, CharTokenizer):
         print("all the unique characters:", repr("".join(tokenizer.chars)))

@@ -1,4 +1,6 @@
-"""Prepare tiny Shakespeare with GPT-2's tokens: prepare_shakespeare.py --tokenizer gpt2, a twentieth to validate.
+"""Prepare the tiny Shakespeare text with GPT-2's tokenizer.
+
+Runs prepare_shakespeare.py with other defaults: --tokenizer gpt2 and --test_split_pct 0.05.
 
 python prepare_data/prepare_shakespeare_gpt2.py --path_to_save data/shakespeare_gpt2
 """

@@ -1,10 +1,9 @@
-"""Common work on a CPU beside PyTorch eager, section by section.
+"""Measure common workloads on a CPU in mytorch and eager PyTorch.
 
     python -m benchmarks.cpu [--sections convolutions] [--only conv3x3_fb,resnet_cifar] [--threads 1,2] [--numpy] [--memory] [--limit 300] [--json cpu.json]
 
-A section is a module of this folder: `WORKLOADS` is a table of name -> function that is handed a library (mytorch or torch) and
-returns a step, a function of no arguments. Each library has a process of its own and they take turns (`timing.py`). `--numpy`
-does without Numba's kernels; `--memory` measures the peak of each workload, in two more processes.
+Each module of this folder is a section. Its table `WORKLOADS` maps a name to a function that receives a library (mytorch or torch) and
+returns a step, a function without arguments. Each library runs in a separate process, and the libraries take turns (`timing.py`).
 """
 
 import argparse
@@ -23,18 +22,22 @@ from benchmarks.gpt2 import machine  # noqa: E402
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sections", default=",".join(sections()), help="of " + ", ".join(sections()))
-    parser.add_argument("--only", help="names of workloads; the others are left out")
-    parser.add_argument("--threads", default="1", help="numbers of threads, each measured: 1,2")
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each library")
     parser.add_argument(
-        "--limit", type=float, help="seconds of each section, beside making its workloads: turns are shorter then"
+        "--sections",
+        default=",".join(sections()),
+        help="comma-separated sections (default: all): " + ", ".join(sections()),
     )
-    parser.add_argument("--numpy", action="store_true", help="mytorch without its compiled kernels")
-    parser.add_argument("--cpu-time", action="store_true", help="count CPU time: for a machine with other work")
-    parser.add_argument("--memory", action="store_true", help="peak memory, too")
+    parser.add_argument("--only", help="comma-separated workloads (default: all)")
+    parser.add_argument("--threads", default="1", help="comma-separated numbers of threads (default: 1)")
+    parser.add_argument("--rounds", type=int, default=7, help="number of turns of each library (default: 7)")
     parser.add_argument(
-        "--json", help="also write the rows to this file; those of other sections and threads in it stay"
+        "--limit", type=float, help="time limit of each section in seconds, without setup; shortens the turns"
+    )
+    parser.add_argument("--numpy", action="store_true", help="disable compiled kernels in mytorch")
+    parser.add_argument("--cpu-time", action="store_true", help="measure CPU time, for a machine with other load")
+    parser.add_argument("--memory", action="store_true", help="also measure peak memory, in two more processes")
+    parser.add_argument(
+        "--json", help="path of a JSON file for the rows; rows of other sections and thread counts in the file are kept"
     )
     args = parser.parse_args()
     only, rows = args.only and args.only.split(","), []
@@ -62,17 +65,19 @@ def main():
 
 
 def line(row):
-    """A row as it is printed."""
+    """Returns a row as text."""
     text = "  {name:24} mytorch {mytorch:9.3f}  torch {torch:9.3f}  ratio {ratio:6.2f}".format(**row)
     if "torch_MB" in row:
-        text += "  memory {mytorch_MB:7.1f} {torch_MB:7.1f} MB, with all imported {mytorch_all_MB:7.1f} {torch_all_MB:7.1f}".format(
-            **row
+        text += (
+            "  memory {mytorch_MB:7.1f} {torch_MB:7.1f} MB, total {mytorch_all_MB:7.1f} {torch_all_MB:7.1f} MB".format(
+                **row
+            )
         )
     return text
 
 
 def write(path, rows, numpy_alone):
-    """Write rows to a file, in place of those of the same name, section and number of threads."""
+    """Write rows to a file. They replace rows with the same name, section and number of threads."""
     path = Path(path)
     old = json.loads(path.read_text())["rows"] if path.exists() else []
     merged = {(row["section"], row["threads"], row["name"]): row for row in [*old, *rows]}

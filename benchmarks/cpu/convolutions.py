@@ -1,8 +1,8 @@
-"""Convolutions, pooling and batch norm; and the networks made of them, which steps.py measures."""
+"""Workloads: convolutions, pooling and batch norm. Also defines the convolutional networks for steps.py."""
 
 
 def _fb(make, *shape):
-    """A workload: forward and backward of what `make(lib)` gives, on an input of this shape."""
+    """Returns a workload: forward and backward of the function `make(lib)` on an input of this shape."""
 
     def workload(lib):
         function, x = make(lib), lib.randn(*shape).requires_grad_()
@@ -18,7 +18,7 @@ def _fb(make, *shape):
 
 
 def _training(make, *shape, classes=10):
-    """A workload: a step of SGD on the network that `make(lib)` gives; `classes` None for the squared output as loss."""
+    """Returns a workload: an SGD step on the network `make(lib)`. With `classes=None`, the loss is the squared output."""
 
     def workload(lib):
         net, x = make(lib), lib.randn(*shape)
@@ -38,7 +38,7 @@ def _training(make, *shape, classes=10):
 
 
 def _add(lib, body, shortcut):
-    """A module: relu(body(x) + shortcut(x))."""
+    """Returns a module that computes relu(body(x) + shortcut(x))."""
 
     class Residual(lib.nn.Module):
         def __init__(self):
@@ -60,7 +60,7 @@ def _cnn_mnist(lib):
 
 
 def _block(lib, c, d, stride=1):
-    """ResNet's basic block."""
+    """Returns the basic block of ResNet."""
     nn = lib.nn
     body = nn.Sequential(
         nn.Conv2d(c, d, 3, stride, 1, bias=False), nn.BatchNorm2d(d), nn.ReLU(), nn.Conv2d(d, d, 3, 1, 1, bias=False), nn.BatchNorm2d(d)
@@ -151,7 +151,7 @@ def _discriminator(lib):
 
 
 def _dcgan(lib):
-    """Both networks' steps of a GAN on 32 × 32 pictures."""
+    """Returns a step that trains both networks of a GAN on 32 × 32 images."""
     nets = [_generator(lib), _discriminator(lib)]
     optimizers = [lib.optim.Adam(net.parameters(), lr=2e-4, betas=(0.5, 0.999)) for net in nets]
     (make, judge), real, noise = nets, lib.randn(32, 3, 32, 32), lib.randn(32, 64, 1, 1)

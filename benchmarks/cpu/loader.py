@@ -1,4 +1,4 @@
-"""An epoch of the DataLoader over tensors: items of 3 KB and of 196 KB, without workers and with two."""
+"""Workloads: an epoch of a DataLoader over tensors, with items of 3 KB or 196 KB, and zero or two workers."""
 
 
 def _loader(workers, rows, shape, **options):

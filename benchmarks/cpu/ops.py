@@ -1,4 +1,7 @@
-"""Single ops, forward and (`_fb`) forward and backward, each at a large size, and at a small, a medium and an odd one: "add small"."""
+"""Workloads: single ops, forward, or forward and backward (`_fb`).
+
+Each op has inputs of four sizes. The name of a workload contains the size, as in "add small", except for large inputs.
+"""
 
 import re
 
@@ -6,14 +9,18 @@ import numpy as np
 
 SIZES = {"large": (1024, 1024), "small": (8, 8), "medium": (128, 128), "odd": (257, 1023)}
 FB = "forward and backward"
-CASES = {}  # name -> (run, inputs, whether it is differentiated)
+CASES = {}  # name -> (run, inputs, True if it is differentiated)
 
 
 def case(name, run, *inputs, backward=False):
-    """Note a case. `run(L, *inputs)` calls library L; an input is a shape in n, m and numbers, and what it holds:
+    """Add a case.
 
-    "n m" normal numbers, "n m +" positive ones, "n m ?" bools, "n m < m" integers below m. `backward`: a second case
-    NAME_fb differentiates by all float inputs, too; FB: that one alone.
+    Args:
+        name: name of the workload.
+        run: function `run(L, *inputs)` that calls library L.
+        inputs: shapes of n, m and numbers, with a mark for the contents: "n m" for normal numbers, "n m +" for positive numbers,
+            "n m ?" for bools, "n m < m" for integers below m.
+        backward: True adds a second case NAME_fb that also differentiates all float inputs. FB adds only that case.
     """
     if backward != FB:
         CASES[name] = (run, inputs, False)
@@ -22,7 +29,7 @@ def case(name, run, *inputs, backward=False):
 
 
 def table(text, *inputs, backward=False):
-    """Note a case for each word of `text`: the function of that name over the same inputs."""
+    """Add a case for each function named in `text`, with the same inputs."""
     for name in text.split():
         case(name, lambda L, *x, name=name: getattr(L, name)(*x), *inputs, backward=backward)
 
@@ -31,12 +38,12 @@ F = "nn.functional"
 
 
 def functional(text, *inputs, backward=False):
-    """As `table`, for functions of nn.functional."""
+    """Add a case for each function of nn.functional named in `text`, with the same inputs."""
     for name in text.split():
         case(name, lambda L, *x, name=name: getattr(L.nn.functional, name)(*x), *inputs, backward=backward)
 
 
-# -- the 49 that were measured first, but for convolutions, pooling and batch norm, which have a section of their own
+# -- common ops; convolutions.py has convolutions, pooling and batch norm
 case("cdist", lambda L, x, y: L.cdist(x, y), "n 64", "m 64", backward=True)
 case("scatter_add", lambda L, x, i, s: x.scatter_add(1, i, s), "n m", "n m < m", "n m", backward=True)
 case("randperm", lambda L, x: L.randperm(x.numel()), "n m")
@@ -192,7 +199,7 @@ case(
 
 
 def _holding(shape, mark, bound, generator):
-    """An array of what an input's text says."""
+    """Returns a random array with the contents that the mark describes."""
     if mark == "<":
         return generator.integers(0, bound, shape)
     if mark == "?":
@@ -202,26 +209,26 @@ def _holding(shape, mark, bound, generator):
 
 
 def _workload(run, inputs, backward, n, m):
-    """What makes the step of a case for a library."""
+    """Returns a function that creates the step of a case for a library."""
     value = {"n": n, "m": m}
 
     def size(word):
         return value.get(word) or int(word or 0)
 
     def workload(lib):
-        generator, given = np.random.default_rng(0), []
+        generator, tensors = np.random.default_rng(0), []
         for text in inputs:
             shape, mark, bound = re.fullmatch(r"([nm\d ]+)([+?<]?) ?([nm\d]*)", text).groups()
-            given.append(lib.tensor(_holding([size(word) for word in shape.split()], mark, size(bound), generator)))
+            tensors.append(lib.tensor(_holding([size(word) for word in shape.split()], mark, size(bound), generator)))
         if not backward:
-            return lambda: run(lib, *given)
-        leaves = [x.requires_grad_() for x in given if x.is_floating_point()]
-        upstream = lib.ones_like(run(lib, *given).detach()) * 0.5
+            return lambda: run(lib, *tensors)
+        leaves = [x.requires_grad_() for x in tensors if x.is_floating_point()]
+        upstream = lib.ones_like(run(lib, *tensors).detach()) * 0.5
 
         def step():
             for x in leaves:
                 x.grad = None
-            run(lib, *given).backward(upstream)
+            run(lib, *tensors).backward(upstream)
 
         return step
 

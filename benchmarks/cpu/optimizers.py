@@ -1,4 +1,4 @@
-"""A step of each optimizer on 20 parameters of 256 x 256, and on 200 of 16 x 16."""
+"""Workloads: a step of each optimizer on 20 parameters of 256 × 256, and on 200 parameters of 16 × 16."""
 
 
 def _optimizer(name, count, shape, **options):

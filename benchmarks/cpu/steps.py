@@ -1,11 +1,11 @@
-"""What people do on a CPU: training steps of networks of every kind, generation, attention, a policy's draws, an epoch of data."""
+"""Workloads: training steps of many kinds of networks, generation, attention, sampling from a policy, and data loading."""
 
 from .convolutions import NETWORKS
 from .loader import WORKLOADS as EPOCHS
 
 
 def train(L, model, make, loss, optimizer=None, **options):
-    """A step of an optimizer (Adam) on `loss(model, *batch)`, for the batch that `make` gives."""
+    """Returns a training step on `loss(model, *make())` with the given optimizer (default: Adam)."""
     optimizer = (optimizer or L.optim.Adam)(model.parameters(), **({"lr": 1e-3} | options))
     batch = make()
 

@@ -1,4 +1,4 @@
-"""The section `correctness`: the checks of tests/kernels and tests/gpu, without pytest."""
+"""Section `correctness`: runs the checks of tests/kernels and tests/gpu without pytest."""
 
 import importlib
 import inspect
@@ -28,8 +28,8 @@ CHECKS = tuple(
 CHECKS = (*CHECKS, "gpu.check_products", "gpu.check_cudnn")
 
 
-def _pytest_or_stand_in():
-    """pytest, or as much of it as the checks use."""
+def _pytest_or_fallback():
+    """Returns pytest, or a replacement with the functions that the checks use."""
     try:
         return importlib.import_module("pytest")
     except ImportError:
@@ -62,7 +62,7 @@ def _pytest_or_stand_in():
 
 
 def _cases(function):
-    """The argument dicts of a parametrized test."""
+    """Returns the dictionaries of arguments of a parametrized test."""
     axes = []
     for mark in getattr(function, "pytestmark", []):
         names, values = mark.args[:2]
@@ -73,7 +73,7 @@ def _cases(function):
 
 
 def correctness(report, interpret):
-    """Every kernel at odd sizes in each dtype, forward and backward, against float64; several processes compile at once."""
+    """Compare every kernel with float64: odd sizes, each dtype, forward and backward. Several processes compile in parallel."""
     workers = max(1, min(os.cpu_count() or 1, 12))
 
     def start(i):
@@ -90,13 +90,13 @@ def correctness(report, interpret):
 
 
 def check_part(report, interpret, part, parts):
-    """Every `parts`-th check, from `part` on."""
-    _pytest_or_stand_in()
+    """Run every `parts`-th check, starting at `part`."""
+    _pytest_or_fallback()
     todo = []
     for home in CHECKS:
         name = home.partition(".check_")[2]
         if name in ("ops", "products") and interpret:
-            continue  # they want fixtures and stand-ins: python -m pytest tests/kernels tests/gpu
+            continue  # these require fixtures: python -m pytest tests/kernels tests/gpu
         try:
             module = importlib.import_module(f"tests.{home}")
         except Exception as error:
@@ -105,10 +105,10 @@ def check_part(report, interpret, part, parts):
         for label, function in vars(module).items():
             if label.startswith("test_") and callable(function):
                 cases = list(itertools.islice(_cases(function), 2 if interpret else CASES))
-                if not cases:  # of a library that is not installed
+                if not cases:  # a library is not installed
                     continue
                 missing = set(inspect.signature(function).parameters) - set(cases[0])
-                if missing == {"together"}:  # the only fixture that a check asks for
+                if missing == {"together"}:  # the only supported fixture
                     home = importlib.import_module("mytorch.optim.fused")
                     cases = [{**case, "together": home} for case in cases]
                 todo += [

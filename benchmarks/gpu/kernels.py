@@ -1,11 +1,11 @@
-"""The section `kernels`: each Triton kernel at the sizes of GPT-2 124M."""
+"""Section `kernels`: each Triton kernel at the sizes of GPT-2 124M."""
 
 from .measure import cupy_timer, floor_of, host_time
 from .sizes import CLASSES, CONV, GROUPED, HEADS, LONG, LOSSES, ROWS, WIDTH, parameters
 
 
 def kernels(report, interpret):
-    """Each kernel at the sizes of GPT-2 124M, beside its floor."""
+    """Measure each kernel at the sizes of GPT-2 124M, and report its lower bound."""
     import cupy as cp
     import ml_dtypes
     import numpy as np
@@ -71,17 +71,17 @@ def kernels(report, interpret):
             lambda: norm.forward(xp, x, w, b, width=WIDTH, eps=1e-5, residual=g),
             bytes_moved=4 * n,
         )
-        stream = rand(ROWS, WIDTH, dtype="fp32")  # as in a transformer: x is added to it
+        stream = rand(ROWS, WIDTH, dtype="fp32")  # the residual stream of a transformer, to which x is added
         s = 4 * x.size
         timed(
             f"add_layer_norm forward {dtype} to fp32",
             lambda: norm.add_layer_norm.forward(xp, x, stream, w, b, width=WIDTH, dtype=bfloat16), bytes_moved=n + 2 * s + s // 2,
         )  # fmt: skip
-        kept = norm.add_layer_norm.forward(xp, x, stream, w, b, width=WIDTH)
+        saved = norm.add_layer_norm.forward(xp, x, stream, w, b, width=WIDTH)
         dtypes, three = (x.dtype, stream.dtype), [x.shape, x.shape, w.shape, b.shape]
         timed(
             f"add_layer_norm backward {dtype} to fp32",
-            lambda: norm.add_layer_norm.vjp((stream, g), kept[0], w, b, three, dtypes, *kept[2:], WIDTH, (True,) * 4, xp),
+            lambda: norm.add_layer_norm.vjp((stream, g), saved[0], w, b, three, dtypes, *saved[2:], WIDTH, (True,) * 4, xp),
             bytes_moved=n + 3 * s + (n if dtype == "bf16" else 0),
         )  # fmt: skip
         _, r = norm.rms_norm.forward(xp, x, w, width=WIDTH, eps=1e-5)
@@ -98,11 +98,11 @@ def kernels(report, interpret):
         for kind in ("gelu", "gelu_tanh", "silu", "relu_squared"):
             timed(f"{kind} forward {dtype}", lambda k=kind: activation.apply(xp, x, k), bytes_moved=2 * n)
             timed(f"{kind} backward {dtype}", lambda k=kind: activation.apply_backward(xp, g, x, k), bytes_moved=3 * n)
-        one, wanted = xp.ones((), x.dtype), (True, False)
+        one, needs = xp.ones((), x.dtype), (True, False)
         for kind in ("mse", "bce_logits"):
             timed(f"{kind} forward {dtype}", lambda k=kind: losses.forward(xp, x, g, kind=k), bytes_moved=2 * n)
             timed(
-                f"{kind} backward {dtype}", lambda k=kind: losses.vjp(one, x, g, k, "mean", 1.0, wanted, xp),
+                f"{kind} backward {dtype}", lambda k=kind: losses.vjp(one, x, g, k, "mean", 1.0, needs, xp),
                 bytes_moved=3 * n,
             )  # fmt: skip
         timed(f"swiglu forward {dtype}", lambda: activation.gated(xp, x, g), bytes_moved=3 * n)
@@ -157,7 +157,7 @@ def kernels(report, interpret):
         )
 
     def by_cudnn(label, inputs, g, causal, wants, flops):
-        """cuDNN's attention at once and captured, its results beside Triton's; where it isn't installed, a row that says why."""
+        """Measure cuDNN's attention, eager and captured, and compare the results with Triton. Without cuDNN, report the reason."""
         from mytorch import cuda
 
         kernel, scale = registry.CUDNN_ATTENTION.of["cuda"], inputs[0].shape[3] ** -0.5
@@ -175,10 +175,12 @@ def kernels(report, interpret):
             cudnn.forward(xp, *inputs, causal=causal, scale=scale, flash=flash)
             back()
 
-        for name, got, want in zip(("output", "gq", "gk", "gv"), (out, *back()[:3]), wants, strict=True):
-            error = float(cp.abs(got.astype(cp.float32) - want.astype(cp.float32)).max())
-            most = float(cp.abs(want.astype(cp.float32)).max())
-            assert error <= 0.04 * most, f"{name} differs from Triton's by {error:.3g}, at most {most:.3g}"
+        for name, got, expected in zip(("output", "gq", "gk", "gv"), (out, *back()[:3]), wants, strict=True):
+            error = float(cp.abs(got.astype(cp.float32) - expected.astype(cp.float32)).max())
+            largest = float(cp.abs(expected.astype(cp.float32)).max())
+            assert error <= 0.04 * largest, (
+                f"{name} differs from Triton's by {error:.3g}, the largest value is {largest:.3g}"
+            )
         timed(
             f"attention by cuDNN forward {label}",
             lambda: cudnn.forward(xp, *inputs, causal=causal, scale=scale, flash=flash), flops=flops,

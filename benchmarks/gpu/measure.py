@@ -1,4 +1,4 @@
-"""What the sections of gpu_check.py share: how a figure is handed over, how a launch is timed, and its floor."""
+"""Functions for all sections of gpu_check.py: reporting a figure, timing a launch, and its lower bound."""
 
 import json
 import os
@@ -13,11 +13,11 @@ CEILINGS = {
     "TB/s": 4.3,
     "bf16 TFLOP/s": 790.0,
     "fp32 TFLOP/s": 51.0,
-}  # measured on an H200; "ceilings" measures this card's
+}  # measured on an H200; the section "ceilings" measures the rates of this GPU
 
 
 def card_is_lost():
-    """Whether CUDA answers nothing but errors: after an illegal address, say, no call of this process succeeds any more."""
+    """Returns True if every CUDA call fails, for example after an illegal memory access."""
     cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
     try:
         if cupy is not None:
@@ -30,8 +30,10 @@ def card_is_lost():
 
 
 class Report:
-    """Where a section hands over its results, one line of JSON each. What the file has already isn't attempted again: a
-    section that has lost the card ends with LOST, and is started anew to do the rest."""
+    """Writes the results of a section to a file, as one line of JSON each.
+
+    A section that loses the GPU exits with the code LOST and is started again. It then skips the results that are in the file.
+    """
 
     def __init__(self, path):
         self.done = (
@@ -46,7 +48,7 @@ class Report:
         self.file.flush()
 
     def attempt(self, name, function):
-        """Report what the function returns (a dict; None if it has reported itself), or how it failed."""
+        """Call a function and report its result (a dictionary, or None if the function reported results itself) or its error."""
         if name in self.done:
             return
         try:
@@ -60,15 +62,21 @@ class Report:
 
 
 def timer(elapsed, event, flush):
-    """A function (call, repeats) that times calls: `event` makes an event, `elapsed` is the ms between two, `flush` writes 2 GB."""
+    """Returns a function (call, repeats) that measures calls.
+
+    Args:
+        event: creates an event.
+        elapsed: returns the milliseconds between two events.
+        flush: writes 2 GB.
+    """
 
     def milliseconds(call):
         for _ in range(2):
-            call()  # compiled, and every array in the pool
+            call()  # compiles the kernel and fills the memory pool
         times = []
         for _ in range(REPEATS):
             begin, end = event(), event()
-            flush()  # the CPU is done with the launch before the card is done with this
+            flush()  # keeps the GPU busy until the CPU has finished the launch
             begin.record()
             call()
             end.record()
@@ -80,7 +88,7 @@ def timer(elapsed, event, flush):
 
 
 def cupy_timer():
-    """`timer` for CuPy."""
+    """Returns `timer` for CuPy."""
     import cupy as cp
 
     waste = cp.empty(WASTE, cp.uint8)
@@ -88,7 +96,7 @@ def cupy_timer():
 
 
 def torch_timer():
-    """`timer` for PyTorch."""
+    """Returns `timer` for PyTorch."""
     import torch
 
     waste = torch.empty(WASTE, dtype=torch.uint8, device=DEVICE)
@@ -96,12 +104,12 @@ def torch_timer():
 
 
 def floor_of(bytes_moved=0, flops=0, kind="bf16"):
-    """The least time in ms by the card's ceilings."""
+    """Returns the lower bound of the time in ms, from the maximum rates of the GPU."""
     return max(bytes_moved / CEILINGS["TB/s"] / 1e9, flops / CEILINGS[f"{kind} TFLOP/s"] / 1e9)
 
 
 def host_time(cp, call):
-    """The CPU's time for a call, in ms."""
+    """Returns the CPU time of a call in ms."""
     call()
     cp.cuda.Device().synchronize()
     started = time.perf_counter()

@@ -1,8 +1,8 @@
-"""The section `parity`: 20 steps of GPT-2 by mytorch, eager and captured, beside PyTorch's from the same weights and batches.
+"""Section `parity`: compares 20 steps of GPT-2 in mytorch, eager and captured, with PyTorch, from equal weights and batches.
 
-PyTorch's steps are made by this file as a program of its own, so that its libraries and CuPy's are not in one process:
+PyTorch runs in a separate process, so that its CUDA libraries do not conflict with CuPy. This file is also the program of that process:
 
-    python -m benchmarks.gpu.parity FILE.npz HALF DEVICE    # weights and batches in; a JSON of losses and norms on stdout
+    python -m benchmarks.gpu.parity FILE.npz HALF DEVICE    # reads weights and batches, prints losses and norms as JSON
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ import numpy as np
 from .sizes import BASE, DEVICE, PARITY
 from .training import gpt2_on_gpu
 
-TOLERANCE = {None: (2e-4, 5e-3), "bfloat16": (5e-3, 5e-2)}  # of losses and of the gradients' norms, relative
+TOLERANCE = {None: (2e-4, 5e-3), "bfloat16": (5e-3, 5e-2)}  # relative tolerance of losses and of gradient norms
 
 
 def _config():
@@ -28,13 +28,13 @@ def _config():
 
 
 def _batches(config, steps, batch):
-    """Tokens of which some are much more frequent than others, so that there is something to learn."""
+    """Returns batches of tokens with different frequencies, so that the loss can decrease."""
     draw = np.random.default_rng(0).random((steps, 2, batch, config.context_length))
     return (draw**3 * config.vocab_size).astype(np.int64)
 
 
 def _mytorch(config, state, batches, half, captured):
-    """Losses and norms of steps by mytorch."""
+    """Returns the losses and gradient norms of steps in mytorch."""
     import mytorch
     from mytorch.nn.utils import clip_grad_norm_
 
@@ -52,24 +52,24 @@ def _mytorch(config, state, batches, half, captured):
         return loss.detach(), norm
 
     step = mytorch.compile_step(step) if captured else step
-    found = [step(*(mytorch.tensor(part, device="cuda") for part in pair)) for pair in batches]
-    return np.array([[float(number) for number in pair] for pair in found])
+    results = [step(*(mytorch.tensor(part, device="cuda") for part in pair)) for pair in batches]
+    return np.array([[float(number) for number in pair] for pair in results])
 
 
 def _pytorch(file, half, device):
-    """The same by PyTorch."""
+    """Returns the losses and gradient norms of steps in PyTorch."""
     import torch
 
     from benchmarks.torch_gpt2 import TorchGPT2
     from mytorch.models import GPT2Config
 
-    with np.load(file) as kept:
-        state = {name: torch.from_numpy(kept[name]) for name in kept.files if name not in ("batches", "config")}
-        config, batches = GPT2Config(**json.loads(str(kept["config"]))), kept["batches"]
+    with np.load(file) as data:
+        state = {name: torch.from_numpy(data[name]) for name in data.files if name not in ("batches", "config")}
+        config, batches = GPT2Config(**json.loads(str(data["config"]))), data["batches"]
     model = TorchGPT2(config).to(device)
     model.load_state_dict(state)
     optimizer = torch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95))
-    found = []
+    results = []
     for pair in torch.from_numpy(batches).to(device):
         with torch.autocast(device, getattr(torch, half or "float32"), enabled=half is not None):
             loss = model(*pair)
@@ -77,23 +77,23 @@ def _pytorch(file, half, device):
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        found.append((loss.item(), norm.item()))
-    return found
+        results.append((loss.item(), norm.item()))
+    return results
 
 
-def compare(report, name, got, wanted, tolerance):
-    """Report how far losses and norms lie apart, and an error if that is too far."""
-    apart = np.abs(got / wanted - 1.0)
-    loss, norm = apart.max(0)
+def compare(report, name, got, expected, tolerance):
+    """Report the differences of losses and norms, and an error if they exceed the tolerance."""
+    difference = np.abs(got / expected - 1.0)
+    loss, norm = difference.max(0)
     values = {"loss": got[-1, 0], "loss apart": loss, "norm apart": norm}
-    if not (loss <= tolerance[0] and norm <= tolerance[1]):  # nor where one is NaN
-        first = int(np.argmax(~(apart <= tolerance).all(1)))
+    if not (loss <= tolerance[0] and norm <= tolerance[1]):  # also False for NaN
+        first = int(np.argmax(~(difference <= tolerance).all(1)))
         values["error"] = f"losses {loss:.2g} and norms {norm:.2g} apart, allowed {tolerance}; first at step {first}"
     report(name, **values)
 
 
 def parity(report, interpret):
-    """Eager, captured and PyTorch's steps, in float32 and bfloat16."""
+    """Compare eager and captured steps with PyTorch, in float32 and bfloat16."""
     config, (steps, batch) = _config(), PARITY
     state = {name: np.array(x.cpu().numpy()) for name, x in gpt2_on_gpu(config).state_dict().items()}
     batches = _batches(config, steps, batch)

@@ -1,4 +1,4 @@
-"""The sections `products` and `blocks`: matrix products by each library, and attention with other block sizes."""
+"""Sections `products` and `blocks`: matrix multiplication by each library, and attention with other block sizes."""
 
 import math
 
@@ -7,7 +7,10 @@ from .sizes import BATCHED, CLASSES, HEADS, ROWS, SQUARE, WIDTH
 
 
 def products(report, interpret):
-    """Matrix products at GPT-2's sizes by each library, checked against float64; their capture; their cost on the CPU."""
+    """Measure matrix multiplication at the sizes of GPT-2 in each library.
+
+    The results are compared with float64. The section also checks captures and measures the CPU time of a call.
+    """
     import cupy as cp
     import ml_dtypes
 
@@ -23,7 +26,7 @@ def products(report, interpret):
         return cp.random.standard_normal(shape, dtype=cp.float32).astype(types_of[dtype])
 
     def right(got, a, b, dtype):
-        """Check some rows and columns against float64, to what rounding the sums may make of them."""
+        """Compare some rows and columns with float64, with a tolerance for rounding of the sums."""
         rows, columns = (cp.arange(0, n, max(n // 64, 1)) for n in got.shape[-2:])
         wide = a[..., rows, :].astype(cp.float64), b[..., columns].astype(cp.float64)
         error = cp.abs(got[..., rows, :][..., columns] - cp.matmul(*wide)).max()
@@ -78,7 +81,7 @@ def products(report, interpret):
     report.attempt("batches, other dtypes", others)
 
     def captured():
-        """A product captured into a graph gives the product of what lies in its operands when it is replayed."""
+        """Check that the replay of a captured multiplication uses the current contents of its operands."""
         stream = cp.cuda.Stream(non_blocking=True)
         a, b, bias = rand(256, 512), rand(512, 384), rand(384)
         with stream:
@@ -104,7 +107,7 @@ def products(report, interpret):
 
 
 def blocks(report, interpret):
-    """Attention's kernels at GPT-2's size with each of the block sizes that TRITON_FLASH_AUTOTUNE_MODE=medium would try."""
+    """Measure attention at the size of GPT-2 with each block size of TRITON_FLASH_AUTOTUNE_MODE=medium."""
     import cupy as cp
     import ml_dtypes
 
@@ -121,7 +124,7 @@ def blocks(report, interpret):
         ),
         "keys": lambda: attention.run_backward(
             xp, g, q, k, v, out, lse, causal=True, needs=(False, True, True, False)
-        ),  # and delta
+        ),  # includes the kernel for delta
     }
     for turn in range(5):
         for name, call in calls.items():

@@ -1,4 +1,4 @@
-"""The sections `profile` and `sanitizer`: one captured step kernel by kernel, and kernels at odd sizes under memcheck."""
+"""Sections `profile` and `sanitizer`: the kernels of a captured step, and kernels at odd sizes under memcheck."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ mytorch.cuda.synchronize()
 
 
 def profile(report, interpret):
-    """The kernels of one replay of the large model's step, by CUPTI through PyTorch's profiler, which sees every library's."""
+    """Report the kernels in one replay of a step of the large model. PyTorch's profiler (CUPTI) records all libraries."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
 
@@ -36,11 +36,11 @@ def profile(report, interpret):
         for _ in range(6):
             step()
         mytorch.cuda.synchronize()
-        with record(activities=[getattr(ProfilerActivity, kind)]) as found:
+        with record(activities=[getattr(ProfilerActivity, kind)]) as recorded:
             step()
             mytorch.cuda.synchronize()
         times = defaultdict(list)
-        for event in found.events():
+        for event in recorded.events():
             times[event.name].append((getattr(event, "device_time", 0) or event.time_range.elapsed_us()) / 1e3)
         for kernel, spent in sorted(times.items(), key=lambda item: -sum(item[1]))[:60]:
             report(kernel[:100], spent=sum(spent), count=len(spent))
@@ -50,7 +50,7 @@ def profile(report, interpret):
 
 
 def sanitizer(report, interpret):
-    """compute-sanitizer's memcheck over attention, norm and cross-entropy at odd sizes."""
+    """Run compute-sanitizer memcheck over attention, norm and cross-entropy at odd sizes."""
     tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if tool is None:
         return report("memcheck", value="compute-sanitizer is not installed")

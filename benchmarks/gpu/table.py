@@ -1,30 +1,30 @@
-"""The table that gpu_check.py prints, and what is to be reached on an H200."""
+"""The table of gpu_check.py, and the target times for an H200."""
 
 import math
 import traceback
 from collections import defaultdict
 
-WITHIN = 1.15  # of the floor: the kernels below, on an H200
+WITHIN = 1.15  # target of the kernels below on an H200, as a multiple of the lower bound
 NEAR_FLOOR = ("softmax", "layer_norm", "rms_norm", "cross_entropy", "AdamW 124M")
-TARGETS = {  # what is to be reached on an H200: ms, and for training GiB
-    "attention forward 32x12x1024x64 causal": (0.158, None),  # cuDNN's times
+TARGETS = {  # targets on an H200: milliseconds, and GiB for training
+    "attention forward 32x12x1024x64 causal": (0.158, None),  # times of cuDNN
     "attention backward 32x12x1024x64 causal": (0.53, None),
     "attention by cuDNN forward 32x12x1024x64 causal": (0.158, None),
     "attention by cuDNN backward 32x12x1024x64 causal": (0.53, None),
-    "GPT-2 124M bf16 B32xT1024": (80.8, 27.3),  # PyTorch, eager
-    "GPT-2 124M bf16 B32xT1024 captured": (61.8, 15.1),  # PyTorch, compiled; the goal is 52
+    "GPT-2 124M bf16 B32xT1024": (80.8, 27.3),  # PyTorch in eager mode
+    "GPT-2 124M bf16 B32xT1024 captured": (61.8, 15.1),  # PyTorch with torch.compile
     "GPT-2 124M bf16 B32xT1024 captured, tuned": (61.8, 15.1),
     "GPT-2 124M bf16 B32xT1024 captured, Triton's attention": (61.8, 15.1),
-    "GPT-2 small bf16 B32xT256 captured, tuned": (4.0, None),
-    "GPT-2 small bf16 B32xT256": (14.6, None),
-    "GPT-2 small bf16 B32xT256 captured": (4.0, None),
+    "GPT-2 10.7M bf16 B32xT256 captured, tuned": (4.0, None),
+    "GPT-2 10.7M bf16 B32xT256": (14.6, None),
+    "GPT-2 10.7M bf16 B32xT256 captured": (4.0, None),
     "GPT-2 124M fp16 B32xT1024": (83.0, None),
     "GPT-2 124M fp32 B8xT1024": (156.0, None),
 }
 
 
 def target_of(row):
-    """(ms, GiB) that a figure is to reach, None where nothing is said."""
+    """Returns the targets (ms, GiB) of a figure, or None for each without a target."""
     if row["name"] in TARGETS:
         return TARGETS[row["name"]]
     near = row.get("floor") and row["name"].startswith(NEAR_FLOOR)
@@ -32,12 +32,12 @@ def target_of(row):
 
 
 def verdict(row):
-    """ "ok" or what was missed by how much; "" without a target."""
+    """Returns "ok", or the missed targets with their ratios, or "" without a target."""
     ms, gib = target_of(row)
     missed = [
-        f"{row[key] / most:.2f} × {most:.3g} {key}"
-        for key, most in (("ms", ms), ("GiB", gib))
-        if most and not row[key] <= most
+        f"{row[key] / limit:.2f} × {limit:.3g} {key}"
+        for key, limit in (("ms", ms), ("GiB", gib))
+        if limit and not row[key] <= limit
     ]
     missed += ["the loss is " + str(row["loss"])] if not math.isfinite(row.get("loss", 0.0)) else []
     return "MISSED " + ", ".join(missed) if missed else "ok" if ms else ""
@@ -48,7 +48,7 @@ def _last(text):
 
 
 def table(results, names):
-    """The figures of some sections as lines of text."""
+    """Returns the figures of some sections as text."""
     lines = []
     rows = defaultdict(dict)
     rows |= {name: {r["name"]: r for r in part.get("rows", [])} for name, part in results.items()}
@@ -61,7 +61,7 @@ def table(results, names):
             lines.append(f"{good} of {len(own)} checks against float64 passed")
             lines += [f"  FAILED {r['name']}: {_last(r['error'])}" for r in own.values() if "error" in r]
         elif name in ("kernels", "products", "torch"):
-            lines.append(f"{'kernel':<52}{'ms':>9}{'floor':>9}{'× floor':>9}{'PyTorch':>9}{'× PyTorch':>11}")
+            lines.append(f"{'kernel':<52}{'ms':>9}{'bound':>9}{'× bound':>9}{'PyTorch':>9}{'× PyTorch':>11}")
             measured = {**rows["kernels"], **rows["products"]}
             for label in dict.fromkeys([*measured, *own]) if name == "torch" else own:
                 mine, other = measured.get(label, {}), rows["torch"].get(label, {})
@@ -105,13 +105,15 @@ def table(results, names):
                 if "error" in r:
                     lines.append(label + "  " + _last(r["error"]))
                 else:
-                    said = verdict(r) if library == "mytorch" else ""
-                    lines.append(f"{label}{r['ms']:>9.2f}{r['ktok/s']:>9.0f}{r['GiB']:>10.2f}{r['loss']:>9.3f}  {said}")
+                    state = verdict(r) if library == "mytorch" else ""
+                    lines.append(
+                        f"{label}{r['ms']:>9.2f}{r['ktok/s']:>9.0f}{r['GiB']:>10.2f}{r['loss']:>9.3f}  {state}"
+                    )
     return "\n".join(lines)
 
 
 def summary(results):
-    """How many targets were met, and which were not."""
+    """Returns the number of targets that were met, and the missed targets."""
     own = [
         r for name, s in results.items() if not name.startswith("torch") for r in s["rows"] if "ms" in r and verdict(r)
     ]
@@ -120,7 +122,7 @@ def summary(results):
 
 
 def show(make, *args):
-    """Print what `make` makes of the results; should it fail, the figures are in the file, and what comes next is worth more."""
+    """Print the text that `make` returns. An error is printed too, because the next sections are more important."""
     try:
         print(make(*args) + "\n", flush=True)
     except Exception:

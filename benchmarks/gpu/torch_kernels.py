@@ -1,4 +1,4 @@
-"""The section `torch`: the work of the sections `kernels` and `products` in PyTorch."""
+"""Section `torch`: the measurements of the sections `kernels` and `products` in PyTorch."""
 
 from . import sizes
 from .measure import torch_timer
@@ -6,7 +6,7 @@ from .sizes import CLASSES, CONV, DEVICE, HEADS, LONG, LOSSES, ROWS, WIDTH
 
 
 def torch_kernels(report, interpret):
-    """The same work in PyTorch, with cuDNN's attention where it runs."""
+    """Measure the same operations in PyTorch, with cuDNN's attention if possible."""
     import torch
     from torch.nn import functional as F
 
@@ -16,7 +16,7 @@ def torch_kernels(report, interpret):
         report.attempt(name, lambda: {"ms": milliseconds(call)})
 
     def both(name, function, *inputs, suffix=""):
-        """Forward, and backward of it."""
+        """Measure forward and backward."""
         leaves = [x.requires_grad_() for x in inputs]
         timed(f"{name} forward{suffix}", lambda: function(*inputs))
 

@@ -1,4 +1,4 @@
-"""The sections `train`, `train-captured`, `train-more` and `torch-train`: whole training steps of GPT-2."""
+"""Sections `train`, `train-captured`, `train-tuned`, `train-more` and `torch-train`: training steps of GPT-2."""
 
 import os
 import shutil
@@ -17,21 +17,23 @@ def _config(values):
 
 
 def _card():
-    """The card's clock, power and temperature now."""
+    """Returns the current clock, power and temperature of the GPU."""
     if shutil.which("nvidia-smi") is None:
         return None
-    asked = "--query-gpu=clocks.sm,power.draw,temperature.gpu"
-    return subprocess.run(["nvidia-smi", asked, "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
+    query = "--query-gpu=clocks.sm,power.draw,temperature.gpu"
+    return subprocess.run(["nvidia-smi", query, "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
 
 
 def _report_steps(report, name, config, batch, step, wait, memory):
-    """Time `step()`, which returns a loss, over about TIME_STEPS seconds (the median of groups of STEPS, each waited for), and
-    then see what it takes of the module `memory`, whose watch costs time."""
+    """Measure `step()`, which returns a loss, for about TIME_STEPS seconds, and report the median of groups of STEPS steps.
+
+    Two further steps measure the memory with the module `memory`, because this measurement takes time.
+    """
     for _ in range(4):
         loss = step()
     wait()
-    begun, groups = time.perf_counter(), []
-    while len(groups) < 3 or (time.perf_counter() - begun < TIME_STEPS and len(groups) < 40):
+    start, groups = time.perf_counter(), []
+    while len(groups) < 3 or (time.perf_counter() - start < TIME_STEPS and len(groups) < 40):
         started = time.perf_counter()
         for _ in range(STEPS):
             loss = step()
@@ -40,7 +42,7 @@ def _report_steps(report, name, config, batch, step, wait, memory):
     ms = sorted(groups)[len(groups) // 2] * 1e3
     for _ in range(STEPS):
         loss = step()
-    card = _card()  # while the steps run
+    card = _card()  # measured while the steps run
     memory.reset_peak_memory_stats()
     for _ in range(2):
         loss = step()
@@ -52,7 +54,7 @@ def _report_steps(report, name, config, batch, step, wait, memory):
 
 
 def gpt2_on_gpu(config):
-    """A GPT2 whose weights were drawn on the GPU: on the CPU 124 million take 6 seconds."""
+    """Returns a GPT2 with weights drawn on the GPU. On the CPU, drawing 124 million numbers takes 6 seconds."""
     import mytorch
     from mytorch.models import GPT2, fuse_
 
@@ -64,7 +66,7 @@ def gpt2_on_gpu(config):
 
 
 def make_step(values, batch, half):
-    """A training step (forward, backward, clip, AdamW), a function of a batch that it has by default, and its config."""
+    """Returns a training step (forward, backward, clipping, AdamW) with a default batch, and the configuration."""
     import mytorch
     from mytorch import amp
     from mytorch.nn.utils import clip_grad_norm_
@@ -100,27 +102,29 @@ def _run_training(report, name, values, batch, half, captured):
 
 
 def train(report, interpret):
-    """Training steps, eager."""
+    """Measure eager training steps."""
     for name, model in MODELS.items():
         report.attempt(name, lambda n=name, m=model: _run_training(report, n, *m, captured=False))
 
 
 def train_captured(report, interpret):
-    """TRAIN CAPTURED: the same steps replayed from a CUDA graph by `mytorch.compile_step`; of its own process, since an
-    error during capture can make the rest of a process useless."""
+    """Measure the same steps, captured as a CUDA graph by `mytorch.compile_step`.
+
+    This is a separate section, because an error during a capture can break the process.
+    """
     import mytorch
 
     if not hasattr(mytorch, "compile_step"):
         report("captured steps", error="mytorch.compile_step is not there")
         return
-    for name, model in reversed(MODELS.items()):  # the small one shows first whether capturing works
+    for name, model in reversed(MODELS.items()):  # the small model first, as a test of the capture
         report.attempt(
             f"{name} captured", lambda n=f"{name} captured", m=model: _run_training(report, n, *m, captured=True)
         )
 
 
 def train_tuned(report, interpret):
-    """The captured steps with block sizes and algorithms that were measured."""
+    """Measure the captured steps with tuned block sizes and algorithms."""
     os.environ["TRITON_AUTOTUNE_MODE"] = os.environ["TRITON_FLASH_AUTOTUNE_MODE"] = "medium"
     for name, model in {**MODELS, **TANH}.items():
         report.attempt(
@@ -130,13 +134,13 @@ def train_tuned(report, interpret):
 
 
 def train_more(report, interpret):
-    """The other precisions, eager; and a captured step with Triton's attention, where the others have cuDNN's."""
+    """Measure the other precisions in eager mode, and a captured step with Triton's attention instead of cuDNN's attention."""
     for name, model in MORE_MODELS.items():
         report.attempt(name, lambda n=name, m=model: _run_training(report, n, *m, captured=False))
     from mytorch.kernels import registry
 
     cudnn = registry.CUDNN_ATTENTION.of["cuda"].load()
-    if cudnn is not None:  # it has part in the other sections' figures
+    if cudnn is not None:  # the other sections use cuDNN
         cudnn._trouble.append("measuring Triton's")
         name, model = next(iter(MODELS.items()))
         name += " captured, Triton's attention"
@@ -144,7 +148,7 @@ def train_more(report, interpret):
 
 
 def torch_train(report, interpret):
-    """The same in PyTorch, eager and compiled."""
+    """Measure the steps in PyTorch, eager and compiled."""
     import torch
 
     from benchmarks.torch_gpt2 import TorchGPT2

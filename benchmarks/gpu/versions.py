@@ -1,4 +1,4 @@
-"""The sections `versions` and `ceilings`: what is installed, on what, and what the card reaches."""
+"""Sections `versions` and `ceilings`: versions of the software, the hardware, and the maximum rates of the GPU."""
 
 import importlib
 import importlib.metadata as metadata
@@ -9,7 +9,7 @@ from .sizes import SQUARE, WASTE
 
 
 def versions(report, interpret):
-    """What is installed, and on what."""
+    """Report the versions of the software and the hardware."""
     report("python", value=platform.python_version())
     report("processor", value=platform.processor() or platform.machine())
     for name in ("mytorch", "numpy", "cupy", "triton", "ml_dtypes"):
@@ -54,7 +54,7 @@ def versions(report, interpret):
 
 
 def ceilings(report, interpret):
-    """What this card reaches: copying, and products."""
+    """Measure the maximum rates of this GPU: copying and matrix multiplication."""
     import cupy as cp
     import ml_dtypes
 

@@ -1,1 +1,1 @@
-"""Handwritten digits by convolutions and by attention."""
+"""Digit classifiers: a convolutional network and a vision transformer."""

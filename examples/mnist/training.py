@@ -1,4 +1,4 @@
-"""The flags and the loop that both networks share."""
+"""Options and training loop of both digit classifiers."""
 
 import time
 
@@ -11,23 +11,21 @@ from mytorch.utils.data import DataLoader
 
 
 def flags(description):
-    """A parser with the flags of every training."""
+    """Returns a parser with the options of the training."""
     parser = ArgumentParser(description=description)
     parser.add_argument("--device", type=usable_device, default=default_device(), help="device to train on")
     parser.add_argument("--epochs", type=count, default=20, help="number of epochs")
     parser.add_argument("--batch_size", type=count, default=32, help="batch size")
-    parser.add_argument("--lr", type=positive, default=2e-3, help="highest learning rate")
-    parser.add_argument("--truncate_train", type=count, default=10000, help="number of training samples, at most")
-    parser.add_argument("--truncate_test", type=count, default=1000, help="number of test samples, at most")
+    parser.add_argument("--lr", type=positive, default=2e-3, help="maximum learning rate")
+    parser.add_argument("--truncate_train", type=count, default=10000, help="maximum number of training images")
+    parser.add_argument("--truncate_test", type=count, default=1000, help="maximum number of test images")
     add_data_flags(parser)
-    parser.add_argument(
-        "--save", type=new_file, metavar="FILE", help="a .png to draw test digits into, with the answers"
-    )
+    parser.add_argument("--save", type=new_file, metavar="FILE", help=".png file for test digits with predictions")
     return parser
 
 
 def fit(build, args):
-    """Train the model that `build(side of the pictures)` gives, and print its accuracy after each epoch."""
+    """Trains the model returned by `build(side of the images)` and prints the accuracy after each epoch."""
     mytorch.manual_seed(0)
     train, test = digit_tensors(args.data, args.truncate_train, args.truncate_test, download=args.download)
     model = build(train[0][0].shape[-1]).to(args.device)

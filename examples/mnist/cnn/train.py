@@ -1,4 +1,4 @@
-"""Digits by a convolutional network.
+"""Train a convolutional network on digits.
 
 python -m examples.mnist.cnn.train --epochs 5
 """
@@ -6,7 +6,7 @@ python -m examples.mnist.cnn.train --epochs 5
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # to run as a script, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # for `python examples/…`
 
 from examples.mnist.cnn.model import ConvNet
 from examples.mnist.training import fit, flags
