@@ -212,7 +212,8 @@ def test_pytorch_reads_simple_whole_modules_of_this_library_and_the_reverse(torc
         assert type(found[0]) is theirs.nn.Linear
         x = np.random.default_rng(0).standard_normal((5, 3)).astype("f4")
         expected = layers(ours.from_numpy(x).to(next(layers.parameters()).device)).detach().cpu().numpy()
-        np.testing.assert_allclose(found(theirs.from_numpy(x)).detach().numpy(), expected, rtol=1e-5, atol=1e-6)
+        given = theirs.from_numpy(x).to(next(found.parameters()).device)
+        np.testing.assert_allclose(found(given).detach().cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_modules_of_pytorch_with_further_attributes_are_read(torch, tmp_path):
@@ -221,11 +222,11 @@ def test_modules_of_pytorch_with_further_attributes_are_read(torch, tmp_path):
     )
     layers.eval()
     torch.save({"layers": layers, "rnn": torch.nn.GRU(2, 3)}, tmp_path / "x.pt")
-    found = mytorch.load(tmp_path / "x.pt", weights_only=False)
+    found = mytorch.load(tmp_path / "x.pt", weights_only=False, map_location="cpu")
     x = torch.randn(2, 1, 5, 5)
-    ours = found["layers"](mytorch.from_numpy(x.numpy()))
+    ours = found["layers"](mytorch.from_numpy(x.numpy()).cpu())
     np.testing.assert_allclose(ours.detach().numpy(), layers(x).detach().numpy(), rtol=1e-5, atol=1e-6)
-    assert found["rnn"](mytorch.ones(1, 1, 2))[0].shape == (1, 1, 3)
+    assert found["rnn"](mytorch.ones(1, 1, 2, device="cpu"))[0].shape == (1, 1, 3)
 
 
 # -- safetensors -----------------------------------------------------------------------------------
