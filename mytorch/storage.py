@@ -6,7 +6,6 @@ array. Two storages share memory if their `_cdata`, the address, is equal.
 
 import copyreg
 import sys
-import warnings
 import weakref
 
 import numpy as np
@@ -15,6 +14,7 @@ from ._array import Array
 from ._tensor import is_tensor
 from .backend import address, as_device, device_of, storage_bytes, to_device, xp_of
 from .base import dtypes
+from .base.errors import warn
 from .dispatch.unwrap import raw_of, to_cpu
 
 
@@ -541,14 +541,12 @@ def storage(self):
 _warned = [False]
 
 
-def _warn_typed_storage_removal(stacklevel=3):
+def _warn_typed_storage_removal():
     if not _warned[0] or _always_warn_typed_storage_removal:
         _warned[0] = True
-        warnings.warn(
+        warn(
             "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
-            "class. Use tensor.untyped_storage() instead of tensor.storage().",
-            UserWarning,
-            stacklevel=stacklevel,
+            "class. Use tensor.untyped_storage() instead of tensor.storage()."
         )
 
 
