@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._array import on_input_device
 from .._tensor import Tensor, is_tensor
 from ..base import dtypes
 from ..base.arguments import same_arguments
@@ -276,6 +277,7 @@ def _channel_dropout(d):
 dropout1d, dropout2d, dropout3d = (_channel_dropout(d) for d in (1, 2, 3))
 
 
+@on_input_device
 def _alpha(input, p, training, shape):
     """Replaces elements by selu's negative limit, then scales and shifts to keep the mean and variance."""
     if not 0.0 <= p <= 1.0:

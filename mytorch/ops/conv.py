@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from ..backend import ON_NUMPY, Namespace, numpy_ns
+from ..backend import ON_NUMPY, Namespace
 from ..base.errors import require_tensor, shapes
 from ..dispatch.op import op
 from .elementwise import named
@@ -81,9 +81,9 @@ def _share(xp, n, groups, kernel, each):
     return xp in ON_NUMPY and groups == 1 and n > 1 and max(kernel) > 1 and 4 * each <= CACHED
 
 
-def _images_last(x):
+def _images_last(xp, x):
     """Returns x (N, C, *spatial) with the image axis last in memory: one element of all images is contiguous."""
-    return np.moveaxis(numpy_ns.ascontiguousarray(x.reshape(len(x), -1).T).reshape(*x.shape[1:], len(x)), -1, 0)
+    return np.moveaxis(xp.ascontiguousarray(x.reshape(len(x), -1).T).reshape(*x.shape[1:], len(x)), -1, 0)
 
 
 def _as_rows(x):
@@ -91,13 +91,13 @@ def _as_rows(x):
     return np.moveaxis(x, 0, -1).reshape(x.shape[1], math.prod(x.shape[2:]) * len(x))
 
 
-def _shared_columns(x, kernel, stride, padding, dilation, out):
+def _shared_columns(xp, x, kernel, stride, padding, dilation, out):
     """Returns the windows of all images as columns of one matrix (C * prod(kernel), prod(out) * N)."""
     sizes = [n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)]
     # With images last in memory, the view below has N contiguous elements per position, so its copy is fast.
-    padded = np.moveaxis(np.zeros((x.shape[1], *sizes, len(x)), x.dtype), -1, 0)
-    padded[_within(padding, x.shape[2:])] = _images_last(x)
-    view = np.moveaxis(windows(numpy_ns, padded, kernel, stride, dilation, out), 0, -1)
+    padded = np.moveaxis(xp.zeros((x.shape[1], *sizes, len(x)), x.dtype), -1, 0)
+    padded[_within(padding, x.shape[2:])] = _images_last(xp, x)
+    view = np.moveaxis(windows(xp, padded, kernel, stride, dilation, out), 0, -1)
     return view.reshape(x.shape[1] * math.prod(kernel), math.prod(out) * len(x))
 
 
@@ -147,7 +147,7 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
     elif _share(xp, n, groups, kernel, rows.shape[3] * math.prod(out)):
         for chunk in _chunks(xp, n, rows.shape[3] * math.prod(out)):
             # One product for the images of a chunk; its result has the images last, so transpose it.
-            columns = _shared_columns(input[chunk], kernel, stride, padding, dilation, out)
+            columns = _shared_columns(xp, input[chunk], kernel, stride, padding, dilation, out)
             part = result[chunk].reshape(-1, rows.shape[2] * math.prod(out))
             part[...] = xp.matmul(rows[0, 0], columns).reshape(part.shape[1], len(part)).T
     else:
@@ -179,7 +179,7 @@ def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation
         for chunk in _chunks(xp, n, channels * k * math.prod(out)):
             part = padded[chunk]
             if share:
-                columns = xp.matmul(columns_of[0, 0], _as_rows(_images_last(g[chunk])))
+                columns = xp.matmul(columns_of[0, 0], _as_rows(_images_last(xp, g[chunk])))
                 columns = np.moveaxis(columns.reshape(channels, k, *out, len(part)), -1, 0)
             else:
                 columns = xp.matmul(columns_of, split[chunk]).reshape(len(part), channels, k, *out)
@@ -188,7 +188,7 @@ def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation
                 part[(slice(None), slice(None), *tap_slices(position, out, stride, dilation))] += columns[:, :, t]
         # Drop the gradient of the padding.
         result = padded[_within(padding, shape)]
-        result = np.ascontiguousarray(result) if share else result
+        result = xp.ascontiguousarray(result) if share else result
     if bias is not None:
         result = result + bias.reshape(-1, *(1,) * len(kernel))
     return result
@@ -209,8 +209,8 @@ def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
     total = xp.zeros((groups, outs // groups, channels // groups * math.prod(kernel)), dtype)
     for chunk in _chunks(xp, n, channels * math.prod(kernel) * out):
         if _share(xp, n, groups, kernel, channels * math.prod(kernel) * out):
-            columns = _shared_columns(input[chunk], kernel, stride, padding, dilation, g.shape[2:])
-            total[0] += xp.matmul(_as_rows(_images_last(g[chunk])), columns.T)
+            columns = _shared_columns(xp, input[chunk], kernel, stride, padding, dilation, g.shape[2:])
+            total[0] += xp.matmul(_as_rows(_images_last(xp, g[chunk])), columns.T)
             continue
         columns = _columns(xp, input[chunk], kernel, stride, padding, dilation, groups, g.shape[2:])
         total += xp.sum(xp.matmul(rows[chunk], xp.swapaxes(columns, -1, -2)).astype(dtype, copy=False), axis=0)

@@ -267,8 +267,8 @@ _index.grad(input=lambda g, indices, layout, shape, xp: xp.call(_put_index, g, *
 def add_rows(xp, out, rows, values):
     """out[rows[i]] += values[i], in place, rows repeating at will: the gradient of an embedding."""
     rows = rows.reshape(-1)
-    if xp in ON_NUMPY and rows.size and rows.min() < 0:
-        rows = np.where(rows < 0, rows + out.shape[0], rows)
+    if xp in ON_NUMPY and rows.dtype.kind == "i":
+        rows = xp.where(rows < 0, rows + np.int64(out.shape[0]), rows)
     width = math.prod(out.shape[1:])
     xp.add_rows(out.reshape(out.shape[0], width), rows, values.reshape(rows.shape[0], width))
 

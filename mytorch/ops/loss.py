@@ -1252,6 +1252,7 @@ _ctc_normalizer.grad(
 )
 
 
+@on_input_device
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """Computes the connectionist temporal classification (CTC) loss.
 
