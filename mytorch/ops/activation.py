@@ -76,6 +76,14 @@ _sigmoid = unary(
 tanh, sigmoid = _tanh.fast_call, _sigmoid.fast_call
 _sigmoid.register_kernel(cpu="mytorch.kernels.numba.activation:sigmoid")
 _tanh.signature_extras = _sigmoid.signature_extras = ("auto", "fused", "out")
+
+
+def _precise_sigmoid(xp, input):
+    """Sigmoid whose derivative, s (1 - s), is computed from the smaller of s and 1 - s, so that it does not vanish."""
+    small = xp.call(_sigmoid, xp.where(input > 0, -input, input))
+    return xp.where(input > 0, 1.0 - small, small)
+
+
 _relu = _activation(
     "relu", _rectified, lambda g, out, xp: _masked(xp, out != 0, g), grad_name="ReLU", elementwise="exact"
 )
@@ -405,7 +413,7 @@ _threshold = _activation(
     lambda g, input, level, xp: _masked(xp, ~(input <= level), g), elementwise="exact")
 _logsigmoid = _activation(
     "logsigmoid", lambda xp, input: xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input))),
-    lambda g, input, xp: g * xp.call(_sigmoid, -input))
+    lambda g, input, xp: g * _precise_sigmoid(xp, -input))
 # fmt: on
 
 
@@ -425,7 +433,7 @@ def _softplus_forward(xp, input, *, beta, limit):
 
 
 def _softplus_grad(g, input, beta, limit, xp):
-    return g * xp.where(input * beta > limit, 1.0, xp.call(_sigmoid, input * beta))
+    return g * xp.where(input * beta > limit, 1.0, _precise_sigmoid(xp, input * beta))
 
 
 _elu = _activation("elu", _elu_forward, _elu_grad)

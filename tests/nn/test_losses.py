@@ -395,6 +395,23 @@ def test_soft_margin_loss_of_large_scores(dtype):
     assert second.tolist() == [0, 0, 0, 0]
 
 
+def _soft_margin_of_ones(x):
+    return F.soft_margin_loss(x, mytorch.ones_like(x), reduction="none")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", [F.softplus, F.logsigmoid, _soft_margin_of_ones])
+def test_second_derivative_does_not_vanish_for_large_inputs(function, dtype):
+    """The size of the second derivative is s (1 - s); 1 - s would round to 0 for x above 17 in float32."""
+    magnitudes = np.concatenate([[0, 5, 15, 17, 18, 19.5], np.random.default_rng(0).uniform(0, 20, 50)])
+    x = tensor(mytorch, np.concatenate([-magnitudes, magnitudes]), dtype, True)
+    (gradient,) = mytorch.autograd.grad(function(x).sum(), x, create_graph=True)
+    (second,) = mytorch.autograd.grad(gradient.sum(), x)
+    decay = np.exp(-np.abs(x.detach().numpy().astype("float64")))
+    tolerance = 1e-12 if dtype == "float64" else 1e-5
+    np.testing.assert_allclose(np.abs(second.numpy()), decay / (1 + decay) ** 2, rtol=tolerance)
+
+
 @pytest.mark.parametrize("name", ["multi_margin_loss", "multilabel_margin_loss", "ctc_loss"])
 def test_second_derivatives_that_pytorch_lacks(name):
     for sample in GENERATORS[name](np.random.default_rng(0), 1.0):
