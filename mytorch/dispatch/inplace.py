@@ -19,7 +19,7 @@ from ..base import dtypes
 from ..base.errors import InPlaceError, warn
 from ..engine.mode import get_mode, inference_counter
 from ..engine.node import Leaf, Node
-from .op import op, to_dtype
+from .op import name_node, op, to_dtype
 from .overlap import outside, refuse_overlap, refuse_shared, shares_places, where_written
 from .record import RECORDS
 
@@ -190,7 +190,7 @@ def adopt(self, result, name):
     if isinstance(self, Tensor) and mode.grad:
         edge = result._edge if isinstance(result, Tensor) else None
         if edge is None and self._edge is not None:
-            edge = (self * 0)._edge  # a constant: no gradient reaches the former value
+            edge = constant(self, self.detach())._edge
         if edge is not None and value.dtype != raw.dtype:
             edge = to_dtype(result, dtype=self.dtype)._edge
         if edge is not None or self._edge is not None:
@@ -214,6 +214,27 @@ def set_edge(tensor, edge):
     changed = write_region(before, region, steps=steps)
     replace_edge(base, changed._edge)
     refresh(tensor)
+
+
+@op(dtype="same", holomorphic=False)
+def constant(xp, input, values):
+    """Returns `values`, for example random numbers. The gradient with respect to the input is zero, even for infinite gradients."""
+    return values
+
+
+constant.grad(input=lambda g, xp: xp.zeros_like(g), values=lambda g: g)
+
+
+def record_fill(self, torch_name):
+    """Records that constants were written into the memory of a tensor. `torch_name` is PyTorch's name of the node."""
+    self._data._bump()
+    mode = get_mode()
+    if mode.interpreter:
+        mode.interpreter.adopt(self, None)
+    if isinstance(self, Tensor) and mode.grad and self._edge is not None:
+        name = torch_name.partition("Backward")[0]
+        set_edge(self, name_node(constant(self, self.detach()), name, torch_name)._edge)
+    return self
 
 
 def _walk(xp, g, steps):

@@ -30,7 +30,7 @@ from ..backend.memory_format import axes_in_memory, channel_axes, in_order, lies
 from ..base import config, dtypes
 from ..base.errors import kind, require_tensor, warn
 from ..dispatch.bind import _attribute, public
-from ..dispatch.inplace import adopt, check_writable, set_edge
+from ..dispatch.inplace import adopt, check_writable, record_fill
 from ..dispatch.op import op
 from ..dispatch.operands import is_operand
 from ..dispatch.overlap import refuse_overlap
@@ -906,15 +906,8 @@ def fill_(self, value):
     check_writable(self, "fill_")
     if is_tensor(value):
         return copy_(self, value)
-    array = self._data
-    assign(array._array, value)
-    array._bump()
-    mode = get_mode()
-    if mode.interpreter:
-        mode.interpreter.adopt(self, None)
-    if isinstance(self, Tensor) and mode.grad and self._edge is not None and not self.is_leaf:
-        set_edge(self, (self * 0)._edge)
-    return self
+    assign(self._data._array, value)
+    return record_fill(self, "FillBackward2")
 
 
 @public(function=False, inplace=False)
@@ -925,7 +918,9 @@ def zero_(self):
         >>> tensor([1, 2]).zero_().tolist()
         [0, 0]
     """
-    return fill_(self, 0)
+    check_writable(self, "zero_")
+    assign(self._data._array, 0)
+    return record_fill(self, "ZeroBackward0")
 
 
 def _of_matrices(self, name, least=2, most=math.inf):

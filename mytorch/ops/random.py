@@ -24,10 +24,10 @@ from ..base import capturing, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
 from ..dispatch.errors import broadcast
-from ..dispatch.inplace import check_writable
+from ..dispatch.inplace import check_writable, constant, record_fill
+from ..dispatch.op import name_node
 from ..dispatch.out import write_out
 from ..dispatch.unwrap import raw_of, to_cpu
-from ..engine.mode import get_mode
 from ..kernels.registry import RANDOM
 from ..numerics import philox, rejection
 from .creation import check_layout, empty_like, finish, like, size_and_pin
@@ -752,14 +752,8 @@ def randint_like(input, low, high=None, *, dtype=None, device=None, requires_gra
 def _fill(self, raw, name):
     """Writes a draw into a tensor in place."""
     check_writable(self, name)
-    array = self._data
-    assign(array._array, raw)
-    array._bump()
-    if get_mode().interpreter:
-        get_mode().interpreter.adopt(self, None)
-    if isinstance(self, Tensor) and self._edge is not None and not self.is_leaf:
-        self._edge = None
-    return self
+    assign(self._data._array, raw)
+    return record_fill(self, name.title().replace("_", "") + "Backward0")
 
 
 def _drawn(self, generator):
@@ -962,7 +956,7 @@ def bernoulli(input, p=None, *, generator=None, out=None):
         drawn = source.xp.asarray(source.uniform(raw.shape, _unit_dtype(chance)) < chance)
     if out is not None:
         return write_out(Tensor._wrap(drawn.astype(raw_of(out).dtype)), out, "bernoulli")
-    return Tensor._wrap(drawn.astype(raw.dtype))
+    return name_node(constant(input, Tensor._wrap(drawn.astype(raw.dtype))), "Bernoulli", "BernoulliBackward0")
 
 
 @public(inplace=False)
@@ -1066,7 +1060,10 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
         shape = broadcast(*(getattr(t, "shape", ()) for t in (mean, std)))
         draw = randn(shape, generator=generator, dtype=given.dtype, device=given.device)
         raw = raw_of((draw * std + mean).to(given.dtype))
-    return finish(raw, requires_grad, out)
+    result = finish(raw, requires_grad, out)
+    for parameter in (mean, std) if out is None else ():
+        result = constant(parameter, result) if isinstance(parameter, Tensor) else result
+    return result
 
 
 # -- other distributions ------------------------------------------------------------------------------------------
@@ -1177,9 +1174,7 @@ def poisson(input, generator=None):
     else:
         expected = np.where(raw < 10, np.nan_to_num(raw) + 1, 3)
         drawn = _rejecting(source, "poisson", expected, raw)
-    drawn = Tensor._wrap(drawn.astype(raw.dtype))
-    followed = get_mode().interpreter is not None and get_mode().interpreter.follows(input)
-    return input * 0 + drawn if followed else drawn  # the derivative is 0
+    return constant(input, Tensor._wrap(drawn.astype(raw.dtype)))
 
 
 @public(inplace=False, method=False)
