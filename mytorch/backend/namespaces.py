@@ -71,7 +71,9 @@ class Namespace:
     def sign(self, x):
         """Returns -1, 0 or 1, and 0 for NaN, as PyTorch does; z / |z| for complex numbers, unlike NumPy 1 and CuPy."""
         kind = x.dtype.kind if hasattr(x, "dtype") else ""
-        if kind in "fV" and kind:
+        if kind == "f":
+            return self.subtract(x > 0, x < 0, dtype=x.dtype)
+        if kind == "V":
             return ((x > 0).view("int8") - (x < 0).view("int8")).astype(x.dtype)
         if kind != "c":
             return self.module.sign(x)

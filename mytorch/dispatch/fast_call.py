@@ -10,6 +10,8 @@ once, when it is created. Kernels and formulas are set later. `_unary` and `_bin
 a call of `_tensor` would take 3 to 8 % of the time of a recorded call.
 """
 
+from types import MethodType
+
 import numpy as np
 
 from .._array import Array
@@ -68,9 +70,14 @@ def _accepted(op):
     return _ALL
 
 
+def on_numpy(op):
+    """Returns the forward of an op for NumPy arrays: the array function that it calls, or the forward itself."""
+    return getattr(numpy_ns, op.array_function) if op.array_function else MethodType(op.forward, numpy_ns)
+
+
 def _unary(op):
     """Returns the closure for one input without attributes: most elementwise functions."""
-    forward, dispatch, run, kernels = op.forward, op.dispatch, op.run, op.kernels.of
+    compute, dispatch, run, kernels = on_numpy(op), op.dispatch, op.run, op.kernels.of
     accepted, reference = _accepted(op), op.reference
     # Set at the first recorded call, since the formulas are given after the definition.
     plan = wanted = saves_input = saves_out = pick = None
@@ -87,7 +94,7 @@ def _unary(op):
         if "cpu" in kernels and (x.size >= SMALL or x.itemsize == 2 or _fused_policy()):
             return run((input,), None, {}, mode)
         try:
-            out = forward(numpy_ns, x)
+            out = compute(x)
         except Exception as error:
             raise translate_error(op, (x,), {}, error) from None
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
@@ -130,7 +137,8 @@ def _unary_with_attributes(op):
     forward, dispatch, execute, kernels, names = op.forward, op.dispatch, op.execute, op.kernels, op.attrs
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
-    share_memory = op.share_memory
+    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same"
+    only = names[0] if names else None
     plan = pick = None
     basic = ("input", "out", "xp", "shape", *op.attrs)
 
@@ -143,22 +151,21 @@ def _unary_with_attributes(op):
             if fused or auto or (args and attrs) or not attrs.keys() <= allowed:
                 return dispatch(input, *args, fused=fused, auto=auto, **attrs)
         if args:
-            if len(args) > total:
-                return dispatch(input, *args)
-            if len(args) == 1:
-                attrs = {names[0]: args[0]}
-            elif len(args) == 2:
-                attrs = {names[0]: args[0], names[1]: args[1]}
+            count = len(args)
+            if count == 1 and only:
+                attrs = {only: args[0]}
+            elif count <= total:
+                attrs = dict(zip(names, args))  # noqa: B905 - the others keep their defaults
             else:
-                attrs = dict(zip(names, args))  # noqa: B905
+                return dispatch(input, *args)
         if not mode.plain or not isinstance(input, Tensor):
             return dispatch(input, fused=fused, **attrs)
         array = input._data
         x = array._array
-        if type(x) is not ndarray or x.dtype.char not in accepted:
+        if type(x) is not ndarray or not (any_dtype or x.dtype.char in accepted):
             return dispatch(input, fused=fused, **attrs)
         module = None
-        if "cpu" in kernels.of and fused is not False and (x.size >= SMALL or _fused_policy()):
+        if "cpu" in on_cpu and fused is not False and (x.size >= SMALL or _fused_policy()):
             module = kernels.find("cpu", fused, (x,), attrs)
         if module is not None or several:
             edge = input._edge if input._view is None else input.edge
@@ -171,8 +178,9 @@ def _unary_with_attributes(op):
         extra = ()
         if residuals:
             out, *extra = out
-        result = _tensor(out, mode)
-        out = result._data._array
+        if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
+            out = _as_array(out)
+        result = _wrap(out, mode)
         if view:
             share_memory(result, out, x, input, ((op, attrs),))
         edge = (input._edge if input._view is None else input.edge) if mode.grad else None
@@ -198,7 +206,7 @@ def _unary_with_attributes(op):
 
 
 def _binary(op, operator):
-    forward, dispatch, accepted, promotes = op.forward, op.dispatch, _accepted(op), op.dtype != "same"
+    compute, dispatch, accepted, promotes = on_numpy(op), op.dispatch, _accepted(op), op.dtype != "same"
     reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
     any_dtype = accepted is _ALL
 
@@ -229,7 +237,7 @@ def _binary(op, operator):
         else:
             return general(input, other)
         try:
-            out = forward(numpy_ns, x0, x1)
+            out = compute(x0, x1)
         except Exception as error:
             raise translate_error(op, (x0, x1), {}, error) from None
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):

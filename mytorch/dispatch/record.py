@@ -115,6 +115,7 @@ class Record:
         self.__name__ = self.__qualname__ = self.name
         self.__module__ = forward.__module__
         self.forward = forward
+        self.array_function = getattr(forward, "array_function", None)
         code = forward.__code__
         named = code.co_argcount + code.co_kwonlyargcount
         self.variadic = bool(code.co_flags & inspect.CO_VARARGS)

@@ -481,12 +481,15 @@ def to(self, *args, **named):
         >>> mytorch.tensor([1, 2]).to(mytorch.float64).dtype
         mytorch.float64
     """
-    where, dtype = named.pop("device", None), named.pop("dtype", None)
-    non_blocking, copy = named.pop("non_blocking", False), named.pop("copy", False)
-    memory_format = named.pop("memory_format", None)
-    other = named.pop("other", None)
+    where = dtype = memory_format = other = None
+    non_blocking = copy = False
     if named:
-        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(named))}'")
+        where, dtype = named.pop("device", None), named.pop("dtype", None)
+        non_blocking, copy = named.pop("non_blocking", False), named.pop("copy", False)
+        memory_format = named.pop("memory_format", None)
+        other = named.pop("other", None)
+        if named:
+            raise TypeError(f"to() got an unexpected keyword argument '{next(iter(named))}'")
     flags = []
     for a in args:
         if isinstance(a, dtypes.dtype):

@@ -68,6 +68,8 @@ def unary(
         def forward(xp, input):
             return getattr(xp, xp_name)(input)
 
+        forward.array_function = xp_name
+
     forward.__doc__ = documented(text, name, example)
     record = op(name=name, dtype=dtype, autocast=autocast, xp_name=xp_name, elementwise=True)(forward)
     return public(**binding)(record if gradient is None else record.grad(input=gradient))
@@ -80,6 +82,8 @@ def binary(name, text, forward, example=None, *, input=None, other=None, dtype="
 
         def forward(xp, input, other):
             return getattr(xp, xp_name)(input, other)
+
+        forward.array_function = xp_name
 
     forward.__doc__ = documented(text, name, example)
     record = op(name=name, dtype=dtype, xp_name=xp_name, elementwise=True)(forward)
@@ -403,7 +407,7 @@ def round(input, *, decimals=0):
         >>> mytorch.round(tensor([0.5, 1.5, -2.7])).tolist()
         [0.0, 2.0, -3.0]
     """
-    return _round(input, decimals=decimals)
+    return _round.fast_call(input, decimals)
 
 
 @public()
