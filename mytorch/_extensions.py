@@ -18,6 +18,9 @@ EXTENSIONS = {
     "cli.local_server": "HTTP servers for web pages on this computer",
     "compiler": "`compile` and `compile_step`: recorded functions and training steps",
     "compat": "PyTorch's other names, import paths and file formats, `import torch`, einops",
+    "cuda.amp": "older names of `mytorch.amp`",
+    "cuda.comm": "copies of tensors between GPUs",
+    "cuda.nvtx": "marks in NVIDIA's profilers",
     "distributions": "probability distributions",
     "models": "language models, tokenizers, text generation and their file formats",
     "playground": "a web page that shows a neural network while it learns",
@@ -38,6 +41,7 @@ NAMES = {
             "peak_flops remove_checkpoints warn_if_long"
         ).split()
     },
+    "mytorch.cuda": {name: f"cuda.{name}" for name in ("amp", "comm", "nvtx")},
     "mytorch.files": {"legacy": "compat.legacy_files", "trusted": "compat.trusted_files"},
     "mytorch.utils.data": {
         name: f"utils.data.tokens:{name}"

@@ -39,7 +39,7 @@ LAYERS = [
     ("_parameter storage transforms", "Parameter; storages; gradient formulas over Tensors, forward mode, vmap"),
     ("autograd", "Function, checkpointing, gradcheck, hooks on the graph"),
     (
-        "amp cuda fft files linalg random special quasirandom",
+        "amp cuda cuda.amp cuda.comm cuda.nvtx fft files linalg random special quasirandom",
         "PyTorch's function modules; precision, devices, archives",
     ),
     ("serialization", "save and load"),

@@ -235,4 +235,4 @@ def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
     return bool(backend.cupy_ns().cuda.runtime.deviceCanAccessPeer(*numbers))
 
 
-__getattr__, __dir__ = _extensions.lazy(__name__, "amp nvtx")
+__getattr__, __dir__ = _extensions.lazy(__name__)

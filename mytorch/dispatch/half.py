@@ -1,13 +1,15 @@
-"""Elementwise ops in half precision: results and gradients are computed in float32 and rounded once, as in PyTorch on a CPU.
+"""Half precision on a CPU: results and gradients are computed in float32 and rounded once, as in PyTorch.
 
-NumPy would round float16 after each step, and Python numbers before the first step.
+NumPy would round float16 after each step, and Python numbers before the first step. Elementwise ops run their reference in
+float32 (`in_float32`), and other ops their kernel, if it accepts the inputs in float32 (`kernel_in_float32`).
 """
 
+import copy
 from functools import wraps
 
 import numpy as np
 
-from ..backend import ON_NUMPY, is_raw, xp_of
+from ..backend import ON_NUMPY, is_raw, numpy_ns, xp_of
 from ..base import dtypes
 from .record import Implementation
 
@@ -51,13 +53,49 @@ def _forward_of(record):
     return forward
 
 
-def _widened(formula):
+def kernel_in_float32(record, raws, attrs, fused):
+    """Returns the implementation that runs a CPU kernel of an op on inputs in float32, or None if no kernel is selected."""
+    module = record.kernels.find("cpu", fused, [_wide_half(x) for x in raws], attrs)
+    if module is None:
+        return None
+    found = record.implementations.get((FLOAT32, module))
+    if found is None:
+        found = record.implementations[FLOAT32, module] = copy.copy(record.by_kernel(module))
+        found.plans = {}
+        found.forward = _rounded_forward(record, found.forward, len(found.residuals))
+        found.vjp = _widened(found.vjp, _wide_half)
+        found.formulas = {name: _widened(f, _wide_half) for name, f in found.formulas.items()}
+    return found
+
+
+def _rounded_forward(record, kernel, count):
+    """Returns a kernel's forward for half precision. It rounds the outputs, and not the last `count` results, the residuals."""
+
+    def forward(xp, *inputs, **attrs):
+        half = next(x.dtype for x in inputs if _is_half(x))
+        result = kernel(xp, *map(_wide_half, inputs), **attrs)
+        if not isinstance(result, tuple):
+            return result if result is None else numpy_ns.cast(result, half)
+        outputs = [numpy_ns.cast(x, half) if x.dtype is FLOAT32 else x for x in result[: len(result) - count]]
+        return (*outputs, *result[len(result) - count :])
+
+    return forward
+
+
+def _widened(formula, wide=None):
     """Returns a gradient formula that computes in float32. The engine rounds its result."""
-    return formula and formula._replace(function=lambda *values: formula.function(*map(_wide, values)))
+    return formula and formula._replace(function=lambda *values: formula.function(*map(wide or _wide, values)))
 
 
 def _is_half(x):
     return is_raw(x) and x.dtype.itemsize == 2 and x.dtype.kind in "Vf"
+
+
+def _wide_half(x):
+    """Converts an array in half precision, or each array of a list or tuple, to float32."""
+    if isinstance(x, (list, tuple)):
+        return type(x)(map(_wide_half, x))
+    return numpy_ns.cast(x, FLOAT32) if _is_half(x) else x
 
 
 def _wide(x):

@@ -24,10 +24,11 @@ from ..backend import gpu, is_raw, memory_owner, meta_ns
 from ..engine.mode import get_mode
 from ..engine.node import Node, OutputEdge
 from ..engine.saved import pack_node
+from ..kernels.registry import SMALL
 from .composed import composed_by
 from .errors import translate_error
 from .fast_call import fast_call, saved_versions
-from .half import back_to_bfloat16, in_float32
+from .half import back_to_bfloat16, in_float32, kernel_in_float32
 from .meta import on_meta
 from .operands import unpack_inputs
 from .out import check_out, write_out
@@ -111,9 +112,13 @@ class Op(Record):
         if half and xp.half_in_float32 and self.elementwise is True:
             implementation = in_float32(self)
         if xp.kind in self.fused_on or fused is True:
-            module = self.kernels.find(xp.kind, fused, raws, attrs)
+            widen = half and xp.half_in_float32 and raws[0].size >= SMALL
+            # `fused=True` gives no warning here if the kernel accepts the inputs in float32.
+            module = self.kernels.find(xp.kind, None if widen and fused else fused, raws, attrs)
             if module is not None:
                 implementation = self.by_kernel(module)
+            elif widen:
+                implementation = kernel_in_float32(self, raws, attrs, fused) or implementation
         return self.execute(
             implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, half == "V"
         )

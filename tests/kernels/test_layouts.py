@@ -19,6 +19,7 @@ from mytorch import ops
 from mytorch.backend import numpy_ns, xp_of
 from mytorch.dispatch.record import RECORDS
 from mytorch.kernels import arrays
+from mytorch.kernels.registry import SMALL
 from mytorch.numerics.blocks import LARGE
 
 for _module in pkgutil.iter_modules(ops.__path__):  # each module adds its records to the registry
@@ -547,6 +548,50 @@ def test_kernel(name):
             raws = [random_layout(raw.ndim)(xp_of(raw), raw) for raw in plain]
             compare(record, sample, raws, attrs, alone, random_layout, f"{name}, sample {number}, input {i} alone")
     assert accepted, f"the kernel of {name} accepts none of its samples"
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="the GPU kernels compute half precision directly")
+@pytest.mark.parametrize("dtype", [mytorch.bfloat16, mytorch.float16], ids=str)
+@pytest.mark.parametrize("name", RECORDS_WITH_KERNELS)
+def test_kernel_in_half_precision(name, dtype):
+    """A CPU kernel computes half precision in float32: results and gradients are rounded once."""
+    reason = {**NOT_COMPARED, "alignments": "ctc_loss calls it in float32, since it uses numbers up to 1e30"}.get(name)
+    if reason:
+        pytest.skip(reason)
+    record = RECORDS[name]
+    module = record.kernels.of["cpu"].load()
+    for number, sample in enumerate(SAMPLES[name]):
+        if sample.inputs[0].size < SMALL or not module.accepts(*sample.inputs, **sample.attrs):
+            continue
+        layout = random_layout(sample.inputs[0].ndim) if sample.inputs[0].ndim > 1 else contiguous(1)
+        raws = [x.astype(dtype.numpy) if x.dtype == np.float32 else x for x in sample.inputs]
+        raws[0] = layout(numpy_ns, raws[0])
+        needs = [x.dtype == dtype.numpy for x in raws]
+        ups = {}
+
+        def upstream(i, out, ups=ups):
+            ups[i] = np.asarray(rng.standard_normal(out.shape)).astype(out.dtype)
+            return ups[i]
+
+        got = run(record, raws, sample.attrs, needs, upstream, fused=True)
+        wide = [np.array(x, np.float64) if x.dtype == dtype.numpy else x for x in raws]
+        want = run(
+            record,
+            wide,
+            each_array(on_host, sample.attrs),
+            needs,
+            lambda i, out, ups=ups: ups[i].astype(np.float64),
+            fused=False,
+        )
+        epsilon = float(mytorch.finfo(dtype).eps)
+        for i, (a, b) in enumerate(zip(got, want, strict=True)):
+            if b is not None:
+                scale = max(np.abs(b).max(initial=0.0), math.sqrt(max(want[0].size / max(b.size, 1), 1)))
+                # Saved outputs are rounded, too, so gradients can differ by a few units in the last place.
+                bound = max(sample.near, 4 * epsilon) * scale
+                np.testing.assert_allclose(
+                    a.astype(np.float64), b, rtol=0, atol=bound, err_msg=f"{name}, sample {number}: result {i}"
+                )
 
 
 def test_attention_of_slices_in_every_order():
