@@ -372,9 +372,10 @@ def test_files_of_numbas_cache_have_checksums(tmp_path):
                 content = r.bytes(len(content))
             path.write_bytes(content)
             try:
-                assert file().load("signature") in (None, code)  # None: of another version
-            except Exception as error:
-                assert not isinstance(error, AssertionError)
+                result = file().load("signature")
+            except Exception:  # pickle raises any kind of error
+                result = None
+            assert result in (None, code)  # None: damaged, or of another version
             path.write_bytes(whole)
 
 

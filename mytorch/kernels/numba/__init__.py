@@ -9,4 +9,4 @@ from numba import config
 if config.DISABLE_JIT:  # the kernels contain LLVM instructions, which Python cannot run
     raise ImportError("NUMBA_DISABLE_JIT is set", name="mytorch")
 
-from . import waiting  # noqa: E402  (defines how the threads wait)
+from . import waiting  # defines how the threads wait
