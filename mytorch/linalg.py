@@ -815,17 +815,17 @@ def householder_product(A, tau):
     ):
         if larger < smaller:
             raise RuntimeError(f"torch.linalg.householder_product: {words}, got {smaller} for {larger}")
-    return _reflected(A, tau)[..., : A.shape[-1]]
+    return _reflected(A, tau, A.shape[-1])
 
 
-def _reflected(A, tau):
-    """Returns the product of the reflections, a square matrix."""
+def _reflected(A, tau, count):
+    """Returns the first `count` columns of the product of the reflections."""
     rows, columns = A.shape[-2:]
-    out = _eye_like(A, rows).expand(*A.shape[:-2], rows, rows)
+    out = _eye_like(A, rows, count).expand(*A.shape[:-2], rows, count)
     V = A.tril(-1) + _eye_like(A, rows, columns)
-    for i in range(tau.shape[-1]):
+    for i in reversed(range(tau.shape[-1])):  # the last reflection first: it is applied to few columns
         v = V[..., i : i + 1]
-        out = out - tau[..., i, None, None] * (out @ v) @ v.mH
+        out = out - tau[..., i, None, None] * v @ (v.mH @ out)
     return out if tau.shape[-1] else out + A[..., :0, :].sum()  # connects the graph to A without using its values
 
 

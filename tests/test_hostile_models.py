@@ -18,10 +18,12 @@ import pytest
 import mytorch
 from mytorch.models import GPT2, Llama, from_pretrained, gpt2_files, llama_files
 from mytorch.models.llama import NANOCHAT
+from mytorch.models.tokenizer import load_tokenizer
 from tests.models.test_gguf import write
 
 pytestmark = pytest.mark.cpu_only
 ROOT = Path(__file__).resolve().parents[1]
+CASES = int(os.environ.get("CASES", "3"))
 SMALL = {"vocab_size": 8, "context_length": 16, "num_layers": 1, "num_heads": 2, "embed_dim": 8, "hidden_dim": 8}
 
 
@@ -176,7 +178,7 @@ GPT2_CHANGES = [
 LLAMA_CHANGES = [
     ("vocab_size", 10**12), ("num_hidden_layers", 10**9), ("rope_scaling", [1]), ("rope_scaling", "x"), ("model_type", []),
     ("rope_scaling", {"rope_type": "linear", "factor": "x"}), ("rope_scaling", {"rope_type": [1], "factor": 2.0}),
-    ("rope_scaling", {"rope_type": "dynamic", "factor": float("inf")}), ("intermediate_size", 10**12), ("rope_theta", 0 - 1),
+    ("rope_scaling", {"rope_type": "dynamic", "factor": float("inf")}), ("intermediate_size", 10**12), ("rope_theta", 0 - 1), ("rope_theta", 0),
     ("head_dim", 10**9), ("num_key_value_heads", "2"), ("tie_word_embeddings", 3), ("rms_norm_eps", -1.0),
 ]  # fmt: skip
 
@@ -243,6 +245,64 @@ def test_a_failure_in_rust_is_a_value_error(monkeypatch):
         module.FastTokenizer("{}")
 
 
+def bpe(**changes):
+    """Return a tokenizer.json with the tokens of `TOKENS`."""
+    vocab = {token: i for i, token in enumerate(TOKENS)}
+    model = {"type": "BPE", "vocab": vocab, "merges": [], "unk_token": "<unk>", **changes.pop("model", {})}
+    return {"version": "1.0", "added_tokens": [], "model": model, **changes}
+
+
+def replace(content):
+    return {"type": "Replace", "pattern": {"String": "a"}, "content": content}
+
+
+TEMPLATE = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}] * 20, "pair": []}
+PADDING = {
+    "strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": "<unk>"
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"kind": "char", "chars": ["a", "bb"]}, "single characters, got 'bb'"),
+        ({"kind": "char", "chars": ["a", ""]}, "single characters"),
+        ({"kind": "char", "chars": ["a", "a"]}, "repeated"),
+        (bpe(padding={**PADDING, "strategy": {"Fixed": 2**40}}), "padding to at most"),
+        (bpe(padding={**PADDING, "pad_to_multiple_of": 2**40}), "padding to at most"),
+        (bpe(normalizer={"type": "Sequence", "normalizers": [replace("aa")] * 40}), "normalizer that lengthens"),
+        (bpe(decoder={"type": "Sequence", "decoders": [replace("a" * 40)] * 2}), "decoder that lengthens"),
+        (
+            bpe(post_processor={**TEMPLATE, "special_tokens": {"<s>": {"id": "<s>", "ids": [1] * 2000, "tokens": ["<s>"] * 2000}}}),
+            "post_processor that lengthens",
+        ),
+    ],
+)  # fmt: skip
+def test_tokenizers_that_lie_or_explode_are_refused(tmp_path, data, message):
+    pytest.importorskip("tokenizers")
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match=message):
+        load_tokenizer(path)
+
+
+@pytest.mark.parametrize("text", ["a", "zzz"])
+def test_errors_of_the_package_tokenizers_are_value_errors(tmp_path, text):
+    """The package raises plain Exceptions and PanicExceptions. A large token number takes no memory."""
+    pytest.importorskip("tokenizers")
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(bpe(model={"type": "WordLevel", "vocab": {"a": 2**31}, "unk_token": "?"})))
+    tokenizer = load_tokenizer(path)
+    if text == "a":
+        assert tokenizer.encode(text) == [2**31]
+        assert tokenizer.to_dict() == json.loads(path.read_text())
+    else:
+        with pytest.raises(ValueError, match=r"FastTokenizer\.encode: WordLevel error"):
+            tokenizer.encode(text)
+    with pytest.raises(ValueError, match=r"FastTokenizer\.decode"):
+        tokenizer.decode([-1])
+
+
 # -- Numba's cache ------------------------------------------------------------------------------------------------
 
 CACHE = """
@@ -260,7 +320,7 @@ print(double(21))
 """
 
 
-def test_a_truncated_numba_cache_gives_a_warning(tmp_path):
+def test_a_damaged_numba_cache_gives_a_warning(tmp_path):
     pytest.importorskip("numba")
     program = tmp_path / "program.py"
     program.write_text(CACHE)
@@ -274,12 +334,59 @@ def test_a_truncated_numba_cache_gives_a_warning(tmp_path):
     assert "cache" not in start()
     for ending in ("nbi", "nbc"):
         for file in (tmp_path / "cache").rglob(f"*.{ending}"):
-            content = file.read_bytes()
-            file.write_bytes(content[: len(content) // 2] if ending == "nbc" else content[:-5])
+            content = bytearray(file.read_bytes())
+            content[len(content) // 2] ^= 4  # in an instruction, it gives a wrong number or ends the process
+            file.write_bytes(content if ending == "nbc" else content[:-5])
         errors = start()
         assert errors.count("Numba's cache file") >= 2
         assert ".nbi" in errors
         assert "cache" not in start()  # it was repaired
+
+
+def test_files_of_numbas_cache_have_checksums(tmp_path):
+    pytest.importorskip("numba")
+    from mytorch.kernels.numba.cache import _CheckedFile
+
+    def file():
+        return _CheckedFile(str(tmp_path), "function-1.py311", (1.5, 100))
+
+    assert file().load("signature") is None
+    code = bytes(range(256)) * 20
+    r = np.random.default_rng(0)
+    for _ in range(5 * CASES):
+        file().save("signature", code)
+        file().save("other signature", code[::-1])
+        assert file().load("signature") == code
+        for ending in ("1.nbc", "nbi"):
+            path = tmp_path / f"function-1.py311.{ending}"
+            whole = path.read_bytes()
+            content, kind = bytearray(whole), r.integers(4)
+            if kind == 0:
+                content = content[: r.integers(len(content))]
+            elif kind == 1:
+                content[r.integers(len(content))] ^= 1 << int(r.integers(8))
+            elif kind == 2:  # a block that was not yet written at a power failure
+                start = int(r.integers(len(content))) // 512 * 512
+                content[start : start + 512] = bytes(len(content[start : start + 512]))
+            else:
+                content = r.bytes(len(content))
+            path.write_bytes(content)
+            try:
+                result = file().load("signature")
+            except Exception:  # pickle raises any kind of error
+                result = None
+            assert result in (None, code)  # None: damaged, or of another version
+            path.write_bytes(whole)
+
+
+def test_kernels_are_not_used_without_a_compiler():
+    pytest.importorskip("numba")
+    program = "import mytorch; print(mytorch.ones(300).exp().sum().item())"
+    out, errors = run(program, NUMBA_DISABLE_JIT="1")
+    assert (out, errors) == ("815.484619140625\n", "")
+    program = "import mytorch; mytorch.nn.LayerNorm(300, fused=True)(mytorch.ones(300, 300))"
+    _, errors = run(program, NUMBA_DISABLE_JIT="1")
+    assert "NUMBA_DISABLE_JIT is set" in errors
 
 
 # -- servers ------------------------------------------------------------------------------------------------------

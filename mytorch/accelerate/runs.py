@@ -7,7 +7,6 @@ import contextlib
 import json
 import math
 import os
-import shutil
 import signal
 import time
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,7 @@ from typing import Any
 
 from ..cuda import get_device_name
 from ..engine.mode import no_grad
-from ..files.writing import atomic_write, lock
+from ..files.writing import atomic_write, lock, remove_directory
 from ..ops.creation import from_numpy, ones, tensor
 from .training_state import is_complete, newest_checkpoint
 from .utils import tqdm
@@ -204,16 +203,20 @@ def exclusive(folder: str | Path, writes: bool = True) -> Iterator[None]:
         return
     path = Path(folder) / ".lock"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as file:
-        if lock(file) is False:
-            raise BlockingIOError(
-                f"{folder}: expected a folder that no other run uses, got one that a run is using. Wait for that run to end, or use "
-                "another folder."
-            )
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        while True:
+            file = stack.enter_context(open(path, "w"))
+            if lock(file) is False:
+                raise BlockingIOError(
+                    f"{folder}: expected a folder that no other run uses, got one that a run is using. Wait for that run to "
+                    "end, or use another folder."
+                )
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    break
+            # A run that ended between open and lock has removed the file: lock the next one.
+        stack.callback(path.unlink, missing_ok=True)
+        yield
 
 
 def find_checkpoint(folder: str | Path, name: str | Path = "latest") -> Path:
@@ -246,7 +249,7 @@ def remove_checkpoints(folder: str | Path) -> None:
     folder = Path(folder)
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_complete(path):
-            shutil.rmtree(path)
+            remove_directory(path)
 
 
 # -- speed --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import math
 import os
 import random
 import re
-import shutil
 import sys
 import time
 import zlib
@@ -25,7 +24,7 @@ from .._array import Array
 from .._tensor import Tensor
 from ..base.errors import warn
 from ..base.pytree import tree_leaves
-from ..files.writing import clean_up, recover
+from ..files.writing import clean_up, recover, remove_directory
 from ..files.writing import replace_directory as replace
 from ..nn.parameter import is_lazy
 from ..ops.random import get_rng_state, gpu_states, set_gpu_states, set_rng_state
@@ -166,7 +165,7 @@ def keep_newest(path: str | Path, limit: int) -> None:
     others = [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name) and is_complete(entry)]
     others = sorted((x for x in others if x.name != path.name), key=lambda x: _turn(_manifest_or_none(x)))
     for old in others[: len(others) - limit + 1]:
-        shutil.rmtree(old)
+        remove_directory(old)
 
 
 # -- checksums ------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def ormqr(input, tau, other, left=True, transpose=False):
     for word, batch in (("tau", tau.shape[:-1]), ("other", other.shape[:-2])):
         if batch != input.shape[:-2]:
             raise RuntimeError(f"torch.ormqr: Expected batch dimensions of {word} to be equal to input.shape[:-2]")
-    Q = linalg._reflected(input, tau)
+    Q = linalg._reflected(input, tau, input.shape[-2])
     Q = Q.mH if transpose else Q
     return Q @ other if left else other @ Q
 

@@ -241,6 +241,17 @@ def replace_directory(
     sync_directory(path.parent)
 
 
+def remove_directory(path: Path) -> None:
+    """Removes a directory. If the process is killed, the next writer in the same folder removes the rest.
+
+    Args:
+        path: the directory.
+    """
+    doomed = _partial(path)
+    os.rename(path, doomed)
+    shutil.rmtree(doomed)
+
+
 def _keep_others(old, new, ours):
     """Add the files of the directory `old` that are missing in `new`, as links if possible."""
     for entry in os.scandir(old):
@@ -268,7 +279,6 @@ def _exchange(new, path):
             if ctypes.CDLL(None).renameat2(-100, names[0], -100, names[1], 2) == 0:  # AT_FDCWD, RENAME_EXCHANGE
                 return
     old = _old(path)
-    shutil.rmtree(old, ignore_errors=True)
     os.rename(path, old)
     os.rename(new, path)
     shutil.rmtree(old, ignore_errors=True)

@@ -60,6 +60,8 @@ def fields(values, file, who):
     known = fields_of(values, _FIELDS, file, who)
     theta, scaling = _scaling(values, file, who)
     known["rope_theta"], known["rope_scaling"] = theta or known["rope_theta"], scaling
+    if not known["rope_theta"] > 0:
+        raise ValueError(f"{who}: expected rope_theta to be a positive number in {file}, got {known['rope_theta']!r}.")
     if scaling and scaling["rope_type"] == "dynamic":  # Hugging Face's value is the trained length
         scaling["original_max_position_embeddings"] = known["context_length"]
         known["context_length"] = int(known["context_length"] * (scaling.get("factor") or 1))

@@ -5,6 +5,7 @@ package `tiktoken`. `FastTokenizer` is trained on a text or loaded from Hugging 
 `tokenizers`. `load_tokenizer` reads all of them from a tokenizer.json.
 """
 
+import contextlib
 import json
 import os
 from collections import Counter
@@ -29,6 +30,8 @@ class CharTokenizer:
 
     def __init__(self, chars: Iterable[str]):
         self.chars = list(chars)
+        if longer := [c for c in self.chars if len(c) != 1]:
+            raise ValueError(f"CharTokenizer: expected single characters, got {longer[0][:20]!r}.")
         self._index = {c: i for i, c in enumerate(self.chars)}
         if len(self._index) != len(self.chars):
             raise ValueError("CharTokenizer: expected different characters, got a repeated one.")
@@ -144,16 +147,13 @@ class FastTokenizer:
     kind = "tokenizers"
 
     def __init__(self, json_text: str):
-        try:
-            self._tokenizer = _tokenizers().Tokenizer.from_str(json_text)
-        except ImportError:
-            raise
-        except BaseException as error:
-            # The package raises plain Exceptions, and PanicException, which is not an Exception, for a failure in Rust.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
-            raise ValueError(f"the package tokenizers cannot read it: {error}.") from None
-        added = json.loads(json_text).get("added_tokens") or []
+        package = _tokenizers()
+        with _package_errors("the package tokenizers cannot read it"):
+            self._tokenizer = package.Tokenizer.from_str(json_text)
+        data = json.loads(json_text)
+        _check_growth(data)
+        self._json = json_text
+        added = data.get("added_tokens") or []
         self.special = {token["content"]: token["id"] for token in added if token.get("special")}
 
     @classmethod
@@ -199,7 +199,8 @@ class FastTokenizer:
                 tokens. If False, treat the whole text as plain text; use False for untrusted text.
         """
         self._tokenizer.encode_special_tokens = not special
-        return self._tokenizer.encode(text, add_special_tokens=special).ids
+        with _package_errors("FastTokenizer.encode"):
+            return self._tokenizer.encode(text, add_special_tokens=special).ids
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Returns the text of tokens without special tokens; invalid UTF-8 bytes become replacement characters.
@@ -207,11 +208,53 @@ class FastTokenizer:
         Args:
             tokens: the tokens.
         """
-        return self._tokenizer.decode([int(t) for t in tokens])
+        with _package_errors("FastTokenizer.decode"):
+            return self._tokenizer.decode([int(t) for t in tokens])
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the JSON object of tokenizer.json, in Hugging Face's format."""
-        return json.loads(self._tokenizer.to_str())
+        # Not `self._tokenizer.to_str()`, which needs memory proportional to the largest token number in the file.
+        return json.loads(self._json)
+
+
+@contextlib.contextmanager
+def _package_errors(prefix):
+    """Raise errors of the package tokenizers as ValueErrors."""
+    try:
+        yield
+    except BaseException as error:
+        # The package raises plain Exceptions, and PanicException, which is not an Exception, for a failure in Rust.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"{prefix}: {error}.") from None
+
+
+LONGEST_PADDING = 2**20  # tokens
+LARGEST_GROWTH = 1000  # of a text by replacements, and tokens for a special token of a template
+
+
+def _check_growth(data):
+    """Check that a short text cannot become a huge text or a huge list of tokens.
+
+    Raises:
+        ValueError: if the padding, a replacement or a template of the tokenizer.json exceeds a limit.
+    """
+    padding = data.get("padding") or {}
+    fixed = padding.get("strategy")
+    lengths = [padding.get("pad_to_multiple_of") or 0, fixed.get("Fixed", 0) if isinstance(fixed, dict) else 0]
+    if max(lengths) > LONGEST_PADDING:
+        raise ValueError(f"expected padding to at most {LONGEST_PADDING:,} tokens, got {max(lengths):,}.")
+    for part in ("normalizer", "pre_tokenizer", "decoder", "post_processor"):
+        growth, nested = 1, [data.get(part)]
+        while nested:
+            item = nested.pop()
+            nested.extend(item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
+            if isinstance(item, dict) and item.get("type") == "Replace":
+                growth *= max(1, len(item["content"]))
+            if isinstance(item, dict) and isinstance(item.get("ids"), list):
+                growth = max(growth, len(item["ids"]))
+        if growth > LARGEST_GROWTH:
+            raise ValueError(f"expected a {part} that lengthens text by at most {LARGEST_GROWTH:,}, got {growth:,}.")
 
 
 def _tokenizers() -> Any:

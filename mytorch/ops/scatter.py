@@ -16,6 +16,7 @@ from ..dispatch.op import op
 from ..dispatch.overlap import refuse_overlap, refuse_shared
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu, watched
+from ..engine.mode import get_mode
 from .elementwise import cast, where
 from .indexing import ROWS, _gather, _put_index, _scatter_zeros, layout_of, raw_index
 from .movement import cat
@@ -203,7 +204,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
 def _reduced(input, src, index, dim, reduce, include_self):
     """Reduces src at each element along `dim`; src has the shape of the index, an Array."""
     if reduce in ("amax", "amin"):
-        return _extremes(input, src, index, dim, reduce, include_self)
+        return _scatter_extreme(input, src, index, dim=dim, largest=reduce == "amax", include_self=include_self)
     neutral = 1 if reduce == "prod" else 0
     first = input if include_self else where(_reached(index._array, dim, input.shape), neutral, input).to(input.dtype)
     if reduce == "prod":
@@ -229,12 +230,21 @@ def _reached(index, dim, shape):
 
 
 def _products(input, src, at, dim):
-    """Multiplies each element by the values for it. Adjacent values for one element are multiplied until one remains."""
+    """Multiplies each element by the values for it. With gradients, adjacent values for one element are multiplied until one
+    remains."""
     index, count = to_cpu(at), input.numel()
     grid = np.broadcast_arrays(*numpy_ns.grid(index, dim), index)[:-1]
-    target = np.concatenate([np.arange(count), np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1)])
+    target = np.ravel_multi_index(grid, tuple(input.shape)).reshape(-1)
+    wide = dtypes.float32 if input.dtype.itemsize == 2 else input.dtype
+    mode, raws = get_mode(), (raw_of(input.to(wide)), raw_of(src.to(wide)))
+    records = mode.grad and (input.requires_grad or src.requires_grad)
+    if mode.interpreter is None and not records and all(isinstance(raw, np.ndarray) for raw in raws):
+        out = raws[0].copy().reshape(-1)
+        np.multiply.at(out, target, raws[1].reshape(-1))
+        return Tensor._wrap(out.reshape(input.shape)).to(input.dtype)
+    target = np.concatenate([np.arange(count), target])
     order = np.argsort(target, kind="stable")
-    target, wide = target[order], dtypes.float32 if input.dtype.itemsize == 2 else input.dtype
+    target = target[order]
     first = Tensor._of(watched(raw_of(on_device_of(order, src)), at))  # computed from the index
     values = cat([input.reshape(count), src.reshape(src.numel())], 0)[first].to(wide)
     while len(target) > count:
@@ -247,38 +257,40 @@ def _products(input, src, at, dim):
     return values.reshape(input.shape).to(input.dtype)
 
 
-def _extremes(input, src, at, dim, reduce, include_self):
-    """scatter_reduce for extremes: values by unbuffered ufuncs, gradients by lookup."""
-    x, values, index = raw_of(input), raw_of(src), at._array
-    xp = xp_of(x)
-    start = x.copy()
-    grid = xp.grid(index, dim)
+@op(name="scatter_extreme", dtype="same", integers=("index",))
+def _scatter_extreme(xp, input, src, index, *, dim, largest, include_self):
+    out = input.copy()
     if not include_self:
-        low = -np.inf if reduce == "amax" else np.inf
-        if x.dtype.kind == "b":
-            low = reduce == "amin"
-        elif x.dtype.kind in "iu":
-            low = np.iinfo(x.dtype).min if reduce == "amax" else np.iinfo(x.dtype).max
-        start[grid] = low
-    out = start.copy()
-    (xp.max_along if reduce == "amax" else xp.min_along)(out, index, dim, values)
-    if not input.requires_grad and not src.requires_grad:
-        return Tensor._wrap(out)
-    result = Tensor._wrap(out)
-    spread = result[tuple(Tensor._wrap(g) for g in grid)]
-    mine = (input.detach() == result).to(input.dtype)
-    if not include_self:
-        mine = mine * Tensor._wrap((start == x).astype(x.dtype))
-    theirs = (src.detach() == spread).to(input.dtype)
-    ties = mine + _scatter_zeros(theirs, at, dim=dim, shape=x.shape)
-    ties = where(ties == 0, 1, ties).to(input.dtype)
-    share_in = mine / ties
-    share_src = theirs / _gather(ties, at, dim=dim)
-    if not include_self:
-        share_in = share_in * (~_reached(index, dim, x.shape)).to(input.dtype)
-    linear = input * share_in + _scatter_zeros(src * share_src, at, dim=dim, shape=x.shape)
-    raw_of(linear)[...] = out  # the gradients of the linear form, the values themselves: infinities stay
-    return linear
+        low = -np.inf if largest else np.inf
+        if out.dtype.kind == "b":
+            low = not largest
+        elif out.dtype.kind in "iu":
+            low = np.iinfo(out.dtype).min if largest else np.iinfo(out.dtype).max
+        out[xp.grid(index, dim)] = low
+    (xp.max_along if largest else xp.min_along)(out, index, dim, src)
+    return out
+
+
+def _winners(input, src, index, out, dim, include_self, xp):
+    """Returns 1 for the elements of input and of src that are extreme, and their number for each element of the result."""
+    mine = xp.astype(input == out, out.dtype)
+    mine = mine if include_self else _without(mine, index, dim, xp)
+    theirs = xp.astype(src == xp.call(_gather, out, index, dim=dim), out.dtype)
+    ties = mine + xp.call(_scatter_zeros, theirs, index, dim=dim, shape=tuple(input.shape))
+    return mine, theirs, xp.where(ties == 0, xp.ones_like(ties), ties)
+
+
+def _extreme_input_grad(g, input, src, index, out, dim, include_self, xp):
+    mine, _, ties = _winners(input, src, index, out, dim, include_self, xp)
+    return g * (mine / ties)
+
+
+def _extreme_src_grad(g, input, src, index, out, dim, include_self, xp):
+    _, theirs, ties = _winners(input, src, index, out, dim, include_self, xp)
+    return xp.call(_gather, g / ties, index, dim=dim) * theirs
+
+
+_scatter_extreme.grad(input=_extreme_input_grad, src=_extreme_src_grad)
 
 
 # -- along an axis, by a 1-d index ---------------------------------------------------------------------------------

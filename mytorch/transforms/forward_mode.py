@@ -119,6 +119,7 @@ class Level(Interpreter):
                 found = found if record.outputs else (found,)
             else:
                 found = tangents_of(record, inputs, outs, tangents, attrs)
+                found = [t.clone() if any(_shares(t, x) for x in tangents) else t for t in found]
         for o, t in zip(outs, found, strict=False):
             if t is not None:
                 self.give(o, t)
@@ -229,6 +230,13 @@ def _tangents_of(tensor):
 
 def _has_tangents(tensor):
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+def _shares(tangent, other):
+    """Returns True if two tangents share memory. A change in place of a result must not change the tangents of the inputs."""
+    if tangent is None or other is None or isinstance(tangent._data._array, MetaArray):
+        return tangent is other and tangent is not None
+    return tangent is other or memory_owner(tangent._data._array) is memory_owner(other._data._array)
 
 
 def _same_layout(primal, tangent):

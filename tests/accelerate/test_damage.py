@@ -277,6 +277,36 @@ checkpoint.replace_directory({str(tmp_path / "checkpoint_1")!r}, write)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint_1", "y.pt"]
 
 
+def test_a_kill_while_an_old_checkpoint_is_removed_leaves_no_part_of_it(tmp_path):
+    run = Run().train(1)
+    for i in (1, 2, 3):
+        run.accelerator.step_counter = i
+        run.accelerator.save_state(tmp_path / f"checkpoint_{i}")
+    for call in (
+        f"training_state.keep_newest({str(tmp_path / 'checkpoint_3')!r}, 2)",
+        f"accelerate.remove_checkpoints({str(tmp_path)!r})",
+    ):
+        killed(
+            f"""
+import os, shutil, signal
+from mytorch import accelerate
+from mytorch.accelerate import training_state
+def die(path, **options):
+    if not os.path.isdir(path):  # a partial directory that is removed before it is written
+        return
+    os.remove(os.path.join(path, {checkpoint.META!r}))
+    os.kill(os.getpid(), signal.SIGKILL)
+shutil.rmtree = die
+{call}
+""",
+            tmp_path,
+        )
+        assert all(checkpoint.is_complete(path) for path in tmp_path.glob("checkpoint_*"))
+        assert len(list(tmp_path.glob(".*.partial"))) == 1
+        newest_checkpoint(tmp_path)
+        assert not list(tmp_path.glob(".*"))
+
+
 def test_a_kill_in_save_pretrained_leaves_one_model_or_the_other(tmp_path):
     path = tmp_path / "model"
     small = {"vocab_size": 11, "context_length": 8, "num_layers": 1, "num_heads": 1, "embed_dim": 4}

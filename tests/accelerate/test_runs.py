@@ -10,7 +10,7 @@ import pytest
 
 import mytorch
 from mytorch import accelerate, nn
-from mytorch.accelerate import Accelerator, Interrupt, Progress, RunLog, Throughput
+from mytorch.accelerate import Accelerator, Interrupt, Progress, RunLog, Throughput, runs
 
 
 class Printing:
@@ -132,6 +132,31 @@ def test_checkpoints_are_found_by_name_by_path_and_as_the_latest_and_removed(tmp
     accelerate.remove_checkpoints(tmp_path)
     accelerate.remove_checkpoints(tmp_path / "missing")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log.jsonl", "other"]
+
+
+def test_one_run_uses_a_folder(tmp_path, monkeypatch):
+    with accelerate.exclusive(tmp_path):
+        with pytest.raises(BlockingIOError, match="no other run uses"), accelerate.exclusive(tmp_path):
+            pass
+        with accelerate.exclusive(tmp_path, writes=False):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+    locked = []
+
+    def late(file):  # the first time, another run ends after the file was opened, and removes it
+        if not locked:
+            (tmp_path / ".lock").unlink()
+        locked.append(runs_lock(file))
+        return locked[-1]
+
+    runs_lock = runs.lock
+    monkeypatch.setattr(runs, "lock", late)
+    with accelerate.exclusive(tmp_path):
+        assert locked == [True, True]
+        with pytest.raises(BlockingIOError), accelerate.exclusive(tmp_path):
+            pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_throughput_leaves_pauses_out():

@@ -286,3 +286,38 @@ def test_gradcheck_sees_a_wrong_tangent():
         RuntimeError, match="Jacobian computed with forward mode mismatch for output 0 with respect to input 0"
     ):
         check(Wrong.apply, (x,), check_forward_ad=True, check_backward_ad=False)
+
+
+# -- in place ---------------------------------------------------------------------------------------------------------
+
+MAKERS = {
+    "clone": lambda lib, a: a.clone(), "add": lambda lib, a: a + 1, "copy": lambda lib, a: a.to(lib.float32, copy=True),
+    "relu": lambda lib, a: a.relu(), "clamp": lambda lib, a: a.clamp(-100, 100), "cat": lambda lib, a: lib.cat([a]),
+    "sum": lambda lib, a: a.reshape(4, 1).sum(1), "repeat": lambda lib, a: a.repeat(1), "neg": lambda lib, a: -(-a),
+    "where": lambda lib, a: lib.where(a > -9, a, 0.0), "index": lambda lib, a: a[lib.tensor([0, 1, 2, 3])],
+    "cumsum": lambda lib, a: a.view(4, 1).cumsum(1)[:, 0], "tril": lambda lib, a: a.view(1, 4).tril(5)[0],
+    "dropout": lambda lib, a: lib.nn.functional.dropout(a, 0.0), "complex": lambda lib, a: lib.complex(a, a * 0).real.clone(),
+}  # fmt: skip
+CHANGES = {
+    "mul": lambda lib, b: b.mul_(3), "slice": lambda lib, b: b[::2].mul_(3), "setitem": lambda lib, b: b.__setitem__(0, b[1] * 2),
+    "as_strided": lambda lib, b: lib.as_strided(b, (2,), (2,), 0).mul_(3), "fill": lambda lib, b: b.fill_(0),
+    "copy": lambda lib, b: b.copy_(b * 2), "masked_fill": lambda lib, b: b.masked_fill_(b > 2, 0.0),
+    "index_add": lambda lib, b: b.index_add_(0, lib.tensor([0]), b[1:2] * 1), "chunk": lambda lib, b: b.chunk(2)[1].add_(b[:2]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_change_in_place_does_not_reach_the_tangents_of_the_inputs(maker):
+    for change in CHANGES.values():
+        results = []
+        for lib in (torch, mytorch):
+            x, tangent = lib.tensor([1.0, 2.0, 3.0, 4.0]), lib.tensor([1.0, 10.0, 100.0, 1000.0])
+
+            def program(a, lib=lib, change=change):
+                b = MAKERS[maker](lib, a)
+                change(lib, b)
+                return a + b
+
+            out = lib.func.jvp(program, (x,), (tangent,))
+            results.append([t.tolist() for t in (*out, tangent)])
+        assert results[0] == results[1]

@@ -175,3 +175,37 @@ def test_no_data_leaves_a_tensor_without_elements():
         with pytest.raises(NotImplementedError, match="no data"):
             write()
     assert kept.tolist() == [1.0] * 3
+
+
+# -- scatter_reduce ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_scatter_reduce_with_any_batched_argument(torch, reduce, include_self):
+    rng = np.random.default_rng(3)
+    for in_dims in ((0, 0, 0), (None, 0, None), (0, None, None), (None, None, 0), (0, 0, None)):
+        shape, dim = rng.integers(1, 5, 2), int(rng.integers(2))
+        small = np.minimum(shape, rng.integers(1, 5, 2))
+        small[dim] = rng.integers(1, 6)
+        arrays = [
+            rng.integers(-3, 4, (3, *shape)).astype(np.float32),  # with ties
+            rng.integers(-3, 4, (3, *small)).astype(np.float32),
+            rng.integers(0, shape[dim], (3, *small)),
+        ]
+        tangents = [rng.standard_normal(a.shape[1:]).astype(np.float32) for a in arrays[:2]]
+        results = []
+        for lib in (torch, mytorch):
+
+            def program(x, src, index, lib=lib):
+                return lib.scatter_reduce(x, dim, index, src, reduce, include_self=include_self)
+
+            args = [lib.from_numpy((a if d == 0 else a[0]).copy()) for a, d in zip(arrays, in_dims, strict=True)]
+            results.append([lib.func.vmap(program, in_dims=in_dims)(*args).numpy()])
+            x, src, index = (lib.from_numpy(a[0].copy()) for a in arrays)
+            if reduce != "prod":  # PyTorch's tangent of products is 0
+                duals = (x, src), tuple(map(lib.from_numpy, tangents))
+                out = lib.func.jvp(lambda x, src, index=index: program(x, src, index), *duals)  # noqa: B023
+                results[-1] += [t.numpy() for t in out]
+        for theirs, mine in zip(*results, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)

@@ -4,4 +4,9 @@ A kernel is used if Numba is installed and the arrays are large enough. Compiled
 the source, so only the first run waits for the compiler.
 """
 
+from numba import config
+
+if config.DISABLE_JIT:  # the kernels contain LLVM instructions, which Python cannot run
+    raise ImportError("NUMBA_DISABLE_JIT is set", name="mytorch")
+
 from . import waiting  # defines how the threads wait

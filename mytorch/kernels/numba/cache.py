@@ -1,18 +1,59 @@
 """Numba's cache of compiled functions, without errors for damaged files.
 
 Numba reads its cache files with pickle. A truncated file, for example after a power failure, raises an error on import or on
-the first call of a function. Here the function is compiled again, with a warning that names the file.
+the first call of a function. A changed byte in the machine code ends the process or gives wrong numbers. Here each file ends
+with a checksum. A function with a damaged file is compiled again, with a warning that names the file.
 """
 
 import contextlib
+import pickle
+import zlib
 
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from ...base.errors import warn
 
 
+def _checksum(data):
+    return zlib.crc32(data).to_bytes(4, "little")
+
+
+def _check(content):
+    if _checksum(content[:-4]) != content[-4:]:
+        raise ValueError("its checksum does not match")
+
+
+class _CheckedFile(IndexDataCacheFile):
+    """The files of a function: an index of signatures, and the compiled code of each signature."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._version += " with checksums"  # files without checksums are ignored
+
+    def _dump(self, obj):
+        data = super()._dump(obj)
+        return data + _checksum(data)
+
+    def _load_index(self):
+        with contextlib.suppress(FileNotFoundError), open(self._index_path, "rb") as file:
+            if pickle.load(file) == self._version:
+                _check(file.read())
+        return super()._load_index()
+
+    def _load_data(self, name):
+        with open(self._data_path(name), "rb") as file:
+            content = file.read()
+        _check(content)
+        return pickle.loads(content)
+
+
 class _Cache(FunctionCache):
+    def __init__(self, function):
+        super().__init__(function)
+        locator = self._impl.locator
+        self._cache_file = _CheckedFile(self._cache_path, self._impl.filename_base, locator.get_source_stamp())
+
     def load_overload(self, sig, target_context):
         try:
             return super().load_overload(sig, target_context)
@@ -28,11 +69,10 @@ def cached(*signatures, **options):
 
     def decorate(function):
         dispatcher = njit(**options)(function)
-        if hasattr(dispatcher, "enable_caching"):  # False with NUMBA_DISABLE_JIT
-            dispatcher._cache = _Cache(function)
-            for signature in signatures:
-                dispatcher.compile(signature)
-            dispatcher._can_compile = not signatures
+        dispatcher._cache = _Cache(function)
+        for signature in signatures:
+            dispatcher.compile(signature)
+        dispatcher._can_compile = not signatures
         return dispatcher
 
     return decorate
