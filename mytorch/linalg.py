@@ -112,11 +112,6 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name}"
         )
     x = x if dtype is None else x.to(dtype)
-    empty = not x.numel() and (dim is None or 0 in [x.shape[d] for d in np.atleast_1d(dim)])
-    if empty and (ord < 0 or ord == math.inf):
-        raise RuntimeError(
-            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor or dimension, because the operation has no identity"
-        )
     return _vector_norm(x, ord=float(ord), dim=normalize_dims(dim, x.ndim, "vector_norm"), keepdim=keepdim)
 
 
@@ -169,7 +164,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
             out = sums.amax(outer, keepdim=True) if ord > 0 else sums.amin(outer, keepdim=True)
     elif ord in ("nuc", 2, -2):
         s = svdvals(A.movedim((rows, columns), (-2, -1)))
-        out = s.sum(-1) if ord == "nuc" else s.amax(-1) if ord == 2 else s.amin(-1)
+        out = s.sum(-1) if ord == "nuc" or (ord == 2 and not s.shape[-1]) else s.amax(-1) if ord == 2 else s.amin(-1)
         for d in sorted((rows, columns)):
             out = out.unsqueeze(d)
     else:
@@ -206,7 +201,9 @@ def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
         raise RuntimeError(
             f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
         )
-    return matrix_norm(A, ord, dim or (-2, -1), keepdim, dtype=dtype)
+    if isinstance(dim, (tuple, list)) and len(dim) not in (1, 2):
+        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {dim}")
+    return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
 
 
 def cond(A, p=None):

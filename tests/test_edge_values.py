@@ -85,7 +85,82 @@ PROGRAMS = {
     ),
     "layer_norm of large numbers": lambda L: L.nn.functional.layer_norm(L.tensor([[1e30, 2e30, 3e30]]), (3,)),
     "embedding_bag": lambda L: bag(L),
+    "gather by an empty index": lambda L: gradient(L, lambda x: x.gather(0, L.zeros(0, dtype=L.int64)) * 2, [[1.0, 2.0]]),
+    "spectral norm of an empty matrix": lambda L: L.linalg.norm(L.zeros(3, 0), 2),
 }  # fmt: skip
+
+
+NORMS = [
+    (function, order, shape, dim)
+    for function in ("linalg.norm", "linalg.vector_norm", "norm")
+    for order in (INF, -INF, 0, 1, 2, -1, 3.0, "fro", "nuc")
+    for shape, dim in (
+        ((2, 0), 1),
+        ((2, 0), 0),
+        ((0,), None),
+        ((2, 0, 3), (1, 2)),
+        ((2, 3), []),
+        ((2, 3), ()),
+        ((3, 0), None),
+    )
+    if not (function == "linalg.vector_norm" and isinstance(order, str))
+]
+
+
+def test_norms_of_empty_tensors(torch):
+    for function, order, shape, dim in NORMS:
+        results = []
+        for L in (mytorch, torch):
+            norm = L.norm if function == "norm" else getattr(L.linalg, function[7:])
+            try:
+                results.append(norm(L.ones(shape), order, dim=dim).tolist())
+            except (RuntimeError, IndexError):
+                results.append("refused")
+        np.testing.assert_equal(*results, err_msg=str((function, order, shape, dim)))
+
+
+def test_linspace_of_integers(torch):
+    """The numbers start from the ends in the integer dtype. A multiple of the step that rounds to an integer may differ by 1."""
+    rng = np.random.default_rng(0)
+    for name in ("linspace", "logspace"):
+        different = 0
+        for _ in range(300):
+            a, b, n = int(rng.integers(-20, 20)), int(rng.integers(-50, 50)), int(rng.integers(0, 20))
+            a, b = (a, b) if name == "linspace" else (a // 10, b // 10)
+            dtype = ["int64", "int32", "int16", "float64"][rng.integers(4)]
+            a, b = [(a, b), (a / 3, b / 7)][rng.integers(2)]
+            for ends in ((a, b), "t"):
+                mine, theirs = (
+                    getattr(L, name)(
+                        *(ends if ends != "t" else map(L.tensor, (a, b))), n, dtype=getattr(L, dtype)
+                    ).tolist()
+                    for L in (mytorch, torch)
+                )
+                gaps = np.abs(np.subtract(mine, theirs))
+                assert dtype != "float64" or np.all(gaps <= 1e-5 * np.abs(theirs) + 1e-6)
+                different += np.count_nonzero(gaps > 0) if dtype != "float64" else 0
+                assert name == "logspace" or np.all(gaps <= 1)
+        assert different <= 12
+    for L in (mytorch, torch):
+        with pytest.raises(RuntimeError):
+            L.linspace(0, 300, 4, dtype=L.uint8)
+        with pytest.raises(NotImplementedError):
+            L.linspace(0, 1, 2, dtype=L.bool)
+
+
+@pytest.mark.parametrize("name", ["normal_", "zero_", "eq_", "logical_not_", "random_", "bernoulli_", "sign_"])
+def test_constants_written_in_place_have_a_gradient_of_zeros(torch, name):
+    def program(L):
+        x = L.ones(3).requires_grad_()
+        y = x * 2
+        getattr(y, name)(*([0] if name == "eq_" else []))
+        y.sum().backward()
+        return x.grad
+
+    mine = program(mytorch)
+    assert mine.tolist() == [0, 0, 0]
+    if name != "logical_not_":  # PyTorch keeps the graph of the old values
+        assert program(torch).tolist() == [0, 0, 0]
 
 
 def bag(L):
@@ -140,6 +215,7 @@ INVALID = {
     "in-place and of floats": lambda L: L.ones(2).__iand__(1),
     "autocast dtype": lambda L: L.get_autocast_dtype("mean"),
     "list of gradients": function_that_returns_a_list,
+    "dtype of normal numbers with means": lambda L: L.normal(L.zeros(2), 1.0, dtype=L.float64),
 }
 
 
@@ -230,3 +306,8 @@ def test_quantiles(torch, name, interpolation):
                             return getattr(L, name)(x, at, dim, keepdim, interpolation=interpolation)
 
                         compare(torch, program)
+
+
+def test_no_dtype_equals_none():
+    names = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split()
+    assert not any(getattr(mytorch, name) == None for name in names)  # noqa: E711

@@ -5,8 +5,10 @@ import inspect
 import pytest
 
 import mytorch
-from mytorch import tensor
+from mytorch import nn, tensor
+from mytorch.base import config
 from mytorch.nn import functional as F
+from tests.public_names import callables
 
 MODULES = {
     "Tensor": mytorch.Tensor, "mytorch": mytorch, "nn.functional": F, "nn.init": mytorch.nn.init, "nn.utils": mytorch.nn.utils,
@@ -36,8 +38,10 @@ def public(module):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", ["native", "pytorch"])
 @pytest.mark.parametrize("module", MODULES)
-def test_unknown_keywords_are_refused(module):
+def test_unknown_keywords_are_refused(module, mode, monkeypatch):
+    monkeypatch.setattr(config, "pytorch_mode", mode == "pytorch")
     ignored = []
     for name, function in public(MODULES[module]):
         for args in arguments():
@@ -48,6 +52,79 @@ def test_unknown_keywords_are_refused(module):
             ignored.append(name)
             break
     assert not ignored
+
+
+# Callables with `**kwargs`: they pass the keywords to a function, class or module of the user, or store them.
+FORWARDED = """Module Container Identity Function SyncBatchNormFunction Kernels Options temporarily describe LanguageModel Classifier
+LazyModuleMixin RandomTransform StackDataset tqdm range checkpoint checkpoint_sequential skip_init
+ZeroRedundancyOptimizer global_unstructured config_of model_of from_pretrained read_model generate stream pieces reply""".split()
+ABSENT = "eig lstsq matrix_rank solve symeig SymBool SymFloat SymInt".split()  # these always raise
+REFUSED = (
+    ValueError,
+    NotImplementedError,
+)  # the functions below have keywords for another function, and name the unknown one
+
+
+def constructors():
+    """Yields a name and a call of each class and function whose signature accepts any keyword."""
+    layer = nn.Linear(2, 2)
+    inputs = (
+        (),
+        (2,),
+        ((2, 2),),
+        ([],),
+        (0.5,),
+        ((0.5,), (0.5,)),
+        (mytorch.float32,),
+        (len,),
+        ([len],),
+        (0, 3),
+        (mytorch.ones(2, 2),),
+    )
+    inputs += (
+        (mytorch.ones(2, 2), 0), (mytorch.ones(2, 2), (4,)), (mytorch.ones(2, 2), (2, 2), (2, 1)), (mytorch.ones(2, 2), 0, 2, 1),
+        (mytorch.ones(2, 2), (1, 0)), (mytorch.ones(2, 2), 0, 0), (mytorch.ones(2, 2), 0, 1), (mytorch.ones(2, 2), [1, 1]), (0, 3, (2,)),
+        (mytorch.ones(1, 2, 2),), (mytorch.ones(2), (2, 2)), (mytorch.ones(2, dtype=mytorch.complex64),), (mytorch.ones(2, 2), mytorch.int32), ("text",),
+        (layer.parameters(), mytorch.optim.SGD, 0.1), (layer, [mytorch.ones(2, 2)], 0, 1),
+    )  # fmt: skip
+    for module, name, value in callables():
+        try:
+            parameters = inspect.signature(value).parameters.values()
+        except (TypeError, ValueError):  # a class of Python
+            continue
+        if any(p.kind is p.VAR_KEYWORD for p in parameters) and name not in FORWARDED + ABSENT:
+            yield f"{module}.{name}", value, inputs
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", ["native", "pytorch"])
+def test_callables_with_any_keyword_refuse_unknown_ones(mode, monkeypatch, tmp_path):
+    """Python itself refuses the keyword for every callable that declares all of its arguments."""
+    monkeypatch.setattr(config, "pytorch_mode", mode == "pytorch")
+    accepted, not_called = [], []
+    mytorch.save({}, tmp_path / "file")
+    for name, function, inputs in constructors():
+        large_model = name.startswith(
+            ("mytorch.vision.models.", "mytorch.models.")
+        )  # refused before the weights are created
+        called = large_model
+        for args in (
+            ((),) if large_model else ((tmp_path / "file",), (mytorch.ones(3, 2, 2), tmp_path / "file.png"), *inputs)
+        ):
+            try:
+                large_model or function(*args)
+            except Exception:
+                continue
+            called = True
+            try:
+                function(*args, unknown_keyword=1)
+                accepted.append(name)
+            except (TypeError, *REFUSED):
+                break
+        if not called:
+            not_called.append(name)
+    assert not accepted
+    assert not not_called, "add arguments that fit"
 
 
 @pytest.mark.parametrize(

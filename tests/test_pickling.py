@@ -1,7 +1,6 @@
 """Every public function and class can be pickled, copied and sent to a new process."""
 
 import copy
-import importlib
 import inspect
 import pickle
 import subprocess
@@ -11,28 +10,31 @@ import pytest
 
 import mytorch
 from mytorch import nn
+from mytorch.base import config
+from tests.public_names import callables
 
-MODULES = """mytorch mytorch.nn mytorch.nn.functional mytorch.nn.init mytorch.nn.utils mytorch.optim mytorch.optim.lr_scheduler mytorch.linalg
-mytorch.fft mytorch.special mytorch.func mytorch.autograd mytorch.amp mytorch.utils.data mytorch.distributions mytorch.distributed
-mytorch.vision.transforms mytorch.models mytorch.serialization mytorch.accelerate""".split()
-# Names that modules import for their own use, and registries of functions.
-SKIPPED = {"get_mode", "to_dtype", "biject_to", "transform_to", "identity_transform", "FunctionType"}
-
-
-def public(module):
-    for name in sorted(dir(module)):
-        value = getattr(module, name)
-        absent = type(value).__module__ == "mytorch.compat.stubs"  # a function that raises NotImplementedError
-        if callable(value) and not (absent or name.startswith("_") or inspect.ismodule(value) or name in SKIPPED):
-            yield value
+# Registries of functions, which PyTorch does not pickle either; instances, which are copied; and operations without a public name.
+REGISTRIES = {"biject_to", "transform_to"}
+INSTANCES = {"identity_transform", "dependent"}
+INTERNAL = {"to_dtype", "maximum", "minimum", "gru_layer", "lstm_layer", "rnn_layer", "quantized_linear", "lgamma"}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("path", MODULES)
-def test_functions_and_classes_are_pickled(path):
-    for value in public(importlib.import_module(path)):
-        assert pickle.loads(pickle.dumps(value)) is value
-        assert copy.deepcopy(value) is value
+@pytest.mark.parametrize("mode", ["native", "pytorch"])
+def test_functions_and_classes_are_pickled(mode, monkeypatch):
+    monkeypatch.setattr(config, "pytorch_mode", mode == "pytorch")
+    count, failed = 0, []
+    for module, name, value in callables():
+        if name in REGISTRIES | INSTANCES | INTERNAL:
+            continue
+        count += 1
+        try:
+            if pickle.loads(pickle.dumps(value)) is not value or copy.deepcopy(value) is not value:
+                failed.append(f"{module}.{name}")
+        except Exception as error:
+            failed.append(f"{module}.{name}: {error}")
+    assert not failed
+    assert count > 1500
 
 
 def test_methods_are_pickled():

@@ -93,7 +93,7 @@ def tqdm(*args: Any, main_process_only: bool = True, **kwargs: Any) -> Any:
 
 
 def notebook_launcher(
-    function: Callable, args: tuple = (), num_processes: int | None = None, mixed_precision: str = "no", **options: Any
+    function: Callable, args: tuple = (), num_processes: int | None = None, mixed_precision: str = "no"
 ) -> None:
     """Calls a training function from a notebook, in this process.
 
@@ -102,7 +102,6 @@ def notebook_launcher(
         args: its arguments.
         num_processes: must be None or 1.
         mixed_precision: "no", "fp16" or "bf16".
-        **options: ignored.
 
     Raises:
         RuntimeError: if num_processes is greater than 1.

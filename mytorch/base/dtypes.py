@@ -82,7 +82,7 @@ class dtype:
         return f"{config.torch_name()}.{self.name}"
 
     def __eq__(self, other):
-        if isinstance(other, dtype):
+        if isinstance(other, dtype) or other is None:  # np.dtype(None) is float64
             return self is other
         try:
             return self.numpy == np.dtype(other)

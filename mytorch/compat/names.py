@@ -160,9 +160,15 @@ def logspace(
         requires_grad: see `mytorch.tensor`.
     """
     check_layout(layout)
-    like = linspace(start, end, 0, dtype=dtype if out is None else out.dtype)
-    exponents = linspace(start, end, steps, dtype=dtypes.complex128 if like.dtype.is_complex else dtypes.float64)
-    found = raw_of((base**exponents).to(like.dtype).to(device=device))
+    ends = linspace(
+        start, end, 2, dtype=dtype if out is None else out.dtype
+    )  # in the dtype of the result, as in PyTorch
+    exponents = linspace(
+        *(ends if steps > 1 else (start, end)),
+        steps,
+        dtype=dtypes.complex128 if ends.dtype.is_complex else dtypes.float64,
+    )
+    found = raw_of((base**exponents).to(ends.dtype).to(device=device))
     return finish(found, requires_grad, out, pin_memory)
 
 

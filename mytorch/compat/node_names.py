@@ -49,7 +49,7 @@ def _name(node):
     saved = dict(zip(node.plan.names, node.saved)) if node.saved else {}  # noqa: B905
     rule = _RULES.get(own, lambda node, saved: _RENAMED.get(own, own))
     name = _LABELS.get(label) or rule(node, saved)
-    if name == "CopySlices":
+    if name in ("CopySlices", "CopyBackwards"):
         return name
     name, number = name if type(name) is tuple else (name, 0)
     return f"{name}Backward{number}"

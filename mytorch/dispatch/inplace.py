@@ -190,8 +190,8 @@ def adopt(self, result, name):
     if isinstance(self, Tensor) and mode.grad:
         edge = result._edge if isinstance(result, Tensor) else None
         if edge is None and self._edge is not None:
-            edge = constant(self, self.detach())._edge
-        if edge is not None and value.dtype != raw.dtype:
+            edge = _filled(self, "CopyBackwards" if name == "copy_" else torch_name_of(name))
+        elif edge is not None and value.dtype != raw.dtype:
             edge = to_dtype(result, dtype=self.dtype)._edge
         if edge is not None or self._edge is not None:
             set_edge(self, edge)
@@ -232,9 +232,23 @@ def record_fill(self, torch_name):
     if mode.interpreter:
         mode.interpreter.adopt(self, None)
     if isinstance(self, Tensor) and mode.grad and self._edge is not None:
-        name = torch_name.partition("Backward")[0]
-        set_edge(self, name_node(constant(self, self.detach()), name, torch_name)._edge)
+        set_edge(self, _filled(self, torch_name))
     return self
+
+
+def _filled(self, torch_name):
+    """Returns the edge of a tensor after constants were written into its memory."""
+    return named_constant(self, self.detach(), torch_name)._edge
+
+
+def named_constant(input, values, torch_name):
+    """Returns `constant(input, values)`. PyTorch calls the node `torch_name`."""
+    return name_node(constant(input, values), torch_name.partition("Backward")[0], torch_name)
+
+
+def torch_name_of(name, number=0):
+    """Returns PyTorch's name of the node of a function: EqBackward0 for `eq_`."""
+    return f"{name.title().replace('_', '')}Backward{number}"
 
 
 def _walk(xp, g, steps):

@@ -402,9 +402,24 @@ def linspace(
         d = d if d.is_complex else inferred
     xp, there = on(as_device(device))
     with there:
-        raw = xp.linspace(number(start), number(end), steps)
-        raw = (xp.trunc(raw) if d.category < dtypes.FLOAT else raw).astype(d.numpy)
+        raw = (
+            _integers(xp, start, end, steps, d)
+            if d.category < dtypes.FLOAT
+            else xp.linspace(number(start), number(end), steps)
+        )
+        raw = raw.astype(d.numpy)
     return finish(raw, requires_grad, out, pin_memory)
+
+
+def _integers(xp, start, end, steps, dtype):
+    """Returns evenly spaced numbers between two integers, truncated. As in PyTorch, the second half is counted from the end."""
+    if dtype.category == dtypes.BOOL:
+        raise NotImplementedError("\"linspace_cpu\" not implemented for 'Bool'")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"linspace: expected finite numbers for {dtype}, got {start} and {end}.")
+    start, end = (tensor(int(v), dtype=dtype).item() for v in (start, end))
+    i, step = xp.arange(steps), (end - start) / builtins.max(steps - 1, 1)
+    return xp.trunc(xp.where(i < builtins.max(steps // 2, 1), start + step * i, end - step * (steps - 1 - i)))
 
 
 @public(method=False)

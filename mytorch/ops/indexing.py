@@ -8,7 +8,7 @@ import numpy as np
 from .._array import Array, on_input_device, other_device
 from .._tensor import Tensor
 from ..backend import NO_DATA, ON_NUMPY, MetaArray, gpu, is_raw, ndarray, numpy_ns, xp_of
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import METHODS, public
 from ..dispatch.errors import broadcast
@@ -303,7 +303,7 @@ def getitem(self, index):
         if where is not None:
             with where:
                 return getitem(self, index)
-    if type(index) is int and index == 0 and self.ndim == 0:  # older programs print loss[0]
+    if type(index) is int and index == 0 and self.ndim == 0 and not config.pytorch_mode:  # older programs print loss[0]
         index = ()
     items = index if type(index) is tuple else (index,)
     if isinstance(index, Tensor) and type(raw_of(self)) is ndarray:
@@ -433,7 +433,8 @@ def _record_assignment(self, array, found, arrays, source):
         set_edge(_slice.fast_call(self, found), src._edge)
         return
     before = Tensor._of(array, self._edge)
-    set_edge(self, _write_index(before, src, *arrays, layout=layout_of(found))._edge)
+    written = _write_index(before, src, *arrays, layout=layout_of(found))
+    set_edge(self, (written if arrays else name_node(written, "IndexWrite", "CopySlices"))._edge)
 
 
 def delitem(self, index):
@@ -498,7 +499,7 @@ def gather(input, dim, index, *, sparse_grad=False):
     d, raw = normalize_dim(dim, len(own)), index_raw(index, "gather")
     if len(own) != raw.ndim and own:
         if raw.size == 0:
-            return input.new_empty(raw.shape)
+            return input.reshape(-1)[:0].reshape(raw.shape)  # empty, with a gradient of zeros
         if raw.ndim == 0 and len(own) == 1:
             return gather(input, dim, index.reshape(1)).reshape(())
         raise RuntimeError("gather(): Index tensor must have the same number of dimensions as input tensor")

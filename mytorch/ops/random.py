@@ -24,8 +24,7 @@ from ..base import capturing, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
 from ..dispatch.errors import broadcast
-from ..dispatch.inplace import check_writable, constant, record_fill
-from ..dispatch.op import name_node
+from ..dispatch.inplace import check_writable, named_constant, record_fill, torch_name_of
 from ..dispatch.out import write_out
 from ..dispatch.unwrap import raw_of, to_cpu
 from ..kernels.registry import RANDOM
@@ -749,11 +748,11 @@ def randint_like(input, low, high=None, *, dtype=None, device=None, requires_gra
     return randint(low, high, tuple(input.shape), requires_grad=requires_grad, **like(input, dtype, device), **named)
 
 
-def _fill(self, raw, name):
-    """Writes a draw into a tensor in place."""
+def _fill(self, raw, name, number=0):
+    """Writes a draw into a tensor in place. PyTorch's name of the node ends in `number`."""
     check_writable(self, name)
     assign(self._data._array, raw)
-    return record_fill(self, name.title().replace("_", "") + "Backward0")
+    return record_fill(self, torch_name_of(name, number))
 
 
 def _drawn(self, generator):
@@ -769,11 +768,11 @@ def _in_memory_order(raw, source, draw):
     return draw(tuple(raw.shape[axis] for axis in axes)).transpose(np.argsort(axes))
 
 
-def _filled(self, generator, name, draw):
+def _filled(self, generator, name, draw, number=0):
     """Fills a tensor in place with draw(source, shape, dtype)."""
     raw, source = _drawn(self, generator)
     numbers = _in_memory_order(raw, source, lambda shape: draw(source, shape, raw.dtype))
-    return _fill(self, numbers.astype(raw.dtype, copy=False), name)
+    return _fill(self, numbers.astype(raw.dtype, copy=False), name, number)
 
 
 @public(function=False, inplace=False, spellings={"from": "from_"})
@@ -853,7 +852,7 @@ def random_(self, from_=None, to=..., *, generator=None):
         RuntimeError: the range is empty, or exceeds the range of the dtype.
     """
     raw, source = _drawn(self, generator)
-    dtype = self.dtype
+    dtype, number = self.dtype, 2 if from_ is None else 1 if to is ... else 0
     if to is ... and from_ is not None:
         from_, to = 0, from_
     if to is None and from_ is not None:
@@ -864,11 +863,11 @@ def random_(self, from_=None, to=..., *, generator=None):
         if source.device is CPU and dtype in (dtypes.int32, dtypes.int64):
             words = source.words64(raw.size) if dtype is dtypes.int64 else source.words(raw.size)
             found = (words & words.dtype.type(dtypes.iinfo(dtype).max)).astype(raw.dtype)
-            return _fill(self, _in_memory_order(raw, source, lambda shape: found.reshape(shape)), "random_")
+            return _fill(self, _in_memory_order(raw, source, lambda shape: found.reshape(shape)), "random_", number)
     else:
         low, high = int(from_), int(to)
         _check_range(low, high, dtype)
-    return _filled(self, generator, "random_", lambda source, shape, _: source.integers(low, high, shape))
+    return _filled(self, generator, "random_", lambda source, shape, _: source.integers(low, high, shape), number)
 
 
 @public(function=False, inplace=False)
@@ -881,11 +880,11 @@ def bernoulli_(self, p=0.5, *, generator=None):
     """
     if not is_tensor(p):
         _chances(p)
-        return _filled(self, generator, "bernoulli_", lambda source, shape, _: source.bernoulli(shape, p))
+        return _filled(self, generator, "bernoulli_", lambda source, shape, _: source.bernoulli(shape, p), 2)
     raw, source = _drawn(self, generator)
     chance = source.xp.broadcast_to(_chances(p), raw.shape)
     drawn = _in_memory_order(raw, source, lambda shape: source.uniform(shape, _unit_dtype(chance)))
-    return _fill(self, drawn < chance, "bernoulli_")
+    return _fill(self, drawn < chance, "bernoulli_", 1)
 
 
 def _chances(p):
@@ -956,7 +955,7 @@ def bernoulli(input, p=None, *, generator=None, out=None):
         drawn = source.xp.asarray(source.uniform(raw.shape, _unit_dtype(chance)) < chance)
     if out is not None:
         return write_out(Tensor._wrap(drawn.astype(raw_of(out).dtype)), out, "bernoulli")
-    return name_node(constant(input, Tensor._wrap(drawn.astype(raw.dtype))), "Bernoulli", "BernoulliBackward0")
+    return named_constant(input, Tensor._wrap(drawn.astype(raw.dtype)), "BernoulliBackward0")
 
 
 @public(inplace=False)
@@ -1033,7 +1032,9 @@ def _search_rows(xp, edges, points):
 
 
 @public(method=False)
-def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, out=None):
+def normal(
+    mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, out=None
+):
     """Draws normal numbers with given means and standard deviations.
 
     Args:
@@ -1048,11 +1049,17 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
         >>> mytorch.normal(tensor([1.0, 2.0]), 0.0).tolist()
         [1.0, 2.0]
     """
+    check_layout(layout)
     given = next((t for t in (mean, std) if isinstance(t, Tensor)), None)
     if not isinstance(std, Tensor) and not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if isinstance(std, Tensor) and std.device.type == "cpu" and not (raw_of(std) >= 0).all():
         raise RuntimeError("normal expects all elements of std >= 0.0")
+    if given is not None and (size, dtype, layout, device, requires_grad) != (None, None, None, None, False):
+        raise TypeError(
+            "normal: expected only mean, std, generator and out with a tensor, got size, dtype, layout, device or requires_grad. "
+            "The result has the shape, dtype and device of the tensor."
+        )
     if given is None:
         d = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
         raw = _source(device, generator).normal(as_shape((size,)), d.numpy, mean, std)
@@ -1061,8 +1068,10 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
         draw = randn(shape, generator=generator, dtype=given.dtype, device=given.device)
         raw = raw_of((draw * std + mean).to(given.dtype))
     result = finish(raw, requires_grad, out)
-    for parameter in (mean, std) if out is None else ():
-        result = constant(parameter, result) if isinstance(parameter, Tensor) else result
+    parameters = [isinstance(p, Tensor) for p in (mean, std)]
+    name = torch_name_of("normal", parameters[0] + 2 * parameters[1])  # 1: a tensor of means, 2: of deviations, 3: both
+    for parameter, is_parameter in zip((std, mean), parameters[::-1], strict=True) if out is None else ():
+        result = named_constant(parameter, result, name) if is_parameter else result
     return result
 
 
@@ -1174,7 +1183,7 @@ def poisson(input, generator=None):
     else:
         expected = np.where(raw < 10, np.nan_to_num(raw) + 1, 3)
         drawn = _rejecting(source, "poisson", expected, raw)
-    return constant(input, Tensor._wrap(drawn.astype(raw.dtype)))
+    return named_constant(input, Tensor._wrap(drawn.astype(raw.dtype)), "PoissonBackward0")
 
 
 @public(inplace=False, method=False)

@@ -588,6 +588,10 @@ def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
     """
     x = to_acc_type(xp, input)
     axis = axes_of(dim, x.ndim)
+    if (ord < 0 or ord == math.inf) and not count(x.shape, dim):
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor or dimension, because the operation has no identity"
+        )
     x = xp.absolute(x) if ord != 2 or x.dtype.kind not in "fV" else x
     if ord == math.inf:
         out = xp.max(x, axis=axis, keepdims=keepdim)

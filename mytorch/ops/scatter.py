@@ -12,7 +12,7 @@ from ..base import dtypes
 from ..dispatch.bind import METHODS, public
 from ..dispatch.errors import broadcast
 from ..dispatch.inplace import adopt, check_writable
-from ..dispatch.op import op
+from ..dispatch.op import name_node, op
 from ..dispatch.overlap import refuse_overlap, refuse_shared
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu, watched
@@ -390,7 +390,7 @@ def index_fill(input, dim, index, value):
         raise RuntimeError("index_fill(): Converting complex Scalar to non-complex type is not supported")
     elif input.dtype.category < dtypes.FLOAT:
         value = bool(value) if input.dtype is dtypes.bool_ else int(value)
-    return where(Tensor._wrap(_along(mask, input.ndim, d)), value, input)
+    return name_node(where(Tensor._wrap(_along(mask, input.ndim, d)), value, input), "Where", "IndexFillBackward0")
 
 
 @on_input_device

@@ -46,7 +46,6 @@ PARTLY = {  # only some samples differ
     "nn.functional.pad": "modes other than constant", "double": "a memory format", "float": "a memory format", "half": "a memory format",
     "cdouble": "a memory format", "cfloat": "a memory format",
 }  # fmt: skip
-RANDOM = {"normal", "bernoulli"}  # no gradient; the gradient in PyTorch is zero
 CASES = [case for case in opinfo.cases() if case.values[1] is torch.float64 and case.values[0].supports_autograd]
 
 
@@ -56,7 +55,7 @@ def name(tensor):
 
 def listed(op):
     real_fft = op.startswith("fft.")  # mytorch's transforms are complex, with conversions around them
-    return real_fft or op.endswith("_copy") or any(op in names for names in (COMPOSED, ONE_OP, PARTLY, RANDOM))
+    return real_fft or op.endswith("_copy") or any(op in names for names in (COMPOSED, ONE_OP, PARTLY))
 
 
 @pytest.mark.parametrize("op", [pytest.param(case.values[0], id=case.id) for case in CASES])
@@ -87,10 +86,20 @@ PROGRAMS = {
     "reduction": "x.max(); x.max(0)[0]; x.sum(0); x.sum(); x.mean(1); x.mean(); x.std(); x.var(0); x.prod(); x.prod(0); m.logsumexp(0)",
     "other": "v.clamp(0); v.clamp(0, 1); v.clamp_min(0); v.masked_fill(v > 0, 1.0); v.lerp(v, 0.5); v.sgn(); v.square();"
     "v.double(); (v * 1).add_(1); (v * 1).clone(); v.repeat(2); m.tril(); m.det(); v.norm(); v.sigmoid()",
+    "random": "(v * 1).normal_(); (v * 1).uniform_(); (v * 1).random_(); (v * 1).random_(5); (v * 1).random_(2, 5); (v * 1).bernoulli_();"
+    "(v * 1).bernoulli_(v.detach()); (v * 1).exponential_(); (v * 1).log_normal_(); bernoulli(v); poisson(v); normal(v, v);"
+    "normal(v, 1.0); normal(0.0, v)",
+    "constants": "(v * 1).zero_(); (v * 1).fill_(2); (v * 1).copy_(v.detach()); (v * 1).eq_(0); (v * 1).sign_();"
+    "(v * 1).index_fill_(0, t, 2.0); (v * 1).masked_fill_(v > 0, 1.0); put(v * 1, 0); put(v * 1, slice(2)); put(v * 1, t)",
     "functional": "F.linear(m, m); F.linear(m, m, v); F.linear(x, m, v); F.linear(x, m); F.celu(v); F.selu(v); F.elu(v);"
     "F.relu6(v); F.mse_loss(v, v * 0); F.dropout(v); F.layer_norm(m, (4,)); F.cross_entropy(m, t); F.embedding(t, m);"
     "F.conv1d(x, k); F.max_pool1d(x, 2); F.avg_pool1d(x, 2); F.batch_norm(m, None, None, training=True)",
 }
+
+
+def put(x, index):
+    x[index] = 1.0
+    return x
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -98,7 +107,8 @@ PROGRAMS = {
 def test_name_in_a_program(program):
     scopes = []
     for lib in (torch, mytorch):
-        scope = {"F": lib.nn.functional, "t": lib.tensor([0, 1, 2, 3]), "k": lib.ones(2, 4, 2)}
+        scope = {"F": lib.nn.functional, "t": lib.tensor([0, 1, 2, 3]), "k": lib.ones(2, 4, 2), "put": put}
+        scope.update((name, getattr(lib, name)) for name in ("normal", "poisson", "bernoulli"))
         scope.update(x=lib.ones(3, 4, 4, requires_grad=True), m=lib.eye(4), v=lib.ones(4, requires_grad=True))
         scopes.append(scope | {"m": scope["m"].requires_grad_()})
     for text in PROGRAMS[program].split(";"):

@@ -4,6 +4,8 @@ Random numbers come from the library's CPU generator in torchvision's order. Equ
 flips and colors. `RandomChoice` and `RandomOrder` differ, because torchvision uses Python's generator for them.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +32,8 @@ class Transform(Module):
 
     def __init__(self, **arguments: Any):
         super().__init__()
+        if unknown := [name for name in arguments if name not in _declared(type(self))]:
+            raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {unknown[0]!r}")
         self._arguments = tuple(arguments)
         for name, value in arguments.items():
             setattr(self, name, value)
@@ -40,6 +44,12 @@ class Transform(Module):
     def __repr__(self):
         shown = {name: getattr(self, name) for name in self._arguments if name not in self.hidden}
         return f"{type(self).__name__}({', '.join(f'{k}={_plain(v)}' for k, v in shown.items())})"
+
+
+@functools.cache
+def _declared(transform):
+    """Returns the names of the arguments that the constructors of a class and of its base classes declare."""
+    return {name for cls in transform.__mro__ for name in inspect.signature(cls.__init__).parameters}
 
 
 class RandomTransform(Transform):
