@@ -95,6 +95,6 @@ _NAMES = {
         pixel_unshuffle poisson_nll_loss prelu relu_ rms_norm rrelu rrelu_ selu selu_ softplus threshold_
         triplet_margin_loss""",
     "serialization": "load save",
-    "storage": "TypedStorage UntypedStorage _storage_classes",
+    "storage": "TypedStorage UntypedStorage",
 }
 __getattr__, __dir__ = _extensions.lazy(__name__, _MODULES, _NAMES)

@@ -30,13 +30,17 @@ EXTENSIONS = {
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
     "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}
-    | {"_torch_layout": "compat.tensor_str", "compile": "compiler:compile", "compile_step": "compiler:compile_step"},
+    | {"_torch_layout": "compat.tensor_str", "compile": "compiler:compile", "compile_step": "compiler:compile_step"}
+    | {"_storage_classes": "compat.legacy_storage:_storage_classes"},
     "mytorch.accelerate": {
         name: f"accelerate.runs:{name}"
         for name in (
             "Interrupt Progress RunLog Throughput check_finite exclusive find_checkpoint ignore_interrupts mean_loss newest_checkpoint "
             "peak_flops remove_checkpoints warn_if_long"
         ).split()
+    },
+    "mytorch.storage": {
+        name: f"compat.legacy_storage:{name}" for name in "CLASSES CUDA_CLASSES _LegacyStorage _storage_classes".split()
     },
     "mytorch.files": {"legacy": "compat.legacy_files", "trusted": "compat.trusted_files"},
     "mytorch.utils.data": {
@@ -55,7 +59,9 @@ METHODS = {
     "compat.stubs": "to_sparse to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask dequantize int_repr q_scale",
     "linalg": "matrix_exp matrix_power",
     "nn.functional": "hardshrink prelu",
-    "storage": "_typed_storage storage storage_type untyped_storage",
+    "compat.legacy_storage": "storage_type",
+    "compat.legacy_tensor": "_fix_weakref new",
+    "storage": "_typed_storage storage untyped_storage",
     "tools.drawing": "render",
 }
 

@@ -203,7 +203,7 @@ def _contents_of(package, pytorch_mode):
         names = "set_multithreading_enabled", "is_multithreading_enabled"
         return {**{name: getattr(future, name) for name in names}, "Variable": variable.Variable}
     if package == "mytorch.cuda":
-        from ..storage import CUDA_CLASSES
+        from .legacy_storage import CUDA_CLASSES
 
         return CUDA_CLASSES
     if package == "mytorch.nn.utils":
@@ -344,6 +344,16 @@ class _Distributions:
         return [make(name, VERSIONS[name]) for name in VERSIONS if context is None or context.name in (None, name)]
 
 
+def _use_legacy_constructor():
+    """Makes `torch.Tensor(x)` PyTorch's legacy constructor."""
+    from . import legacy_tensor
+
+    if Tensor.__init__ is legacy_tensor._create:
+        Tensor.__init__ = legacy_tensor.initialize
+    elif "mytorch.compat.overrides" in sys.modules:
+        sys.modules["mytorch.compat.overrides"]._initialize = legacy_tensor.initialize
+
+
 def install_as_torch():
     """Makes `import torch` and its submodules import mytorch in this process, for unchanged PyTorch programs.
 
@@ -368,4 +378,5 @@ def install_as_torch():
     config.pytorch_mode = True
     hooks.shown = Tensor._of
     return_types.install()
+    _use_legacy_constructor()
     set_printoptions(layout="torch")
