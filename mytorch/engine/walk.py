@@ -18,6 +18,8 @@ The walk uses raw arrays. For `create_graph`, the same walk uses Tensors, with t
 
 import math
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 
 from numpy import asarray, generic
@@ -128,6 +130,10 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     kind = getattr(get_mode().profile, "walk", Walk)  # a profile measures each node
     walk = kind(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
     walks = _walks.__dict__.setdefault("stack", [])
+    if len(walks) == NESTED:
+        with ThreadPoolExecutor(1) as pool:
+            again = partial(run, roots, keep_graph=keep_graph, keep_grads=keep_grads, targets=targets, leaves=leaves)
+            return pool.submit(copy_context().run, again, arithmetic=arithmetic).result()
     walks.append(walk)
     try:
         with restore_device():
@@ -140,6 +146,7 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
 
 
 _walks = threading.local()
+NESTED = 20  # backward passes inside backward on one stack; the next one gets the stack of a new thread
 
 
 def current_walk():

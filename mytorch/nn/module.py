@@ -12,6 +12,7 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from .. import _extensions
 from .._array import Array
 from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..backend import as_device, device
@@ -411,7 +412,20 @@ class Module:
         """
         return self._register(self._backward_hooks, hook, prepend)
 
-    register_backward_hook = register_full_backward_hook
+    def register_backward_hook(self, hook: Hook) -> RemovableHandle:
+        """Registers a hook on the last operation of forward. Deprecated: use `register_full_backward_hook`.
+
+        Args:
+            hook: function that is called as `hook(module, grad_input, grad_output)` with the gradients of that operation. A
+                result replaces `grad_input`.
+
+        Returns:
+            A handle with a method `remove()`.
+
+        Raises:
+            RuntimeError: the module also has full backward hooks.
+        """
+        return _extensions.load("compat.backward_hooks").register(self, hook)
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Registers a hook that runs when the gradients of the outputs are complete.
