@@ -555,7 +555,7 @@ def type(self, dtype=None):
     """
     words = dtypes.TYPE_WORDS
     if dtype is not None:
-        dtype = getattr(dtype, "own_dtype", dtype)
+        dtype = dtypes.default_dtype() if dtype is Tensor else getattr(dtype, "own_dtype", dtype)
         if isinstance(dtype, str) and dtype.endswith("Tensor"):
             word = dtype.rpartition(".")[2].removesuffix("Tensor")
             dtype = next((name for name, known in words.items() if known == word), dtype)
@@ -611,6 +611,8 @@ def numpy(self, *, force=False):
         raise TypeError(
             f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
         )
+    if config.pytorch_mode and raw.dtype.kind == "V":
+        raise TypeError(f"numpy: expected a dtype of NumPy, got {self.dtype}. Convert the tensor with float() first.")
     return to_device(raw, CPU)
 
 

@@ -670,8 +670,17 @@ bitwise_right_shift = _bitwise(
 )
 bitwise_not = unary(
     "bitwise_not", "Inverts the bits of each element. Bools are negated.", "[0, 5] -> [-1, -6]",
-    forward="invert", dtype="promote", dunder="__invert__",
+    forward="invert", dtype="promote",
 )  # fmt: skip
+
+
+@public(name="__invert__", function=False, inplace=False)
+def _invert(self):
+    """Returns `bitwise_not` of integers and bools."""
+    if self.dtype.category > dtypes.INT:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return bitwise_not(self)
+
 
 logical_and = _logical("logical_and", "True, False, False")
 logical_or = _logical("logical_or", "True, True, False")
