@@ -2,6 +2,7 @@
 
 from .._tensor import Tensor
 from ..base.errors import warn
+from ..nn.module import register_module_forward_hook
 
 _MIXED = (
     "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
@@ -60,7 +61,7 @@ def register(module, hook):
     """Registers a hook on the last operation of the forward of a module.
 
     Args:
-        module: the module.
+        module: the module; None for all modules.
         hook: function that is called as `hook(module, grad_input, grad_output)`.
 
     Returns:
@@ -69,6 +70,8 @@ def register(module, hook):
     Raises:
         RuntimeError: the module also has full backward hooks.
     """
+    if module is None:
+        return register_module_forward_hook(_OnLastNode(hook))
     if module._backward_hooks:
         raise RuntimeError(_MIXED)
     return module.register_forward_hook(_OnLastNode(hook))

@@ -93,6 +93,7 @@ PATHS = {
     "cuda.random": "cuda: manual_seed manual_seed_all get_rng_state set_rng_state",
     "utils._foreach_utils": "compat.foreach_utils",
     "utils._pytree": "base.pytree",
+    "utils._python_dispatch": "compat.dispatch_mode",
     "utils._traceback": "compat.captured",
     "utils.flop_counter": "compat.flop_counter",
     **{f"utils.{name}": f"tools.{name}" for name in ("benchmark", "layout", "model_summary", "views", "watching")},

@@ -33,7 +33,7 @@ _FEATURES = {
     "compiled attention (flex_attention)": "nn.attention.flex_attention",
     "packaging (torch.package)": "package",
     "sparse tensors": "sparse",
-    "dispatch modes": "utils._python_dispatch utils._mode_utils",
+    "dispatch modes": "utils._mode_utils",
     "scripted classes": "classes",
     "masked tensors": "masked",
     "MTIA devices": "mtia",

@@ -304,6 +304,16 @@ class Walk:
             self.ready.append(edge)
 
 
+def _as_many(changed, values, hook):
+    changed = changed if isinstance(changed, tuple) else (changed,)
+    if len(changed) != len(values):
+        name = getattr(hook, "__name__", "")
+        raise RuntimeError(
+            f"hook '{name}' has returned an incorrect number of values (got {len(changed)}, but expected {len(values)})"
+        )
+    return changed
+
+
 def _run_hooked(node, g, arithmetic, run):
     """Runs a node between its hooks, which receive tuples of gradients."""
     hooks, several = node_hooks[node], isinstance(g, list)
@@ -311,7 +321,7 @@ def _run_hooked(node, g, arithmetic, run):
     for hook in list(hooks["pre"].values()):
         changed = hook(given)
         if changed is not None:
-            given = changed if isinstance(changed, tuple) else (changed,)
+            given = _as_many(changed, given, hook)
     if hooks["pre"]:
         g = [None if x is None else arithmetic.unwrap(x) for x in given]
         g = g if several else g[0]
@@ -327,7 +337,7 @@ def _run_hooked(node, g, arithmetic, run):
     for hook in list(hooks["post"].values()):
         changed = hook(found, given)
         if changed is not None:
-            found = changed if isinstance(changed, tuple) else (changed,)
+            found = _as_many(changed, found, hook)
     return [(node.parents[i], None if found[i] is None else arithmetic.unwrap(found[i])) for i in places]
 
 

@@ -12,7 +12,6 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from .. import _extensions
 from .._array import Array
 from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..backend import as_device, device
@@ -131,7 +130,16 @@ def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
     return _global_hook(_global_backward_hooks, hook)
 
 
-register_module_backward_hook = register_module_full_backward_hook
+def register_module_backward_hook(hook: Hook) -> RemovableHandle:
+    """Registers a hook on the last operation of the forward of every module. Deprecated: it misses some gradients.
+
+    Args:
+        hook: function that is called as `hook(module, grad_input, grad_output)`. A result replaces `grad_input`.
+
+    Returns:
+        A handle with a method `remove()`.
+    """
+    return sys.modules[__package__].backward_hooks.register(None, hook)
 
 
 def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
@@ -425,7 +433,7 @@ class Module:
         Raises:
             RuntimeError: the module also has full backward hooks.
         """
-        return _extensions.load("compat.backward_hooks").register(self, hook)
+        return sys.modules[__package__].backward_hooks.register(self, hook)
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Registers a hook that runs when the gradients of the outputs are complete.

@@ -706,7 +706,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     if dim is not None and input.ndim == 0:
         raise IndexError(f"unique: dim {dim} was specified, but the tensor has no dimensions.")
     dim = dim if dim is None else normalize_dim(dim, input.ndim)
-    if dim is not None and raw.size == 0 and raw.shape[dim]:
+    if dim is not None and 0 in (*raw.shape[:dim], *raw.shape[dim + 1 :]):
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
     found = _counted(raw, return_inverse) if dim is None else None
     if found is None and dim is None and not (return_inverse or return_counts):
