@@ -15,7 +15,7 @@ from .._tensor import Tensor, is_tensor
 from ..base import hooks
 from ..base.errors import kind, warn
 from ..dispatch.inplace import check_writable, set_edge
-from ..dispatch.op import attach
+from ..dispatch.op import annotate, attach
 from ..engine import walk
 from ..engine.mode import enable_grad, get_mode, no_grad
 from ..engine.node import Node, OutputEdge
@@ -346,6 +346,8 @@ class Function(metaclass=_Meta):
         node = (cls.__dict__.get("_node_class") or cls._backward_cls)(
             cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes
         )
+        if get_mode().anomaly:
+            annotate(node, get_mode().replace(saved_hooks=None))
         ctx._saved = ctx._to_save if keep else tuple(_save(t, args, outs) for t in ctx._to_save)
         ctx._to_save = ()
         ctx._node = _Weak(node)

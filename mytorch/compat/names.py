@@ -313,8 +313,8 @@ def set_flush_denormal(mode):
 
 
 def is_anomaly_check_nan_enabled():
-    """Returns True if `autograd.detect_anomaly` is enabled; it always checks for NaN."""
-    return get_mode().anomaly
+    """Returns True if `autograd.detect_anomaly` is enabled with `check_nan`."""
+    return get_mode().anomaly == "nan"
 
 
 def get_num_interop_threads():

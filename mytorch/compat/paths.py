@@ -105,6 +105,8 @@ PATHS = {
     "utils.einops": "compat.einops_backend",
     "utils.einops_hook": "compat.einops_hook",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
+    "utils.hipify": "compat.hipify:",
+    "utils.hipify.hipify_python": "compat.hipify",
     "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url",
     "utils.hooks": "_tensor: RemovableHandle",
     "vision.models.mobilenetv2": "vision.models.mobilenet",

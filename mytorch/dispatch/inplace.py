@@ -186,6 +186,8 @@ def adopt(self, result, name):
                 f"{name}: result type {dtypes.TYPE_WORDS.get(have.name, have.name)} can't be cast to the desired output type "
                 f"{dtypes.TYPE_WORDS.get(want.name, want.name)}"
             )
+        if name in ("abs_", "absolute_") and raw.dtype.kind == "c":
+            raise RuntimeError("In-place abs is not supported for complex tensors.")
     if value is not raw:
         assign(raw, value)
     array._bump()

@@ -30,7 +30,7 @@ from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
 from ..backend import CPU, address, as_device, cuda_available, device_of, row_major, to_device, xp_of
 from ..backend import device as device_class
-from ..base import dtypes
+from ..base import config, dtypes
 from .limits import Budget
 
 _STORAGES = {f"{word}Storage": dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
@@ -162,6 +162,8 @@ class Pickler(pickle._Pickler):
             super().save(x, save_persistent_id)
         elif id(x) in self.memo:
             self.write(self.get(self.memo[id(x)][0]))
+        elif config.pytorch_mode:
+            raise OtherObjectError(type(x).__name__)
         else:  # a class without a name in files is saved as the plain container
             self.dispatch[base](self, x)
 

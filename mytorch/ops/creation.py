@@ -116,6 +116,10 @@ def from_numpy(ndarray):
         raise TypeError(f"expected np.ndarray (got {kind(ndarray)})")
     if any(s < 0 for s in ndarray.strides):
         raise ValueError("from_numpy: some of the strides of the given numpy array are negative; make a copy() first.")
+    if any(s % ndarray.itemsize for s in ndarray.strides):
+        raise ValueError(
+            "from_numpy: given numpy array strides not a multiple of the element byte size; make a copy() first."
+        )
     dtypes.from_numpy(ndarray.dtype)
     if not ndarray.flags.writeable:
         warn(
