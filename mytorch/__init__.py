@@ -81,7 +81,7 @@ newaxis = None
 ops.attach(globals())  # functions such as `mytorch.exp`, methods such as `Tensor.exp`
 _extensions.install(Tensor, Array)
 
-_MODULES = "accelerate amp autograd cuda distributed fft files func linalg nn optim serialization special storage utils"
+_MODULES = "accelerate amp autograd cuda distributed fft files func linalg nn optim serialization special utils"
 _NAMES = {
     "accelerate": "Accelerator",
     "amp": "GradScaler autocast get_autocast_dtype is_autocast_enabled",
@@ -95,6 +95,5 @@ _NAMES = {
         pixel_unshuffle poisson_nll_loss prelu relu_ rms_norm rrelu rrelu_ selu selu_ softplus threshold_
         triplet_margin_loss""",
     "serialization": "load save",
-    "storage": "TypedStorage UntypedStorage _storage_classes",
 }
 __getattr__, __dir__ = _extensions.lazy(__name__, _MODULES, _NAMES)

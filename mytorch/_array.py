@@ -12,11 +12,13 @@ An Array has two slots:
 """
 
 import functools
+import operator
 
 import numpy as np
 
 from ._tensor_str import format_array
 from .backend import (
+    address,
     as_device,
     cuda_available,
     device_guard,
@@ -25,6 +27,7 @@ from .backend import (
     is_raw,
     looks_like_cupy,
     on,
+    storage_bytes,
     to_device,
     xp_of,
 )
@@ -128,7 +131,7 @@ class Array:
 
     @property
     def shape(self):
-        return Size(self._array.shape)
+        return new_size(self._array.shape)
 
     @property
     def ndim(self):
@@ -232,8 +235,20 @@ class Array:
         return _restore, (np.asarray(self), str(self.device))
 
     def __deepcopy__(self, memo):
-        with device_guard(self._array):
-            return Array._wrap(self._array.copy())
+        raw = self._array
+        with device_guard(raw):
+            if type(raw) is not np.ndarray or not raw.size:
+                return Array._wrap(raw.copy())
+            # Copies of views of one memory share the copy of that memory.
+            whole = storage_bytes(raw)
+            key = "memory", address(whole)
+            if key not in memo:
+                copied = raw.copy("K") if raw.base is None else None
+                memo[key] = whole.copy() if copied is None else storage_bytes(copied)
+                if copied is not None:
+                    return Array._wrap(copied)
+            start = address(raw) - address(whole)
+            return Array._wrap(np.ndarray(raw.shape, raw.dtype, memo[key], start, raw.strides))
 
 
 class Size(tuple):
@@ -246,6 +261,9 @@ class Size(tuple):
     """
 
     __slots__ = ()
+
+    def __new__(cls, sizes=()):
+        return tuple.__new__(cls, map(operator.index, sizes))
 
     def numel(self):
         """Returns the number of elements of an array of this shape."""
@@ -265,10 +283,21 @@ class Size(tuple):
             raise IndexError(
                 f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {key})"
             ) from None
-        return Size(got) if isinstance(key, slice) else got
+        return new_size(got) if isinstance(key, slice) else got
 
     def __add__(self, other):
-        return Size(tuple.__add__(self, tuple(other)))
+        return Size(tuple.__add__(self, other))
+
+    def __radd__(self, other):
+        return Size(tuple(other) + tuple(self))
+
+    def __mul__(self, count):
+        return Size(tuple.__mul__(self, count))
+
+    __rmul__ = __mul__
+
+
+new_size = functools.partial(tuple.__new__, Size)  # without a check of the sizes
 
 
 def as_raw(data, device=None, dtype=None):
@@ -287,7 +316,7 @@ def as_raw(data, device=None, dtype=None):
     elif hasattr(data, "__cuda_array_interface__") and device is not None and as_device(device).type == "cuda":
         raw = xp_of_cuda().asarray(data)
     elif isinstance(data, np.generic) or hasattr(data, "__array__"):
-        raw = data.elements(dtype) if hasattr(data, "elements") else np.asarray(data)  # storages have `elements`
+        raw = data.elements(dtype) if hasattr(data, "elements") else np.asarray(data)
     else:
         return _from_python(data, device, wanted)
     if raw.dtype not in dtypes._BY_NUMPY:
@@ -312,11 +341,14 @@ def xp_of_cuda():
 
 def _from_python(data, device, wanted):
     """Returns a raw array of numbers, nested sequences, or sequences of arrays."""
-    plain = _plain(data)
+    try:
+        plain = _plain(data)
+    except RecursionError:
+        raise TypeError("new(): self-referential lists are incompatible with tensors.") from None
     try:
         host = np.asarray(plain)
     except ValueError:
-        raise ValueError(_uneven(plain)) from None
+        raise _uneven(plain) from None
     if host.dtype == object and wanted is None and any(isinstance(x, float) for x in host.flat):
         host = host.astype(np.float64)
     if host.dtype == object and (wanted is None or wanted.kind in "iu"):  # ints of more than 64 bits
@@ -391,14 +423,14 @@ def _number(item):
 
 
 def _uneven(data):
-    """Returns PyTorch's error message for nested sequences of different lengths."""
+    """Returns PyTorch's error for nested sequences and arrays of different lengths."""
     level, dim = [data], 0
-    while level and all(isinstance(item, (list, tuple)) for item in level):
+    while level and all(isinstance(item, (list, tuple)) or getattr(item, "ndim", 0) for item in level):
         odd = next((item for item in level if len(item) != len(level[0])), None)
         if odd is not None:
-            return f"expected sequence of length {len(level[0])} at dim {dim} (got {len(odd)})"
+            return ValueError(f"expected sequence of length {len(level[0])} at dim {dim} (got {len(odd)})")
         level, dim = [inner for item in level for inner in item], dim + 1
-    return f"expected numbers or sequences of one length at dim {dim}, got both, or arrays of several shapes"
+    return TypeError(f"not a sequence: expected numbers or sequences of one length at dim {dim}, got both")
 
 
 def _holds_arrays(data):

@@ -26,6 +26,7 @@ EXTENSIONS = {
     "playground": "a web page that shows a neural network while it learns",
     "profiler": "the profiler",
     "quasirandom": "Sobol sequences",
+    "storage": "storages, the memory of tensors as objects",
     "tools": "drawings of graphs and memory, model summaries, benchmarks",
     "utils.data.tokens": "token files and random batches of tokens",
     "vision": "image data sets, transforms and models",
@@ -33,7 +34,9 @@ EXTENSIONS = {
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
     "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}
-    | {"_torch_layout": "compat.tensor_str", "compile": "compiler:compile", "compile_step": "compiler:compile_step"},
+    | {"_torch_layout": "compat.tensor_str", "compile": "compiler:compile", "compile_step": "compiler:compile_step"}
+    | {"_storage_classes": "compat.legacy_storage:_storage_classes"}
+    | {name: f"storage:{name}" for name in ("TypedStorage", "UntypedStorage")},
     "mytorch.accelerate": {
         name: f"accelerate.runs:{name}"
         for name in (
@@ -42,7 +45,11 @@ NAMES = {
         ).split()
     },
     "mytorch.cuda": {name: f"cuda.{name}" for name in ("amp", "comm", "nvtx")},
-    "mytorch.files": {"legacy": "compat.legacy_files", "trusted": "compat.trusted_files"},
+    "mytorch.storage": {
+        name: f"compat.legacy_storage:{name}" for name in "CLASSES CUDA_CLASSES _LegacyStorage _storage_classes".split()
+    },
+    "mytorch.nn": {"backward_hooks": "compat.backward_hooks"},
+    "mytorch.files": {"storages": "storage", "legacy": "compat.legacy_files", "trusted": "compat.trusted_files"},
     "mytorch.utils.data": {
         name: f"utils.data.tokens:{name}"
         for name in ("RandomBlocks", "TokenBlocks", "read_tokens", "read_vocab_size", "write_tokens")
@@ -54,12 +61,14 @@ NAMES = {
 # Module -> methods of tensors that it defines and that are imported on first use.
 METHODS = {
     "compat.functional": "geqrf lu lu_solve orgqr ormqr pinverse qr stft istft svd triangular_solve",
-    "compat.overrides": "__torch_function__ _make_subclass",
+    "compat.overrides": "__torch_function__ _make_subclass _make_wrapper_subclass",
     "compat.sharing": "is_shared share_memory_ _share_with",
     "compat.stubs": "to_sparse to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask dequantize int_repr q_scale",
     "linalg": "matrix_exp matrix_power",
     "nn.functional": "hardshrink prelu",
-    "storage": "_typed_storage storage storage_type untyped_storage",
+    "compat.legacy_storage": "storage_type",
+    "compat.legacy_tensor": "_fix_weakref new",
+    "storage": "_typed_storage storage untyped_storage",
     "tools.drawing": "render",
 }
 

@@ -17,7 +17,7 @@ Rarely used fields are stored in `__dict__`.
 import weakref
 from collections import OrderedDict
 
-from ._array import Array, Size, as_raw, place_for
+from ._array import Array, Size, as_raw, new_size, place_for
 from ._tensor_str import format_tensor
 from .backend import ndarray
 from .base import config, dtypes, hooks
@@ -163,7 +163,7 @@ class Tensor:
             >>> mytorch.zeros(2, 3).shape
             mytorch.Size([2, 3])
         """
-        return Size(self._data._array.shape)
+        return new_size(self._data._array.shape)
 
     @property
     def dtype(self):
@@ -468,8 +468,7 @@ class Tensor:
     # -- protocols of Python and NumPy ------------------------------------------------------------
 
     def __array__(self, dtype=None, copy=None):
-        if self.requires_grad and get_mode().grad:
-            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        self.numpy()  # raises an error for tensors without a NumPy array
         return self._data.__array__(dtype, copy)
 
     def __array_wrap__(self, array, context=None, return_scalar=False):
@@ -504,7 +503,8 @@ class Tensor:
             )
         import copy
 
-        copied = _restore(type(self), self._data.__deepcopy__(memo), self.requires_grad, {})
+        memory = memo if type(self) is Tensor else {}  # copies of parameters do not share memory
+        copied = _restore(type(self), self._data.__deepcopy__(memory), self.requires_grad, {})
         memo[id(self)] = copied
         copied.__dict__.update(copy.deepcopy(self._extra_state(), memo))
         if self.grad is not None:
@@ -588,7 +588,8 @@ def refresh(tensor):
         return
     if steps is None:
         raise InPlaceError(
-            "a tensor that split, chunk or unbind returned is used after its base was changed in place; take the views again."
+            "a tensor that split, chunk, unbind or a custom Function returned is a view and its base was changed in place; "
+            "take the views again."
         )
     fresh = base
     with enable_grad():

@@ -21,7 +21,7 @@ from typing import Any
 from . import _extensions
 from ._array import Array
 from ._tensor import Tensor
-from .backend import CPU, cuda_available, device_guard, device_of, to_device, xp_of
+from .backend import CPU, as_device, cuda_available, device_guard, device_of, to_device, xp_of
 from .base import capturing, dtypes
 from .base.config import temporarily
 from .base.errors import warn
@@ -218,6 +218,8 @@ def is_autocast_available(device_type: str) -> bool:
     Args:
         device_type: such as "cuda" or "cpu".
     """
+    if device_type not in _defaults:
+        as_device(device_type)  # raises an error if there is no such device
     return device_type in _defaults
 
 

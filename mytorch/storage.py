@@ -4,15 +4,17 @@ Tensors do not refer to a storage. A storage is created when a program requests 
 array. Two storages share memory if their `_cdata`, the address, is equal.
 """
 
-import copyreg
+import copy
 import sys
 import weakref
 
 import numpy as np
 
+from . import _extensions
 from ._array import Array
 from ._tensor import is_tensor
-from .backend import address, as_device, device_of, storage_bytes, to_device, xp_of
+from .backend import MetaArray, address, as_device, device_of, storage_bytes, to_device, xp_of
+from .backend.meta import hollow
 from .base import dtypes
 from .base.errors import warn
 from .dispatch.unwrap import raw_of, to_cpu
@@ -35,7 +37,16 @@ class _Storage:
         """True if the memory is on a GPU."""
         return self.device.type == "cuda"
 
-    filename = None  # storages are not backed by files
+    @property
+    def filename(self):
+        """The path of the file that is mapped into this memory, or None."""
+        raw = self._raw
+        while raw is not None and not isinstance(raw, np.memmap):
+            raw = getattr(raw, "base", None)
+        return None if raw is None else str(raw.filename)
+
+    def _fix_weakref(self):
+        """Does nothing: weak references to objects of Python need no repair."""
 
     def __sizeof__(self):
         return object.__sizeof__(self) + self.nbytes()
@@ -115,6 +126,8 @@ class _Storage:
 
     def __getitem__(self, index):
         raw = self._raw
+        if self.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
         if isinstance(index, slice):
             return self._sliced(raw[index])
         if not isinstance(index, int):
@@ -169,7 +182,7 @@ class _Storage:
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:
-            memo[id(self)] = self.clone()
+            memo[id(self)] = self._over(copy.deepcopy(Array._wrap(self._raw), memo)._array)
         return memo[id(self)]
 
 
@@ -205,6 +218,8 @@ class UntypedStorage(_Storage):
     @classmethod
     def _under(cls, raw):
         """Returns the storage of the memory of an array: the same object as long as there is a reference to it."""
+        if type(raw) is MetaArray:
+            return cls._of(hollow(raw.nbytes, np.uint8))
         whole = storage_bytes(raw)
         key = (address(whole), whole.size)
         if not whole.size:
@@ -219,7 +234,10 @@ class UntypedStorage(_Storage):
 
     _over = _of
 
-    _sliced = _copied
+    def _sliced(self, raw):
+        if type(raw) is np.ndarray and raw.size and raw.flags.c_contiguous:
+            raw = np.frombuffer(raw, np.uint8)  # its own base, so that tensors over it have this storage
+        return self._of(raw)
 
     @staticmethod
     def from_buffer(buffer, byte_order=None, dtype=None, count=-1, offset=0):
@@ -269,7 +287,7 @@ class UntypedStorage(_Storage):
 
     def data_ptr(self):
         """Returns the address of the first byte."""
-        return address(self._raw) if self._raw.size else 0
+        return address(self._raw) if self._raw.size and self.device.type != "meta" else 0
 
     def size(self):
         """Returns the number of bytes."""
@@ -299,6 +317,9 @@ class UntypedStorage(_Storage):
 
     def resize_(self, size):
         """Changes the size to `size` bytes. Existing tensors keep the old memory. Returns this storage."""
+        if self.device.type == "meta":
+            self._raw = hollow(size, np.uint8)
+            return self
         grown = xp_of(self._raw).empty(size, np.uint8)
         n = min(size, self.size())
         grown[:n] = self._raw[:n]
@@ -309,7 +330,7 @@ class UntypedStorage(_Storage):
 
 def _device(given):
     where = as_device("cpu" if given is None else given)
-    if where.type not in ("cpu", "cuda"):
+    if where.type not in ("cpu", "cuda", "meta"):
         raise RuntimeError(f"Storage device not recognized: {where}")
     return where
 
@@ -357,6 +378,8 @@ class TypedStorage(_Storage):
 
     @property
     def _raw(self):
+        if self.device.type == "meta":
+            return hollow(self.size(), dtypes.as_numpy(self.dtype))
         return self._untyped_storage._raw[: self.size() * self.element_size()].view(dtypes.as_numpy(self.dtype))
 
     @staticmethod
@@ -449,71 +472,8 @@ def _check_untyped(what, storage):
         raise TypeError(f"{what} must be UntypedStorage, got {type(storage)}")
 
 
-class _LegacyMeta(type):
-    dtype = None
-    _cuda = False
-
-    def __instancecheck__(cls, obj):
-        if cls.dtype is None:
-            return isinstance(obj, TypedStorage)
-        return isinstance(obj, TypedStorage) and obj.dtype is cls.dtype and obj.is_cuda == cls._cuda
-
-
-def _class_of(name, cuda):
-    """Returns a class named by dtype, for pickle."""
-    return (CUDA_CLASSES if cuda else CLASSES)[name]
-
-
-copyreg.pickle(_LegacyMeta, lambda cls: (_class_of, (cls.__name__, cls._cuda)))
-
-
-class _LegacyStorage(metaclass=_LegacyMeta):
-    """Base class of the classes named by dtype, such as `FloatStorage`. Their objects are TypedStorages."""
-
-    _cuda = False
-
-    def __new__(cls, *args, wrap_storage=None, **named):
-        if cls is _LegacyStorage:
-            raise RuntimeError("Only child classes of _LegacyStorage can be instantiated")
-        for word in named:
-            if word in ("device", "dtype"):
-                raise RuntimeError(f"{cls.__name__}: '{word}' cannot be specified; TypedStorage takes it.")
-            raise TypeError(f"{cls.__name__} got an unexpected keyword argument '{word}'")
-        _check_arguments(cls.__name__, args, wrap_storage)
-        if wrap_storage is not None:
-            _check_untyped(f"{cls.__name__}: 'wrap_storage'", wrap_storage)
-            if wrap_storage.is_cuda != cls._cuda:
-                raise RuntimeError(f"Device of 'wrap_storage' must be {'cuda' if cls._cuda else 'cpu'}")
-            return TypedStorage(wrap_storage=wrap_storage, dtype=cls.dtype)
-        return TypedStorage(*args, dtype=cls.dtype, device="cuda" if cls._cuda else "cpu")
-
-    @classmethod
-    def from_buffer(cls, *args, **named):
-        """Returns a storage with a copy of the elements of a buffer; see `UntypedStorage.from_buffer` for the arguments."""
-        if cls._cuda:
-            raise RuntimeError("from_buffer: Not available for CUDA storage")
-        return TypedStorage(wrap_storage=UntypedStorage.from_buffer(*args, dtype=cls.dtype, **named), dtype=cls.dtype)
-
-    @classmethod
-    def _new_shared_filename(cls, manager, obj, size):
-        raise RuntimeError("_new_shared_filename: Not available for CUDA storage" if cls._cuda else "not available")
-
-    @classmethod
-    def _new_with_weak_ptr(cls, *args):
-        raise RuntimeError("_new_with_weak_ptr: Not available for CUDA storage" if cls._cuda else "not available")
-
-
 def _dtype_to_storage_type_map():
     return {dtypes.as_dtype(name): f"{word}Storage" for name, word in dtypes.TYPE_WORDS.items()}
-
-
-def _classes(module, cuda):
-    where, names = {"_cuda": cuda, "__module__": module}, _dtype_to_storage_type_map().items()
-    return {name: _LegacyMeta(name, (_LegacyStorage,), {"dtype": kind, **where}) for kind, name in names}
-
-
-CLASSES, CUDA_CLASSES = _classes("torch", False), _classes("torch.cuda", True)
-_storage_classes = {UntypedStorage, TypedStorage, *CLASSES.values(), *CUDA_CLASSES.values()}
 
 
 def untyped_storage(self):
@@ -562,6 +522,4 @@ def _set_always_warn_typed_storage_removal(always_warn):
     _always_warn_typed_storage_removal = always_warn
 
 
-def storage_type(self):
-    """Returns the class of the storage of this tensor, such as `FloatStorage`."""
-    return (CUDA_CLASSES if self.is_cuda else CLASSES)[_dtype_to_storage_type_map()[self.dtype]]
+__getattr__, __dir__ = _extensions.lazy(__name__)

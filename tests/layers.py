@@ -36,7 +36,7 @@ LAYERS = [
     ("_tensor", "Tensor: an Array with an edge in the graph"),
     ("dispatch", "definition and call of ops, in-place changes, and binding to names"),
     ("ops", "definitions of operations with their gradients"),
-    ("_parameter storage transforms", "Parameter; storages; gradient formulas over Tensors, forward mode, vmap"),
+    ("_parameter transforms storage", "Parameter; gradient formulas over Tensors, forward mode, vmap; storages"),
     ("autograd", "Function, checkpointing, gradcheck, hooks on the graph"),
     (
         "amp cuda cuda.amp cuda.comm cuda.nvtx fft files linalg random special quasirandom",

@@ -1,6 +1,13 @@
 """Anomaly mode: report the forward op whose backward failed or returned NaN."""
 
+from ..base import config
+from ..base.errors import warn
 from ..engine.mode import get_mode, reset_mode, set_anomaly, set_mode
+
+
+def _setting(mode, check_nan):
+    """Returns the field `anomaly` of a Mode: False, "nan" to check gradients for NaN, or "errors"."""
+    return ("nan" if check_nan else "errors") if mode else False
 
 
 class detect_anomaly(set_anomaly):
@@ -10,7 +17,7 @@ class detect_anomaly(set_anomaly):
     it only to debug.
 
     Args:
-        check_nan: for compatibility with PyTorch; NaN gradients always raise an error.
+        check_nan: raise an error at the first NaN gradient (default: True).
 
     Example:
         >>> x = tensor(0.0, requires_grad=True)
@@ -22,10 +29,14 @@ class detect_anomaly(set_anomaly):
     """
 
     def __init__(self, check_nan: bool = True):
-        super().__init__(True)
+        super().__init__(_setting(True, check_nan))
+        if config.pytorch_mode:
+            warn(
+                "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging."
+            )
 
     def clone(self):
-        return type(self)()
+        return type(self)(self.mode == "nan")
 
 
 class set_detect_anomaly(set_anomaly):
@@ -33,12 +44,12 @@ class set_detect_anomaly(set_anomaly):
 
     Args:
         mode: True to enable, False to disable.
-        check_nan: for compatibility with PyTorch; NaN gradients always raise an error.
+        check_nan: raise an error at the first NaN gradient (default: True).
     """
 
     def __init__(self, mode: bool, check_nan: bool = True):
         super().__init__(mode)
-        self._before = set_mode(get_mode().replace(anomaly=mode))
+        self._before = set_mode(get_mode().replace(anomaly=_setting(mode, check_nan)))
 
     def __enter__(self):
         return self
@@ -49,4 +60,4 @@ class set_detect_anomaly(set_anomaly):
 
 def is_anomaly_enabled() -> bool:
     """Returns True if anomaly mode is on."""
-    return get_mode().anomaly
+    return bool(get_mode().anomaly)

@@ -5,6 +5,7 @@
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from .._tensor import Tensor, is_tensor
 from ..base import hooks
 from ..base.errors import kind, warn
 from ..dispatch.inplace import check_writable, set_edge
-from ..dispatch.op import attach
+from ..dispatch.op import annotate, attach
 from ..engine import walk
 from ..engine.mode import enable_grad, get_mode, no_grad
 from ..engine.node import Node, OutputEdge
@@ -315,6 +316,10 @@ class Function(metaclass=_Meta):
     def _apply(cls, args, kwargs, keep=False):
         """Returns (context, result, inputs changed in place) of one call. With `keep`, the context stores Tensors."""
         ctx = FunctionCtx()
+        if cls.setup_context is not Function.setup_context and (kwargs or cls.forward.__defaults__):
+            call = inspect.signature(cls.forward).bind(*args, **kwargs)
+            call.apply_defaults()
+            args, kwargs = call.args, call.kwargs
         edges = [a.edge if isinstance(a, Tensor) else None for a in args]
         ctx.needs_input_grad = tuple(e is not None for e in edges)
         record = get_mode().grad and any(ctx.needs_input_grad)
@@ -325,6 +330,9 @@ class Function(metaclass=_Meta):
                 result = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, result)
         outs = result if isinstance(result, tuple) else (result,)
+        for o in outs:
+            if isinstance(o, Tensor) and o._view is not None and not _is_in(o, args):
+                o._view = (*o._view[:2], None)  # an in-place change would replace the gradient of this function
         if not record:
             return ctx, result, ctx._dirty
         outs, changed = cls._own_outputs(ctx, args, outs)
@@ -338,6 +346,8 @@ class Function(metaclass=_Meta):
         node = (cls.__dict__.get("_node_class") or cls._backward_cls)(
             cls, ctx, _Plan(len(outs) if len(outs) > 1 else 0), tuple(edges), shapes
         )
+        if get_mode().anomaly:
+            annotate(node, get_mode().replace(saved_hooks=None))
         ctx._saved = ctx._to_save if keep else tuple(_save(t, args, outs) for t in ctx._to_save)
         ctx._to_save = ()
         ctx._node = _Weak(node)
@@ -357,6 +367,9 @@ class Function(metaclass=_Meta):
                 is_input = _is_in(o, args)
                 if is_input or o._edge is not None:
                     replaced = Tensor._of(o._data)
+                    if is_input and o.edge is not None:
+                        base = o if o._view is None else o._view[0]
+                        replaced._view = (base, base._edge, None)
                     ctx._to_save = tuple(replaced if t is o and not is_input else t for t in ctx._to_save)
                     o = replaced
             elif isinstance(o, Tensor):

@@ -56,7 +56,7 @@ def _one_number(func, what):
     def checked(*args):
         out = func(*args)
         if not isinstance(out, Tensor):
-            error = RuntimeError if isinstance(out, tuple) else TypeError
+            error = RuntimeError if isinstance(out, tuple) and all(isinstance(o, Tensor) for o in out) else TypeError
             raise error(f"The function given to {what} should return a single Tensor")
         if out.numel() != 1:
             raise RuntimeError(f"The Tensor returned by the function given to {what} should contain a single element")
@@ -148,7 +148,7 @@ def vjp(
         given = _fresh(inputs, create_graph)
         outputs, several = _results(func, given, "vjp", strict)
         vector = _vector(v, outputs, "the user-provided function returns a single Tensor with a single element")
-        grads = _or_zeros(_grads(outputs, given, vector, create_graph), given, strict)
+        grads = _or_zeros(_grads(outputs, given, vector, create_graph), given, strict, second=create_graph)
     return _one(_done(outputs, create_graph), several), _one(_done(grads, create_graph), many)
 
 
@@ -213,7 +213,7 @@ def jacobian(
         blocks = []
         for number, out in enumerate(outputs):
             rows = [
-                _or_zeros(_grads([element], given, None, create_graph), given, strict, number)
+                _or_zeros(_grads([element], given, None, create_graph), given, strict, number, create_graph)
                 for element in out.reshape(-1).unbind()
             ]
             columns = zip(*rows, strict=True) if rows else [()] * len(given)

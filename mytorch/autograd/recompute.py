@@ -22,7 +22,9 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from .._tensor import Tensor
+from ..base import config
 from ..base.config import holding
+from ..base.errors import warn
 from ..dispatch.backward import backward as run_backward
 from ..engine.mode import enable_grad, get_mode, in_mode
 from ..ops.random import positions, set_positions
@@ -241,6 +243,13 @@ def _gradient(t):
     return None if g is None else g if isinstance(g, Tensor) else Tensor._of(g)
 
 
+def _warn_without_choice(name, use_reentrant):
+    if config.pytorch_mode and use_reentrant is None:
+        warn(
+            f"torch.utils.checkpoint.{name}: the use_reentrant parameter should be passed explicitly. The default here is False."
+        )
+
+
 def checkpoint(
     function: Callable[..., Any], *args: Any, use_reentrant: bool | None = None, preserve_rng_state: bool = True,
     context_fn: Contexts | None = noop_context_fn, determinism_check: str = "default", debug: bool = False,
@@ -282,6 +291,7 @@ def checkpoint(
         >>> x.grad.item()
         1.0
     """
+    _warn_without_choice("checkpoint", use_reentrant)
     if determinism_check not in ("default", "none"):
         raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
     if use_reentrant:
@@ -317,7 +327,8 @@ def checkpoint_sequential(
     Raises:
         ValueError: an unknown keyword argument.
     """
-    options = {"use_reentrant": use_reentrant, "preserve_rng_state": kwargs.pop("preserve_rng_state", True)}
+    _warn_without_choice("checkpoint_sequential", use_reentrant)
+    options = {"use_reentrant": bool(use_reentrant), "preserve_rng_state": kwargs.pop("preserve_rng_state", True)}
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     functions = list(functions.children()) if hasattr(functions, "children") else list(functions)

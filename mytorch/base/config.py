@@ -34,6 +34,7 @@ float32_matmul_precision = "highest"  # "high" and "medium" allow TF32 on a GPU;
 convolution_tf32 = True  # allow TF32 in convolutions; `backends.cudnn.allow_tf32` in PyTorch
 check_indices = os.environ.get("MYTORCH_CHECK_INDICES", "0") not in ("", "0")  # check indices on a GPU, which waits
 deterministic = False  # do not run kernels with an unspecified order of summation
+deterministic_alert = ""  # "error" or "warn": for operations without a deterministic implementation
 fill_uninitialized = False  # fill the results of `empty` with NaN, or with the largest integer
 pytorch_mode = False  # set by install_as_torch: `.grad` and `.data` are Tensors, and errors match PyTorch
 fused_policy = ContextVar("fused_policy", default=_policy_from_environment())  # noqa: B039

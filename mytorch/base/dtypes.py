@@ -8,6 +8,8 @@ tensors with dimensions, tensors without dimensions, and Python numbers. A lower
 if its category is higher (bool < integer < float < complex). If a Python float does so, the result has the default dtype.
 """
 
+import math
+
 import ml_dtypes
 import numpy as np
 
@@ -393,7 +395,12 @@ class finfo:
         self.bits, self.dtype = info.bits, self._of.name
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.smallest_normal)
-        self.resolution = float(info.resolution)
+        self.resolution = 10.0 ** -int(info.nmant * math.log10(2))
+
+    def __eq__(self, other):
+        return type(other) is finfo and self._of is other._of
+
+    __hash__ = object.__hash__
 
     def __repr__(self):
         return (

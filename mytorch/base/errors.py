@@ -12,6 +12,8 @@ import warnings
 
 import numpy as np
 
+from . import config
+
 
 class GraphFreedError(RuntimeError):
     """Raised if backward reaches a node whose saved tensors an earlier backward pass has freed."""
@@ -35,6 +37,19 @@ class LinAlgError(np.linalg.LinAlgError, RuntimeError):
 
 class CaptureError(RuntimeError):
     """Raised if a program executes an operation during the capture of a CUDA graph that a graph cannot contain."""
+
+
+def alert_nondeterministic(name):
+    """Raises PyTorch's error for an operation without a deterministic implementation, in deterministic mode.
+
+    Raises:
+        RuntimeError: `use_deterministic_algorithms(True)` is active; with `warn_only`, this is a warning.
+    """
+    if config.deterministic_alert:
+        text = f"{name} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'."
+        if config.deterministic_alert == "error":
+            raise RuntimeError(text)
+        warn(text)
 
 
 def warn(text, category=UserWarning):

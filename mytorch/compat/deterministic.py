@@ -16,6 +16,7 @@ class _Deterministic(ModuleType):
         """Sets the mode; see `mytorch.use_deterministic_algorithms`."""
         self.mode, self.warn_only = bool(mode), bool(warn_only)
         config.deterministic = self.mode
+        config.deterministic_alert = ("warn" if warn_only else "error") if mode else ""
         config.fill_uninitialized = self.mode and self._fill
 
     @property

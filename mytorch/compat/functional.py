@@ -315,6 +315,9 @@ def istft(
         raise RuntimeError("istft: window overlap add min: 1e-11; the windows do not cover all samples.")
     signal = signal / weight
     if length is not None and signal.shape[-1] < length:
+        warn(
+            "istft: The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail."
+        )
         signal = pad(signal, (0, length - signal.shape[-1]))
     return signal.squeeze(0) if input.ndim == 2 else signal
 

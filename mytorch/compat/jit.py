@@ -12,16 +12,28 @@ def _say(name):
     warn_once(f"{name} returns its argument unchanged, because mytorch always runs eagerly.")
 
 
+def _refuse_save(self, f, _extra_files=None):
+    """Raises an error, because there are no scripted modules."""
+    raise NotImplementedError("save: scripted modules are not supported. Save m.state_dict() with torch.save instead.")
+
+
+def _without_save(obj):
+    """Returns `obj`. From now on, modules have a method `save` that explains why they cannot be saved."""
+    if isinstance(obj, Module) and not hasattr(Module, "save"):
+        Module.save = _refuse_save
+    return obj
+
+
 def script(obj=None, *args, **kwargs):
     """Returns obj unchanged."""
     _say("jit.script")
-    return obj
+    return _without_save(obj)
 
 
 def trace(func, example_inputs=None, *args, **kwargs):
     """Returns func unchanged."""
     _say("jit.trace")
-    return func
+    return _without_save(func)
 
 
 def ignore(obj=None, *args, **kwargs):

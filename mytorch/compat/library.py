@@ -3,7 +3,12 @@
 `torch.ops.namespace.name` finds the operators that `custom_op`, `define` and `Library` registered.
 """
 
+import inspect
+
+from .._tensor import Tensor
 from ..autograd.function import Function
+from ..engine.mode import no_grad
+from . import aten
 from .stubs import AbsentError
 
 _OPERATORS = {}  # "namespace::name" -> CustomOpDef
@@ -23,7 +28,9 @@ class OpNamespace:
             return found
         if name.startswith("__"):
             raise AttributeError(name)
-        if self._name in ("aten", "prim", "prims"):
+        if self._name == "aten":
+            return aten.packet(name)
+        if self._name in ("prim", "prims"):
             raise AbsentError(
                 f"torch.ops.{self._name}.{name}: mytorch does not have the operators of PyTorch's C++ core. Use the public "
                 f"function instead, such as torch.{name.rstrip('_')}."
@@ -49,15 +56,26 @@ class CustomOpDef:
     If a gradient was registered with `register_autograd`, calls use it.
     """
 
+    _mutates = ()
+
     def __init__(self, name, function):
-        self._name, self._function, self._on_gpu = name, function, None
+        self._name, self._function, self._on_gpu, self._fake = name, function, None, None
         self._call = function
+        self._tensors = _tensor_arguments(function)
         self.__name__, self.__doc__ = name.rpartition("::")[2], getattr(function, "__doc__", None)
         _OPERATORS[name] = self
 
     def __call__(self, *args, **kwargs):
+        for name, value in {**dict(zip(self._tensors, args, strict=False)), **kwargs}.items():
+            if self._tensors.get(name) and not isinstance(value, Tensor):
+                raise RuntimeError(
+                    f"{self._name}() Expected a value of type 'Tensor' for argument '{name}' but instead found type "
+                    f"'{type(value).__name__}'."
+                )
         if self._on_gpu is not None and any(getattr(a, "is_cuda", False) for a in args):
             return self._on_gpu(*args, **kwargs)
+        if self._fake is not None and any(getattr(a, "is_meta", False) for a in args):
+            return self._fake(*args, **kwargs)
         if self._call is None:
             raise NotImplementedError(f"Could not run '{self._name}': no implementation was registered for the CPU.")
         return self._call(*args, **kwargs)
@@ -83,7 +101,21 @@ class CustomOpDef:
         """Registers an implementation for some devices; also as a decorator."""
         return register_kernel(self, device_types, func)
 
-    register_fake = register_vmap = register_torch_dispatch = lambda self, func=None, /: func
+    def register_fake(self, func, /):
+        """Registers `func`, which computes the shape and dtype of the result for tensors on the `meta` device."""
+        self._fake = func
+        return func
+
+    register_vmap = register_torch_dispatch = lambda self, func=None, /: func
+
+
+def _tensor_arguments(function):
+    """Returns {argument: True if its annotation is Tensor} of a function, in order."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: p.annotation in (Tensor, "Tensor", "torch.Tensor") for name, p in parameters.items()}
 
 
 def _differentiable(function, gradient, setup_context):
@@ -111,7 +143,13 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None,
         mutates_args: inputs that it changes.
         device_types, schema, tags: accepted; the function runs on every device.
     """
-    return (lambda f: CustomOpDef(name, f)) if fn is None else CustomOpDef(name, fn)
+
+    def make(function):
+        operator = CustomOpDef(name, function)
+        operator._mutates = mutates_args
+        return operator
+
+    return make if fn is None else make(fn)
 
 
 def triton_op(name, fn=None, /, *, mutates_args, schema=None):
@@ -125,7 +163,89 @@ def _accept(*args, **kwargs):
     return functions[-1] if functions else lambda f: f
 
 
-register_fake = impl_abstract = register_vmap = register_torch_dispatch = wrap_triton = _accept
+register_vmap = register_torch_dispatch = wrap_triton = _accept
+
+
+def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=False):
+    """Registers the function that an operator runs for tensors on the `meta` device; also as a decorator.
+
+    Args:
+        op: "namespace::name", or the result of `custom_op`.
+        func: function of the arguments that returns a tensor of the shape and dtype of the result.
+        lib, allow_override: accepted for compatibility, without effect.
+    """
+    register = _operator(getattr(op, "_name", op)).register_fake
+    return register if func is None else register(func)
+
+
+impl_abstract = register_fake
+
+
+def opcheck(op, args, kwargs=None, *, test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+            raise_exception=True, atol=None, rtol=None):  # fmt: skip
+    """Checks an operator on one set of arguments.
+
+    Args:
+        op: the result of `custom_op`, or an operator of `torch.ops`.
+        args: positional arguments.
+        kwargs: keyword arguments.
+        test_utils: names of the checks: "test_schema" (inputs do not change), "test_autograd_registration" (the result
+            requires gradients if an input does and a gradient was registered), "test_faketensor" (`register_fake` returns
+            the shapes and dtypes of the result).
+        raise_exception: raise an error instead of returning it (default: True).
+        atol, rtol: accepted for compatibility, without effect.
+
+    Returns:
+        {name of a check: "SUCCESS" or the error}.
+    """
+    kwargs, found = kwargs or {}, {}
+    for check in (test_utils,) if isinstance(test_utils, str) else test_utils:
+        try:
+            found[check] = _CHECKS[check](op, args, kwargs) or "SUCCESS"
+        except Exception as error:
+            if raise_exception:
+                raise OpCheckError(f"opcheck({op._name}, …): {check} failed: {error}") from error
+            found[check] = error
+    return found
+
+
+class OpCheckError(Exception):
+    """A check of `opcheck` failed."""
+
+
+def _tensors_in(values):
+    return [x for x in (values if isinstance(values, (list, tuple)) else [values]) if isinstance(x, Tensor)]
+
+
+def _check_schema(op, args, kwargs):
+    inputs = [x for x in _tensors_in(args) if x.numel()]
+    versions = [x._version for x in inputs]
+    with no_grad():
+        op(*args, **kwargs)
+    if op._mutates == () and [x._version for x in inputs] != versions:
+        raise RuntimeError("an input was changed in place; expected mutates_args to name it")
+
+
+def _check_autograd(op, args, kwargs):
+    results = _tensors_in(op(*args, **kwargs))
+    wanted = any(x.requires_grad for x in _tensors_in(args))
+    if wanted and op._call is not op._function and not any(r.requires_grad for r in results):
+        raise RuntimeError("the result does not require gradients, although an input does")
+
+
+def _check_fake(op, args, kwargs):
+    if op._fake is None:
+        raise RuntimeError("expected a function registered by register_fake, got none")
+    with no_grad():
+        real = _tensors_in(op(*args, **kwargs))
+        fake = _tensors_in(op(*[x.to("meta") if isinstance(x, Tensor) else x for x in args], **kwargs))
+    if [(r.shape, r.dtype) for r in real] != [(f.shape, f.dtype) for f in fake]:
+        raise RuntimeError(
+            f"register_fake returned {[(f.shape, f.dtype) for f in fake]}, expected {[(r.shape, r.dtype) for r in real]}"
+        )
+
+
+_CHECKS = {"test_schema": _check_schema, "test_autograd_registration": _check_autograd, "test_faketensor": _check_fake}
 
 
 def impl(qualname, types, func=None, *, lib=None):
@@ -213,7 +333,8 @@ class Library:
         """Accepted for compatibility, without effect."""
 
     def _register_fake(self, op_name, fn, *args, **kwargs):
-        """Accepted for compatibility, without effect."""
+        """Registers the function that an operator runs for tensors on the `meta` device."""
+        _operator(f"{self.ns}::{op_name.rpartition('::')[2]}").register_fake(fn)
 
     def _destroy(self):
         """Accepted for compatibility, without effect."""

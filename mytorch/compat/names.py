@@ -20,9 +20,10 @@ from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
 from ..nn import functional as F
 from ..ops import METHODS, PUBLIC, composites, foreach
-from ..ops.creation import as_tensor, check_layout, empty, finish, from_numpy, full, linspace
+from ..ops.creation import check_layout, empty, finish, from_numpy, full, linspace
 from ..ops.embedding import embedding_renorm_
-from . import deterministic, functional
+from . import deterministic, functional, legacy_storage
+from .legacy_tensor import construct
 
 _warn_always = [False]
 
@@ -220,11 +221,12 @@ def from_file(
         device: see `mytorch.tensor`.
         requires_grad: see `mytorch.tensor`.
     """
-    raw = np.memmap(filename, dtypes.as_numpy(dtype or dtypes.default_dtype()), "r+" if shared else "c", shape=(size,))
+    dtype = dtypes.as_dtype(dtype or dtypes.default_dtype())
     check_layout(layout)
     if pin_memory:
         raise RuntimeError("from_file: expected pin_memory=False, got True. The memory of a file cannot be pinned.")
-    return Tensor._wrap(np.asarray(raw)).to(device=device).requires_grad_(requires_grad)
+    raw = storage.UntypedStorage.from_file(filename, shared, size * dtype.itemsize).elements(dtype)
+    return Tensor._wrap(raw).to(device=device).requires_grad_(requires_grad)
 
 
 def vander(x, N=None, increasing=False):
@@ -317,8 +319,8 @@ def set_flush_denormal(mode):
 
 
 def is_anomaly_check_nan_enabled():
-    """Returns True if `autograd.detect_anomaly` is enabled; it always checks for NaN."""
-    return get_mode().anomaly
+    """Returns True if `autograd.detect_anomaly` is enabled with `check_nan`."""
+    return get_mode().anomaly == "nan"
 
 
 def get_num_interop_threads():
@@ -504,10 +506,8 @@ class _Typed(type):
     def __init__(cls, name, own_dtype):
         super().__init__(name, (), {})
 
-    def __call__(cls, *args):
-        if args and not isinstance(args[0], (int, Size)):
-            return as_tensor(args[0], dtype=cls.own_dtype, copy=True)
-        return empty(*(args or (0,)), dtype=cls.own_dtype)
+    def __call__(cls, *args, device=None, size=None):
+        return construct(cls.own_dtype, args, device, size=size)
 
     def __repr__(cls):
         return f"<type '{config.torch_name()}.{cls.__name__}'>"
@@ -573,7 +573,8 @@ def _names():
     names = {k: v for k, v in own.items() if callable(v) and not k.startswith("_")}
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({k: takes_out(v) for k, v in functional.FUNCTIONS.items()})
-    names.update({d.name: d for d in dtypes.FLOAT8}, **storage.CLASSES, Storage=storage.CLASSES["FloatStorage"])
+    storages = legacy_storage.CLASSES
+    names.update({d.name: d for d in dtypes.FLOAT8}, **storages, Storage=storages["FloatStorage"])
     names.update(
         get_device=METHODS["get_device"],
         zero_=METHODS["zero_"],

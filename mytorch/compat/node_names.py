@@ -63,7 +63,16 @@ def _pow(node, saved):
     return ("Pow", 2) if node.op.grad_name == "RPowBackward" else _by_second("Pow", node, saved)
 
 
+# Op of the errors of all elements -> the loss, which PyTorch computes with its mean or sum in one node.
+_LOSSES = {
+    "_logistic_error": "BinaryCrossEntropyWithLogits", "binary_cross_entropy": "BinaryCrossEntropy",
+}  # fmt: skip
+
+
 def _by_dim(own, node, saved):
+    errors = getattr(node.parents[0], "op", None)
+    if own != "Prod" and errors is not None and errors.name in _LOSSES and not node.shape:
+        return _LOSSES[errors.name]
     return own, int(saved.get("dim") is not None)
 
 

@@ -20,6 +20,9 @@ from .._array import Array
 from .._extensions import METHODS as LAZY_METHODS
 from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
+from ..backend import as_device
+from ..backend.meta import hollow
+from ..base.dtypes import as_numpy, default_dtype
 from ..dispatch.bind import METHODS, PUBLIC, found_by_pickle
 from ..dispatch.operands import is_operand
 from ..nn import functional as F
@@ -95,6 +98,8 @@ def _torch_function(cls, func, types, args=(), kwargs=None):
     """
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
+    if hasattr(cls, "__torch_dispatch__"):
+        return _dispatch(cls, func, types, args, kwargs or {})
     with DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
         return result if func in get_default_nowrap_functions() else _convert(result, cls)
@@ -112,6 +117,54 @@ def _convert(result, cls):
 
 
 __torch_function__ = classmethod(_torch_function)  # of Tensor, see `_extensions.METHODS`
+
+
+# Methods that PyTorch answers without an operator.
+_METADATA = frozenset(
+    "size stride dim ndimension numel nelement storage_offset data_ptr element_size is_contiguous get_device is_floating_point "
+    "is_complex is_signed is_inference requires_grad_ backward register_hook register_post_accumulate_grad_hook retain_grad type "
+    "untyped_storage storage __repr__ __str__ __format__ __len__ __deepcopy__ __reduce_ex__ __setstate__ numpy tolist".split()
+)
+
+
+def _dispatch(cls, func, types, args, kwargs):
+    """Calls `__torch_dispatch__` of a class with the operator of a public function. Metadata is read from the tensor."""
+    if func.__name__ in _METADATA or isinstance(getattr(func, "__self__", None), property):
+        with DisableTorchFunctionSubclass():
+            return func(*args, **kwargs)
+    from .aten import overload_of_function  # which needs the functions that this module replaces
+
+    types = tuple(kind for kind in types if hasattr(kind, "__torch_dispatch__"))
+    return cls.__torch_dispatch__(overload_of_function(func, args, kwargs), types, args, kwargs)
+
+
+def _wrapper_of(
+    cls, size, strides=None, storage_offset=None, memory_format=None, dtype=None, layout=None, device=None, pin_memory=False,
+    requires_grad=False, dispatch_sizes_strides_policy=None, dispatch_device=False, dispatch_layout=False, **extra,
+):  # fmt: skip
+    """Returns an instance of a subclass that has a shape, a dtype and a device, but no elements.
+
+    Args:
+        cls: the class, which defines `__torch_dispatch__`.
+        size: the shape.
+        strides: ignored; the instance reports the strides of a contiguous tensor.
+        dtype: the dtype (default: the default dtype).
+        device: the device that the instance reports (default: the CPU).
+        requires_grad: see `mytorch.tensor`.
+        storage_offset, memory_format, layout, pin_memory, extra: for compatibility with PyTorch.
+        dispatch_sizes_strides_policy, dispatch_device, dispatch_layout: for compatibility with PyTorch.
+
+    Raises:
+        TypeError: the class has no `__torch_dispatch__`.
+    """
+    if not hasattr(cls, "__torch_dispatch__"):
+        raise TypeError(f"{cls.__name__} must define __torch_dispatch__ as a classmethod.")
+    raw = hollow(tuple(size), as_numpy(dtype or default_dtype()))
+    raw.home = as_device("cpu" if device is None else device)
+    return Tensor._of(Array._wrap(raw), None, cls).requires_grad_(requires_grad)
+
+
+_make_wrapper_subclass = staticmethod(_wrapper_of)
 
 
 def _subclass_of(cls, data, require_grad=False):
@@ -141,7 +194,7 @@ def _overrides(kind):
         method = getattr(kind, "__torch_function__", None)
         found = method not in (None, _disabled_torch_function_impl) and kind is not type
         if issubclass(kind, (Tensor, Array)):
-            found = found and not kind.__module__.startswith("mytorch.")
+            found = (found or hasattr(kind, "__torch_dispatch__")) and not kind.__module__.startswith("mytorch.")
         _overriding[kind] = found
     return found
 
@@ -199,8 +252,12 @@ def _handle(func, args, kwargs, overridden, optional=False):
         handler = type(value).__torch_function__
         if handler is not _disabled_torch_function_impl:
             result = handler(func, types, args, kwargs)
-            if result is not NotImplemented:
-                return result
+        elif hasattr(type(value), "__torch_dispatch__"):
+            result = _dispatch(type(value), func, types, args, kwargs)
+        else:
+            continue
+        if result is not NotImplemented:
+            return result
     if optional:
         return NotImplemented
     tried = "".join(f"\n\n  - {'mode object' if h not in order else 'tensor subclass'} {type(h)!r}" for h in handlers)
@@ -422,6 +479,7 @@ class TorchFunctionMode:
     def __enter__(self):
         activate()
         _activate_factories()
+        _activate_properties()
         _state.modes = (*_state.modes, self)
         return self
 
@@ -449,6 +507,24 @@ def _activate_factories():
         function = vars(sys.modules["mytorch"]).get(name)
         if type(function) is FunctionType:
             _replace_code(function, function)
+
+
+def _activate_properties():
+    """Lets the properties of tensors call the active modes. A second call has no effect."""
+    if isinstance(vars(Tensor)["shape"], _ModeProperty):
+        return
+    for name, descriptor in list(vars(Tensor).items()):
+        if isinstance(descriptor, property) and name not in _IGNORED and not name.startswith("_"):
+            setattr(Tensor, name, _ModeProperty(descriptor.fget, descriptor.fset, descriptor.fdel, descriptor.__doc__))
+
+
+class _ModeProperty(property):
+    """A property of Tensor that passes reads to the active modes."""
+
+    def __get__(self, tensor, owner=None):
+        if tensor is None or not _state.modes or _state.all_off:
+            return super().__get__(tensor, owner)
+        return _handle(self.__get__, (tensor,), {}, [])
 
 
 def has_torch_function(relevant_args):

@@ -93,6 +93,7 @@ PATHS = {
     "cuda.random": "cuda: manual_seed manual_seed_all get_rng_state set_rng_state",
     "utils._foreach_utils": "compat.foreach_utils",
     "utils._pytree": "base.pytree",
+    "utils._python_dispatch": "compat.dispatch_mode",
     "utils._traceback": "compat.captured",
     "utils.flop_counter": "compat.flop_counter",
     **{f"utils.{name}": f"tools.{name}" for name in ("benchmark", "layout", "model_summary", "views", "watching")},
@@ -104,6 +105,8 @@ PATHS = {
     "utils.einops": "compat.einops_backend",
     "utils.einops_hook": "compat.einops_hook",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
+    "utils.hipify": "compat.hipify:",
+    "utils.hipify.hipify_python": "compat.hipify",
     "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url",
     "utils.hooks": "_tensor: RemovableHandle",
     "vision.models.mobilenetv2": "vision.models.mobilenet",
@@ -203,7 +206,7 @@ def _contents_of(package, pytorch_mode):
         names = "set_multithreading_enabled", "is_multithreading_enabled"
         return {**{name: getattr(future, name) for name in names}, "Variable": variable.Variable}
     if package == "mytorch.cuda":
-        from ..storage import CUDA_CLASSES
+        from .legacy_storage import CUDA_CLASSES
 
         return CUDA_CLASSES
     if package == "mytorch.nn.utils":
@@ -344,6 +347,16 @@ class _Distributions:
         return [make(name, VERSIONS[name]) for name in VERSIONS if context is None or context.name in (None, name)]
 
 
+def _use_legacy_constructor():
+    """Makes `torch.Tensor(x)` PyTorch's legacy constructor."""
+    from . import legacy_tensor
+
+    if Tensor.__init__ is legacy_tensor._create:
+        Tensor.__init__ = legacy_tensor.initialize
+    elif "mytorch.compat.overrides" in sys.modules:
+        sys.modules["mytorch.compat.overrides"]._initialize = legacy_tensor.initialize
+
+
 def install_as_torch():
     """Makes `import torch` and its submodules import mytorch in this process, for unchanged PyTorch programs.
 
@@ -368,4 +381,5 @@ def install_as_torch():
     config.pytorch_mode = True
     hooks.shown = Tensor._of
     return_types.install()
+    _use_legacy_constructor()
     set_printoptions(layout="torch")

@@ -33,7 +33,7 @@ _FEATURES = {
     "compiled attention (flex_attention)": "nn.attention.flex_attention",
     "packaging (torch.package)": "package",
     "sparse tensors": "sparse",
-    "dispatch modes": "utils._python_dispatch utils._mode_utils",
+    "dispatch modes": "utils._mode_utils",
     "scripted classes": "classes",
     "masked tensors": "masked",
     "MTIA devices": "mtia",
@@ -73,6 +73,7 @@ FOUND = {  # names in them that are not absent
 FOUND |= {
     "_prims_common.corresponding_complex_dtype": "base.dtypes:dtype.to_complex",
     "_prims_common.corresponding_real_dtype": "base.dtypes:dtype.to_real",
+    "onnx.symbolic_opset9._prepare_onnx_paddings": "compat.onnx_paddings:prepare_onnx_paddings",
     "_dynamo.list_backends": "compat.compiler:list_backends",
 }
 # Names in modules of the library that belong to absent features.

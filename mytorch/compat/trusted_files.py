@@ -114,7 +114,7 @@ def unpickler(base):
             if module == "torch" and name in archive._STORAGES:
                 return archive._StorageClass(archive._STORAGES[name])
             if module == "torch.storage" and name in ("UntypedStorage", "TypedStorage"):
-                return archive._StorageClass(dtypes.uint8, UntypedStorage)
+                return archive._StorageClass(dtypes.uint8, "UntypedStorage")
             if (module, name) == ("torch._C", "_VariableFunctionsClass"):
                 return sys.modules["mytorch"]  # a function of `torch` is an attribute of this class in PyTorch's files
             for theirs, ours in paths.ALIASES:

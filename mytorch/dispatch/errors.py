@@ -45,11 +45,6 @@ def translate_error(op, raws, attrs, error):
         return RuntimeError(
             _sizes_differ(shapes) or f"{op.name}: shapes {', '.join(map(str, shapes))} do not go together."
         )
-    if text.startswith("numpy boolean subtract"):
-        return RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
-            "operator instead."
-        )
     if not text.startswith("ufunc "):
         given = ", ".join(str(tuple(r.shape)) if is_raw(r) else repr(r) for r in raws)
         kind_of_error = IndexError if isinstance(error, IndexError) else RuntimeError

@@ -20,11 +20,12 @@ from ..base.errors import InPlaceError, warn
 from ..engine.mode import get_mode, inference_counter
 from ..engine.node import Leaf, Node
 from .op import name_node, op, to_dtype
+from .operands import is_operand
 from .overlap import outside, refuse_overlap, refuse_shared, shares_places, where_written
 from .record import RECORDS
 
 _ON_EXPANDED = frozenset(("index_put_", "index_fill_", "masked_fill_"))  # PyTorch only warns for expanded tensors
-_ONE_VALUE = frozenset(("fill_", "zero_"))  # allowed if elements share memory
+_ONE_VALUE = frozenset(("fill_", "zero_", "threshold_"))  # allowed if elements share memory
 
 
 def check_writable(tensor, name):
@@ -71,8 +72,8 @@ def check_shared(tensor, name):
             )
         if steps is None:
             raise RuntimeError(
-                f"{name}: this tensor is a view made by a function that returns multiple views (split, chunk, unbind); "
-                "these views can't be modified in place while recording. clone() the tensor first."
+                f"{name}: this tensor is a view made by a custom Function or by a function that returns multiple views (split, "
+                "chunk, unbind); these views can't be modified in place while recording. clone() the tensor first."
             )
         if edge.hooks:
             refresh(tensor)  # the hooks stay with the results that were computed from the view before
@@ -83,7 +84,11 @@ def in_place(function, name):
     into = _ufunc_of(function)
     elementwise = not name.startswith(("index_", "scatter", "masked_scatter"))
 
+    operator = name.startswith("__")
+
     def in_place_variant(self, *args, **kwargs):
+        if operator and not is_operand(args[0]):
+            return NotImplemented
         check_writable(self, name)
         for other in args:
             if isinstance(other, Tensor):
@@ -181,6 +186,8 @@ def adopt(self, result, name):
                 f"{name}: result type {dtypes.TYPE_WORDS.get(have.name, have.name)} can't be cast to the desired output type "
                 f"{dtypes.TYPE_WORDS.get(want.name, want.name)}"
             )
+        if name in ("abs_", "absolute_") and raw.dtype.kind == "c":
+            raise RuntimeError("In-place abs is not supported for complex tensors.")
     if value is not raw:
         assign(raw, value)
     array._bump()

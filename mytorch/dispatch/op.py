@@ -15,6 +15,7 @@ values to save. It is computed once for each set of inputs that require gradient
 """
 
 import copy
+import os
 import traceback
 from contextlib import nullcontext
 
@@ -186,7 +187,7 @@ class Op(Record):
         else:
             node = Node(self, plan, parents, saved, versions, first.shape, first.dtype)
         if not mode.plain:
-            _annotate(node, mode)
+            annotate(node, mode)
         attach(node, [out if result.dtype.kind in "fcV" else None for out, result in zip(outs, results)][:count])  # noqa: B905
 
     @staticmethod
@@ -259,10 +260,11 @@ def attach(node, outputs):
             output._edge = node.output_edge(i)
 
 
-def _annotate(node, mode):
+def annotate(node, mode):
     """Adds the data of modes to a new node: the stack for anomaly mode, and packed values for saved tensor hooks."""
     if mode.anomaly:
-        node.trace = "".join(traceback.format_stack()[:-3])
+        own = f'File "{os.path.dirname(os.path.dirname(__file__))}'
+        node.trace = "".join(line for line in traceback.format_stack() if own not in line)
     if mode.saved_hooks is not None:
         pack_node(node, mode.saved_hooks, wrap_tensor)
 

@@ -17,7 +17,10 @@ The walk uses raw arrays. For `create_graph`, the same walk uses Tensors, with t
 """
 
 import math
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 
 from numpy import asarray, generic
@@ -25,6 +28,7 @@ from numpy import asarray, generic
 from .._array import Array, Size
 from ..backend import device_of, gpu, on, restore_device, set_device_of, xp_of
 from ..base import hooks
+from ..base.errors import warn
 from .mode import get_mode
 from .node import Leaf, Node, OutputEdge, node_hooks
 
@@ -128,6 +132,10 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     kind = getattr(get_mode().profile, "walk", Walk)  # a profile measures each node
     walk = kind(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
     walks = _walks.__dict__.setdefault("stack", [])
+    if len(walks) == NESTED:
+        with ThreadPoolExecutor(1) as pool:
+            again = partial(run, roots, keep_graph=keep_graph, keep_grads=keep_grads, targets=targets, leaves=leaves)
+            return pool.submit(copy_context().run, again, arithmetic=arithmetic).result()
     walks.append(walk)
     try:
         with restore_device():
@@ -140,6 +148,7 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
 
 
 _walks = threading.local()
+NESTED = 20  # backward passes inside backward on one stack; the next one gets the stack of a new thread
 
 
 def current_walk():
@@ -169,6 +178,8 @@ class Walk:
         self.useful = None if targets is None else _leading_to(targets, [edge for edge, _ in roots])
         self.waiting = _count(roots, self.useful)
         self.grads, self.owned, self.found, self.callbacks = {}, set(), {}, []
+        anomaly = get_mode().anomaly
+        self.run_node = partial(_run_checked, run=_run_node, check_nan=anomaly == "nan") if anomaly else _run_node
 
     def run(self, roots):
         """Visits each edge when all its gradients have arrived."""
@@ -245,11 +256,13 @@ class Walk:
         if g is None or (self.useful is not None and self.useful.isdisjoint(node.parents)):
             results = [(parent, None) for parent in node.parents if parent is not None]
         else:
-            node.check()
+            run = self.run_node
+            if run is _run_node:
+                node.check()
             if node_hooks.data and node in node_hooks:
-                results = _run_hooked(node, g, self.arithmetic, lambda g: _run_node(node, g, self.arithmetic))
+                results = _run_hooked(node, g, self.arithmetic, lambda g: run(node, g, self.arithmetic))
             else:
-                results = _run_node(node, g, self.arithmetic)
+                results = run(node, g, self.arithmetic)
             if not self.keep_graph:
                 node.release()
         for parent, gp in results:
@@ -297,6 +310,16 @@ class Walk:
             self.ready.append(edge)
 
 
+def _as_many(changed, values, hook):
+    changed = changed if isinstance(changed, tuple) else (changed,)
+    if len(changed) != len(values):
+        name = getattr(hook, "__name__", "")
+        raise RuntimeError(
+            f"hook '{name}' has returned an incorrect number of values (got {len(changed)}, but expected {len(values)})"
+        )
+    return changed
+
+
 def _run_hooked(node, g, arithmetic, run):
     """Runs a node between its hooks, which receive tuples of gradients."""
     hooks, several = node_hooks[node], isinstance(g, list)
@@ -304,7 +327,7 @@ def _run_hooked(node, g, arithmetic, run):
     for hook in list(hooks["pre"].values()):
         changed = hook(given)
         if changed is not None:
-            given = changed if isinstance(changed, tuple) else (changed,)
+            given = _as_many(changed, given, hook)
     if hooks["pre"]:
         g = [None if x is None else arithmetic.unwrap(x) for x in given]
         g = g if several else g[0]
@@ -320,7 +343,7 @@ def _run_hooked(node, g, arithmetic, run):
     for hook in list(hooks["post"].values()):
         changed = hook(found, given)
         if changed is not None:
-            found = changed if isinstance(changed, tuple) else (changed,)
+            found = _as_many(changed, found, hook)
     return [(node.parents[i], None if found[i] is None else arithmetic.unwrap(found[i])) for i in places]
 
 
@@ -334,7 +357,7 @@ def _run_node(node, g, arithmetic):
             arithmetic.zeros(shape, dtype, like) if x is None else x
             for x, shape, dtype in zip(g, node.shape, node.dtype, strict=False)
         ]
-    run = arithmetic.formulas if node.trace is None else partial(_run_traced, arithmetic)
+    run = arithmetic.formulas
     dtype = node.dtype
     if (dtype if type(dtype) is not tuple else dtype[0]).kind == "c" and node.op.holomorphic:
         g = [arithmetic.conj(x) for x in g] if node.plan.ports else arithmetic.conj(g)
@@ -342,21 +365,30 @@ def _run_node(node, g, arithmetic):
     return run(node, g)
 
 
-def _run_traced(arithmetic, node, g):
-    """Runs the formulas of a node for `detect_anomaly`: errors and NaN gradients name the forward op."""
+def _run_checked(node, g, arithmetic, run, check_nan):
+    """Runs a node for `detect_anomaly`: warns about an error or a NaN gradient with the stack of its forward op."""
     try:
-        results = arithmetic.formulas(node, g)
-    except Exception as error:
-        raise RuntimeError(
-            f"{node.label} failed in backward: {error}. The forward op ran here:\n{node.trace}"
-        ) from error
-    for _, gp in results:
-        values = None if gp is None else arithmetic.raw(gp)
-        if values is not None and values.dtype.kind in "fcV" and (values != values).any():
-            raise RuntimeError(
-                f"Function '{node.label}' returned nan values in its output. The forward op ran here:\n{node.trace}"
-            )
-    return results
+        node.check()
+        results = list(run(node, g, arithmetic))
+        for i, (_, gp) in enumerate(results if check_nan else ()):
+            values = None if gp is None else arithmetic.raw(gp)
+            if values is not None and values.dtype.kind in "fcV" and (values != values).any():
+                name = getattr(node, "label", "") if node.op is None else node.name()
+                raise RuntimeError(f"Function '{name}' returned nan values in its {i}th output.{_where(node)}")
+        return results
+    except Exception:
+        text = f"Error detected in {node.name()}.{_where(node)}"
+        try:
+            warn(text)
+        except Warning:  # a filter makes errors of warnings
+            sys.stderr.write(text + "\n")
+        raise
+
+
+def _where(node):
+    if node.trace is None:
+        return " No forward pass information available. Enable detect anomaly during forward pass for more information."
+    return f" The forward op ran here:\n{node.trace}"
 
 
 def _count(roots, useful):
@@ -442,6 +474,10 @@ def gradient_of_root(raw_output, g, what, i):
         RuntimeError: the output has several elements and `g` is None, or shapes differ.
     """
     if g is None:
+        if raw_output.dtype.kind == "c":
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {raw_output.dtype}"
+            )
         if raw_output.size != 1:
             raise RuntimeError(
                 f"grad can be implicitly created only for scalar outputs: {what} was called on a tensor of shape "

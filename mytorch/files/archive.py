@@ -20,6 +20,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,8 +30,7 @@ from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
 from ..backend import CPU, address, as_device, cuda_available, device_of, row_major, to_device, xp_of
 from ..backend import device as device_class
-from ..base import dtypes
-from ..storage import TypedStorage, UntypedStorage
+from ..base import config, dtypes
 from .limits import Budget
 
 _STORAGES = {f"{word}Storage": dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
@@ -156,12 +156,14 @@ class Pickler(pickle._Pickler):
         """
         if type(x) is int and x.bit_length() > 2040:
             raise TypeError(f"save: expected integers of at most 2040 bits, got {x.bit_length()} bits.")
-        x = self._of_storage(x) if isinstance(x, (TypedStorage, UntypedStorage)) else _named_in_files(x)
+        x = self._of_storage(x) if hasattr(type(x), "_write_file") else _named_in_files(x)
         base = next((kind for kind in (dict, list, tuple) if isinstance(x, kind)), None)
         if base is None or type(x) is base or isinstance(x, _NAMED) or _is_safe(type(x)):
             super().save(x, save_persistent_id)
         elif id(x) in self.memo:
             self.write(self.get(self.memo[id(x)][0]))
+        elif config.pytorch_mode:
+            raise OtherObjectError(type(x).__name__)
         else:  # a class without a name in files is saved as the plain container
             self.dispatch[base](self, x)
 
@@ -218,7 +220,7 @@ class Pickler(pickle._Pickler):
 
     def _of_storage(self, x):
         """Return the representation of a storage object."""
-        untyped = isinstance(x, UntypedStorage)
+        untyped = not hasattr(x, "dtype")
         cls = _global("torch.storage", "UntypedStorage") if untyped else _global("torch", x.pickle_storage_type())
         return _Storage("storage", cls, self._key_of(x._raw, x._raw.dtype), str(device_of(x._raw)), x._raw.size)
 
@@ -372,9 +374,9 @@ class _Entries:
 class _StorageClass:
     """A storage class in a pickle, with the dtype that its name implies."""
 
-    def __init__(self, dtype, storage=TypedStorage):
+    def __init__(self, dtype, name="TypedStorage"):
         self.dtype = dtype
-        self.storage = storage
+        self.name = name
 
 
 _NODES = 100  # maximum values in the tuples of a key: hashing visits each value, even if it is shared
@@ -435,7 +437,7 @@ class _Unpickler(pickle._Unpickler):
         if module == "torch" and name in _STORAGES:
             return _StorageClass(_STORAGES[name])
         if module in ("torch", "torch.storage") and name in ("UntypedStorage", "TypedStorage"):
-            return _StorageClass(dtypes.uint8, UntypedStorage)
+            return _StorageClass(dtypes.uint8, "UntypedStorage")
         if module == "torch" and name in dtypes._BY_NAME:
             return dtypes.as_dtype(name)
         if module == "torch" and name == "Tensor":
@@ -583,8 +585,11 @@ class _Unpickler(pickle._Unpickler):
 
 
 def storage_like(raw, cls):
-    """Return the storage object over a flat raw array, for a class in a pickle."""
-    return cls.storage._over(raw)
+    """Return the storage object over a flat raw array, for a class in a pickle; a namespace if there are no storages."""
+    try:
+        return getattr(sys.modules[__package__].storages, cls.name)._over(raw)
+    except ModuleNotFoundError:
+        return SimpleNamespace(_array=raw)
 
 
 def unpickle(content, storage_of, budget, encoding="utf-8", trusted=None):

@@ -17,7 +17,7 @@ class _Identity(Function):
     def forward(ctx, watch, *tensors):
         ctx.watch = watch
         ctx.set_materialize_grads(False)
-        return tuple(t.detach() for t in tensors)
+        return tensors
 
     @staticmethod
     def backward(ctx, *grads):
@@ -89,7 +89,9 @@ class BackwardBoundary:
     def leave(self, result: Any) -> Any:
         """Returns the result of forward after the second identity function."""
         outputs = self._through(_as_tuple(result), self._on_output)
-        return outputs if isinstance(result, tuple) else outputs[0]
+        if not isinstance(result, tuple):
+            return outputs[0]
+        return type(result)(*outputs) if hasattr(result, "_fields") else outputs
 
     def _on_output(self, grads):
         self.grad_output = grads

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from .._array import Array
 from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..backend import as_device, device
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.errors import warn
 from ..engine.mode import no_grad
 from ..ops.creation import empty_like
@@ -130,7 +130,16 @@ def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
     return _global_hook(_global_backward_hooks, hook)
 
 
-register_module_backward_hook = register_module_full_backward_hook
+def register_module_backward_hook(hook: Hook) -> RemovableHandle:
+    """Registers a hook on the last operation of the forward of every module. Deprecated: it misses some gradients.
+
+    Args:
+        hook: function that is called as `hook(module, grad_input, grad_output)`. A result replaces `grad_input`.
+
+    Returns:
+        A handle with a method `remove()`.
+    """
+    return sys.modules[__package__].backward_hooks.register(None, hook)
 
 
 def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
@@ -411,7 +420,20 @@ class Module:
         """
         return self._register(self._backward_hooks, hook, prepend)
 
-    register_backward_hook = register_full_backward_hook
+    def register_backward_hook(self, hook: Hook) -> RemovableHandle:
+        """Registers a hook on the last operation of forward. Deprecated: use `register_full_backward_hook`.
+
+        Args:
+            hook: function that is called as `hook(module, grad_input, grad_output)` with the gradients of that operation. A
+                result replaces `grad_input`.
+
+        Returns:
+            A handle with a method `remove()`.
+
+        Raises:
+            RuntimeError: the module also has full backward hooks.
+        """
+        return sys.modules[__package__].backward_hooks.register(self, hook)
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Registers a hook that runs when the gradients of the outputs are complete.
@@ -921,6 +943,12 @@ class Module:
         if where is not None:
             where = as_device(where)
 
+        if dtype is not None and dtype.is_complex:
+            warn(
+                "Complex modules are a new feature under active development whose design may change, and some modules might not "
+                "work as expected when using complex tensors as parameters or buffers."
+            )
+
         def convert(t):
             fits = dtype is not None and t.dtype.category >= dtypes.FLOAT
             return t.to(device=where, dtype=dtype if fits else None, non_blocking=non_blocking)
@@ -1150,6 +1178,8 @@ class Module:
         """Copies one tensor of a state dict, or stores it if `assign` is True. Returns an error message, or `None`."""
         try:
             if not isinstance(source, Tensor):
+                if config.pytorch_mode and not isinstance(source, Array):
+                    raise TypeError(source)
                 source = Tensor._of(source if isinstance(source, Array) else Array(source))
         except (TypeError, ValueError):
             return (
@@ -1158,6 +1188,8 @@ class Module:
             )
         if is_lazy(target) and not is_lazy(source):
             target.materialize(tuple(source.shape))
+        if is_lazy(target) and is_lazy(source):
+            return None
         source_shape, target_shape = tuple(source.shape), tuple(target.shape)
         if source_shape != target_shape and not (target.ndim == 0 and source_shape == (1,)):
             return (

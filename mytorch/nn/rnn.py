@@ -125,11 +125,13 @@ class RNNBase(_Recurrent):
     def _get(self, name, suffix):
         return getattr(self, f"{name}_{suffix}") if self.bias or not name.startswith("bias") else None
 
+    def _state_sizes(self):
+        return (self.proj_size or self.hidden_size, *([self.hidden_size] if self.mode == "LSTM" else []))
+
     def _start(self, hx, index, batch, like):
         """Returns the initial states of one layer and direction, as a tuple."""
         if hx is None:
-            sizes = [self.proj_size or self.hidden_size, *([self.hidden_size] if self.mode == "LSTM" else [])]
-            return tuple(zeros(batch, n, dtype=like.dtype, device=like.device) for n in sizes)
+            return tuple(zeros(batch, n, dtype=like.dtype, device=like.device) for n in self._state_sizes())
         return tuple(h[index] for h in _as_tuple(hx))
 
     def _run(self, x, state, suffix, sizes, reverse):
@@ -201,10 +203,10 @@ class RNNBase(_Recurrent):
             )
         directions = 2 if self.bidirectional else 1
         states = self.num_layers * directions
-        for h in () if hx is None else _as_tuple(hx):
-            if h.shape[0] != states or h.shape[1] != x.shape[1]:
+        for h, size in zip(() if hx is None else _as_tuple(hx), self._state_sizes(), strict=False):
+            if h.shape != (states, x.shape[1], size):
                 raise RuntimeError(
-                    f"{type(self).__name__}: Expected hidden size ({states}, {x.shape[1]}, …), got {list(h.shape)}"
+                    f"{type(self).__name__}: Expected hidden size {(states, x.shape[1], size)}, got {list(h.shape)}"
                 )
         finals = []
         for layer in range(self.num_layers):
@@ -378,6 +380,9 @@ class RNNCellBase(_Recurrent):
     def _gates(self, input, h):
         if input.shape[-1] != self.input_size:
             raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
+        if h.shape != (*input.shape[:-1], self.hidden_size):
+            sizes = [*input.shape[:-1], self.hidden_size]
+            raise RuntimeError(f"{type(self).__name__}: expected a state of shape {sizes}, got {list(h.shape)}.")
         return F.linear(input, self.weight_ih, self.bias_ih), F.linear(h, self.weight_hh, self.bias_hh)
 
     def extra_repr(self) -> str:
@@ -449,6 +454,8 @@ class LSTMCell(RNNCellBase):
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         h, c = (self._zeros(input), self._zeros(input)) if hx is None else hx
         a, b = self._gates(input, h)
+        if c.shape != h.shape:
+            raise RuntimeError(f"LSTMCell: expected a state c of shape {list(h.shape)}, got {list(c.shape)}.")
         i, f, g, o = (a + b).chunk(4, -1)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
         return o.sigmoid() * c.tanh(), c

@@ -58,9 +58,9 @@ def _activation(name, forward, gradient, **options):
     return op(name=name, **{"elementwise": True, **options})(forward).grad(input=gradient)
 
 
-def _maybe_inplace(input, out, inplace):
+def _maybe_inplace(input, out, inplace, name="inplace=True"):
     """Writes the result into the input if `inplace` is True."""
-    return overwrite(input, out, "inplace=True") if inplace else out
+    return overwrite(input, out, name) if inplace else out
 
 
 _tanh = unary(
@@ -735,7 +735,9 @@ def threshold(input, threshold, value, inplace=False, *, fused=None, auto=False)
 
     See also: `nn.Threshold`.
     """
-    return _maybe_inplace(input, _threshold(input, level=threshold, value=value, fused=fused, auto=auto), inplace)
+    return _maybe_inplace(
+        input, _threshold(input, level=threshold, value=value, fused=fused, auto=auto), inplace, "threshold_"
+    )
 
 
 def softplus(input, beta=1.0, threshold=20.0, *, fused=None, auto=False, out=None):

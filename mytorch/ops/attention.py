@@ -3,6 +3,7 @@
 import math
 
 from .._tensor import is_tensor
+from ..base import config, dtypes
 from ..base.errors import shapes
 from ..dispatch.bind import spelled
 from ..dispatch.op import op
@@ -154,6 +155,8 @@ def scaled_dot_product_attention(
             raise ValueError("CausalBias should not be used with causal=True")
         attn_mask, window = None, attn_mask.attention_window
         is_causal, window = (True, None) if window[1] == 0 else (False, window)
+    if config.pytorch_mode:
+        dtypes.refuse_mixed("scaled_dot_product_attention", [x.dtype for x in (query, key, value)])
     if attn_mask is not None and is_causal:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if not 0.0 <= dropout_p <= 1.0:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor, is_tensor
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.arguments import same_arguments
 from ..base.errors import kind, warn
 from ..dispatch.bind import spelled
@@ -266,6 +266,11 @@ def _channel_dropout(d):
         """
         if input.ndim < 2 - d // 3 or (d == 1 and input.ndim > 3):
             raise RuntimeError(f"dropout{d}d: expected {'2D or 3D' if d == 1 else 'larger'} input, got {input.ndim}D.")
+        if config.pytorch_mode and (input.ndim not in (d + 1, d + 2) or input.ndim == 3):
+            warn(
+                f"dropout{d}d: Received a {input.ndim}-D input to dropout{d}d, which is deprecated. Use dropout for single elements, "
+                f"and an input with {d + 1} or {d + 2} dimensions to drop channels."
+            )
         # The axes that index channels, as in PyTorch. For dropout2d, three axes are (N, C, L).
         lead = input.ndim - 1 if d == 1 else 2 if d == 2 or input.ndim == 5 else 1
         shape = (*tuple(input.shape)[:lead], *(1,) * (input.ndim - lead))

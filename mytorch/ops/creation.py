@@ -116,6 +116,10 @@ def from_numpy(ndarray):
         raise TypeError(f"expected np.ndarray (got {kind(ndarray)})")
     if any(s < 0 for s in ndarray.strides):
         raise ValueError("from_numpy: some of the strides of the given numpy array are negative; make a copy() first.")
+    if any(s % ndarray.itemsize for s in ndarray.strides):
+        raise ValueError(
+            "from_numpy: given numpy array strides not a multiple of the element byte size; make a copy() first."
+        )
     dtypes.from_numpy(ndarray.dtype)
     if not ndarray.flags.writeable:
         warn(
@@ -570,7 +574,7 @@ def type(self, dtype=None):
     """
     words = dtypes.TYPE_WORDS
     if dtype is not None:
-        dtype = getattr(dtype, "own_dtype", dtype)
+        dtype = dtypes.default_dtype() if dtype is Tensor else getattr(dtype, "own_dtype", dtype)
         if isinstance(dtype, str) and dtype.endswith("Tensor"):
             word = dtype.rpartition(".")[2].removesuffix("Tensor")
             dtype = next((name for name, known in words.items() if known == word), dtype)
@@ -626,6 +630,8 @@ def numpy(self, *, force=False):
         raise TypeError(
             f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
         )
+    if config.pytorch_mode and raw.dtype.kind == "V":
+        raise TypeError(f"numpy: expected a dtype of NumPy, got {self.dtype}. Convert the tensor with float() first.")
     return to_device(raw, CPU)
 
 

@@ -11,7 +11,7 @@ from collections import namedtuple
 import numpy as np
 
 from ..backend import CPU, device_of, ndarray
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.errors import LinAlgError
 from ..dispatch.bind import public
 from ..dispatch.op import op
@@ -696,6 +696,8 @@ def lu_parts(A, pivot=True):
 
     Only the leading square block is passed to `_lu`. A triangular solve computes the parts below and to the right of it.
     """
+    if config.pytorch_mode and not pivot and not A.is_cuda:
+        raise RuntimeError("linalg.lu: LU without pivoting is not implemented on the CPU.")
     if A.ndim < 2:
         raise RuntimeError(f"linalg.lu: Expected tensor with 2 or more dimensions. Got size: {list(A.shape)} instead")
     rows, columns = A.shape[-2:]

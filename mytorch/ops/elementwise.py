@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .._tensor import Tensor
-from ..backend import CPU, device_of, is_raw
+from ..backend import CPU, device_of, is_raw, ndarray
 from ..base import dtypes
 from ..base.errors import kind
 from ..dispatch.bind import public
@@ -127,6 +127,19 @@ def _truncated(xp, input, other):
     return xp.trunc(xp.true_divide(input, other))
 
 
+def _log1p(xp, input):
+    """Returns log(1 + input). For complex numbers, the real part is accurate near zero, too."""
+    if type(input) is not ndarray or input.dtype.kind != "c":
+        return xp.log1p(input)
+    x, y, out = input.real, input.imag, np.empty_like(input)
+    near = np.hypot(x, y) < 0.5
+    small = np.where(near, x * (2 + x) + y * y, 0)
+    with np.errstate(divide="ignore"):
+        out.real = np.where(near, np.where(small == 0, x, 0.5 * np.log1p(small)), np.log(np.hypot(x + 1, y)))
+    out.imag = np.arctan2(y, x + 1)
+    return out
+
+
 def zero(g):
     """Returns the gradient of a step function: zeros, as in PyTorch."""
     return g * 0
@@ -192,9 +205,16 @@ def pow(xp, input, other):
     return xp.where(negative, units, input ** xp.where(negative, 0, other).astype(other.dtype))
 
 
+def _of_kind(number, out, xp):
+    """Returns a number as an array of the dtype of `out`, so that logarithms of negative numbers can be complex."""
+    return number if hasattr(number, "shape") else xp.ones_like(out) * number
+
+
 pow.grad(
     input=lambda g, input, other, xp: xp.where(other == 0, 0.0, g * (other * input ** (other - 1))),
-    other=lambda g, input, other, out, xp: g * xp.where((input == 0) & (other >= 0), 0.0, out * xp.log(input)),
+    other=lambda g, input, other, out, xp: (
+        g * xp.where((input == 0) & (other >= 0), 0.0, out * xp.log(_of_kind(input, out, xp)))
+    ),
 )
 
 
@@ -367,7 +387,8 @@ log2 = unary("log2", "Computes the logarithm to base 2 of each element.", "[1.0]
              autocast="float32")
 log10 = unary("log10", "Computes the logarithm to base 10 of each element.", "[1.0] -> [0.0]", lambda g, input: g / (input * math.log(10)),
               autocast="float32")
-log1p = unary("log1p", "Computes log(1 + input), accurately near zero.", "[0.0] -> [0.0]", lambda g, input: g / (input + 1), autocast="float32")
+log1p = unary("log1p", "Computes log(1 + input), accurately near zero.", "[0.0] -> [0.0]", lambda g, input: g / (input + 1),
+              forward=_log1p, autocast="float32", xp_name="log1p")
 erf = unary("erf", "Computes the error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to input.", "[0.0] -> [0.0]",
             lambda g, input, xp: g * (xp.exp(-(input * input)) * (2 / math.sqrt(math.pi))))
 sin = unary("sin", "Computes the sine of each element, in radians.", "[0.0] -> [0.0]", lambda g, input, xp: g * xp.cos(input))
@@ -670,8 +691,17 @@ bitwise_right_shift = _bitwise(
 )
 bitwise_not = unary(
     "bitwise_not", "Inverts the bits of each element. Bools are negated.", "[0, 5] -> [-1, -6]",
-    forward="invert", dtype="promote", dunder="__invert__",
+    forward="invert", dtype="promote",
 )  # fmt: skip
+
+
+@public(name="__invert__", function=False, inplace=False)
+def _invert(self):
+    """Returns `bitwise_not` of integers and bools."""
+    if self.dtype.category > dtypes.INT:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return bitwise_not(self)
+
 
 logical_and = _logical("logical_and", "True, False, False")
 logical_or = _logical("logical_or", "True, True, False")

@@ -149,6 +149,8 @@ def _all_scalars(items):
 def _check_bounds(shape, items):
     """Raises PyTorch's errors for too many indices and for integers out of range."""
     used = sum(map(_dims_of, items))
+    if not shape and len(items) == 1 and type(items[0]) is int:
+        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` to convert it to a number.")
     if used > len(shape):
         raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
     axis = 0
@@ -303,8 +305,8 @@ def getitem(self, index):
         if where is not None:
             with where:
                 return getitem(self, index)
-    if type(index) is int and index == 0 and self.ndim == 0 and not config.pytorch_mode:  # older programs print loss[0]
-        index = ()
+    if type(index) is int and index == 0 and self.ndim == 0 and not config.pytorch_mode:
+        index = ()  # older programs print loss[0]
     items = index if type(index) is tuple else (index,)
     if isinstance(index, Tensor) and type(raw_of(self)) is ndarray:
         raw = index._data._array

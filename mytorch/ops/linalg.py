@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 
 from .._tensor import Tensor
 from ..backend import is_raw, ndarray
@@ -335,14 +336,18 @@ def _einsum_vjp(g, operands, spec, needs, xp):
 _einsum.vjp(_einsum_vjp)
 
 
+_SUBSCRIPTS = re.compile(r"[a-zA-Z ]*(\.{3})?[a-zA-Z ]*")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def _letters(equation, operands):
     """Returns an equation in canonical form: no blanks, an explicit output, and letters instead of `...`."""
-    equation = equation.replace(" ", "")
     inputs, arrow, output = equation.partition("->")
-    terms = inputs.split(",")
+    for term in (*inputs.split(","), output):
+        if not _SUBSCRIPTS.fullmatch(term):
+            raise RuntimeError(f"einsum(): expected letters and at most one '...' in subscripts, got {term!r}.")
+    equation, output = equation.replace(" ", ""), output.replace(" ", "")
+    terms = inputs.replace(" ", "").split(",")
     if len(terms) != len(operands):
         raise RuntimeError(
             f"einsum(): the number of subscripts in the equation ({len(terms)}) does not match the number of operands ({len(operands)})"
@@ -392,12 +397,17 @@ def einsum(equation, *operands):
     if not isinstance(equation, str):  # alternating tensors and lists of axes, optionally followed by the output's axes
         parts = (equation, *operands)
         operands, axes = parts[: len(parts) // 2 * 2 : 2], parts[1::2]
+        for i in (i for listed in (*axes, *(parts[-1:] if len(parts) % 2 else ())) for i in listed):
+            if i is not Ellipsis and not 0 <= i < len(_LETTERS):
+                raise ValueError(f"einsum(): expected subscripts within the valid range [0, 52), got {i}.")
         spelled = ["".join("..." if i is Ellipsis else _LETTERS[i] for i in listed) for listed in axes]
         equation = ",".join(spelled)
         if len(parts) % 2:
             equation += "->" + "".join("..." if i is Ellipsis else _LETTERS[i] for i in parts[-1])
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
+    if not operands:
+        raise ValueError("einsum(): expected an equation and at least one operand.")
     terms, output = _letters(equation, operands)
     ready = []
     for i, (term, x) in enumerate(zip(terms, operands, strict=True)):
@@ -405,6 +415,11 @@ def einsum(equation, *operands):
             letter = next(c for c in term if term.count(c) > 1)
             first = term.index(letter)
             second = term.index(letter, first + 1)
+            if x.shape[first] != x.shape[second]:
+                raise RuntimeError(
+                    f"einsum(): subscript {letter} is repeated for operand {i} but the sizes don't match, {x.shape[second]} != "
+                    f"{x.shape[first]}"
+                )
             x = x.diagonal(0, first, second)
             term = term[:first] + term[first + 1 : second] + term[second + 1 :] + letter
         terms[i] = term

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._array import Array, Size, as_raw, on_input_device
+from .._array import Array, on_input_device
 from .._tensor import Tensor, is_tensor
 from ..backend import address, device_of, memory_owner, row_major, to_device, xp_of
 from ..backend.memory_format import strided
@@ -107,6 +107,8 @@ def _map(self, name, callable, *others):
     """Replaces each element by callable(element, elements of the others), computed on the CPU one by one."""
     check_writable(self, name)
     raw = raw_of(self)
+    if any(isinstance(x, Tensor) and x.requires_grad for x in (self, *others)):
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
 
     def one(*values):
         found = callable(*values)
@@ -168,18 +170,6 @@ def fill_diagonal_(self, fill_value, wrap=False):
     np.fill_diagonal(on_it, True, wrap)
     mask = type(self)._wrap(xp_of(raw).asarray(on_it))
     return overwrite(self, self.masked_fill(mask, fill_value), "fill_diagonal_")
-
-
-@public(function=False, inplace=False)
-def new(self, *args):
-    """Creates a tensor of the same dtype, of the given sizes or with the given data.
-
-    Args:
-        args: sizes, or data.
-    """
-    if args and not isinstance(args[0], (int, Size)):
-        return Tensor._wrap(as_raw(args[0], None, self.dtype))
-    return self.new_empty(*args)
 
 
 @public(inplace=False)

@@ -576,6 +576,8 @@ def cat(tensors, dim=0, *, axis=None):
     except (IndexError, RuntimeError, ValueError):
         pass  # empty vectors to pass over, or sizes that don't agree: looked for only now
     tensors = _joinable(tensors)
+    if shape_of(tensors[0]) == (0,):
+        dim = 0  # all tensors are empty vectors
     return _cat.fast_call(*tensors, dim=_agreeing([shape_of(t) for t in tensors], dim))
 
 

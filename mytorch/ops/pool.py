@@ -13,6 +13,7 @@ from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import xp_of
 from ..base.arguments import same_arguments
+from ..base.errors import alert_nondeterministic
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, watched
@@ -572,6 +573,7 @@ def _unpooling(d):
         stride = kernel if stride is None or stride in ((), []) else several(stride, d, name)
         check_window(name, stride=stride)
         _batched(input, d, name)
+        alert_nondeterministic(f"max_unpooling{max(d, 2)}d_forward_out")
         if tuple(input.shape) != tuple(indices.shape):
             raise RuntimeError(
                 f"{name}: Expected shape of indices to be the shape of the input tensor ({list(input.shape)}) but got "
@@ -661,8 +663,11 @@ def _fractional_pooling(d):
         check_window(name, kernel=kernel)
         x, single = _batched(input, d, name)
         spatial = tuple(x.shape[2:])
+        if 0 in sizes:
+            values = _pooled_to_nothing(input, sizes, name)
+            return values, values.long()
         for n, o, k in zip(spatial, sizes, kernel, strict=True):
-            if o < 1 or o + k - 1 > n:
+            if o < 0 or o + k - 1 > n:
                 raise RuntimeError(
                     f"{name}: the window {kernel} is too large for the input {spatial} and the output {sizes}."
                 )

@@ -724,6 +724,12 @@ def randperm(
     check_layout(layout)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
+    kind = dtypes.as_dtype(dtype or (dtypes.int64 if out is None else out.dtype))
+    largest = (2 / dtypes.finfo(kind).eps if kind.is_floating_point else np.iinfo(kind.numpy).max) + 1
+    if n > largest:
+        raise RuntimeError(f"randperm: expected n <= {largest:.0f} for {kind}, got {n}. Use dtype=torch.int64.")
+    if out is not None:
+        out.resize_(n)
     numbers = _source(device, generator).permutation(int(n))
     return finish(numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin_memory)
 

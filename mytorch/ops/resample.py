@@ -627,6 +627,10 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             "grid_sampler(): expected 4D or 5D input and grid with the same number of dimensions and batch size, and a grid "
             f"with {d} coordinates. Got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}."
         )
+    if 0 in input.shape[2:]:
+        raise RuntimeError(
+            f"grid_sampler(): expected input to have non-empty spatial dimensions, got {list(input.shape)}"
+        )
     if mode == "bicubic" and d == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     sizes = tuple(input.shape[2:])

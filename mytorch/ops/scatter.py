@@ -9,6 +9,7 @@ from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import numpy_ns, xp_of
 from ..base import dtypes
+from ..base.errors import alert_nondeterministic
 from ..dispatch.bind import METHODS, public
 from ..dispatch.errors import broadcast
 from ..dispatch.inplace import adopt, check_writable
@@ -492,6 +493,8 @@ def put_(self, index, source, accumulate=False):
             f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
     refuse_shared(self, "put_")
+    if not accumulate:
+        alert_nondeterministic("put_")
     for other in (index, source):
         refuse_overlap(self, other, "put_", elementwise=False)
     flat = self.reshape(-1)

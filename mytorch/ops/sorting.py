@@ -1,6 +1,7 @@
 """Order statistics, running products and extremes, counting, searching, uniqueness, and other reductions."""
 
 import builtins
+import functools
 import math
 from collections import namedtuple
 
@@ -705,13 +706,43 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     if dim is not None and input.ndim == 0:
         raise IndexError(f"unique: dim {dim} was specified, but the tensor has no dimensions.")
     dim = dim if dim is None else normalize_dim(dim, input.ndim)
+    if dim is not None and 0 in (*raw.shape[:dim], *raw.shape[dim + 1 :]):
+        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
     found = _counted(raw, return_inverse) if dim is None else None
-    if found is None and not (return_inverse or return_counts):
-        return on_device_of(np.unique(raw, axis=dim, equal_nan=False), input)
-    values, inverse, counts = found or np.unique(raw, False, True, True, axis=dim, equal_nan=False)
+    if found is None and dim is None and not (return_inverse or return_counts):
+        return on_device_of(np.unique(raw, equal_nan=False), input)
+    values, inverse, counts = found or _unique_slices(raw, dim)
     shape = raw.shape if dim is None else (raw.shape[dim],)
     inverse = inverse.reshape(shape) if return_inverse else None
     return _chosen(input, values, inverse, counts, return_inverse, return_counts)
+
+
+def _compare_slices(rows):
+    """Returns the lexicographical comparison of the rows at two positions, which skips NaN."""
+
+    def compare(i, j):
+        signs = (rows[i] > rows[j]).astype(int) - (rows[i] < rows[j])
+        decisive = signs[signs != 0]
+        return int(decisive[0]) if decisive.size else 0
+
+    return compare
+
+
+def _unique_slices(raw, dim):
+    """Returns (values, inverse, counts) of elements, or of slices along `dim`. NaN differs from every value."""
+    if dim is None or not (raw.dtype.kind in "fc" and np.isnan(raw).any()):
+        return np.unique(raw, False, True, True, axis=dim, equal_nan=False)
+    slices = np.moveaxis(raw, dim, 0)
+    # Comparisons with NaN are False, so slices with NaN keep their places, as in PyTorch.
+    order = builtins.sorted(
+        range(len(slices)), key=functools.cmp_to_key(_compare_slices(slices.reshape(len(slices), -1)))
+    )
+    rows = slices[order].reshape(len(slices), -1)
+    starts = np.append(True, (rows[1:] != rows[:-1]).any(1))
+    inverse = np.empty(len(rows), np.int64)
+    inverse[order] = np.cumsum(starts) - 1
+    values = np.moveaxis(slices[order][starts], 0, dim)
+    return values, inverse, np.diff(np.append(np.flatnonzero(starts), len(rows)))
 
 
 def _counted(raw, return_inverse):

@@ -1,0 +1,154 @@
+"""`torch.utils._python_dispatch`: modes and subclasses that receive the operators that run.
+
+A mode receives the ops of this library, by PyTorch's names. PyTorch composes some of its functions of several operators where
+this library runs one op, such as `linear`, so a mode then receives `aten.linear.default`. Functions that create tensors, and
+writes to a part of a tensor, are no ops, so a mode does not receive them.
+"""
+
+import contextlib
+
+from .._tensor import Tensor
+from ..dispatch.interpreter import Interpreter
+from ..engine.mode import get_mode, reset_mode, set_mode
+from .aten import overload_of
+
+_modes = []  # active modes, the innermost last
+
+
+class _Dispatching(Interpreter):
+    """Passes each op to a dispatch mode."""
+
+    def __init__(self, mode):
+        super().__init__()
+        self.mode = mode
+
+    def __call__(self, record, inputs, fused, attrs):
+        types = tuple({type(x): None for x in inputs if isinstance(x, Tensor) and type(x) is not Tensor})
+        with self.outside(), _popped(self.mode):
+            given = (list(inputs),) if record.variadic else tuple(inputs)
+            return self.mode.__torch_dispatch__(overload_of(record, inputs, attrs), types, given, dict(attrs))
+
+
+@contextlib.contextmanager
+def _popped(mode):
+    """Removes a mode and the modes inside it from the stack of modes in a block."""
+    before = list(_modes)
+    if mode in _modes:
+        del _modes[_modes.index(mode) :]
+    try:
+        yield
+    finally:
+        _modes[:] = before
+
+
+class TorchDispatchMode:
+    """A context manager whose `__torch_dispatch__` receives every op that runs in a `with` block.
+
+    Override `__torch_dispatch__(self, func, types, args=(), kwargs=None)` and return `func(*args, **(kwargs or {}))` or another
+    result. `func` is an overload such as `torch.ops.aten.add.Tensor`. Ops inside the method do not reach this mode.
+
+    Args:
+        _dispatch_key: for compatibility with PyTorch, which only accepts None.
+
+    Raises:
+        NotImplementedError: a dispatch key.
+    """
+
+    def __init__(self, _dispatch_key=None):
+        if _dispatch_key is not None:
+            raise NotImplementedError(f"TorchDispatchMode: expected no dispatch key, got {_dispatch_key}.")
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        raise NotImplementedError
+
+    def __enter__(self):
+        _modes.append(self)
+        self.__dict__.setdefault("_tokens", []).append(set_mode(get_mode().replace(interpreter=_Dispatching(self))))
+        return self
+
+    def __exit__(self, *error):
+        reset_mode(self._tokens.pop())
+        _modes.pop()
+
+    @classmethod
+    def is_infra_mode(cls):
+        """Returns False: a program defined this mode."""
+        return False
+
+    @classmethod
+    def push(cls, *args, **kwargs):
+        """Returns an instance of this mode."""
+        return cls(*args, **kwargs)
+
+
+class BaseTorchDispatchMode(TorchDispatchMode):
+    """A mode that runs each op unchanged."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def _get_current_dispatch_mode():
+    return _modes[-1] if _modes else None
+
+
+def _get_current_dispatch_mode_stack():
+    return list(_modes)
+
+
+_len_torch_dispatch_stack = _modes.__len__
+
+
+@contextlib.contextmanager
+def _disable_current_modes():
+    """Runs a block without dispatch modes."""
+    before, token = list(_modes), set_mode(get_mode().replace(interpreter=None))
+    _modes.clear()
+    try:
+        yield before
+    finally:
+        _modes[:] = before
+        reset_mode(token)
+
+
+def is_traceable_wrapper_subclass(t):
+    """Returns True for a tensor, or a class of tensors, with `__tensor_flatten__` and `__tensor_unflatten__`.
+
+    Args:
+        t: the tensor or the class.
+    """
+    kind = t if isinstance(t, type) else type(t)
+    return issubclass(kind, Tensor) and hasattr(kind, "__tensor_flatten__") and hasattr(kind, "__tensor_unflatten__")
+
+
+is_traceable_wrapper_subclass_type = is_traceable_wrapper_subclass
+
+
+def transform_subclass(t, callback, outer_size=None, outer_stride=None):
+    """Returns an instance of the class of `t` in which `callback(name, tensor)` replaces each inner tensor.
+
+    Args:
+        t: a tensor with `__tensor_flatten__` and `__tensor_unflatten__`.
+        callback: function of the name of an inner tensor and of the tensor.
+        outer_size: shape of the result (default: the shape of `t`).
+        outer_stride: strides of the result (default: the strides of `t`).
+    """
+    size = t.size() if outer_size is None else outer_size
+    stride = t.stride() if outer_stride is None else outer_stride
+    names, context = t.__tensor_flatten__()
+    return type(t).__tensor_unflatten__(
+        {name: callback(name, getattr(t, name)) for name in names}, context, size, stride
+    )
+
+
+def return_and_correct_aliasing(func, args, kwargs, out):
+    """Returns the result of an operator. For an in-place operator, returns the first argument.
+
+    Args:
+        func: the operator.
+        args: arguments of the call.
+        kwargs: keyword arguments of the call.
+        out: the result.
+    """
+    name = str(func).split(".")[1] if "." in str(func) else str(func)
+    return args[0] if name.endswith("_") and not name.endswith("__") and args else out

@@ -1,0 +1,96 @@
+"""PyTorch's legacy constructors: `torch.Tensor(x)` in PyTorch mode, `torch.FloatTensor(x)` and `x.new(y)`.
+
+An integer or a Size is the size of an uninitialized tensor. A tensor or a storage of the right dtype shares its memory with
+the result. Other data is copied to the dtype of the constructor.
+"""
+
+import operator
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from .._array import Array, Size, as_raw
+from .._tensor import Tensor
+from ..base import dtypes
+from ..ops.creation import empty
+from ..ops.movement import as_shape
+from ..storage import TypedStorage, UntypedStorage
+
+_create = Tensor.__init__
+
+
+def construct(dtype, args, device=None, any_dtype=False, size=None):
+    """Returns the tensor of a legacy constructor.
+
+    Args:
+        dtype: dtype of the result.
+        args: positional arguments of the constructor.
+        device: device argument of the constructor, which must be the CPU (default: None).
+        any_dtype: a tensor of another dtype keeps its dtype (default: False).
+        size: shape of an uninitialized tensor (default: None).
+
+    Raises:
+        RuntimeError: another device, a storage of another dtype, or a device for data that exists.
+        TypeError: the data is not a sequence, or a tensor has another dtype.
+    """
+    if device is not None and not str(device).startswith("cpu"):
+        raise RuntimeError(f"legacy constructor expects device type: cpu but device type: {device} was passed")
+    if size is not None or not args:
+        return empty(size or (0,), dtype=dtype)
+    data = args[0]
+    if isinstance(data, (Tensor, Array)):
+        if device is not None:
+            raise RuntimeError(
+                "Tensor: expected no device for a tensor, got one. Use torch.tensor(…) or torch.as_tensor(…)."
+            )
+        if data.dtype is not dtype and not any_dtype:
+            raise TypeError(f"expected a tensor of {dtype} (got {data.dtype}). Convert it with .to({dtype}).")
+        return data.view_as(data) if isinstance(data, Tensor) else Tensor._of(data)
+    if isinstance(data, (TypedStorage, UntypedStorage)):
+        return empty(0, dtype=dtype).set_(data)
+    if len(args) > 1 or type(data) is int or isinstance(data, Size) or _is_size(data):
+        sizes = [operator.index(n) for n in args] if len(args) > 1 or not isinstance(data, Size) else data
+        return empty(as_shape(tuple(sizes)), dtype=dtype)
+    if isinstance(data, str) or not (isinstance(data, (Sequence, np.ndarray, range)) or hasattr(data, "__array__")):
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    if isinstance(data, np.generic) or getattr(data, "ndim", 1) == 0:
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__module__}.{type(data).__name__})")
+    return Tensor._wrap(as_raw(data, None, dtype))
+
+
+def _is_size(data):
+    """Returns True for a NumPy integer, or a 0-d array of integers."""
+    return getattr(data, "ndim", 1) == 0 and getattr(data, "dtype", np.dtype(object)).kind in "iu"
+
+
+def initialize(self, *args, **kwargs):
+    """`Tensor.__init__` in PyTorch mode. The library, and arguments that PyTorch does not have, use the original method."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_name.startswith("_construct"):  # of subclasses, see overrides.py
+        frame = frame.f_back
+    own = frame.f_globals.get("__name__", "").startswith("mytorch.")
+    if own or kwargs.keys() - {"device", "size"} or (len(args) > 1 and type(args[0]) is not int):
+        return _create(self, *args, **kwargs)
+    made = construct(dtypes.default_dtype(), args, any_dtype=True, **kwargs)
+    self._data, self._edge, self._view = made._data, made._edge, made._view
+
+
+initialize.__wrapped__ = _create  # inspect.signature follows it
+
+
+def _fix_weakref(self):
+    """Does nothing: weak references to objects of Python need no repair."""
+
+
+def new(self, *args, device=None):
+    """Creates a tensor of the same dtype, of the given sizes or with the given data.
+
+    Args:
+        args: sizes, or data.
+        device: device of an uninitialized tensor (default: the device of this tensor).
+    """
+    if not args or type(args[0]) is int or isinstance(args[0], Size):
+        return self.new_empty(*(args or (0,)), device=device)
+    made = construct(self.dtype, args, device)
+    return made if isinstance(args[0], (Tensor, Array)) else made.to(self.device)
