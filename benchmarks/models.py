@@ -58,13 +58,19 @@ SIZES = [
     ("qk_rope_head_dim|rotary_dim", 4),
     ("q_lora_rank|kv_lora_rank|o_lora_rank|lora_rank", 8),
     ("num_attention_heads|n_head$|num_heads$|attention_heads$|n_heads$|num_head$|decoder_heads|encoder_heads", 4),
-    ("num_hidden_layers|n_layers?$|num_layers$|encoder_layers$|decoder_layers$|num_blocks|depth$|num_decoder_layers|n_block", 2),
+    (
+        "num_hidden_layers|n_layers?$|num_layers$|encoder_layers$|decoder_layers$|num_blocks|depth$|num_decoder_layers|n_block",
+        2,
+    ),
     ("intermediate_size|ffn_dim|ffn_hidden|d_ff$|inner_dim|n_inner|mlp_dim|feedforward|dim_feedforward", 48),
     ("image_size|img_size|input_size$", 32),
     ("patch_size", 8),
     ("vocab_size|n_vocab|codebook_size", 120),
     ("max_position|n_positions|max_source|max_target|n_ctx|max_seq|context_length", 64),
-    ("hidden_size|hidden_dim$|d_model|n_embd|embed_dim|projection_dim|dim$|emb_dim|hidden_channels|width$|proj_dim|out_hidden|embedding_size", 32),
+    (
+        "hidden_size|hidden_dim$|d_model|n_embd|embed_dim|projection_dim|dim$|emb_dim|hidden_channels|width$|proj_dim|out_hidden|embedding_size",
+        32,
+    ),
     ("num_experts_per_tok|moe_top_?k|top_k_experts|experts_per_token", 2),
     ("num_experts|num_local_experts|n_routed_experts|moe_num_experts", 4),
     ("n_group$|topk_group|num_expert_group", 1),
@@ -94,9 +100,13 @@ def small(config, step, images=True):
         if key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id") and isinstance(value, int):
             result[key] = min(value, {"pad_token_id": 0, "bos_token_id": 1}.get(key, 2)) if value >= 0 else value
             continue
-        if re.search(r"(image|video|audio|vision|boi|eoi|speech|placeholder|image_end|image_start).*(token_id|token_index)$", key):
+        if re.search(
+            r"(image|video|audio|vision|boi|eoi|speech|placeholder|image_end|image_start).*(token_id|token_index)$", key
+        ):
             if isinstance(value, int):
-                result[key] = {"image": 110, "video": 111, "audio": 112}.get(key.split("_")[0], 100 + zlib.crc32(key.encode()) % 9)
+                result[key] = {"image": 110, "video": 111, "audio": 112}.get(
+                    key.split("_")[0], 100 + zlib.crc32(key.encode()) % 9
+                )
             continue
         for pattern, size in SIZES:
             if re.search(pattern, key):
@@ -109,7 +119,11 @@ def small(config, step, images=True):
                         break
                     limit = size if not (pattern.startswith(("hidden_size", "head_dim")) and step["wide"]) else size * 2
                     result[key] = min(value, limit) if value > 0 else value
-                elif isinstance(value, (list, tuple)) and value and all(isinstance(v, int) and not isinstance(v, bool) for v in value):
+                elif (
+                    isinstance(value, (list, tuple))
+                    and value
+                    and all(isinstance(v, int) and not isinstance(v, bool) for v in value)
+                ):
                     if pattern.startswith("image_size") and step["image"]:
                         result[key] = type(value)(min(v, size) for v in value)
                     elif re.search("depth|layers", key) and step["lists"]:
@@ -118,7 +132,11 @@ def small(config, step, images=True):
         else:
             if key == "depths" and isinstance(value, (list, tuple)) and step["lists"]:
                 result[key] = [1 for _ in value]
-            elif key in ("hidden_sizes", "embed_dims", "channels", "neck_hidden_sizes", "widths") and isinstance(value, (list, tuple)) and step["lists"]:
+            elif (
+                key in ("hidden_sizes", "embed_dims", "channels", "neck_hidden_sizes", "widths")
+                and isinstance(value, (list, tuple))
+                and step["lists"]
+            ):
                 if all(isinstance(v, int) for v in value):
                     result[key] = [min(v, 16 * (i + 1)) for i, v in enumerate(value)]
     return result
@@ -188,20 +206,28 @@ def inputs_of(model, config, variant):
         pictures = draw(2, find(config, "num_frames", default=4), channels, *size)
     if main == "input_ids" or "input_ids" in accepted:
         result["input_ids"] = ids
-    if main in ("pixel_values", "pixel_values_videos", "pixel_values_images") or ("pixel_values" in accepted and variant["pictures"]):
+    if main in ("pixel_values", "pixel_values_videos", "pixel_values_images") or (
+        "pixel_values" in accepted and variant["pictures"]
+    ):
         result[main if main.startswith("pixel_values") else "pixel_values"] = pictures
         token = find(config, "image_token_id", "image_token_index")
         if isinstance(token, int) and "input_ids" in result and variant["tokens"]:
             ids[:, : variant["tokens"]] = token
     if main == "input_values" or "input_values" in accepted:
-        result["input_values"] = draw(2, variant["samples"]) if not variant["spectrum"] else draw(2, find(config, "max_length", default=64), bins)
+        result["input_values"] = (
+            draw(2, variant["samples"])
+            if not variant["spectrum"]
+            else draw(2, find(config, "max_length", default=64), bins)
+        )
     if main in ("input_features",) or ("input_features" in accepted and "input_ids" not in result):
         frames = 2 * find(config, "max_source_positions", default=32)
         result["input_features"] = draw(2, bins, frames) if variant["mel_first"] else draw(2, frames, bins)
     if "decoder_input_ids" in accepted and not variant["no_decoder"]:
         result["decoder_input_ids"] = integers(3, max(4, min(vocab, 99)), 2, 7, seed=2)
     if "past_values" in accepted:
-        past = find(config, "context_length", default=16) + (max(find(config, "lags_sequence", default=[0])) if find(config, "lags_sequence") else 0)
+        past = find(config, "context_length", default=16) + (
+            max(find(config, "lags_sequence", default=[0])) if find(config, "lags_sequence") else 0
+        )
         inputs = find(config, "num_input_channels", "input_size", default=1)
         result = {"past_values": draw(2, past) if inputs == 1 and not variant["video"] else draw(2, past, inputs)}
         if "past_time_features" in accepted:
@@ -216,9 +242,13 @@ def inputs_of(model, config, variant):
     if not result:
         first = main if main in accepted else next(iter(accepted))
         result[first] = draw(2, length, find(config, "hidden_size", "d_model", default=32))
-    result = {k: v for k, v in result.items() if k in accepted or any(p.kind == p.VAR_KEYWORD for p in accepted.values())}
+    result = {
+        k: v for k, v in result.items() if k in accepted or any(p.kind == p.VAR_KEYWORD for p in accepted.values())
+    }
     if variant["labels"] and "labels" in accepted:
-        if "input_ids" in result and type(model).__name__.endswith(("LM", "ConditionalGeneration", "LMHeadModel", "CTC", "Generation", "PreTraining")):
+        if "input_ids" in result and type(model).__name__.endswith(
+            ("LM", "ConditionalGeneration", "LMHeadModel", "CTC", "Generation", "PreTraining")
+        ):
             result["labels"] = result.get("decoder_input_ids", ids)
         elif type(model).__name__.endswith("CTC"):
             result["labels"] = integers(3, 20, 2, 4)
@@ -292,7 +322,7 @@ def measure(model, inputs, noise=0.0):
     fill(model.eval(), noise)
     torch.manual_seed(0)
     result = model(**inputs) if isinstance(inputs, dict) else model(inputs)
-    outputs = [t for t in tensors_of(result if not hasattr(result, "to_tuple") else dict(result.items()), [])][:8]
+    outputs = tensors_of(dict(result.items()) if hasattr(result, "to_tuple") else result, [])[:8]
     if not outputs:
         raise ValueError("no floating-point output")
     record = {"outputs": [], "grads": {}}
@@ -317,12 +347,14 @@ def different(ours, theirs):
     """Return a description of the first difference, or an empty string."""
     if len(ours["outputs"]) != len(theirs["outputs"]):
         return f"{len(ours['outputs'])} outputs instead of {len(theirs['outputs'])}"
-    for i, (a, b) in enumerate(zip(ours["outputs"], theirs["outputs"])):
+    for i, (a, b) in enumerate(zip(ours["outputs"], theirs["outputs"], strict=True)):
         if a[0] != b[0]:
             return f"output {i}: shape {a[0]} instead of {b[0]}"
         if (a[1] is None) != (b[1] is None):
             return f"output {i}: {a[1]} instead of {b[1]}"
-        if a[1] is not None and (abs(a[1] - b[1]) > TOLERANCE * (b[1] + 1e-3) or abs(a[2] - b[2]) > TOLERANCE * (b[1] + 1e-3)):
+        if a[1] is not None and (
+            abs(a[1] - b[1]) > TOLERANCE * (b[1] + 1e-3) or abs(a[2] - b[2]) > TOLERANCE * (b[1] + 1e-3)
+        ):
             return f"output {i}: norm {a[1]:.6g} and projection {a[2]:.6g} instead of {b[1]:.6g} and {b[2]:.6g}"
     if ours["grads"].keys() != theirs["grads"].keys():
         odd = sorted(ours["grads"].keys() ^ theirs["grads"].keys())
@@ -334,7 +366,10 @@ def different(ours, theirs):
             if all(np.isfinite(a)):
                 return f"gradient of {name}: finite"
             continue
-        if abs(a[0] - b[0]) > 2 * TOLERANCE * b[0] + 1e-5 * largest or abs(a[1] - b[1]) > 2 * TOLERANCE * b[0] + 1e-5 * largest:
+        if (
+            abs(a[0] - b[0]) > 2 * TOLERANCE * b[0] + 1e-5 * largest
+            or abs(a[1] - b[1]) > 2 * TOLERANCE * b[0] + 1e-5 * largest
+        ):
             return f"gradient of {name}: {a} instead of {b}"
     return ""
 
@@ -417,7 +452,6 @@ def one_timm(name, kind, recipe=None, noise=0.0):
     sizes = [size] if size else [64, 96, 128, 224, 256]
     for size in sizes:
         try:
-            kwargs = {}
             torch.manual_seed(0)
             try:
                 model = timm.create_model(kind, pretrained=False, num_classes=5, img_size=size)
@@ -472,7 +506,12 @@ def one_generate(name, kind, recipe=None, noise=0.0):
             if s == len(STEPS) - 1 or recipe:
                 raise
     prompt = integers(3, 99, 2, 6)
-    settings = {"max_new_tokens": 10, "min_new_tokens": 10, "pad_token_id": 0, "attention_mask": torch.ones_like(prompt)}
+    settings = {
+        "max_new_tokens": 10,
+        "min_new_tokens": 10,
+        "pad_token_id": 0,
+        "attention_mask": torch.ones_like(prompt),
+    }
 
     def written(model):
         ways = [{}, {"num_beams": 3}, {"do_sample": True, "top_k": 20, "temperature": 1.5}]
@@ -502,7 +541,10 @@ def child(run, name, kind, recipe, noise, pipe):
         found, record = run(name, kind, recipe, noise)
         pipe.send({"recipe": found, "record": record, "seconds": round(time.process_time() - start, 2)})
     except BaseException as error:
-        frames = [f"{Path(f.filename).parent.name}/{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
+        frames = [
+            f"{Path(f.filename).parent.name}/{Path(f.filename).name}:{f.lineno}"
+            for f in traceback.extract_tb(error.__traceback__)
+        ]
         pipe.send({"error": f"{type(error).__name__}: {str(error)[:300]}", "where": frames[-4:]})
     os._exit(0)
 
@@ -536,19 +578,27 @@ def main():
         import timm  # noqa: F401
     else:
         import transformers  # noqa: F401
-        from transformers.models.auto import modeling_auto  # noqa: F401
+        from transformers.models.auto import modeling_auto
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     # The first pass loads the code that each process needs.
     torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
     if options.zoo != "timm":
-        for name, kind in [("gpt2", "GPT2LMHeadModel"), ("clip", "CLIPModel"), ("wav2vec2", "Wav2Vec2Model"), ("t5", "T5Model")]:
+        for name, kind in [
+            ("gpt2", "GPT2LMHeadModel"),
+            ("clip", "CLIPModel"),
+            ("wav2vec2", "Wav2Vec2Model"),
+            ("t5", "T5Model"),
+        ]:
             one_transformers(name, kind, (0, 1) if name != "clip" else (0, 2))
     if options.library == "torch" and not options.steady:
         known = json.loads(options.file.read_text()) if options.file.exists() else {}
         if options.zoo == "timm":
             jobs = [(module, kind) for module, kinds in timm_names().items() for kind in kinds]
         elif options.zoo == "generate":
-            causal, seq = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+            causal, seq = (
+                modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+                modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+            )
             jobs = [(name, seq.get(name) or causal.get(name)) for name in LANGUAGE if name in seq or name in causal]
         else:
             jobs = [(name, kind) for name in sorted(CONFIG_MAPPING.keys()) for kind in classes_of(name)]
@@ -566,7 +616,11 @@ def main():
         print(sum("record" in v for v in known.values()), "recipes of", len(known))
         return
     known = json.loads(options.file.read_text())
-    good = {k: v for k, v in known.items() if "record" in v and (not options.names or k.split("/")[0] in options.names or k in options.names)}
+    good = {
+        k: v
+        for k, v in known.items()
+        if "record" in v and (not options.names or k.split("/")[0] in options.names or k in options.names)
+    }
     failed, seconds = {}, [0.0, 0.0]
 
     def report(job, answer):
@@ -574,7 +628,9 @@ def main():
         theirs = good[key]["record"]
         if "record" in answer:
             same = answer["record"] == theirs if options.zoo == "generate" else not different(answer["record"], theirs)
-            problem = "" if same else (different(answer["record"], theirs) if options.zoo != "generate" else "another text")
+            problem = (
+                "" if same else (different(answer["record"], theirs) if options.zoo != "generate" else "another text")
+            )
             seconds[0] += answer["seconds"]
             seconds[1] += good[key]["seconds"]
         else:
@@ -590,7 +646,9 @@ def main():
         options.file.write_text(json.dumps(known))
     types = {k.split("/")[0] for k in good}
     broken = {k.split("/")[0] for k in failed}
-    print(f"{len(good) - len(failed)} of {len(good)} parts pass; {len(types) - len(broken)} of {len(types)} model types")
+    print(
+        f"{len(good) - len(failed)} of {len(good)} parts pass; {len(types) - len(broken)} of {len(types)} model types"
+    )
     print(f"processor time: {seconds[0]:.1f} s here, {seconds[1]:.1f} s when the recipes were found with PyTorch")
 
 
