@@ -64,7 +64,8 @@ PATHS = {
     "nn.modules.linear_cross_entropy_options": "nn.linear_cross_entropy",
     "nn.modules.loss": "nn.loss: *",
     "nn.modules.normalization": "nn.normalization: LocalResponseNorm CrossMapLRN2d LayerNorm GroupNorm RMSNorm",
-    "nn.modules.padding": "nn.padding: * _ConstantPadNd=_ConstantPad",
+    "nn.modules.padding": "nn.padding: * _ConstantPadNd=_ConstantPad _ReflectionPadNd=_ReflectionPad "
+    "_ReplicationPadNd=_ReplicationPad _CircularPadNd=_CircularPad",
     "nn.modules.pixelshuffle": "nn.vision: PixelShuffle PixelUnshuffle",
     "nn.modules.pooling": "nn.pool: * _MaxPoolNd=_MaxPool _AvgPoolNd=_AvgPool _LPPoolNd=_LPPool _AdaptiveMaxPoolNd=_AdaptiveMax "
     "_MaxUnpoolNd=_MaxUnpool",
@@ -80,6 +81,7 @@ PATHS = {
     "__future__": "compat.future",
     "nn.parallel.scatter_gather": "compat.scatter_gather",
     "multiprocessing.spawn": "compat.multiprocessing",
+    "testing._comparison": "compat.testing",
     "testing._internal": "compat.testing_internal",
     "testing._internal.common_utils": "compat.testing_internal",
     "_utils": "compat.torch_only: _element_size",
@@ -109,10 +111,17 @@ PATHS = {
     "utils.hipify.hipify_python": "compat.hipify",
     "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url",
     "utils.hooks": "_tensor: RemovableHandle",
+    "vision.datasets.vision": "vision.datasets.base",
     "vision.models.mobilenetv2": "vision.models.mobilenet",
     "vision.models.mobilenetv3": "vision.models.mobilenet",
     "vision.ops.boxes": "vision.ops",
     "vision.ops.misc": "vision.ops",
+}
+# Names that PyTorch has in a module which is a file here.
+_ADDITIONS = {
+    "mytorch.utils.data._utils.collate": "compat.data_names: np_str_obj_array_pattern",
+    "mytorch.compiler": "compat.dynamo: set_stance",
+    "mytorch._tensor_str": "compat.tensor_str: PRINT_OPTS _tensor_str _str_intern _add_suffixes",
 }
 # Priyam Mazumdar's MyTorch first had its Accelerator in `miniddp.accelerate.Accelerator`.
 _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}
@@ -205,6 +214,8 @@ def _contents_of(package, pytorch_mode):
 
         names = "set_multithreading_enabled", "is_multithreading_enabled"
         return {**{name: getattr(future, name) for name in names}, "Variable": variable.Variable}
+    if package in _ADDITIONS:
+        return _contents(_ADDITIONS[package])
     if package == "mytorch.cuda":
         from .legacy_storage import CUDA_CLASSES
 
@@ -323,7 +334,7 @@ class _Torch:
                 is_package = hasattr(module, "__path__")
                 if name == "torchvision":
                     module.__version__ = VERSIONS[name]
-                if is_package or package.partition(".")[2] in stubs.NAMES:
+                if is_package or package in _ADDITIONS or package.partition(".")[2] in stubs.NAMES:
                     _find_attributes(module, package)
                 return importlib.machinery.ModuleSpec(name, self, is_package=is_package, loader_state=module)
         return None

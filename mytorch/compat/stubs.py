@@ -74,7 +74,11 @@ FOUND |= {
     "_prims_common.corresponding_complex_dtype": "base.dtypes:dtype.to_complex",
     "_prims_common.corresponding_real_dtype": "base.dtypes:dtype.to_real",
     "onnx.symbolic_opset9._prepare_onnx_paddings": "compat.onnx_paddings:prepare_onnx_paddings",
-    "_dynamo.list_backends": "compat.compiler:list_backends",
+    "_dynamo.list_backends": "compiler:list_backends",
+    "_dynamo.OptimizedModule": "compiler:OptimizedModule",
+    "_dynamo.eval_frame.OptimizedModule": "compiler:OptimizedModule",
+    "_dynamo.is_compiling": "compiler:is_compiling",
+    "_dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": "compat.dynamo:TransformGetItemToIndex",
 }
 # Names in modules of the library that belong to absent features.
 NAMES = {
@@ -141,7 +145,7 @@ _FALSE = (
 ).split()
 _NOTHING = (
     "mark_dynamic maybe_mark_dynamic mark_static mark_static_address reset register_pytree_node is_exporting "
-    "current_device _get_tracing_state _log_api_usage_once"
+    "current_device _get_tracing_state _log_api_usage_once get_proxy_mode"
 ).split()
 
 
@@ -283,6 +287,8 @@ def attribute(path, name):
 def _absence(full, name, module, feature):
     if name in _UNCHANGED:
         return _unchanged
+    if name == "functional_datapipe":
+        return lambda *args, **kwargs: _unchanged  # a decorator with arguments
     if name in _FALSE:
         return _answer(False)
     if name in _NOTHING:
@@ -295,7 +301,7 @@ def _absence(full, name, module, feature):
 _NAMING = {dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "IMPORT_NAME") if name in dis.opmap}
 
 
-def _is_asked(frame):
+def is_asked(frame):
     """Returns True if a program calls `hasattr` or `getattr`, so that an absent name is absent.
 
     A program that imports a name, or writes `module.name`, gets an object that raises AbsentError when it is used. The
@@ -322,7 +328,7 @@ class Absent(ModuleType):
         full = f"{path}.{name}"
         if full in HERE:
             return importlib.import_module(f"{self.__name__}.{name}")
-        if full not in FOUND and _is_asked(sys._getframe(1)):
+        if full not in FOUND and is_asked(sys._getframe(1)):
             raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'", name=name, obj=self)
         if full in FOUND:
             home, _, inner = FOUND[full].partition(":")

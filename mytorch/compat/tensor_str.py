@@ -14,6 +14,11 @@ from ..base import dtypes
 
 def format_tensor(tensor):
     """Returns text such as `tensor([[...]], requires_grad=True)`, with `grad_fn` and device if necessary."""
+    return _str_intern(tensor)
+
+
+def _str_intern(tensor, *, tensor_contents=None):
+    """Returns the text of a tensor. `tensor_contents` replaces the text of the numbers."""
     cls = type(tensor)
     prefix = "tensor(" if cls.__module__.startswith("mytorch") else f"{cls.__name__}("
     suffixes = []
@@ -29,8 +34,38 @@ def format_tensor(tensor):
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
     suffixes += [f"tangent={t}" for t in getattr(tensor, "__dict__", {}).get("_tangents", {}).values()]
-    text = "..." if tensor.is_meta else _numbers(to_host(tensor._data._array), len(prefix))
+    text = tensor_contents or ("..." if tensor.is_meta else _tensor_str(tensor, len(prefix)))
     return _with_suffixes(prefix + text, suffixes, len(prefix))
+
+
+def _tensor_str(self, indent):
+    """Returns the text of the numbers of a tensor, without "tensor(" and suffixes."""
+    return _numbers(to_host(self._data._array), indent)
+
+
+class _PrintOptions:
+    """The print options that `set_printoptions` sets, as attributes."""
+
+    def __getattr__(self, name):
+        if name not in _options or name == "layout":
+            raise AttributeError(f"'PrinterOptions' object has no attribute {name!r}")
+        return _options[name]
+
+    def __setattr__(self, name, value):
+        if name not in _options or name == "layout":
+            raise AttributeError(f"'PrinterOptions' object has no attribute {name!r}")
+        _options[name] = value
+
+
+PRINT_OPTS = _PrintOptions()
+
+
+def _add_suffixes(tensor_str, suffixes, indent, force_newline=False):
+    """Appends the suffixes and the closing parenthesis. With `force_newline`, the first suffix begins a new line."""
+    if force_newline and suffixes:
+        text = f"{tensor_str},\n{' ' * indent}{suffixes[0]}"
+        return _with_suffixes(text, suffixes[1:], indent)
+    return _with_suffixes(tensor_str, suffixes, indent)
 
 
 def _with_suffixes(text, suffixes, indent):

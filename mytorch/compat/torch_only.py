@@ -30,6 +30,12 @@ def _check_is_size(i, message=None, *, max=None):
     _check(i >= 0 and (max is None or i <= max), message)
 
 
+def _assert(condition, message):
+    """Raise an AssertionError with the message unless the condition is True."""
+    if not condition:
+        raise AssertionError(message)
+
+
 def _check_tensor_all_with(error_type, cond, message=None):
     _check_with(error_type, bool(raw_of(cond).all()), message)
 

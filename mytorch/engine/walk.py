@@ -213,10 +213,12 @@ class Walk:
 
     def run_hooks(self, edge, g):
         """Calls the hooks with a complete gradient, and stores it for targets. Returns the gradient, changed by the hooks."""
+        wrapped = None  # all hooks receive the same tensor, so that they can exchange attributes
         for hook in list(edge.hooks.values()) if edge.hooks else ():
-            changed = hook(self.arithmetic.wrap(g))
+            wrapped = self.arithmetic.wrap(g) if wrapped is None else wrapped
+            changed = hook(wrapped)
             if changed is not None:
-                g = self.arithmetic.fit(self.arithmetic.unwrap(changed), edge)
+                g, wrapped = self.arithmetic.fit(self.arithmetic.unwrap(changed), edge), None
                 self.owned.discard(edge)
         if self.targets is not None and edge in self.targets:
             self.found[edge] = g

@@ -53,6 +53,12 @@ class _ConstantPad(_Pad, shown="padding={padding}, value={value}", padding=..., 
     """
 
 
+# The base classes of the layers of one kind, for `isinstance`.
+_ReflectionPad, _ReplicationPad, _CircularPad = (
+    type(f"_{kind}Pad", (_Pad,), {"__module__": __name__}) for kind in ("Reflection", "Replication", "Circular")
+)
+
+
 def _of_each_size(prefix, contents, result, mode="constant", base=_Pad, **constants):
     """Yields the layers of one kind for one, two and three dimensions. The docstring of `_Pad` is their template."""
     for d, sizes in enumerate(("L", "H, W", "D, H, W"), 1):
@@ -67,6 +73,6 @@ def _of_each_size(prefix, contents, result, mode="constant", base=_Pad, **consta
 
 ConstantPad1d, ConstantPad2d, ConstantPad3d = _of_each_size("Constant", "a constant value", "991239", base=_ConstantPad)
 ZeroPad1d, ZeroPad2d, ZeroPad3d = _of_each_size("Zero", "zeros", "001230", value=0.0)
-ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _of_each_size("Reflection", "elements reflected at the edges", "321232", "reflect")  # fmt: skip
-ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _of_each_size("Replication", "copies of the edge elements", "111233", "replicate")  # fmt: skip
-CircularPad1d, CircularPad2d, CircularPad3d = _of_each_size("Circular", "elements from the opposite end", "231231", "circular")  # fmt: skip
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _of_each_size("Reflection", "elements reflected at the edges", "321232", "reflect", _ReflectionPad)  # fmt: skip
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _of_each_size("Replication", "copies of the edge elements", "111233", "replicate", _ReplicationPad)  # fmt: skip
+CircularPad1d, CircularPad2d, CircularPad3d = _of_each_size("Circular", "elements from the opposite end", "231231", "circular", _CircularPad)  # fmt: skip

@@ -3,6 +3,7 @@
 Boxes are tensors (N, 4) of (x1, y1, x2, y2).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from .. import nn
 from .._tensor import Tensor
 from ..dispatch.unwrap import raw_of, to_cpu
+from ..engine.mode import no_grad
 from ..nn import functional as F
 from ..nn.module import Module
 from ..ops.creation import as_tensor, zeros
@@ -68,6 +70,48 @@ def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
     sides = (high - low).clamp(min=0)
     around = sides[..., 0] * sides[..., 1]
     return inter / union - (around - union) / around
+
+
+def _distance_term(boxes1, boxes2, iou, eps):
+    """Return IoU minus the squared distance of the centers, relative to the squared diagonal of the enclosing box."""
+    low = minimum(boxes1[:, None, :2], boxes2[:, :2])
+    high = maximum(boxes1[:, None, 2:], boxes2[:, 2:])
+    diagonal = ((high - low).clamp(min=0) ** 2).sum(-1) + eps
+    centers = [(boxes[:, :2] + boxes[:, 2:]) / 2 for boxes in (boxes1, boxes2)]
+    return iou - ((centers[0][:, None] - centers[1]) ** 2).sum(-1) / diagonal
+
+
+def distance_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
+    """Computes the distance intersection over union of every pair of boxes, (N, M). Source: Zheng et al., 2019.
+
+    Args:
+        boxes1: (N, 4).
+        boxes2: (M, 4).
+        eps: number that is added to the squared diagonal of the enclosing box (default: 1e-7).
+    """
+    boxes1, boxes2 = _as_float(boxes1), _as_float(boxes2)
+    return _distance_term(boxes1, boxes2, box_iou(boxes1, boxes2), eps)
+
+
+def complete_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
+    """Computes the complete intersection over union of every pair of boxes, (N, M). Source: Zheng et al., 2019.
+
+    Args:
+        boxes1: (N, 4).
+        boxes2: (M, 4).
+        eps: number that is added to the denominators (default: 1e-7).
+    """
+    boxes1, boxes2 = _as_float(boxes1), _as_float(boxes2)
+    iou = box_iou(boxes1, boxes2)
+    angles = [((b[:, 2] - b[:, 0]) / (b[:, 3] - b[:, 1])).atan() for b in (boxes1, boxes2)]
+    v = (4 / math.pi**2) * (angles[0][:, None] - angles[1]) ** 2
+    with no_grad():
+        alpha = v / (1 - iou + v + eps)
+    return _distance_term(boxes1, boxes2, iou, eps) - alpha * v
+
+
+def _as_float(boxes):
+    return boxes if boxes.is_floating_point() else boxes.float()
 
 
 def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
@@ -214,6 +258,115 @@ def _bilinear(at, size):
     weights[rows, low] += 1 - part
     weights[rows, np.minimum(low + 1, size - 1)] += part
     return weights * inside[:, None]
+
+
+def deform_conv2d(
+    input: Tensor, offset: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = (1, 1), padding: Any = (0, 0),
+    dilation: Any = (1, 1), mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Computes a deformable convolution. Source: Dai et al., 2017; with a mask: Zhu et al., 2018.
+
+    Each element of the kernel reads the input at its regular position plus an offset, with bilinear interpolation. Positions
+    outside of the input are zero.
+
+    Args:
+        input: (N, C_in, H, W).
+        offset: (N, 2 * groups * kh * kw, H_out, W_out): for each group and element of the kernel, the offsets in y and x.
+        weight: (C_out, C_in / weight_groups, kh, kw).
+        bias: (C_out,), or None.
+        stride: distance between the windows, one number or (y, x).
+        padding: zeros on each side, one number or (y, x).
+        dilation: distance between the elements of the kernel, one number or (y, x).
+        mask: factors (N, groups * kh * kw, H_out, W_out), or None.
+
+    Returns:
+        Tensor: (N, C_out, H_out, W_out).
+
+    Example:
+        >>> x, weight = mytorch.ones(1, 1, 3, 3), mytorch.ones(1, 1, 2, 2)
+        >>> mytorch.vision.ops.deform_conv2d(x, mytorch.zeros(1, 8, 2, 2), weight)
+        tensor([[[[4., 4.],
+                  [4., 4.]]]])
+    """
+    (sy, sx), (py, px), (dy, dx) = ((v, v) if isinstance(v, int) else tuple(v) for v in (stride, padding, dilation))
+    count, channels, height, width = input.shape
+    outside, per_group, kh, kw = weight.shape
+    out_h = (height + 2 * py - dy * (kh - 1) - 1) // sy + 1
+    out_w = (width + 2 * px - dx * (kw - 1) - 1) // sx + 1
+    groups = offset.shape[1] // (2 * kh * kw)
+    if groups == 0 or offset.shape[1] != 2 * groups * kh * kw or tuple(offset.shape[2:]) != (out_h, out_w):
+        raise RuntimeError(
+            f"deform_conv2d: expected offset of shape (N, 2 * groups * {kh} * {kw}, {out_h}, {out_w}), got {tuple(offset.shape)}. "
+            "Compute the offsets with a convolution of the same stride, padding and dilation."
+        )
+    # Regular positions (kh * kw, out_h, out_w), plus the offsets of each image and group.
+    ky, kx = np.divmod(np.arange(kh * kw), kw)
+    rows = ky[:, None, None] * dy - py + (np.arange(out_h) * sy)[:, None] + np.zeros(out_w)
+    columns = kx[:, None, None] * dx - px + np.zeros((out_h, 1)) + np.arange(out_w) * sx
+    shifts = offset.reshape(count * groups, kh * kw, 2, out_h, out_w)
+    like = {"dtype": input.dtype, "device": input.device}
+    y = shifts[:, :, 0] + as_tensor(rows, **like)
+    x = shifts[:, :, 1] + as_tensor(columns, **like)
+    # `grid_sample` expects positions in pixels mapped to (-1, 1) with pixel borders at the ends.
+    grid = stack([(2 * x + 1) / width - 1, (2 * y + 1) / height - 1], -1).reshape(
+        count * groups, kh * kw * out_h, out_w, 2
+    )
+    parts = input.reshape(count * groups, channels // groups, height, width)
+    read = F.grid_sample(parts, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    read = read.reshape(count, groups, channels // groups, kh * kw, out_h * out_w)
+    if mask is not None:
+        read = read * mask.reshape(count, groups, 1, kh * kw, out_h * out_w)
+    blocks = channels // per_group
+    read = read.reshape(count, blocks, per_group * kh * kw, out_h * out_w)
+    out = (weight.reshape(blocks, outside // blocks, per_group * kh * kw) @ read).reshape(count, outside, out_h, out_w)
+    return out if bias is None else out + bias.reshape(1, -1, 1, 1)
+
+
+class DeformConv2d(Module):
+    """Deformable convolution with offsets from another layer. See `deform_conv2d`.
+
+    Args:
+        in_channels: number of input channels.
+        out_channels: number of output channels.
+        kernel_size: height and width of the kernel.
+        stride: distance between the windows.
+        padding: zeros on each side.
+        dilation: distance between the elements of the kernel.
+        groups: number of groups of channels.
+        bias: add a learned bias.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+        groups: int = 1, bias: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(f"{'in' if in_channels % groups else 'out'}_channels must be divisible by groups")
+        pairs = ((v, v) if isinstance(v, int) else tuple(v) for v in (kernel_size, stride, padding, dilation))
+        self.kernel_size, self.stride, self.padding, self.dilation = pairs
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.weight = nn.Parameter(zeros(out_channels, in_channels // groups, *self.kernel_size))
+        self.bias = nn.Parameter(zeros(out_channels)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initializes the weights as in `nn.Conv2d`."""
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.weight[0].numel())
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input: Tensor, offset: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Returns the result of `deform_conv2d`.
+
+        Args:
+            input: (N, in_channels, H, W).
+            offset: offsets of the positions.
+            mask: factors, or None.
+        """
+        options = self.stride, self.padding, self.dilation
+        return deform_conv2d(input, offset, self.weight, self.bias, *options, mask=mask)
 
 
 def sigmoid_focal_loss(

@@ -230,7 +230,7 @@ def test_printing_a_dataset(tmp_path, rng):
         "Number of datapoints: 10",
         f"Root location: {tmp_path}",
         "Split: Test",
-        "transform: ToTensor()",
+        "StandardTransform\nTransform: ToTensor()",
     ]
 
 

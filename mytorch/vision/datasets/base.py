@@ -12,6 +12,33 @@ from ...utils.data import Dataset
 Change = Callable[[Any], Any]
 
 
+class StandardTransform:
+    """A function of (image, target) that transforms each with its own function.
+
+    Args:
+        transform: function of the image, or None.
+        target_transform: function of the target, or None.
+    """
+
+    def __init__(self, transform: Change | None = None, target_transform: Change | None = None) -> None:
+        self.transform, self.target_transform = transform, target_transform
+
+    def __call__(self, input: Any, target: Any) -> tuple[Any, Any]:
+        if self.transform is not None:
+            input = self.transform(input)
+        if self.target_transform is not None:
+            target = self.target_transform(target)
+        return input, target
+
+    def __repr__(self):
+        lines = [type(self).__name__]
+        for head, function in (("Transform: ", self.transform), ("Target transform: ", self.target_transform)):
+            if function is not None:
+                first, *others = repr(function).splitlines()
+                lines += [head + first, *(" " * len(head) + line for line in others)]
+        return "\n".join(lines)
+
+
 class VisionDataset(Dataset):
     """A dataset of (image, target) pairs with optional transforms.
 
@@ -34,6 +61,8 @@ class VisionDataset(Dataset):
         self.root = os.path.expanduser(root) if isinstance(root, str) else root
         self.transform = transform
         self.target_transform = target_transform
+        if transform is not None or target_transform is not None:
+            transforms = StandardTransform(transform, target_transform)
         self.transforms = transforms
 
     def __len__(self) -> int:
@@ -41,22 +70,17 @@ class VisionDataset(Dataset):
 
     def _changed(self, picture, target):
         """Apply the transforms to a pair."""
-        if self.transforms is not None:
+        if self.transforms is not None and not isinstance(self.transforms, StandardTransform):
             return self.transforms(picture, target)
-        if self.transform is not None:
-            picture = self.transform(picture)
-        if self.target_transform is not None:
-            target = self.target_transform(target)
-        return picture, target
+        return StandardTransform(self.transform, self.target_transform)(picture, target)  # programs may set `transform`
 
     def __repr__(self):
         lines = [f"Number of datapoints: {len(self)}"]
         if self.root is not None:
             lines.append(f"Root location: {self.root}")
         lines += self.extra_repr().splitlines()
-        for name in ("transform", "target_transform", "transforms"):
-            if getattr(self, name) is not None:
-                lines.append(f"{name}: {getattr(self, name)}")
+        if self.transforms is not None:
+            lines.append(repr(self.transforms))
         return "\n    ".join([f"Dataset {type(self).__name__}", *lines])
 
     def extra_repr(self) -> str:

@@ -16,6 +16,7 @@ from .efficientnet import (
     efficientnet_b6,
     efficientnet_b7,
 )
+from .inception import Inception3, inception_v3
 from .mobilenet import MobileNetV2, MobileNetV3, mobilenet_v2, mobilenet_v3_large, mobilenet_v3_small
 from .resnet import (
     BasicBlock,
@@ -35,7 +36,7 @@ from .vgg import VGG, vgg11, vgg11_bn, vgg13, vgg13_bn, vgg16, vgg16_bn, vgg19, 
 from .vision_transformer import VisionTransformer, vit_b_16, vit_b_32, vit_h_14, vit_l_16, vit_l_32
 
 __all__ = [
-    "ConvNeXt", "DenseNet", "EfficientNet", "MobileNetV2", "MobileNetV3", "VisionTransformer", "convnext_base", "convnext_large",
+    "ConvNeXt", "DenseNet", "EfficientNet", "Inception3", "inception_v3", "MobileNetV2", "MobileNetV3", "VisionTransformer", "convnext_base", "convnext_large",
     "convnext_small", "convnext_tiny", "densenet121", "densenet161", "densenet169", "densenet201", "efficientnet_b0",
     "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_b4", "efficientnet_b5", "efficientnet_b6",
     "efficientnet_b7", "mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small", "vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16",

@@ -4,16 +4,27 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from ... import nn
 from ..._tensor import Tensor
 from ...nn.module import Module
 from ...ops.creation import zeros
 from ...ops.movement import cat
-from ..ops import MLP
+from ..ops import MLP, Conv2dNormActivation
 from .common import variant
 
 _NORM = partial(nn.LayerNorm, eps=1e-6)
+
+
+class ConvStemConfig(NamedTuple):
+    """One convolution of a convolutional stem, with its norm and activation."""
+
+    out_channels: int
+    kernel_size: int
+    stride: int
+    norm_layer: Callable[..., Module] = nn.BatchNorm2d
+    activation_layer: Callable[..., Module] = nn.ReLU
 
 
 class EncoderBlock(Module):
@@ -103,18 +114,21 @@ class VisionTransformer(Module):
         num_classes: number of classes.
         representation_size: width of an additional layer before the logits, or None.
         norm_layer: function of the number of channels that returns a norm.
+        conv_stem_configs: convolutions that replace the division into patches, or None. Source: Xiao et al., 2021.
     """
 
     def __init__(
         self, image_size: int, patch_size: int, num_layers: int, num_heads: int, hidden_dim: int, mlp_dim: int,
         dropout: float = 0.0, attention_dropout: float = 0.0, num_classes: int = 1000, representation_size: int | None = None,
-        norm_layer: Callable[..., Module] = _NORM,
+        norm_layer: Callable[..., Module] = _NORM, conv_stem_configs: list[ConvStemConfig] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if image_size % patch_size:
             raise ValueError(f"Input shape indivisible by patch size: {image_size} by {patch_size}.")
         self.image_size, self.patch_size, self.hidden_dim = image_size, patch_size, hidden_dim
-        self.conv_proj = nn.Conv2d(3, hidden_dim, patch_size, patch_size)
+        self.mlp_dim, self.attention_dropout, self.dropout = mlp_dim, attention_dropout, dropout
+        self.num_classes, self.representation_size, self.norm_layer = num_classes, representation_size, norm_layer
+        self.conv_proj = _stem(conv_stem_configs, hidden_dim, patch_size)
         self.seq_length = (image_size // patch_size) ** 2 + 1
         self.class_token = nn.Parameter(zeros(1, 1, hidden_dim))
         self.encoder = Encoder(
@@ -126,9 +140,20 @@ class VisionTransformer(Module):
             nn.init.trunc_normal_(layers[0][1].weight, std=math.sqrt(1 / hidden_dim))
             nn.init.zeros_(layers[0][1].bias)
         self.heads = nn.Sequential(OrderedDict(layers))
-        nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / (3 * patch_size**2)))
-        for tensor in (self.conv_proj.bias, self.heads.head.weight, self.heads.head.bias):
+        if conv_stem_configs is None:
+            last = self.conv_proj
+            nn.init.trunc_normal_(last.weight, std=math.sqrt(1 / (3 * patch_size**2)))
+        else:
+            last = self.conv_proj.conv_last
+            nn.init.normal_(last.weight, std=math.sqrt(2 / last.out_channels))
+        for tensor in (last.bias, self.heads.head.weight, self.heads.head.bias):
             nn.init.zeros_(tensor)
+
+    def _process_input(self, x: Tensor) -> Tensor:
+        """Returns the patches of images, (N, L, hidden_dim)."""
+        if tuple(x.shape[-2:]) != (self.image_size, self.image_size):
+            raise ValueError(f"Wrong image height or width! Expected {self.image_size} but got {tuple(x.shape[-2:])}!")
+        return self.conv_proj(x).flatten(2).permute(0, 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns logits (N, num_classes) of images (N, 3, image_size, image_size).
@@ -139,11 +164,23 @@ class VisionTransformer(Module):
         Raises:
             ValueError: if the images have another size.
         """
-        if tuple(x.shape[-2:]) != (self.image_size, self.image_size):
-            raise ValueError(f"Wrong image height or width! Expected {self.image_size} but got {tuple(x.shape[-2:])}!")
-        x = self.conv_proj(x).flatten(2).permute(0, 2, 1)
+        x = self._process_input(x)
         x = self.encoder(cat([self.class_token.expand(x.shape[0], -1, -1), x], 1))
         return self.heads(x[:, 0])
+
+
+def _stem(configs, hidden_dim, patch_size):
+    """Return one convolution for the patches, or the convolutions of `configs`."""
+    if configs is None:
+        return nn.Conv2d(3, hidden_dim, patch_size, patch_size)
+    stem, inside = nn.Sequential(), 3
+    for i, config in enumerate(configs):
+        out, kernel, stride, norm, activation = config
+        block = Conv2dNormActivation(inside, out, kernel, stride, norm_layer=norm, activation_layer=activation)
+        stem.add_module(f"conv_bn_relu_{i}", block)
+        inside = out
+    stem.add_module("conv_last", nn.Conv2d(inside, hidden_dim, 1))
+    return stem
 
 
 def _variant(name, patch, layers, heads, width, mlp):
