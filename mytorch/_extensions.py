@@ -18,6 +18,13 @@ EXTENSIONS = {
     "cli.local_server": "HTTP servers for web pages on this computer",
     "compiler": "`compile` and `compile_step`: recorded functions and training steps",
     "compat": "PyTorch's other names, import paths and file formats, `import torch`, einops",
+    "distributed.checkpoint": "checkpoints of which each process writes a part",
+    "distributed.device_mesh": "grids of processes",
+    "distributed.elastic": "error files and restarts of launched programs",
+    "distributed.fsdp": "models with sharded parameters, gradients and optimizer state",
+    "distributed.join": "uneven inputs in distributed training",
+    "distributed.nn": "collectives with gradients",
+    "distributed.tensor": "tensors that several processes store together, tensor parallelism",
     "distributions": "probability distributions",
     "models": "language models, tokenizers, text generation and their file formats",
     "playground": "a web page that shows a neural network while it learns",
@@ -38,6 +45,9 @@ NAMES = {
             "peak_flops remove_checkpoints warn_if_long"
         ).split()
     },
+    "mytorch.distributed": {
+        name: f"distributed.{name}" for name in "checkpoint device_mesh elastic fsdp nn tensor".split()
+    } | {name: f"distributed.device_mesh:{name}" for name in ("DeviceMesh", "init_device_mesh")},
     "mytorch.files": {"legacy": "compat.legacy_files", "trusted": "compat.trusted_files"},
     "mytorch.utils.data": {
         name: f"utils.data.tokens:{name}"

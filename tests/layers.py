@@ -52,6 +52,11 @@ LAYERS = [
     ("models", "language models and text generation"),
     ("accelerate accelerate.runs", "the training loop helper, parts of training scripts"),
     ("compat", "PyTorch's other names and import paths"),
+    (
+        "distributed.device_mesh distributed.nn distributed.tensor distributed.fsdp distributed.checkpoint distributed.elastic "
+        "distributed.join",
+        "sharded models, tensors and checkpoints; restarts",
+    ),
     ("__init__", "`import mytorch`"),
     (
         "cli __main__ cli.chat cli.local_server playground",
