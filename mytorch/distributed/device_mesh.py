@@ -1,7 +1,7 @@
 """DeviceMesh: processes in a grid with named dimensions, and one process group for each line of the grid.
 
-    mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
-    mesh["tp"].get_group()    # the 4 processes that share this process's position in "dp"
+mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+mesh["tp"].get_group()    # the 4 processes that share this process's position in "dp"
 """
 
 from __future__ import annotations

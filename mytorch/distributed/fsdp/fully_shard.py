@@ -391,12 +391,16 @@ def fully_shard(
     if isinstance(module, FSDPModule):
         raise ValueError("fully_shard: expected a module that is not sharded yet, got a sharded one.")
     if shard_placement_fn is not None:
-        raise NotImplementedError("fully_shard: expected shard_placement_fn=None; parameters are sharded along dimension 0.")
+        raise NotImplementedError(
+            "fully_shard: expected shard_placement_fn=None; parameters are sharded along dimension 0."
+        )
     if type(offload_policy) is not OffloadPolicy:
         raise NotImplementedError(f"fully_shard: expected an OffloadPolicy, got {type(offload_policy).__name__}.")
     if mesh is None:
         if not is_initialized():
-            raise ValueError("fully_shard: expected a process group. Call init_process_group or init_device_mesh first.")
+            raise ValueError(
+                "fully_shard: expected a process group. Call init_process_group or init_device_mesh first."
+            )
         device = "cuda" if default_group().backend == "nccl" else "cpu"
         mesh = init_device_mesh(device, (default_group().size(),))
     if mesh.ndim > 2:
@@ -418,7 +422,9 @@ def fully_shard(
         group = ParameterGroup([(p, owners) for _, p, owners in members], shard_mesh, replicate_mesh, mesh, mp_policy)
     state = _State(module, group, reshard_after_forward, mp_policy)
     cls = type(module)
-    module.__class__ = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    module.__class__ = type(
+        f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__, "__doc__": cls.__doc__}
+    )
     object.__setattr__(module, "_fsdp_state", state)
     if group is not None:
         module.register_state_dict_pre_hook(lambda *_: group.reshard())
@@ -454,4 +460,3 @@ def register_fsdp_forward_method(module: Module, method_name: str) -> None:
 
 
 __all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method"]
-

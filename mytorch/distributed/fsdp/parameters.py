@@ -232,7 +232,9 @@ class ParameterGroup:
                 out = xp.empty((self.size, total), dtype) if self.size > 1 else send.reshape(1, -1)
             work = None
             if self.size > 1:
-                work = collectives.all_gather_into_tensor(Tensor._wrap(out), Tensor._wrap(send), self.group, async_op=True)
+                work = collectives.all_gather_into_tensor(
+                    Tensor._wrap(out), Tensor._wrap(send), self.group, async_op=True
+                )
             works.append((work, out, members))
         self.gathering = works
 
@@ -317,7 +319,9 @@ class ParameterGroup:
             flat = raw.reshape(-1)[saved.offset // raw.itemsize :]
             return np.lib.stride_tricks.as_strided(flat, saved.shape, saved.strides)
         xp = xp_of(raw)
-        return xp.lib.stride_tricks.as_strided(raw.reshape(-1)[saved.offset // raw.itemsize :], saved.shape, saved.strides)
+        return xp.lib.stride_tricks.as_strided(
+            raw.reshape(-1)[saved.offset // raw.itemsize :], saved.shape, saved.strides
+        )
 
     # -- gradients -----------------------------------------------------------------------------------
 
@@ -409,7 +413,9 @@ class ParameterGroup:
                 if not native:
                     send *= send.dtype.type(1 / factor)
                 op = ReduceOp.AVG if native else ReduceOp.SUM
-                work = collectives.reduce_scatter_tensor(Tensor._wrap(out), Tensor._wrap(send), op, self.group, async_op=True)
+                work = collectives.reduce_scatter_tensor(
+                    Tensor._wrap(out), Tensor._wrap(send), op, self.group, async_op=True
+                )
             elif factor != 1:
                 out *= out.dtype.type(1 / factor)
             self.reducing.append((work, out, [p for p, _ in members]))
@@ -453,4 +459,3 @@ class ParameterGroup:
 def _address(raw):
     """Returns the address of the first element of a raw array."""
     return raw.__array_interface__["data"][0] if isinstance(raw, np.ndarray) else raw.data.ptr
-

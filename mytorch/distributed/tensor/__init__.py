@@ -1,22 +1,12 @@
 """Tensors that several processes store together, and tensor parallelism, as in `torch.distributed.tensor`.
 
-    mesh = init_device_mesh("cpu", (2,))
-    weight = distribute_tensor(weight, mesh, [Shard(0)])
+mesh = init_device_mesh("cpu", (2,))
+weight = distribute_tensor(weight, mesh, [Shard(0)])
 """
 
 from ... import _extensions
 from ..device_mesh import DeviceMesh, init_device_mesh
-from .dtensor import (
-    DTensor,
-    distribute_module,
-    distribute_tensor,
-    empty,
-    full,
-    ones,
-    rand,
-    randn,
-    zeros,
-)
+from .dtensor import DTensor, distribute_module, distribute_tensor, empty, full, ones, rand, randn, zeros
 from .placement_types import Partial, Placement, Replicate, Shard
 from .rules import local_of as _local_of  # registers the rules
 

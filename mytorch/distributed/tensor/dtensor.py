@@ -9,6 +9,7 @@ function can compute with a local part as if it were the whole tensor.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -136,7 +137,9 @@ class DTensor(Tensor):
 
         copies = ()
         if grad_placements is not None:
-            copies = tuple(i for i, p in enumerate(grad_placements) if p.is_partial() and self._placements[i].is_replicate())
+            copies = tuple(
+                i for i, p in enumerate(grad_placements) if p.is_partial() and self._placements[i].is_replicate()
+            )
         return local_of(self, self._placements, copies)
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
@@ -295,7 +298,9 @@ class DTensor(Tensor):
         grad = self._local_tensor.grad
         if grad is None or _access[0]:
             return grad
-        return DTensor._make(grad if isinstance(grad, Tensor) else Tensor._of(grad), self._mesh, self._placements, self.shape)
+        return DTensor._make(
+            grad if isinstance(grad, Tensor) else Tensor._of(grad), self._mesh, self._placements, self.shape
+        )
 
     @grad.setter
     def grad(self, value):
@@ -522,18 +527,16 @@ def distribute_module(
     return module
 
 
-_shared: dict[int, tuple] = {}  # id of a parameter -> (the parameter, its DTensor): tied weights stay tied
+_shared: dict[int, tuple] = {}  # id of a parameter -> weak references to it and to its DTensor: tied weights stay tied
 
 
 def shared_parameter(parameter, mesh, placements):
     """Returns the DTensor of a parameter, the same one for each module that contains the parameter."""
     if isinstance(parameter, DTensor):
         return distribute_tensor(parameter, mesh, placements)
-    known = _shared.get(id(parameter))
-    if known is not None and known[0] is parameter:
-        return distribute_tensor(known[1], mesh, placements)
-    result = distribute_tensor(parameter, mesh, placements)
-    _shared[id(parameter)] = parameter, result
+    before, result = (reference() for reference in _shared.get(id(parameter), (lambda: None, lambda: None)))
+    result = distribute_tensor(result if before is parameter and result is not None else parameter, mesh, placements)
+    _shared[id(parameter)] = weakref.ref(parameter), weakref.ref(result)
     return result
 
 
@@ -606,4 +609,3 @@ __all__ = [
     "DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor", "empty", "full",
     "local_access", "ones", "rand", "randn", "redistributed", "zeros",
 ]  # fmt: skip
-

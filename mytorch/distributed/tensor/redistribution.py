@@ -245,7 +245,12 @@ def redistributed(local: Tensor, mesh, shape, source, target, varying=frozenset(
         if len(before) == 1 and type(source[before[0]]) is Shard:  # a shard of another dimension: exchange
             i = before[0]
             to = target[i]
-            if type(to) is Shard and to.dim != dim and len(order_of(target, to.dim)) == 1 and not order_of(source, to.dim):
+            if (
+                type(to) is Shard
+                and to.dim != dim
+                and len(order_of(target, to.dim)) == 1
+                and not order_of(source, to.dim)
+            ):
                 local = _AllToAll.apply(local, source[i], to, shape[dim], mesh.get_group(i))
                 source[i] = to
                 continue
@@ -271,4 +276,3 @@ def whole(local: Tensor, mesh, shape, placements) -> Tensor:
     """Returns the whole tensor without recording."""
     with no_grad():
         return redistributed(local.detach(), mesh, shape, placements, [Replicate()] * mesh.ndim)
-

@@ -176,7 +176,19 @@ _POINTWISE = """
     sub subtract swiglu tan tanh to true_divide trunc type_as where xlogy zeros_like full_like empty_like
     __radd__ __rsub__ __rmul__ __rtruediv__ __rpow__ __and__ __or__ __xor__ __invert__ __floordiv__ __rmod__ __rfloordiv__
 """.split()
-_LINEAR = ("add", "sub", "subtract", "neg", "negative", "clone", "contiguous", "__radd__", "__rsub__", "zeros_like", "to")
+_LINEAR = (
+    "add",
+    "sub",
+    "subtract",
+    "neg",
+    "negative",
+    "clone",
+    "contiguous",
+    "__radd__",
+    "__rsub__",
+    "zeros_like",
+    "to",
+)
 _SCALES = ("mul", "multiply", "div", "divide", "true_divide", "__rmul__")
 
 
@@ -246,7 +258,9 @@ def _in_place(func, args, kwargs):
     _dtensors(func, args, kwargs)
     me = args[0]
     if any(p.is_partial() for p in me._placements):
-        raise NotImplementedError(f"{func.__name__}: expected a complete DTensor, got {me._placements}. Redistribute it.")
+        raise NotImplementedError(
+            f"{func.__name__}: expected a complete DTensor, got {me._placements}. Redistribute it."
+        )
     placements, ndim = list(me._placements), me.ndim
     args, kwargs = tree_map_only(DTensor, lambda d: _aligned(d, placements, ndim), (args, kwargs))
     func(me._local_tensor, *args[1:], **kwargs)
@@ -265,7 +279,9 @@ def _fill(func, args, kwargs):
 def _copy(func, args, kwargs):
     me, source = args[0], args[1] if len(args) > 1 else kwargs["other"]
     if not isinstance(me, DTensor):
-        raise RuntimeError("copy_: expected a plain tensor as source of a plain tensor, got a DTensor. Call full_tensor().")
+        raise RuntimeError(
+            "copy_: expected a plain tensor as source of a plain tensor, got a DTensor. Call full_tensor()."
+        )
     if tuple(source.shape) != tuple(me.shape):
         raise RuntimeError(f"copy_: expected a source of shape {tuple(me.shape)}, got {tuple(source.shape)}.")
     if isinstance(source, DTensor):
@@ -399,7 +415,13 @@ def _embedding(func, args, kwargs):
     mine = _dtensors(func, args, kwargs, plain=True)
     index, w = (_as_dtensor(given.pop(n), mine[0]) for n in ("input", "weight"))
     rows = any(p.is_shard(0) for p in w._placements)
-    if any(given.get(n) not in (None, False, default) for n, default in zip(names[2:], (None, None, 2.0, False, False), strict=True)) and rows:
+    if (
+        any(
+            given.get(n) not in (None, False, default)
+            for n, default in zip(names[2:], (None, None, 2.0, False, False), strict=True)
+        )
+        and rows
+    ):
         raise NotImplementedError("embedding: expected default options for a weight with Shard(0), got other options.")
     pi, pw, cw, out = [], [], [], []
     for i in range(w._mesh.ndim):
@@ -440,7 +462,9 @@ def _norm(func, args, kwargs):
     def local(d):
         return local_of(d, placements) if d is x else local_of(d, _replicated(d), copies)
 
-    args, kwargs = tree_map_only(Tensor, lambda t: local(x if t is args[0] else _as_dtensor(t, mine[0])), (args, kwargs))
+    args, kwargs = tree_map_only(
+        Tensor, lambda t: local(x if t is args[0] else _as_dtensor(t, mine[0])), (args, kwargs)
+    )
     return _wrap(func(*args, **kwargs), x, placements, x.shape)
 
 
@@ -475,7 +499,23 @@ def _attention(func, args, kwargs):
 # -- reductions --------------------------------------------------------------------------------------
 
 
-@_rule("sum", "mean", "all", "any", "amax", "amin", "max", "min", "prod", "norm", "var", "std", "argmax", "argmin", "logsumexp")
+@_rule(
+    "sum",
+    "mean",
+    "all",
+    "any",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "prod",
+    "norm",
+    "var",
+    "std",
+    "argmax",
+    "argmin",
+    "logsumexp",
+)
 def _reduce(func, args, kwargs):
     d = args[0]
     if not isinstance(d, DTensor):
@@ -572,7 +612,11 @@ def _reshape(func, args, kwargs):
     inner = list(shape)
     for i, p in enumerate(out):
         if p.is_shard():
-            inner[p.dim] = -(-inner[p.dim] // d._mesh.size(i)) if inner[p.dim] % d._mesh.size(i) == 0 else local.shape[source[i].dim]
+            inner[p.dim] = (
+                -(-inner[p.dim] // d._mesh.size(i))
+                if inner[p.dim] % d._mesh.size(i) == 0
+                else local.shape[source[i].dim]
+            )
     return _wrap(local.reshape(tuple(inner)), d, out, shape)
 
 
@@ -598,7 +642,14 @@ def _parts(func, args, kwargs):
     name = func.__name__
     touched: set[int] = set(range(d.ndim))
     if name != "__getitem__":
-        dim = kwargs.get("dim", args[2] if name in ("split", "chunk") and len(args) > 2 else args[1] if name != "split" and name != "chunk" and len(args) > 1 else 0)
+        dim = kwargs.get(
+            "dim",
+            args[2]
+            if name in ("split", "chunk") and len(args) > 2
+            else args[1]
+            if name != "split" and name != "chunk" and len(args) > 1
+            else 0,
+        )
         touched = {dim % d.ndim}
     else:
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
@@ -667,12 +718,12 @@ def _cross_entropy(func, args, kwargs):
     sharded = [i for i, p in enumerate(logits._placements) if p.is_shard(1)]
     rows = [i for i, p in enumerate(logits._placements) if p.is_shard() and i not in sharded]
     usual = {"ignore_index", "reduction", "input", "target", "fused"}
-    plain_options = all(k in usual or v in (None, False, 0.0) for k, v in given.items() if not is_tensor(v) or k not in usual)
+    plain_options = all(
+        k in usual or v in (None, False, 0.0) for k, v in given.items() if not is_tensor(v) or k not in usual
+    )
     if len(sharded) != 1 or rows or logits.ndim != 2 or target.ndim != 1 or not plain_options:
         every = _replicated(logits)
-        args, kwargs = tree_map_only(
-            Tensor, lambda t: local_of(_as_dtensor(t, mine[0]), every), (args, kwargs)
-        )
+        args, kwargs = tree_map_only(Tensor, lambda t: local_of(_as_dtensor(t, mine[0]), every), (args, kwargs))
         return _wrap(func(*args, **kwargs), logits, every, ())
     mesh, (i,) = logits._mesh, sharded
     placements = [p if k == i else Replicate() for k, p in enumerate(logits._placements)]
@@ -792,7 +843,11 @@ def _replace_clipping():
 def _clipping(rule):
     def make(original):
         def check(parameters, *args, **kwargs):
-            items = [parameters] if not hasattr(parameters, "__iter__") or isinstance(parameters, Tensor) else list(parameters)
+            items = (
+                [parameters]
+                if not hasattr(parameters, "__iter__") or isinstance(parameters, Tensor)
+                else list(parameters)
+            )
             sharded = any(isinstance(p, DTensor) for p in items)
             return rule(items, *args, **kwargs) if sharded else original(items, *args, **kwargs)
 
