@@ -88,6 +88,13 @@ def load(path):
     return getattr(module, name) if name else module
 
 
+def plugin(path, options):
+    """Returns an object of the class that `path` names, for options True or a dict; other options are returned."""
+    if options is True or isinstance(options, dict):
+        return load(path)(**(options if options is not True else {}))
+    return options or None
+
+
 def _compat():
     """Returns the extension with PyTorch's other names, or None if it is not installed."""
     try:

@@ -277,6 +277,15 @@ class ParameterGroup:
         for p in self.parameters:
             p.show(p.sharded)
 
+    def write_back(self):
+        """Copies the whole parameters to the shards."""
+        for p in self.parameters:
+            start = self.me * p.each
+            raw = leaf_of(p.unsharded)._data._array.reshape(p.rows, p.width)[start : start + p.length]
+            mine = p.local()._data
+            mine._array[...] = raw.reshape(mine._array.shape)
+            mine._bump()
+
     # -- saved tensors -------------------------------------------------------------------------------
 
     def hooks(self):
