@@ -15,6 +15,7 @@ from importlib import import_module
 EXTENSIONS = {
     "accelerate.runs": "interruptions, logs, checkpoints and speed of training scripts",
     "cli.chat": "the command `mytorchrun chat`",
+    "cli.torchrun": "the command `mytorchrun torchrun`",
     "cli.local_server": "HTTP servers for web pages on this computer",
     "compiler": "`compile` and `compile_step`: recorded functions and training steps",
     "compat": "PyTorch's other names, import paths and file formats, `import torch`, einops",
@@ -31,6 +32,7 @@ EXTENSIONS = {
     "profiler": "the profiler",
     "quasirandom": "Sobol sequences",
     "tools": "drawings of graphs and memory, model summaries, benchmarks",
+    "utils.selective_checkpoint": "checkpointing that stores the results of some ops",
     "utils.data.tokens": "token files and random batches of tokens",
     "vision": "image data sets, transforms and models",
 }
@@ -52,6 +54,10 @@ NAMES = {
     "mytorch.utils.data": {
         name: f"utils.data.tokens:{name}"
         for name in ("RandomBlocks", "TokenBlocks", "read_tokens", "read_vocab_size", "write_tokens")
+    },
+    "mytorch.utils.checkpoint": {
+        name: f"utils.selective_checkpoint:{name}"
+        for name in ("CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts")
     },
     "mytorch.utils": {
         "render": "tools.drawing:render", "summary": "tools.model_summary:summary", "watch": "tools.watching:watch"

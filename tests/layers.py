@@ -46,7 +46,7 @@ LAYERS = [
     ("distributed", "process groups, collectives, gradient buckets"),
     ("optim nn", "optimizers; layers, DistributedDataParallel"),
     (
-        "func utils compiler utils.data.tokens distributions profiler tools vision",
+        "func utils compiler utils.data.tokens utils.selective_checkpoint distributions profiler tools vision",
         "function transforms, data loading; compiled functions, distributions, profiling, drawing, image data and models",
     ),
     ("models", "language models and text generation"),
@@ -59,7 +59,7 @@ LAYERS = [
     ),
     ("__init__", "`import mytorch`"),
     (
-        "cli __main__ cli.chat cli.local_server playground",
+        "cli __main__ cli.chat cli.local_server cli.torchrun playground",
         "`mytorchrun`, `python -m mytorch`, `python -m mytorch.playground`",
     ),
 ]
