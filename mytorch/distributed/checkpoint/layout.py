@@ -45,7 +45,9 @@ def boxes_of(value: Any, name: str) -> list[Box]:
         return [Box((0,) * len(shape), (0,) * len(shape), shape)]
     mesh, placements = value.device_mesh, value.placements
     if any(p.is_partial() for p in placements):
-        raise ValueError(f"distributed.checkpoint: expected complete tensors, got {name!r} with {placements}. Redistribute it.")
+        raise ValueError(
+            f"distributed.checkpoint: expected complete tensors, got {name!r} with {placements}. Redistribute it."
+        )
     where = mesh.get_coordinate()
     if where is None:
         return []
@@ -65,8 +67,6 @@ def raw_of(value: Any) -> Any:
 def overlap(a_offsets, a_sizes, b_offsets, b_sizes):
     """Returns (start, size) of the common positions of two boxes in each dimension, or None."""
     starts = [max(x, y) for x, y in zip(a_offsets, b_offsets, strict=True)]
-    ends = [
-        min(x + n, y + m) for x, n, y, m in zip(a_offsets, a_sizes, b_offsets, b_sizes, strict=True)
-    ]
+    ends = [min(x + n, y + m) for x, n, y, m in zip(a_offsets, a_sizes, b_offsets, b_sizes, strict=True)]
     sizes = [e - s for s, e in zip(starts, ends, strict=True)]
     return (starts, sizes) if all(n > 0 for n in sizes) else None

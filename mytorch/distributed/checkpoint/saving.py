@@ -204,9 +204,7 @@ class _Plan:
         """Writes this process's file, and then its record, which tells the first process that the file is complete."""
         folder = Path(folder)
         save_safetensors(self.arrays, folder / self.file)
-        record = {
-            key: checksum(_in_blocks(array.reshape(-1).view(np.uint8))) for key, array in self.arrays.items()
-        }
+        record = {key: checksum(_in_blocks(array.reshape(-1).view(np.uint8))) for key, array in self.arrays.items()}
         record = {"size": (folder / self.file).stat().st_size, "parts": record}
         atomic_write(folder / f"{self.file}.record", json.dumps(record).encode())
 
@@ -479,7 +477,8 @@ def _read_into(files, entry, value, name):
                 continue
             starts, sizes = common
             mine = tuple(
-                slice(s - o + a, s - o + a + n) for s, o, a, n in zip(starts, box.offsets, box.local, sizes, strict=True)
+                slice(s - o + a, s - o + a + n)
+                for s, o, a, n in zip(starts, box.offsets, box.local, sizes, strict=True)
             )
             theirs = tuple(slice(s - o, s - o + n) for s, o, n in zip(starts, part["offsets"], sizes, strict=True))
             copies.append((mine, part, theirs))
@@ -540,7 +539,9 @@ def load(
                 continue
             if is_tensor_like(value) != (name in index["tensors"]):
                 kind = "a tensor" if name in index["tensors"] else "a plain value"
-                raise ValueError(f"load: {name!r} is {kind} in the checkpoint, and {type(value).__name__} in the state dict.")
+                raise ValueError(
+                    f"load: {name!r} is {kind} in the checkpoint, and {type(value).__name__} in the state dict."
+                )
             if not is_tensor_like(value):
                 values[where] = objects[name][1]
                 continue

@@ -94,7 +94,9 @@ def _prepare(optimizer):
         return False
     params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
     if any(p.grad is not None for p in params):
-        raise RuntimeError("get_optimizer_state_dict: expected no gradients before the first step. Call zero_grad() first.")
+        raise RuntimeError(
+            "get_optimizer_state_dict: expected no gradients before the first step. Call zero_grad() first."
+        )
     rates = [group["lr"] for group in optimizer.param_groups]
     for p in params:
         p.grad = p.detach().clone().zero_()
@@ -158,7 +160,12 @@ def get_optimizer_state_dict(
 def _as_dtensor(value, p):
     """Returns a state of the local shape as a DTensor like its parameter."""
     array = value._data if isinstance(value, (Tensor, Array)) and not isinstance(value, DTensor) else None
-    if isinstance(p, DTensor) and array is not None and array.ndim and tuple(array.shape) == tuple(p._local_tensor.shape):
+    if (
+        isinstance(p, DTensor)
+        and array is not None
+        and array.ndim
+        and tuple(array.shape) == tuple(p._local_tensor.shape)
+    ):
         return DTensor._make(Tensor._of(array), p.device_mesh, p.placements, p.shape)
     return value
 

@@ -341,8 +341,8 @@ def fully_shard(
     mesh: DeviceMesh | None = None,
     reshard_after_forward: bool | None = None,
     shard_placement_fn: Callable[[Parameter], Any] | None = None,
-    mp_policy: MixedPrecisionPolicy = MixedPrecisionPolicy(),  # noqa: B008 - a tuple
-    offload_policy: OffloadPolicy = OffloadPolicy(),  # noqa: B008 - a tuple
+    mp_policy: MixedPrecisionPolicy = MixedPrecisionPolicy(),
+    offload_policy: OffloadPolicy = OffloadPolicy(),
     ignored_params: set[Parameter] | None = None,
 ) -> Any:
     """Shards the parameters, gradients and optimizer state of a module over processes, in place.

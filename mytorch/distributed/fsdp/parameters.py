@@ -19,7 +19,6 @@ from ..._array import Array
 from ..._parameter import Parameter
 from ..._tensor import Tensor
 from ...backend import device_of, on, xp_of
-from ...engine import walk
 from ...engine.mode import get_mode, in_mode
 from ...engine.node import Leaf
 from .. import collectives

@@ -226,7 +226,7 @@ class FullyShardedDataParallel(Module):
             writeback: keep changes of the parameters (default: True).
             rank0_only: accepted for compatibility; all processes gather the parameters.
         """
-        modules = [m for m in (module.modules() if recurse else [module, getattr(module, "module", module)])]
+        modules = list(module.modules()) if recurse else [module, getattr(module, "module", module)]
         groups = [m._fsdp_state.group for m in modules if isinstance(m, FSDPModule) and m._fsdp_state.group is not None]
         for group in groups:
             group.unshard()
@@ -243,7 +243,10 @@ class FullyShardedDataParallel(Module):
 
     @staticmethod
     def set_state_dict_type(
-        module: Module, state_dict_type: StateDictType, state_dict_config: Any = None, optim_state_dict_config: Any = None
+        module: Module,
+        state_dict_type: StateDictType,
+        state_dict_config: Any = None,
+        optim_state_dict_config: Any = None,
     ) -> None:
         """Sets the form of `state_dict` and `load_state_dict`.
 
@@ -258,7 +261,10 @@ class FullyShardedDataParallel(Module):
     @staticmethod
     @contextlib.contextmanager
     def state_dict_type(
-        module: Module, state_dict_type: StateDictType, state_dict_config: Any = None, optim_state_dict_config: Any = None
+        module: Module,
+        state_dict_type: StateDictType,
+        state_dict_config: Any = None,
+        optim_state_dict_config: Any = None,
     ) -> Iterator[None]:
         """Sets the form of `state_dict` and `load_state_dict` in a `with` block.
 
