@@ -70,6 +70,7 @@ class Flags:  # checkpoints contain no flags with saved=False; flags with fixed=
     cuda_graph: bool = switch("replay the training step as a CUDA graph from the fourth iteration on (one GPU only)", saved=False)
     enable_gradient_checkpointing: bool = switch("recompute activations during backward to save memory")
     peak_tflops: float | None = flag(help="peak speed of the device in TFLOP/s, for MFU (default: detected; on a CPU measured once, too low if other programs run)", saved=False)
+    shard: bool = switch("shard the parameters, the gradients and the optimizer state over the processes", saved=False)
     log_iter: int = flag(100, "number of iterations between log lines")
     log_wandb: bool = switch("log to Weights & Biases, or to a file if wandb is not installed", saved=False)
     seed: int = flag(1337, "random seed of weights, dropout and batches")
@@ -293,7 +294,10 @@ def main(argv=None):
         for name, ours, theirs, _ in [flag for flag in differing if flag[3]]:
             text = f"expected the checkpoint's value {theirs}, got {ours}"
             parser.error(f"--{name}: {text}; remove the flag, or start a new run with another --project_name")
+    if args.shard and (args.lora_r or args.init_from):
+        parser.error("--shard: expected a new model, got --init_from or --lora_r; remove --shard")
     options = {"mixed_precision": args.mixed_precision, "log_wandb": args.log_wandb, "project_dir": folder}
+    options["fsdp"] = args.shard
     try:
         accelerator = Accelerator(device=args.device, **options)
     except RuntimeError as error:

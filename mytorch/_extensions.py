@@ -15,12 +15,20 @@ from importlib import import_module
 EXTENSIONS = {
     "accelerate.runs": "interruptions, logs, checkpoints and speed of training scripts",
     "cli.chat": "the command `mytorchrun chat`",
+    "cli.torchrun": "the command `mytorchrun torchrun`",
     "cli.local_server": "HTTP servers for web pages on this computer",
     "compiler": "`compile` and `compile_step`: recorded functions and training steps",
     "compat": "PyTorch's other names, import paths and file formats, `import torch`, einops",
     "cuda.amp": "older names of `mytorch.amp`",
     "cuda.comm": "copies of tensors between GPUs",
     "cuda.nvtx": "marks in NVIDIA's profilers",
+    "distributed.checkpoint": "checkpoints of which each process writes a part",
+    "distributed.device_mesh": "grids of processes",
+    "distributed.elastic": "error files and restarts of launched programs",
+    "distributed.fsdp": "models with sharded parameters, gradients and optimizer state",
+    "distributed.join": "uneven inputs in distributed training",
+    "distributed.nn": "collectives with gradients",
+    "distributed.tensor": "tensors that several processes store together, tensor parallelism",
     "distributions": "probability distributions",
     "models": "language models, tokenizers, text generation and their file formats",
     "playground": "a web page that shows a neural network while it learns",
@@ -28,6 +36,7 @@ EXTENSIONS = {
     "quasirandom": "Sobol sequences",
     "storage": "storages, the memory of tensors as objects",
     "tools": "drawings of graphs and memory, model summaries, benchmarks",
+    "utils.selective_checkpoint": "checkpointing that stores the results of some ops",
     "utils.data.tokens": "token files and random batches of tokens",
     "vision": "image data sets, transforms and models",
 }
@@ -50,9 +59,16 @@ NAMES = {
     },
     "mytorch.nn": {"backward_hooks": "compat.backward_hooks"},
     "mytorch.files": {"storages": "storage", "legacy": "compat.legacy_files", "trusted": "compat.trusted_files"},
+    "mytorch.distributed": {
+        name: f"distributed.{name}" for name in "checkpoint device_mesh elastic fsdp nn tensor".split()
+    } | {name: f"distributed.device_mesh:{name}" for name in ("DeviceMesh", "init_device_mesh")},
     "mytorch.utils.data": {
         name: f"utils.data.tokens:{name}"
         for name in ("RandomBlocks", "TokenBlocks", "read_tokens", "read_vocab_size", "write_tokens")
+    },
+    "mytorch.utils.checkpoint": {
+        name: f"utils.selective_checkpoint:{name}"
+        for name in ("CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts")
     },
     "mytorch.utils": {
         "render": "tools.drawing:render", "summary": "tools.model_summary:summary", "watch": "tools.watching:watch"
@@ -89,6 +105,13 @@ def load(path):
         text = f"mytorch.{missing} is an extension of mytorch that is not installed: {EXTENSIONS[missing]}."
         raise ModuleNotFoundError(text, name=error.name) from None
     return getattr(module, name) if name else module
+
+
+def plugin(path, options):
+    """Returns an object of the class that `path` names, for options True or a dict; other options are returned."""
+    if options is True or isinstance(options, dict):
+        return load(path)(**(options if options is not True else {}))
+    return options or None
 
 
 def _compat():

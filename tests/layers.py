@@ -46,15 +46,20 @@ LAYERS = [
     ("distributed", "process groups, collectives, gradient buckets"),
     ("optim nn", "optimizers; layers, DistributedDataParallel"),
     (
-        "func utils compiler utils.data.tokens distributions profiler tools vision",
+        "func utils compiler utils.data.tokens utils.selective_checkpoint distributions profiler tools vision",
         "function transforms, data loading; compiled functions, distributions, profiling, drawing, image data and models",
     ),
     ("models", "language models and text generation"),
     ("accelerate accelerate.runs", "the training loop helper, parts of training scripts"),
     ("compat", "PyTorch's other names and import paths"),
+    (
+        "distributed.device_mesh distributed.nn distributed.tensor distributed.fsdp distributed.checkpoint distributed.elastic "
+        "distributed.join",
+        "sharded models, tensors and checkpoints; restarts",
+    ),
     ("__init__", "`import mytorch`"),
     (
-        "cli __main__ cli.chat cli.local_server playground",
+        "cli __main__ cli.chat cli.local_server cli.torchrun playground",
         "`mytorchrun`, `python -m mytorch`, `python -m mytorch.playground`",
     ),
 ]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _extensions
 from .._array import Array
 from .._tensor import Tensor, is_tensor
 from ..amp import GradScaler, autocast
@@ -65,6 +66,8 @@ class Accelerator:
             which have the same meaning as in DistributedDataParallel.
         split_batches: split each batch of a loader over the processes. If False, each process gets whole batches.
         log_with: "wandb" (or "all"), "tensorboard", "jsonl", a list of these, or an object with `log` and `finish`.
+        fsdp: True, a dict of options or a `FullyShardedDataParallelPlugin` shards parameters, gradients and optimizer state
+            over the processes (default: None).
 
     With several processes, every process creates an Accelerator and runs the same loop on its part of the data.
     The last backward of a step averages the gradients over processes. `prepare` returns the model itself, not a wrapper.
@@ -102,6 +105,7 @@ class Accelerator:
         ddp_options: dict[str, Any] | None = None,
         split_batches: bool = False,
         log_with: Any = None,
+        fsdp: Any = None,
     ):
         chosen = os.environ.get("MYTORCHRUN_MIXED_PRECISION", "").lower()
         if chosen not in ("", "no"):
@@ -120,6 +124,7 @@ class Accelerator:
         if unknown:
             raise ValueError(f"Accelerator: ddp_options has unknown keys: {', '.join(sorted(unknown))}.")
         self.half = _PRECISIONS[mixed_precision]
+        self.fsdp = _extensions.plugin("distributed.fsdp:FullyShardedDataParallelPlugin", fsdp)
         self.scaler = GradScaler(self.device.type, **(scaler_options or {})) if self.half is float16 else None
         self.split_batches = split_batches
         if log_wandb or os.environ.get("MYTORCHRUN_LOG_WANDB") == "1":
@@ -222,6 +227,8 @@ class Accelerator:
         Returns:
             The same objects or their replacements, in the same order; a single object for one argument.
         """
+        if self.fsdp is not None and self.num_processes > 1:
+            self.fsdp.prepare(self, objects)
         prepared = [self._prepare_one(x) for x in objects]
         return prepared[0] if len(prepared) == 1 else prepared
 
@@ -260,7 +267,7 @@ class Accelerator:
 
     def _replicate(self, model):
         """Copy the model to all processes, and average its gradients."""
-        if self.num_processes == 1:
+        if self.num_processes == 1 or self.fsdp is not None:
             return
         from ..distributed.process_group import resolve
         from ..distributed.reducer import replicate

@@ -2,6 +2,7 @@
 
     mytorchrun config             save the training settings of this machine
     mytorchrun launch script.py   start a script as several processes
+    mytorchrun torchrun script.py start a PyTorch script, whose `import torch` imports mytorch
     mytorchrun test               test communication and training with the saved settings
     mytorchrun env                print versions and devices, for bug reports
     mytorchrun chat train         train a small chat model; see also `chat talk` and `chat serve`
@@ -17,7 +18,7 @@ from .._extensions import load
 from ..version import __version__
 
 # Each command is a module of this package with `main(argv)`, which returns the exit code.
-COMMANDS = {"config": "configure", "launch": "launch", "test": "test", "env": "env", "warmup": "warmup", "chat": "chat"}
+COMMANDS = {"config": "configure"} | {name: name for name in ("launch", "torchrun", "test", "env", "warmup", "chat")}
 
 
 def main(argv=None):

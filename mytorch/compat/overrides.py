@@ -348,6 +348,16 @@ def _replace_code(function, public, operator=False):
         public: the function that `__torch_function__` receives.
         operator: see `_checked`.
     """
+    replace_code(function, lambda original: _checked(original, public, operator))
+
+
+def replace_code(function, make):
+    """Replaces the code of a function, once. The function remains the same object.
+
+    Args:
+        function: the function.
+        make: function of a copy of the original function; it returns the new code, a function of any arguments.
+    """
     if function in _originals:
         return
     original = FunctionType(
@@ -357,7 +367,7 @@ def _replace_code(function, public, operator=False):
     original.__dict__.update(function.__dict__)
     function.__wrapped__ = original  # `inspect` finds its signature and source
     _originals[function] = original
-    check = _checked(original, public, operator)
+    check = make(original)
     code = _calling(len(function.__code__.co_freevars))
     function.__code__ = code.replace(
         co_consts=tuple(check if value == "check" else value for value in code.co_consts),

@@ -18,14 +18,16 @@ _FEATURES = {
     "compilation": "_dynamo _functorch _higher_order_ops _inductor _logging _ops _prims_common utils._triton",
     "tracing (torch.fx)": "_subclasses fx utils._sympy",
     "quantization": "ao quantization",
-    "sharded models and tensors (FSDP, DTensor, device meshes)": "distributed._composable "
-    "distributed._functional_collectives distributed._shard distributed._tensor distributed.algorithms._checkpoint "
-    "distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.tensor distributed._tools distributed.utils",
+    "other parts of sharded models and tensors": "distributed._composable.replicate distributed._functional_collectives "
+    "distributed._shard distributed.algorithms._checkpoint distributed._tools distributed.utils "
+    "distributed.checkpoint.default_planner distributed.checkpoint.filesystem distributed.checkpoint.metadata "
+    "distributed.checkpoint.planner distributed.checkpoint.stateful distributed.checkpoint.storage distributed.tensor.debug "
+    "distributed.tensor.experimental",
     "overlapped optimizers": "distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks",
     "local SGD": "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook distributed.algorithms.model_averaging",
-    "uneven inputs in distributed training (Join)": "distributed.algorithms.join",
     "time limits of collectives": "distributed.constants",
-    "elastic launching": "distributed.elastic distributed.launcher",
+    "elastic launching": "distributed.elastic.agent distributed.elastic.metrics distributed.elastic.rendezvous "
+    "distributed.elastic.timer distributed.elastic.utils distributed.launcher",
     "pipeline parallelism": "distributed.pipelining",
     "remote procedure calls and futures": "distributed.rpc futures",
     "model export": "export onnx utils.mobile_optimizer",
@@ -38,7 +40,7 @@ _FEATURES = {
     "masked tensors": "masked",
     "MTIA devices": "mtia",
     "nested tensors": "nested",
-    "collectives with gradients": "distributed.nn",
+    "remote modules": "distributed.nn.api distributed.nn.jit",
     "C++ extensions": "utils.cpp_extension",
     "data pipes": "utils.data.datapipes utils.data.graph_settings",
     "attention for packed sequences (varlen)": "nn.attention.varlen",
@@ -49,9 +51,7 @@ _INSTEAD = {
     "compilation": "The library runs every operation eagerly; call the function itself.",
     "tracing (torch.fx)": "Use forward hooks to read or change the results of layers.",
     "quantization": "mytorch.models.quantize_ stores the weights of Linear layers in 8 or 4 bits.",
-    "sharded models and tensors (FSDP, DTensor, device meshes)": "Use nn.parallel.DistributedDataParallel, and "
-    "distributed.optim.ZeroRedundancyOptimizer to shard the state of the optimizer.",
-    "uneven inputs in distributed training (Join)": "Use DistributedSampler, which gives each process the same number of samples.",
+    "other parts of sharded models and tensors": "Use distributed.fsdp, distributed.tensor and distributed.checkpoint.",
     "elastic launching": "Use `python -m mytorch.distributed.run`.",
     "model export": "Save the state dict with torch.save or safetensors.",
     "compiled attention (flex_attention)": "Use scaled_dot_product_attention with attn_mask.",
@@ -89,11 +89,10 @@ NAMES = {
     "TupleType Type Use Value sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor "
     "sparse_csr_tensor quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine fake_quantize_per_channel_affine",
     "autograd.function": "BackwardCFunction NestedIOFunction InplaceFunction",
-    "distributed": "_get_global_rank DeviceMesh FileStore HashStore PrefixStore ProcessGroupGloo Store TCPStore init_device_mesh new_subgroups "
+    "distributed": "_get_global_rank FileStore HashStore PrefixStore ProcessGroupGloo Store TCPStore new_subgroups "
     "GradBucket Logger Reducer",
     "utils": "ThroughputBenchmark",
     "utils.data": "DataChunk DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe",
-    "utils.checkpoint": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
     "autograd.profiler": "emit_itt emit_nvtx KinetoStepTracker",
     "jit": "Attribute CompilationUnit Error Future strict_fusion trace_module",
 }
@@ -102,7 +101,7 @@ _FEATURES_OF_NAMES = {
     "sparse tensors": "sparse_ to_sparse to_sparse_",
     "quantization": "quantize_ fake_quantize_ qint8 quint8 qint32 quint4x2 quint2x4 per_tensor_ per_channel_ q_ dequantize int_repr",
     "nested tensors": "jagged",
-    "sharded models and tensors (FSDP, DTensor, device meshes)": "DeviceMesh init_device_mesh _get_global_rank",
+    "other parts of sharded models and tensors": "_get_global_rank",
     "stores of distributed training": "FileStore HashStore PrefixStore Store TCPStore",
     "process groups other than the default group": "ProcessGroupGloo new_subgroups GradBucket Logger Reducer",
     "data pipes": "DataChunk DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe",

@@ -122,10 +122,10 @@ class Link:
     a failure. A connection begins with the user's MYTORCHRUN_TOKEN, if it is set.
     """
 
-    def __init__(self, node, nodes, address, port):
+    def __init__(self, node, nodes, address, port, run_id=""):
         self.node, self.nodes = node, nodes
         self.address, self.port = address, port + 1
-        self.token = os.environ.get("MYTORCHRUN_TOKEN", "").encode()
+        self.token = (os.environ.get("MYTORCHRUN_TOKEN", "") + run_id).encode()
         self.others = {}  # connection -> received bytes
         self.job = None
         self.said = False

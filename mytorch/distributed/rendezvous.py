@@ -53,13 +53,19 @@ def _read(connection, n, deadline):
 
 
 def listen(address, port, backlog):
-    """Return a server socket at an address of this machine, or at all addresses if it has no such address (NAT).
+    """Return a server socket at an address of this machine.
+
+    With a token, it listens at all addresses if the machine has no such address (NAT).
 
     Raises:
-        DistBackendError: if the port is in use or not permitted.
+        DistBackendError: if the port is in use or not permitted, or the token is missing.
     """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    family, token = socket.AF_INET6 if ":" in address else socket.AF_INET, os.environ.get("MYTORCHRUN_TOKEN")
     for host in (address, ""):
+        if host in ("", "0.0.0.0", "::") and not token:
+            raise DistBackendError(
+                f"listen: expected an address of this machine, got {address}. Set MYTORCHRUN_TOKEN to listen at all addresses."
+            )
         try:
             return socket.create_server((host, port), family=family, backlog=backlog)
         except OSError as error:

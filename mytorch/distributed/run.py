@@ -17,26 +17,35 @@ from .environment import DEFAULT_ADDRESS, DEFAULT_PORT
 from .launcher import Job, Link, free_port
 
 
+def _machines(text):
+    """Convert torchrun's N or N:N to a number."""
+    least, _, most = text.partition(":")
+    if not least.isdecimal() or (most or least) != least:
+        raise argparse.ArgumentTypeError(f"expected a fixed number of machines, N or N:N, got {text}")
+    return int(least)
+
+
 def parser(prog="mytorchrun launch", script=True, kind=argparse.ArgumentParser):
     """Return the launcher's parser. With `script`, the parser also accepts a script and its arguments."""
     p = kind(prog=prog, description="Start a script as several processes.", allow_abbrev=False)
 
     def add(name, *others, **options):
+        options.setdefault("default", os.environ.get(f"PET_{name.upper()}"))  # as torchrun, for Kubernetes
         p.add_argument(f"--{name}", *([f"--{name.replace('_', '-')}"] if "_" in name else []), *others, **options)
 
     each = 'number of processes on this machine, "gpu" (one per GPU), "cpu" (one per core) or "auto" (default: one per GPU, or 1 without a GPU)'
     add("nproc_per_node", metavar="N", help=each)
     add("num_gpus", metavar="N", type=int, help="number of processes on this machine, one per GPU (default: all GPUs)")
     add("cpu", action="store_true", help="train on the CPU over MPI, even if a GPU is available")
-    add("nnodes", type=int, help="number of machines (default: 1)")
+    add("nnodes", type=_machines, metavar="N", help="number of machines (default: 1)")
     add("node_rank", type=int, help="number of this machine, starting at 0 (default: 0)")
     add("master_addr", help=f"address of the first machine (default: {DEFAULT_ADDRESS})")
     add("master_port", type=int, help=f"port on the first machine (default: {DEFAULT_PORT}, or any free port)")
     add("standalone", action="store_true", help="single-machine mode with any free port")
-    add("max_restarts", type=int, default=0, metavar="N", help="number of restarts after a failure (default: 0)")
+    add("max_restarts", type=int, metavar="N", help="number of restarts of all ranks after a failure (default: 0)")
     add("rdzv_backend", choices=["static", "c10d"], help="accepted for torchrun; the ranks meet at the master address")
     add("rdzv_endpoint", metavar="HOST[:PORT]", help="same as --master_addr and --master_port")
-    add("rdzv_id", help="accepted for torchrun, without effect")
+    add("rdzv_id", help="name of the run; a launcher of another run cannot join (default: none)")
     late = "timeout of a collective in seconds (default: 600 for NCCL, 1800 for MPI)"
     add("timeout", type=float, metavar="SECONDS", help=late)
     shown = 'printed lines: "all" ranks, with the rank in front of each line, or only the "main" rank (default: all)'
@@ -127,7 +136,7 @@ def job(args, env=None):
     if port is None:
         port = free_port(address if nodes == 1 else "", 0 if args.standalone else DEFAULT_PORT)
     env = {**(env or {}), "MASTER_ADDR": address, "MASTER_PORT": str(port), "PYTHONUNBUFFERED": "1"}
-    env |= {"NODE_RANK": str(node), "GROUP_RANK": str(node)}
+    env |= {"NODE_RANK": str(node), "GROUP_RANK": str(node), "TORCHELASTIC_RUN_ID": args.rdzv_id or "none"}
     if n > 1 and "OMP_NUM_THREADS" not in os.environ:
         env["OMP_NUM_THREADS"] = str(max((os.cpu_count() or 1) // n, 1))  # so that ranks do not compete for cores
     if args.timeout is not None:
@@ -139,7 +148,7 @@ def job(args, env=None):
     if nodes > 1 and not os.environ.get("MYTORCHRUN_TOKEN"):
         danger = f"any process that can connect to {address}:{port} can join this program"
         print(f"mytorchrun: {danger}. Set MYTORCHRUN_TOKEN to the same secret on all machines.", file=sys.stderr)
-    link = Link(node, nodes, address, port) if nodes > 1 else None
+    link = Link(node, nodes, address, port, args.rdzv_id or "") if nodes > 1 else None
     place = {"first": node * n, "world": nodes * n, "link": link}
     return Job(command, n, mpi=cpu and n > 1, env=env, output=args.output or "all", **place)
 
@@ -147,7 +156,9 @@ def job(args, env=None):
 def run_job(prog, make, restarts=0):
     """Run the Job that `make()` returns, and return its exit code. Print user errors and return 2."""
     try:
+        restarts = restarts or 0
         for left in range(restarts, -1, -1):
+            os.environ.update(TORCHELASTIC_RESTART_COUNT=str(restarts - left), TORCHELASTIC_MAX_RESTARTS=str(restarts))
             current = make()
             code = current.run()
             if code == 0 or current.signal is not None or not left:

@@ -98,21 +98,20 @@ class Attention(nn.Module):
         super().__init__()
         C = config.embed_dim
         options: dict[str, Any] = {"bias": config.use_bias, "fused": config.fused}
-        self.num_heads, self.dropout_p, self.fused = config.num_heads, config.dropout_p, config.fused
+        self.head, self.dropout_p, self.fused = C // config.num_heads, config.dropout_p, config.fused
         self.c_attn = nn.Linear(C, 3 * C, **options)
         self.c_proj = nn.Linear(C, C, **options)
         self.resid_dropout = nn.Dropout(config.dropout_p, fused=config.fused)
 
     def forward(self, x: Tensor, cache: LayerCache | None = None) -> Tensor:
-        B, T, C = x.shape
-        H, D = self.num_heads, C // self.num_heads
-        q, k, v = self.c_attn(x).reshape(B, T, 3 * H, D).transpose(1, 2).split(H, dim=1)  # each (B, H, T, D)
+        B, T, _ = x.shape
+        q, k, v = self.c_attn(x).reshape(B, T, -1, self.head).transpose(1, 2).chunk(3, dim=1)  # each (B, H, T, D)
         mask, is_causal = None, True
         if cache is not None:
             k, v, mask, is_causal = cache.extend(k, v)  # (B, H, cache.length + T, D)
         dropout_p = self.dropout_p if self.training else 0.0
         out = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal, fused=self.fused)
-        return self.resid_dropout(self.c_proj(out.transpose(1, 2).reshape(B, T, C)))
+        return self.resid_dropout(self.c_proj(out.transpose(1, 2).reshape(B, T, -1)))
 
 
 class MLP(nn.Module):

@@ -24,7 +24,7 @@ def _embedding(xp, weight, index, *, padding_idx=None, scale_grad_by_freq=False)
 @op(dtype="same", name="embedding_backward", integers=("index",))
 def _embedding_backward(xp, src, index, *, padding_idx, scale_grad_by_freq, shape):
     """Computes the gradient of the table: adds up the rows of `src` at their indices."""
-    values = src.reshape(-1, shape[-1])
+    values = src.reshape(index.size, shape[-1])
     rows = index.reshape(-1)
     if padding_idx is not None:
         values = xp.where((rows == padding_idx)[:, None], src.dtype.type(0), values)

@@ -1,0 +1,5 @@
+"""Error files of launched programs."""
+
+from . import errors
+
+__all__ = ["errors"]

@@ -1,0 +1,24 @@
+"""Models with sharded parameters, gradients and optimizer state, as in `torch.distributed.fsdp`."""
+
+from ... import _extensions
+from .accelerating import FullyShardedDataParallelPlugin
+from .fully_shard import FSDPModule, UnshardHandle, fully_shard, register_fsdp_forward_method
+from .grad_scaler import ShardedGradScaler
+from .parameters import MixedPrecisionPolicy, OffloadPolicy
+from .wrapper import (
+    BackwardPrefetch,
+    FullStateDictConfig,
+    FullyShardedDataParallel,
+    MixedPrecision,
+    ShardedStateDictConfig,
+    ShardingStrategy,
+    StateDictType,
+)
+
+__all__ = [
+    "BackwardPrefetch", "FSDPModule", "FullStateDictConfig", "FullyShardedDataParallel", "FullyShardedDataParallelPlugin",
+    "MixedPrecision", "MixedPrecisionPolicy", "OffloadPolicy", "ShardedGradScaler", "ShardedStateDictConfig",
+    "ShardingStrategy", "StateDictType", "UnshardHandle", "fully_shard", "register_fsdp_forward_method",
+]  # fmt: skip
+
+__getattr__, __dir__ = _extensions.lazy(__name__, "wrap")

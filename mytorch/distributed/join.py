@@ -1,0 +1,222 @@
+"""Join: uneven inputs in distributed training, as in `torch.distributed.algorithms.join`.
+
+Processes with more batches continue to train. A process without batches takes part in their collectives with zeros.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from .._tensor import Tensor
+from ..nn.parallel.distributed import DistributedDataParallel
+from . import collectives
+from .engine import ReduceOp
+from .process_group import ProcessGroup, member_of
+from .reducer import broadcast_coalesced
+
+
+class JoinHook:
+    """The actions of a process that has no more inputs."""
+
+    def main_hook(self) -> None:
+        """Runs the collectives of one step of the other processes."""
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Runs after all processes have joined.
+
+        Args:
+            is_last_joiner: True if this process was among the last ones.
+        """
+
+
+class Joinable(ABC):
+    """The base class of objects that `Join` supports. They call `Join.notify_join_context(self)` before their collectives."""
+
+    @abstractmethod
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """Returns the hook of this object.
+
+        Args:
+            kwargs: keyword arguments of Join.
+        """
+
+    @property
+    @abstractmethod
+    def join_process_group(self) -> Any:
+        """The process group of the collectives."""
+
+
+class _DDPJoinable(Joinable):
+    """A DistributedDataParallel in Join."""
+
+    def __init__(self, ddp):
+        self.ddp = ddp
+
+    def join_hook(self, **kwargs):
+        return _DDPHook(self.ddp)
+
+    @property
+    def join_process_group(self):
+        return self.ddp.process_group
+
+
+class _DDPHook(JoinHook):
+    def __init__(self, ddp):
+        self.ddp = ddp
+
+    def main_hook(self):
+        reducer = self.ddp.reducer
+        for i, bucket in enumerate(reducer.buckets):
+            bucket.flat[...] = 0
+            reducer._start(i)
+        if reducer.find_unused:
+            collectives.all_reduce(Tensor._wrap(np.zeros_like(reducer.used)), ReduceOp.MAX, reducer.group)
+        for bucket in reducer.buckets:
+            bucket.future.wait()
+            bucket.future = None
+
+    def post_hook(self, is_last_joiner):
+        group = self.ddp.process_group
+        source = _count(group, group.rank() if is_last_joiner else -1, ReduceOp.MAX)
+        broadcast_coalesced([*self.ddp.module.parameters(), *self.ddp.module.buffers()], source, group)
+
+
+def _count(group, number, op=ReduceOp.SUM):
+    """Returns the sum of a number over the processes."""
+    device = "cuda" if group.engine.device_type == "cuda" else "cpu"
+    total = Tensor._wrap(np.array([number], np.int64)).to(device)
+    collectives.all_reduce(total, op, group)
+    return int(total.item())
+
+
+class Join:
+    """Trains with different numbers of batches on each process, as a context manager.
+
+    Buffers are not exchanged during the context. At its end, all processes receive the parameters and buffers of a
+    process that had inputs until the last step.
+
+    Args:
+        joinables: DistributedDataParallel models and other Joinables with one process group.
+        enable: False disables the context (default: True).
+        throw_on_early_termination: raise an error on all processes as soon as one has no more inputs (default: False).
+        divide_by_initial_world_size: divide gradients by the number of all processes. False divides by the number of
+            processes that still have inputs (default: True).
+        kwargs: keyword arguments of the join hooks.
+
+    Raises:
+        ValueError: the list is empty, or the process groups differ.
+        TypeError: an object is not a Joinable.
+
+    Example:
+        >>> from mytorch.distributed.join import Join
+        >>> mytorch.distributed.init_process_group()
+        >>> model = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+        >>> with Join([model]):
+        ...     for _ in range(3):
+        ...         model(mytorch.ones(1, 2)).sum().backward()
+        >>> mytorch.distributed.destroy_process_group()
+    """
+
+    def __init__(
+        self, joinables: list[Any], enable: bool = True, throw_on_early_termination: bool = False,
+        divide_by_initial_world_size: bool = True, **kwargs: Any,
+    ):  # fmt: skip
+        if not joinables:
+            raise ValueError("Join: expected at least one joinable, got an empty list.")
+        self._joinables = [_DDPJoinable(j) if isinstance(j, DistributedDataParallel) else j for j in joinables]
+        for j in self._joinables:
+            if not isinstance(j, Joinable):
+                raise TypeError(f"Join: expected a DistributedDataParallel or a Joinable, got {type(j).__name__}.")
+        groups = [member_of(j.join_process_group) for j in self._joinables]
+        if any(group is not groups[0] for group in groups):
+            raise ValueError("Join: expected joinables with one process group, got several groups.")
+        self._group: ProcessGroup = groups[0]
+        self._enable, self._throw = enable, throw_on_early_termination
+        self._divide_by_initial = divide_by_initial_world_size
+        self._hooks = [j.join_hook(**kwargs) for j in self._joinables]
+        self._undo: list[Any] = []
+
+    def __enter__(self):
+        if not self._enable:
+            return self
+        self._joinables[0].__dict__["_join"] = self
+        self._active = self._group.size()
+        for j in self._joinables:
+            if isinstance(j, _DDPJoinable):
+                self._watch(j)
+        return self
+
+    def _watch(self, j):
+        """Lets a DistributedDataParallel report each step."""
+        ddp, reducer = j.ddp, j.ddp.reducer
+        if ddp.reducer.buffers:
+            buffers, reducer.buffers = reducer.buffers, []
+            self._undo.append(lambda: setattr(reducer, "buffers", buffers))
+
+        def before(module, args):
+            if ddp.require_backward_grad_sync and module.training:
+                Join.notify_join_context(j)
+
+        self._undo.append(ddp.register_forward_pre_hook(before).remove)
+        if not self._divide_by_initial:
+            finish = reducer._finish
+
+            def rescaled():
+                buckets = [bucket.flat for bucket in reducer.buckets]
+                finish()
+                for flat in buckets:
+                    flat *= flat.dtype.type(self._group.size() / self._active)
+
+            reducer._finish = rescaled
+            self._undo.append(lambda: reducer.__dict__.pop("_finish"))
+
+    def __exit__(self, kind, error, trace):
+        if not self._enable:
+            return
+        self._joinables[0].__dict__.pop("_join", None)
+        for undo in self._undo:
+            undo()
+        self._undo.clear()
+        if kind is not None:
+            return
+        steps, last = 0, True
+        while _count(self._group, 0):
+            if self._throw:
+                _count(self._group, 1)  # the other processes wait for this collective and raise, too
+                raise RuntimeError("Join: this process has no more inputs, and throw_on_early_termination is set.")
+            last = False
+            for hook in self._hooks:
+                hook.main_hook()
+            steps += 1
+            if steps == 1000:
+                warnings.warn(
+                    "Join: other processes have at least 1000 batches more than this one. Divide the data more evenly.",
+                    stacklevel=2,
+                )
+        for hook in self._hooks:
+            hook.post_hook(last)
+
+    @staticmethod
+    def notify_join_context(joinable: Joinable) -> None:
+        """Reports that this process has inputs for another step. Only the first joinable of a context reports.
+
+        Args:
+            joinable: the object that calls it.
+
+        Raises:
+            RuntimeError: another process has no more inputs, and `throw_on_early_termination` is set.
+        """
+        join = joinable.__dict__.get("_join")
+        if join is None:
+            return
+        join._active = _count(join._group, 1)
+        if join._throw and join._active < join._group.size():
+            _count(join._group, 0)
+            raise RuntimeError("Join: another process has no more inputs, and throw_on_early_termination is set.")
+
+
+__all__ = ["Join", "JoinHook", "Joinable"]

@@ -1,0 +1,886 @@
+"""Sharding rules: how public functions compute with DTensors.
+
+A rule chooses placements for the inputs, calls the function with the local tensors, and wraps the result. Autograd
+records the local computation; `redistribution.py` describes the placements of gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+from ..._tensor import Tensor, is_tensor
+from ...autograd.function import Function
+from ...base.pytree import tree_map_only
+from ...compat import overrides
+from ...engine.mode import no_grad
+from ...nn import functional as F
+from ...nn.utils import clip
+from ...ops.creation import ones_like, zeros
+from ...optim.adafactor import Adafactor
+from ...optim.lbfgs import LBFGS
+from ...optim.muon import Muon
+from ...optim.optimizer import register_optimizer_step_pre_hook
+from .. import collectives
+from ..engine import ReduceOp
+from .dtensor import DTensor, _distributed, local_access
+from .placement_types import Partial, Placement, Replicate, Shard
+from .redistribution import copy_to, redistributed, rows_of, uncopy
+
+RULES: dict[str, Callable] = {}
+
+
+def _rule(*names):
+    def register(rule):
+        RULES.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+def apply(func: Callable, args: tuple, kwargs: dict) -> Any:
+    """Calls a public function with DTensors among its arguments.
+
+    Args:
+        func: the public function.
+        args: positional arguments.
+        kwargs: keyword arguments.
+
+    Raises:
+        NotImplementedError: there is no rule for the function, and an argument is sharded.
+        ValueError: the arguments have different meshes.
+        RuntimeError: plain tensors are mixed with DTensors.
+    """
+    return RULES.get(func.__name__, _default)(func, args, kwargs)
+
+
+# -- helpers -----------------------------------------------------------------------------------------
+
+
+def _tensors_of(value, found):
+    if isinstance(value, Tensor):
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _tensors_of(item, found)
+    elif isinstance(value, dict):
+        _tensors_of(list(value.values()), found)
+    return found
+
+
+def _dtensors(func, args, kwargs=None, plain=False):
+    """Returns the DTensors among the arguments, which must have one mesh.
+
+    Args:
+        plain: allow plain tensors, which count as replicated.
+    """
+    found = _tensors_of([args, kwargs or {}], [])
+    mine = [t for t in found if isinstance(t, DTensor)]
+    if any(d._mesh != mine[0]._mesh for d in mine):
+        raise ValueError(
+            f"{func.__name__}: expected DTensors on one mesh, got {sorted({str(d._mesh) for d in mine})}. Redistribute "
+            "them to the same mesh."
+        )
+    if not plain and any(not isinstance(t, DTensor) and t.ndim for t in found):
+        raise RuntimeError(
+            f"{func.__name__}: got mixed mytorch.Tensor and DTensor, need to convert all mytorch.Tensor to DTensor before "
+            "calling distributed operators. Use DTensor.from_local or distribute_tensor."
+        )
+    return mine
+
+
+def local_of(d: DTensor, placements, copies=()) -> Tensor:
+    """Returns the local tensor of a DTensor with other placements.
+
+    Args:
+        d: the DTensor.
+        placements: the placements.
+        copies: mesh dimensions in which the consumer computes a partial sum of the gradient.
+    """
+    mesh = d._mesh
+    local = redistributed(d._local_tensor, mesh, d._global_shape, d._placements, placements, frozenset(copies))
+    for i, p in enumerate(placements):
+        if not p.is_replicate():
+            continue
+        before = d._placements[i]
+        varies = i in d._varying if before.is_replicate() else i in copies
+        if i in copies and not varies:
+            local = copy_to(local, mesh, i)
+        elif varies and i not in copies:
+            local = uncopy(local, mesh, i)
+    return local
+
+
+def varying(d: DTensor) -> DTensor:
+    """Returns a replicated DTensor of which all consumers must compute partial sums of the gradient."""
+    every = [Replicate()] * d._mesh.ndim
+    dims = frozenset(range(d._mesh.ndim))
+    return DTensor._make(local_of(d, every, dims), d._mesh, every, d._global_shape, varying=dims)
+
+
+def _wrap(local, like, placements, shape):
+    return DTensor._make(local, like._mesh, placements, shape)
+
+
+def _replicated(d):
+    return [Replicate()] * d._mesh.ndim
+
+
+def _run_replicated(func, args, kwargs, mine):
+    """Calls a function with replicated inputs."""
+    every = _replicated(mine[0])
+    args, kwargs = tree_map_only(DTensor, lambda d: local_of(d, every), (args, kwargs))
+    return tree_map_only(Tensor, lambda t: _wrap(t, mine[0], every, t.shape), func(*args, **kwargs))
+
+
+_RANDOM = ("rand", "normal", "dropout", "bernoulli", "multinomial", "uniform", "poisson", "exponential", "geometric")
+
+
+def _default(func, args, kwargs):
+    mine = _dtensors(func, args, kwargs)
+    name = func.__name__
+    if name.endswith("_") and not name.startswith("__"):
+        raise NotImplementedError(f"{name}: DTensor has no sharding rule for it. Work on d.to_local().")
+    if not all(p.is_replicate() for d in mine for p in d._placements) or any(word in name for word in _RANDOM):
+        raise NotImplementedError(
+            f"{name}: DTensor has no sharding rule for it with placements {[d._placements for d in mine]}. "
+            "Redistribute the inputs to Replicate(), or compute with to_local()."
+        )
+    return _run_replicated(func, args, kwargs, mine)
+
+
+# -- metadata ----------------------------------------------------------------------------------------
+
+
+@_rule("is_floating_point", "is_complex", "element_size", "get_device", "is_signed", "is_inference", "is_pinned")
+def _metadata(func, args, kwargs):
+    return func(args[0]._local_tensor, *args[1:], **kwargs)
+
+
+@_rule("retain_grad")
+def _retain(func, args, kwargs):
+    return func(args[0]._local_tensor)
+
+
+# -- element-wise functions --------------------------------------------------------------------------
+
+_POINTWISE = """
+    abs acos acosh add addcdiv addcmul angle asin asinh atan atan2 atanh bfloat16 bitwise_and bitwise_not bitwise_or bitwise_xor
+    bool ceil celu clamp clamp_max clamp_min clip clone contiguous copysign cos cosh cpu cuda deg2rad digamma div divide double
+    elu eq erf erfc erfinv exp exp2 expm1 float float_power floor floor_divide fmod frac gelu glu_gate greater greater_equal
+    gt half hardshrink hardsigmoid hardswish hardtanh hypot int isclose isfinite isinf isnan ldexp le leaky_relu lerp less
+    less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor logit logsigmoid long lt
+    masked_fill maximum minimum mish mul multiply nan_to_num ne neg negative not_equal ones_like positive pow rad2deg
+    reciprocal relu relu6 relu_squared remainder round rsqrt rsub selu sigmoid sign silu sin sinh softplus softsign sqrt square
+    sub subtract swiglu tan tanh to true_divide trunc type_as where xlogy zeros_like full_like empty_like
+    __radd__ __rsub__ __rmul__ __rtruediv__ __rpow__ __and__ __or__ __xor__ __invert__ __floordiv__ __rmod__ __rfloordiv__
+""".split()
+_LINEAR = (
+    "add",
+    "sub",
+    "subtract",
+    "neg",
+    "negative",
+    "clone",
+    "contiguous",
+    "__radd__",
+    "__rsub__",
+    "zeros_like",
+    "to",
+)
+_SCALES = ("mul", "multiply", "div", "divide", "true_divide", "__rmul__")
+
+
+def _broadcast(shapes):
+    ndim = max(map(len, shapes), default=0)
+    out = [1] * ndim
+    for shape in shapes:
+        for i, n in enumerate(shape, ndim - len(shape)):
+            if n != 1:
+                out[i] = n
+    return tuple(out)
+
+
+def _common(func, mine, args, shape):
+    """Returns the placements of the result of an element-wise function."""
+    mesh, name = mine[0]._mesh, func.__name__
+    out: list[Placement] = []
+    for i in range(mesh.ndim):
+        kinds = [d._placements[i] for d in mine]
+        shard = None
+        for d, p in zip(mine, kinds, strict=True):
+            if shard is None and p.is_shard() and d._global_shape[p.dim] == shape[p.dim + len(shape) - d.ndim]:
+                shard = p.at(p.dim + len(shape) - d.ndim)
+        if shard is not None:
+            out.append(shard)
+            continue
+        tensors = _tensors_of(args, [])
+        all_partial = all(p == kinds[0] and p.is_partial() for p in kinds)
+        linear = name in _LINEAR and (len(tensors) == 2 or not any(type(a) in (int, float) for a in args))
+        scaled = name in _SCALES and len(tensors) == 1 and args[0] is tensors[0]
+        keeps = all_partial and len(tensors) == len(mine) and (linear or scaled)
+        out.append(kinds[0] if keeps else Replicate())
+    return out
+
+
+def _aligned(d, placements, ndim):
+    """Returns the local tensor of an input for a result with the given placements."""
+    target, copies = [], []
+    lead = ndim - d.ndim
+    for i, p in enumerate(placements):
+        if p.is_shard():
+            own = p.dim - lead
+            if own < 0 or d._global_shape[own] == 1:
+                target.append(Replicate())
+                copies.append(i)
+            else:
+                target.append(p.at(own))
+        else:
+            target.append(p)
+    return local_of(d, target, copies)
+
+
+@_rule(*_POINTWISE)
+def _pointwise(func, args, kwargs):
+    mine = _dtensors(func, args, kwargs)
+    shape = _broadcast([t.shape for t in _tensors_of([args, kwargs], [])])
+    placements = _common(func, mine, args, shape)
+    args, kwargs = tree_map_only(DTensor, lambda d: _aligned(d, placements, len(shape)), (args, kwargs))
+    return _wrap(func(*args, **kwargs), mine[0], placements, shape)
+
+
+@_rule(*(
+    "add_ sub_ mul_ div_ clamp_ clamp_min_ clamp_max_ neg_ abs_ sqrt_ exp_ lerp_ addcmul_ addcdiv_ pow_ relu_ "
+    "masked_fill_ square_ reciprocal_ sigmoid_ tanh_ round_ nan_to_num_"
+).split())  # fmt: skip
+def _in_place(func, args, kwargs):
+    _dtensors(func, args, kwargs)
+    me = args[0]
+    if any(p.is_partial() for p in me._placements):
+        raise NotImplementedError(
+            f"{func.__name__}: expected a complete DTensor, got {me._placements}. Redistribute it."
+        )
+    placements, ndim = list(me._placements), me.ndim
+    args, kwargs = tree_map_only(DTensor, lambda d: _aligned(d, placements, ndim), (args, kwargs))
+    func(me._local_tensor, *args[1:], **kwargs)
+    return me
+
+
+@_rule("zero_", "fill_")
+def _fill(func, args, kwargs):
+    if any(p.is_partial() for p in args[0]._placements) and func.__name__ == "fill_":
+        raise NotImplementedError(f"fill_: expected a complete DTensor, got {args[0]._placements}. Redistribute it.")
+    func(args[0]._local_tensor, *args[1:], **kwargs)
+    return args[0]
+
+
+@_rule("copy_")
+def _copy(func, args, kwargs):
+    me, source = args[0], args[1] if len(args) > 1 else kwargs["other"]
+    if not isinstance(me, DTensor):
+        raise RuntimeError(
+            "copy_: expected a plain tensor as source of a plain tensor, got a DTensor. Call full_tensor()."
+        )
+    if tuple(source.shape) != tuple(me.shape):
+        raise RuntimeError(f"copy_: expected a source of shape {tuple(me.shape)}, got {tuple(source.shape)}.")
+    if isinstance(source, DTensor):
+        local = local_of(source, me._placements)
+    else:
+        local = _distributed(source, me._mesh, me._placements, None)
+    me._local_tensor.copy_(local.to(me._local_tensor.dtype))
+    return me
+
+
+@_rule("normal_", "uniform_", "bernoulli_", "exponential_", "trunc_normal_")
+def _random_in_place(func, args, kwargs):
+    """Draws the whole tensor, and keeps this process's part: the numbers equal the numbers of one process."""
+    me = args[0]
+    full = zeros(tuple(me.shape), dtype=me.dtype, device=me.device)
+    func(full, *args[1:], **kwargs)
+    with no_grad():
+        me._local_tensor.copy_(_distributed(full, me._mesh, me._placements, None))
+    return me
+
+
+@_rule("dropout")
+def _dropout(func, args, kwargs):
+    def bound(input, p=0.5, training=True, inplace=False, **rest):
+        return p, training
+
+    p, training = bound(*args, **kwargs)
+    (d,) = _dtensors(func, args[:1])
+    placements = [Replicate() if q.is_partial() else q for q in d._placements]
+    local = local_of(d, placements)
+    if training and p:
+        mask = func(ones_like(local.detach()), p, True)
+        for i, q in enumerate(placements):
+            if q.is_replicate() and d._mesh.size(i) > 1:  # one mask for all copies
+                collectives.broadcast(mask, group=d._mesh.get_group(i), group_src=0)
+        local = local * mask
+    return _wrap(local, d, placements, d._global_shape)
+
+
+# -- products ----------------------------------------------------------------------------------------
+
+
+def _as_dtensor(t, like):
+    """Returns a plain tensor as a replicated DTensor."""
+    return t if t is None or isinstance(t, DTensor) else _wrap(t, like, _replicated(like), t.shape)
+
+
+@_rule("linear")
+def _linear(func, args, kwargs):
+    names = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+    mine = _dtensors(func, args, kwargs, plain=True)
+    x, w, b = (_as_dtensor(names.get(n), mine[0]) for n in ("input", "weight", "bias"))
+    options = {k: v for k, v in names.items() if k not in ("input", "weight", "bias")}
+    last = x.ndim - 1
+    px, pw, pb, out = [], [], [], []
+    cx, cw, cb = [], [], []
+    for i in range(x._mesh.ndim):
+        a, c = x._placements[i], w._placements[i]
+        if c.is_shard(0):  # column parallel
+            px.append(Replicate()), pw.append(c), pb.append(c.at(0)), out.append(c.at(last))
+            cx.append(i)
+        elif c.is_shard(1) or (a.is_shard(last) and not c.is_shard()):  # row parallel
+            split = c if c.is_shard(1) else cast(Shard, a).at(1)
+            px.append(split.at(last)), pw.append(split), pb.append(Partial()), out.append(Partial())
+        elif a.is_shard() and not c.is_shard():  # batch or sequence parallel
+            px.append(a), pw.append(Replicate()), pb.append(Replicate()), out.append(a)
+            cw.append(i), cb.append(i)
+        else:
+            px.append(Replicate()), pw.append(Replicate()), pb.append(Replicate()), out.append(Replicate())
+    bias = None if b is None else local_of(b, pb, cb)
+    local = func(local_of(x, px, cx), local_of(w, pw, cw), bias, **options)
+    return _wrap(local, x, out, (*x.shape[:-1], w.shape[0]))
+
+
+@_rule("matmul", "mm", "bmm", "__matmul__", "__rmatmul__")
+def _matmul(func, args, kwargs):
+    mine = _dtensors(func, args, kwargs)
+    a, b = args[0], args[1] if len(args) > 1 else next(iter(kwargs.values()))
+    if func.__name__ == "__rmatmul__":
+        return _matmul(Tensor.matmul, (b, a), {})
+    if min(a.ndim, b.ndim) < 2 or len(mine) < 2:
+        return _default(func, args, kwargs)
+    batch = _broadcast([a.shape[:-2], b.shape[:-2]])
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    n = len(shape)
+    pa, pb, ca, cb, out = [], [], [], [], []
+    for i in range(a._mesh.ndim):
+        p, q = a._placements[i], b._placements[i]
+        inner = p.is_shard(a.ndim - 1) or q.is_shard(b.ndim - 2)
+        same = p.is_shard() and q.is_shard() and p.dim < a.ndim - 2 and p.dim - a.ndim == q.dim - b.ndim
+        if inner:
+            split = p if p.is_shard(a.ndim - 1) else q
+            pa.append(split.at(a.ndim - 1)), pb.append(split.at(b.ndim - 2)), out.append(Partial())
+        elif same and a.shape[p.dim] == b.shape[q.dim]:
+            pa.append(p), pb.append(q), out.append(p.at(p.dim + n - a.ndim))
+        elif q.is_shard(b.ndim - 1) and not p.is_shard():
+            pa.append(Replicate()), pb.append(q), out.append(q.at(n - 1)), ca.append(i)
+        elif p.is_shard() and (p.dim == a.ndim - 2 or b.ndim == 2):
+            pa.append(p), pb.append(Replicate()), out.append(p.at(p.dim + n - a.ndim)), cb.append(i)
+        else:
+            pa.append(Replicate()), pb.append(Replicate()), out.append(Replicate())
+    return _wrap(func(local_of(a, pa, ca), local_of(b, pb, cb)), a, out, shape)
+
+
+class _VocabParallel(Function):
+    """The rows of a table that is divided by rows. Rows of other processes are zeros."""
+
+    @staticmethod
+    def forward(ctx, weight, index, start):
+        inside = (index >= start) & (index < start + weight.shape[0])
+        local = (index - start) * inside
+        ctx.rows = weight.shape[0]
+        ctx.save_for_backward(local, inside)
+        if not weight.shape[0]:
+            return zeros((*index.shape, weight.shape[1]), dtype=weight.dtype, device=weight.device)
+        return F.embedding(local, weight) * inside.unsqueeze(-1)
+
+    @staticmethod
+    def backward(ctx, g):
+        local, inside = ctx.saved_tensors
+        out = zeros((ctx.rows, g.shape[-1]), dtype=g.dtype, device=g.device)
+        if ctx.rows:
+            out.index_add_(0, local.reshape(-1), (g * inside.unsqueeze(-1)).reshape(-1, g.shape[-1]))
+        return out, None, None
+
+
+@_rule("embedding")
+def _embedding(func, args, kwargs):
+    names = ("input", "weight", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    mine = _dtensors(func, args, kwargs, plain=True)
+    index, w = (_as_dtensor(given.pop(n), mine[0]) for n in ("input", "weight"))
+    rows = any(p.is_shard(0) for p in w._placements)
+    if (
+        any(
+            given.get(n) not in (None, False, default)
+            for n, default in zip(names[2:], (None, None, 2.0, False, False), strict=True)
+        )
+        and rows
+    ):
+        raise NotImplementedError("embedding: expected default options for a weight with Shard(0), got other options.")
+    pi, pw, cw, out = [], [], [], []
+    for i in range(w._mesh.ndim):
+        p, q = index._placements[i], w._placements[i]
+        if q.is_shard(0):
+            pi.append(Replicate()), pw.append(q), out.append(Partial())
+        elif q.is_shard(1):
+            pi.append(Replicate()), pw.append(q), out.append(q.at(index.ndim))
+        elif p.is_shard():
+            pi.append(p), pw.append(Replicate()), out.append(p), cw.append(i)
+        else:
+            pi.append(Replicate()), pw.append(Replicate()), out.append(Replicate())
+    local_index, local_w = local_of(index, pi), local_of(w, pw, cw)
+    if rows:
+        mesh = w._mesh
+        where = rows_of(pw, mesh.shape, mesh.get_coordinate(), 0, w.shape[0])
+        bad = (local_index < 0) | (local_index >= w.shape[0])
+        if w.device.type == "cpu" and bool(bad.any()):
+            raise IndexError(f"embedding: expected indices from 0 to {w.shape[0] - 1}, got others.")
+        local = _VocabParallel.apply(local_w, local_index, int(where[0]) if len(where) else 0)
+    else:
+        local = func(local_index, local_w, **given)
+    return _wrap(local, w, out, (*index.shape, w.shape[1]))
+
+
+# -- normalization, softmax, attention ---------------------------------------------------------------
+
+
+@_rule("layer_norm", "rms_norm", "rmsnorm")
+def _norm(func, args, kwargs):
+    mine = _dtensors(func, args, kwargs, plain=True)
+    x = _as_dtensor(args[0] if args else kwargs["input"], mine[0])
+    size = args[1] if len(args) > 1 else kwargs.get("normalized_shape", x.shape[-1:])
+    lead = x.ndim - (len(size) if isinstance(size, (list, tuple)) else 1)
+    placements = [p if p.is_shard() and p.dim < lead else Replicate() for p in x._placements]
+    copies = [i for i, p in enumerate(placements) if p.is_shard()]
+
+    def local(d):
+        return local_of(d, placements) if d is x else local_of(d, _replicated(d), copies)
+
+    args, kwargs = tree_map_only(
+        Tensor, lambda t: local(x if t is args[0] else _as_dtensor(t, mine[0])), (args, kwargs)
+    )
+    return _wrap(func(*args, **kwargs), x, placements, x.shape)
+
+
+def _keeping(func, args, kwargs, dims):
+    """Runs a function of one DTensor that combines elements along `dims` only; shards of other dimensions stay."""
+    (d,) = _dtensors(func, args[:1])
+    dims = {k % d.ndim for k in dims}
+    placements = [p if p.is_shard() and p.dim not in dims else Replicate() for p in d._placements]
+    return _wrap(func(local_of(d, placements), *args[1:], **kwargs), d, placements, d.shape)
+
+
+@_rule("softmax", "log_softmax", "cumsum", "cumprod", "flip")
+def _along(func, args, kwargs):
+    dim = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else None))
+    if dim is None:
+        return _default(func, args, kwargs)
+    return _keeping(func, args, kwargs, dim if isinstance(dim, (list, tuple)) else [dim])
+
+
+@_rule("scaled_dot_product_attention")
+def _attention(func, args, kwargs):
+    mine = _dtensors(func, args, kwargs)
+    qkv, rest = args[:3], args[3:]
+    first = qkv[0]._placements
+    free = all(p.is_replicate() or (p.is_shard() and p.dim < qkv[0].ndim - 2) for p in first)
+    if len(qkv) < 3 or len(mine) != 3 or not free or any(d._placements != first for d in qkv):
+        return _default(func, args, kwargs)
+    out = func(*(d._local_tensor for d in qkv), *rest, **kwargs)
+    return _wrap(out, qkv[0], first, (*qkv[0].shape[:-1], qkv[2].shape[-1]))
+
+
+# -- reductions --------------------------------------------------------------------------------------
+
+
+@_rule(
+    "sum",
+    "mean",
+    "all",
+    "any",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "prod",
+    "norm",
+    "var",
+    "std",
+    "argmax",
+    "argmin",
+    "logsumexp",
+)
+def _reduce(func, args, kwargs):
+    d = args[0]
+    if not isinstance(d, DTensor):
+        return _default(func, args, kwargs)
+    dim = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else None))
+    keepdim = kwargs.get("keepdim", kwargs.get("keepdims", args[2] if len(args) > 2 else False))
+    dims = range(d.ndim) if dim is None or dim == () else dim if isinstance(dim, (list, tuple)) else [dim]
+    if not all(type(k) is int for k in dims):
+        return _default(func, args, kwargs)
+    dims = {k % d.ndim for k in dims} if d.ndim else set()
+    name = func.__name__
+    source, out, count = [], [], 1
+    for i, p in enumerate(d._placements):
+        if p.is_shard() and p.dim in dims and name in ("sum", "mean"):
+            source.append(p), out.append(Partial())
+        elif p.is_shard() and p.dim not in dims:
+            lead = 0 if keepdim else sum(k < p.dim for k in dims)
+            source.append(p), out.append(p.at(p.dim - lead))
+        elif p.is_partial() and name in ("sum", "mean"):
+            source.append(p), out.append(p)
+        else:
+            source.append(Replicate()), out.append(Replicate())
+        del i
+    local = local_of(d, source)
+    if name == "mean":
+        count = math.prod(d.shape[k] for k in dims)
+        result = Tensor.sum(local, *args[1:], **kwargs) / count
+    else:
+        result = func(local, *args[1:], **kwargs)
+    shape = tuple(1 if k in dims else n for k, n in enumerate(d.shape) if keepdim or k not in dims)
+    return tree_map_only(Tensor, lambda t: _wrap(t, d, out, shape), result)
+
+
+# -- shapes ------------------------------------------------------------------------------------------
+
+
+def _moved(func, args, kwargs, place):
+    """Runs a function that moves dimensions: `place[k]` is the new position of dimension k."""
+    (d,) = _dtensors(func, args[:1])
+    out = [p.at(place[p.dim]) if p.is_shard() else p for p in d._placements]
+    local = func(d._local_tensor, *args[1:], **kwargs)
+    shape = [0] * d.ndim
+    for k, n in enumerate(d.shape):
+        shape[place[k]] = n
+    return DTensor._make(local, d._mesh, out, shape)
+
+
+@_rule("transpose", "swapaxes", "swapdims")
+def _transpose(func, args, kwargs):
+    a, b = (k % args[0].ndim for k in (*args[1:], *kwargs.values()))
+    place = list(range(args[0].ndim))
+    place[a], place[b] = b, a
+    return _moved(func, args, kwargs, place)
+
+
+@_rule("t")
+def _t(func, args, kwargs):
+    return _moved(func, args, kwargs, [1, 0] if args[0].ndim == 2 else list(range(args[0].ndim)))
+
+
+@_rule("permute")
+def _permute(func, args, kwargs):
+    dims = args[1:] if len(args) > 2 else (*args[1:], *kwargs.values())[0]
+    dims = [k % args[0].ndim for k in dims]
+    return _moved(func, args, kwargs, [dims.index(k) for k in range(args[0].ndim)])
+
+
+@_rule("unsqueeze")
+def _unsqueeze(func, args, kwargs):
+    (d,) = _dtensors(func, args[:1])
+    k = (*args[1:], *kwargs.values())[0] % (d.ndim + 1)
+    out = [p.at(p.dim + (p.dim >= k)) if p.is_shard() else p for p in d._placements]
+    return _wrap(func(d._local_tensor, k), d, out, (*d.shape[:k], 1, *d.shape[k:]))
+
+
+@_rule("view", "reshape", "flatten", "view_as", "reshape_as", "unflatten", "squeeze")
+def _reshape(func, args, kwargs):
+    """Keeps a shard if its dimension stays, or is the first of merged or divided dimensions."""
+    (d,) = _dtensors(func, args[:1])
+    if not any(p.is_shard() for p in d._placements):
+        every = [Replicate() if p.is_partial() else p for p in d._placements]
+        local = func(local_of(d, every), *args[1:], **kwargs)
+        return _wrap(local, d, every, local.shape)
+    from ...ops.creation import empty
+
+    shape = tuple(func(empty(tuple(d.shape), device="meta"), *args[1:], **kwargs).shape)
+    source, out = [], []
+    for i, p in enumerate(d._placements):
+        where = _kept_dim(d.shape, shape, cast(Shard, p).dim, d._mesh.size(i)) if p.is_shard() else None
+        keeps = where is not None and type(p) is Shard and sum(q.is_shard() for q in d._placements) == 1
+        source.append(p if keeps else Replicate())
+        out.append(cast(Shard, p).at(where) if keeps else Replicate())
+    local = local_of(d, source)
+    inner = list(shape)
+    for i, p in enumerate(out):
+        if p.is_shard():
+            inner[p.dim] = (
+                -(-inner[p.dim] // d._mesh.size(i))
+                if inner[p.dim] % d._mesh.size(i) == 0
+                else local.shape[source[i].dim]
+            )
+    return _wrap(local.reshape(tuple(inner)), d, out, shape)
+
+
+def _kept_dim(before, after, dim, parts):
+    """Returns the position of a sharded dimension after a reshape, or None if the reshape divides its shards."""
+    lead = math.prod(before[:dim])
+    product = 1
+    for k, n in enumerate(after):
+        if product == lead and n != 1:
+            same = n == before[dim]
+            divides = before[dim] % parts == 0 and n % parts == 0 and (before[dim] % n == 0 or n % before[dim] == 0)
+            if n == 1 or not (same or divides):
+                return None
+            return k
+        product *= n
+    return None
+
+
+@_rule("split", "chunk", "unbind", "narrow", "select", "__getitem__")
+def _parts(func, args, kwargs):
+    """Keeps shards of dimensions that the function does not touch."""
+    (d,) = _dtensors(func, args[:1])
+    name = func.__name__
+    touched: set[int] = set(range(d.ndim))
+    if name != "__getitem__":
+        dim = kwargs.get(
+            "dim",
+            args[2]
+            if name in ("split", "chunk") and len(args) > 2
+            else args[1]
+            if name != "split" and name != "chunk" and len(args) > 1
+            else 0,
+        )
+        touched = {dim % d.ndim}
+    else:
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        if all(isinstance(k, slice) for k in index):
+            touched = {k for k, part in enumerate(index) if part != slice(None)}
+    if any(p.is_shard() for p in d._placements) and (name in ("unbind", "select")):
+        touched = set(range(d.ndim))
+    source = [p if p.is_shard() and p.dim not in touched else Replicate() for p in d._placements]
+    result = func(local_of(d, source), *args[1:], **kwargs)
+
+    def wrap(t):
+        shape = list(t.shape)
+        for p in source:
+            if p.is_shard():
+                shape[p.dim] = d.shape[p.dim]
+        return _wrap(t, d, source, shape)
+
+    return tree_map_only(Tensor, wrap, result)
+
+
+@_rule("cat", "concat", "stack")
+def _cat(func, args, kwargs):
+    mine = _dtensors(func, args, kwargs)
+    return _run_replicated(func, args, kwargs, mine)
+
+
+# -- losses ------------------------------------------------------------------------------------------
+
+
+class _ParallelCrossEntropy(Function):
+    """The cross-entropy of each row of logits that are divided by classes."""
+
+    @staticmethod
+    def forward(ctx, logits, target, start, ignore_index, group):
+        x = logits.float() if logits.itemsize == 2 else logits
+        top = x.amax(1) if x.shape[1] else zeros((x.shape[0],), dtype=x.dtype, device=x.device) - math.inf
+        top = top.clone()
+        collectives.all_reduce(top, ReduceOp.MAX, group)
+        inside = (target >= start) & (target < start + x.shape[1])
+        local = (target - start) * inside
+        exps = (x - top.unsqueeze(1)).exp()
+        both = zeros((2, x.shape[0]), dtype=x.dtype, device=x.device)
+        both[0] = exps.sum(1)
+        if x.shape[1]:
+            both[1] = x.gather(1, local.unsqueeze(1)).squeeze(1) * inside
+        collectives.all_reduce(both, ReduceOp.SUM, group)
+        ctx.save_for_backward(exps / both[0].unsqueeze(1), local, inside, target != ignore_index)
+        ctx.dtype = logits.dtype
+        return (both[0].log() + top - both[1]) * (target != ignore_index)
+
+    @staticmethod
+    def backward(ctx, g):
+        softmax, local, inside, counted = ctx.saved_tensors
+        out = softmax.clone()
+        if out.shape[1]:
+            out.scatter_add_(1, local.unsqueeze(1), -(inside.to(out.dtype)).unsqueeze(1))
+        return (out * (g * counted).unsqueeze(1)).to(ctx.dtype), None, None, None, None
+
+
+@_rule("cross_entropy")
+def _cross_entropy(func, args, kwargs):
+    names = ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    mine = _dtensors(func, args, kwargs, plain=True)
+    logits, target = (_as_dtensor(given[n], mine[0]) for n in ("input", "target"))
+    sharded = [i for i, p in enumerate(logits._placements) if p.is_shard(1)]
+    rows = [i for i, p in enumerate(logits._placements) if p.is_shard() and i not in sharded]
+    usual = {"ignore_index", "reduction", "input", "target", "fused"}
+    plain_options = all(
+        k in usual or v in (None, False, 0.0) for k, v in given.items() if not is_tensor(v) or k not in usual
+    )
+    if len(sharded) != 1 or rows or logits.ndim != 2 or target.ndim != 1 or not plain_options:
+        every = _replicated(logits)
+        args, kwargs = tree_map_only(Tensor, lambda t: local_of(_as_dtensor(t, mine[0]), every), (args, kwargs))
+        return _wrap(func(*args, **kwargs), logits, every, ())
+    mesh, (i,) = logits._mesh, sharded
+    placements = [p if k == i else Replicate() for k, p in enumerate(logits._placements)]
+    where = rows_of(placements, mesh.shape, mesh.get_coordinate(), 1, logits.shape[1])
+    ignore = given.get("ignore_index", -100)
+    index = local_of(target, _replicated(target)).detach().long()
+    if index.device.type == "cpu":
+        wrong = (index != ignore) & ((index < 0) | (index >= logits.shape[1]))
+        if bool(wrong.any()):
+            raise IndexError(f"cross_entropy: expected targets from 0 to {logits.shape[1] - 1}, got others.")
+    start = int(where[0]) if len(where) else logits.shape[1]
+    each = _ParallelCrossEntropy.apply(local_of(logits, placements), index, start, ignore, mesh.get_group(i))
+    reduction = given.get("reduction", "mean")
+    if reduction == "mean":
+        each = each.sum() / (index != ignore).sum().to(each.dtype)
+    elif reduction == "sum":
+        each = each.sum()
+    elif reduction != "none":
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return _wrap(each, logits, _replicated(logits), each.shape)
+
+
+@_rule("linear_cross_entropy")
+def _linear_cross_entropy(func, args, kwargs):
+    names = ("input", "linear_weight", "target")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if len(args) > 3 or given.keys() - {*names, "fused"}:
+        return _default(func, args, kwargs)
+    logits = F.linear(given["input"], given["linear_weight"])
+    return F.cross_entropy(logits, given["target"])
+
+
+# -- gradient clipping and optimizers ------------------------------------------------------------------
+
+
+def _power_sums(grads, norm_type):
+    """Returns the sum of the powers of all gradients, each element once, over all processes."""
+    groups: dict[tuple, list] = {}
+    for g in grads:
+        key: tuple = ()
+        if isinstance(g, DTensor):
+            if any(p.is_partial() for p in g._placements):
+                g = g.redistribute(placements=[Replicate() if p.is_partial() else p for p in g._placements])
+            key = tuple((id(g._mesh), i) for i, p in enumerate(g._placements) if p.is_shard())
+            groups.setdefault(key, []).append((g._local_tensor, g._mesh))
+        else:
+            groups.setdefault(key, []).append((g, None))
+    total = None
+    op = ReduceOp.MAX if norm_type == math.inf else ReduceOp.SUM
+    for key, members in groups.items():
+        norm = clip.get_total_norm([t.detach() for t, _ in members], norm_type)
+        part = norm.double() if norm_type == math.inf else norm.double() ** norm_type
+        for _, i in key:
+            collectives.all_reduce(part, op, members[0][1].get_group(i))
+        if total is None:
+            total = part
+        else:
+            total = total.maximum(part) if norm_type == math.inf else total + part
+    return total
+
+
+def _total_norm(tensors, norm_type, error_if_nonfinite):
+    norm_type = float(norm_type)
+    if norm_type <= 0:
+        raise ValueError(f"clip_grad_norm_: expected a positive norm_type for DTensors, got {norm_type}.")
+    with no_grad():
+        total = _power_sums(tensors, norm_type)
+        dtype = tensors[0].dtype if tensors[0].itemsize > 2 else None
+        total = total if norm_type == math.inf else total ** (1.0 / norm_type)
+        total = total.to(dtype) if dtype is not None else total.float()
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. "
+            "To disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+        )
+    return total
+
+
+def _gradients(parameters):
+    return [p.grad if isinstance(p.grad, Tensor) else Tensor._of(p.grad) for p in parameters if p.grad is not None]
+
+
+def _get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    return _total_norm(list(tensors), norm_type, error_if_nonfinite)
+
+
+def _clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    grads = _gradients(parameters)
+    if not grads:
+        return zeros(())
+    total = _total_norm(grads, norm_type, error_if_nonfinite)
+    _clip_grads_with_norm_(parameters, max_norm, total)
+    return total
+
+
+def _clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+    total = total_norm.full_tensor() if isinstance(total_norm, DTensor) else total_norm
+    scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
+    with no_grad():
+        for g in _gradients(parameters):
+            (g._local_tensor if isinstance(g, DTensor) else g).mul_(scale.to(g.dtype))
+
+
+def _clip_grad_value_(parameters, clip_value, foreach=None):
+    with no_grad():
+        for g in _gradients(parameters):
+            (g._local_tensor if isinstance(g, DTensor) else g).clamp_(-clip_value, clip_value)
+
+
+def _replace_clipping():
+    """Lets the functions of `nn.utils.clip` compute with DTensors."""
+    for rule in (_get_total_norm, _clip_grad_norm_, _clip_grads_with_norm_, _clip_grad_value_):
+        function = getattr(clip, rule.__name__[1:])
+        overrides.replace_code(function, _clipping(rule))
+
+
+def _clipping(rule):
+    def make(original):
+        def check(parameters, *args, **kwargs):
+            items = (
+                [parameters]
+                if not hasattr(parameters, "__iter__") or isinstance(parameters, Tensor)
+                else list(parameters)
+            )
+            sharded = any(isinstance(p, DTensor) for p in items)
+            return rule(items, *args, **kwargs) if sharded else original(items, *args, **kwargs)
+
+        return check
+
+    return make
+
+
+_NOT_ELEMENTWISE = (Adafactor, LBFGS, Muon)
+
+
+def _sharded_parameters(optimizer):
+    return any(isinstance(p, DTensor) for group in optimizer.param_groups for p in group["params"])
+
+
+def _before_step(optimizer, args, kwargs):
+    """Lets an optimizer update the local parts. Rules that combine elements of a parameter would compute wrong steps."""
+    if not _sharded_parameters(optimizer) or "update_group" in optimizer.__dict__:
+        return
+    if isinstance(optimizer, _NOT_ELEMENTWISE):
+        raise NotImplementedError(
+            f"{type(optimizer).__name__}.step: expected plain parameters, got DTensors. Use an optimizer that updates each "
+            "element separately, such as AdamW."
+        )
+    update = optimizer.update_group
+
+    def update_group(group):
+        with local_access():
+            update(group)
+
+    optimizer.update_group = update_group
+
+
+_replace_clipping()
+overrides.activate()
+register_optimizer_step_pre_hook(_before_step)

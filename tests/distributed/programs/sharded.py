@@ -1,0 +1,654 @@
+"""fully_shard, DTensor, tensor parallelism and sharded checkpoints against one process; run under the launcher."""
+
+import functools
+import sys
+import tempfile
+import tracemalloc
+from contextlib import nullcontext
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import checks
+import numpy as np
+
+import mytorch
+import mytorch.distributed as dist
+import mytorch.nn.functional as F
+from mytorch import nn
+from mytorch.distributed import checkpoint as dcp
+from mytorch.distributed import collectives
+from mytorch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from mytorch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from mytorch.distributed.fsdp import (
+    FullyShardedDataParallel,
+    MixedPrecision,
+    MixedPrecisionPolicy,
+    ShardedGradScaler,
+    StateDictType,
+    fully_shard,
+)
+from mytorch.distributed.fsdp.wrap import ModuleWrapPolicy
+from mytorch.distributed.join import Join
+from mytorch.distributed.nn import functional as DF
+from mytorch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from mytorch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from mytorch.distributed.tensor.parallel.plans import plan_of
+from mytorch.models import GPT2, Llama
+from mytorch.models.gpt2 import Block
+from mytorch.utils.checkpoint import checkpoint
+
+STEPS, BATCH = 20, 12  # BATCH of all ranks together
+
+
+def raises(kind, text, action):
+    try:
+        action()
+    except kind as error:
+        assert text in str(error), f"{error}"
+        assert str(error).count("\n") == 0 or "Traceback" not in str(error)
+    else:
+        raise AssertionError(f"no error with {text!r}")
+
+
+@functools.cache
+def world_mesh():
+    return init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
+
+
+@functools.cache
+def grid():
+    """A mesh of data parallelism × 2 for tensor parallelism."""
+    return init_device_mesh("cpu", (dist.get_world_size() // 2, 2), mesh_dim_names=("dp", "tp"))
+
+
+def model_of(kind, seed=0, **changes):
+    mytorch.manual_seed(seed)
+    if kind == "gpt2":  # odd sizes: 31 tokens, width 10
+        shape = {
+            "vocab_size": 31,
+            "context_length": 8,
+            "num_layers": 2,
+            "num_heads": 2,
+            "embed_dim": 10,
+            "use_bias": True,
+        }
+        return GPT2(**shape | changes)
+    shape = {"vocab_size": 31, "context_length": 8, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "embed_dim": 16}
+    return Llama(**shape | changes)
+
+
+def blocks_of(model):
+    return model.transformer.h if isinstance(model, GPT2) else model.model.layers
+
+
+def shard(model, **options):
+    for block in blocks_of(model):
+        fully_shard(block, **options)
+    return fully_shard(model, **options)
+
+
+def batch(step, rank=0, size=1):
+    draw = np.random.default_rng(step)
+    x = draw.integers(0, 31, (BATCH, 8))[rank * BATCH // size : (rank + 1) * BATCH // size]
+    return mytorch.from_numpy(x), mytorch.from_numpy((x * 7 + 1) % 31)
+
+
+def mean(value):
+    total = mytorch.tensor(float(value), dtype=mytorch.float64)
+    dist.all_reduce(total, dist.ReduceOp.AVG)
+    return total.item()
+
+
+def train(model, rank=0, size=1, accumulation=1, clip=None, steps=STEPS, first=0, optimizer=None):
+    """Losses, and norms with clipping; `size` parts of each batch."""
+    optimizer = optimizer or mytorch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    losses = []
+    for step in range(first, first + steps):
+        total = 0.0
+        for micro in range(accumulation):
+            if hasattr(model, "set_requires_gradient_sync"):
+                model.set_requires_gradient_sync(micro == accumulation - 1)
+            loss = model(*batch(step * accumulation + micro, rank, size)) / accumulation
+            loss.backward()
+            total += loss.item()
+        if clip is not None:
+            losses.append(nn.utils.clip_grad_norm_(model.parameters(), clip).item())
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(mean(total))
+    return losses
+
+
+def close(a, b, tolerance=1e-5):
+    worst = max(abs(x - y) for x, y in zip(a, b, strict=True))
+    assert worst < tolerance, f"losses differ by {worst}"
+
+
+def same_weights(model, reference, tolerance=2e-4):
+    whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    for name, value in reference.state_dict().items():
+        worst = abs(whole[name].numpy() - value.numpy()).max()
+        assert worst < tolerance, f"{name} differs by {worst}"
+
+
+@functools.cache
+def reference(kind, accumulation=1, clip=None, freeze=False):
+    model = model_of(kind)
+    if freeze:
+        blocks_of(model)[0].requires_grad_(False)
+    return train(model, accumulation=accumulation, clip=clip), model
+
+
+# -- FSDP ------------------------------------------------------------------------------------------
+
+
+def against_one_process(kind, accumulation=1, clip=None, freeze=False, prepare=lambda m: m, **options):
+    model = model_of(kind)
+    if freeze:
+        blocks_of(model)[0].requires_grad_(False)
+    model = shard(prepare(model), **options)
+    losses, single = reference(kind, accumulation, clip, freeze)
+    close(train(model, dist.get_rank(), dist.get_world_size(), accumulation, clip), losses)
+    same_weights(model, single)
+    return model
+
+
+def check_fsdp_gpt2_with_tied_weights():
+    model = against_one_process("gpt2")
+    assert model.lm_head.weight is model.transformer.wte.weight
+    assert isinstance(model, GPT2)
+    shapes = [tuple(p.to_local().shape) for p in model.parameters()]
+    assert len(set(map(str, shapes))) > 3
+
+
+def check_fsdp_llama():
+    against_one_process("llama", reshard_after_forward=False)
+
+
+def check_fsdp_accumulates_and_clips():
+    against_one_process("gpt2", accumulation=2, clip=0.5, reshard_after_forward=True)
+
+
+def check_fsdp_with_frozen_parameters():
+    against_one_process("gpt2", freeze=True, clip=0.5)
+
+
+def check_fsdp_with_activation_checkpointing():
+    def inside(model):
+        for block in blocks_of(model):
+            block.mlp.forward = functools.partial(checkpoint, block.mlp.forward, use_reentrant=False)
+        return model
+
+    against_one_process("gpt2", prepare=inside)
+    model = shard(model_of("gpt2", gradient_checkpointing=True))  # the calls of the blocks are checkpointed
+    close(train(model, dist.get_rank(), dist.get_world_size(), steps=4), reference("gpt2")[0][:4])
+
+
+def check_fsdp_mixed_precision():
+    """The result with n processes is the result of one process with the same policy, within the rounding of bfloat16."""
+    policy = MixedPrecisionPolicy(param_dtype=mytorch.bfloat16, reduce_dtype=mytorch.float32, cast_forward_inputs=False)
+    alone = init_device_mesh("cpu", (dist.get_world_size(), 1), mesh_dim_names=("all", "one"))["one"]
+    single = train(shard(model_of("gpt2"), mesh=alone, mp_policy=policy), steps=6)
+    model = shard(model_of("gpt2"), mp_policy=policy)
+    close(train(model, dist.get_rank(), dist.get_world_size(), steps=6), single, 2e-2)
+    assert all(p.dtype is mytorch.float32 for p in model.parameters())
+
+
+def check_gradients_equal_ddp():
+    model, plain = shard(model_of("gpt2")), nn.parallel.DistributedDataParallel(model_of("gpt2"))
+    for m in (model, plain):
+        m(*batch(0, dist.get_rank(), dist.get_world_size())).backward()
+    for (name, p), q in zip(model.named_parameters(), plain.module.parameters(), strict=True):
+        assert tuple(p.shape) == tuple(q.shape)
+        worst = abs(p.grad.full_tensor().numpy() - np.asarray(q.grad)).max()
+        assert worst < 1e-6, f"gradient of {name} differs by {worst}"
+
+
+def check_second_backward_and_unused_parameters():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 5), nn.Linear(3, 5)
+
+        def forward(self, x, both):
+            return self.a(x) + self.b(x) if both else self.a(x)
+
+    mytorch.manual_seed(0)
+    plain = Two()
+    mytorch.manual_seed(0)
+    model = fully_shard(Two())
+    x = mytorch.arange(6.0).reshape(2, 3)
+    for both in (True, False, True):
+        for m in (plain, model):
+            m(x, both).square().sum().backward()
+    for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+        np.testing.assert_allclose(p.grad.full_tensor().numpy(), np.asarray(q.grad), rtol=1e-5)
+    with mytorch.no_grad():
+        np.testing.assert_allclose(model(x, True).numpy(), plain(x, True).numpy(), rtol=1e-5)
+    assert isinstance(model.a.weight, DTensor)  # released after a forward without backward
+
+
+def check_prefetch_and_order_of_messages():
+    model = shard(model_of("gpt2"))
+    blocks = list(blocks_of(model))
+    model.set_modules_to_forward_prefetch([blocks[0]])
+    blocks[0].set_modules_to_forward_prefetch([blocks[1]])
+    blocks[1].set_modules_to_backward_prefetch([blocks[0]])
+    close(train(model, dist.get_rank(), dist.get_world_size(), steps=4), reference("gpt2")[0][:4])
+    handle = model.unshard(async_op=True)
+    handle.wait()
+    assert not isinstance(model.transformer.wpe.weight, DTensor)
+    model.reshard()
+
+
+def check_changed_shards_are_gathered_again():
+    """A forward without backward leaves gathered parameters in the root; the next one sees a change of the shards."""
+    model = shard(model_of("gpt2"), reshard_after_forward=False)
+    before = model(*batch(0)).item()
+    with mytorch.no_grad():
+        for block in blocks_of(model):
+            for p in block._fsdp_state.group.parameters:
+                p.sharded.mul_(0.5)
+    assert abs(model(*batch(0)).item() - before) > 1e-4
+
+
+def check_bytes_of_a_step():
+    """Two all-gathers and one reduce-scatter of all parameters: 3 (n - 1) / n times the bytes of the parameters."""
+    sent = [0]
+    originals = collectives.all_gather_into_tensor, collectives.reduce_scatter_tensor
+    n = dist.get_world_size()
+
+    def counted(original, position):
+        def call(*args, **kwargs):
+            sent[0] += (
+                args[position].nbytes * (n - 1) // (n if position else 1) if position else args[1].nbytes * (n - 1)
+            )
+            return original(*args, **kwargs)
+
+        return call
+
+    model = shard(model_of("llama"), reshard_after_forward=True)
+    collectives.all_gather_into_tensor = counted(originals[0], 0)
+    collectives.reduce_scatter_tensor = counted(originals[1], 1)
+    try:
+        model(*batch(0, dist.get_rank(), n)).backward()
+    finally:
+        collectives.all_gather_into_tensor, collectives.reduce_scatter_tensor = originals
+    total = sum(-(-p.shape[0] // n) * n * (p.numel() // p.shape[0]) * 4 for p in model.parameters())  # with padding
+    assert sent[0] == 3 * (n - 1) * total // n, (sent[0], total)
+
+
+def check_memory_of_a_step():
+    """The peak is at most: shards of parameters, gradients and state, and twice the largest group in parameters and gradients."""
+    n, width, layers = dist.get_world_size(), 256, 6
+    mytorch.manual_seed(0)
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width, bias=False), nn.ReLU()) for _ in range(layers)))
+    tracemalloc.start()
+    for layer in model:
+        fully_shard(layer)
+    fully_shard(model)
+    for p in list(model.parameters()):
+        assert isinstance(p, DTensor)
+    optimizer = mytorch.optim.AdamW(model.parameters())
+    for _ in range(2):
+        model(mytorch.ones(2, width)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    tracemalloc.reset_peak()
+    model(mytorch.ones(2, width)).sum().backward()
+    optimizer.step()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    one = width * width * 4
+    whole = layers * one
+    formula = 4 * whole / n + 6 * one  # two gathered groups with their buffers, a gradient and its buffer
+    assert peak < formula + 1_000_000, (peak, formula)
+    assert peak > 3 * whole / n
+
+
+def check_fully_sharded_data_parallel():
+    mixed = MixedPrecision(param_dtype=mytorch.float32)
+    model = FullyShardedDataParallel(
+        model_of("gpt2", seed=dist.get_rank()), auto_wrap_policy=ModuleWrapPolicy({Block}), sync_module_states=True,
+        mixed_precision=mixed, forward_prefetch=True,
+    )  # fmt: skip
+    assert [name for name, _ in model.named_parameters()] == [name for name, _ in model_of("gpt2").named_parameters()]
+    optimizer = mytorch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses, rank, n = [], dist.get_rank(), dist.get_world_size()
+    for step in range(4):
+        total = 0
+        for micro in range(2):
+            with nullcontext() if micro else model.no_sync():
+                loss = model(*batch(2 * step + micro, rank, n)) / 2
+                loss.backward()
+            total += loss.item()
+        losses.append(model.clip_grad_norm_(0.5).item())
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(mean(total))
+    close(losses, reference("gpt2", 2, 0.5)[0][: len(losses)])
+    whole = model.state_dict()
+    assert not isinstance(whole["lm_head.weight"], DTensor)
+    with FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+        assert isinstance(model.state_dict()["lm_head.weight"], DTensor)
+    with FullyShardedDataParallel.summon_full_params(model), mytorch.no_grad():
+        model.module.transformer.wpe.weight.zero_()
+    assert model.state_dict()["transformer.wpe.weight"].abs().sum().item() == 0
+    model.load_state_dict(whole)
+    np.testing.assert_array_equal(
+        model.state_dict()["transformer.wpe.weight"].numpy(), whole["transformer.wpe.weight"].numpy()
+    )
+    state = FullyShardedDataParallel.optim_state_dict(model, optimizer)
+    optimizer.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(model, optimizer, state))
+
+
+def check_scaler_skips_on_all_ranks():
+    model = fully_shard(nn.Linear(4, dist.get_world_size()))
+    optimizer = mytorch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = ShardedGradScaler("cpu", init_scale=4.0)
+    before = model.weight.detach().full_tensor().numpy().copy()
+    scale = mytorch.ones(dist.get_world_size())
+    scale[0] = float("inf")  # the row of rank 0 overflows
+    scaler.scale((model(mytorch.ones(1, 4)) * scale).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 2.0
+    np.testing.assert_array_equal(model.weight.detach().full_tensor().numpy(), before)
+
+
+# -- DTensor and tensor parallelism ----------------------------------------------------------------
+
+
+def against_plain(function, shapes, placements, mesh):
+    """Values and gradients of a function of DTensors equal the ones of plain tensors."""
+    inputs = [mytorch.randn(*shape).requires_grad_() for shape in shapes]
+    expected = function(*inputs)
+    upstream = mytorch.randn(*expected.shape)
+    expected.backward(upstream)
+    sharded = [
+        distribute_tensor(x.detach().clone().requires_grad_(), mesh, p) for x, p in zip(inputs, placements, strict=True)
+    ]
+    out = function(*sharded).full_tensor()
+    np.testing.assert_allclose(out.detach().numpy(), expected.detach().numpy(), atol=2e-5, err_msg=str(placements))
+    out.backward(upstream)
+    for x, d in zip(inputs, sharded, strict=True):
+        np.testing.assert_allclose(
+            d.grad.full_tensor().numpy(), np.asarray(x.grad), atol=5e-5, err_msg=f"gradient, {placements}"
+        )
+
+
+LAYOUTS = {1: (Replicate(), Shard(0)), 2: (Replicate(), Shard(0), Shard(1)), 3: (Replicate(), Shard(0), Shard(2))}
+INDEX, TARGETS = mytorch.tensor([[0, 3, 8], [2, 2, 1]]), mytorch.tensor([0, 3, -100, 6, 2])
+FUNCTIONS = [  # with the shapes of their arguments
+    (lambda x: (x * 2 + x.exp()).tanh(), [(5, 3)]),
+    (lambda x: x.sum(), [(5, 3)]),
+    (lambda x: x.mean(0), [(5, 3)]),
+    (lambda x: x.amax(1), [(5, 3)]),
+    (lambda x: x.softmax(-1), [(5, 3)]),
+    (lambda x: x.transpose(0, 1) * 1, [(5, 3)]),
+    (lambda x: x.unsqueeze(1) * 1, [(5, 3)]),
+    (lambda x: x.reshape(20, 6) * 1, [(4, 5, 6)]),
+    (lambda x: x.reshape(4, 5, 2, 3) * 1, [(4, 5, 6)]),
+    (lambda x: x[:, 1:] * 1, [(4, 5, 6)]),
+    (lambda x: x.permute(2, 0, 1) * 1, [(4, 5, 6)]),
+    (lambda x, y: x + y, [(5, 3), (5, 3)]),
+    (lambda x, y: x * y, [(5, 3), (3,)]),
+    (lambda x, y: x @ y, [(5, 3), (3, 7)]),
+    (lambda x, y: 1 / (1 + (x - y) ** 2), [(5, 1), (1, 3)]),
+    (lambda x, w, b: F.linear(x, w, b), [(5, 3), (7, 3), (7,)]),
+    (lambda x, w, b: F.linear(x, w, b), [(2, 4, 3), (7, 3), (7,)]),
+    (lambda x, w: F.layer_norm(x, (3,), w), [(5, 3), (3,)]),
+    (lambda x, w: F.rms_norm(x, (3,), w), [(5, 3), (3,)]),
+    (lambda w: F.embedding(INDEX, w), [(9, 4)]),
+    (lambda x: F.cross_entropy(x, TARGETS), [(5, 7)]),
+    (lambda x, w: F.linear_cross_entropy(x, w, TARGETS), [(5, 3), (7, 3)]),
+]
+
+
+def check_functions_of_dtensors():
+    """Every function with random placements of its arguments, in meshes of one and two dimensions."""
+    draw = np.random.default_rng(0)  # the same choices on all ranks
+    mytorch.manual_seed(0)
+    meshes = [world_mesh(), grid()] if dist.get_world_size() == 4 else [world_mesh()]
+    for function, shapes in FUNCTIONS:
+        for mesh in meshes:
+            for _ in range(4):
+                placements = [
+                    [LAYOUTS[len(s)][draw.integers(len(LAYOUTS[len(s)]))] for _ in range(mesh.ndim)] for s in shapes
+                ]
+                against_plain(function, shapes, placements, mesh)
+
+
+def check_redistribution():
+    draw = np.random.default_rng(1)
+    mytorch.manual_seed(0)
+    meshes = [world_mesh(), grid()] if dist.get_world_size() == 4 else [world_mesh()]
+    for mesh in meshes:
+        for _ in range(12):
+            source, target = ([LAYOUTS[3][draw.integers(3)] for _ in range(mesh.ndim)] for _ in range(2))
+            against_plain(
+                lambda x, target=target: x.redistribute(placements=target) if isinstance(x, DTensor) else x * 1,
+                [(4, 3, 5)], [source], mesh,
+            )  # fmt: skip
+    part = DTensor.from_local(mytorch.ones(3, 2) * (dist.get_rank() + 1), world_mesh(), [Partial()])
+    n = dist.get_world_size()
+    for target in (Replicate(), Shard(0), Shard(1)):
+        assert part.redistribute(placements=[target]).full_tensor().tolist() == [[n * (n + 1) / 2] * 2] * 3
+
+
+def check_sharded_tensors_are_never_read_as_whole_ones():
+    d = distribute_tensor(mytorch.arange(float(4 * dist.get_world_size())), world_mesh(), [Shard(0)])
+    for use in (np.asarray, mytorch.fft.fft, lambda d: d.numpy(), lambda d: mytorch.save(d, tempfile.TemporaryFile())):
+        raises((RuntimeError, NotImplementedError, TypeError), "DTensor", lambda use=use: use(d))
+    raises(RuntimeError, "mixed", lambda: d + mytorch.ones(d.numel()))
+    p = distribute_tensor(nn.Parameter(mytorch.ones(4, 4)), world_mesh(), [Shard(0)])
+    p.grad = p.detach() * 0
+    raises(NotImplementedError, "Muon", lambda: mytorch.optim.Muon([p]).step())
+    raises(RuntimeError, "DTensor", lambda: dist.all_reduce(d))
+
+
+def check_tensor_parallel_models():
+    for kind, sequence in (("gpt2", False), ("gpt2", True), ("llama", False), ("llama", True)):
+        model = model_of(kind)
+        parallelize_module(model, grid()["tp"], plan_of(model, 2, sequence))
+        losses, single = reference(kind, clip=0.5)
+        close(train(model, clip=0.5), losses)
+        same_weights(model, single)
+
+
+def check_fsdp_and_tensor_parallel():
+    if dist.get_world_size() != 4:
+        return
+    for kind, sequence, steps in (("gpt2", True, STEPS), ("llama", False, 5)):
+        model, mesh = model_of(kind), grid()
+        parallelize_module(model, mesh["tp"], plan_of(model, 2, sequence))
+        model = shard(model, mesh=mesh["dp"])
+        losses, _ = reference(kind, clip=0.5)
+        close(train(model, mesh["dp"].get_local_rank(), 2, clip=0.5, steps=steps), losses[: 2 * steps])
+
+
+def check_hybrid_sharding():
+    if dist.get_world_size() == 4:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("copies", "shards"))
+        model = shard(model_of("gpt2"), mesh=mesh)
+        close(train(model, dist.get_rank(), 4, steps=5), reference("gpt2")[0][:5])
+
+
+# -- collectives with gradients, meshes, Join ------------------------------------------------------
+
+
+def check_collectives_with_gradients():
+    rank, n = dist.get_rank(), dist.get_world_size()
+    x = (mytorch.arange(3.0) + rank).requires_grad_()
+    weight = mytorch.arange(1.0, n + 1)
+
+    def grad(out):
+        x.grad = None
+        out.backward()
+        return np.asarray(x.grad).tolist()
+
+    assert grad(DF.all_reduce(x).sum() * (rank + 1)) == [n * (n + 1) / 2] * 3
+    assert grad(DF.all_reduce(x, dist.ReduceOp.AVG).sum()) == [1.0] * 3
+    assert grad((mytorch.stack(DF.all_gather(x)) * weight.unsqueeze(1)).sum()) == [n * (rank + 1.0)] * 3
+    assert grad(DF.broadcast(x, 0).sum()) == [float(n) if rank == 0 else 0.0] * 3
+    assert grad(DF.reduce(x, 0).sum() * (rank + 1)) == [1.0] * 3
+
+    def parts():
+        return [x * (i + 1) for i in range(n)]
+
+    out = DF.reduce_scatter(mytorch.zeros(3), parts())
+    assert out.tolist() == [(rank + 1.0) * (n * i + n * (n - 1) / 2) for i in range(3)]
+    assert grad(out.sum()) == [n * (n + 1) / 2] * 3
+    out = mytorch.stack(DF.all_to_all([mytorch.zeros(3)] * n, parts()))
+    assert out[:, 0].tolist() == [i * (rank + 1.0) for i in range(n)]
+    assert grad(out.sum()) == [n * (n + 1) / 2] * 3
+    assert grad(sum(t.sum() for t in DF.gather(x, 0)) * 2) == [2.0] * 3
+    assert grad(DF.scatter(parts(), 0).sum()) == ([n * (n + 1) / 2] * 3 if rank == 0 else [0.0] * 3)
+    y = mytorch.arange(2.0 * n).requires_grad_()
+    DF.all_to_all_single(mytorch.zeros(2 * n), y).pow(2).sum().backward()
+    assert np.asarray(y.grad).tolist() == [2.0 * i for i in range(2 * n)]
+    raises(RuntimeError, "expected ReduceOp.SUM", lambda: DF.all_reduce(x, dist.ReduceOp.MAX).sum().backward())
+
+
+def check_meshes():
+    n, rank = dist.get_world_size(), dist.get_rank()
+    raises(ValueError, f"mesh_shape with {n} positions", lambda: init_device_mesh("cpu", (n, 2)))
+    raises(ValueError, "different ranks", lambda: DeviceMesh("cpu", [0, 0]))
+    raises(ValueError, "different names", lambda: init_device_mesh("cpu", (n,), mesh_dim_names=("a", "b")))
+    raises(KeyError, "expected one of the names", lambda: world_mesh()["tp"])
+    if n == 4:
+        mesh = grid()
+        assert mesh["tp"].get_local_rank() == rank % 2
+        assert dist.get_process_group_ranks(mesh.get_group("dp")) == [rank % 2, rank % 2 + 2]
+        assert mesh._flatten("all").size() == 4
+        assert mesh["dp", "tp"] == mesh
+
+
+def check_errors_on_every_rank():
+    n, rank = dist.get_world_size(), dist.get_rank()
+    raises(RuntimeError, "expected the same parameters on all ranks", lambda: fully_shard(nn.Linear(3, 2 + rank)))
+    raises(ValueError, "in one call", lambda: _tied())
+    raises(ValueError, "not sharded yet", lambda: fully_shard(fully_shard(nn.Linear(2, 2))))
+    raises(
+        ValueError,
+        "matches none",
+        lambda: parallelize_module(nn.Linear(2, 2), world_mesh(), {"a.b": ColwiseParallel()}),
+    )
+    raises(ValueError, "divisible by 3", lambda: plan_of(model_of("gpt2"), 3))
+    raises(ValueError, "1 placements", lambda: distribute_tensor(mytorch.ones(4), world_mesh(), [Shard(0), Shard(0)]))
+    raises(
+        ValueError,
+        "local tensor of shape",
+        lambda: DTensor.from_local(mytorch.ones(2), world_mesh(), [Shard(0)], shape=(9 * n,)),
+    )
+    raises(NotImplementedError, "nn.Linear", lambda: parallelize_module(nn.ReLU(), world_mesh(), RowwiseParallel()))
+    model = shard(model_of("gpt2"))
+    raises(
+        RuntimeError,
+        "size mismatch",
+        lambda: model.load_state_dict(model_of("gpt2", num_heads=1, context_length=9).state_dict()),
+    )
+
+
+def _tied():
+    model = model_of("gpt2")
+    fully_shard(model.lm_head)
+    fully_shard(model)
+
+
+def check_join():
+    rank, n = dist.get_rank(), dist.get_world_size()
+    mytorch.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(nn.Linear(3, 1))
+    reference = nn.Linear(3, 1)
+    reference.load_state_dict(model.module.state_dict())
+    optimizer, other = (mytorch.optim.SGD(m.parameters(), lr=0.1) for m in (model, reference))
+    x = mytorch.arange(3.0).reshape(1, 3)
+    with Join([model], divide_by_initial_world_size=False):
+        for _ in range(2 + rank):
+            (model(x) * (rank + 1)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    for step in range(n + 1):
+        active = [r for r in range(n) if step < 2 + r]
+        sum((reference(x) * (r + 1)).sum() for r in active).div(len(active)).backward()
+        other.step()
+        other.zero_grad()
+    np.testing.assert_allclose(model.module.weight.detach().numpy(), reference.weight.detach().numpy(), rtol=1e-5)
+
+
+# -- checkpoints -----------------------------------------------------------------------------------
+
+
+def shared_folder():
+    box = [tempfile.mkdtemp()] if dist.get_rank() == 0 else [None]
+    dist.broadcast_object_list(box)
+    return Path(box[0])
+
+
+def state_of(model, optimizer, step):
+    weights, state = get_state_dict(model, optimizer)
+    return {"model": weights, "optimizer": state, "step": step}
+
+
+def check_checkpoints_are_loaded_in_other_layouts():
+    rank, n, folder = dist.get_rank(), dist.get_world_size(), shared_folder()
+    model = shard(model_of("gpt2"))
+    optimizer = mytorch.optim.AdamW(model.parameters(), lr=1e-2)
+    train(model, rank, n, steps=3, optimizer=optimizer)
+    future = dcp.async_save(state_of(model, optimizer, 3), checkpoint_id=folder / "step_3")
+    later = train(model, rank, n, steps=3, first=3, optimizer=optimizer)  # while it is written
+    future.result()
+    dist.barrier()
+    assert dcp.latest(folder) == folder / "step_3"
+    others = [(shard(model_of("gpt2", seed=9)), rank, n), (model_of("gpt2", seed=9), 0, 1)]
+    if n % 2 == 0:
+        parallel = model_of("gpt2", seed=9)
+        parallelize_module(parallel, grid()["tp"], plan_of(parallel, 2))
+        others.append((shard(parallel, mesh=grid()["dp"]), grid()["dp"].get_local_rank(), n // 2))
+    for other, part, parts in others:
+        optimizer = mytorch.optim.AdamW(other.parameters(), lr=1e-2)
+        state = state_of(other, optimizer, 0)
+        dcp.load(state, checkpoint_id=folder / "step_3")
+        assert state["step"] == 3
+        set_state_dict(other, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+        close(train(other, part, parts, steps=3, first=3, optimizer=optimizer), later)
+
+
+def check_wrong_and_damaged_checkpoints():
+    folder = shared_folder()
+    weight = distribute_tensor(mytorch.arange(12.0).reshape(4, 3), world_mesh(), [Shard(0)])
+    dcp.save({"weight": weight, "plain": mytorch.ones(2), "note": "first"}, checkpoint_id=folder / "a")
+    Errors = ValueError, FileNotFoundError, dcp.CheckpointException
+    load = functools.partial(dcp.load, checkpoint_id=folder / "a")
+    raises(Errors, "does not contain other", lambda: load({"other": mytorch.ones(2)}))
+    raises(Errors, "expected 'plain' of shape (2,)", lambda: load({"plain": mytorch.ones(3)}))
+    raises(Errors, "expected 'plain' of shape (2,)", lambda: load({"plain": mytorch.ones(2 + dist.get_rank())}))
+    raises(Errors, "found none", lambda: dcp.load({"plain": mytorch.ones(2)}, checkpoint_id=folder / "b"))
+    raises(
+        (TypeError, dcp.CheckpointException),
+        "keys",
+        lambda: dcp.save({(1, 2): mytorch.ones(2)}, checkpoint_id=folder / "a"),
+    )
+    target = {"weight": distribute_tensor(mytorch.zeros(4, 3), world_mesh(), [Shard(1)]), "note": ""}
+    load(target)
+    assert target["note"] == "first"
+    assert target["weight"].full_tensor().tolist() == weight.full_tensor().tolist()
+    dist.barrier()
+    if dist.get_rank() == 0:
+        path = folder / "a" / "rank_0.safetensors"
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    dist.barrier()
+    raises(Errors, "damaged", lambda: load({"weight": target["weight"], "plain": mytorch.ones(2)}))
+
+
+if __name__ == "__main__":
+    checks.run(globals(), sys.argv[1])
