@@ -52,6 +52,9 @@ LAYERS = [
     ("models", "language models and text generation"),
     ("accelerate accelerate.runs", "the training loop helper, parts of training scripts"),
     ("compat", "PyTorch's other names and import paths"),
+    ("fx", "graphs of programs"),
+    ("export", "exported programs"),
+    ("onnx", "ONNX files"),
     ("__init__", "`import mytorch`"),
     (
         "cli __main__ cli.chat cli.local_server playground",

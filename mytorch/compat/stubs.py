@@ -16,7 +16,7 @@ from ..base import config
 _FEATURES = {
     "internals of PyTorch's C++ core": "_C",
     "compilation": "_dynamo _functorch _higher_order_ops _inductor _logging _ops _prims_common utils._triton",
-    "tracing (torch.fx)": "_subclasses fx utils._sympy",
+    "fake tensors": "_subclasses utils._sympy",
     "quantization": "ao quantization",
     "sharded models and tensors (FSDP, DTensor, device meshes)": "distributed._composable "
     "distributed._functional_collectives distributed._shard distributed._tensor distributed.algorithms._checkpoint "
@@ -28,7 +28,7 @@ _FEATURES = {
     "elastic launching": "distributed.elastic distributed.launcher",
     "pipeline parallelism": "distributed.pipelining",
     "remote procedure calls and futures": "distributed.rpc futures",
-    "model export": "export onnx utils.mobile_optimizer",
+    "models for mobile devices": "utils.mobile_optimizer",
     "Apple GPUs": "mps",
     "compiled attention (flex_attention)": "nn.attention.flex_attention",
     "packaging (torch.package)": "package",
@@ -47,13 +47,12 @@ _FEATURES = {
 # Feature -> advice that follows the error message.
 _INSTEAD = {
     "compilation": "The library runs every operation eagerly; call the function itself.",
-    "tracing (torch.fx)": "Use forward hooks to read or change the results of layers.",
     "quantization": "mytorch.models.quantize_ stores the weights of Linear layers in 8 or 4 bits.",
     "sharded models and tensors (FSDP, DTensor, device meshes)": "Use nn.parallel.DistributedDataParallel, and "
     "distributed.optim.ZeroRedundancyOptimizer to shard the state of the optimizer.",
     "uneven inputs in distributed training (Join)": "Use DistributedSampler, which gives each process the same number of samples.",
     "elastic launching": "Use `python -m mytorch.distributed.run`.",
-    "model export": "Save the state dict with torch.save or safetensors.",
+    "models for mobile devices": "Save the state dict with torch.save or safetensors.",
     "compiled attention (flex_attention)": "Use scaled_dot_product_attention with attn_mask.",
     "packaging (torch.package)": "Save the state dict with torch.save.",
     "sparse tensors": "Use dense tensors.",
@@ -103,7 +102,7 @@ _FEATURES_OF_NAMES = {
     "data pipes": "DataChunk DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe",
     "selective checkpointing": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
     "profiler annotations": "emit_itt emit_nvtx KinetoStepTracker",
-    "tracing (torch.fx)": "Graph Node Tag",
+    "internals of graphs in C++": "Graph Node Tag",
     "remote procedure calls and futures": "Future",
     "compilation": "ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject CompilationUnit LiteScriptModule "
     "JITException strict_fusion trace_module GraphExecutorState",
