@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from .._tensor import Tensor
 from ..backend import device as Device
 from ..base.dtypes import dtype as Dtype
+from ..dispatch.op import Op
+from ..dispatch.record import RECORDS
 from . import node as _node
 from .node import Node, dtype_name, map_arg, package_name, qualified_name, type_name
 
@@ -29,6 +31,18 @@ _INPLACE = {
     operator.iadd: "+=", operator.isub: "-=", operator.imul: "*=", operator.itruediv: "/=", operator.ifloordiv: "//=",
     operator.imod: "%=", operator.ipow: "**=", operator.imatmul: "@=", operator.iand: "&=", operator.ior: "|=", operator.ixor: "^=",
 }  # fmt: skip
+
+
+class _Ops:
+    """The ops of the library by name, for generated code."""
+
+    def __getattr__(self, name):
+        if name not in RECORDS:
+            raise AttributeError(f"ops: expected the name of an op, got {name!r}.")
+        return RECORDS[name]
+
+
+OPS = _Ops()
 
 
 class PythonCode(NamedTuple):
@@ -65,7 +79,7 @@ class _Names:
         return name
 
 
-_RESERVED = set(dir(builtins)) | {"inf", "nan", "NoneType", "torch", "mytorch", "device", "self", "fx_pytree", "pytree"}
+_RESERVED = set(dir(builtins)) | {"inf", "nan", "NoneType", "torch", "mytorch", "device", "self", "fx_pytree", "pytree", "ops"}
 
 
 class _Nodes:
@@ -587,6 +601,9 @@ class _Writer:
 
     def function(self, func):
         """Returns the expression for a function, and adds the names in it to the globals."""
+        if isinstance(func, Op) and RECORDS.get(func.name) is func:
+            self.globals["ops"] = OPS
+            return f"ops.{func.name}"
         name = qualified_name(func)
         if "<" not in name and "." in name and _node.resolve(name) is func:
             first = name.split(".")[0]

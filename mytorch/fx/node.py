@@ -8,6 +8,7 @@ from typing import Any
 from ..base import config
 from ..base.dtypes import dtype as Dtype
 from ..compat import overrides
+from ..dispatch.op import Op
 from .immutable_collections import immutable_dict, immutable_list
 
 OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
@@ -76,6 +77,8 @@ def package_name():
 
 def qualified_name(func):
     """Returns the name by which generated code calls a function, such as "torch.nn.functional.relu"."""
+    if isinstance(func, Op):
+        return f"ops.{func.name}"
     name = overrides.resolve_name(func)
     if name is not None:
         return package_name() + name.removeprefix("torch")
