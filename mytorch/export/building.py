@@ -186,6 +186,7 @@ class Builder:
             found = fit([int(v) for v in values], self.runs, self._sizes_of_inputs(), self._all_sizes())
             if found is not None:
                 node = self._expression(found)
+                node.meta["example"] = int(values[0])
                 return node if convert is None else self.graph.call_function(convert, (node,))
         raise self._error("sizes that are sums and products of dynamic sizes", f"the values {', '.join(map(str, values))} for the sizes {', '.join(str(list(r.values())) for r in self.runs)}")
 
@@ -234,6 +235,7 @@ class Builder:
         if key not in self.sizes_of:
             with self.graph.inserting_after(node):
                 self.sizes_of[key] = self.graph.call_function(sym_size, (node, axis), name="sym_size")
+                self.sizes_of[key].meta["example"] = node.meta["example_shape"][axis] if "example_shape" in node.meta else None
         return self.sizes_of[key]
 
     def _dim(self, root):

@@ -451,7 +451,7 @@ def save(ep, f):
             return _encode(value, names)
 
         target = n.target if isinstance(n.target, str) else _encode(n.target, names)
-        meta = {key: _encode(n.meta[key], names) for key in ("shape", "dtype", "example_shape", "stack_trace") if key in n.meta}
+        meta = {key: _encode(n.meta[key], names) for key in ("shape", "dtype", "example_shape", "example", "stack_trace") if key in n.meta}
         nodes.append([n.op, n.name, target, encode(args), encode(dict(kwargs)), meta])
     dynamic = {
         name: {str(axis): [d.root.__name__, d.factor, d.offset, d.root.min, d.root.max] for axis, d in axes.items()}

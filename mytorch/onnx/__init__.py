@@ -358,6 +358,8 @@ class _Converter:
             found = rule(call, *args, **kwargs)
         except Unsupported as error:
             raise self._unsupported(node, f" with {error}") from None
+        if isinstance(found, Size):
+            found.example = node.meta.get("example")
         if isinstance(found, (Size, list)):
             self.values[node] = found
         else:

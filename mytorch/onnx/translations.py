@@ -47,7 +47,9 @@ class Value:
 
 
 class Size:
-    """A size in the ONNX graph: the name of a vector with one integer, or of one float."""
+    """A size in the ONNX graph: the name of a vector with one integer, or of one float; and its value for the example."""
+
+    example = None
 
     def __init__(self, name, is_float=False):
         self.name, self.is_float = name, is_float
@@ -515,9 +517,11 @@ def _std(c, x):
 
 @rule("norm")
 def _norm(c, x, ord=2, dim=None, keepdim=False):
+    if ord == 0:
+        raise Unsupported("ord=0")
     axes, name = c.w.ints(*_axes(x, dim)), c.tensor(x)
     if ord in (1, 2):
-        return c.w.op(f"ReduceL{ord}", name, axes, keepdims=int(keepdim))
+        return c.w.op(f"ReduceL{int(ord)}", name, axes, keepdims=int(keepdim))
     absolute = c.w.op("Abs", name)
     if ord in (math.inf, -math.inf):
         return c.w.op("ReduceMax" if ord > 0 else "ReduceMin", absolute, axes, keepdims=int(keepdim))
@@ -962,18 +966,29 @@ def _avg_pool(c, x, *, out_size, kernel, stride, padding, scale):
 
 def _normalized_axes(x, width):
     """Returns the first axis of a norm over the last `width` elements."""
+    width = width.example if isinstance(width, Size) else width
     total, axis = 1, x.ndim
     while axis > 0 and total < width:
         axis -= 1
         total *= x.example[axis]
-    if isinstance(width, Size):
-        raise Unsupported("a norm over dynamic sizes")
     return min(axis, x.ndim - 1)
+
+
+def _normed_name(c, name, axes, eps):
+    """Returns a tensor with mean 0 and variance 1 along the axes."""
+    w, axes = c.w, c.w.ints(*axes)
+    centred = w.op("Sub", name, w.op("ReduceMean", name, axes, keepdims=1))
+    variance = w.op("ReduceMean", w.op("Mul", centred, centred), axes, keepdims=1)
+    return w.op("Div", centred, w.op("Sqrt", w.op("Add", variance, c.tensor(eps))))
 
 
 def _layer_norm_name(c, name, x, weight, bias, width, eps):
     axis = _normalized_axes(x, width)
     shape = x.example[axis:]
+    if None in x.shape[axis:]:
+        out = _normed_name(c, name, range(axis, x.ndim), eps)
+        out = out if weight is None else c.w.op("Mul", out, c.tensor(weight))
+        return out if bias is None else c.w.op("Add", out, c.tensor(bias))
     scale = c.tensor(np.ones(shape)) if weight is None else c.tensor(weight)
     scale = c.w.reshape(scale, *shape) if weight is not None and weight.example != tuple(shape) else scale
     return c.w.op("LayerNormalization", name, scale, None if bias is None else c.tensor(bias), axis=axis - x.ndim, epsilon=float(eps))
@@ -1027,14 +1042,10 @@ def _channel_affine(c, x, scale, shift):
 @rule("group_norm")
 def _group_norm(c, x, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
     w, name = c.w, c.tensor(x)
-    shape = w.shape(name)
-    rows = w.op("Reshape", name, w.ints(0, num_groups, -1))
     if isinstance(num_groups, Size):
-        raise Unsupported("group normalization with a dynamic number of groups")
-    mean = w.op("ReduceMean", rows, w.ints(2), keepdims=1)
-    centred = w.op("Sub", rows, mean)
-    variance = w.op("ReduceMean", w.op("Mul", centred, centred), w.ints(2), keepdims=1)
-    normed = w.op("Div", centred, w.op("Sqrt", w.op("Add", variance, c.tensor(eps))))
+        raise Unsupported("a dynamic number of groups")
+    shape = w.shape(name)
+    normed = _normed_name(c, w.op("Reshape", name, w.ints(0, num_groups, -1)), (2,), eps)
     out = w.op("Reshape", normed, shape)
     out = out if weight is None else w.op("Mul", out, _per_channel(c, weight, x.ndim))
     return out if bias is None else w.op("Add", out, _per_channel(c, bias, x.ndim))
