@@ -99,7 +99,9 @@ for _name, _size in {
 
 @case("vit", image(), IMAGE, size=32, fx=False)
 def _vit():
-    return vision.VisionTransformer(image_size=32, patch_size=8, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=32, num_classes=5)
+    return vision.VisionTransformer(
+        image_size=32, patch_size=8, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=32, num_classes=5
+    )
 
 
 @case("lenet", image(1), IMAGE, size=28)
@@ -172,7 +174,9 @@ class Inception(nn.Module):
 
 @case("conv3d", lambda batch, size: (randn(batch, 2, size, 6, 6),), ({0: "batch", 2: "size"},))
 def _conv3d():
-    return nn.Sequential(nn.Conv3d(2, 4, 3, padding=1), nn.BatchNorm3d(4), nn.ELU(), nn.MaxPool3d((1, 2, 2)), nn.Conv3d(4, 2, 1))
+    return nn.Sequential(
+        nn.Conv3d(2, 4, 3, padding=1), nn.BatchNorm3d(4), nn.ELU(), nn.MaxPool3d((1, 2, 2)), nn.Conv3d(4, 2, 1)
+    )
 
 
 # -- image to image ------------------------------------------------------------------------------------------------
@@ -202,7 +206,9 @@ class UNet(nn.Module):
 
 @case("super_resolution", image(1), SIZED)
 def _super_resolution():
-    return nn.Sequential(nn.Conv2d(1, 8, 5, padding=2), nn.Tanh(), nn.Conv2d(8, 9, 3, padding=1), nn.PixelShuffle(3), nn.Hardtanh())
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 5, padding=2), nn.Tanh(), nn.Conv2d(8, 9, 3, padding=1), nn.PixelShuffle(3), nn.Hardtanh()
+    )
 
 
 @case("style_transfer", image(), SIZED, size=8, step=2)
@@ -246,16 +252,31 @@ def _generator():
 
 @case("dcgan_discriminator", image(), IMAGE, size=16)
 def _discriminator():
-    return nn.Sequential(nn.Conv2d(3, 8, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(8, 16, 4, 2, 1), nn.BatchNorm2d(16), nn.Flatten(), nn.Linear(256, 1))
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 4, 2, 1),
+        nn.LeakyReLU(0.2),
+        nn.Conv2d(8, 16, 4, 2, 1),
+        nn.BatchNorm2d(16),
+        nn.Flatten(),
+        nn.Linear(256, 1),
+    )
 
 
-@case("diffusion", lambda batch, size: (randn(batch, 2, size, size), integers(100, batch)), ({0: "batch", 2: "size", 3: "size"}, {0: "batch"}))
+@case(
+    "diffusion",
+    lambda batch, size: (randn(batch, 2, size, size), integers(100, batch)),
+    ({0: "batch", 2: "size", 3: "size"}, {0: "batch"}),
+)
 class Diffusion(nn.Module):
     """A denoiser with sinusoidal embeddings of the time."""
 
     def __init__(self):
         super().__init__()
-        self.time, self.first, self.second = nn.Linear(8, 6), nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 2, 3, padding=1)
+        self.time, self.first, self.second = (
+            nn.Linear(8, 6),
+            nn.Conv2d(2, 6, 3, padding=1),
+            nn.Conv2d(6, 2, 3, padding=1),
+        )
         self.norm = nn.GroupNorm(3, 6)
 
     def forward(self, x, t):
@@ -271,7 +292,9 @@ class Diffusion(nn.Module):
 
 @case("mlp", rows(8), ROWS)
 def _mlp():
-    return nn.Sequential(nn.Linear(8, 16), nn.Mish(), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, 4), nn.Softmax(dim=-1))
+    return nn.Sequential(
+        nn.Linear(8, 16), nn.Mish(), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, 4), nn.Softmax(dim=-1)
+    )
 
 
 @case("activations", rows(6), ROWS)
@@ -347,7 +370,11 @@ class PointNet(nn.Module):
         return self.head(self.body(x).max(dim=2)[0])
 
 
-@case("graph_network", lambda batch, size: (randn(batch, size, 4), (randn(batch, size, size) > 0)), ({0: "batch", 1: "size"}, {0: "batch", 1: "size", 2: "size"}))
+@case(
+    "graph_network",
+    lambda batch, size: (randn(batch, size, 4), (randn(batch, size, size) > 0)),
+    ({0: "batch", 1: "size"}, {0: "batch", 1: "size", 2: "size"}),
+)
 class GraphNetwork(nn.Module):
     """Graph convolutions with a dense adjacency matrix."""
 
@@ -399,7 +426,11 @@ case("gru", tokens(), TOKENS)(lambda: Recurrent(nn.GRU, num_layers=2))
 case("rnn", tokens(), TOKENS)(lambda: Recurrent(nn.RNN, nonlinearity="relu", bias=False))
 
 
-@case("seq2seq", lambda batch, size: (integers(20, batch, size), integers(20, batch, 4)), ({0: "batch", 1: "size"}, {0: "batch"}))
+@case(
+    "seq2seq",
+    lambda batch, size: (integers(20, batch, size), integers(20, batch, 4)),
+    ({0: "batch", 1: "size"}, {0: "batch"}),
+)
 class Seq2Seq(nn.Module):
     """Encoder and decoder with dot product attention."""
 
@@ -461,7 +492,12 @@ def _encoder():
     return nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(8, 3))
 
 
-@case("transformer", lambda batch, size: (randn(batch, size, 8), randn(batch, 4, 8)), ({0: "batch", 1: "size"}, {0: "batch"}), fx=False)
+@case(
+    "transformer",
+    lambda batch, size: (randn(batch, size, 8), randn(batch, 4, 8)),
+    ({0: "batch", 1: "size"}, {0: "batch"}),
+    fx=False,
+)
 def _transformer():
     return nn.Transformer(8, 2, 1, 1, 16, batch_first=True, activation="gelu")
 
@@ -691,7 +727,9 @@ def check_fx(name):
     args = examples(name)[0]
     traced = mytorch.fx.symbolic_trace(model)
     traced.graph.lint()
-    assert traced.code and str(traced.graph) and traced.print_readable(print_output=False)
+    assert traced.code
+    assert str(traced.graph)
+    assert traced.print_readable(print_output=False)
     with mytorch.no_grad():
         expected = model(*args)
         found.append(difference(expected, traced(*args)))

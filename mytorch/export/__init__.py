@@ -14,7 +14,7 @@ from ..dispatch.unwrap import raw_of
 from ..engine.mode import no_grad
 from ..nn import Module
 from .building import Builder, sym_size
-from .dims import Dim, check_size, dims, plan_sizes
+from .dims import Dim, check_sizes, dims, plan_sizes
 from .program import (
     ExportedProgram,
     ExportGraphSignature,
@@ -70,11 +70,18 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         True
     """
     if strict or preserve_module_call_signature:
-        raise NotImplementedError("export: expected strict=False and an empty preserve_module_call_signature, got other values. Omit them.")
+        raise NotImplementedError(
+            "export: expected strict=False and an empty preserve_module_call_signature, got other values. Omit them."
+        )
     if not isinstance(mod, Module):
-        raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}. Wrap a function in a Module.")
+        raise ValueError(
+            f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}. Wrap a function in a Module."
+        )
+    _require_evaluation(mod)
     if not isinstance(args, tuple):
-        raise TypeError(f"export: expected a tuple of example arguments, got {type(args).__name__}. Write `(x,)` for one argument.")
+        raise TypeError(
+            f"export: expected a tuple of example arguments, got {type(args).__name__}. Write `(x,)` for one argument."
+        )
     kwargs = dict(kwargs or {})
     tensors = []
     template = template_of((tuple(args), kwargs), tensors)
@@ -94,20 +101,28 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
                 raise ValueError(f"export: expected a size of the form {dim} in dimension {axis}, got {size}.")
             examples.setdefault(dim.root, (size - dim.offset) // dim.factor)
             if examples[dim.root] * dim.factor + dim.offset != size:
-                raise ValueError(f"export: expected equal sizes for {dim.root}, got {examples[dim.root]} and {size}. Use two Dims.")
+                raise ValueError(
+                    f"export: expected equal sizes for {dim.root}, got {examples[dim.root]} and {size}. Use two Dims."
+                )
     runs = plan_sizes(examples)
     named = {**dict(mod.named_parameters(remove_duplicate=False)), **dict(mod.named_buffers(remove_duplicate=False))}
     recordings, results = [], []
     rng = np.random.default_rng(0)
     for number, run in enumerate(runs):
-        values = [_resized(t, axes, run, rng if number else None) for t, axes in zip(tensors, inputs.values(), strict=True)]
+        values = [
+            _resized(t, axes, run, rng if number else None) for t, axes in zip(tensors, inputs.values(), strict=True)
+        ]
         run_args, run_kwargs = filled(template, values)
-        recording, encoded, leaves, spec = record(mod, named, dict(zip(names, values, strict=True)), run_args, run_kwargs)
+        recording, encoded, leaves, spec = record(
+            mod, named, dict(zip(names, values, strict=True)), run_args, run_kwargs
+        )
         recordings.append(recording)
         results.append(encoded)
     outputs = []
     result = template_of(pytree.tree_unflatten(leaves, spec), outputs)
-    tensor_results = [[e for e, leaf in zip(encoded, leaves, strict=True) if isinstance(leaf, Tensor)] for encoded in results]
+    tensor_results = [
+        [e for e, leaf in zip(encoded, leaves, strict=True) if isinstance(leaf, Tensor)] for encoded in results
+    ]
     arrays = {name: raw_of(t) for name, t in named.items()}
     graph, constants = Builder(recordings, tensor_results, runs, inputs, arrays).build()
     for node, tensor in zip([n for n in graph.nodes if n.op == "placeholder"], tensors, strict=True):
@@ -115,27 +130,62 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         node.meta["shape"] = tuple(None if i in axes else n for i, n in enumerate(tensor.shape))
         node.meta["dtype"], node.meta["example_shape"] = tensor.dtype.name, tuple(tensor.shape)
     constants = {name: Tensor._wrap(array) for name, array in constants.items()}
-    parameters, buffers = dict(mod.named_parameters(remove_duplicate=False)), dict(mod.named_buffers(remove_duplicate=False))
+    parameters, buffers = (
+        dict(mod.named_parameters(remove_duplicate=False)),
+        dict(mod.named_buffers(remove_duplicate=False)),
+    )
     inner = assemble(graph, {**parameters, **buffers, **constants})
-    program = ExportedProgram(inner, Structure(names, template, result), inputs, parameters, buffers, constants, (args, kwargs))
-    _verify(program, mod, template, tensors, inputs, check_size(runs), rng)
+    program = ExportedProgram(
+        inner, Structure(names, template, result), inputs, parameters, buffers, constants, (args, kwargs)
+    )
+    for sizes in check_sizes(runs):
+        _verify(program, mod, template, tensors, inputs, sizes, rng)
     return program
+
+
+def _require_evaluation(model):
+    """Raises an error for a model with random or changing layers."""
+    for name, module in model.named_modules():
+        kind = type(module).__name__
+        random = "Dropout" in kind and getattr(module, "p", 1)
+        if module.training and (random or getattr(module, "running_mean", None) is not None or "BatchNorm" in kind):
+            raise ValueError(
+                f"export: expected a model in evaluation mode, got {kind} {name!r} in training mode. Call model.eval() first."
+            )
 
 
 def _verify(program, mod, template, tensors, inputs, sizes, rng):
     """Compares the graph with the model for sizes and values that no run had."""
     values = [_resized(t, axes, sizes, rng) for t, axes in zip(tensors, inputs.values(), strict=True)]
-    args, kwargs = filled(template, values)
+    args, kwargs = filled(template, [x.clone() for x in values])  # the model may change its inputs in place
     with no_grad():
-        expected = [x for x in pytree.tree_leaves(mod(*args, **kwargs)) if isinstance(x, Tensor)]
-        found = program._inner(*values)
-    for a, b in zip(expected, found, strict=True):
-        a, b = np.asarray(raw_of(a)), np.asarray(raw_of(b))
-        if a.shape != b.shape or not np.allclose(a.astype(np.complex128), b.astype(np.complex128), 1e-3, 1e-4, equal_nan=True):
-            raise ValueError(
-                f"export: expected the graph and the model to give equal results, got other values for inputs of the sizes {list(sizes.values())}. "
-                "The model may use random numbers (call eval()), state that it changes, or a size in a way that cannot be recorded."
-            )
+        try:
+            expected = [x for x in pytree.tree_leaves(mod(*args, **kwargs)) if isinstance(x, Tensor)]
+        except Exception:
+            return  # the model does not support these sizes
+        try:
+            found = program._inner(*values)
+            equal = all(_close(raw_of(a), raw_of(b)) for a, b in zip(expected, found, strict=True))
+        except Exception:
+            equal = False
+    if equal:
+        return
+    if not sizes:
+        raise ValueError(
+            "export: expected the graph and the model to give equal results, got other values. The model may use random numbers "
+            "or state that it changes. Call eval() first."
+        )
+    listed = ", ".join(f"{root.__name__}={n}" for root, n in sizes.items())
+    raise ValueError(
+        f"export: expected the graph and the model to give equal results for all sizes, got other values for {listed}. A "
+        "condition in the model depends on a size. Declare a range that excludes these sizes with Dim(name, min=…, max=…)."
+    )
+
+
+def _close(a, b):
+    a, b = np.asarray(a), np.asarray(b)
+    kind = np.complex128 if a.dtype.kind == "c" else np.float64
+    return a.shape == b.shape and np.allclose(a.astype(kind), b.astype(kind), 1e-3, 1e-4, equal_nan=True)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -147,7 +197,9 @@ def _by_name(bound, dynamic_shapes):
     if isinstance(dynamic_shapes, dict):
         wrong = [n for n in dynamic_shapes if n not in bound]
         if wrong:
-            raise ValueError(f"export: expected names of arguments in dynamic_shapes, got {', '.join(map(repr, wrong))}. The arguments are {', '.join(bound)}.")
+            raise ValueError(
+                f"export: expected names of arguments in dynamic_shapes, got {', '.join(map(repr, wrong))}. The arguments are {', '.join(bound)}."
+            )
         return dynamic_shapes
     if len(dynamic_shapes) > len(bound):
         raise ValueError(f"export: expected at most {len(bound)} items in dynamic_shapes, got {len(dynamic_shapes)}.")
@@ -160,10 +212,24 @@ def _assign(name, value, spec, names, named_dims, tensors):
         names[value.index], named_dims[value.index] = name, spec
     elif isinstance(value, (tuple, list)):
         for i, item in enumerate(value):
-            _assign(f"{name}_{i}", item, spec[i] if isinstance(spec, (tuple, list)) and i < len(spec) else None, names, named_dims, tensors)
+            _assign(
+                f"{name}_{i}",
+                item,
+                spec[i] if isinstance(spec, (tuple, list)) and i < len(spec) else None,
+                names,
+                named_dims,
+                tensors,
+            )
     elif isinstance(value, dict):
         for key, item in value.items():
-            _assign(f"{name}_{key}" if name != "kwargs" else str(key), item, spec.get(key) if isinstance(spec, dict) else None, names, named_dims, tensors)
+            _assign(
+                f"{name}_{key}" if name != "kwargs" else str(key),
+                item,
+                spec.get(key) if isinstance(spec, dict) else None,
+                names,
+                named_dims,
+                tensors,
+            )
 
 
 def _unique(names):
@@ -188,12 +254,16 @@ def _axes(name, spec, tensor, counter):
         if dim is None or dim == Dim.STATIC or isinstance(dim, int):
             continue
         if not isinstance(axis, int) or not -tensor.ndim <= axis < tensor.ndim:
-            raise ValueError(f"export: expected dimensions of input {name} with shape {list(tensor.shape)} in dynamic_shapes, got {axis!r}.")
+            raise ValueError(
+                f"export: expected dimensions of input {name} with shape {list(tensor.shape)} in dynamic_shapes, got {axis!r}."
+            )
         if dim in (Dim.DYNAMIC, Dim.AUTO):
             dim = Dim(f"s{counter[0]}")
             counter[0] += 1
         if not isinstance(dim, Dim):
-            raise TypeError(f"export: expected a Dim, None or an int for dimension {axis} of input {name}, got {dim!r}.")
+            raise TypeError(
+                f"export: expected a Dim, None or an int for dimension {axis} of input {name}, got {dim!r}."
+            )
         axes[axis % tensor.ndim] = dim
     return axes
 

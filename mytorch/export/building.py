@@ -31,12 +31,12 @@ class Builder:
         self.inputs, self.attributes = inputs, attributes
         self.graph, self.nodes, self.constants = Graph(), {}, {}
         self.sizes_of = {}
-        self.entry = None
+        self.entry = self.last_attribute = None
 
     def build(self):
         """Returns (graph, {name: array} of constants)."""
         for name in self.inputs:
-            self.nodes[None, None, name] = self.graph.placeholder(name)
+            self.nodes[None, None, name] = self.last_attribute = self.graph.placeholder(name)
         self.aligned = self._aligned()
         for number, entries in self.aligned:
             self._add(number, entries)
@@ -57,7 +57,11 @@ class Builder:
             for a, b in zip(first, numbers, strict=False):
                 one, two = self.recordings[0].entries[a], recording.entries[b]
                 if one.name != two.name or one.line != two.line:
-                    raise self._error("control flow that does not depend on sizes or values", f"{one.name} in one run and {two.name} in another", one.line)
+                    raise self._error(
+                        "control flow that does not depend on sizes or values",
+                        f"{one.name} in one run and {two.name} in another",
+                        one.line,
+                    )
             if len(numbers) != len(first):
                 longer, r = (first, self.recordings[0]) if len(first) > len(numbers) else (numbers, recording)
                 line = r.entries[longer[min(len(first), len(numbers))]].line
@@ -69,12 +73,17 @@ class Builder:
         # The numbers of the entries may differ between runs; Values refer to them.
         self.position = [{n: i for i, n in enumerate(numbers)} for numbers in needed]
         columns = zip(*needed, strict=True)
-        return [(i, [r.entries[n] for r, n in zip(self.recordings, numbers, strict=True)]) for i, numbers in enumerate(columns)]
+        return [
+            (i, [r.entries[n] for r, n in zip(self.recordings, numbers, strict=True)])
+            for i, numbers in enumerate(columns)
+        ]
 
     def _error(self, rule, found, line=None):
         line = line or (self.entry and self.entry.line)
         where = f" at {describe(line)}" if line else ""
-        return ValueError(f"export: expected {rule}, got {found}{where}. Change this line, or declare the size as static.")
+        return ValueError(
+            f"export: expected {rule}, got {found}{where}. Change this line, or declare the size as static."
+        )
 
     # -- nodes ------------------------------------------------------------------------------------------------------
 
@@ -121,7 +130,9 @@ class Builder:
             return self._constant(values)
         if isinstance(first, (tuple, list)):
             if any(type(v) is not type(first) or len(v) != len(first) for v in values):
-                raise self._error("arguments of the same length in all runs", f"{len(first)} and {[len(v) for v in values[1:]]} items")
+                raise self._error(
+                    "arguments of the same length in all runs", f"{len(first)} and {[len(v) for v in values[1:]]} items"
+                )
             return type(first)([self._argument(items) for items in zip(*values, strict=True)])
         if isinstance(first, dict):
             return {key: self._argument([v[key] for v in values]) for key in first}
@@ -138,29 +149,33 @@ class Builder:
             name = key[2]
             if key[0] is not None or name not in self.attributes:
                 raise self._error("values of the exported program", f"the unknown value {key}")
-            first = next(iter(self.graph.nodes), None)
-            with self.graph.inserting_before(self._after_inputs(first)):
-                self.nodes[key] = node = self.graph.get_attr(name)
+            with self.graph.inserting_after(self.last_attribute):
+                self.nodes[key] = self.last_attribute = node = self.graph.get_attr(name)
             raw = self.attributes[name]
             node.meta.update(shape=tuple(raw.shape), dtype=raw.dtype.name, example_shape=tuple(raw.shape))
         return self.nodes[key]
-
-    def _after_inputs(self, node):
-        while node is not None and node.op == "placeholder":
-            node = node.next
-        return node if node is not None else self.graph._root
 
     def _constant(self, values):
         arrays = [np.asarray(v.array) if isinstance(v, Constant) else None for v in values]
         first = arrays[0]
         for array in arrays[1:]:
-            if array is None or array.shape != first.shape or array.dtype != first.dtype or array.tobytes() != first.tobytes():
+            if (
+                array is None
+                or array.shape != first.shape
+                or array.dtype != first.dtype
+                or array.tobytes() != first.tobytes()
+            ):
                 raise self._error(
                     "values that recorded operations compute from the inputs",
                     f"an array {list(first.shape)} that depends on the inputs in {self.entry.name if self.entry else 'the result'}",
                 )
         for name, array in self.constants.items():
-            if array is first or (array.dtype == first.dtype and array.shape == first.shape and array.size < 65 and array.tobytes() == first.tobytes()):
+            if array is first or (
+                array.dtype == first.dtype
+                and array.shape == first.shape
+                and array.size < 65
+                and array.tobytes() == first.tobytes()
+            ):
                 return self.nodes[None, None, name]
         name = f"_constant{len(self.constants)}"
         self.constants[name] = first
@@ -188,14 +203,20 @@ class Builder:
                 node = self._expression(found)
                 node.meta["example"] = int(values[0])
                 return node if convert is None else self.graph.call_function(convert, (node,))
-        raise self._error("sizes that are sums and products of dynamic sizes", f"the values {', '.join(map(str, values))} for the sizes {', '.join(str(list(r.values())) for r in self.runs)}")
+        raise self._error(
+            "sizes that are sums and products of dynamic sizes",
+            f"the values {', '.join(map(str, values))} for the sizes {', '.join(str(list(r.values())) for r in self.runs)}",
+        )
 
     def _sizes_of_inputs(self):
         if self.entry is None:
             return []
         if self._own is None:
             found = []
-            leaves = [pytree.tree_leaves((list(e.args), e.kwargs), is_leaf=lambda x: isinstance(x, slice)) for e in self._entries]
+            leaves = [
+                pytree.tree_leaves((list(e.args), e.kwargs), is_leaf=lambda x: isinstance(x, slice))
+                for e in self._entries
+            ]
             for column in zip(*leaves, strict=False):
                 if isinstance(column[0], Value):
                     found += self._sizes(column)
@@ -235,7 +256,9 @@ class Builder:
         if key not in self.sizes_of:
             with self.graph.inserting_after(node):
                 self.sizes_of[key] = self.graph.call_function(sym_size, (node, axis), name="sym_size")
-                self.sizes_of[key].meta["example"] = node.meta["example_shape"][axis] if "example_shape" in node.meta else None
+                self.sizes_of[key].meta["example"] = (
+                    node.meta["example_shape"][axis] if "example_shape" in node.meta else None
+                )
         return self.sizes_of[key]
 
     def _dim(self, root):
@@ -252,7 +275,9 @@ class Builder:
                                 if dim.offset:
                                     size = self.graph.call_function(operator.sub, (size, dim.offset))
                             with self.graph.inserting_after(size):
-                                self.sizes_of["dim", root] = self.graph.call_function(operator.floordiv, (size, dim.factor))
+                                self.sizes_of["dim", root] = self.graph.call_function(
+                                    operator.floordiv, (size, dim.factor)
+                                )
                         return self.sizes_of["dim", root]
         raise self._error("a dynamic size of an input", repr(root))
 

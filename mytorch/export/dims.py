@@ -64,7 +64,9 @@ class Dim:
 
 def _require_int(number):
     if not isinstance(number, int) or isinstance(number, bool):
-        raise NotImplementedError(f"Dim: expected a product or sum with an integer, got {number!r}. Use a Dim with another name for other sizes.")
+        raise NotImplementedError(
+            f"Dim: expected a product or sum with an integer, got {number!r}. Use a Dim with another name for other sizes."
+        )
 
 
 def dims(*names, min=None, max=None):
@@ -119,16 +121,21 @@ def plan_sizes(examples):
     return runs
 
 
-def check_size(runs):
-    """Returns the sizes for the last check: a combination that no run had."""
+def check_sizes(runs):
+    """Returns the sizes of the last checks: a combination that no run had, small sizes and a large size."""
     if not runs[0]:
-        return {}
+        return [{}]
     seen = [tuple(r.values()) for r in runs]
     options = [sorted({r[root] for r in runs}) for root in runs[0]]
-    for combination in itertools.product(*options):
-        if combination not in seen:
-            return dict(zip(runs[0], combination, strict=True))
-    return {root: n + 1 if root.max is None or n < root.max else n for root, n in runs[0].items()}
+    new = [c for c in itertools.product(*options) if c not in seen][:1]
+    found = [dict(zip(runs[0], c, strict=True)) for c in new]
+    for n in (1, 2, 3):
+        found.append(
+            {root: max(n, root.min) if root.max is None else min(max(n, root.min), root.max) for root in runs[0]}
+        )
+    found.append({root: min(2 * n + 3, root.max or 2 * n + 3) for root, n in runs[0].items()})
+    found += [{**runs[0], root: max(1, root.min)} for root in runs[0]]
+    return list({tuple(c.values()): c for c in found}.values())
 
 
 # -- expressions -------------------------------------------------------------------------------------------------------
@@ -214,7 +221,9 @@ def _monomial(values, runs):
         if not any(powers):
             continue
         sizes = [math.prod(run[r] ** e for r, e in zip(roots, powers, strict=True)) for run in runs]
-        if values[0] % sizes[0] == 0 and all(v == values[0] // sizes[0] * s for v, s in zip(values, sizes, strict=True)):
+        if values[0] % sizes[0] == 0 and all(
+            v == values[0] // sizes[0] * s for v, s in zip(values, sizes, strict=True)
+        ):
             factors = [r for r, e in zip(roots, powers, strict=True) for _ in range(e)]
             c = values[0] // sizes[0]
             return _product(factors) if c == 1 else (operator.mul, _product(factors), c)
@@ -235,7 +244,11 @@ def _of_sizes(values, own):
         differences = {v - s for v, s in zip(values, sizes, strict=True)}
         if len(differences) == 1:
             return (operator.add, size, differences.pop())
-        if 0 not in sizes and len({(v % s, v // s) for v, s in zip(values, sizes, strict=True)}) == 1 and values[0] % sizes[0] == 0:
+        if (
+            0 not in sizes
+            and len({(v % s, v // s) for v, s in zip(values, sizes, strict=True)}) == 1
+            and values[0] % sizes[0] == 0
+        ):
             return (operator.mul, size, values[0] // sizes[0])
         for divisor in (2, 3, 4, 8, 16, 32):
             if tuple(s // divisor for s in sizes) == values:

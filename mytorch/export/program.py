@@ -229,7 +229,12 @@ class ExportedModule(Module):
                 continue
             root, rest = divmod(size - dim.offset, dim.factor)
             name = dim.root.__name__
-            if rest or sizes.setdefault(name, root) != root or root < dim.root.min or (dim.root.max is not None and root > dim.root.max):
+            if (
+                rest
+                or sizes.setdefault(name, root) != root
+                or root < dim.root.min
+                or (dim.root.max is not None and root > dim.root.max)
+            ):
                 raise ValueError(
                     f"ExportedModule: expected size {dim} in dimension {axis} of input {node.target}, got {size}"
                     + (f" with {name}={sizes[name]}" if name in sizes and sizes[name] != root else "")
@@ -290,11 +295,16 @@ class ExportedProgram:
         return ExportedModule(self._inner, self._structure, self.dynamic)
 
     def __call__(self, *args, **kwargs):
-        raise RuntimeError("Unable to call ExportedProgram directly. You should use `exported_program.module()` instead.")
+        raise RuntimeError(
+            "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
+        )
 
     def __str__(self):
         code = self.graph_module.print_readable(print_output=False)
-        inputs = "\n".join(f"    {s.arg.name}: {s.kind.name}" + (f" target={s.target!r}" if s.target else "") for s in self.graph_signature.input_specs)
+        inputs = "\n".join(
+            f"    {s.arg.name}: {s.kind.name}" + (f" target={s.target!r}" if s.target else "")
+            for s in self.graph_signature.input_specs
+        )
         return f"ExportedProgram:\n{code}\nGraph signature:\n{inputs}\nRange constraints: {self.range_constraints}\n"
 
     def _lifted(self):
@@ -323,7 +333,9 @@ class ExportedProgram:
         outputs = []
         for node in inner.nodes:
             if node.op == "output":
-                result = map_aggregate(node.args[0], lambda v: values.get(v, v) if not isinstance(v, (list, dict)) else v)
+                result = map_aggregate(
+                    node.args[0], lambda v: values.get(v, v) if not isinstance(v, (list, dict)) else v
+                )
                 graph.output(result)
                 outputs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(str(r))) for r in result]
             elif node not in values:
@@ -392,7 +404,9 @@ def _encode(value, names):
         return {"op": value.name}
     if value in names:
         return {"function": names[value]}
-    raise TypeError(f"export.save: expected numbers, strings, dtypes and operations in the graph, got {type(value).__name__}.")
+    raise TypeError(
+        f"export.save: expected numbers, strings, dtypes and operations in the graph, got {type(value).__name__}."
+    )
 
 
 def _decode(value, functions, nodes):
@@ -451,7 +465,11 @@ def save(ep, f):
             return _encode(value, names)
 
         target = n.target if isinstance(n.target, str) else _encode(n.target, names)
-        meta = {key: _encode(n.meta[key], names) for key in ("shape", "dtype", "example_shape", "example", "stack_trace") if key in n.meta}
+        meta = {
+            key: _encode(n.meta[key], names)
+            for key in ("shape", "dtype", "example_shape", "example", "stack_trace")
+            if key in n.meta
+        }
         nodes.append([n.op, n.name, target, encode(args), encode(dict(kwargs)), meta])
     dynamic = {
         name: {str(axis): [d.root.__name__, d.factor, d.offset, d.root.min, d.root.max] for axis, d in axes.items()}
@@ -478,7 +496,9 @@ def load(f):
 
     found = load_archive(f)
     if not isinstance(found, dict) or "exported_program" not in found:
-        raise ValueError("export.load: expected a file of export.save, got another file. Use mytorch.load for state dicts.")
+        raise ValueError(
+            "export.load: expected a file of export.save, got another file. Use mytorch.load for state dicts."
+        )
     content = json.loads(found["exported_program"])
     functions, graph, nodes = _functions(), Graph(), {}
     for op, name, target, args, kwargs, meta in content["nodes"]:
@@ -498,4 +518,3 @@ def load(f):
     parameters = {k: Parameter(v, requires_grad=v.dtype.is_floating_point) for k, v in found["parameters"].items()}
     inner = assemble(graph, {**parameters, **found["buffers"], **found["constants"]})
     return ExportedProgram(inner, structure, dynamic, parameters, found["buffers"], found["constants"])
-

@@ -32,7 +32,14 @@ _PACKAGE = __file__.rpartition("export")[0]
 def atoms():
     """Returns the functions that are recorded as one call: they work on raw arrays, or a file format has the same function."""
     found = [creation.arange, creation.full, creation.full_like, creation.eye, creation.linspace]
-    found += [creation.zeros, creation.ones, creation.empty, creation.zeros_like, creation.ones_like, creation.empty_like]
+    found += [
+        creation.zeros,
+        creation.ones,
+        creation.empty,
+        creation.zeros_like,
+        creation.ones_like,
+        creation.empty_like,
+    ]
     found += [vision_ops.nms, vision_ops.batched_nms, vision_ops.roi_align, resample.interpolate, resample.grid_sample]
     found.append(padding.pad)
     methods = vars(Tensor)
@@ -122,6 +129,7 @@ class Recording(Interpreter):
         for name, tensor in [*named.items(), *inputs.items()]:
             self.define(raw_of(tensor), Value(None, name=name))
         self.busy = False
+        self.attributes = {id(raw_of(tensor)) for tensor in named.values()}
 
     # -- values -----------------------------------------------------------------------------------------------------
 
@@ -213,7 +221,13 @@ class Recording(Interpreter):
             return
         raw = raw_of(tensor)
         if result is None:
-            value = self.add(creation.full, (tuple(raw.shape), raw.reshape(-1)[0].item() if raw.size else 0), {"dtype": tensor.dtype}, (raw,), False)[0]
+            value = self.add(
+                creation.full,
+                (tuple(raw.shape), raw.reshape(-1)[0].item() if raw.size else 0),
+                {"dtype": tensor.dtype},
+                (raw,),
+                False,
+            )[0]
         else:
             source = raw_of(result)
             value = self.value(source)
@@ -239,10 +253,14 @@ class Recording(Interpreter):
             self.values[id(base)] = changed
         else:
             base = raw
+        if id(base) in self.attributes:
+            self.refuse("a change in place of a parameter or buffer")
         for other, other_base, steps in list(self.views.values()):
             if other_base is base and other is not raw:
                 if steps is None:
-                    self.refuse("a change in place of a tensor with views that were made by a function with several results")
+                    self.refuse(
+                        "a change in place of a tensor with views that were made by a function with several results"
+                    )
                 self.stale[id(other)] = (base, steps)
 
     def set_item(self, tensor, index, value):
@@ -257,7 +275,9 @@ class Recording(Interpreter):
 
     def refuse(self, action):
         """Raises an error for an operation that cannot be recorded."""
-        raise NotImplementedError(f"export: expected operations that can be recorded, got {action} at {describe(line_of_program())}. Use an operation without a change in place.")
+        raise NotImplementedError(
+            f"export: expected operations that can be recorded, got {action} at {describe(line_of_program())}. Use an operation without a change in place."
+        )
 
 
 def lstm(x, h, c, weight, projection=None, reverse=False):
@@ -371,4 +391,3 @@ def record(function, named, inputs, args, kwargs):
         out = function(*args, **kwargs)
     leaves, spec = pytree.tree_flatten(out)
     return recording, recording.encoded(leaves), leaves, spec
-

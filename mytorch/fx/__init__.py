@@ -6,7 +6,17 @@ a graph node by node. The names and their behavior are the same as in `torch.fx`
 Source: Reed, DeVito, He, Ussery and Ansel: torch.fx, 2022.
 """
 
-from . import experimental, graph, graph_module, immutable_collections, interpreter, node, passes, proxy, subgraph_rewriter
+from . import (
+    experimental,
+    graph,
+    graph_module,
+    immutable_collections,
+    interpreter,
+    node,
+    passes,
+    proxy,
+    subgraph_rewriter,
+)
 from . import tracer as _symbolic_trace
 from .graph import Graph
 from .graph_module import GraphModule

@@ -79,7 +79,18 @@ class _Names:
         return name
 
 
-_RESERVED = set(dir(builtins)) | {"inf", "nan", "NoneType", "torch", "mytorch", "device", "self", "fx_pytree", "pytree", "ops"}
+_RESERVED = set(dir(builtins)) | {
+    "inf",
+    "nan",
+    "NoneType",
+    "torch",
+    "mytorch",
+    "device",
+    "self",
+    "fx_pytree",
+    "pytree",
+    "ops",
+}
 
 
 class _Nodes:
@@ -152,7 +163,9 @@ class Graph:
         """
         found = self.find_nodes(op="output")
         if len(found) != 1:
-            raise RuntimeError(f"output_node: expected a graph with one output, got {len(found)}. Call graph.output(…).")
+            raise RuntimeError(
+                f"output_node: expected a graph with one output, got {len(found)}. Call graph.output(…)."
+            )
         return found[0]
 
     def order(self, node):
@@ -375,7 +388,9 @@ class Graph:
                 raise RuntimeError(f"lint: expected nodes of this graph, got {node} of another graph.")
             for used in node.all_input_nodes:
                 if used.graph is not self:
-                    raise RuntimeError(f"lint: expected arguments of this graph, got {used} of another graph in {node}.")
+                    raise RuntimeError(
+                        f"lint: expected arguments of this graph, got {used} of another graph in {node}."
+                    )
                 if used not in seen:
                     raise RuntimeError(f"lint: expected arguments that are computed before, got {used} in {node}.")
             seen.add(node)
@@ -515,7 +530,12 @@ class _Writer:
                 default = f" = {self.text(node.args[0])}" if node.args else ""
                 kind = f" : {self.type(node.type)}" if node.type is not None else ""
                 stars = "*" * (len(node.target) - len(node.target.lstrip("*")))
-                if not stars and node.target != node.name and node.target.isidentifier() and not keyword.iskeyword(node.target):
+                if (
+                    not stars
+                    and node.target != node.name
+                    and node.target.isidentifier()
+                    and not keyword.iskeyword(node.target)
+                ):
                     arguments.append(f"{node.target}{kind}{default}")
                     lines.append(f"{node.name} = {node.target}")
                 else:
@@ -574,7 +594,13 @@ class _Writer:
             return f"{name} = {_INFIX[target].format(*texts)}"
         if target is operator.setitem and len(args) == 3 and not kwargs:
             return f"{self.operand(args[0])}[{self.text(args[1])}] = {self.text(args[2])};  {name} = None"
-        if target is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier() and isinstance(args[0], Node):
+        if (
+            target is getattr
+            and len(args) == 2
+            and isinstance(args[1], str)
+            and args[1].isidentifier()
+            and isinstance(args[0], Node)
+        ):
             return f"{name} = {args[0].name}.{args[1]}"
         return f"{name} = {self.function(target)}({self.arguments(args, kwargs)})"
 
@@ -582,7 +608,11 @@ class _Writer:
         """Returns the expression for an attribute of the module, such as `getattr(self.layer, "0").weight`."""
         text = self.root
         for part in target.split("."):
-            text = f"{text}.{part}" if part.isidentifier() and not keyword.iskeyword(part) else f'getattr({text}, "{part}")'
+            text = (
+                f"{text}.{part}"
+                if part.isidentifier() and not keyword.iskeyword(part)
+                else f'getattr({text}, "{part}")'
+            )
         return text
 
     def operand(self, value):

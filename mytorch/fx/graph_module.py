@@ -3,8 +3,6 @@
 import copy
 import itertools
 import linecache
-import sys
-from pathlib import Path
 
 from .._tensor import Tensor
 from ..nn import Module, Parameter
@@ -71,7 +69,9 @@ class GraphModule(Module):
 
     def __new__(cls, *args, **kwargs):
         base = next(c for c in cls.__mro__ if "_is_generated" not in vars(c))
-        return super().__new__(type(base.__name__, (base,), {"_is_generated": True, "__module__": base.__module__, "__doc__": None}))
+        return super().__new__(
+            type(base.__name__, (base,), {"_is_generated": True, "__module__": base.__module__, "__doc__": None})
+        )
 
     def __init__(self, root, graph, class_name="GraphModule"):
         super().__init__()
@@ -84,7 +84,9 @@ class GraphModule(Module):
         elif isinstance(root, dict):
             self._fill(root, graph)
         else:
-            raise RuntimeError(f"GraphModule: expected a Module or a dict as root, got {type(root).__name__}. Pass the traced module.")
+            raise RuntimeError(
+                f"GraphModule: expected a Module or a dict as root, got {type(root).__name__}. Pass the traced module."
+            )
         self.meta = dict(getattr(root, "meta", None) or {}) if isinstance(root, GraphModule) else {}
         self.graph = graph
 
@@ -92,7 +94,9 @@ class GraphModule(Module):
         targets = [n.target for n in graph.nodes if n.op in ("get_attr", "call_module")]
         for target in sorted(set(targets), key=lambda name: name.count(".")):
             if target not in root:
-                raise RuntimeError(f"GraphModule: expected {target!r} in the dict root, since the graph uses it. Add it.")
+                raise RuntimeError(
+                    f"GraphModule: expected {target!r} in the dict root, since the graph uses it. Add it."
+                )
             owner = self
             *prefix, field = target.split(".")
             for part in prefix:
@@ -145,7 +149,9 @@ class GraphModule(Module):
             The text.
         """
         if colored:
-            raise ValueError("print_readable: expected colored=False, got True. Use a tool such as pygments to color the code.")
+            raise ValueError(
+                "print_readable: expected colored=False, got True. Use a tool such as pygments to color the code."
+            )
         code = self._graph.python_code("self", verbose=True).src.strip("\n ")
         shapes = {}
         for node in self._graph.nodes:
@@ -159,7 +165,11 @@ class GraphModule(Module):
         for line in code.splitlines():
             name = line.strip().partition(" = ")[0]
             lines.append(f"{line}  # {shapes[name]}" if name in shapes and " = " in line else line)
-        text = f"class {type(self).__name__}({package_name()}.nn.Module):\n" + "\n".join(f"    {line}".rstrip() for line in lines) + "\n"
+        text = (
+            f"class {type(self).__name__}({package_name()}.nn.Module):\n"
+            + "\n".join(f"    {line}".rstrip() for line in lines)
+            + "\n"
+        )
         for child in self.children():
             if isinstance(child, GraphModule):
                 inner = child.print_readable(False, include_stride, include_device)
@@ -167,29 +177,6 @@ class GraphModule(Module):
         if print_output:
             print(text)
         return text
-
-    def to_folder(self, folder, module_name="FxModule"):
-        """Writes the state dict to `state_dict.pt` and the code to `module.py` in a folder.
-
-        Args:
-            folder: path of the folder.
-            module_name: name of the class in the file (default: "FxModule").
-        """
-        from ..serialization import save
-
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        save(self.state_dict(), folder / "state_dict.pt")
-        code = self._graph.python_code("self")
-        odd = [n for n, v in code.globals.items() if v is not sys.modules.get(n) and v is not sys.modules["mytorch"] and n not in ("inf", "nan", "device")]
-        if odd:
-            raise NotImplementedError(f"to_folder: expected functions that can be imported, got {', '.join(odd)}. Trace functions of modules only.")
-        imports = {f"import {n}" if sys.modules.get(n) is v else "import mytorch as torch" for n, v in code.globals.items() if n not in ("inf", "nan", "device")}
-        attributes = "".join(f"        self.{name} = {child!r}\n" for name, child in self.named_children() if "\n" not in repr(child))
-        body = "\n".join(f"    {line}".rstrip() for line in code.src.strip("\n ").splitlines())
-        text = "from math import inf, nan\nimport mytorch\nfrom mytorch import device, nn\nfrom mytorch.nn import *\n" + "\n".join(sorted(imports))
-        text += f"\n\nclass {module_name}(nn.Module):\n    def __init__(self):\n        super().__init__()\n{attributes}\n{body}\n"
-        (folder / "module.py").write_text(text)
 
     # -- submodules -------------------------------------------------------------------------------------------------
 

@@ -112,7 +112,9 @@ class Interpreter:
         except StopIteration:
             if args:
                 return args[0]
-            raise RuntimeError(f"Expected positional argument for parameter {target}, but one was not passed in!") from None
+            raise RuntimeError(
+                f"Expected positional argument for parameter {target}, but one was not passed in!"
+            ) from None
 
     def get_attr(self, target, args, kwargs):
         """Returns an attribute of the module.
@@ -196,7 +198,9 @@ class Interpreter:
 
         def value(node):
             if node not in self.env:
-                raise RuntimeError(f"Node {n} referenced nonexistent value {node}! Run Graph.lint() to diagnose such issues")
+                raise RuntimeError(
+                    f"Node {n} referenced nonexistent value {node}! Run Graph.lint() to diagnose such issues"
+                )
             return self.env[node]
 
         return map_arg(args, value)
@@ -299,4 +303,3 @@ class Transformer(Interpreter):
         if isinstance(value, Proxy) and n.meta and not value.node.meta:
             value.node.meta = dict(n.meta)
         return value
-

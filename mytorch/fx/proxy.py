@@ -11,12 +11,27 @@ import numpy as np
 from .._array import Size
 from .._tensor import Tensor
 from ..backend import device as Device
+from ..backend.memory_format import memory_format
 from ..base.dtypes import dtype as Dtype
 from ..compat import overrides
-from ..backend.memory_format import memory_format
 from .node import Node, map_aggregate
 
-_BASE = (str, int, float, bool, complex, bytes, Dtype, Device, Tensor, memory_format, range, slice, type(None), type(...))
+_BASE = (
+    str,
+    int,
+    float,
+    bool,
+    complex,
+    bytes,
+    Dtype,
+    Device,
+    Tensor,
+    memory_format,
+    range,
+    slice,
+    type(None),
+    type(...),
+)
 
 
 class TraceError(ValueError):
@@ -92,7 +107,9 @@ class TracerBase:
         if isinstance(a, dict):
             for key in a:
                 if isinstance(key, Proxy):
-                    raise RuntimeError("create_arg: expected keys of a dict that are no proxies, got a traced value. Use a constant key.")
+                    raise RuntimeError(
+                        "create_arg: expected keys of a dict that are no proxies, got a traced value. Use a constant key."
+                    )
             return {key: self.create_arg(value) for key, value in a.items()}
         if isinstance(a, slice):
             return slice(self.create_arg(a.start), self.create_arg(a.stop), self.create_arg(a.step))
@@ -105,7 +122,9 @@ class TracerBase:
             return a.item()
         if isinstance(a, (*_BASE, Node)) or callable(a):
             return a
-        raise NotImplementedError(f"argument of type: {type(a)}. A graph can store numbers, strings, dtypes, devices, tensors and containers of them.")
+        raise NotImplementedError(
+            f"argument of type: {type(a)}. A graph can store numbers, strings, dtypes, devices, tensors and containers of them."
+        )
 
     def to_bool(self, obj):
         """Handles `bool(proxy)`.
@@ -234,9 +253,13 @@ class Proxy:
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         tracers = {}
-        map_aggregate((args, kwargs), lambda v: tracers.setdefault(id(v.tracer), v.tracer) if isinstance(v, Proxy) else None)
+        map_aggregate(
+            (args, kwargs), lambda v: tracers.setdefault(id(v.tracer), v.tracer) if isinstance(v, Proxy) else None
+        )
         if len(tracers) != 1:
-            raise RuntimeError(f"fx: expected proxies of one tracer, got proxies of {len(tracers)} tracers. Trace one function at a time.")
+            raise RuntimeError(
+                f"fx: expected proxies of one tracer, got proxies of {len(tracers)} tracers. Trace one function at a time."
+            )
         tracer = next(iter(tracers.values()))
         if isinstance(func, property) or getattr(func, "__name__", "") in ("__get__", "__set__"):
             return NotImplemented
@@ -295,6 +318,6 @@ for _name in "add sub mul truediv floordiv mod pow matmul lshift rshift and_ or_
     setattr(Proxy, f"__r{_name.strip('_')}__", _reflected(_function))
 for _name in "lt le gt ge eq ne getitem neg pos invert".split():
     setattr(Proxy, f"__{_name}__", _operator(getattr(operator, _name)))
-Proxy.__abs__ = _operator(abs)  # type: ignore[attr-defined]
+Proxy.__abs__ = _operator(operator.abs)  # type: ignore[attr-defined]
 Proxy.__round__ = _operator(round)  # type: ignore[attr-defined]
 Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]

@@ -84,7 +84,9 @@ class _Matcher:
         if not isinstance(node, Node) or node in claimed or node in found.values() or pattern.op != node.op:
             return False
         if pattern.op == "call_module":
-            if type(self.pattern_module.get_submodule(pattern.target)) is not type(self.module.get_submodule(node.target)):
+            if type(self.pattern_module.get_submodule(pattern.target)) is not type(
+                self.module.get_submodule(node.target)
+            ):
                 return False
         elif pattern.op != "get_attr" and pattern.target != node.target:
             return False
@@ -110,7 +112,8 @@ class _Matcher:
             )
         if isinstance(pattern, slice):
             return isinstance(value, slice) and all(
-                self._same_args(getattr(pattern, n), getattr(value, n), found, claimed) for n in ("start", "stop", "step")
+                self._same_args(getattr(pattern, n), getattr(value, n), found, claimed)
+                for n in ("start", "stop", "step")
             )
         return type(pattern) is type(value) and pattern == value
 
@@ -152,7 +155,9 @@ def replace_pattern_with_filters(gm, pattern, replacement, match_filters=None, i
         A list of `ReplacedPatterns`.
     """
     if ignore_literals:
-        raise NotImplementedError("replace_pattern_with_filters: expected ignore_literals=False, got True. Write one pattern for each constant.")
+        raise NotImplementedError(
+            "replace_pattern_with_filters: expected ignore_literals=False, got True. Write one pattern for each constant."
+        )
     pattern_graph, pattern_module = _graph_of(pattern)
     new_graph, new_module = _graph_of(replacement)
     matcher = _Matcher(gm, pattern_graph, pattern_module)
@@ -186,20 +191,26 @@ def _replace(gm, matcher, found, anchor, pattern_graph, new_graph):
     inputs = [found.get(n) for n in pattern_graph.nodes if n.op == "placeholder"]
     targets = [n for n in new_graph.nodes if n.op == "placeholder"]
     if len(inputs) != len(targets):
-        raise ValueError(f"replace_pattern: expected as many arguments as the pattern, {len(inputs)}, got {len(targets)} in the replacement.")
+        raise ValueError(
+            f"replace_pattern: expected as many arguments as the pattern, {len(inputs)}, got {len(targets)} in the replacement."
+        )
     values = dict(zip(targets, inputs, strict=True))
     order = {node: i for i, node in enumerate(gm.graph.nodes)}
     results = [found[n] for n in matcher.results]
     users = [u for r in results for u in r.users if u not in found.values()]
     first = min(users, key=order.get) if users else anchor.next
     before = set(values.values())
-    with gm.graph.inserting_before(first if max(order.get(r, 0) for r in results) < order.get(first, 1 << 60) else anchor):
+    with gm.graph.inserting_before(
+        first if max(order.get(r, 0) for r in results) < order.get(first, 1 << 60) else anchor
+    ):
         new = gm.graph.graph_copy(new_graph, values)
     created = [v for v in values.values() if isinstance(v, Node) and v not in before]
     new_results = []
     map_arg(new, new_results.append) if isinstance(new, (tuple, list, dict)) else new_results.append(new)
     if len(new_results) != len(results):
-        raise ValueError(f"replace_pattern: expected {len(results)} results as in the pattern, got {len(new_results)} in the replacement.")
+        raise ValueError(
+            f"replace_pattern: expected {len(results)} results as in the pattern, got {len(new_results)} in the replacement."
+        )
     for old, result in zip(results, new_results, strict=True):
         old.replace_all_uses_with(result, lambda user: user not in created)
     for n in reversed(matcher.inner):

@@ -48,7 +48,9 @@ def wrap(fn_or_name):
     """
     frame = sys._getframe(1)
     if not isinstance(fn_or_name, str) and not callable(fn_or_name):
-        raise RuntimeError(f"wrap: expected a function or the name of a global function, got {type(fn_or_name).__name__}. Pass a function or its name.")
+        raise RuntimeError(
+            f"wrap: expected a function or the name of a global function, got {type(fn_or_name).__name__}. Pass a function or its name."
+        )
     if frame.f_code.co_name != "<module>":
         raise NotImplementedError("wrap must be called at the top level of a module")
     name = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__name__
@@ -145,7 +147,9 @@ class Tracer(TracerBase):
         if found is None:
             found = next((name for name, m in self.root.named_modules() if m is mod), None)
         if found is None:
-            raise NameError(f"module is not installed as a submodule: {type(mod).__name__}. Assign it to an attribute of the traced module.")
+            raise NameError(
+                f"module is not installed as a submodule: {type(mod).__name__}. Assign it to an attribute of the traced module."
+            )
         return found
 
     def call_module(self, m, forward, args, kwargs):
@@ -182,7 +186,13 @@ class Tracer(TracerBase):
         return parameter_proxy_cache[name]
 
     def _tensor_names(self):
-        names = {id(t): n for n, t in [*self.root.named_buffers(remove_duplicate=False), *self.root.named_parameters(remove_duplicate=False)]}
+        names = {
+            id(t): n
+            for n, t in [
+                *self.root.named_buffers(remove_duplicate=False),
+                *self.root.named_parameters(remove_duplicate=False),
+            ]
+        }
         for prefix, module in self.root.named_modules():  # plain attributes that are tensors
             for name, value in vars(module).items():
                 if isinstance(value, Tensor):
@@ -229,7 +239,9 @@ class Tracer(TracerBase):
                 raise RuntimeError("Tracer: expected a forward with the argument `self`, got no argument. Add it.")
             parameters = parameters[1:]
             args.append(self.root)
+        library = (root_fn.__module__ or "").startswith("mytorch.")  # its annotations are for type checkers
         for p in parameters:
+            p = p.replace(annotation=p.empty) if library else p
             if p.kind is p.VAR_POSITIONAL:
                 args.append(_Variadic(self.create_proxy("placeholder", f"*{p.name}", (), {}, p.name)))
                 continue
@@ -242,12 +254,18 @@ class Tracer(TracerBase):
             else:
                 args.append(value)
         if concrete:
-            raise RuntimeError(f"concrete_args: expected names of arguments, got {', '.join(map(repr, concrete))}. Use the names of the signature.")
+            raise RuntimeError(
+                f"concrete_args: expected names of arguments, got {', '.join(map(repr, concrete))}. Use the names of the signature."
+            )
         return args, kwargs
 
     def _argument(self, parameter, concrete):
         default = () if parameter.default is parameter.empty else (parameter.default,)
-        kind = None if parameter.annotation is parameter.empty or isinstance(parameter.annotation, str) else parameter.annotation
+        kind = (
+            None
+            if parameter.annotation is parameter.empty or isinstance(parameter.annotation, str)
+            else parameter.annotation
+        )
         proxy = self.create_proxy("placeholder", parameter.name, default, {}, type_expr=kind)
         if parameter.name not in concrete:
             return proxy
@@ -285,7 +303,7 @@ class Tracer(TracerBase):
                 args, kwargs = self.create_args_for_root(function, isinstance(root, Module), concrete_args)
                 result = _call(function, args, kwargs)
                 annotations = getattr(function, "__annotations__", {})
-                kind = annotations.get("return")
+                kind = annotations.get("return") if not (function.__module__ or "").startswith("mytorch.") else None
                 result = self.create_arg(result)
                 self.create_node("output", "output", (result,), {}, type_expr=None if isinstance(kind, str) else kind)
         finally:
@@ -363,7 +381,9 @@ def _call(function, args, kwargs):
 def _require(value, expected, name):
     """Checks an argument that was a constant during the trace."""
     if value is not expected and value != expected:
-        raise AssertionError(f"{name} has been specialized to have value {expected} but got another value, {value!r}. Trace the module again.")
+        raise AssertionError(
+            f"{name} has been specialized to have value {expected} but got another value, {value!r}. Trace the module again."
+        )
 
 
 def symbolic_trace(root, concrete_args=None):

@@ -17,8 +17,7 @@ from ..dispatch.unwrap import raw_of
 from ..engine.mode import no_grad
 from ..export import Dim, ExportedProgram
 from ..export import export as export_program
-from ..fx.node import map_aggregate, map_arg
-from ..fx.node import Node
+from ..fx.node import Node, map_aggregate, map_arg
 from ..nn import Module
 from ..nn.parameter import Parameter
 from ..version import __version__
@@ -50,7 +49,10 @@ def _package():
         import onnx
         import onnx.numpy_helper
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError('onnx.export: expected the package onnx, got none. Install it: pip install "mytorch[onnx]".', name=error.name) from None
+        raise ModuleNotFoundError(
+            'onnx.export: expected the package onnx, got none. Install it: pip install "mytorch[onnx]".',
+            name=error.name,
+        ) from None
     return onnx
 
 
@@ -86,7 +88,9 @@ class ONNXProgram:
         if external_data:
             copy = onnx.ModelProto()
             copy.CopyFrom(self.model_proto)
-            onnx.save_model(copy, path, save_as_external_data=True, location=os.path.basename(path) + ".data", size_threshold=1024)
+            onnx.save_model(
+                copy, path, save_as_external_data=True, location=os.path.basename(path) + ".data", size_threshold=1024
+            )
         else:
             onnx.save_model(self.model_proto, path)
 
@@ -103,7 +107,9 @@ class ONNXProgram:
         import onnxruntime
 
         if not hasattr(self, "_session"):
-            self._session = onnxruntime.InferenceSession(self.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(
+                self.model_proto.SerializeToString(), providers=["CPUExecutionProvider"]
+            )
         tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         feeds = {name: np.asarray(raw_of(x)) for name, x in zip(self.input_names, tensors, strict=True)}
         used = {i.name for i in self._session.get_inputs()}
@@ -159,8 +165,6 @@ def export(
         raise ValueError("onnx.export: expected dynamic_axes or dynamic_shapes, got both. Use dynamic_shapes.")
     program = model
     if not isinstance(model, ExportedProgram):
-        if isinstance(model, Module) and model.training and any(_differs_in_training(m) for m in model.modules()):
-            warn("onnx.export: the model is in training mode. Call model.eval() first, since dropout and batch norm differ.")
         if dynamic_axes:
             dynamic_shapes = _from_axes(model, args, kwargs, dynamic_axes, input_names)
         _active[0] = True
@@ -181,11 +185,6 @@ def export(
     return result
 
 
-def _differs_in_training(module):
-    name = type(module).__name__
-    return ("Dropout" in name and getattr(module, "p", 1)) or "BatchNorm" in name
-
-
 def _compare(result, model, args, kwargs):
     runner = model.module() if isinstance(model, ExportedProgram) else model
     with no_grad():
@@ -193,8 +192,14 @@ def _compare(result, model, args, kwargs):
     for name, a, b in zip(result.output_names, expected, result(*args, **kwargs), strict=True):
         x, y = np.asarray(raw_of(a), np.float64), np.asarray(raw_of(b), np.float64)
         if x.shape != y.shape or not np.allclose(x, y, 1e-3, 1e-4, equal_nan=True):
-            difference = f"a largest difference of {np.abs(x - y).max():.2g}" if x.shape == y.shape else f"shapes {x.shape} and {y.shape}"
-            raise OnnxExporterError(f"onnx.export: expected equal results of ONNX Runtime for {name}, got {difference}.")
+            difference = (
+                f"a largest difference of {np.abs(x - y).max():.2g}"
+                if x.shape == y.shape
+                else f"shapes {x.shape} and {y.shape}"
+            )
+            raise OnnxExporterError(
+                f"onnx.export: expected equal results of ONNX Runtime for {name}, got {difference}."
+            )
 
 
 def _from_axes(model, args, kwargs, dynamic_axes, input_names):
@@ -209,7 +214,7 @@ def _from_axes(model, args, kwargs, dynamic_axes, input_names):
 
     import inspect
 
-    leaves, spec = pytree.tree_flatten(inspect.signature(model.forward).bind(*args, **(kwargs or {})).arguments)
+    leaves, _spec = pytree.tree_flatten(inspect.signature(model.forward).bind(*args, **(kwargs or {})).arguments)
     tensors = [x for x in leaves if isinstance(x, Tensor)]
     found = inspect.signature(model.forward).bind(*args, **(kwargs or {})).arguments
     names = list(input_names or [])
@@ -227,7 +232,9 @@ def _from_axes(model, args, kwargs, dynamic_axes, input_names):
             shapes.append({int(a): dim(f"{name}_dim_{a}") for a in axes} if axes else None)
     unknown = [n for n in dynamic_axes if n not in names]
     if unknown and input_names is None:
-        warn(f"onnx.export: dynamic_axes has the names {', '.join(unknown)}, which are no inputs. The axes of outputs are found automatically.")
+        warn(
+            f"onnx.export: dynamic_axes has the names {', '.join(unknown)}, which are no inputs. The axes of outputs are found automatically."
+        )
     rest = iter(shapes)
     return _nested(found, rest)
 
@@ -281,7 +288,9 @@ class _Converter:
         for node, name in zip(outputs, self.output_names, strict=True):
             value = self.values[node] if isinstance(node, Node) else None
             if value is None:
-                raise OnnxExporterError(f"onnx.export: expected tensors as results, got {type(node).__name__}. Return a tensor.")
+                raise OnnxExporterError(
+                    f"onnx.export: expected tensors as results, got {type(node).__name__}. Return a tensor."
+                )
             self.w.op("Identity", value.name, out=[name])
             shape = [n if n is not None else f"{name}_dim_{i}" for i, n in enumerate(value.shape)]
             results.append(helper.make_tensor_value_info(name, self.w.kind(value.dtype), shape))
@@ -343,7 +352,7 @@ class _Converter:
         if node in self._skipped:
             self.values[node] = self._value(node, "")
             return
-        if self.fold and self._folded(node):
+        if (self.fold or not node.all_input_nodes) and self._folded(node):
             return
         key = node.target.name if isinstance(node.target, Op) else node.target
         rule = TABLE.get(key)
@@ -377,7 +386,11 @@ class _Converter:
         sources = []
         map_aggregate((node.args, dict(node.kwargs)), lambda v: sources.append(v) if isinstance(v, Node) else None)
         values = [self.values[s] for s in sources]
-        if not all(isinstance(v, Value) and v.array is not None for v in values) or "shape" not in node.meta or None in node.meta["shape"]:
+        if (
+            not all(isinstance(v, Value) and v.array is not None for v in values)
+            or "shape" not in node.meta
+            or None in node.meta["shape"]
+        ):
             return False
         if any(name == v.name for v in values for name in self.input_names) or not self.export_params:
             return False

@@ -33,7 +33,14 @@ class Value:
     """
 
     def __init__(self, name, dtype, shape, example, array=None, node=None):
-        self.name, self.dtype, self.shape, self.example, self.array, self.node = name, dtype, shape, example, array, node
+        self.name, self.dtype, self.shape, self.example, self.array, self.node = (
+            name,
+            dtype,
+            shape,
+            example,
+            array,
+            node,
+        )
 
     @property
     def ndim(self):
@@ -331,8 +338,10 @@ def _isfinite(c, x):
 def _nan_to_num(c, x, nan=0.0, posinf=None, neginf=None):
     info = dtypes.finfo(dtypes.as_dtype(c.dtype))
     out = c.w.op("Where", c.w.op("IsNaN", x.name), c.tensor(nan or 0.0), x.name)
-    out = c.w.op("Min", out, c.tensor(info.max if posinf is None else posinf)) if posinf is None else c.w.op(
-        "Where", c.w.op("IsInf", x.name, detect_negative=0), c.tensor(posinf), out
+    out = (
+        c.w.op("Min", out, c.tensor(info.max if posinf is None else posinf))
+        if posinf is None
+        else c.w.op("Where", c.w.op("IsInf", x.name, detect_negative=0), c.tensor(posinf), out)
     )
     if neginf is None:
         return c.w.op("Max", out, c.tensor(info.min))
@@ -451,7 +460,11 @@ def _logsigmoid(c, x):
 @rule("elu")
 def _elu(c, x, alpha=1.0, scale=1.0, rate=1.0):
     name = c.tensor(x)
-    below = c.w.op("Mul", c.w.op("Sub", c.w.op("Exp", c.w.op("Mul", c.w.op("Min", name, c.tensor(0.0)), c.tensor(rate))), c.tensor(1.0)), c.tensor(alpha))
+    below = c.w.op(
+        "Mul",
+        c.w.op("Sub", c.w.op("Exp", c.w.op("Mul", c.w.op("Min", name, c.tensor(0.0)), c.tensor(rate))), c.tensor(1.0)),
+        c.tensor(alpha),
+    )
     out = c.w.op("Where", c.w.op("Greater", name, c.tensor(0.0)), name, below)
     return out if scale == 1 else c.w.op("Mul", out, c.tensor(scale))
 
@@ -463,6 +476,40 @@ def _softplus(c, x, beta=1.0, limit=20.0):
     out = c.w.op("Softplus", scaled)
     out = out if beta == 1 else c.w.op("Div", out, c.tensor(beta))
     return c.w.op("Where", c.w.op("Greater", scaled, c.tensor(limit)), name, out)
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+
+
+@rule("_squared_error")
+def _squared_error(c, a, b):
+    difference = c.w.op("Sub", c.tensor(a), c.tensor(b))
+    return c.w.op("Mul", difference, difference)
+
+
+@rule("_clipped_error")
+def _clipped_error(c, a, b, *, delta, scale):
+    w = c.w
+    difference = w.op("Abs", w.op("Sub", c.tensor(a), c.tensor(b)))
+    near = w.op("Min", difference, c.tensor(delta))
+    return w.op("Mul", w.op("Mul", near, w.op("Sub", difference, w.op("Mul", near, c.tensor(0.5)))), c.tensor(scale))
+
+
+@rule("binary_cross_entropy")
+def _likelihood_error(c, p, target):
+    w, one = c.w, c.tensor(1.0)
+    yes = w.op("Max", w.op("Log", c.tensor(p)), c.tensor(-100.0))
+    no = w.op("Max", w.op("Log", w.op("Sub", one, c.tensor(p))), c.tensor(-100.0))
+    return w.op("Sub", w.op("Mul", w.op("Sub", c.tensor(target), one), no), w.op("Mul", c.tensor(target), yes))
+
+
+@rule("_logistic_error")
+def _logistic_error(c, x, target):
+    w, name = c.w, c.tensor(x)
+    share = w.op(
+        "Sub", w.op("Mul", w.op("Sub", c.tensor(1.0), c.tensor(target)), name), w.op("Min", name, c.tensor(0.0))
+    )
+    return w.op("Add", share, w.op("Softplus", w.op("Neg", w.op("Abs", name))))
 
 
 # -- reductions --------------------------------------------------------------------------------------------------------
@@ -479,7 +526,9 @@ def _reduce(kind):
         name = c.tensor(x)
         if c.dtype == "bool":
             name = c.w.cast(x.name, "int32")
-        out = c.w.op(kind, name, c.w.ints(*_axes(x, dim)), keepdims=int(keepdim)) if x.ndim else c.w.op("Identity", name)
+        out = (
+            c.w.op(kind, name, c.w.ints(*_axes(x, dim)), keepdims=int(keepdim)) if x.ndim else c.w.op("Identity", name)
+        )
         return c.w.cast(out, "bool") if c.dtype == "bool" else out
 
     return run
@@ -567,7 +616,9 @@ def _topk(c, x, k, dim=-1, largest=True):
 
 @rule("reshape")
 def _reshape(c, x, shape):
-    return c.w.op("Reshape", x.name, c.ints(shape), allowzero=1 if any(s == 0 for s in shape if isinstance(s, int)) else None)
+    return c.w.op(
+        "Reshape", x.name, c.ints(shape), allowzero=1 if any(s == 0 for s in shape if isinstance(s, int)) else None
+    )
 
 
 @rule("permute")
@@ -734,7 +785,9 @@ def _scatter_source(c, src, index):
 @rule("scatter_zeros")
 def _scatter_zeros(c, src, index, dim, shape):
     zeros = c.w.op("Expand", c.tensor(0), c.ints(shape))
-    return c.w.op("ScatterElements", zeros, c.tensor(index, "int64"), _scatter_source(c, src, index), axis=dim, reduction="add")
+    return c.w.op(
+        "ScatterElements", zeros, c.tensor(index, "int64"), _scatter_source(c, src, index), axis=dim, reduction="add"
+    )
 
 
 @rule("_triangle")
@@ -782,7 +835,11 @@ def _matmul(c, a, b):
 
 
 def _linear_name(c, x, weight, bias):
-    out = c.w.op("MatMul", c.tensor(x), c.w.op("Transpose", c.tensor(weight), perm=[1, 0]) if weight.ndim == 2 else c.tensor(weight))
+    out = c.w.op(
+        "MatMul",
+        c.tensor(x),
+        c.w.op("Transpose", c.tensor(weight), perm=[1, 0]) if weight.ndim == 2 else c.tensor(weight),
+    )
     return out if bias is None else c.w.op("Add", out, c.tensor(bias))
 
 
@@ -840,7 +897,9 @@ def _attention(c, query, key, value, mask=None, *, keep=None, causal=False, wind
         scores = w.op("Where", _band(c, names["q"], names["k"], causal, window), scores, minus)
     masked = mask is not None
     if masked:
-        scores = w.op("Where", mask.name, scores, minus) if mask.dtype == "bool" else w.op("Add", scores, c.tensor(mask))
+        scores = (
+            w.op("Where", mask.name, scores, minus) if mask.dtype == "bool" else w.op("Add", scores, c.tensor(mask))
+        )
     weights = w.op("Softmax", scores, axis=-1)
     if masked:  # a row without visible positions gives zeros
         weights = w.op("Where", w.op("IsNaN", weights), c.tensor(0.0), weights)
@@ -875,9 +934,18 @@ def _band(c, q, k, causal, window):
 def _masked_softmax(c, x, mask=None, *, causal=False, dtype=None):
     scores, minus = c.tensor(x), c.tensor(-math.inf)
     if causal:
-        scores = c.w.op("Where", _band(c, scores, c.w.op("Transpose", scores, perm=[*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]), True, None), scores, minus)
+        scores = c.w.op(
+            "Where",
+            _band(
+                c, scores, c.w.op("Transpose", scores, perm=[*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]), True, None
+            ),
+            scores,
+            minus,
+        )
     if mask is not None:
-        scores = c.w.op("Where", mask.name, scores, minus) if mask.dtype == "bool" else c.w.op("Add", scores, c.tensor(mask))
+        scores = (
+            c.w.op("Where", mask.name, scores, minus) if mask.dtype == "bool" else c.w.op("Add", scores, c.tensor(mask))
+        )
     weights = c.w.op("Softmax", scores, axis=-1)
     return c.w.op("Where", c.w.op("IsNaN", weights), c.tensor(0.0), weights)
 
@@ -991,7 +1059,14 @@ def _layer_norm_name(c, name, x, weight, bias, width, eps):
         return out if bias is None else c.w.op("Add", out, c.tensor(bias))
     scale = c.tensor(np.ones(shape)) if weight is None else c.tensor(weight)
     scale = c.w.reshape(scale, *shape) if weight is not None and weight.example != tuple(shape) else scale
-    return c.w.op("LayerNormalization", name, scale, None if bias is None else c.tensor(bias), axis=axis - x.ndim, epsilon=float(eps))
+    return c.w.op(
+        "LayerNormalization",
+        name,
+        scale,
+        None if bias is None else c.tensor(bias),
+        axis=axis - x.ndim,
+        epsilon=float(eps),
+    )
 
 
 def _rms_norm_name(c, name, x, weight, width, eps):
@@ -1233,7 +1308,9 @@ def _write_region(c, x, src, steps):
     for op, attrs in steps:
         inner = Call(c.w, c.node)
         inner.dtype = "int64"
-        positions = Value(TABLE[op.name](inner, positions, **attrs), "int64", (None,) * len(attrs.get("shape", positions.shape)), None)
+        positions = Value(
+            TABLE[op.name](inner, positions, **attrs), "int64", (None,) * len(attrs.get("shape", positions.shape)), None
+        )
     return _written(c, x, positions.name, c.tensor(src, x.dtype))
 
 
@@ -1256,9 +1333,18 @@ def _pad_op(c, x, *, widths, value=0.0):
 
 
 @rule(resample.interpolate)
-def _interpolate(c, x, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False):
+def _interpolate(
+    c, x, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False
+):
     w, d = c.w, x.ndim - 2
-    kinds = {"nearest": "nearest", "nearest-exact": "nearest", "linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+    kinds = {
+        "nearest": "nearest",
+        "nearest-exact": "nearest",
+        "linear": "linear",
+        "bilinear": "linear",
+        "trilinear": "linear",
+        "bicubic": "cubic",
+    }
     if mode not in kinds:
         raise Unsupported(f"interpolate with mode={mode!r}")
     coordinates = "asymmetric" if mode == "nearest" else "align_corners" if align_corners else "half_pixel"
@@ -1285,7 +1371,14 @@ def _interpolate(c, x, size=None, scale_factor=None, mode="nearest", align_corne
 def _grid_sample(c, x, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     if c.w.opset >= 20:
         mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
-    return c.w.op("GridSample", x.name, c.tensor(grid, x.dtype), mode=mode, padding_mode=padding_mode, align_corners=int(bool(align_corners)))
+    return c.w.op(
+        "GridSample",
+        x.name,
+        c.tensor(grid, x.dtype),
+        mode=mode,
+        padding_mode=padding_mode,
+        align_corners=int(bool(align_corners)),
+    )
 
 
 # -- detection ---------------------------------------------------------------------------------------------------------
@@ -1324,7 +1417,8 @@ def _roi_align(c, x, boxes, output_size, spatial_scale=1.0, sampling_ratio=-1, a
     else:
         rois = w.op("Concat", *(b.name for b in boxes), axis=0) if len(boxes) > 1 else boxes[0].name
         rows = [
-            w.op("Expand", w.constant(np.int64(i)), w.op("Gather", w.shape(b.name), w.ints(0))) for i, b in enumerate(boxes)
+            w.op("Expand", w.constant(np.int64(i)), w.op("Gather", w.shape(b.name), w.ints(0)))
+            for i, b in enumerate(boxes)
         ]
         batch = w.op("Concat", *rows, axis=0) if len(rows) > 1 else rows[0]
     return w.op(
@@ -1352,7 +1446,9 @@ TABLE[operator.floordiv] = lambda c, a, b: Size(
     c.w.op("Div", c.w.op("Sub", _size_name(c, a), c.w.op("Mod", _size_name(c, a), _size_name(c, b))), _size_name(c, b))
 )
 TABLE[float] = lambda c, a: Size(c.w.op("Squeeze", c.w.cast(a.name, "float32")), True)
-TABLE[building._reciprocal] = lambda c, a: Size(c.w.op("Reciprocal", c.w.op("Squeeze", c.w.cast(a.name, "float32"))), True)
+TABLE[building._reciprocal] = lambda c, a: Size(
+    c.w.op("Reciprocal", c.w.op("Squeeze", c.w.cast(a.name, "float32"))), True
+)
 
 for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", 0)):
     TABLE[vars(Tensor)[_name]] = _new(_value)

@@ -60,7 +60,9 @@ class Writer:
 
     def add_initializer(self, name, array):
         """Adds a named array."""
-        self.initializers[name] = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+        self.initializers[name] = self.onnx.numpy_helper.from_array(
+            np.ascontiguousarray(array).reshape(array.shape), name
+        )
 
     def ints(self, *values):
         """Returns the name of a vector of integers."""
@@ -75,7 +77,9 @@ class Writer:
         dtype = dtypes.as_dtype(dtype)
         found = getattr(self.onnx.TensorProto, _KINDS.get(dtype.name, ""), None)
         if found is None:
-            raise NotImplementedError(f"onnx.export: expected a dtype of ONNX, got {dtype}. Convert the tensor to float32.")
+            raise NotImplementedError(
+                f"onnx.export: expected a dtype of ONNX, got {dtype}. Convert the tensor to float32."
+            )
         return found
 
     def cast(self, name, dtype):

@@ -32,7 +32,9 @@ def fuse(model, inplace=False, no_trace=False):
     """
     model = model if inplace else copy.deepcopy(model)
     if no_trace and not isinstance(model, GraphModule):
-        raise TypeError(f"fuse: expected a GraphModule with no_trace=True, got {type(model).__name__}. Use fx.symbolic_trace first.")
+        raise TypeError(
+            f"fuse: expected a GraphModule with no_trace=True, got {type(model).__name__}. Use fx.symbolic_trace first."
+        )
     traced = model if no_trace else symbolic_trace(model)
     modules = dict(traced.named_modules())
     calls = {}
@@ -77,4 +79,3 @@ def remove_dropout(model):
     traced.delete_all_unused_submodules()
     traced.recompile()
     return traced
-
