@@ -57,6 +57,9 @@ LAYERS = [
         "distributed.join",
         "sharded models, tensors and checkpoints; restarts",
     ),
+    ("fx", "graphs of programs"),
+    ("export", "exported programs"),
+    ("onnx", "ONNX files"),
     ("__init__", "`import mytorch`"),
     (
         "cli __main__ cli.chat cli.local_server cli.torchrun playground",

@@ -35,14 +35,14 @@ def test_versions_and_specs_answer_as_packages_expect():
 def test_parts_that_are_absent_can_be_mentioned_and_not_used():
     out = run("""
         import torch
-        from torch.fx import GraphModule, wrap
+        from torch.masked import MaskedTensor, as_masked_tensor
         from torch.distributed.tensor import DTensor, Replicate
         import torch.distributed.tensor.parallel as parallel
-        def f(x: "GraphModule | None"): return x
-        assert wrap(f) is f and not isinstance(torch.ones(1), DTensor)
-        class Tracer(torch.fx.Tracer): pass
+        def f(x: "MaskedTensor | None"): return x
+        assert not isinstance(torch.ones(1), DTensor)
+        class Masked(torch.masked.MaskedTensor): pass
         plan = [Replicate()]
-        for use in (lambda: torch.fx.symbolic_trace(f), lambda: Tracer().trace(f), lambda: plan[0].dim,
+        for use in (lambda: as_masked_tensor(f), lambda: Masked(f), lambda: plan[0].dim,
                     lambda: parallel.parallelize_module(None)):
             try:
                 use()
@@ -56,11 +56,11 @@ def test_parts_that_are_absent_can_be_mentioned_and_not_used():
 
 
 def test_absent_parts_are_not_in_native_mode():
-    assert stubs.home_of("fx.passes.tools") == "fx"
+    assert stubs.home_of("masked.maskedtensor.core") == "masked"
     assert stubs.home_of("optim") is None
-    assert not hasattr(mytorch, "fx")
+    assert not hasattr(mytorch, "masked")
     with pytest.raises(ModuleNotFoundError):
-        __import__("mytorch.fx")
+        __import__("mytorch.masked")
 
 
 def test_names_of_the_compiler_are_plain_python():

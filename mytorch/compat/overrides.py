@@ -378,6 +378,18 @@ def replace_code(function, make):
     function.__defaults__ = function.__kwdefaults__ = None
 
 
+def _restore_code(function):
+    """Reverts `_replace_code`."""
+    original = _originals.pop(function)
+    function.__code__ = original.__code__
+    function.__defaults__, function.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+    before = original.__dict__.get("__wrapped__")
+    if before is None:
+        del function.__wrapped__
+    else:
+        function.__wrapped__ = before
+
+
 def _public_functions(module):
     """Yields (name, function) for the overridable functions of a module."""
     for name in dir(module):
@@ -409,6 +421,22 @@ def activate():
     for function in functions:
         if type(function) is FunctionType:
             _replace_code(function, function)
+
+
+@contextmanager
+def activated():
+    """Lets public functions check their arguments in a `with` block. Functions that were unchanged before are restored."""
+    before = set(_originals)
+    was_active = _active[0]
+    activate()
+    _activate_factories()
+    try:
+        yield
+    finally:
+        if not _state.modes:
+            for function in [f for f in _originals if f not in before]:
+                _restore_code(function)
+            _active[0] = was_active
 
 
 # -- subclasses --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from ..base import config
 _FEATURES = {
     "internals of PyTorch's C++ core": "_C",
     "compilation": "_dynamo _functorch _higher_order_ops _inductor _logging _ops _prims_common utils._triton",
-    "tracing (torch.fx)": "_subclasses fx utils._sympy",
+    "fake tensors": "_subclasses utils._sympy",
     "quantization": "ao quantization",
     "other parts of sharded models and tensors": "distributed._composable.replicate distributed._functional_collectives "
     "distributed._shard distributed.algorithms._checkpoint distributed._tools distributed.utils "
@@ -30,7 +30,7 @@ _FEATURES = {
     "distributed.elastic.timer distributed.elastic.utils distributed.launcher",
     "pipeline parallelism": "distributed.pipelining",
     "remote procedure calls and futures": "distributed.rpc futures",
-    "model export": "export onnx utils.mobile_optimizer",
+    "models for mobile devices": "utils.mobile_optimizer",
     "Apple GPUs": "mps",
     "compiled attention (flex_attention)": "nn.attention.flex_attention",
     "packaging (torch.package)": "package",
@@ -49,11 +49,10 @@ _FEATURES = {
 # Feature -> advice that follows the error message.
 _INSTEAD = {
     "compilation": "The library runs every operation eagerly; call the function itself.",
-    "tracing (torch.fx)": "Use forward hooks to read or change the results of layers.",
     "quantization": "mytorch.models.quantize_ stores the weights of Linear layers in 8 or 4 bits.",
     "other parts of sharded models and tensors": "Use distributed.fsdp, distributed.tensor and distributed.checkpoint.",
     "elastic launching": "Use `python -m mytorch.distributed.run`.",
-    "model export": "Save the state dict with torch.save or safetensors.",
+    "models for mobile devices": "Save the state dict with torch.save or safetensors.",
     "compiled attention (flex_attention)": "Use scaled_dot_product_attention with attn_mask.",
     "packaging (torch.package)": "Save the state dict with torch.save.",
     "sparse tensors": "Use dense tensors.",
@@ -107,7 +106,7 @@ _FEATURES_OF_NAMES = {
     "data pipes": "DataChunk DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe",
     "selective checkpointing": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
     "profiler annotations": "emit_itt emit_nvtx KinetoStepTracker",
-    "tracing (torch.fx)": "Graph Node Tag",
+    "internals of graphs in C++": "Graph Node Tag",
     "remote procedure calls and futures": "Future",
     "compilation": "ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject CompilationUnit LiteScriptModule "
     "JITException strict_fusion trace_module GraphExecutorState",

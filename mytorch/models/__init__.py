@@ -8,9 +8,10 @@ from .generation import generate, stream
 from .gpt2 import GPT2, GPT2Config
 from .llama import Llama, LlamaConfig
 from .mixture import MixtureOfExperts
+from .past import WithPast
 from .quantization import QuantizedLinear, quantize_
 
 __all__ = [
-    "GPT2", "GPT2Config", "KVCache", "Llama", "LlamaConfig", "MixtureOfExperts", "QuantizedLinear", "from_pretrained", "fuse_",
+    "GPT2", "GPT2Config", "KVCache", "Llama", "LlamaConfig", "MixtureOfExperts", "QuantizedLinear", "WithPast", "from_pretrained", "fuse_",
     "generate", "lora", "quantize_", "stream",
 ]  # fmt: skip

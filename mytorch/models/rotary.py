@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from .._tensor import Tensor
-from ..engine.mode import no_grad
+from ..engine.mode import get_mode, no_grad
 from ..ops.creation import arange
 from ..ops.movement import cat
 
@@ -103,12 +103,16 @@ class Rotary:
     def __call__(self, positions: Tensor, stop: int, dtype: Any) -> tuple[Tensor, Tensor]:
         """Return cos and sin, (…, T, head), of `positions`, which are below `stop`."""
         length = stop if stop > self.config.lasting else 0
+        recorded = get_mode().interpreter is not None  # tables of a constant size, which do not depend on earlier calls
         fits = self.tables is not None and len(self.tables[0]) >= stop and self.tables[0].device == positions.device
-        if not fits or self.length != length:
+        tables = self.tables
+        if not fits or self.length != length or recorded:
             size = min(max(256, 2 * stop), max(stop, self.config.context_length))
+            size = self.config.context_length if recorded else size
             angles = arange(size).float()[:, None] * frequencies(self.config, length)
             angles, scale = cat([angles, angles], dim=-1), magnitude(self.config)
-            self.tables = tuple((table * scale).to(positions.device) for table in (angles.cos(), angles.sin()))
-            self.length = length
-        cos, sin = self.tables
+            tables = tuple((table * scale).to(positions.device) for table in (angles.cos(), angles.sin()))
+            if not recorded:
+                self.tables, self.length = tables, length
+        cos, sin = tables
         return cos[positions].to(dtype), sin[positions].to(dtype)

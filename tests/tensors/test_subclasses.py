@@ -142,7 +142,7 @@ def test_absent_parts_raise_when_they_are_created():
         x = torch.eye(2)
         for make, word in (
             (lambda: FullyShardedDataParallel(x), "FSDP"), (lambda: torch.distributed.TCPStore("a", 1), "stores"),
-            (lambda: Join([]), "Join"), (lambda: torch.fx.GraphModule(x, x), "fx"),
+            (lambda: Join([]), "Join"), (lambda: TorchDispatchMode(), "dispatch"), (lambda: torch.masked.MaskedTensor(x, x), "masked"),
             (lambda: torch.utils.data.IterDataPipe(), "data pipes"), (lambda: torch.package.PackageExporter("x"), "package"),
             (lambda: torch.futures.Future(), "futures"), (lambda: x.to_sparse(), "sparse"), (lambda: torch.sparse.mm(x, x), "sparse"),
             (lambda: torch.sparse_coo_tensor([[0]], [1.0]), "sparse"), (lambda: torch.quantize_per_tensor(x, 1, 0, torch.qint8), "quant"),

@@ -1,0 +1,5 @@
+"""Experimental parts of `fx`."""
+
+from . import optimization
+
+__all__ = ["optimization"]
