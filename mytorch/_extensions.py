@@ -19,6 +19,7 @@ EXTENSIONS = {
     "compiler": "`compile` and `compile_step`: recorded functions and training steps",
     "compat": "PyTorch's other names, import paths and file formats, `import torch`, einops",
     "distributions": "probability distributions",
+    "flex_attention": "attention with functions of the scores, and masks of blocks",
     "models": "language models, tokenizers, text generation and their file formats",
     "playground": "a web page that shows a neural network while it learns",
     "profiler": "the profiler",
@@ -42,7 +43,7 @@ NAMES = {
             "peak_flops remove_checkpoints warn_if_long"
         ).split()
     },
-    "mytorch.files": {"legacy": "compat.legacy_files", "trusted": "compat.trusted_files"},
+    "mytorch.files": {"legacy": "compat.legacy_files", "trusted": "compat.trusted_files", "sparse": "sparse.files"},
     "mytorch.utils.data": {
         name: f"utils.data.tokens:{name}"
         for name in ("RandomBlocks", "TokenBlocks", "read_tokens", "read_vocab_size", "write_tokens")

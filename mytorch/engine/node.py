@@ -96,7 +96,7 @@ class Leaf(_HookedNode, Edge):
             elif type(grad) is Array and grad._array.dtype == g.dtype and grad._array.shape == g.shape:
                 raw = grad._array
                 if getattr(raw.flags, "writeable", True):
-                    grad._array += g
+                    raw += g
                     grad._bump()
                 else:
                     self.grad = Array._wrap(raw + g)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from .._array import Array
+from .._array import Array, Size
 from .._tensor import Tensor
 from ..backend import CPU, device_of, on, to_device
 from ..backend.others import BY_ARRAY
@@ -41,6 +41,9 @@ def _with_dense(name):
     return operator
 
 
+_OPERATORS = {"add": "__add__", "subtract": "__sub__", "multiply": "__mul__"}  # NumPy's functions -> methods of Tensor
+
+
 class SparseArray:
     """The stored elements of a tensor: their positions and values.
 
@@ -52,7 +55,6 @@ class SparseArray:
     """
 
     __slots__ = ("__weakref__", "dtype", "pattern", "shape", "values")
-    __array_ufunc__ = None  # NumPy's operators call the operators of this class
     base = None
     strides = ()
     # Gradients are replaced, not changed in place.
@@ -125,6 +127,26 @@ class SparseArray:
             parts = (pattern.pointers, pattern.inner)
         parts = tuple(to_device(p, CPU) for p in (*parts, self.values))
         return _restored, (pattern.layout, pattern.sizes, pattern.coalesced, parts, str(device_of(self)))
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        """Computes the operators of a NumPy array and a sparse array, also in place, as in `array += sparse`."""
+        name = _OPERATORS.get(ufunc.__name__)
+        if name is None or method != "__call__" or kwargs:
+            return NotImplemented
+        with no_grad():
+            result = getattr(Tensor._wrap(inputs[0]), name)(Tensor._wrap(inputs[1]))._data._array
+        if out is None:
+            return result
+        out[0][...] = result
+        return out[0]
+
+    def in_file(self):
+        """Returns the arguments of PyTorch's function that rebuilds a sparse tensor from a file."""
+        pattern, values = self.pattern, Tensor._wrap(self.values)
+        if pattern.layout is sparse_coo:
+            return pattern.layout, (Tensor._wrap(pattern.indices), values, Size(self.shape), pattern.coalesced)
+        parts = Tensor._wrap(pattern.pointers), Tensor._wrap(pattern.inner)
+        return pattern.layout, (*parts, values, Size(self.shape))
 
     __add__, __radd__ = _with_dense("__add__"), _with_dense("__radd__")
     __sub__, __rsub__ = _with_dense("__sub__"), _with_dense("__rsub__")

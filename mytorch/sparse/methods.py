@@ -385,6 +385,9 @@ def _replace(name, function, *classes):
             return _before(self, *args, **kwargs)
 
         setattr(cls, name, functools.wraps(before)(method))
+    library = vars(sys.modules["mytorch"])
+    if library.get(name) is before:
+        library[name] = method
 
 
 def _refusing(name, error, text):
@@ -441,11 +444,31 @@ def _item(self):
     return as_dense(x).item()
 
 
-def _zeros_like(self, *args, **kwargs):
-    raw = raw_of(self)
-    x = Tensor._wrap(SparseArray.of(*emptied(raw)))
-    dtype = kwargs.get("dtype")
-    return (x if dtype is None else x.to(dtype)).requires_grad_(kwargs.get("requires_grad", False))
+def _replace_function(name, function):
+    """Replaces a function of the library, which is not a method, for sparse tensors."""
+    library = vars(sys.modules["mytorch"])
+    before = library[name]
+
+    @functools.wraps(before)
+    def replaced(input, *args, **kwargs):
+        if isinstance(input, (Tensor, Array)) and isinstance(input._data._array, SparseArray):
+            return function(input, *args, **kwargs)
+        return before(input, *args, **kwargs)
+
+    library[name] = replaced
+
+
+def _empty_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=None):
+    x = Tensor._wrap(SparseArray.of(*emptied(raw_of(input))))
+    x = x if dtype is None else x.to(dtype)
+    x = x if device is None else x.to(device)
+    return (x if layout is None else to_sparse(x, layout=layout)).requires_grad_(requires_grad)
+
+
+for _name in ("zeros_like", "empty_like"):
+    _replace_function(_name, _empty_like)
+for _name in ("ones_like", "full_like", "rand_like", "randn_like", "randint_like"):
+    _replace_function(_name, _refusing(_name, NotImplementedError, _name + ": expected a dense tensor, got {layout}. Call to_dense() first.")[1])
 
 
 _replace("unsqueeze", _unsqueeze)
@@ -516,20 +539,20 @@ def _text(x):
     pattern, prefix = pattern_of(x), "tensor("
     indent = len(prefix)
 
-    def part(name, raw, wide):
+    def part(name, raw):
         start = f"{name}=tensor("
-        text = style._numbers(style.to_host(raw), indent + (len(start) if wide else len(prefix)))
+        text = style._numbers(style.to_host(raw), indent + len(start))
         return f"{start}{text}{f', size={tuple(raw.shape)}' if not raw.size else ''})"
 
     raw, coo = raw_of(x), pattern.layout is sparse_coo
     if coo:
-        parts = [part("indices", pattern.indices, True), part("values", raw.values, True)]
+        parts = [part("indices", pattern.indices), part("values", raw.values)]
     else:
         outer, inner = COMPRESSED[pattern.layout]
         parts = [
-            part(f"{outer}_indices", pattern.pointers, False),
-            part(f"{inner}_indices", pattern.inner, False),
-            part("values", raw.values, False),
+            part(f"{outer}_indices", pattern.pointers),
+            part(f"{inner}_indices", pattern.inner),
+            part("values", raw.values),
         ]
     suffixes = [f"device='{x.device}'"] if x.device is not CPU else []
     suffixes += [f"size={tuple(x.shape)}", f"nnz={pattern.count}"]

@@ -229,7 +229,7 @@ def _joined(op, a, b):
         raise RuntimeError(f"{op.name}: expected tensors of one layout, got {p.layout!r} and {q.layout!r}. Convert one.")
     dtype = dtypes.promote_types(a.dtype, b.dtype)
     left, right = values_of(a).to(dtype), values_of(b).to(dtype)
-    if p.coalesced and p.equals(q):
+    if p.equals(q):
         return build(op(left, right), p)
     if op.name == "sub":
         right = -right

@@ -47,7 +47,8 @@ def embedding(weight, index, padding_idx, scale_grad_by_freq):
     """
     if scale_grad_by_freq:
         raise RuntimeError("embedding: scale_grad_by_freq option not supported with sparse gradients. Use sparse=False.")
-    return _Rows.apply(weight, index if isinstance(index, Tensor) else Tensor._wrap(index), padding_idx)
+    index = index._data._array if isinstance(index, (Tensor, Array)) else index
+    return _Rows.apply(weight, Tensor._wrap(index), padding_idx)
 
 
 def update(optimizer, p, g, state, group):
