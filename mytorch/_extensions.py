@@ -32,23 +32,28 @@ EXTENSIONS = {
     "distributions": "probability distributions",
     "export": "exported programs: graphs of models with dynamic sizes",
     "fx": "graphs of programs: symbolic traces, transformations and generated code",
+    "flex_attention": "attention with functions of the scores, and masks of blocks",
     "models": "language models, tokenizers, text generation and their file formats",
     "onnx": "export of models to ONNX files",
     "playground": "a web page that shows a neural network while it learns",
     "profiler": "the profiler",
     "quasirandom": "Sobol sequences",
+    "sparse": "sparse tensors: COO and CSR layouts, sparse gradients",
     "storage": "storages, the memory of tensors as objects",
     "tools": "drawings of graphs and memory, model summaries, benchmarks",
     "utils.selective_checkpoint": "checkpointing that stores the results of some ops",
     "utils.data.tokens": "token files and random batches of tokens",
     "vision": "image data sets, transforms and models",
 }
+_SPARSE = "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
     "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}
     | {"_torch_layout": "compat.tensor_str", "compile": "compiler:compile", "compile_step": "compiler:compile_step"}
     | {"_storage_classes": "compat.legacy_storage:_storage_classes"}
-    | {name: f"storage:{name}" for name in ("TypedStorage", "UntypedStorage")},
+    | {name: f"storage:{name}" for name in ("TypedStorage", "UntypedStorage")}
+    | {name: f"sparse:{name}" for name in _SPARSE.split()}
+    | {name: f"sparse.functions:{name}" for name in ("hspmm", "smm", "spmm", "sspaddmm")},
     "mytorch.accelerate": {
         name: f"accelerate.runs:{name}"
         for name in (
@@ -61,7 +66,9 @@ NAMES = {
         name: f"compat.legacy_storage:{name}" for name in "CLASSES CUDA_CLASSES _LegacyStorage _storage_classes".split()
     },
     "mytorch.nn": {"backward_hooks": "compat.backward_hooks"},
-    "mytorch.files": {"storages": "storage", "legacy": "compat.legacy_files", "trusted": "compat.trusted_files"},
+    "mytorch.files": {
+        "storages": "storage", "legacy": "compat.legacy_files", "trusted": "compat.trusted_files", "sparse": "sparse.files"
+    },
     "mytorch.distributed": {
         name: f"distributed.{name}" for name in "checkpoint device_mesh elastic fsdp nn tensor".split()
     } | {name: f"distributed.device_mesh:{name}" for name in ("DeviceMesh", "init_device_mesh")},
@@ -82,11 +89,14 @@ METHODS = {
     "compat.functional": "geqrf lu lu_solve orgqr ormqr pinverse qr stft istft svd triangular_solve",
     "compat.overrides": "__torch_function__ _make_subclass _make_wrapper_subclass",
     "compat.sharing": "is_shared share_memory_ _share_with",
-    "compat.stubs": "to_sparse to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask dequantize int_repr q_scale",
+    "compat.stubs": "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale",
     "linalg": "matrix_exp matrix_power",
     "nn.functional": "hardshrink prelu",
     "compat.legacy_storage": "storage_type",
     "compat.legacy_tensor": "_fix_weakref new",
+    "sparse.methods": "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_dense sparse_mask coalesce is_coalesced _coalesced_ "
+    "indices _indices values _values crow_indices col_indices ccol_indices row_indices _nnz sparse_dim dense_dim "
+    "sparse_resize_ sparse_resize_and_clear_ smm",
     "storage": "_typed_storage storage untyped_storage",
     "tools.drawing": "render",
 }
@@ -214,6 +224,11 @@ def _name_node(node):
         load("compat.node_names").show(node)
 
 
+def _embed_sparsely(*args):
+    """Returns rows of a table, with a sparse gradient of the table; see `sparse/updates.py`."""
+    return load("sparse.updates:embedding")(*args)
+
+
 def install(*tensor_classes):
     """Connects the core with the extensions: methods of the classes, and import paths."""
     for home, names in METHODS.items():
@@ -222,6 +237,7 @@ def install(*tensor_classes):
                 setattr(cls, name, LazyMethod(cls, name, home))
     hooks = import_module("mytorch.base.hooks")
     hooks.define_subclass, hooks.name_node = _define_subclass, _name_node
+    hooks.embed_sparsely = _embed_sparsely
     sys.meta_path[:0] = [_Alias(), Finder("einops._backends", "compat.einops_hook")]
     sys.meta_path += [Finder("mytorch.", "compat.paths"), Finder("miniddp", "compat.paths")]
     if "einops._backends" in sys.modules:

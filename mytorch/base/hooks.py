@@ -25,6 +25,18 @@ define_subclass: Callable[[type], None] | None = None
 # Set by compiler/tracing.py during a trace.
 update_on_host: Callable[..., bool] | None = None
 
+# Called by dispatch/op.py: (op, inputs, attrs) -> result of the op on sparse tensors, or NotImplemented if all inputs are
+# dense. Defined in sparse/operators.py; None until a program creates a sparse tensor.
+run_sparse: Callable[..., Any] | None = None
+
+# Called by optim/optimizer.py: (optimizer, p, g, state, group) updates a parameter from a sparse gradient; returns False
+# for a dense gradient. Defined in sparse/updates.py.
+update_sparse: Callable[..., bool] | None = None
+
+# Called by ops/embedding.py: (weight, index, padding_idx, scale_grad_by_freq) -> rows, with a sparse gradient of the table.
+# Defined in _extensions.py.
+embed_sparsely: Callable[..., Any] | None = None
+
 # Called by engine/node.py: (node) gives a node that a program reads the class with PyTorch's name. Defined in
 # _extensions.py.
 name_node: Callable[[Any], None] | None = None

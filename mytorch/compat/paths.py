@@ -53,6 +53,7 @@ PATHS = {
     "jit.annotations": "compat.jit",
     "lr_scheduler": "optim.lr_scheduler",
     "nn.attention.bias": "compat.attention_bias",
+    "nn.attention.flex_attention": "flex_attention",
     "nn.functional.grad": "compat.conv_grad",
     "nn.grad": "compat.conv_grad",
     "nn.modules": "nn: * SyncBatchNorm",

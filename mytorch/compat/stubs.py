@@ -32,9 +32,7 @@ _FEATURES = {
     "remote procedure calls and futures": "distributed.rpc futures",
     "models for mobile devices": "utils.mobile_optimizer",
     "Apple GPUs": "mps",
-    "compiled attention (flex_attention)": "nn.attention.flex_attention",
     "packaging (torch.package)": "package",
-    "sparse tensors": "sparse",
     "dispatch modes": "utils._mode_utils",
     "scripted classes": "classes",
     "masked tensors": "masked",
@@ -53,9 +51,8 @@ _INSTEAD = {
     "other parts of sharded models and tensors": "Use distributed.fsdp, distributed.tensor and distributed.checkpoint.",
     "elastic launching": "Use `python -m mytorch.distributed.run`.",
     "models for mobile devices": "Save the state dict with torch.save or safetensors.",
-    "compiled attention (flex_attention)": "Use scaled_dot_product_attention with attn_mask.",
     "packaging (torch.package)": "Save the state dict with torch.save.",
-    "sparse tensors": "Use dense tensors.",
+    "sparse layouts of blocks (BSR, BSC)": "Use the layout sparse_csr.",
     "dispatch modes": "Use torch.overrides.TorchFunctionMode.",
     "masked tensors": "Use masked_fill and torch.where.",
     "nested tensors": "Use nn.utils.rnn.pad_sequence and a mask.",
@@ -85,8 +82,8 @@ NAMES = {
     "DispatchKey DispatchKeySet FloatType FunctionSchema Future FutureType Gradient Graph "
     "GraphExecutorState InferredType IntType JITException ListType LiteScriptModule Node NoneType NumberType OptionalType "
     "PyTorchFileWriter ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject StringType Tag TensorType ThroughputBenchmark "
-    "TupleType Type Use Value sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor "
-    "sparse_csr_tensor quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine fake_quantize_per_channel_affine",
+    "TupleType Type Use Value sparse_bsc_tensor sparse_bsr_tensor "
+    "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine fake_quantize_per_channel_affine",
     "autograd.function": "BackwardCFunction NestedIOFunction InplaceFunction",
     "distributed": "_get_global_rank FileStore HashStore PrefixStore ProcessGroupGloo Store TCPStore new_subgroups "
     "GradBucket Logger Reducer",
@@ -97,7 +94,7 @@ NAMES = {
 }
 # Feature -> prefixes of names of `NAMES` that belong to it; the other names belong to the C++ core.
 _FEATURES_OF_NAMES = {
-    "sparse tensors": "sparse_ to_sparse to_sparse_",
+    "sparse layouts of blocks (BSR, BSC)": "sparse_bsr sparse_bsc sparse_bsr_tensor sparse_bsc_tensor to_sparse_bsr to_sparse_bsc",
     "quantization": "quantize_ fake_quantize_ qint8 quint8 qint32 quint4x2 quint2x4 per_tensor_ per_channel_ q_ dequantize int_repr",
     "nested tensors": "jagged",
     "other parts of sharded models and tensors": "_get_global_rank",
@@ -112,14 +109,14 @@ _FEATURES_OF_NAMES = {
     "JITException strict_fusion trace_module GraphExecutorState",
 }
 IN_BOTH_MODES = (
-    "sparse tensors",
+    "sparse layouts of blocks (BSR, BSC)",
     "quantization",
     "nested tensors",
 )  # whose names raise AbsentError in native mode, too
-METHODS = "to_sparse to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask dequantize int_repr q_scale"
+METHODS = "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale"
 # Layouts and dtypes of PyTorch that mytorch does not have.
 CONSTANTS = (
-    "sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged qint8 quint8 qint32 quint4x2 quint2x4 "
+    "sparse_bsr sparse_bsc jagged qint8 quint8 qint32 quint4x2 quint2x4 "
     "per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric"
 ).split()
 # Classes of objects that only describe how a model is sharded. Packages create them on import, so the first use of them raises.

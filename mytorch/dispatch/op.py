@@ -22,6 +22,7 @@ from contextlib import nullcontext
 from .._array import Array, other_device
 from .._tensor import Tensor
 from ..backend import gpu, is_raw, memory_owner, meta_ns
+from ..base import hooks
 from ..engine.mode import get_mode
 from ..engine.node import Node, OutputEdge
 from ..engine.saved import pack_node
@@ -101,6 +102,8 @@ class Op(Record):
 
     def run(self, inputs, fused, attrs, mode):
         """Runs the op without modes: unpacks the inputs, chooses an implementation and executes it."""
+        if hooks.run_sparse is not None and (result := hooks.run_sparse(self, inputs, attrs)) is not NotImplemented:
+            return result
         if gpu.several_gpus:
             device = other_device(inputs)
             if device is not None:

@@ -30,6 +30,7 @@ from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
 from ..backend import CPU, address, as_device, cuda_available, device_of, row_major, to_device, xp_of
 from ..backend import device as device_class
+from ..backend.memory_format import layout
 from ..base import config, dtypes
 from .limits import Budget
 
@@ -226,7 +227,9 @@ class Pickler(pickle._Pickler):
 
     def _strided(self, raw, requires_grad=False):
         """Return the function and arguments that rebuild a tensor: (storage, offset, size, stride, requires_grad, hooks). For
-        a storage without dtype, the dtype is added."""
+        a storage without dtype, the dtype is added. Sparse arrays represent themselves."""
+        if hasattr(raw, "in_file"):
+            return _global("torch._utils", "_rebuild_sparse_tensor"), raw.in_file()
         dtype = dtypes.from_numpy(raw.dtype)
         memory, offset, strides = _memory_of(raw)
         if dtype in _STORAGE_NAMES:
@@ -271,6 +274,7 @@ _REDUCERS = {  # representations of objects, by type
     (bytes, bytearray): Pickler._text,
     complex: lambda _, x: (_global("__builtin__", "complex"), (x.real, x.imag)),
     device_class: lambda _, x: (_global("torch", "device"), (str(x),)),
+    layout: lambda _, x: (_global("torch.serialization", "_get_layout"), (f"torch.{x}",)),
     np.ndarray: Pickler._ndarray,
     np.generic: lambda _, x: (_global(_NUMPY, "scalar"), (x.dtype, x.tobytes())),
     np.dtype: lambda _, x: (_global("numpy", "dtype"), (x.name if x.kind == "V" else x.str, False, True)),
@@ -474,6 +478,8 @@ class _Unpickler(pickle._Unpickler):
             ("torch._utils", "_rebuild_parameter"): parameter,
             ("torch._utils", "_rebuild_parameter_with_state"): parameter,
             ("torch._tensor", "_rebuild_from_type_v2"): lambda made, _, args, state: _with_state(made(*args), state),
+            ("torch._utils", "_rebuild_sparse_tensor"): lambda *args: sys.modules[__package__].sparse.rebuilt(*args),
+            ("torch.serialization", "_get_layout"): lambda name: sys.modules[__package__].sparse.layout_of(name),
             ("torch", "Size"): container(Size),
             ("torch", "device"): named_device,
             ("collections", "OrderedDict"): container(OrderedDict, lambda items: [key for key, _ in items]),

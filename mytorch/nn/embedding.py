@@ -21,7 +21,7 @@ class _Table(Module):
         max_norm: largest norm of a row. Rows with a larger norm are scaled down in place when they are looked up.
         norm_type: order of that norm (default: 2.0).
         scale_grad_by_freq: if True, divides the gradient of a row by its frequency in the batch (default: False).
-        sparse: accepted for compatibility. Gradients are dense, and the first use warns (default: False).
+        sparse: if True, the gradient of the weight is a sparse tensor of the selected rows (default: False).
     """
 
     def _set_up(self, rows, columns, padding_idx, weight, freeze, device, dtype, error):
@@ -108,7 +108,7 @@ class Embedding(_Table):
             max_norm: largest norm of a row. Rows with a larger norm are scaled down in place when they are looked up.
             norm_type: order of that norm (default: 2.0).
             scale_grad_by_freq: if True, divides the gradient of a row by its frequency in the batch (default: False).
-            sparse: accepted for compatibility. Gradients are dense (default: False).
+            sparse: if True, the gradient of the weight is a sparse tensor (default: False).
 
         Example:
             >>> layer = nn.Embedding.from_pretrained(tensor([[1.0, 2.0], [3.0, 4.0]]))
@@ -186,7 +186,7 @@ class EmbeddingBag(_Table):
             norm_type: order of that norm (default: 2.0).
             scale_grad_by_freq: if True, divides the gradient of a row by its frequency in the batch (default: False).
             mode: reduction, "sum", "mean" or "max" (default: "mean").
-            sparse: accepted for compatibility. Gradients are dense (default: False).
+            sparse: if True, the gradient of the weight is a sparse tensor (default: False).
             include_last_offset: if True, the last element of the offsets is the end of the last bag (default: False).
             padding_idx: row that does not count and has no gradient.
         """

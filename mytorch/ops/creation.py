@@ -175,7 +175,7 @@ def size_and_pin(name, size, named):
 def check_layout(layout):
     """Raises TypeError for any layout except `mytorch.strided`."""
     if layout is not None and layout is not strided:
-        raise TypeError(f"layout: expected mytorch.strided, got {layout!r}. Sparse tensors are not supported.")
+        raise TypeError(f"layout: expected mytorch.strided, got {layout!r}. Call to_sparse() on the result.")
 
 
 def like(input, dtype=None, device=None, layout=None):

@@ -5,8 +5,8 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import Namespace, xp_of
-from ..base import dtypes
-from ..base.errors import warn, warn_once
+from ..base import dtypes, hooks
+from ..base.errors import warn
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import outside, raw_of, shape_of, to_cpu, watched
@@ -73,7 +73,7 @@ def embedding(
         max_norm: if given, scales selected rows with a larger norm down to this norm, in place (default: None).
         norm_type: order of the norm for `max_norm` (default: 2.0).
         scale_grad_by_freq: if True, divides the gradient of a row by its number of occurrences in `input` (default: False).
-        sparse: accepted for compatibility. Gradients are always dense; the first call with True warns.
+        sparse: if True, the gradient of `weight` is a sparse tensor of the selected rows (default: False).
 
     Shape:
         input: (…).
@@ -91,8 +91,6 @@ def embedding(
 
     See also: `nn.Embedding`, `nn.functional.one_hot`.
     """
-    if sparse:
-        warn_of_dense_gradients("embedding")
     index = raw_of(input)
     if index.dtype.kind not in "iu":
         raise RuntimeError(f"embedding: expected indices of an integer dtype, got {index.dtype}.")
@@ -109,6 +107,8 @@ def embedding(
     if max_norm is not None:
         _renorm(weight, index, max_norm, norm_type)
     index = watched(index, input)
+    if sparse:
+        return hooks.embed_sparsely(weight, index, padding_idx, scale_grad_by_freq)
     return _embedding.fast_call(weight, index, padding_idx, bool(scale_grad_by_freq), fused=fused, auto=auto)
 
 
@@ -207,7 +207,7 @@ def embedding_bag(
         norm_type: order of the norm for `max_norm` (default: 2).
         scale_grad_by_freq: if True, divides the gradient of a row by its number of occurrences in `input` (default: False).
         mode: "mean" (default), "sum" or "max".
-        sparse: accepted for compatibility. Gradients are always dense; the first call with True warns.
+        sparse: if True, the gradient of `weight` is a sparse tensor of the selected rows (default: False).
         per_sample_weights: factor for each selected row, of the shape of `input`; for mode "sum" only (default: None).
         include_last_offset: if True, the last element of `offsets` is the end of the last bag (default: False).
         padding_idx: row that is not counted and receives no gradient (default: None).
@@ -231,8 +231,6 @@ def embedding_bag(
         )
         weight, input = input, weight
     _check_bags(input, weight, offsets, per_sample_weights, mode, scale_grad_by_freq, sparse)
-    if sparse:
-        warn_of_dense_gradients("embedding_bag")
     index = raw_of(input)
     if index.dtype.kind not in "iu":
         raise RuntimeError(f"embedding_bag: expected indices of an integer dtype, got {index.dtype}.")
@@ -266,7 +264,7 @@ def embedding_bag(
         bags, kept = bags[kept], xp.asarray(kept)
         flat = flat[kept]
         factors = None if factors is None else factors[Tensor._wrap(kept)]
-    rows = embedding(watched(flat, input), weight, None, max_norm, norm_type, scale_grad_by_freq, fused=fused)
+    rows = embedding(watched(flat, input), weight, None, max_norm, norm_type, scale_grad_by_freq, sparse, fused=fused)
     if index.ndim == 2 and padding_idx is None and mode != "max":  # bags of one size: no need to sort them out
         rows = rows.reshape(count, size, weight.shape[1])
         rows = rows if factors is None else rows * factors.to(rows.dtype).reshape(count, size, 1)
@@ -285,8 +283,3 @@ def embedding_bag(
         scale = 1.0 / np.maximum(counts, 1)
         out = out * Tensor._wrap(xp.asarray(scale[:, None])).to(out.dtype)
     return out
-
-
-def warn_of_dense_gradients(name):
-    """Warns once for each function that gradients are dense in spite of sparse=True."""
-    warn_once(f"{name}: sparse=True is accepted, but gradients are dense in this library.")

@@ -222,7 +222,6 @@ def is_inference(input):
 
 _no("is_conj", "conjugates are never lazy")
 _no("is_neg", "negations are never lazy")
-_no("is_coalesced", "sparse tensors are not supported", function=False)
 
 
 def _itself(name, why):
@@ -232,7 +231,6 @@ def _itself(name, why):
         return self
 
 
-_itself("to_dense", "every tensor is dense")
 _itself("module_load", "loaded values are copied without a conversion")
 
 
@@ -243,12 +241,6 @@ def record_stream(self, stream):
     Args:
         stream: ignored.
     """
-
-
-@public(function=False, inplace=False)
-def dense_dim(self):
-    """Returns the number of dimensions; all tensors are dense."""
-    return self.ndim
 
 
 @public(inplace=False)

@@ -344,7 +344,9 @@ class Optimizer:
             if maximize:
                 g = -g
             state = states.get(p, {})
-            if self.complex_as_real and raw.dtype.kind == "c":
+            if hooks.update_sparse is not None and hooks.update_sparse(self, raw, g, state, group):
+                pass
+            elif self.complex_as_real and raw.dtype.kind == "c":
                 update_as_real(self.update, raw, g, state, group)
             else:
                 self.update(raw, g, state, group)

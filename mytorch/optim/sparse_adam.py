@@ -17,7 +17,7 @@ class SparseAdam(Optimizer):
         v[i] = beta2 * v[i] + (1 - beta2) * g[i]^2
         p[i] = p[i] - lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m[i] / (sqrt(v[i]) + eps)
 
-    mytorch creates no sparse gradients. This class accepts any object with PyTorch's interface of sparse tensors as `grad`.
+    `nn.Embedding` and `nn.EmbeddingBag` compute sparse gradients with `sparse=True`.
 
     Args:
         lr: learning rate, greater than 0 (default: 1e-3). May be a 0-d tensor.

@@ -1,0 +1,416 @@
+"""Functions that create sparse tensors, and their checks."""
+
+import numpy as np
+
+from .._array import as_raw, place_for
+from .._tensor import Tensor
+from ..backend import as_device, to_device, xp_of
+from ..base import dtypes
+from .array import is_sparse, raw_of
+from .links import build
+from .pattern import COMPRESSED, Pattern, sparse_coo, sparse_csc, sparse_csr
+
+_checks = [False]
+
+
+class check_sparse_tensor_invariants:
+    """Enables or disables the checks of indices for all new sparse tensors. Usable as a `with` block.
+
+    COO tensors are always checked. Without this option, the indices of CSR tensors are checked only for their shapes
+    and dtypes.
+
+    Args:
+        enable: True to enable the checks (default: True).
+
+    Example:
+        >>> with mytorch.sparse.check_sparse_tensor_invariants():
+        ...     mytorch.sparse.check_sparse_tensor_invariants.is_enabled()
+        True
+    """
+
+    def __init__(self, enable=True):
+        self._value = enable
+        self._before = []
+
+    @staticmethod
+    def is_enabled():
+        """Returns True if the checks are enabled."""
+        return _checks[0]
+
+    @staticmethod
+    def enable():
+        """Enables the checks."""
+        _checks[0] = True
+
+    @staticmethod
+    def disable():
+        """Disables the checks."""
+        _checks[0] = False
+
+    def __enter__(self):
+        self._before.append(_checks[0])
+        _checks[0] = self._value
+        return self
+
+    def __exit__(self, *error):
+        _checks[0] = self._before.pop()
+
+    def __call__(self, function):
+        def checked(*args, **kwargs):
+            with type(self)(self._value):
+                return function(*args, **kwargs)
+
+        return checked
+
+
+def _as_values(values, dtype, device):
+    """Returns the values as a tensor that keeps its graph."""
+    if isinstance(values, Tensor):
+        if is_sparse(values):
+            raise TypeError("sparse_coo_tensor: expected dense values, got a sparse tensor. Use values().")
+        place = values.device if device is None else as_device(device)
+        return values.to(place, dtype or values.dtype)
+    return Tensor._wrap(as_raw(values, place_for(values, device), dtype))
+
+
+def _as_indices(indices, where, name, keep=False):
+    raw = as_raw(indices, None, None)
+    if raw.dtype.kind not in "iu" and raw.size:
+        raise TypeError(
+            f"{name}: expected indices of an integer dtype, got {dtypes.from_numpy(raw.dtype)}. Use .long()."
+        )
+    raw = to_device(raw, where)
+    if keep and raw.dtype in (np.int32, np.int64):
+        return raw.copy()
+    return raw.astype(np.int64)
+
+
+def sparse_coo_tensor(
+    indices=None, values=None, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False,
+    check_invariants=None, is_coalesced=None,
+):  # fmt: skip
+    """Creates a sparse tensor in COO format from the positions and values of its elements.
+
+    Elements at one position are added (`coalesce`). The values can have further dimensions, which are dense. Gradients
+    flow to `values`.
+
+    Args:
+        indices: integers (sparse dimensions, elements): the index of each element in each sparse dimension.
+        values: numbers (elements, *dense sizes).
+        size: sizes of all dimensions (default: the smallest sizes that contain all elements).
+        dtype: dtype of the values (default: the dtype of `values`).
+        device: device of the tensor (default: the device of `values`).
+        pin_memory: must be False; page-locked sparse tensors are not supported (default: False).
+        requires_grad: if True, autograd computes the gradient of the tensor (default: False).
+        check_invariants: accepted for compatibility; indices are always checked (default: None).
+        is_coalesced: True if the positions are sorted and distinct, which is checked (default: None).
+
+    Returns:
+        A tensor of layout `mytorch.sparse_coo`.
+
+    Raises:
+        RuntimeError: shapes do not fit, or an index is outside of `size`.
+        TypeError: the indices are not integers.
+
+    Example:
+        >>> x = mytorch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+        >>> x.to_dense().tolist()
+        [[0.0, 0.0, 3.0], [4.0, 0.0, 0.0]]
+
+    See also: `mytorch.sparse_csr_tensor`, `Tensor.to_sparse`.
+    """
+    name = "sparse_coo_tensor"
+    _refuse_pinned(name, pin_memory)
+    if values is None:
+        size = indices if size is None else size
+        size = tuple(int(n) for n in ((size,) if isinstance(size, int) else size or ()))
+        _check_size(name, size)
+        dtype = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+        indices = np.zeros((len(size), 0), np.int64)
+        values = Tensor._wrap(as_raw(np.zeros(0, dtype.numpy), as_device(device), None))
+    values = _as_values(values, dtype, device)
+    raw = raw_of(values)
+    indices = _as_indices(indices, values.device, name)
+    if indices.ndim == 1 and not indices.size:
+        indices = indices.reshape(0 if size is None else len(size), 0) if not raw.size else indices
+    if indices.ndim != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
+    if raw.ndim == 0 and indices.shape[1] == 1:
+        values = values.reshape(1)
+        raw = raw_of(values)
+    if raw.ndim == 0 or raw.shape[0] != indices.shape[1]:
+        raise RuntimeError(
+            f"number of indices must match number of values: expected values of size ({indices.shape[1]}, ...), "
+            f"got {tuple(raw.shape)}."
+        )
+    dims = indices.shape[0]
+    if size is None:
+        if indices.shape[1]:
+            sizes = [int(n) + 1 for n in indices.max(axis=1)]
+        else:
+            sizes = [0] * dims
+        size = (*sizes, *raw.shape[1:])
+    size = tuple(int(n) for n in size)
+    _check_size(name, size)
+    if len(size) != dims + raw.ndim - 1:
+        raise RuntimeError(
+            f"number of dimensions must be sparse_dim ({dims}) + dense_dim ({raw.ndim - 1}), but got {len(size)}"
+        )
+    if tuple(raw.shape[1:]) != size[dims:]:
+        raise RuntimeError(
+            f"values has incorrect size, expected {[indices.shape[1], *size[dims:]]}, got {list(raw.shape)}"
+        )
+    _check_positions(indices, size)
+    coalesced = not indices.shape[1]
+    pattern = Pattern(sparse_coo, size[:dims], indices, coalesced=coalesced)
+    if is_coalesced:
+        linear = pattern.linear
+        if not bool((linear[1:] > linear[:-1]).all()):
+            raise RuntimeError(
+                "sparse_coo_tensor: expected sorted and distinct indices with is_coalesced=True. Omit is_coalesced."
+            )
+        pattern.coalesced = True
+    return _leaf(build(values, pattern), requires_grad)
+
+
+def _refuse_pinned(name, pin_memory):
+    if pin_memory:
+        raise NotImplementedError(f"{name}: expected pin_memory=False, got True. Pin the values instead.")
+
+
+def _leaf(x, requires_grad):
+    if requires_grad and x.edge is not None:
+        x = x.detach()
+    return x.requires_grad_() if requires_grad else x
+
+
+def _check_size(name, size):
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: {list(size)}")
+
+
+def _check_positions(indices, size):
+    if not indices.shape[1]:
+        return
+    for d in range(indices.shape[0]):
+        low, high = int(indices[d].min()), int(indices[d].max())
+        if low < 0:
+            raise RuntimeError(f"found negative index {low} for dim {d}")
+        if high >= size[d]:
+            raise RuntimeError(
+                f"size is inconsistent with indices: for dim {d}, size is {size[d]} but found index {high}"
+            )
+
+
+def _compressed_tensor(name, layout, pointers, inner, values, size, dtype, device, requires_grad, check_invariants):
+    values = _as_values(values, dtype, device)
+    raw = raw_of(values)
+    pointers = _as_indices(pointers, values.device, name, keep=True)
+    inner = _as_indices(inner, values.device, name, keep=True)
+    if pointers.ndim != 1 or inner.ndim != 1:
+        raise NotImplementedError(
+            f"{name}: expected one matrix, got indices of {pointers.ndim} dimensions. Create one tensor for each matrix of a batch."
+        )
+    if pointers.dtype != inner.dtype:
+        raise RuntimeError(
+            f"{name}: expected indices of one dtype, got {pointers.dtype} and {inner.dtype}. Convert one with to()."
+        )
+    if raw.ndim < 1 or inner.shape[0] != raw.shape[0]:
+        raise RuntimeError(f"{name}: expected {inner.shape[0]} values, one for each index, got {tuple(raw.shape)}.")
+    if not len(pointers):
+        raise RuntimeError(
+            f"{name}: expected pointers that begin with 0, got none. Pass [0] for a matrix without rows."
+        )
+    outer_count = len(pointers) - 1
+    if size is None:
+        inner_count = int(inner.max()) + 1 if len(inner) else 0
+        size = (outer_count, inner_count) if layout is sparse_csr else (inner_count, outer_count)
+        size = (*size, *raw.shape[1:])
+    size = tuple(int(n) for n in size)
+    _check_size(name, size)
+    if len(size) != 1 + raw.ndim or tuple(raw.shape[1:]) != size[2:]:
+        raise RuntimeError(f"{name}: expected {1 + raw.ndim} sizes that end with {tuple(raw.shape[1:])}, got {size}.")
+    outer, inner_size = (size[0], size[1]) if layout is sparse_csr else (size[1], size[0])
+    if outer_count != outer:
+        raise RuntimeError(f"{name}: expected {outer + 1} pointers for size {size}, got {len(pointers)}.")
+    xp = xp_of(pointers)
+    rises = bool((xp.diff(pointers) >= 0).all())
+    if int(pointers[0]) != 0 or int(pointers[-1]) != len(inner) or not rises:
+        raise RuntimeError(
+            f"{name}: expected pointers that rise from 0 to {len(inner)}, got {pointers[:8].tolist()}. Pass the position of "
+            "the first element of each row or column."
+        )
+    if len(inner) and not (int(inner.min()) >= 0 and int(inner.max()) < inner_size):
+        raise RuntimeError(
+            f"{name}: expected indices in [0, {inner_size}), got {int(inner.min())} to {int(inner.max())}. Pass a larger size."
+        )
+    pattern = Pattern(layout, size[:2], pointers=pointers, inner=inner)
+    linear = (pattern if layout is sparse_csr else pattern.transposed).linear
+    if not bool((linear[1:] > linear[:-1]).all()):
+        raise RuntimeError(
+            f"{name}: expected sorted and distinct indices in each row or column. Sort the indices first."
+        )
+    return _leaf(build(values, pattern), requires_grad)
+
+
+def sparse_csr_tensor(
+    crow_indices, col_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False,
+    check_invariants=None,
+):  # fmt: skip
+    """Creates a sparse matrix in CSR format (compressed rows).
+
+    Args:
+        crow_indices: integers (rows + 1): the position of the first element of each row, and the number of elements.
+        col_indices: the column of each element, sorted in each row.
+        values: the values of the elements. Further dimensions are dense.
+        size: sizes of all dimensions (default: the smallest number of columns that contains all elements).
+        dtype: dtype of the values (default: the dtype of `values`).
+        device: device of the tensor (default: the device of `values`).
+        pin_memory: must be False (default: False).
+        requires_grad: if True, autograd computes the gradient of the tensor (default: False).
+        check_invariants: accepted for compatibility; indices are always checked (default: None).
+
+    Returns:
+        A tensor of layout `mytorch.sparse_csr`.
+
+    Raises:
+        RuntimeError: the indices are not a valid CSR matrix of this size.
+        NotImplementedError: a batch of matrices.
+
+    Example:
+        >>> x = mytorch.sparse_csr_tensor([0, 1, 2], [2, 0], [3.0, 4.0], (2, 3))
+        >>> (x @ mytorch.ones(3, 1)).tolist()
+        [[3.0], [4.0]]
+    """
+    _refuse_pinned("sparse_csr_tensor", pin_memory)
+    return _compressed_tensor(
+        "sparse_csr_tensor",
+        sparse_csr,
+        crow_indices,
+        col_indices,
+        values,
+        size,
+        dtype,
+        device,
+        requires_grad,
+        check_invariants,
+    )
+
+
+def sparse_csc_tensor(
+    ccol_indices, row_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False,
+    check_invariants=None,
+):  # fmt: skip
+    """Creates a sparse matrix in CSC format (compressed columns).
+
+    Args:
+        ccol_indices: integers (columns + 1): the position of the first element of each column, and the number of elements.
+        row_indices: the row of each element, sorted in each column.
+        values: the values of the elements.
+        size: sizes of all dimensions (default: the smallest number of rows that contains all elements).
+        dtype: dtype of the values (default: the dtype of `values`).
+        device: device of the tensor (default: the device of `values`).
+        pin_memory: must be False (default: False).
+        requires_grad: if True, autograd computes the gradient of the tensor (default: False).
+        check_invariants: accepted for compatibility; indices are always checked (default: None).
+
+    Returns:
+        A tensor of layout `mytorch.sparse_csc`.
+
+    Raises:
+        RuntimeError: the indices are not a valid CSC matrix of this size.
+
+    Example:
+        >>> x = mytorch.sparse_csc_tensor([0, 1, 2], [1, 0], [3.0, 4.0])
+        >>> x.to_dense().tolist()
+        [[0.0, 4.0], [3.0, 0.0]]
+    """
+    _refuse_pinned("sparse_csc_tensor", pin_memory)
+    return _compressed_tensor(
+        "sparse_csc_tensor",
+        sparse_csc,
+        ccol_indices,
+        row_indices,
+        values,
+        size,
+        dtype,
+        device,
+        requires_grad,
+        check_invariants,
+    )
+
+
+def sparse_compressed_tensor(
+    compressed_indices, plain_indices, values, size=None, *, dtype=None, layout=None, device=None, pin_memory=False,
+    requires_grad=False, check_invariants=None,
+):  # fmt: skip
+    """Creates a sparse matrix in CSR or CSC format.
+
+    Args:
+        compressed_indices: the position of the first element of each row (of CSR) or column (of CSC).
+        plain_indices: the column (of CSR) or row (of CSC) of each element.
+        values: the values of the elements.
+        size: sizes of all dimensions (default: the smallest sizes that contain all elements).
+        dtype: dtype of the values (default: the dtype of `values`).
+        layout: `mytorch.sparse_csr` or `mytorch.sparse_csc`.
+        device: device of the tensor (default: the device of `values`).
+        pin_memory: must be False (default: False).
+        requires_grad: if True, autograd computes the gradient of the tensor (default: False).
+        check_invariants: accepted for compatibility; indices are always checked (default: None).
+
+    Raises:
+        RuntimeError: another layout, or the indices are not valid.
+
+    Example:
+        >>> x = mytorch.sparse_compressed_tensor([0, 1], [1], [3.0], layout=mytorch.sparse_csr)
+        >>> x.to_dense().tolist()
+        [[0.0, 3.0]]
+    """
+    if layout not in COMPRESSED:
+        raise RuntimeError(f"sparse_compressed_tensor: expected layout sparse_csr or sparse_csc, got {layout!r}.")
+    _refuse_pinned("sparse_compressed_tensor", pin_memory)
+    return _compressed_tensor(
+        "sparse_compressed_tensor", layout, compressed_indices, plain_indices, values, size, dtype, device, requires_grad,
+        check_invariants,
+    )  # fmt: skip
+
+
+def spdiags(diagonals, offsets, shape, layout=None):
+    """Creates a sparse matrix from its diagonals.
+
+    The element in column j of diagonal k is `diagonals[k, j]`, as in SciPy.
+
+    Args:
+        diagonals: the diagonals (k, length), or one diagonal.
+        offsets: the offset of each diagonal: 0 for the main diagonal, positive above it.
+        shape: the sizes (rows, columns).
+        layout: layout of the result (default: `mytorch.sparse_coo`).
+
+    Returns:
+        A sparse matrix.
+
+    Raises:
+        ValueError: the number of offsets differs from the number of diagonals, or offsets are repeated.
+
+    Example:
+        >>> mytorch.sparse.spdiags(tensor([[1.0, 2.0, 3.0]]), mytorch.tensor([0]), (3, 3)).to_dense().tolist()
+        [[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]]
+    """
+    from .methods import to_sparse
+
+    diagonals = diagonals.unsqueeze(0) if diagonals.ndim == 1 else diagonals
+    steps = np.atleast_1d(np.asarray(as_raw(offsets, "cpu", None)))
+    if len(steps) != diagonals.shape[0] or len(set(steps.tolist())) != len(steps):
+        raise ValueError(
+            f"spdiags: expected {diagonals.shape[0]} distinct offsets, one for each diagonal, got {steps.tolist()}."
+        )
+    rows, columns, sources = [], [], []
+    for k, step in enumerate(steps.tolist()):
+        column = np.arange(max(step, 0), min(shape[1], shape[0] + step, diagonals.shape[1]))
+        rows.append(column - step)
+        columns.append(column)
+        sources.append(k * diagonals.shape[1] + column)
+    source = np.concatenate(sources) if sources else np.zeros(0, np.int64)
+    values = diagonals.reshape(-1).index_select(0, Tensor._wrap(to_device(source, diagonals.device)))
+    x = sparse_coo_tensor(np.stack([np.concatenate(rows), np.concatenate(columns)]), values, shape)
+    return x if layout is None else to_sparse(x, layout=layout)

@@ -1,0 +1,250 @@
+"""The functions of `torch.sparse`."""
+
+import functools
+
+from .._tensor import Tensor
+from ..base import dtypes
+from . import operators
+from .array import is_sparse, raw_of
+from .links import build, pattern_of, values_of
+from .methods import to_sparse
+from .pattern import sparse_csr
+from .products import Sampled
+
+
+def mm(sparse, dense, reduce="sum"):
+    """Returns the product of two matrices, one or both of which are sparse. Gradients flow to both.
+
+    Args:
+        sparse: first matrix.
+        dense: second matrix.
+        reduce: must be "sum"; other reductions are not supported (default: "sum").
+
+    Returns:
+        A dense matrix, or a sparse matrix if both are sparse.
+
+    Raises:
+        RuntimeError: the sizes or dtypes do not fit.
+        NotImplementedError: another reduction.
+
+    Example:
+        >>> x = mytorch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+        >>> mytorch.sparse.mm(x, mytorch.ones(3, 1)).tolist()
+        [[3.0], [4.0]]
+    """
+    if reduce != "sum":
+        raise NotImplementedError(
+            f"sparse.mm: expected reduce='sum', got {reduce!r}. Use scatter_reduce on the products."
+        )
+    return sparse @ dense
+
+
+def addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
+    """Returns beta * input + alpha * (mat1 @ mat2), with a sparse `mat1`.
+
+    Args:
+        input: dense matrix, which broadcasts to the product.
+        mat1: sparse matrix.
+        mat2: dense matrix.
+        beta: factor of `input` (default: 1).
+        alpha: factor of the product (default: 1).
+
+    Returns:
+        A dense matrix.
+
+    Example:
+        >>> x = mytorch.eye(2).to_sparse()
+        >>> mytorch.sparse.addmm(mytorch.ones(2, 2), x, x.to_dense(), alpha=2).tolist()
+        [[3.0, 1.0], [1.0, 3.0]]
+    """
+    product = mat1 @ mat2
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else (input if beta == 1 else input * beta) + product
+
+
+def sum(input, dim=None, dtype=None):
+    """Returns the sum of a sparse tensor over some dimensions.
+
+    Args:
+        input: sparse tensor.
+        dim: a dimension or a tuple of dimensions (default: all).
+        dtype: dtype of the result (default: the dtype of `input`; int64 for integers).
+
+    Returns:
+        A sparse tensor, or a dense tensor if all sparse dimensions are summed.
+
+    Example:
+        >>> x = mytorch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+        >>> mytorch.sparse.sum(x, 0).to_dense().tolist()
+        [4.0, 0.0, 3.0]
+    """
+    if not is_sparse(input):
+        raise RuntimeError("sparse.sum: expected a sparse tensor, got a dense tensor. Use mytorch.sum.")
+    if dtype is not None:
+        input = input.to(dtype)
+    elif input.dtype.category < dtypes.FLOAT:
+        input = input.to(dtypes.int64)
+    return input.sum() if dim is None else input.sum(dim)
+
+
+def softmax(input, dim, *, dtype=None):
+    """Returns the softmax of the stored elements along a dimension. Missing elements count as negative infinity.
+
+    Args:
+        input: sparse tensor.
+        dim: the dimension.
+        dtype: dtype of the computation and of the result (default: the dtype of `input`).
+
+    Returns:
+        A sparse tensor with the positions of `input`.
+
+    Example:
+        >>> x = mytorch.sparse_coo_tensor([[0, 0], [0, 2]], [1.0, 1.0], (1, 3))
+        >>> mytorch.sparse.softmax(x, 1).values().tolist()
+        [0.5, 0.5]
+    """
+    return operators.softmax_of(_sparse("sparse.softmax", input), dim, dtype)
+
+
+def log_softmax(input, dim, *, dtype=None):
+    """Returns the logarithm of `mytorch.sparse.softmax`.
+
+    Args:
+        input: sparse tensor.
+        dim: the dimension.
+        dtype: dtype of the computation and of the result (default: the dtype of `input`).
+
+    Returns:
+        A sparse tensor with the positions of `input`.
+
+    Example:
+        >>> x = mytorch.sparse_coo_tensor([[0], [2]], [7.0], (1, 3))
+        >>> mytorch.sparse.log_softmax(x, 1).values().tolist()
+        [0.0]
+    """
+    return operators.softmax_of(_sparse("sparse.log_softmax", input), dim, dtype, log=True)
+
+
+def _sparse(name, x):
+    if not is_sparse(x):
+        raise RuntimeError(f"{name}: expected a sparse tensor, got a dense tensor. Call to_sparse() on the tensor.")
+    return x
+
+
+def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
+    """Returns beta * input + alpha * (mat1 @ mat2) at the positions of `input` only.
+
+    The other elements of the product are not computed.
+
+    Args:
+        input: matrix in CSR layout.
+        mat1: dense matrix.
+        mat2: dense matrix.
+        beta: factor of `input` (default: 1).
+        alpha: factor of the product (default: 1).
+
+    Returns:
+        A matrix with the positions of `input`.
+
+    Raises:
+        RuntimeError: `input` has another layout, or the sizes do not fit.
+
+    Example:
+        >>> mask = mytorch.eye(2).to_sparse_csr()
+        >>> mytorch.sparse.sampled_addmm(mask, mytorch.ones(2, 3), mytorch.ones(3, 2)).values().tolist()
+        [4.0, 4.0]
+    """
+    if not is_sparse(input) or pattern_of(input).layout is not sparse_csr:
+        raise RuntimeError(
+            "sampled_addmm: Expected input to have sparse csr layout. Call to_sparse_csr() on the input."
+        )
+    if mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            f"sampled_addmm: expected matrices that can be multiplied, got {tuple(mat1.shape)} and {tuple(mat2.shape)}."
+        )
+    if tuple(input.shape) != (mat1.shape[0], mat2.shape[1]):
+        raise RuntimeError(
+            f"sampled_addmm: expected input of size {(mat1.shape[0], mat2.shape[1])}, got {tuple(input.shape)}."
+        )
+    product = Sampled.apply(mat1, mat2.t(), pattern_of(input))
+    return build(values_of(input) * beta + product * alpha if beta else product * alpha, pattern_of(input))
+
+
+def as_sparse_gradcheck(gradcheck):
+    """Decorates `gradcheck` so that inputs and results can be sparse. Gradients are compared at the stored positions.
+
+    Args:
+        gradcheck: `mytorch.autograd.gradcheck`.
+
+    Returns:
+        A function with the same arguments.
+
+    Example:
+        >>> gradcheck = mytorch.sparse.as_sparse_gradcheck(mytorch.autograd.gradcheck)
+        >>> x = mytorch.eye(2, dtype=mytorch.float64).to_sparse().requires_grad_()
+        >>> gradcheck(lambda x: (x * 2).to_dense(), (x,))
+        True
+    """
+
+    @functools.wraps(gradcheck)
+    def checked(function, inputs, *args, masked=None, **kwargs):
+        inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        patterns = [pattern_of(x) if is_sparse(x) else None for x in inputs]
+        leaves = [
+            Tensor._wrap(raw_of(x).values).detach().requires_grad_(x.requires_grad) if p is not None else x
+            for x, p in zip(inputs, patterns, strict=True)
+        ]
+
+        def dense(*values):
+            given = [v if p is None else build(v, p) for v, p in zip(values, patterns, strict=True)]
+            result = function(*given)
+            several = isinstance(result, (tuple, list))
+            outs = [r.to_dense() if is_sparse(r) else r for r in (result if several else (result,))]
+            return tuple(outs) if several else outs[0]
+
+        return gradcheck(dense, tuple(leaves), *args, **kwargs)
+
+    return checked
+
+
+def hspmm(mat1, mat2):
+    """Returns the product of a sparse and a dense matrix as a sparse tensor with one sparse dimension.
+
+    Args:
+        mat1: sparse matrix.
+        mat2: dense matrix.
+    """
+    return to_sparse(mat1 @ mat2, 1)
+
+
+def smm(input, mat):
+    """Returns the product of a sparse and a dense matrix as a sparse tensor.
+
+    Args:
+        input: sparse matrix.
+        mat: dense matrix.
+    """
+    return to_sparse(input @ mat)
+
+
+def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1):
+    """Returns beta * input + alpha * (mat1 @ mat2) as a sparse tensor, with sparse `input` and `mat1`.
+
+    Args:
+        input: sparse matrix.
+        mat1: sparse matrix.
+        mat2: dense matrix.
+        beta: factor of `input` (default: 1).
+        alpha: factor of the product (default: 1).
+    """
+    return to_sparse(mat1 @ mat2) * alpha + input * beta
+
+
+def spmm(mat1, mat2):
+    """Returns the product of a sparse and a dense matrix, as `mytorch.sparse.mm` does.
+
+    Args:
+        mat1: sparse matrix.
+        mat2: dense matrix.
+    """
+    return mm(mat1, mat2)

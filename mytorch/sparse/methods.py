@@ -1,0 +1,604 @@
+"""Methods of tensors for sparse layouts. `_extensions.py` lists the names that load this module.
+
+Importing this module also replaces a few attributes of Tensor and Array that read the raw array directly, such as `layout`,
+`repr` and `numpy`, by versions that know sparse arrays.
+"""
+
+import functools
+import sys
+
+import numpy as np
+
+from .._array import Array
+from .._tensor import Tensor
+from ..backend import CPU, xp_of
+from ..backend.memory_format import strided
+from . import operators
+from .array import SparseArray, _words, emptied, is_sparse, raw_of
+from .links import build, coalesce as merge, from_dense, pattern_of, read_at, values_of
+from .links import to_dense as as_dense
+from .pattern import COMPRESSED, Pattern, sparse_coo, sparse_csc, sparse_csr
+
+
+def _tensor(x):
+    return x if isinstance(x, Tensor) else Tensor._of(x._data)
+
+
+def _layout_name(x):
+    return _words(raw_of(x)) if is_sparse(x) else "Strided"
+
+
+def _need(x, name, kind, *layouts):
+    """Raises an error if a tensor has another layout."""
+    if not is_sparse(x) or pattern_of(x).layout not in layouts:
+        raise RuntimeError(f"{name} expected {kind} tensor layout but got {_layout_name(x)}")
+    return _tensor(x)
+
+
+# -- conversion --------------------------------------------------------------------------------------------------------
+
+
+def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
+    """Returns this tensor with a sparse layout. The result stores the elements that are not zero.
+
+    Args:
+        sparse_dim: number of sparse dimensions; the other dimensions are dense (default: all dimensions).
+        layout: `mytorch.sparse_coo` (default), `mytorch.sparse_csr` or `mytorch.sparse_csc`.
+        blocksize: must be None; layouts of blocks are not supported (default: None).
+        dense_dim: number of dense dimensions of a CSR or CSC tensor (default: None).
+
+    Returns:
+        A sparse tensor. The tensor itself, if it has this layout.
+
+    Raises:
+        NotImplementedError: a layout of blocks.
+        RuntimeError: `sparse_dim` is out of range, or `sparse_dim` and `layout` are given together.
+
+    Example:
+        >>> x = tensor([[0.0, 3.0], [4.0, 0.0]]).to_sparse()
+        >>> x.indices().tolist(), x.values().tolist()
+        ([[0, 1], [1, 0]], [3.0, 4.0])
+
+    See also: `Tensor.to_dense`, `Tensor.to_sparse_csr`.
+    """
+    x = _tensor(self)
+    if isinstance(sparse_dim, str):
+        sparse_dim, layout = None, sparse_dim
+    if blocksize is not None:
+        raise NotImplementedError("to_sparse: expected blocksize=None, got layouts of blocks. Use sparse_csr.")
+    if layout is not None and layout not in (sparse_coo, sparse_csr, sparse_csc):
+        if layout == strided:
+            return to_dense(self)
+        raise NotImplementedError(
+            f"to_sparse: expected sparse_coo, sparse_csr or sparse_csc, got {layout!r}. Use sparse_csr."
+        )
+    if sparse_dim is not None:
+        if layout not in (None, sparse_coo):
+            raise RuntimeError("to_sparse: expected sparse_dim or a compressed layout, got both. Omit sparse_dim.")
+        lowest = 1 if x.ndim else 0
+        if not lowest <= sparse_dim <= x.ndim:
+            raise RuntimeError(f"to_sparse: expected sparse_dim between {lowest} and {x.ndim}, got {sparse_dim}.")
+    if layout in COMPRESSED:
+        return _compressed(x, layout, dense_dim)
+    if is_sparse(x):
+        if sparse_dim is not None and sparse_dim != pattern_of(x).dims:
+            raise RuntimeError(
+                f"to_sparse: expected sparse_dim {pattern_of(x).dims} for a sparse tensor, got {sparse_dim}. Call to_dense() first."
+            )
+        return operators.to_coo(x)
+    return from_dense(x, sparse_dim)
+
+
+def _compressed(x, layout, dense_dim=None):
+    if not is_sparse(x):
+        dims = x.ndim - (dense_dim or 0)
+        if dims != 2:
+            raise RuntimeError(
+                f"to_{layout}: expected a tensor with two sparse dimensions, got {x.ndim} dimensions. Pass dense_dim, or "
+                "reshape the tensor."
+            )
+        x = from_dense(x, 2)
+    return operators.to_compressed(x, layout)
+
+
+def to_sparse_coo(self):
+    """Returns this tensor in COO layout.
+
+    Example:
+        >>> mytorch.eye(2).to_sparse_coo().layout
+        torch.sparse_coo
+    """
+    return to_sparse(self)
+
+
+def to_sparse_csr(self, dense_dim=None):
+    """Returns this matrix in CSR layout.
+
+    Args:
+        dense_dim: number of dense dimensions (default: 0).
+
+    Raises:
+        RuntimeError: the tensor does not have two sparse dimensions.
+
+    Example:
+        >>> x = tensor([[0.0, 3.0], [4.0, 0.0]]).to_sparse_csr()
+        >>> x.crow_indices().tolist(), x.col_indices().tolist()
+        ([0, 1, 2], [1, 0])
+    """
+    return _compressed(_tensor(self), sparse_csr, dense_dim)
+
+
+def to_sparse_csc(self, dense_dim=None):
+    """Returns this matrix in CSC layout.
+
+    Args:
+        dense_dim: number of dense dimensions (default: 0).
+
+    Example:
+        >>> x = tensor([[0.0, 3.0], [4.0, 0.0]]).to_sparse_csc()
+        >>> x.ccol_indices().tolist(), x.row_indices().tolist()
+        ([0, 1, 2], [1, 0])
+    """
+    return _compressed(_tensor(self), sparse_csc, dense_dim)
+
+
+def to_dense(self, dtype=None, *, masked_grad=None):
+    """Returns this tensor with the usual dense layout, in which all elements are stored.
+
+    Args:
+        dtype: dtype of the result (default: the dtype of the tensor).
+        masked_grad: True or None for a gradient at the stored positions only; False is not supported (default: None).
+
+    Returns:
+        A dense tensor. The tensor itself, if it is dense.
+
+    Example:
+        >>> mytorch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (3,)).to_dense().tolist()
+        [3.0, 0.0, 0.0]
+    """
+    if masked_grad is False:
+        raise NotImplementedError("to_dense: expected masked_grad=None or True, got False. Omit masked_grad.")
+    x = as_dense(_tensor(self)) if is_sparse(self) else self
+    return x if dtype is None else x.to(dtype)
+
+
+def sparse_mask(self, mask):
+    """Returns the elements of this tensor at the positions of a sparse tensor.
+
+    Args:
+        mask: sparse tensor of the same size, which selects the positions.
+
+    Returns:
+        A sparse tensor with the positions of `mask`.
+
+    Raises:
+        RuntimeError: the sizes differ, or `mask` is dense.
+
+    Example:
+        >>> mask = mytorch.eye(2).to_sparse()
+        >>> tensor([[1.0, 2.0], [3.0, 4.0]]).sparse_mask(mask).values().tolist()
+        [1.0, 4.0]
+    """
+    if not is_sparse(mask):
+        raise RuntimeError("sparse_mask(): expected a sparse mask, got a dense tensor. Call to_sparse() on the mask.")
+    if tuple(self.shape) != tuple(mask.shape):
+        raise RuntimeError(
+            f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size {list(mask.shape)}"
+        )
+    return build(read_at(_tensor(self), pattern_of(mask)), pattern_of(mask))
+
+
+# -- elements ----------------------------------------------------------------------------------------------------------
+
+
+def coalesce(self):
+    """Returns this COO tensor with sorted and distinct positions. Values at one position are added.
+
+    Raises:
+        RuntimeError: the tensor has another layout.
+
+    Example:
+        >>> mytorch.sparse_coo_tensor([[1, 1]], [2.0, 3.0], (2,)).coalesce().values().tolist()
+        [5.0]
+    """
+    return merge(_need(self, "coalesce", "sparse coordinate", sparse_coo))
+
+
+def is_coalesced(self):
+    """Returns True if the positions of this COO tensor are sorted and distinct.
+
+    Example:
+        >>> mytorch.eye(2).to_sparse().is_coalesced()
+        True
+    """
+    _need(self, "is_coalesced", "sparse coordinate", sparse_coo)
+    return pattern_of(self).coalesced
+
+
+def _coalesced_(self, coalesced):
+    """Sets the mark that the positions are sorted and distinct, which the caller has checked."""
+    raw = raw_of(_need(self, "_coalesced_", "sparse coordinate", sparse_coo))
+    old = raw.pattern
+    raw.pattern = Pattern(sparse_coo, old.sizes, old.indices, coalesced=bool(coalesced))
+    return self
+
+
+def indices(self):
+    """Returns the index of each element in each sparse dimension, int64 (sparse dimensions, elements). A copy.
+
+    Raises:
+        RuntimeError: the tensor is not coalesced, or it has another layout.
+
+    Example:
+        >>> mytorch.eye(2).to_sparse().indices().tolist()
+        [[0, 1], [0, 1]]
+    """
+    x = _need(self, "indices", "sparse coordinate", sparse_coo)
+    if not pattern_of(x).coalesced:
+        raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
+    return _indices(self)
+
+
+def _indices(self):
+    """Returns the index of each element in each sparse dimension, also for a tensor that is not coalesced. A copy."""
+    x = _need(self, "_indices", "sparse coordinate", sparse_coo)
+    return Tensor._wrap(pattern_of(x).indices.copy())
+
+
+def values(self):
+    """Returns the values of the elements (elements, *dense sizes). They share the memory of the sparse tensor.
+
+    Raises:
+        RuntimeError: the tensor is not coalesced, or it is dense.
+
+    Example:
+        >>> mytorch.eye(2).to_sparse().values().tolist()
+        [1.0, 1.0]
+    """
+    x = _need(self, "values", "sparse", *_ALL)
+    if not pattern_of(x).coalesced:
+        raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
+    return values_of(x)
+
+
+def _values(self):
+    """Returns the values of the elements, also for a tensor that is not coalesced, without autograd."""
+    return Tensor._wrap(raw_of(_need(self, "_values", "sparse", *_ALL)).values)
+
+
+_ALL = (sparse_coo, sparse_csr, sparse_csc)
+
+
+def _compressed_part(name, layout, part, kind):
+    def method(self):
+        x = _need(self, name, kind, layout)
+        return Tensor._wrap(getattr(pattern_of(x), part).copy())
+
+    method.__name__ = method.__qualname__ = name
+    return method
+
+
+crow_indices = _compressed_part("crow_indices", sparse_csr, "pointers", "sparse row compressed")
+crow_indices.__doc__ = "Returns the position of the first element of each row of a CSR tensor. A copy."
+col_indices = _compressed_part("col_indices", sparse_csr, "inner", "sparse row compressed")
+col_indices.__doc__ = "Returns the column of each element of a CSR tensor. A copy."
+ccol_indices = _compressed_part("ccol_indices", sparse_csc, "pointers", "sparse column compressed")
+ccol_indices.__doc__ = "Returns the position of the first element of each column of a CSC tensor. A copy."
+row_indices = _compressed_part("row_indices", sparse_csc, "inner", "sparse column compressed")
+row_indices.__doc__ = "Returns the row of each element of a CSC tensor. A copy."
+
+
+def _nnz(self):
+    """Returns the number of stored elements of a sparse tensor."""
+    return pattern_of(_need(self, "_nnz", "sparse", *_ALL)).count
+
+
+def sparse_dim(self):
+    """Returns the number of sparse dimensions; 0 for a dense tensor.
+
+    Example:
+        >>> mytorch.eye(2).to_sparse().sparse_dim()
+        2
+    """
+    return pattern_of(self).dims if is_sparse(self) else 0
+
+
+def dense_dim(self):
+    """Returns the number of dense dimensions.
+
+    Example:
+        >>> mytorch.eye(2).to_sparse(1).dense_dim()
+        1
+    """
+    return self.ndim - sparse_dim(self)
+
+
+def sparse_resize_(self, size, sparse_dim, dense_dim):
+    """Changes the sizes of a COO tensor in place. Elements must stay within the new sizes.
+
+    Args:
+        size: the new sizes.
+        sparse_dim: number of sparse dimensions.
+        dense_dim: number of dense dimensions.
+
+    Raises:
+        RuntimeError: the number of dimensions changes although there are elements, or a size of a tensor with elements shrinks.
+    """
+    x = _need(self, "sparse_resize_", "sparse coordinate", sparse_coo)
+    return _resize(self, raw_of(x), size, sparse_dim, dense_dim)
+
+
+def sparse_resize_and_clear_(self, size, sparse_dim, dense_dim):
+    """Removes all elements of a COO tensor and changes its sizes in place.
+
+    Args:
+        size: the new sizes.
+        sparse_dim: number of sparse dimensions.
+        dense_dim: number of dense dimensions.
+    """
+    x = _need(self, "sparse_resize_and_clear_", "sparse coordinate", sparse_coo)
+    raw_of(x)._set(*emptied(raw_of(x)))
+    return _resize(self, raw_of(x), size, sparse_dim, dense_dim)
+
+
+def _resize(self, raw, size, sparse_dim, dense_dim):
+    size = tuple(size)
+    if len(size) != sparse_dim + dense_dim:
+        raise RuntimeError(
+            f"number of dimensions must be sparse_dim ({sparse_dim}) + dense_dim ({dense_dim}), but got {len(size)}"
+        )
+    old, count = raw.pattern, raw.pattern.count
+    xp = xp_of(old.indices)
+    if count and (sparse_dim != old.dims or dense_dim != raw.ndim - old.dims):
+        raise RuntimeError(
+            "sparse_resize_: expected the same numbers of dimensions for a tensor with elements. Clear it first."
+        )
+    if count and any(n < m for n, m in zip(size, raw.shape, strict=True)):
+        raise RuntimeError(
+            f"sparse_resize_: expected sizes of at least {tuple(raw.shape)} for a tensor with elements, got {size}. Clear it first."
+        )
+    values = xp.zeros((count, *size[sparse_dim:]), raw.dtype)
+    if count:
+        values[tuple(slice(n) for n in raw.values.shape)] = raw.values
+    indices = old.indices if count else xp.zeros((sparse_dim, 0), np.int64)
+    raw._set(Pattern(sparse_coo, size[:sparse_dim], indices, coalesced=old.coalesced), values)
+    self._data._bump()
+    return self
+
+
+def smm(input, mat2):
+    """Returns the product of a sparse and a dense matrix as a sparse tensor.
+
+    Args:
+        mat2: dense matrix.
+    """
+    return to_sparse(operators.matrix_product(_tensor(input), mat2))
+
+
+# -- attributes that read the raw array --------------------------------------------------------------------------------
+
+
+def _replace(name, function, *classes):
+    """Replaces a method for sparse tensors; dense tensors use the former method."""
+    for cls in classes or (Tensor, Array):
+        before = getattr(cls, name)
+
+        def method(self, *args, _before=before, **kwargs):
+            if isinstance(self._data._array, SparseArray):
+                return function(self, *args, **kwargs)
+            return _before(self, *args, **kwargs)
+
+        setattr(cls, name, functools.wraps(before)(method))
+    library = vars(sys.modules["mytorch"])
+    if library.get(name) is before:
+        library[name] = method
+
+
+def _refusing(name, error, text):
+    def method(self, *args, **kwargs):
+        raise error(text.format(layout=_words(raw_of(self))))
+
+    return name, method
+
+
+for _cls in (Tensor, Array):
+    _cls.is_sparse = property(
+        lambda self: (
+            type(self._data._array) is not np.ndarray and is_sparse(self) and pattern_of(self).layout is sparse_coo
+        ),
+        doc="True if the tensor has the layout `sparse_coo`.",
+    )
+    _cls.is_sparse_csr = property(
+        lambda self: (
+            type(self._data._array) is not np.ndarray and is_sparse(self) and pattern_of(self).layout is sparse_csr
+        ),
+        doc="True if the tensor has the layout `sparse_csr`.",
+    )
+    _cls.layout = property(
+        lambda self: pattern_of(self).layout if is_sparse(self) else strided,
+        doc="The layout: `strided` (dense), `sparse_coo`, `sparse_csr` or `sparse_csc`.",
+    )
+_NO_NUMPY = "can't convert {layout} layout tensor to numpy. Use Tensor.to_dense() first."
+for _name, _error, _text in (
+    ("numpy", TypeError, _NO_NUMPY),
+    ("__array__", TypeError, _NO_NUMPY),
+    (
+        "tolist",
+        RuntimeError,
+        "Cannot access data pointer of Tensor that doesn't have storage. Use Tensor.to_dense() first.",
+    ),
+    (
+        "data_ptr",
+        RuntimeError,
+        "Cannot access data pointer of Tensor that doesn't have storage. Use values().data_ptr().",
+    ),
+    ("storage", NotImplementedError, "Cannot access storage of {layout}TensorImpl. Use values().storage()."),
+    ("untyped_storage", NotImplementedError, "Cannot access storage of {layout}TensorImpl. Use values().storage()."),
+    ("expand", RuntimeError, "expand is unsupported for {layout} tensors. Use Tensor.to_dense() first."),
+    ("view", RuntimeError, "view is not implemented for sparse tensors. Use Tensor.to_dense() first."),
+):
+    _replace(*_refusing(_name, _error, _text))
+
+
+def _squeeze(self, *args, **kwargs):
+    raise NotImplementedError("squeeze: expected a dense tensor. Use sum over the dimension, or select index 0.")
+
+
+def _unsqueeze(self, dim):
+    x = _tensor(self)
+    if pattern_of(x).layout in COMPRESSED:
+        raise operators.refusal("unsqueeze", x)
+    if not -x.ndim - 1 <= dim <= x.ndim:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-x.ndim - 1}, {x.ndim}], but got {dim})"
+        )
+    return operators.unsqueezed(x, dim % (x.ndim + 1))
+
+
+def _item(self):
+    x = _tensor(self)
+    if x.numel() != 1:
+        raise RuntimeError(f"a Tensor with {x.numel()} elements cannot be converted to Scalar")
+    return as_dense(x).item()
+
+
+def _replace_function(name, function):
+    """Replaces a function of the library, which is not a method, for sparse tensors."""
+    library = vars(sys.modules["mytorch"])
+    before = library[name]
+
+    @functools.wraps(before)
+    def replaced(input, *args, **kwargs):
+        if isinstance(input, (Tensor, Array)) and isinstance(input._data._array, SparseArray):
+            return function(input, *args, **kwargs)
+        return before(input, *args, **kwargs)
+
+    library[name] = replaced
+
+
+def _empty_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=None):
+    x = Tensor._wrap(SparseArray.of(*emptied(raw_of(input))))
+    x = x if dtype is None else x.to(dtype)
+    x = x if device is None else x.to(device)
+    return (x if layout is None else to_sparse(x, layout=layout)).requires_grad_(requires_grad)
+
+
+for _name in ("zeros_like", "empty_like"):
+    _replace_function(_name, _empty_like)
+for _name in ("ones_like", "full_like", "rand_like", "randn_like", "randint_like"):
+    _replace_function(
+        _name,
+        _refusing(
+            _name, NotImplementedError, _name + ": expected a dense tensor, got {layout}. Call to_dense() first."
+        )[1],
+    )
+
+
+_replace("unsqueeze", _unsqueeze)
+_replace("item", _item)
+_replace("is_contiguous", lambda self, *args, **kwargs: False)
+_replace("stride", lambda self, *args: (0,) * self.ndim if not args else 0)
+_replace("unbind", lambda self, dim=0: tuple(self.select(dim, i) for i in range(self.shape[dim])))
+_replace("__iter__", lambda self: iter([self[i] for i in range(len(self))]))
+_replace("is_same_size", lambda self, other: tuple(self.shape) == tuple(other.shape))
+_replace("__contains__", lambda self, value: bool((values_of(merge(_tensor(self))) == value).any()))
+
+
+def _select(self, dim, index):
+    x = _tensor(self)
+    (dim,) = operators._dims(dim, x.ndim)
+    return operators.sliced(x, (slice(None),) * dim + (int(index),))
+
+
+def _narrow_copy(self, dim, start, length):
+    x = _tensor(self)
+    (dim,) = operators._dims(dim, x.ndim)
+    start = start % x.shape[dim] if start < 0 else start
+    if length < 0 or start + length > x.shape[dim]:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({x.shape[dim]}).")
+    return operators.sliced(x, (slice(None),) * dim + (slice(start, start + length),))
+
+
+def _index_select(self, dim, index):
+    x = _tensor(self)
+    (dim,) = operators._dims(dim, x.ndim)
+    return operators.selected(x, dim, raw_of(index))
+
+
+def _getitem(self, index):
+    x = _tensor(self)
+    items = index if isinstance(index, tuple) else (index,)
+    if all(isinstance(i, (int, np.integer, slice)) or i is Ellipsis for i in items):
+        return operators.sliced(x, items)
+    if len(items) == 1 and isinstance(items[0], (Tensor, Array, list, np.ndarray)):
+        from ..ops.creation import as_tensor
+
+        chosen = as_tensor(items[0])
+        if chosen.ndim == 1:
+            return operators.selected(x, 0, raw_of(chosen))
+    raise NotImplementedError(
+        "indexing: expected integers, slices or one list of indices for a sparse tensor. Call to_dense() first."
+    )
+
+
+def _setitem(self, index, value):
+    raise NotImplementedError(
+        "Cannot assign to elements of a sparse tensor. Create a new tensor, or call to_dense() first."
+    )
+
+
+_replace("select", _select)
+_replace("narrow", _narrow_copy)
+_replace("narrow_copy", _narrow_copy)
+_replace("index_select", _index_select)
+_replace("__getitem__", _getitem)
+_replace("__setitem__", _setitem)
+
+
+# -- text and pickle ---------------------------------------------------------------------------------------------------
+
+
+def _text(x):
+    """Returns PyTorch's text of a sparse tensor."""
+    style = sys.modules["mytorch"]._torch_layout
+    pattern, prefix = pattern_of(x), "tensor("
+    indent = len(prefix)
+
+    def part(name, raw):
+        start = f"{name}=tensor("
+        text = style._numbers(style.to_host(raw), indent + len(start))
+        return f"{start}{text}{f', size={tuple(raw.shape)}' if not raw.size else ''})"
+
+    raw, coo = raw_of(x), pattern.layout is sparse_coo
+    if coo:
+        parts = [part("indices", pattern.indices), part("values", raw.values)]
+    else:
+        outer, inner = COMPRESSED[pattern.layout]
+        parts = [
+            part(f"{outer}_indices", pattern.pointers),
+            part(f"{inner}_indices", pattern.inner),
+            part("values", raw.values),
+        ]
+    suffixes = [f"device='{x.device}'"] if x.device is not CPU else []
+    suffixes += [f"size={tuple(x.shape)}", f"nnz={pattern.count}"]
+    if not style.dtype_is_plain(x.dtype):
+        suffixes.append(f"dtype={x.dtype}")
+    suffixes.append(f"layout={pattern.layout!r}")
+    if x.grad_fn is not None:
+        suffixes.append(f"grad_fn=<{x.grad_fn.name()}>")
+    elif x.requires_grad:
+        suffixes.append("requires_grad=True")
+    text = prefix + (",\n" + " " * indent).join(parts)
+    if coo:
+        text += ",\n" + " " * indent + suffixes.pop(0)
+    return style._with_suffixes(text, suffixes, indent)
+
+
+_replace("__repr__", lambda self, *, tensor_contents=None: _text(_tensor(self)))
+
+
+def _array_of(raw):
+    return Array._wrap(raw)
+
+
+_replace("__reduce__", lambda self: (_array_of, (raw_of(self),)), Array)
