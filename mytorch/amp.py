@@ -22,7 +22,7 @@ from . import _extensions
 from ._array import Array
 from ._tensor import Tensor
 from .backend import CPU, as_device, cuda_available, device_guard, device_of, to_device, xp_of
-from .base import capturing, dtypes
+from .base import capturing, config, dtypes
 from .base.config import temporarily
 from .base.errors import warn
 from .dispatch.op import to_dtype
@@ -119,6 +119,21 @@ def _each(cast, argument):
     return cast(argument)
 
 
+@functools.lru_cache(1)
+def _warn_if_slow():
+    """Warns once if the processor has no instruction for products in bfloat16. Only Linux lists the instructions."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            flags = next((line for line in file if line.startswith("flags")), "avx512_bf16")
+    except OSError:
+        return
+    if "avx512_bf16" not in flags.split():
+        warn(
+            "autocast: expected a processor with AVX512-BF16 instructions, got one without them. Products in bfloat16 take "
+            "longer than in float32. Train in float32, which is mixed_precision=None in Accelerator."
+        )
+
+
 class autocast(ModeSwitch):
     """Runs a `with` block or a decorated function in mixed precision.
 
@@ -163,6 +178,8 @@ class autocast(ModeSwitch):
             warn("User provided device_type of 'cuda', but CUDA is not available. Disabling")
             enabled = False
         self.enabled = enabled and self.fast_dtype is not dtypes.float32
+        if self.enabled and device_type == "cpu" and not config.pytorch_mode:
+            _warn_if_slow()
         self.cache_enabled = _cache_enabled if cache_enabled is None else cache_enabled
 
     def clone(self):
