@@ -254,8 +254,12 @@ class _Call:
         block, loose, before = self.instance.block, self.instance.loose, None
         if walk.current_walk().keep_graph:  # backward reuses the memory of the forward part
             before = block.copy(), {i: copy_of(array) for i, array in loose.items()}
-        for call in self.instance.backward:
-            call()
+        if any(g is None for g in upstream):
+            undefined = {index for index, g in zip(program.upstream, upstream, strict=True) if g is None}
+            self.instance.run_backward_without(undefined)
+        else:
+            for call in self.instance.backward:
+                call()
         reached = [
             any(g is not None and k in sources for k, g in enumerate(upstream))
             for sources in self.entry.program.sources

@@ -141,6 +141,40 @@ class Instance:
         else:
             self._keep(step.results, step.function(*args, **kwargs))
 
+    def run_backward_without(self, undefined):
+        """Runs the backward part, step by step, if some outputs have no gradient.
+
+        Values that depend on no other gradient are set to zero. They are not computed, because the product of a zero
+        gradient and an infinite derivative is NaN. An eager backward pass does not visit these operations.
+
+        Args:
+            undefined: numbers of the values of the missing gradients.
+        """
+        program, values = self.program, self.program.values
+        zero = {values[i].storage for i in undefined}
+        live = {values[i].storage for i in program.upstream} - zero
+        for step in program.steps[program.forward :]:
+            read = {values[i].storage for i in step.refs()}
+            written = {*step.writes, *(values[i].storage for i in step.outs())}
+            is_zero = not zero.isdisjoint(read) and live.isdisjoint(read)
+            # A result in memory that existed before, without earlier contents of this step, is also set to zero.
+            replaced = not step.writes or ("out" in step.kwargs and zero.isdisjoint(written))
+            if program.is_view(step):
+                if self._touches_loose(step):
+                    self._run_loose(step)
+            elif is_zero and replaced:
+                for i in step.outs():
+                    if values[i].storage in program.loose:
+                        self.loose[i] = empty_like(values[i])
+                    self._lookup(Ref(i))[...] = 0
+            else:
+                self._run_loose(step)
+            if is_zero:
+                zero |= written
+            elif not live.isdisjoint(read):
+                zero -= written
+                live |= written
+
     def _keep(self, results, found):
         if results is None or found is None:
             return

@@ -85,6 +85,27 @@ def helper(x):
 
 
 @scenario
+def gradients_of_some_outputs(wrap):
+    """An infinite derivative of an output without a gradient does not reach the parameters."""
+    results = []
+    for used in ((0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)):
+        w, index = inputs(1)[0].abs_().requires_grad_(), mytorch.tensor([0, 0, 2])
+
+        @wrap
+        def f(w=w, index=index):
+            root = (w.floor() * 0).sqrt()  # the derivative is infinite
+            rows = w[index]
+            return root.sum(-1), rows * 2, (rows @ w.mT + root.mean()).tanh()
+
+        for _ in range(CALLS):
+            outs = f()
+            ups = [mytorch.linspace(-1, 2, outs[i].numel()).reshape(outs[i].shape) for i in used]
+            mytorch.autograd.backward([outs[i] for i in used], ups)
+            results.append(w.grad.detach() * 1)
+    return results
+
+
+@scenario
 def globals_change(compile):
     f, x = compile(lambda x: helper(x) + SCALE), inputs()[0]
     found = []
