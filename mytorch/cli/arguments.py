@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import os
 import shlex
+import shutil
 import sys
 import typing
 from collections.abc import Container, Sequence
@@ -139,7 +140,7 @@ def flags_to_save(flags: Any) -> dict[str, Any]:
 
 
 def command_line(script: str, args: Any, *names: str) -> str:
-    """Returns the command that starts a script again with some of the flags that the user gave.
+    """Returns the command that starts a script again with some of the flags that the user gave, in the same environment.
 
     Args:
         script: path of the script.
@@ -147,7 +148,11 @@ def command_line(script: str, args: Any, *names: str) -> str:
         names: the flags to repeat.
     """
     flags = [part for n in names if n in args.given for part in (f"--{n}", str(getattr(args, n)))]
-    return shlex.join(["python", os.path.relpath(script), *flags])
+    usual, current = shutil.which("python"), os.path.abspath(sys.executable)
+    inside = os.path.relpath(current) if current.startswith(os.getcwd() + os.sep) else current
+    # `python` can be another interpreter, without the packages of an environment that is not activated.
+    python = "python" if usual and os.path.dirname(os.path.abspath(usual)) == os.path.dirname(current) else inside
+    return shlex.join([python, os.path.relpath(script), *flags])
 
 
 def inherit_flags(

@@ -28,28 +28,35 @@ class Place(NamedTuple):
     local_world_size: int
 
 
+def _integer(name, text):
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name}: expected an integer, got {text!r}.") from None
+
+
 def place():
     """Return the Place that the environment describes; without variables, a single process.
 
     Raises:
-        ValueError: if a rank is not below the number of processes.
+        ValueError: if a variable is not an integer, or a rank is not below the number of processes.
     """
     for names in _LAUNCHERS:
         if names[0] in os.environ and names[1] in os.environ:
-            rank, size = int(os.environ[names[0]]), int(os.environ[names[1]])
-            local = int(os.environ.get(names[2], rank))
+            rank, size = (_integer(name, os.environ[name]) for name in names[:2])
+            local = _integer(names[2], os.environ.get(names[2], rank))
             nearby = os.environ.get(names[3], str(size)).partition("(")[0].partition(",")[0]
             if not 0 <= rank < size:
                 raise ValueError(f"{names[0]}: expected a rank from 0 to {size - 1} ({names[1]}={size}), got {rank}.")
-            return Place(rank, size, local, int(nearby))
-    return Place(0, 1, int(os.environ.get("LOCAL_RANK", 0)), 1)
+            return Place(rank, size, local, _integer(names[3], nearby))
+    return Place(0, 1, _integer("LOCAL_RANK", os.environ.get("LOCAL_RANK", 0)), 1)
 
 
 def master():
     """Return (address, port) of the first process."""
     address = os.environ.get("MASTER_ADDR") or os.environ.get("CUPYX_DISTRIBUTED_HOST") or DEFAULT_ADDRESS
     port = os.environ.get("MASTER_PORT") or os.environ.get("CUPYX_DISTRIBUTED_PORT") or DEFAULT_PORT
-    return address, int(port)
+    return address, _integer("MASTER_PORT", port)
 
 
 def seconds(timeout, default):

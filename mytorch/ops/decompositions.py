@@ -559,21 +559,29 @@ def qr_reduced(A):
     return Q, cat([R, Q.mH @ A[..., rows:]], -1)
 
 
+PANEL = 32  # columns that are eliminated one by one, before a matrix product updates the columns to the right
+
+
 def _eliminate(xp, A, pivots=None):
     """Gaussian elimination in place on (batch, rows, columns): L below the diagonal, U on and above it.
 
     With `pivots`, (batch, steps), each step first brings up the row with the largest element, and notes which it was.
     """
-    batch = np.arange(len(A))
-    for k in range(min(A.shape[1:])):
-        if pivots is not None:
-            column = A[:, k:, k]
-            size = abs(column.real) + abs(column.imag) if column.dtype.kind == "c" else abs(column)  # as LAPACK
-            best = pivots[:, k] = k + size.argmax(1)
-            A[batch, k], A[batch, best] = A[batch, best].copy(), A[batch, k].copy()
-        pivot = A[:, k, k, None]
-        A[:, k + 1 :, k] = xp.where(pivot != 0, A[:, k + 1 :, k] / xp.where(pivot != 0, pivot, 1), 0)
-        A[:, k + 1 :, k + 1 :] -= A[:, k + 1 :, k, None] * A[:, k, None, k + 1 :]
+    batch, steps = np.arange(len(A)), min(A.shape[1:])
+    for start in range(0, steps, PANEL):
+        end = min(start + PANEL, steps)
+        for k in range(start, end):
+            if pivots is not None:
+                column = A[:, k:, k]
+                size = abs(column.real) + abs(column.imag) if column.dtype.kind == "c" else abs(column)  # as LAPACK
+                best = pivots[:, k] = k + size.argmax(1)
+                A[batch, k], A[batch, best] = A[batch, best].copy(), A[batch, k].copy()
+            pivot = A[:, k, k, None]
+            A[:, k + 1 :, k] = xp.where(pivot != 0, A[:, k + 1 :, k] / xp.where(pivot != 0, pivot, 1), 0)
+            A[:, k + 1 :, k + 1 : end] -= A[:, k + 1 :, k, None] * A[:, k, None, k + 1 : end]
+        for k in range(start, end - 1):  # the rows of the panel, right of it
+            A[:, k + 1 : end, end:] -= A[:, k + 1 : end, k, None] * A[:, k, None, end:]
+        A[:, end:, end:] -= xp.matmul(A[:, end:, start:end], A[:, start:end, end:])
 
 
 def ldl_parts(A, hermitian):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mytorch.distributed import environment as variables
 from mytorch.distributed import run
 from mytorch.distributed.launcher import last_words
 
@@ -319,3 +320,11 @@ def test_launchers_of_several_machines_end_together(how, codes):
         assert "rank 2 failed with exit code 3" in told[1][1] or "rank 3 failed with exit code 3" in told[1][1]
         assert "failed on machine 1" in told[0][1]
         assert "failed on machine 1" in told[2][1]
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT"])
+def test_a_variable_that_is_not_an_integer_is_named(monkeypatch, name):
+    for variable, value in (("RANK", "0"), ("WORLD_SIZE", "2"), (name, "x")):
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(ValueError, match=f"^{name}: expected an integer, got 'x'"):
+        variables.master() if name == "MASTER_PORT" else variables.place()

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
-from mytorch.cli.arguments import ArgumentParser, flag, flags_to_save, inherit_flags, switch
+from mytorch.cli.arguments import ArgumentParser, command_line, flag, flags_to_save, inherit_flags, switch
 
 
 @dataclass
@@ -73,3 +74,17 @@ def test_a_closed_pipe_is_not_an_error(tmp_path):
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
         assert "Broken pipe" not in done.stderr
         assert "BrokenPipe" not in done.stderr
+
+
+def test_the_command_to_resume_names_the_interpreter_of_the_environment(tmp_path, monkeypatch):
+    args = SimpleNamespace(given={"project_name"}, project_name="a b", run_name=None)
+    for folder in (".venv/bin", "other/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv/bin/python"))
+    for path, python in ((".venv/bin", "python"), ("other/bin", ".venv/bin/python"), ("nowhere", ".venv/bin/python")):
+        monkeypatch.setenv("PATH", str(tmp_path / path))
+        assert command_line("train.py", args, "project_name", "run_name") == f"{python} train.py --project_name 'a b'"
+    monkeypatch.chdir(tmp_path / "other")
+    assert command_line("train.py", args).startswith(f"{tmp_path}/.venv/bin/python ")
