@@ -531,3 +531,35 @@ def test_a_damaged_loader_state_is_refused(key, value):
     next(iter(loader))
     with pytest.raises(ValueError, match=r"DataLoader\.load_state_dict"):
         loader.load_state_dict({**loader.state_dict(), key: value})
+
+
+ENVIRONMENT = """
+import mytorch
+from mytorch import nn
+mytorch.manual_seed(0)
+model = nn.Sequential(nn.Linear(20, 30), nn.GELU(), nn.LayerNorm(30), nn.Dropout(0.1), nn.Linear(30, 5))
+optimizer = mytorch.optim.AdamW(model.parameters(), lr=1e-2)
+x, y = mytorch.randn(64, 20), mytorch.randint(0, 5, (64,))
+for _ in range(5):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("%.6f" % loss.item())
+"""
+
+
+def test_odd_environments_change_nothing(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(ENVIRONMENT)
+    results = []
+    for flags, environment in (
+        ((), dict(os.environ)),
+        (("-OO", "-bb", "-X", "dev", "-W", "error"), {"LC_ALL": "xx_YY", "TMPDIR": str(tmp_path / "missing")}),
+    ):
+        command = [sys.executable, *flags, str(program)]
+        env = {**environment, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        results.append((done.returncode, done.stdout, done.stderr))
+    assert results[0] == results[1]
+    assert results[0][0] == 0
