@@ -22,6 +22,7 @@ EXTENSIONS = {
     "cuda.amp": "older names of `mytorch.amp`",
     "cuda.comm": "copies of tensors between GPUs",
     "cuda.nvtx": "marks in NVIDIA's profilers",
+    "distributed.comm_hooks": "communication hooks of DistributedDataParallel",
     "distributed.checkpoint": "checkpoints of which each process writes a part",
     "distributed.device_mesh": "grids of processes",
     "distributed.elastic": "error files and restarts of launched programs",
@@ -78,7 +79,7 @@ NAMES = {
     },
     "mytorch.utils.checkpoint": {
         name: f"utils.selective_checkpoint:{name}"
-        for name in ("CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts")
+        for name in "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts".split()
     },
     "mytorch.utils": {
         "render": "tools.drawing:render", "summary": "tools.model_summary:summary", "watch": "tools.watching:watch"

@@ -53,7 +53,7 @@ LAYERS = [
     ("accelerate accelerate.runs", "the training loop helper, parts of training scripts"),
     ("compat", "PyTorch's other names and import paths"),
     (
-        "distributed.device_mesh distributed.nn distributed.tensor distributed.fsdp distributed.checkpoint distributed.elastic "
+        "distributed.comm_hooks distributed.device_mesh distributed.nn distributed.tensor distributed.fsdp distributed.checkpoint distributed.elastic "
         "distributed.join",
         "sharded models, tensors and checkpoints; restarts",
     ),

@@ -53,7 +53,7 @@ class _Run:
         self.context = SelectiveCheckpointContext(is_recompute=again)
 
     def run(self, op, inputs, fused, attrs):
-        """Runs an op, and stores its result or reads the stored result if the policy says so."""
+        """Runs an op, and stores its result or reads the stored result, if the policy selects the op."""
         with in_mode(get_mode().replace(profile=None)):
             kind = self.policy(self.context, op, *inputs, **attrs)
             if kind in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE):
@@ -105,8 +105,8 @@ def create_selective_checkpoint_contexts(
     the matrix products saves most of the memory of checkpointing with little additional computation.
 
     Args:
-        policy_fn_or_list: functions or names of the ops whose results are stored, such as `[F.linear, "matmul"]`, or a
-            policy, a function of (context, op, *args, **kwargs) that returns a CheckpointPolicy. `op.name` is the name.
+        policy_fn_or_list: functions or names of the ops to store, such as `[F.linear, "matmul"]`. Alternatively, a policy:
+            a function of (context, op, *args, **kwargs) that returns a CheckpointPolicy. `op.name` is the name.
         allow_cache_entry_mutation: accepted for compatibility. Do not change stored results in place.
 
     Returns:

@@ -201,7 +201,7 @@ class _Plan:
         self.local = {}
 
     def write(self, folder):
-        """Writes this process's file, and then its record, which tells the first process that the file is complete."""
+        """Writes this process's file, and then its record: the file is complete."""
         folder = Path(folder)
         save_safetensors(self.arrays, folder / self.file)
         record = {key: checksum(_in_blocks(array.reshape(-1).view(np.uint8))) for key, array in self.arrays.items()}
@@ -231,7 +231,7 @@ class _Plan:
         atomic_write(folder / _OBJECTS, self.content)
         sums = checksum(_in_blocks(np.frombuffer(self.content, np.uint8)))
         files[_OBJECTS] = {"size": len(self.content), "checksum": sums}
-        index = {"format": "mytorch.distributed.checkpoint", "version": VERSION, "time": time.time(), "files": files}
+        index = {"format": "mytorch-sharded", "version": VERSION, "time": time.time(), "files": files}
         write_json(folder / INDEX, {**index, "tensors": self.tensors})
 
 

@@ -174,7 +174,7 @@ class ParameterGroup:
         self.sync = self.reshard_after_backward = True
         self.all_reduce = True
         self.divide: float | None = None
-        # Functions of the module's state: a reduction has started; backward has begun; backward needs the parameters.
+        # Functions of the module's state, called when a reduction or backward starts, and when backward needs the parameters
         self.on_reduced: Callable[[], None] = lambda: None
         self.in_backward: Callable[[], None] = lambda: None
         self.before_unpack: Callable[[], None] = lambda: None

@@ -8,7 +8,7 @@ from ... import _extensions
 from ..device_mesh import DeviceMesh, init_device_mesh
 from .dtensor import DTensor, distribute_module, distribute_tensor, empty, full, ones, rand, randn, zeros
 from .placement_types import Partial, Placement, Replicate, Shard
-from .rules import local_of as _local_of  # registers the rules
+from .rules import RULES as _RULES  # fills the table
 
 __all__ = [
     "DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor", "empty",

@@ -1,7 +1,7 @@
 """DTensor: a tensor that several processes store together, each one a local part.
 
 A DTensor holds the local tensor with its position in the graph, so autograd works on local tensors. Public functions
-find their rule in `rules.py`. A function without a rule accepts replicated DTensors only and otherwise raises an
+find their rule in the table `RULES`, which `rules.py` fills. A function without a rule accepts replicated DTensors only and otherwise raises an
 error. The attribute `_data`, from which the library reads the elements of a tensor, raises an error as well. So no
 function can compute with a local part as if it were the whole tensor.
 """
@@ -23,8 +23,9 @@ from ...ops import creation, random
 from .. import collectives
 from ..device_mesh import DeviceMesh
 from .placement_types import Partial, Placement, Replicate, Shard
-from .redistribution import local_shape, redistributed, slice_rows, whole
+from .redistribution import copy_to, local_shape, order_of, redistributed, slice_rows, uncopy, whole
 
+RULES: dict[str, Callable] = {}  # name of a public function -> its rule, from rules.py
 _access = [0]  # number of open `local_access` blocks
 
 
@@ -80,9 +81,7 @@ class DTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        from .rules import apply  # which imports this module
-
-        return apply(func, args, kwargs or {})
+        return RULES.get(func.__name__, RULES["default"])(func, args, kwargs or {})
 
     # -- conversion --------------------------------------------------------------------------------
 
@@ -133,8 +132,6 @@ class DTensor(Tensor):
             grad_placements: placements of the gradient of the result. By default, the gradient of a shard is a shard,
                 and all other gradients are replicated. `Partial` is accepted for a replicated dimension.
         """
-        from .rules import local_of
-
         copies = ()
         if grad_placements is not None:
             copies = tuple(
@@ -171,8 +168,6 @@ class DTensor(Tensor):
         if device_mesh is not None and device_mesh != self._mesh:
             raise ValueError(f"DTensor.redistribute: expected the mesh {self._mesh}, got {device_mesh}.")
         target = checked_placements(placements, self._mesh, self.ndim, "DTensor.redistribute")
-        from .rules import local_of
-
         return DTensor._make(local_of(self, target), self._mesh, target, self._global_shape)
 
     # -- metadata ----------------------------------------------------------------------------------
@@ -375,6 +370,28 @@ class DTensor(Tensor):
         return self._local_tensor.register_post_accumulate_grad_hook(lambda _: hook(self))
 
 
+def local_of(d: DTensor, placements, copies=()) -> Tensor:
+    """Returns the local tensor of a DTensor with other placements.
+
+    Args:
+        d: the DTensor.
+        placements: the placements.
+        copies: mesh dimensions in which the consumer computes a partial sum of the gradient.
+    """
+    mesh = d._mesh
+    local = redistributed(d._local_tensor, mesh, d._global_shape, d._placements, placements, frozenset(copies))
+    for i, p in enumerate(placements):
+        if not p.is_replicate():
+            continue
+        before = d._placements[i]
+        varies = i in d._varying if before.is_replicate() else i in copies
+        if i in copies and not varies:
+            local = copy_to(local, mesh, i)
+        elif varies and i not in copies:
+            local = uncopy(local, mesh, i)
+    return local
+
+
 class DTensorParameter(DTensor, Parameter):
     """A DTensor that is a parameter of a module."""
 
@@ -428,7 +445,6 @@ def _compare(local, mesh, placements):
 
 def _distributed(tensor, mesh, placements, source):
     """Returns this process's part of a whole tensor. `source` is the rank in each mesh dimension with the values."""
-    from .redistribution import order_of
 
     local = tensor.detach()
     if source is not None:

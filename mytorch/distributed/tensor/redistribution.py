@@ -3,8 +3,8 @@
 The gradient of a local tensor has a placement, too: the gradient of a shard is a shard, the gradient of a replicated
 tensor is replicated, and the gradient of a partial sum is replicated. Every function here preserves this rule.
 
-One exception saves communication. The gradient of a replicated tensor may be a partial sum if all of its consumers
-compute partial sums, such as the column-parallel layers of one block. Such mesh dimensions are called **varying**.
+One exception saves communication. If all consumers of a replicated tensor compute partial sums, its gradient may be a
+partial sum. An example are the column-parallel layers of one block. These mesh dimensions are called **varying**.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ records the local computation; `redistribution.py` describes the placements of g
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from ..._tensor import Tensor, is_tensor
 from ...autograd.function import Function
@@ -17,18 +16,16 @@ from ...compat import overrides
 from ...engine.mode import no_grad
 from ...nn import functional as F
 from ...nn.utils import clip
-from ...ops.creation import ones_like, zeros
+from ...ops.creation import empty, ones_like, zeros
 from ...optim.adafactor import Adafactor
 from ...optim.lbfgs import LBFGS
 from ...optim.muon import Muon
 from ...optim.optimizer import register_optimizer_step_pre_hook
 from .. import collectives
 from ..engine import ReduceOp
-from .dtensor import DTensor, _distributed, local_access
+from .dtensor import RULES, DTensor, _distributed, local_access, local_of
 from .placement_types import Partial, Placement, Replicate, Shard
-from .redistribution import copy_to, redistributed, rows_of, uncopy
-
-RULES: dict[str, Callable] = {}
+from .redistribution import rows_of
 
 
 def _rule(*names):
@@ -37,22 +34,6 @@ def _rule(*names):
         return rule
 
     return register
-
-
-def apply(func: Callable, args: tuple, kwargs: dict) -> Any:
-    """Calls a public function with DTensors among its arguments.
-
-    Args:
-        func: the public function.
-        args: positional arguments.
-        kwargs: keyword arguments.
-
-    Raises:
-        NotImplementedError: there is no rule for the function, and an argument is sharded.
-        ValueError: the arguments have different meshes.
-        RuntimeError: plain tensors are mixed with DTensors.
-    """
-    return RULES.get(func.__name__, _default)(func, args, kwargs)
 
 
 # -- helpers -----------------------------------------------------------------------------------------
@@ -90,28 +71,6 @@ def _dtensors(func, args, kwargs=None, plain=False):
     return mine
 
 
-def local_of(d: DTensor, placements, copies=()) -> Tensor:
-    """Returns the local tensor of a DTensor with other placements.
-
-    Args:
-        d: the DTensor.
-        placements: the placements.
-        copies: mesh dimensions in which the consumer computes a partial sum of the gradient.
-    """
-    mesh = d._mesh
-    local = redistributed(d._local_tensor, mesh, d._global_shape, d._placements, placements, frozenset(copies))
-    for i, p in enumerate(placements):
-        if not p.is_replicate():
-            continue
-        before = d._placements[i]
-        varies = i in d._varying if before.is_replicate() else i in copies
-        if i in copies and not varies:
-            local = copy_to(local, mesh, i)
-        elif varies and i not in copies:
-            local = uncopy(local, mesh, i)
-    return local
-
-
 def varying(d: DTensor) -> DTensor:
     """Returns a replicated DTensor of which all consumers must compute partial sums of the gradient."""
     every = [Replicate()] * d._mesh.ndim
@@ -137,6 +96,7 @@ def _run_replicated(func, args, kwargs, mine):
 _RANDOM = ("rand", "normal", "dropout", "bernoulli", "multinomial", "uniform", "poisson", "exponential", "geometric")
 
 
+@_rule("default")
 def _default(func, args, kwargs):
     mine = _dtensors(func, args, kwargs)
     name = func.__name__
@@ -599,8 +559,6 @@ def _reshape(func, args, kwargs):
         every = [Replicate() if p.is_partial() else p for p in d._placements]
         local = func(local_of(d, every), *args[1:], **kwargs)
         return _wrap(local, d, every, local.shape)
-    from ...ops.creation import empty
-
     shape = tuple(func(empty(tuple(d.shape), device="meta"), *args[1:], **kwargs).shape)
     source, out = [], []
     for i, p in enumerate(d._placements):
