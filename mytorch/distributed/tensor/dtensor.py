@@ -25,6 +25,7 @@ from ..device_mesh import DeviceMesh
 from .placement_types import Partial, Placement, Replicate, Shard
 from .redistribution import copy_to, local_shape, order_of, redistributed, slice_rows, uncopy, whole
 
+ON_FIRST: list[Callable] = []  # a function of rules.py that runs when the first DTensor is created
 RULES: dict[str, Callable] = {}  # name of a public function -> its rule, from rules.py
 _access = [0]  # number of open `local_access` blocks
 
@@ -73,6 +74,8 @@ class DTensor(Tensor):
     @staticmethod
     def _make(local, mesh, placements, shape, cls=None, varying=frozenset()):
         """Returns a DTensor around a local tensor, without checks."""
+        if ON_FIRST:
+            ON_FIRST.pop()()
         self = object.__new__(cls or DTensor)
         state = self.__dict__
         state["_local_tensor"], state["_mesh"], state["_placements"] = local, mesh, tuple(placements)

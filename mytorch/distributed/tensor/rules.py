@@ -23,7 +23,7 @@ from ...optim.muon import Muon
 from ...optim.optimizer import register_optimizer_step_pre_hook
 from .. import collectives
 from ..engine import ReduceOp
-from .dtensor import RULES, DTensor, _distributed, local_access, local_of
+from .dtensor import ON_FIRST, RULES, DTensor, _distributed, local_access, local_of
 from .placement_types import Partial, Placement, Replicate, Shard
 from .redistribution import rows_of
 
@@ -839,6 +839,11 @@ def _before_step(optimizer, args, kwargs):
     optimizer.update_group = update_group
 
 
-_replace_clipping()
-overrides.activate()
-register_optimizer_step_pre_hook(_before_step)
+def _activate():
+    """Lets public functions, gradient clipping and optimizers support DTensors, when the first DTensor is created."""
+    overrides.activate()
+    _replace_clipping()
+    register_optimizer_step_pre_hook(_before_step)
+
+
+ON_FIRST.append(_activate)
