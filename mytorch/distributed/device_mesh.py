@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._tensor import Tensor
-from .process_group import Group, ProcessGroup, default_group, init_process_group, is_initialized, new_group, resolve
+from .process_group import Group, ProcessGroup, default_group, init_process_group, is_initialized, member_of, new_group
 
 
 class DeviceMesh:
@@ -99,7 +99,7 @@ class DeviceMesh:
         Raises:
             ValueError: `mesh` is missing or does not fit the groups.
         """
-        groups = list(group) if isinstance(group, (list, tuple)) else [resolve(group)]
+        groups = list(group) if isinstance(group, (list, tuple)) else [member_of(group)]
         if mesh is None and len(groups) != 1:
             raise ValueError(f"DeviceMesh.from_group: expected a mesh for {len(groups)} groups, got None.")
         ranks = np.asarray(groups[0].ranks if mesh is None else mesh, np.int64)
@@ -225,7 +225,7 @@ class DeviceMesh:
                 group = new_group(line)
                 if isinstance(group, ProcessGroup):
                     mine = line, group
-            ranks, group = mine or (self._ranks.reshape(-1).tolist(), None)
+            ranks, group = mine or (self._ranks.reshape(-1).tolist(), None)  # type: ignore[assignment]
             root._flattened[name] = DeviceMesh._view_of(root, np.asarray(ranks, np.int64), (name,), [group])
         return root._flattened[name]
 

@@ -59,7 +59,7 @@ def flatten(tree: Any, prefix: tuple = ()) -> dict[tuple, Any]:
         TypeError: a key is neither a string nor an integer.
     """
     if isinstance(tree, dict) and (tree or not prefix):
-        items = tree.items()
+        items: Any = tree.items()
         for key, _ in items:
             if not isinstance(key, (str, int)):
                 raise TypeError(f"distributed.checkpoint: expected keys of type str or int, got {key!r}.")

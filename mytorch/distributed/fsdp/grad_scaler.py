@@ -40,7 +40,7 @@ class ShardedGradScaler(GradScaler):
 
     def _unscale(self, optimizer: Any) -> Any:
         with local_access():
-            found = super()._unscale(optimizer)
+            found = super()._unscale(optimizer)  # type: ignore[misc]
         if not is_initialized():
             return found
         if isinstance(found, (bool, np.bool_)):

@@ -20,7 +20,7 @@ from ..checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from ..device_mesh import DeviceMesh
-from ..process_group import Group, resolve
+from ..process_group import Group, member_of
 from ..reducer import broadcast_coalesced
 from .fully_shard import FSDPModule, fully_shard
 from .parameters import MixedPrecisionPolicy
@@ -149,7 +149,7 @@ class FullyShardedDataParallel(Module):
         if strategy is ShardingStrategy.HYBRID_SHARD and (device_mesh is None or device_mesh.ndim != 2):
             raise ValueError("FullyShardedDataParallel: expected a device_mesh of 2 dimensions for HYBRID_SHARD.")
         if device_mesh is None:
-            group = resolve(process_group)
+            group = member_of(process_group)
             device_mesh = DeviceMesh.from_group(group, "cuda" if group.backend == "nccl" else "cpu")
         if sync_module_states:
             for i in range(device_mesh.ndim):

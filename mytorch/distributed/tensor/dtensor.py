@@ -67,6 +67,10 @@ class DTensor(Tensor):
 
     __slots__ = ()
     _local_tensor: Tensor
+    _mesh: Any
+    _placements: tuple[Any, ...]
+    _global_shape: tuple[int, ...]
+    _varying: frozenset[int]  # see redistribution.py
 
     def __init__(self, *args: Any, **kwargs: Any):
         raise TypeError("DTensor: expected a call of distribute_tensor or DTensor.from_local, got a call of the class.")
@@ -135,7 +139,7 @@ class DTensor(Tensor):
             grad_placements: placements of the gradient of the result. By default, the gradient of a shard is a shard,
                 and all other gradients are replicated. `Partial` is accepted for a replicated dimension.
         """
-        copies = ()
+        copies: tuple[int, ...] = ()
         if grad_placements is not None:
             copies = tuple(
                 i for i, p in enumerate(grad_placements) if p.is_partial() and self._placements[i].is_replicate()
