@@ -131,8 +131,9 @@ def test_a_false_rank_0_is_not_believed(behave):
             rendezvous.exchange(None, 1, 2, "127.0.0.1", port, 0.5)
 
 
-def test_the_rendezvous_listens_at_the_given_address():
+def test_the_rendezvous_listens_at_the_given_address(monkeypatch):
     port = free_port()
+    monkeypatch.delenv("MYTORCHRUN_TOKEN", raising=False)
     with rendezvous.listen("127.0.0.1", port, 5) as server:
         assert server.getsockname() == ("127.0.0.1", port)
         with pytest.raises(dist.DistBackendError, match=rf"127\.0\.0\.1:{port}: the port is in use\. Choose"):
@@ -140,7 +141,10 @@ def test_the_rendezvous_listens_at_the_given_address():
         link = launcher.Link(0, 2, "127.0.0.1", port - 1)
         with pytest.raises(RuntimeError, match="the port is in use"):
             link.attach(launcher.Job([], 1, mpi=False, env={}), contextlib.ExitStack())
-    with rendezvous.listen("192.0.2.1", port, 5) as server:  # not an address of this machine
+    with pytest.raises(dist.DistBackendError, match="Set MYTORCHRUN_TOKEN to listen at all addresses"):
+        rendezvous.listen("192.0.2.1", port, 5)  # not an address of this machine
+    monkeypatch.setenv("MYTORCHRUN_TOKEN", "secret")
+    with rendezvous.listen("192.0.2.1", port, 5) as server:
         assert server.getsockname()[0] == "0.0.0.0"
 
 
