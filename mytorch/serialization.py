@@ -29,7 +29,7 @@ from ._array import Array, Size
 from ._tensor import Tensor
 from .backend import CPU, DeviceLike, as_device, to_device
 from .backend import device as device_class
-from .base import dtypes
+from .base import config, dtypes
 from .files import archive
 from .files.archive import TENSOR_CLASSES, add_safe_globals, clear_safe_globals, get_safe_globals, kind_of, safe_globals
 from .files.limits import set_load_limit
@@ -504,6 +504,11 @@ def load(
     if hasattr(f, "read"):
         if mmap:
             raise ValueError("f must be a file path in order to use the mmap argument")
+        if config.pytorch_mode and not (hasattr(f, "seek") and hasattr(f, "tell")):
+            raise AttributeError(
+                f"{type(f).__name__} has no methods seek and tell. You can only torch.load from a file that is seekable. Please "
+                "pre-load the data into a buffer like io.BytesIO and try to load from it instead."
+            )
         content, name = np.frombuffer(f.read(), np.uint8), getattr(f, "name", "the file")
     else:
         name = os.fspath(f)
