@@ -81,6 +81,10 @@ NAMES = {
     "mytorch.utils.checkpoint": {
         name: f"utils.selective_checkpoint:{name}"
         for name in ("CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts")
+    }
+    | {
+        name: f"compat.checkpoint_states:{name}"
+        for name in ("check_backward_validity", "detach_variable", "get_device_states", "set_device_states")
     },
     "mytorch.utils": {
         "render": "tools.drawing:render", "summary": "tools.model_summary:summary", "watch": "tools.watching:watch"
