@@ -111,7 +111,7 @@ DIFFERENCES = """
 * Operators of `torch.ops.aten` whose names are not functions of mytorch. Dispatch modes receive the ops of mytorch, so `linear` is
   one operator. They do not receive functions that create tensors, and assignments to a part of a tensor.
 * Gradients through tensors of `_make_wrapper_subclass`. The inner tensors can require gradients.
-* The translator from CUDA to HIP in `torch.utils.hipify`; `torch.jit.script(m).save`; vmap and autocast rules of custom operators
+* The translator from CUDA to HIP in `torch.utils.hipify`, `torch.jit.script(m).save`, and vmap rules of custom operators
 * Errors of `use_deterministic_algorithms` for functions that are nondeterministic only in PyTorch, except `max_unpool` and `put`
 """
 

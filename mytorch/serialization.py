@@ -506,8 +506,8 @@ def load(
             raise ValueError("f must be a file path in order to use the mmap argument")
         if config.pytorch_mode and not (hasattr(f, "seek") and hasattr(f, "tell")):
             raise AttributeError(
-                f"{type(f).__name__} has no methods seek and tell. You can only torch.load from a file that is seekable. Please "
-                "pre-load the data into a buffer like io.BytesIO and try to load from it instead."
+                f"load: expected a file with the methods seek and tell, got {type(f).__name__}. torch.load reads only files that are "
+                "seekable. Load the data into a buffer like io.BytesIO first."
             )
         content, name = np.frombuffer(f.read(), np.uint8), getattr(f, "name", "the file")
     else:
