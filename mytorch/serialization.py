@@ -506,7 +506,7 @@ def load(
             raise ValueError("f must be a file path in order to use the mmap argument")
         if config.pytorch_mode and not (hasattr(f, "seek") and hasattr(f, "tell")):
             raise AttributeError(
-                f"load: expected a file with the methods seek and tell, got {type(f).__name__}. torch.load reads only files that are "
+                f"load: expected a file with the methods `seek` and `tell`, got {type(f).__name__}. torch.load reads only files that are "
                 "seekable. Load the data into a buffer like io.BytesIO first."
             )
         content, name = np.frombuffer(f.read(), np.uint8), getattr(f, "name", "the file")
