@@ -587,7 +587,9 @@ class _Unpickler(pickle._Unpickler):
         _, offset, size = key[5]
         if not 0 <= offset <= offset + size <= storage._array.size:
             raise ValueError(f"elements {offset} to {offset + size} of a storage of {storage._array.size}")
-        return storage_like(storage._array[offset : offset + size], key[1])
+        part = storage_like(storage._array[offset : offset + size], key[1])
+        self.storage_of.references.append(weakref.ref(part))
+        return part
 
 
 class _Memory:
@@ -632,10 +634,11 @@ def unpickle(content, storage_of, budget, encoding="utf-8", trusted=None):
         memory = storage_of(*key)
         return memories.setdefault(id(memory), (memory, _Memory(memory._array, memory._name)))[1]
 
+    memory_of.references = references = []
     unpickler = kind(content, memory_of, budget, encoding)
     result = unpickler.load()
     del unpickler  # which refers to all objects of the pickle
-    references = [weakref.ref(memory) for _, memory in memories.values()]
+    references += [weakref.ref(memory) for _, memory in memories.values()]
     memories.clear()
     for reference in references:
         memory = reference()
