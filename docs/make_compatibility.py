@@ -85,7 +85,7 @@ DIFFERENCES = """
 ### Data types
 
 * Matrix products other than `baddbmm`, and convolutions, promote mixed dtypes in native mode.
-* `add(array, tensor)` accepts a NumPy array, and `1 - mask` accepts a boolean mask.
+* `add(array, tensor)` accepts a NumPy array. In native mode, `1 - mask` accepts a boolean mask.
 * `complex32` exists only for comparing dtypes. No tensor has this dtype.
 
 ### Files
@@ -106,9 +106,13 @@ DIFFERENCES = """
 
 ### Features that are not included
 
-* The internals of TorchScript and ONNX, `hipify`, and quantized engines
-* Lazy conjugates and negatives (`_conj`, `_neg_view`), and `_fix_weakref` of tensors and storages
-* Errors of `use_deterministic_algorithms` for functions that are nondeterministic only in PyTorch
+* The internals of TorchScript and ONNX, and quantized engines
+* Lazy conjugates and negatives (`_conj`, `_neg_view`)
+* Operators of `torch.ops.aten` whose names are not functions of mytorch. Dispatch modes receive the ops of mytorch, so `linear` is
+  one operator. They do not receive functions that create tensors, and assignments to a part of a tensor.
+* Gradients through tensors of `_make_wrapper_subclass`. The inner tensors can require gradients.
+* The translator from CUDA to HIP in `torch.utils.hipify`, `torch.jit.script(m).save`, and vmap rules of custom operators
+* Errors of `use_deterministic_algorithms` for functions that are nondeterministic only in PyTorch, except `max_unpool` and `put`
 """
 
 CALLS = """
@@ -159,7 +163,7 @@ calls with known differences. A name includes its numbered variants: `Conv` incl
 | `pixel_unshuffle`, `PixelUnshuffle`, `sum_to_size`, `einsum`, `matmul`, `conv3d`, `cholesky`, `linalg.eigvalsh`, `linalg.solve_triangular` | different | Results for empty inputs differ. Sums of integers keep their dtype. A bias of another dtype, mixed dtypes and empty matrices are promoted. |
 | `logsumexp`, `linalg.solve`, `linalg.pinv`, `linalg.cholesky` | accepted | Complex `logsumexp` over no axes, and empty matrices, are accepted. |
 | `scaled_dot_product_attention` | accepted | Keys with fewer heads are shared among the query heads, also without `enable_gqa`. |
-| `getitem` | accepted | `loss[0]` of a zero-dimensional tensor returns the value. |
+| `getitem` | accepted | In native mode, `loss[0]` of a zero-dimensional tensor returns the value. |
 | `program` | accepted | Programs of views and in-place changes: values that backward needs are copied before they are overwritten. |
 | `gather` | different, inf/NaN, accepted | An empty index with another number of axes returns a result without a graph. A zero-dimensional input accepts an index with axes. |
 | `index_fill` | accepted | A value out of the range of the dtype is accepted. |

@@ -46,7 +46,9 @@ EXTENSIONS = {
     "utils.data.tokens": "token files and random batches of tokens",
     "vision": "image data sets, transforms and models",
 }
-_SPARSE = "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
+_SPARSE = (
+    "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
+)
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
     "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}
@@ -80,6 +82,10 @@ NAMES = {
     "mytorch.utils.checkpoint": {
         name: f"utils.selective_checkpoint:{name}"
         for name in "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts".split()
+    }
+    | {
+        name: f"compat.checkpoint_states:{name}"
+        for name in ("check_backward_validity", "detach_variable", "get_device_states", "set_device_states")
     },
     "mytorch.utils": {
         "render": "tools.drawing:render", "summary": "tools.model_summary:summary", "watch": "tools.watching:watch"

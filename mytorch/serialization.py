@@ -29,7 +29,7 @@ from ._array import Array, Size
 from ._tensor import Tensor
 from .backend import CPU, DeviceLike, as_device, to_device
 from .backend import device as device_class
-from .base import dtypes
+from .base import config, dtypes
 from .files import archive
 from .files.archive import TENSOR_CLASSES, add_safe_globals, clear_safe_globals, get_safe_globals, kind_of, safe_globals
 from .files.limits import set_load_limit
@@ -504,6 +504,11 @@ def load(
     if hasattr(f, "read"):
         if mmap:
             raise ValueError("f must be a file path in order to use the mmap argument")
+        if config.pytorch_mode and not (hasattr(f, "seek") and hasattr(f, "tell")):
+            raise AttributeError(
+                f"load: expected a file with the methods `seek` and `tell`, got {type(f).__name__}. torch.load reads only files that are "
+                "seekable. Load the data into a buffer like io.BytesIO first."
+            )
         content, name = np.frombuffer(f.read(), np.uint8), getattr(f, "name", "the file")
     else:
         name = os.fspath(f)

@@ -15,7 +15,7 @@ from ..nn import functional as F
 from ..ops.creation import empty, full
 from .stubs import AbsentError
 
-# Overloads that PyTorch's operators have. An overload here computes what its packet computes.
+# Overloads that PyTorch's operators have. All overloads of an operator run the same function.
 _OVERLOADS = frozenset(
     "default Tensor Scalar int out Tensor_out Scalar_out dim dim_IntList dim_max dim_min dims values using_ints Scalar_Tensor "
     "Tensor_Scalar Tensor_Tensor Scalar_Scalar self Self ScalarSelf ScalarOther correction start start_step memory_format "

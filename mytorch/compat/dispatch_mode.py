@@ -1,8 +1,8 @@
 """`torch.utils._python_dispatch`: modes and subclasses that receive the operators that run.
 
 A mode receives the ops of this library, by PyTorch's names. PyTorch composes some of its functions of several operators where
-this library runs one op, such as `linear`, so a mode then receives `aten.linear.default`. Functions that create tensors, and
-writes to a part of a tensor, are no ops, so a mode does not receive them.
+this library runs one op, such as `linear`, so a mode then receives `aten.linear.default`. A mode does not
+receive functions that create tensors, and assignments to a part of a tensor.
 """
 
 import contextlib

@@ -189,9 +189,8 @@ def opcheck(op, args, kwargs=None, *, test_utils=("test_schema", "test_autograd_
         op: the result of `custom_op`, or an operator of `torch.ops`.
         args: positional arguments.
         kwargs: keyword arguments.
-        test_utils: names of the checks: "test_schema" (inputs do not change), "test_autograd_registration" (the result
-            requires gradients if an input does and a gradient was registered), "test_faketensor" (`register_fake` returns
-            the shapes and dtypes of the result).
+        test_utils: names of the checks. "test_schema" checks that inputs do not change. "test_autograd_registration" checks
+            that the result requires gradients if an input does. "test_faketensor" compares `register_fake` with the result.
         raise_exception: raise an error instead of returning it (default: True).
         atol, rtol: accepted for compatibility, without effect.
 

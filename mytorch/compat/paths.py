@@ -115,6 +115,7 @@ PATHS = {
     "utils.einops": "compat.einops_backend",
     "utils.einops_hook": "compat.einops_hook",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
+    "onnx.symbolic_opset9": "compat.onnx_paddings: _prepare_onnx_paddings=prepare_onnx_paddings",
     "utils.hipify": "compat.hipify:",
     "utils.hipify.hipify_python": "compat.hipify",
     "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url",

@@ -69,7 +69,6 @@ FOUND = {  # names in them that are not absent
 FOUND |= {
     "_prims_common.corresponding_complex_dtype": "base.dtypes:dtype.to_complex",
     "_prims_common.corresponding_real_dtype": "base.dtypes:dtype.to_real",
-    "onnx.symbolic_opset9._prepare_onnx_paddings": "compat.onnx_paddings:prepare_onnx_paddings",
     "_dynamo.list_backends": "compiler:list_backends",
     "_dynamo.OptimizedModule": "compiler:OptimizedModule",
     "_dynamo.eval_frame.OptimizedModule": "compiler:OptimizedModule",

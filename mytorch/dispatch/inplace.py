@@ -72,8 +72,8 @@ def check_shared(tensor, name):
             )
         if steps is None:
             raise RuntimeError(
-                f"{name}: this tensor is a view made by a custom Function or by a function that returns multiple views (split, "
-                "chunk, unbind); these views can't be modified in place while recording. clone() the tensor first."
+                f"{name}: this tensor is a view made by a custom Function or a function that returns multiple views (split, chunk). "
+                "It can't be modified in place while recording; clone() the tensor first."
             )
         if edge.hooks:
             refresh(tensor)  # the hooks stay with the results that were computed from the view before

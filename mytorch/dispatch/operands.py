@@ -132,7 +132,11 @@ def _promote(op, inputs, raws, edges, arrays):
     """Casts the promoted inputs to one dtype, by PyTorch's rules. Casts are recorded."""
     if config.pytorch_mode and op.name in _ONE_DTYPE:
         dtypes.refuse_mixed(op.name, [dtypes.from_numpy(raw.dtype) for raw in raws if is_raw(raw)])
-    if config.pytorch_mode and op.name == "sub" and any(is_raw(raw) and raw.dtype.kind == "b" for raw in raws):
+    if (
+        config.pytorch_mode
+        and op.name == "sub"
+        and any(raw.dtype.kind == "b" if is_raw(raw) else type(raw) is bool for raw in raws)
+    ):
         raise RuntimeError(
             "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the "
             "`~` or `logical_not()` operator instead."

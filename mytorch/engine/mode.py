@@ -42,8 +42,8 @@ class Mode:
         inference: True inside `inference_mode`; `grad` is then False.
         counter: the version counter of new tensors: None, or `inference_counter` inside `inference_mode`.
         autocast: None, or the object of `mytorch.amp` that casts the inputs of each op.
-        anomaly: "errors" or "nan" to keep the Python stack of each forward op, which is reported if its backward fails, or
-            with "nan" also if it returns NaN; otherwise False.
+        anomaly: False, or "errors" to keep the Python stack of each forward op and report it if its backward fails. "nan"
+            also reports NaN gradients.
         profile: None, or the object that measures each op (profiler/autograd_profiler.py).
         interpreter: None, or the object that runs each op (dispatch/interpreter.py), for `vmap` for example.
         saved_hooks: None, or functions (pack, unpack) for saved tensors.

@@ -15,12 +15,12 @@ import os
 import pickle
 import struct
 import sys
+import weakref
 import zipfile
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -587,15 +587,34 @@ class _Unpickler(pickle._Unpickler):
         _, offset, size = key[5]
         if not 0 <= offset <= offset + size <= storage._array.size:
             raise ValueError(f"elements {offset} to {offset + size} of a storage of {storage._array.size}")
-        return storage_like(storage._array[offset : offset + size], key[1])
+        part = storage_like(storage._array[offset : offset + size], key[1])
+        self.storage_of.references.append(weakref.ref(part))
+        return part
+
+
+class _Memory:
+    """The memory of tensors in a file. It becomes a storage if the file refers to the storage itself."""
+
+    def __init__(self, raw, name):
+        self._array = raw
+        self._name = name
+
+    def become_storage(self):
+        real = getattr(sys.modules[__package__].storages, self._name)._over(self._array)
+        vars(self).clear()
+        self.__class__ = type(real)
+        vars(self).update(vars(real))
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self.become_storage()
+        return getattr(self, name)
 
 
 def storage_like(raw, cls):
-    """Return the storage object over a flat raw array, for a class in a pickle; a namespace if there are no storages."""
-    try:
-        return getattr(sys.modules[__package__].storages, cls.name)._over(raw)
-    except ModuleNotFoundError:
-        return SimpleNamespace(_array=raw)
+    """Return the memory over a flat raw array, for a class in a pickle."""
+    return _Memory(raw, cls.name)
 
 
 def unpickle(content, storage_of, budget, encoding="utf-8", trusted=None):
@@ -609,7 +628,23 @@ def unpickle(content, storage_of, budget, encoding="utf-8", trusted=None):
         trusted: the pickle module that reads a trusted file; None if the file must not run code.
     """
     kind = _Unpickler if trusted is None else sys.modules[__package__].trusted.unpickler(trusted.Unpickler)
-    return kind(content, storage_of, budget, encoding).load()
+    memories = {}  # id of a memory -> the memory, and the object that the pickle refers to
+
+    def memory_of(*key):
+        memory = storage_of(*key)
+        return memories.setdefault(id(memory), (memory, _Memory(memory._array, memory._name)))[1]
+
+    memory_of.references = references = []
+    unpickler = kind(content, memory_of, budget, encoding)
+    result = unpickler.load()
+    del unpickler  # which refers to all objects of the pickle
+    references += [weakref.ref(memory) for _, memory in memories.values()]
+    memories.clear()
+    for reference in references:
+        memory = reference()
+        if memory is not None:  # a storage in the result
+            memory.become_storage()
+    return result
 
 
 def named_device(*args):

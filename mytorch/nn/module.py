@@ -945,8 +945,8 @@ class Module:
 
         if dtype is not None and dtype.is_complex:
             warn(
-                "Complex modules are a new feature under active development whose design may change, and some modules might not "
-                "work as expected when using complex tensors as parameters or buffers."
+                "Complex modules are a new feature whose design may change. Some modules might not work as expected with complex "
+                "parameters or buffers."
             )
 
         def convert(t):

@@ -64,6 +64,11 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
             "sourceTensor.detach().clone().requires_grad_(True), rather than mytorch.tensor(sourceTensor)."
         )
+    if config.pytorch_mode and isinstance(data, (list, tuple)) and data and isinstance(data[0], np.ndarray):
+        warn(
+            "Creating a tensor from a list of numpy.ndarrays is extremely slow in PyTorch. Convert the list to a single "
+            "numpy.ndarray with numpy.array() first."
+        )
     raw = as_raw(data, place_for(data, device), dtype)
     inner = getattr(data, "_data", data)
     shared = raw is (inner._array if isinstance(inner, Array) else inner) or getattr(raw, "base", None) is not None

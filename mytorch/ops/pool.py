@@ -18,6 +18,7 @@ from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, watched
 from .conv import DIMS, check_window, several, tap_slices, taps
+from .creation import elements
 from .elementwise import named
 from .movement import laid_out_as
 from .random import rand
@@ -374,6 +375,7 @@ def _targets(input, output_size, d, name):
     sizes = tuple(n if s is None else several(s, 1, name)[0] for s, n in zip(sizes, input.shape[-d:], strict=True))
     if min(sizes) < 0:
         raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {sizes}")
+    elements((*input.shape[:-d], *sizes), input.dtype.itemsize)  # raises an error for a result that is too large
     return sizes
 
 

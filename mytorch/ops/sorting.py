@@ -733,7 +733,7 @@ def _unique_slices(raw, dim):
     if dim is None or not (raw.dtype.kind in "fc" and np.isnan(raw).any()):
         return np.unique(raw, False, True, True, axis=dim, equal_nan=False)
     slices = np.moveaxis(raw, dim, 0)
-    # Comparisons with NaN are False, so slices with NaN keep their places, as in PyTorch.
+    # Comparisons with NaN are False, so slices with NaN stay where they are, as in PyTorch.
     order = builtins.sorted(
         range(len(slices)), key=functools.cmp_to_key(_compare_slices(slices.reshape(len(slices), -1)))
     )

@@ -8,7 +8,9 @@ from collections import namedtuple
 
 _PACKAGES = "numpy ml_dtypes numba triton cupy-cuda12x cupy-cuda13x safetensors einops mpi4py tiktoken".split()
 
-SystemEnv = namedtuple("SystemEnv", "mytorch_version python_version os cpu threads blas packages cuda gpus")
+SystemEnv = namedtuple(
+    "SystemEnv", "mytorch_version python_version executable os libc cpu byte_order threads simd blas packages cuda gpus"
+)
 
 
 def version_of(package: str) -> str | None:
@@ -33,11 +35,15 @@ def get_env_info() -> SystemEnv:
     return SystemEnv(
         mytorch_version=__version__,
         python_version=sys.version.replace("\n", " "),
+        executable=sys.executable,
         os=platform.platform(),
+        libc="-".join(platform.libc_ver()),
         cpu=f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        byte_order=sys.byteorder,
         threads=str(threads.get_num_threads()),
+        simd=" ".join(numpy.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])),
         blas=f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
-        packages=", ".join(f"{name}=={version_of(name)}" for name in _PACKAGES if version_of(name)),
+        packages="".join(f"\n    {name}=={version_of(name)}" for name in _PACKAGES if version_of(name)),
         cuda="yes" if has_gpu else "no",
         gpus=", ".join(gpus) or "none",
     )
