@@ -228,6 +228,7 @@ def test_names_that_packages_import():
     run("""
         import torch
         from torch._dynamo import OptimizedModule, list_backends
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
         from torch._dynamo.eval_frame import OptimizedModule as again
         from torch._tensor_str import PRINT_OPTS, _add_suffixes, _str_intern, _tensor_str
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
@@ -252,7 +253,7 @@ def test_names_that_packages_import():
         @functional_datapipe("made")
         class Pipe(IterDataPipe): pass
         with torch.compiler.set_stance("force_eager"): pass
-        with torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex():
+        with TransformGetItemToIndex():
             assert torch.arange(3)[torch.tensor(1)] == 1
         torch.nn.init._no_grad_uniform_(torch.ones(2), 0.0, 1.0)
         torch._assert(True, "")
@@ -269,7 +270,8 @@ def test_row_pointers_and_row_indices(rng):
         rows, columns = np.sort(rng.integers(0, size, count)), rng.integers(0, 9, count)
         expected = torch._convert_indices_from_coo_to_csr(torch.tensor(rows), size, out_int32=out_int32)
         pointers = names._convert_indices_from_coo_to_csr(mytorch.tensor(rows), size, out_int32=out_int32)
-        assert pointers.tolist() == expected.tolist() and str(pointers.dtype)[-5:] == str(expected.dtype)[-5:]
+        assert pointers.tolist() == expected.tolist()
+        assert str(pointers.dtype)[-5:] == str(expected.dtype)[-5:]
         for transpose in (False, True):
             other = torch._convert_indices_from_csr_to_coo(
                 expected, torch.tensor(columns).to(expected.dtype), transpose=transpose
@@ -322,7 +324,9 @@ def test_futures():
     assert not both.done()
     one.set_result(2)
     two.set_result("a")
-    assert doubled.wait() == 4 and futures.wait_all([one, two]) == [2, "a"] and both.wait() == [one, two]
+    assert doubled.wait() == 4
+    assert futures.wait_all([one, two]) == [2, "a"]
+    assert both.wait() == [one, two]
     failed = futures.Future()
     after = failed.then(lambda f: f.wait())
     failed.set_exception(ValueError("bad"))
