@@ -53,6 +53,7 @@ PATHS = {
     "distributed.fsdp.fully_sharded_data_parallel": "distributed.fsdp",
     "distributed.fsdp.sharded_grad_scaler": "distributed.fsdp.grad_scaler",
     "distributed.optim": "optim.zero: ZeroRedundancyOptimizer",
+    "fx.experimental.proxy_tensor": "compat.dynamo: get_proxy_mode",
     "jit.annotations": "compat.jit",
     "lr_scheduler": "optim.lr_scheduler",
     "nn.attention.bias": "compat.attention_bias",
