@@ -8,7 +8,7 @@
 The sweep builds each configuration class of transformers with small sizes. A recipe is the variant of sizes and inputs that PyTorch
 accepts. All weights are set to equal random values. Each model runs in its own process, with a time limit.
 
-With `--steady`, PyTorch runs its recipes a second time with weights that differ by 1e-6, and removes the models that differ by more
+With `--steady`, PyTorch runs its recipes again with weights that differ by 1e-6. It removes the models that differ by more
 than the tolerance: rounding decides their results.
 """
 

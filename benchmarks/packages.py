@@ -3,7 +3,7 @@
     python benchmarks/packages.py mytorch [case …]
     python benchmarks/packages.py torch [case …]
 
-Weights and inputs are equal in both libraries.
+Weights and inputs are equal in both libraries. `package_tests.py` runs the test suites of the packages.
 """
 # ruff: noqa
 

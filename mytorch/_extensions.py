@@ -100,7 +100,7 @@ METHODS = {
     "linalg": "matrix_exp matrix_power",
     "nn.functional": "hardshrink prelu",
     "compat.legacy_storage": "storage_type",
-    "compat.legacy_tensor": "_fix_weakref new",
+    "compat.legacy_tensor": "_cdata _fix_weakref new",
     "sparse.methods": "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_dense sparse_mask coalesce is_coalesced _coalesced_ "
     "indices _indices values _values crow_indices col_indices ccol_indices row_indices _nnz sparse_dim dense_dim "
     "sparse_resize_ sparse_resize_and_clear_ smm",

@@ -221,3 +221,153 @@ def test_safetensors_files_load_and_transformers_imports(tmp_path):
         ids = torch.tensor([[1, 2, 3]])
         assert torch.equal(model(ids).logits, again(ids).logits)
     """)
+
+
+def test_names_that_packages_import():
+    """Each line stopped a package at its import, or its first test."""
+    run("""
+        import torch
+        from torch._dynamo import OptimizedModule, list_backends
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+        from torch._dynamo.eval_frame import OptimizedModule as again
+        from torch._tensor_str import PRINT_OPTS, _add_suffixes, _str_intern, _tensor_str
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+        from torch.jit import _get_trace_graph
+        from torch.nn.modules.padding import _CircularPadNd, _ReflectionPadNd, _ReplicationPadNd
+        from torch.testing._comparison import assert_close
+        from torch.utils.data import IterDataPipe, functional_datapipe
+        from torch.utils.data._utils.collate import np_str_obj_array_pattern
+        from torchvision.datasets.vision import StandardTransform, VisionDataset
+        from torchvision.models.inception import InceptionA
+        from torchvision.models.vision_transformer import ConvStemConfig
+        import torchvision
+        assert OptimizedModule is again and list_backends() == ["inductor"] and get_proxy_mode() is None
+        assert isinstance(torch.nn.ReflectionPad2d(1), _ReflectionPadNd) and torchvision.get_image_backend() == "PIL"
+        assert not isinstance(torch.nn.ReflectionPad2d(1), (_ReplicationPadNd, _CircularPadNd))
+        assert PRINT_OPTS.threshold == 1000 and _tensor_str(torch.ones(2), 0) == "[1., 1.]"
+        assert _add_suffixes("tensor([1]", ["a=1"], 7, force_newline=True) == "tensor([1],\\n       a=1)"
+        assert _str_intern(torch.ones(1), tensor_contents="x") == "tensor(x)"
+        assert not hasattr(torch.ops.aten, "no_such_operator")
+        table = {torch.ops.aten._sparse_addmm.default: 1, torch.ops.aten.add.Tensor: 2}
+        assert len(table) == 2 and torch.ops.aten.add.Tensor in table
+        @functional_datapipe("made")
+        class Pipe(IterDataPipe): pass
+        with torch.compiler.set_stance("force_eager"): pass
+        with TransformGetItemToIndex():
+            assert torch.arange(3)[torch.tensor(1)] == 1
+        torch.nn.init._no_grad_uniform_(torch.ones(2), 0.0, 1.0)
+        torch._assert(True, "")
+        x = torch.ones(2)
+        assert x._cdata == x._cdata != torch.ones(2)._cdata
+    """)
+
+
+def test_row_pointers_and_row_indices(rng):
+    torch = pytest.importorskip("torch")
+    from mytorch.compat import torch_only as names
+
+    for size, count, out_int32 in ((1, 0, False), (5, 0, True), (6, 13, False), (3, 40, True)):
+        rows, columns = np.sort(rng.integers(0, size, count)), rng.integers(0, 9, count)
+        expected = torch._convert_indices_from_coo_to_csr(torch.tensor(rows), size, out_int32=out_int32)
+        pointers = names._convert_indices_from_coo_to_csr(mytorch.tensor(rows), size, out_int32=out_int32)
+        assert pointers.tolist() == expected.tolist()
+        assert str(pointers.dtype)[-5:] == str(expected.dtype)[-5:]
+        for transpose in (False, True):
+            other = torch._convert_indices_from_csr_to_coo(
+                expected, torch.tensor(columns).to(expected.dtype), transpose=transpose
+            )
+            own = names._convert_indices_from_csr_to_coo(
+                pointers, mytorch.tensor(columns).to(pointers.dtype), transpose=transpose
+            )
+            assert own.tolist() == other.tolist()
+
+
+def test_torch_function_of_classes_that_are_not_tensors():
+    out = run("""
+        import torch
+        class Lazy:
+            def __init__(self, value): self.value = value
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                return "seen " + function.__name__
+        one, x = Lazy(1), torch.ones(2, 2)
+        calls = [torch.clone(one), torch.abs(one), torch.add(x, one), torch.matmul(x, one), torch.numel(one),
+                 torch.linalg.solve(one, x), torch.linalg.cholesky(one), x.matmul(one), torch.cat([x, one])]
+        names = "clone abs add matmul numel solve cholesky matmul cat".split()
+        assert all(c == f"seen {n}" or c == f"seen linalg_{n}" for c, n in zip(calls, names)), calls
+        print(type(x + x).__name__, float((x @ x).sum()))
+    """)
+    assert out == ["Tensor", "8.0"]
+
+
+def test_hooks_of_one_tensor_receive_the_same_gradient():
+    run("""
+        import torch
+        x = torch.ones(2, requires_grad=True)
+        y = x * 3
+        seen = []
+        y.register_hook(seen.append)
+        y.register_hook(lambda grad: setattr(grad, "note", 1))
+        y.register_hook(lambda grad: grad * 2 if seen[0].note == 1 else None)
+        y.register_hook(seen.append)
+        y.sum().backward()
+        assert x.grad.tolist() == [6.0, 6.0]
+        assert seen[1].tolist() == [2.0, 2.0] and not hasattr(seen[1], "note")
+    """)
+
+
+def test_futures():
+    from mytorch.compat import futures
+
+    one, two = futures.Future(), futures.Future()
+    both, doubled = futures.collect_all([one, two]), one.then(lambda f: 2 * f.wait())
+    assert not both.done()
+    one.set_result(2)
+    two.set_result("a")
+    assert doubled.wait() == 4
+    assert futures.wait_all([one, two]) == [2, "a"]
+    assert both.wait() == [one, two]
+    failed = futures.Future()
+    after = failed.then(lambda f: f.wait())
+    failed.set_exception(ValueError("bad"))
+    with pytest.raises(ValueError, match="bad"):
+        after.wait()
+    with pytest.raises(RuntimeError, match="only be marked completed once"):
+        failed.set_result(1)
+    with pytest.raises(RuntimeError, match="expected a completed future"):
+        futures.Future().value()
+
+
+def test_distributions_in_other_class_hierarchies():
+    """gpytorch and pyro combine distributions and transforms with modules, and replace attributes by properties."""
+    D, nn = mytorch.distributions, mytorch.nn
+
+    class Learned(D.Transform, nn.Module):
+        def __init__(self, net):
+            super().__init__(cache_size=1)
+            self.net = net
+
+    assert Learned(nn.Linear(2, 2)).net.in_features == 2
+
+    class Prior(nn.Module, D.Normal):
+        def __init__(self):
+            nn.Module.__init__(self)
+            D.Normal.__init__(self, mytorch.zeros(3), mytorch.ones(3))
+            for name in ("loc", "scale"):
+                value = getattr(self, name)
+                delattr(self, name)
+                self.register_buffer(name, value)
+
+    assert Prior().sample().shape == (3,)
+
+    class Stored(D.MultivariateNormal):
+        @property
+        def _unbroadcasted_scale_tril(self):
+            return self.factor
+
+        @_unbroadcasted_scale_tril.setter
+        def _unbroadcasted_scale_tril(self, value):
+            self.factor = value
+
+    matrix = mytorch.eye(2) * 4
+    assert Stored(mytorch.zeros(2), matrix).factor.tolist() == [[2.0, 0.0], [0.0, 2.0]]

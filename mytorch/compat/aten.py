@@ -284,6 +284,24 @@ def packet(name):
     return OpOverloadPacket(name, function)
 
 
+@functools.cache
+def named(name):
+    """Returns the packet of an operator. An absent operator has a packet, too, which raises AbsentError when it is called.
+
+    Args:
+        name: PyTorch's name, such as "add".
+    """
+    try:
+        return packet(name)
+    except AbsentError as error:
+        message = str(error)
+
+    def refuse(*args, **kwargs):
+        raise AbsentError(message)
+
+    return OpOverloadPacket(name, refuse)
+
+
 def overload_of(record, inputs, attrs):
     """Returns the overload of an op that runs.
 

@@ -1,27 +1,8 @@
-"""Names of `torch._dynamo` that also have an effect in programs that run eagerly."""
-
-from .overrides import TorchFunctionMode
+"""Names of `torch._dynamo` and `torch.fx.experimental` that also have an effect in programs that run eagerly."""
 
 
-class TransformGetItemToIndex(TorchFunctionMode):
+class TransformGetItemToIndex:
     """A context in which `x[i]` accepts tensors as indices, also in a function that `vmap` runs. mytorch always accepts them."""
-
-
-class set_stance:
-    """Accepts PyTorch's settings of recompilation, as a function, a context or a decorator. They have no effect.
-
-    Args:
-        stance: name of the setting.
-        skip_guard_eval_unsafe: ignored.
-        force_backend: ignored.
-    """
-
-    def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
-        names = (
-            "default eager_on_recompile eager_then_compile aot_eager_then_compile fail_on_recompile force_eager".split()
-        )
-        if stance not in names:
-            raise ValueError(f"set_stance: expected stance in {names}, got {stance!r}. Pass one of these names.")
 
     def __enter__(self):
         return self
@@ -29,5 +10,7 @@ class set_stance:
     def __exit__(self, *error):
         pass
 
-    def __call__(self, function):
-        return function
+
+def get_proxy_mode():
+    """Returns None, because no tracer runs."""
+    return None

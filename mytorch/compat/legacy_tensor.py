@@ -94,3 +94,6 @@ def new(self, *args, device=None):
         return self.new_empty(*(args or (0,)), device=device)
     made = construct(self.dtype, args, device)
     return made if isinstance(args[0], (Tensor, Array)) else made.to(self.device)
+
+
+_cdata = property(id, doc="A number that identifies the tensor; in PyTorch, the address of its C++ object.")

@@ -4,12 +4,13 @@
 """
 
 import inspect
+import sys
 
 from .._tensor import Tensor
 from ..autograd.function import Function
 from ..engine.mode import no_grad
 from . import aten
-from .stubs import AbsentError
+from .stubs import AbsentError, is_asked
 
 _OPERATORS = {}  # "namespace::name" -> CustomOpDef
 _ON_GPU = ("cuda", "autogradcuda")
@@ -29,7 +30,8 @@ class OpNamespace:
         if name.startswith("__"):
             raise AttributeError(name)
         if self._name == "aten":
-            return aten.packet(name)
+            # A program may write the name of an operator as a key of a table; `hasattr` tells that it is absent.
+            return aten.packet(name) if is_asked(sys._getframe(1)) else aten.named(name)
         if self._name in ("prim", "prims"):
             raise AbsentError(
                 f"torch.ops.{self._name}.{name}: mytorch does not have the operators of PyTorch's C++ core. Use the public "

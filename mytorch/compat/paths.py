@@ -4,6 +4,7 @@
 `mytorch` without a file. It calls `attribute` for a name that a package of the core does not define.
 """
 
+import builtins
 import functools
 import importlib
 import importlib.machinery
@@ -20,7 +21,9 @@ _INSTANCE = " ".join(f"InstanceNorm{d}d" for d in (1, 2, 3))
 _LAZY_CONV = " ".join(f"LazyConv{d}d LazyConvTranspose{d}d" for d in (1, 2, 3))
 
 
-_COMPAT = "accelerator backends cpu functional hub jit library multiprocessing return_types testing types".split()
+_COMPAT = (
+    "accelerator backends cpu functional futures hub jit library multiprocessing return_types testing types".split()
+)
 
 
 def _lazy(names):
@@ -50,6 +53,7 @@ PATHS = {
     "distributed.fsdp.fully_sharded_data_parallel": "distributed.fsdp",
     "distributed.fsdp.sharded_grad_scaler": "distributed.fsdp.grad_scaler",
     "distributed.optim": "optim.zero: ZeroRedundancyOptimizer",
+    "fx.experimental.proxy_tensor": "compat.dynamo: get_proxy_mode",
     "jit.annotations": "compat.jit",
     "lr_scheduler": "optim.lr_scheduler",
     "nn.attention.bias": "compat.attention_bias",
@@ -129,7 +133,6 @@ PATHS = {
 # Names that PyTorch has in a module which is a file here.
 _ADDITIONS = {
     "mytorch.utils.data._utils.collate": "compat.data_names: np_str_obj_array_pattern",
-    "mytorch.compiler": "compat.dynamo: set_stance",
     "mytorch._tensor_str": "compat.tensor_str: PRINT_OPTS _tensor_str _str_intern _add_suffixes",
 }
 # Priyam Mazumdar's MyTorch first had its Accelerator in `miniddp.accelerate.Accelerator`.
@@ -377,6 +380,21 @@ def _use_legacy_constructor():
         sys.modules["mytorch.compat.overrides"]._initialize = legacy_tensor.initialize
 
 
+def _watch_classes():
+    """Let functions of the library check for `__torch_function__` as soon as a class that is not a tensor defines it."""
+    build = builtins.__build_class__
+
+    def build_class(function, name, *bases, **options):
+        made = build(function, name, *bases, **options)
+        if isinstance(made, type) and "__torch_function__" in vars(made) and not issubclass(made, Tensor):
+            overrides = importlib.import_module("mytorch.compat.overrides")
+            if made.__module__ != overrides.__name__ and not issubclass(made, overrides.TorchFunctionMode):
+                overrides.activate()
+        return made
+
+    builtins.__build_class__ = build_class
+
+
 def install_as_torch():
     """Makes `import torch` and its submodules import mytorch in this process, for unchanged PyTorch programs.
 
@@ -393,6 +411,7 @@ def install_as_torch():
             "install_as_torch: torch is already imported. Call install_as_torch() before the first import."
         )
     if not any(isinstance(finder, _Torch) for finder in sys.meta_path):
+        _watch_classes()
         missing = [pair for pair in _OPTIONAL if importlib.machinery.PathFinder.find_spec(pair[0]) is None]
         sys.meta_path[:0] = [_Torch((*ALIASES, *missing)), _Distributions()]
         mine.torch, mine.__name__ = mine, "torch"

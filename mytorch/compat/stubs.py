@@ -29,7 +29,7 @@ _FEATURES = {
     "elastic launching": "distributed.elastic.agent distributed.elastic.metrics distributed.elastic.rendezvous "
     "distributed.elastic.timer distributed.elastic.utils distributed.launcher",
     "pipeline parallelism": "distributed.pipelining",
-    "remote procedure calls and futures": "distributed.rpc futures",
+    "remote procedure calls": "distributed.rpc",
     "models for mobile devices": "utils.mobile_optimizer",
     "Apple GPUs": "mps",
     "packaging (torch.package)": "package",
@@ -78,7 +78,7 @@ FOUND |= {
 # Names in modules of the library that belong to absent features.
 NAMES = {
     "": "AnyType Argument Block CallStack ClassType Code CompilationUnit DeviceObjType DictType "
-    "DispatchKey DispatchKeySet FloatType FunctionSchema Future FutureType Gradient Graph "
+    "DispatchKey DispatchKeySet FloatType FunctionSchema FutureType Gradient Graph "
     "GraphExecutorState InferredType IntType JITException ListType LiteScriptModule Node NoneType NumberType OptionalType "
     "PyTorchFileWriter ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject StringType Tag TensorType ThroughputBenchmark "
     "TupleType Type Use Value sparse_bsc_tensor sparse_bsr_tensor "
@@ -89,7 +89,7 @@ NAMES = {
     "utils": "ThroughputBenchmark",
     "utils.data": "DataChunk DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe",
     "autograd.profiler": "emit_itt emit_nvtx KinetoStepTracker",
-    "jit": "Attribute CompilationUnit Error Future strict_fusion trace_module",
+    "jit": "_get_trace_graph Attribute CompilationUnit Error Future strict_fusion trace_module",
 }
 # Feature -> prefixes of names of `NAMES` that belong to it; the other names belong to the C++ core.
 _FEATURES_OF_NAMES = {
@@ -103,7 +103,7 @@ _FEATURES_OF_NAMES = {
     "selective checkpointing": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
     "profiler annotations": "emit_itt emit_nvtx KinetoStepTracker",
     "internals of graphs in C++": "Graph Node Tag",
-    "remote procedure calls and futures": "Future",
+    "remote procedure calls": "Future",
     "compilation": "ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject CompilationUnit LiteScriptModule "
     "JITException strict_fusion trace_module GraphExecutorState",
 }

@@ -7,7 +7,11 @@ import math
 from .. import amp, cuda
 from ..base import dtypes
 from ..dispatch.unwrap import raw_of
+from ..nn import functional as F
+from ..ops.creation import arange
+from ..ops.movement import stack
 from . import cpu, jit
+from .futures import Future  # noqa: F401 (`torch.Future`)
 
 
 def _check(cond, message=None):
@@ -80,6 +84,22 @@ class _Symbolic:
 SymInt, SymFloat, SymBool = (type(name, (_Symbolic,), {}) for name in ("SymInt", "SymFloat", "SymBool"))
 
 
+def _convert_indices_from_coo_to_csr(input, size, *, out_int32=False):
+    """Returns the row pointers (size + 1,) of sorted row indices."""
+    counts = input.to(dtypes.int64).bincount(minlength=size).cumsum(0)
+    result = F.pad(counts, (1, 0))
+    return result.to(dtypes.int32 if out_int32 else dtypes.int64)
+
+
+def _convert_indices_from_csr_to_coo(crow_indices, col_indices, *, out_int32=False, transpose=False):
+    """Returns the row and column indices (2, n) of row pointers; with `transpose`, the columns are first."""
+    counts = crow_indices.to(dtypes.int64).diff()
+    rows = arange(counts.shape[0], device=counts.device).repeat_interleave(counts)
+    columns = col_indices.to(dtypes.int64)
+    result = stack([columns, rows] if transpose else [rows, columns])
+    return result.to(dtypes.int32 if out_int32 else dtypes.int64)
+
+
 class PyTorchFileReader:
     """PyTorch's file reader; use `load` instead."""
 
@@ -120,6 +140,6 @@ ScriptModule, ScriptFunction = jit.ScriptModule, jit.ScriptFunction
 Stream, Event = cuda.Stream, cuda.Event
 NAMES = {
     k: v for k, v in list(vars().items())
-    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "_Symbolic", "_element_size")
+    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "F", "arange", "stack", "_Symbolic", "_element_size")
     and not k.startswith("__")
 }  # fmt: skip

@@ -214,7 +214,10 @@ class Distribution:
     @property
     def _like(self):
         """A parameter, which has the dtype and device of the draws."""
-        return next(self.__dict__[name] for name in self._batched if name in self.__dict__)
+        for name in self._batched:
+            if name in self.__dict__:
+                return self.__dict__[name]
+        return getattr(self, next(iter(self._batched)))  # a subclass may store them as buffers of an nn.Module
 
     @property
     def _options(self):

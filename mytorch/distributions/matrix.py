@@ -74,11 +74,11 @@ class _OfCovariance(Family):
         self._matrix = name, matrix
         return batch
 
-    @lazy_property
-    def _unbroadcasted_scale_tril(self):
+    def _keep_factor(self):
+        """Compute the triangular factor. Subclasses may define the attribute as a property with a setter."""
         name, matrix = self._matrix
         factor_of = {"covariance_matrix": cholesky, "precision_matrix": _precision_to_tril}
-        return factor_of.get(name, lambda m: m)(matrix)
+        self._unbroadcasted_scale_tril = factor_of.get(name, lambda m: m)(matrix)
 
     def _whole(self, matrix):
         return matrix.expand(size(self._batch_shape, matrix.shape[-2:]))
@@ -130,6 +130,7 @@ class MultivariateNormal(_OfCovariance):
         batch = self._keep_matrix(loc.shape[:-1], given)
         self.loc = loc.expand(size(batch, loc.shape[-1:]))
         Distribution.__init__(self, batch, loc.shape[-1:], validate_args=validate_args)
+        self._keep_factor()
 
     mean = mode = property(lambda self: self.loc)
 
@@ -287,6 +288,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
                 stacklevel=3,
             )
         Distribution.__init__(self, batch, matrix.shape[-2:], validate_args=validate_args)
+        self._keep_factor()
 
     @property
     def arg_constraints(self):
@@ -309,7 +311,7 @@ class Wishart(_OfCovariance, ExponentialFamily):
         d = v.diagonal(dim1=-2, dim2=-1)
         return self._df * (v**2 + d.unsqueeze(-1) * d.unsqueeze(-2))
 
-    def _bartlett(self, sample_shape):
+    def _bartlett_sampling(self, sample_shape=Size()):
         """Draw L A A^T L^T. A is lower triangular, with roots of chi-squared draws on the diagonal and normal draws below."""
         p, options = self._event_shape[-1], self._options
         steps = arange(p, **options)
@@ -329,12 +331,12 @@ class Wishart(_OfCovariance, ExponentialFamily):
             sample_shape: leading shape of the samples.
             max_try_correction: maximum number of repetitions.
         """
-        sample = self._bartlett(sample_shape)
+        sample = self._bartlett_sampling(sample_shape)
         for _ in range(max_try_correction):
             good = self.support.check(sample)
             if bool(good.all()):
                 break
-            sample = where(good.unsqueeze(-1).unsqueeze(-1), sample, self._bartlett(sample_shape))
+            sample = where(good.unsqueeze(-1).unsqueeze(-1), sample, self._bartlett_sampling(sample_shape))
         return sample
 
     def _log_prob(self, value):

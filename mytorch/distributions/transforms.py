@@ -52,6 +52,7 @@ class Transform:
     def __init__(self, cache_size: int = 0):
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
+        super().__init__()  # a subclass may also be an nn.Module
         self._cache_size = cache_size
         self._inv: Any = None
         self._cached_x_y = None, None

@@ -465,3 +465,7 @@ def _deprecated(function):
 uniform, normal, constant, eye, dirac = map(_deprecated, (uniform_, normal_, constant_, eye_, dirac_))
 xavier_uniform, xavier_normal, orthogonal = map(_deprecated, (xavier_uniform_, xavier_normal_, orthogonal_))
 kaiming_uniform, kaiming_normal, sparse = map(_deprecated, (kaiming_uniform_, kaiming_normal_, sparse_))
+
+
+# PyTorch's names of the functions that the ones above call, which packages use, too.
+_no_grad_uniform_, _no_grad_normal_, _no_grad_trunc_normal_ = uniform_, normal_, trunc_normal_
