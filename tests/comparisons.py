@@ -348,7 +348,7 @@ def _observed(L, out, inputs, grad):
             rng = np.random.default_rng(0)
             ups = [tensor(L, rng.standard_normal(tuple(r.shape))).to(r.dtype) for r in marked]
             found = L.autograd.grad(marked, inputs, ups, allow_unused=True)
-            observed += found
+            observed += [None if g is None else g.contiguous() for g in found]  # their strides may differ
     return observed
 
 
@@ -460,7 +460,7 @@ def _subclasses(rng):
             @classmethod
             def __torch_function__(cls, func, types, args=(), kwargs=None):
                 calls.append(called(func))
-                return L.tensor(len(args))
+                return L.tensor(7)
 
         classes = {"plain": Plain, "logged": Logged, "refusing": Refusing, "child": Child}
         a, k = copy.deepcopy((args, kwargs)) if L is torch else (convert(args), convert(kwargs))
@@ -481,6 +481,7 @@ def _subclasses(rng):
                 return type(x)(map(wrap, x))
             return {key: wrap(v) for key, v in x.items()} if isinstance(x, dict) else x
 
+        L.ones(1).as_subclass(Plain)  # mytorch looks for other classes with __torch_function__ from here on
         a, k = wrap(a), wrap(k)
         out = (op.op if L is torch else ours(op.name))(*a, **k)
         return [
@@ -720,6 +721,8 @@ def outcome(program):
     theirs, refusal = _observe(lambda: program.run(torch))
     if error is not None:
         told = f"{type(error).__name__}: {str(error)[:200]} | PyTorch: {str(refusal)[:120] if refusal else 'answers'}"
+        if type(error) is type(refusal) and str(error) == str(refusal):  # the program itself is wrong
+            return "ok", told
         if not own_words(error) and not re.search(
             "got an unexpected keyword|missing [1-9] required|takes [0-9a-z ]* positional|got multiple values",
             str(error),
@@ -776,6 +779,7 @@ def run(family, seed, cases, path, first=0):
             progress.seek(0)
             number = int(progress.read())
             results.write(f"{number}\tcrash\t{status}\t''\t''\n")
+            results.flush()  # or the next process writes it again
             first = number + 1
 
 
