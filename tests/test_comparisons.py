@@ -32,7 +32,7 @@ LISTED = {
             {"different", "words"},
         ),
     },
-    # Uninitialized results of PyTorch; strides of results of LAPACK; dtype of the sum of no numbers.
+    # Uninitialized results of PyTorch, strides of results of LAPACK, and the dtype of the sum of no numbers.
     "empty": {
         **dict.fromkeys(
             """multilabel_margin_loss multi_margin_loss resize_as_ linalg.householder_product ormqr lu_solve triangular_solve trapz
