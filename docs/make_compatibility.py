@@ -148,7 +148,7 @@ calls with known differences. A name includes its numbered variants: `Conv` incl
 | `elu`, `selu`, `celu`, `ELU`, `SELU`, `CELU`, `hardshrink`, `Hardshrink`, `softshrink`, `Softshrink`, `abs`, `special.i1`, `special.i1e` | different, inf/NaN | The gradient at NaN is NaN. |
 | `Conv`, `ConvTranspose` | different, inf/NaN | Initial weights differ in the last bit, which becomes visible for huge inputs. |
 | `std`, `std_mean`, `var_mean`, `var` | different, inf/NaN | The mean of infinities is infinite. PyTorch's running sums return NaN. Squares that overflow float32 also differ. |
-| `layer_norm`, `group_norm`, `native_layer_norm`, `native_group_norm`, `LayerNorm`, `GroupNorm` | different, inf/NaN | A variance that overflows gives NaN. PyTorch returns NaN or zeros, depending on the row length and the vector width of the processor. |
+| `layer_norm`, `group_norm`, `native_layer_norm`, `native_group_norm`, `LayerNorm`, `GroupNorm`, `instance_norm` | different, inf/NaN | A variance that overflows gives NaN. PyTorch returns NaN or zeros, depending on the row length and the vector width of the processor. |
 | `norm`, `linalg.vector_norm` | different, inf/NaN, accepted | Derivatives at denormal numbers differ. Negative orders of empty tensors are accepted. |
 | `atan2` | different | PyTorch squares uint8 and float16 inputs in their own dtype for the gradient. |
 | `Softsign`, `softsign` | inf/NaN, different | PyTorch adds 1 to uint8 inputs in uint8. |
@@ -164,8 +164,15 @@ calls with known differences. A name includes its numbered variants: `Conv` incl
 | `logsumexp`, `linalg.solve`, `linalg.pinv`, `linalg.cholesky` | accepted | Complex `logsumexp` over no axes, and empty matrices, are accepted. |
 | `scaled_dot_product_attention` | accepted | Keys with fewer heads are shared among the query heads, also without `enable_gqa`. |
 | `getitem` | accepted | In native mode, `loss[0]` of a zero-dimensional tensor returns the value. |
+| `NAdam` | different | Gradients of 10²⁰ take a step. PyTorch's second moment overflows, and the parameter stays as it is. |
+| `triplet_margin`, `hardswish` | different, inf/NaN | Distances of huge numbers differ by the rounding of the largest one. The gradient of `hardswish` at NaN is NaN. |
+| `pickle` | different | A pickled view contains only its elements. PyTorch pickles the whole memory, so views share it again. `copy.deepcopy` and `mytorch.save` keep shared memory. |
+| `Parameter` | different | `nn.Parameter` of a subclass of Tensor is a plain Parameter. |
+| `retain_grad`, `register_hook` | different | A hook of a view stays if `F.celu(view, inplace=True)` or a similar function changes the view. Second derivatives call the hooks of a tensor before, not after, its change in place. |
+| `requires_grad` | different | A view that is created under `no_grad` does not require gradients. PyTorch 2.13 reports True. |
+| `__torch_function__` | refused | A class that is not a subclass of Tensor is recognized after the first instance of a subclass exists. |
 | `program` | accepted | Programs of views and in-place changes: values that backward needs are copied before they are overwritten. |
-| `gather` | different, inf/NaN, accepted | An empty index with another number of axes returns a result without a graph. A zero-dimensional input accepts an index with axes. |
+| `gather` | different, inf/NaN, accepted | A zero-dimensional input accepts an index with axes. |
 | `index_fill` | accepted | A value out of the range of the dtype is accepted. |
 | `ormqr` | accepted | Fewer reflections than columns are accepted. |
 | `fft.fftshift`, `fft.ifftshift` | accepted | An empty list of axes returns the input unchanged. |

@@ -32,6 +32,7 @@ from .backend import (
     xp_of,
 )
 from .backend.dlpack import to_dlpack
+from .backend.memory_format import axes_in_memory
 from .backend.others import BY_NAME
 from .base import config, dtypes
 
@@ -232,7 +233,11 @@ class Array:
         return self._array.__dlpack_device__()
 
     def __reduce__(self):
-        return _restore, (np.asarray(self), str(self.device))
+        host = np.asarray(self)
+        axes = axes_in_memory(host, None)
+        if axes is None:
+            return _restore, (host, str(self.device))
+        return _restore, (np.ascontiguousarray(host.transpose(axes)), str(self.device), axes)
 
     def __deepcopy__(self, memo):
         raw = self._array
@@ -463,7 +468,8 @@ def _rewrap(x):
     return x
 
 
-def _restore(host, where):
-    """Returns a pickled Array. If its device is not available, the Array is on the CPU."""
+def _restore(host, where, axes=None):
+    """Returns a pickled Array. If its device is not available, the Array is on the CPU. `axes`: axes in the order of memory."""
     there = where.startswith("cuda") and cuda_available()
-    return Array(host, device=where if there or where in BY_NAME else "cpu")
+    array = Array(host, device=where if there or where in BY_NAME else "cpu")
+    return array if axes is None else Array._wrap(array._array.transpose(np.argsort(axes)))

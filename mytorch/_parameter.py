@@ -33,6 +33,7 @@ class Parameter(Tensor):
     """
 
     __slots__ = ()
+    _copies_gradient = False  # as in PyTorch
 
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         _take_memory(self, data)

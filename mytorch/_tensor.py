@@ -60,6 +60,7 @@ class Tensor:
     """
 
     __slots__ = ("__dict__", "__weakref__", "_data", "_edge", "_view")
+    _copies_gradient = True  # `copy.deepcopy` copies the gradient
     __module__ = "mytorch"  # the name that repr and pickle show
     __array_priority__ = 1000
     is_sparse = is_quantized = is_mkldnn = is_nested = is_sparse_csr = False
@@ -507,7 +508,7 @@ class Tensor:
         copied = _restore(type(self), self._data.__deepcopy__(memory), self.requires_grad, {})
         memo[id(self)] = copied
         copied.__dict__.update(copy.deepcopy(self._extra_state(), memo))
-        if self.grad is not None:
+        if self.grad is not None and self._copies_gradient:
             copied.grad = copy.deepcopy(self.grad, memo)
         return copied
 

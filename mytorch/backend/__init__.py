@@ -5,7 +5,17 @@
 * `numerics/`, one layer below, contains functions and random numbers that neither NumPy nor CuPy has.
 """
 
-from .copies import copy_later, fill_later, is_pinned, memory_owner, pinned, row_major, storage_bytes, to_device
+from .copies import (
+    copy_later,
+    fill_later,
+    is_pinned,
+    memory_owner,
+    owner_of,
+    pinned,
+    row_major,
+    storage_bytes,
+    to_device,
+)
 from .devices import (
     CPU,
     META,

@@ -169,6 +169,18 @@ def memory_owner(raw):
     return raw
 
 
+def owner_of(raw):
+    """Returns the array that owns the memory of a view, or None.
+
+    It is None if the owner is not one contiguous block of the same dtype, or if the strides of the view are negative.
+    """
+    owner = base = raw
+    while base is not None:  # as_strided puts an object that is not an array between two arrays
+        owner, base = (base if isinstance(base, type(raw)) else owner), getattr(base, "base", None)
+    fits = owner.dtype == raw.dtype and owner.size and (owner.flags.c_contiguous or owner.flags.f_contiguous)
+    return owner if fits and all(s >= 0 and s % raw.itemsize == 0 for s in raw.strides) else None
+
+
 def row_major(shape):
     """Returns the strides, in elements, of a contiguous array of this shape."""
     return tuple(math.prod([max(n, 1) for n in shape[i + 1 :]]) for i in range(len(shape)))

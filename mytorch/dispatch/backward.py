@@ -4,7 +4,7 @@ import weakref
 from collections import OrderedDict
 
 from .._tensor import RemovableHandle, Tensor, is_tensor
-from ..base import hooks
+from ..base import config, hooks
 from ..engine import walk
 from ..engine.mode import get_mode, reset_mode, set_mode
 from ..engine.node import Leaf, OutputEdge
@@ -85,9 +85,8 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
             raise RuntimeError("'inputs' argument to backward cannot be empty.")
         targets = {_edge_of(t, "backward") for t in inputs}
     roots = _roots(tensors, grad_tensors, create_graph, "backward")
-    gradients = _run(
-        roots, create_graph, retain_graph, keep_grads=retain_graph is True and targets is None, targets=targets
-    )
+    keep_grads = retain_graph is True and targets is None and not config.pytorch_mode
+    gradients = _run(roots, create_graph, retain_graph, keep_grads=keep_grads, targets=targets)
     for edge, g in gradients.items():
         if not isinstance(edge, Leaf) and not edge.keeps_grad:  # one of `inputs`: accumulate as for a leaf
             g = (hooks.recorded_arithmetic if isinstance(g, Tensor) else walk.raw).wrap(g)
@@ -259,6 +258,8 @@ def retain_grad(self):
     edge = self.edge
     if edge is None:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if not edge.keeps_grad and not isinstance(edge, Leaf):
+        edge.grad = None  # of an earlier backward(retain_graph=True)
     edge.keeps_grad = True
 
 

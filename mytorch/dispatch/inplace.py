@@ -75,8 +75,13 @@ def check_shared(tensor, name):
                 f"{name}: this tensor is a view made by a custom Function or a function that returns multiple views (split, chunk). "
                 "It can't be modified in place while recording; clone() the tensor first."
             )
-        if edge.hooks:
-            refresh(tensor)  # the hooks stay with the results that were computed from the view before
+        for _ in steps:  # the edges of this view and of the views between it and its base
+            if edge.hooks:
+                refresh(tensor)  # the hooks stay with the results that were computed from the views before
+                break
+            edge = edge.parents[0] if edge.parents else None
+            if edge is None or edge is base._edge:
+                break
 
 
 def in_place(function, name):

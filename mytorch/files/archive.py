@@ -28,7 +28,7 @@ import numpy as np
 from .._array import Array, Size
 from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
-from ..backend import CPU, address, as_device, cuda_available, device_of, row_major, to_device, xp_of
+from ..backend import CPU, address, as_device, cuda_available, device_of, owner_of, row_major, to_device, xp_of
 from ..backend import device as device_class
 from ..backend.memory_format import layout
 from ..base import config, dtypes
@@ -298,16 +298,11 @@ def _memory_of(raw):
 
     Tensors of a file share memory if its owner is one contiguous block of the same dtype. Any other array is copied.
     """
-    xp, size = xp_of(raw), raw.itemsize
-    owner = raw
-    while getattr(owner, "base", None) is not None and xp_of(owner.base) is xp and hasattr(owner.base, "dtype"):
-        owner = owner.base
-    if owner.dtype == raw.dtype and owner.size and all(s % size == 0 and s >= 0 for s in raw.strides):
-        if owner.flags.c_contiguous or owner.flags.f_contiguous:
-            flat = (owner if owner.flags.c_contiguous else owner.T).reshape(-1)
-            return flat, (address(raw) - address(flat)) // size, tuple(s // size for s in raw.strides)
-    own = xp.ascontiguousarray(raw).reshape(-1)
-    return own, 0, row_major(raw.shape)
+    owner, size = owner_of(raw), raw.itemsize
+    if owner is None:
+        return xp_of(raw).ascontiguousarray(raw).reshape(-1), 0, row_major(raw.shape)
+    flat = (owner if owner.flags.c_contiguous else owner.T).reshape(-1)
+    return flat, (address(raw) - address(flat)) // size, tuple(s // size for s in raw.strides)
 
 
 def pickled(obj, views=False):

@@ -394,7 +394,7 @@ _leaky_relu = _activation(
     lambda g, input, slope, xp: xp.where(input > 0, g, g * slope), grad_name="LeakyReLU").register_kernel(cpu="mytorch.kernels.numba.rectifier:leaky_relu")
 _hardtanh = _activation(
     "hardtanh", lambda xp, input, *, low, high: xp.clip(input, input.dtype.type(low), input.dtype.type(high)),
-    lambda g, input, low, high, xp: _masked(xp, (input > low) & (input < high), g), elementwise="exact")
+    lambda g, input, low, high, xp: _masked(xp, ~((input <= low) | (input >= high)), g), elementwise="exact")
 _hardsigmoid = _activation(
     "hardsigmoid", lambda xp, input: xp.clip(input * (1.0 / 6) + 0.5, input.dtype.type(0), input.dtype.type(1)),
     lambda g, input, xp: xp.where((input > -3) & (input < 3), g * (1.0 / 6), 0.0))

@@ -499,7 +499,8 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 
 def _clipped(xp, input, target, delta):
     difference = input - target
-    return difference, xp.clip(difference, -delta, delta)
+    far = xp.where(difference >= delta, delta, xp.where(difference <= -delta, -delta, difference * 0.0))
+    return difference, xp.where(xp.abs(difference) < delta, difference, far)  # at NaN: NaN, with the derivative 0
 
 
 @op(dtype="float")

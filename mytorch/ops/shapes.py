@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from .._array import on_input_device
-from .._tensor import Tensor, is_tensor
+from .._tensor import Tensor, is_tensor, replace_edge
 from ..backend import address, storage_bytes, xp_of
 from ..base import dtypes
 from ..base.errors import warn
@@ -763,7 +763,7 @@ def _reshaping(name, view):
             # `_view` is the view of `before`. `refresh` rejects views whose base is self.
             self._data, self._view = out._data, out._view
             if out._edge is not None:
-                self._edge = out._edge
+                replace_edge(self, out._edge)
             elif type(self._edge) is Leaf:
                 self._edge.shape = self._data._array.shape
             self._data._bump()

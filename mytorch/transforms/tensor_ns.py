@@ -89,7 +89,11 @@ class TensorNamespace:
         if isinstance(condition, (bool, np.bool_)):
             like = x if isinstance(x, Tensor) else y
             chosen = x if condition else y
-            return chosen if isinstance(chosen, Tensor) or not isinstance(like, Tensor) else like * 0 + chosen
+            if isinstance(chosen, Tensor) or not isinstance(like, Tensor):
+                return chosen
+            condition = xp_of(raw_of(like)).full(
+                tuple(like.shape), condition
+            )  # not like * 0, which is NaN at infinities
         return elementwise._where(_tensor(condition), x, y)
 
     def gather(self, x, index, dim):
