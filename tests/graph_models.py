@@ -785,7 +785,7 @@ def main(names):
                     break
         print(f"{name:22} {' '.join(f'{c:>9}' for c in cells)} {time.process_time() - start:6.1f}", flush=True)
     traced = sum(CASES[n].fx for n in names or CASES)
-    print(f"{len(names or CASES)} models, {traced} of them in fx; {failures} failures; largest differences {worst}")
+    print(f"{len(names or CASES)} models, {traced} of them in fx, {failures} failures, largest differences {worst}")
     return failures
 
 

@@ -251,6 +251,15 @@ class ExportedProgram:
         state_dict: {name: parameter or buffer}.
         constants: {name: tensor} of constants.
         dynamic: {name of an input: {axis: Dim}}.
+
+    Args:
+        inner: GraphModule that contains the parameters.
+        structure: structure of the arguments and the result.
+        dynamic: see above.
+        parameters: {name: parameter}.
+        buffers: {name: buffer}.
+        constants: see above.
+        example_inputs: (args, kwargs) of the example, or None.
     """
 
     def __init__(self, inner, structure, dynamic, parameters, buffers, constants, example_inputs=None):
@@ -435,6 +444,7 @@ def save(ep, f):
         f: path or file object.
 
     Example:
+        >>> import io
         >>> ep = mytorch.export.export(nn.Linear(2, 1), (mytorch.ones(1, 2),))
         >>> file = io.BytesIO()
         >>> mytorch.export.save(ep, file)

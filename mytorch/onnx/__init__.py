@@ -233,7 +233,7 @@ def _from_axes(model, args, kwargs, dynamic_axes, input_names):
     unknown = [n for n in dynamic_axes if n not in names]
     if unknown and input_names is None:
         warn(
-            f"onnx.export: dynamic_axes has the names {', '.join(unknown)}, which are no inputs. The axes of outputs are found automatically."
+            f"onnx.export: dynamic_axes has the names {', '.join(unknown)}, which are not inputs. The axes of outputs are found automatically."
         )
     rest = iter(shapes)
     return _nested(found, rest)
