@@ -21,14 +21,17 @@ from mytorch import dispatch as dispatch
 from mytorch import distributed as distributed
 from mytorch import distributions as distributions
 from mytorch import engine as engine
+from mytorch import export as export
 from mytorch import fft as fft
 from mytorch import files as files
 from mytorch import func as func
+from mytorch import fx as fx
 from mytorch import kernels as kernels
 from mytorch import linalg as linalg
 from mytorch import models as models
 from mytorch import nn as nn
 from mytorch import numerics as numerics
+from mytorch import onnx as onnx
 from mytorch import ops as ops
 from mytorch import optim as optim
 from mytorch import playground as playground

@@ -37,7 +37,11 @@ class OutputKind(enum.Enum):
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """Name of a node with a tensor."""
+    """Name of a node with a tensor.
+
+    Attributes:
+        name: the name.
+    """
 
     name: str
 
