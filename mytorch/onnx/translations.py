@@ -1210,8 +1210,8 @@ def _rnn(c, x, h, weight, reverse=False, relu=False):
 @rule(creation.arange)
 def _arange(c, *args, **options):
     args = (0, *args) if len(args) == 1 else args
-    start, end, step = (*args, 1) if len(args) == 2 else args
-    start, end, step = options.get("start", start), options.get("end", end), options.get("step", step)
+    found = {"start": 0, "step": 1, **options, **dict(zip(("start", "end", "step"), args, strict=False))}
+    start, end, step = found["start"], found["end"], found["step"]
     dtype = "int64" if not any(isinstance(v, float) for v in (start, end, step)) else "float32"
     names = [c.tensor(v, dtype) for v in (start, end, step)]
     out = c.w.op("Range", *names)
