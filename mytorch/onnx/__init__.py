@@ -1,7 +1,7 @@
 """ONNX files: `export` converts a model for other runtimes, such as ONNX Runtime.
 
 The model is exported to a graph of operations first (`mytorch.export`), and each operation is translated. The package `onnx` is
-required: `pip install "mytorch[onnx]"`.
+required: `pip install ".[onnx]"`.
 """
 
 import operator
@@ -50,7 +50,7 @@ def _package():
         import onnx.numpy_helper
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            'onnx.export: expected the package onnx, got none. Install it: pip install "mytorch[onnx]".',
+            'onnx.export: expected the package onnx, got none. Install it: pip install ".[onnx]".',
             name=error.name,
         ) from None
     return onnx
