@@ -506,7 +506,7 @@ def load(f):
     Raises:
         ValueError: the file does not contain an exported program.
     """
-    from .dims import Dim
+    from .sizes import Dim
 
     found = load_archive(f)
     if not isinstance(found, dict) or "exported_program" not in found:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ...nn.module import Module
-from .alexnet import AlexNet, alexnet
+from .alex import AlexNet, alexnet
 from .convnext import ConvNeXt, convnext_base, convnext_large, convnext_small, convnext_tiny
 from .densenet import DenseNet, densenet121, densenet161, densenet169, densenet201
 from .efficientnet import (

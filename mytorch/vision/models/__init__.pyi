@@ -5,8 +5,8 @@ from typing import Any
 
 from mytorch.nn.module import Module
 
-from mytorch.vision.models.alexnet import AlexNet as AlexNet
-from mytorch.vision.models.alexnet import alexnet as alexnet
+from mytorch.vision.models.alex import AlexNet as AlexNet
+from mytorch.vision.models.alex import alexnet as alexnet
 from mytorch.vision.models.convnext import ConvNeXt as ConvNeXt
 from mytorch.vision.models.convnext import convnext_base as convnext_base
 from mytorch.vision.models.convnext import convnext_large as convnext_large
