@@ -36,7 +36,7 @@ SECTIONS = {
         "accelerate", "accelerate.runs", "distributed", "distributed.optim", "cuda", "backend",
     ],
     "Tools": [
-        "utils", "utils.checkpoint", "utils.graph", "utils.views", "utils.benchmark", "profiler", "compiler", "dispatch.op",
+        "fx", "export", "onnx", "utils", "utils.checkpoint", "utils.graph", "utils.views", "utils.benchmark", "profiler", "compiler", "dispatch.op",
     ],
 }  # fmt: skip
 

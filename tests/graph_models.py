@@ -92,7 +92,7 @@ def case(name, inputs, dynamic, **options):
 
 for _name, _size in {
     "resnet18": 32, "resnet50": 32, "resnext50_32x4d": 32, "wide_resnet50_2": 32, "vgg11": 32, "vgg11_bn": 32, "densenet121": 32,
-    "mobilenet_v2": 32, "mobilenet_v3_small": 32, "mobilenet_v3_large": 32, "efficientnet_b0": 32, "convnext_tiny": 32,
+    "mobilenet_v2": 32, "mobilenet_v3_small": 32, "mobilenet_v3_large": 32, "efficientnet_b0": 32, "convnext_tiny": 32, "squeezenet1_1": 33,
 }.items():  # fmt: skip
     case(_name, image(), IMAGE, size=_size)(lambda name=_name: getattr(vision, name)(num_classes=10))
 
@@ -785,7 +785,7 @@ def main(names):
                     break
         print(f"{name:22} {' '.join(f'{c:>9}' for c in cells)} {time.process_time() - start:6.1f}", flush=True)
     traced = sum(CASES[n].fx for n in names or CASES)
-    print(f"{len(names or CASES)} models, {traced} of them in fx; {failures} failures; largest differences {worst}")
+    print(f"{len(names or CASES)} models, {traced} of them in fx, {failures} failures, largest differences {worst}")
     return failures
 
 

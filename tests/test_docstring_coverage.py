@@ -8,7 +8,7 @@ import re
 import pytest
 
 NAMES = """nn.functional optim optim.lr_scheduler optim.swa_utils utils utils.data utils.checkpoint linalg fft special func
-    autograd autograd.functional autograd.forward_ad autograd.graph amp random distributed""".split()
+    autograd autograd.functional autograd.forward_ad autograd.graph amp random distributed fx export onnx""".split()
 MODULES = {name: importlib.import_module(f"mytorch.{name}") for name in NAMES}
 OWN_NAMES = {"optim.lr_scheduler", "autograd.functional", "autograd.forward_ad"}  # without the names that they import
 WITHOUT_ARGS = {"autograd.Function"}  # users call `apply` instead of the constructor

@@ -20,6 +20,7 @@ EXAMPLES = ROOT / "examples"
 RUNS = {  # arguments, pattern of the result, condition on the result (for scikit-learn's digits)
     "xor": ("--steps 200", r"accuracy (\S+)", lambda a: a == 1.0),
     "graph": ("--save {text}.svg", r": (\d+) boxes", lambda count: count == 9),
+    "fuse_and_export": ("--steps 60", r"accuracy (\S+)", lambda a: a > 0.95),
     "custom_function": ("--steps 200", r"accuracy (\S+)", lambda a: a > 0.8),
     "custom_kernel": ("--repeats 1 --most 1000", r"differs from the reference by (\S+)", lambda error: error < 1e-6),
     "graph_convolution": ("--steps 40", r"accuracy (\S+)", lambda a: a > 0.85),
@@ -86,7 +87,7 @@ def test_example(name, text, tmp_path, capsys, monkeypatch):
     """The example reaches the expected result and saves a valid image."""
     arguments, pattern, good = RUNS[name]
     path = tmp_path / "x.png"
-    if name != "graph" and find_spec("matplotlib"):
+    if name not in ("graph", "fuse_and_export") and find_spec("matplotlib"):
         arguments += f" --save {path}"
     monkeypatch.setattr(sys, "argv", [name, *arguments.format(text=text).split()])
     import_module(f"examples.{name}").main()

@@ -42,7 +42,7 @@ def test_parts_that_are_absent_can_be_mentioned_and_not_used():
         assert not isinstance(torch.ones(1), DTensor)
         class Masked(torch.masked.MaskedTensor): pass
         plan = [Replicate()]
-        for use in (lambda: as_masked_tensor(f), lambda: Masked(f), lambda: plan[0].dim,
+        for use in (lambda: as_masked_tensor(f), lambda: Masked(f).get_data(), lambda: plan[0].dim,
                     lambda: parallel.parallelize_module(None)):
             try:
                 use()

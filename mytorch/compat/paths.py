@@ -125,6 +125,7 @@ PATHS = {
     "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url",
     "utils.hooks": "_tensor: RemovableHandle",
     "vision.datasets.vision": "vision.datasets.base",
+    "vision.models.feature_extraction": "fx.feature_extraction",
     "vision.models.mobilenetv2": "vision.models.mobilenet",
     "vision.models.mobilenetv3": "vision.models.mobilenet",
     "vision.ops.boxes": "vision.ops",

@@ -14,7 +14,6 @@ from ..dispatch.unwrap import raw_of
 from ..engine.mode import no_grad
 from ..nn import Module
 from .building import Builder, sym_size
-from .dims import Dim, check_sizes, dims, plan_sizes
 from .program import (
     ExportedProgram,
     ExportGraphSignature,
@@ -32,6 +31,7 @@ from .program import (
     template_of,
 )
 from .recording import record
+from .sizes import Dim, check_sizes, dims, plan_sizes
 
 __all__ = [
     "Dim", "ExportGraphSignature", "ExportedProgram", "InputKind", "InputSpec", "OutputKind", "OutputSpec", "TensorArgument", "dims", "export",

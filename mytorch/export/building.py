@@ -1,7 +1,7 @@
 """From recordings of several runs to one graph.
 
 The runs have other sizes and other values of the inputs. Equal numbers are constants; other numbers become expressions of sizes
-(dims.py). An array that differs and that no recorded operation computed cannot be exported.
+(sizes.py). An array that differs and that no recorded operation computed cannot be exported.
 """
 
 import operator
@@ -11,8 +11,8 @@ import numpy as np
 from .._tensor import Tensor
 from ..base import pytree
 from ..fx.graph import Graph
-from .dims import Dim, Size, fit
 from .recording import Constant, Value, describe
+from .sizes import Dim, Size, fit
 
 
 class Builder:

@@ -37,7 +37,11 @@ class OutputKind(enum.Enum):
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """Name of a node with a tensor."""
+    """Name of a node with a tensor.
+
+    Attributes:
+        name: the name.
+    """
 
     name: str
 
@@ -251,6 +255,15 @@ class ExportedProgram:
         state_dict: {name: parameter or buffer}.
         constants: {name: tensor} of constants.
         dynamic: {name of an input: {axis: Dim}}.
+
+    Args:
+        inner: GraphModule that contains the parameters.
+        structure: structure of the arguments and the result.
+        dynamic: see above.
+        parameters: {name: parameter}.
+        buffers: {name: buffer}.
+        constants: see above.
+        example_inputs: (args, kwargs) of the example, or None.
     """
 
     def __init__(self, inner, structure, dynamic, parameters, buffers, constants, example_inputs=None):
@@ -435,6 +448,7 @@ def save(ep, f):
         f: path or file object.
 
     Example:
+        >>> import io
         >>> ep = mytorch.export.export(nn.Linear(2, 1), (mytorch.ones(1, 2),))
         >>> file = io.BytesIO()
         >>> mytorch.export.save(ep, file)
@@ -492,7 +506,7 @@ def load(f):
     Raises:
         ValueError: the file does not contain an exported program.
     """
-    from .dims import Dim
+    from .sizes import Dim
 
     found = load_archive(f)
     if not isinstance(found, dict) or "exported_program" not in found:

@@ -349,14 +349,17 @@ class _Calls(overrides.TorchFunctionMode):
     """Receives the calls of the functions of `atoms`."""
 
     def __init__(self, recording):
-        self.recording = recording
+        self.recording, self.functions = recording, set(atoms())
 
     def __enter__(self):  # without `activate`: only the atoms are watched
         overrides._state.modes = (*overrides._state.modes, self)
         return self
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        return self.recording.call(func, args, kwargs or {})
+        if func in self.functions:
+            return self.recording.call(func, args, kwargs or {})
+        with self:  # another function, in a program with subclasses of Tensor
+            return overrides._originals.get(func, func)(*args, **(kwargs or {}))
 
 
 @contextmanager

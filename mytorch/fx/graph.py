@@ -169,7 +169,11 @@ class Graph:
         return found[0]
 
     def order(self, node):
-        """Returns the position of a node."""
+        """Returns the position of a node.
+
+        Args:
+            node: the node.
+        """
         return next(i for i, other in enumerate(self.nodes) if other is node)
 
     # -- creation ---------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class GraphModule(Module):
         class_name: name of the class (default: "GraphModule").
 
     Example:
+        >>> import operator
         >>> traced = mytorch.fx.symbolic_trace(lambda x: x + 1)
         >>> for node in traced.graph.nodes:
         ...     if node.target is operator.add:
@@ -63,11 +64,11 @@ class GraphModule(Module):
         6.0
         >>> print(traced.code.strip())
         def forward(self, x):
-            mul = x * 3;  x = None
-            return mul
+            add = x * 3;  x = None
+            return add
     """
 
-    def __new__(cls, *args, **kwargs):
+    def __new__(cls, root=None, graph=None, class_name=None):
         base = next(c for c in cls.__mro__ if "_is_generated" not in vars(c))
         return super().__new__(
             type(base.__name__, (base,), {"_is_generated": True, "__module__": base.__module__, "__doc__": None})
@@ -188,7 +189,7 @@ class GraphModule(Module):
             m: the module.
 
         Returns:
-            False if a part of the name is no module, otherwise True.
+            False if a part of the name belongs to another object, otherwise True.
         """
         owner, (*prefix, field) = self, target.split(".")
         for part in prefix:

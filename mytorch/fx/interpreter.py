@@ -198,9 +198,7 @@ class Interpreter:
 
         def value(node):
             if node not in self.env:
-                raise RuntimeError(
-                    f"Node {n} referenced nonexistent value {node}! Run Graph.lint() to diagnose such issues"
-                )
+                raise RuntimeError(f"Node {n} referenced nonexistent value {node}! Run Graph.lint() to find the cause")
             return self.env[node]
 
         return map_arg(args, value)

@@ -108,7 +108,7 @@ class TracerBase:
             for key in a:
                 if isinstance(key, Proxy):
                     raise RuntimeError(
-                        "create_arg: expected keys of a dict that are no proxies, got a traced value. Use a constant key."
+                        "create_arg: expected constant keys of a dict, got a traced value. Use a constant key."
                     )
             return {key: self.create_arg(value) for key, value in a.items()}
         if isinstance(a, slice):

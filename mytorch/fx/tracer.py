@@ -283,7 +283,7 @@ class Tracer(TracerBase):
 
         Args:
             root: the module or function.
-            concrete_args: {name of an argument: constant value} of arguments that are no inputs (default: None).
+            concrete_args: {name of an argument: constant value} of arguments that are not inputs (default: None).
 
         Returns:
             The Graph.
@@ -393,7 +393,7 @@ def symbolic_trace(root, concrete_args=None):
 
     Args:
         root: the module or function.
-        concrete_args: {name of an argument: constant value} of arguments that are no inputs (default: None).
+        concrete_args: {name of an argument: constant value} of arguments that are not inputs (default: None).
 
     Returns:
         A GraphModule.

@@ -49,8 +49,8 @@ class WithPast(nn.Module):
     Args:
         model: the language model.
 
-    Shape: integers (B, T), and for each layer keys and values (B, H, P, D) of P earlier positions, to logits (B, T, vocab_size)
-    and keys and values (B, H, P + T, D). Pass P = 0 for the first call.
+    Shape: integers (B, T) to logits (B, T, vocab_size). For each layer, keys and values (B, H, P, D) of P earlier positions become
+    keys and values (B, H, P + T, D). Pass P = 0 for the first call.
 
     Example:
         >>> model = mytorch.models.GPT2(num_layers=1, num_heads=2, embed_dim=8, vocab_size=16, context_length=8).eval()

@@ -1,7 +1,7 @@
 """ONNX files: `export` converts a model for other runtimes, such as ONNX Runtime.
 
 The model is exported to a graph of operations first (`mytorch.export`), and each operation is translated. The package `onnx` is
-required: `pip install "mytorch[onnx]"`.
+required: `pip install ".[onnx]"`.
 """
 
 import operator
@@ -50,7 +50,7 @@ def _package():
         import onnx.numpy_helper
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            'onnx.export: expected the package onnx, got none. Install it: pip install "mytorch[onnx]".',
+            'onnx.export: expected the package onnx, got none. Install it: pip install ".[onnx]".',
             name=error.name,
         ) from None
     return onnx
@@ -233,7 +233,7 @@ def _from_axes(model, args, kwargs, dynamic_axes, input_names):
     unknown = [n for n in dynamic_axes if n not in names]
     if unknown and input_names is None:
         warn(
-            f"onnx.export: dynamic_axes has the names {', '.join(unknown)}, which are no inputs. The axes of outputs are found automatically."
+            f"onnx.export: dynamic_axes has the names {', '.join(unknown)}, which are not inputs. The axes of outputs are found automatically."
         )
     rest = iter(shapes)
     return _nested(found, rest)

@@ -5,6 +5,7 @@ Arguments are `Value`s for tensors, names of vectors with one element or Python 
 
 import math
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -112,7 +113,7 @@ class Call:
         return dtypes.result_type(*ranks).name
 
 
-TABLE = {}
+TABLE: dict[Any, Any] = {}  # name of an op, or a function -> its translation
 
 
 def rule(*targets):
@@ -1209,8 +1210,8 @@ def _rnn(c, x, h, weight, reverse=False, relu=False):
 @rule(creation.arange)
 def _arange(c, *args, **options):
     args = (0, *args) if len(args) == 1 else args
-    start, end, step = (*args, *(0, None, 1)[len(args) :])
-    start, end, step = options.get("start", start), options.get("end", end), options.get("step", step)
+    found = {"start": 0, "step": 1, **options, **dict(zip(("start", "end", "step"), args, strict=False))}
+    start, end, step = found["start"], found["end"], found["step"]
     dtype = "int64" if not any(isinstance(v, float) for v in (start, end, step)) else "float32"
     names = [c.tensor(v, dtype) for v in (start, end, step)]
     out = c.w.op("Range", *names)

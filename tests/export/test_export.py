@@ -217,6 +217,16 @@ def test_inputs_that_the_model_changes_keep_the_results():
     assert mytorch.equal(program.module()(x), before.clamp(0, 1))
 
 
+def test_export_in_a_program_with_subclasses():
+    """A subclass with `__torch_function__` lets all public functions check their arguments."""
+    from mytorch.compat import overrides
+
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.GELU()), mytorch.randn(2, 3)
+    expected = str(export(model, (x,), dynamic_shapes=({0: Dim("n")},)).graph)
+    with overrides.activated():
+        assert str(export(model, (x,), dynamic_shapes=({0: Dim("n")},)).graph) == expected
+
+
 def test_unnamed_dimensions():
     program = export(nn.Softmax(-1), (mytorch.ones(2, 3),), dynamic_shapes=({0: Dim.DYNAMIC, 1: Dim.AUTO},))
     assert program.module()(mytorch.ones(5, 7)).shape == (5, 7)

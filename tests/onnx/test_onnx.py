@@ -73,7 +73,7 @@ UNARY = {
     "products": lambda x: (x @ x.transpose(1, 2), mytorch.einsum("bij,bkj->bik", x, x), mytorch.bmm(x, x.mT), mytorch.addmm(x[0], x[0, :, :3], x[1]), mytorch.cdist(x, x + 1), mytorch.outer(x[0, 0], x[0, 1])),
     "cumulative": lambda x: (x.cumsum(1), x.flip(0), x.roll(1, 2), x.diff(dim=1), mytorch.meshgrid(x[0, 0], x[0, 1], indexing="ij")[0]),
     "windows": lambda x: (x.unfold(2, 2, 1), x.unfold(1, 2, 1), mytorch.diagonal(x, 0, 1, 2), mytorch.diagonal(x, 1, 1, 2)),
-    "created": lambda x: (mytorch.arange(1, 7, 2) + x.shape[1], mytorch.full((2, 2), 3.0) + x[0, 0, 0], mytorch.eye(3) @ x, mytorch.zeros_like(x) + 1, x.new_full((2,), 5) * x[0, 0, 1], mytorch.linspace(0, 1, 4) * x),
+    "created": lambda x: (mytorch.arange(1, 7, 2) + x.shape[1], mytorch.arange(end=4) * x, mytorch.arange(0.0, 1.0, 0.25) * x, mytorch.full((2, 2), 3.0) + x[0, 0, 0], mytorch.eye(3) @ x, mytorch.zeros_like(x) + 1, x.new_full((2,), 5) * x[0, 0, 1], mytorch.linspace(0, 1, 4) * x),
     "losses": lambda x: (nn.functional.mse_loss(x, 1 - x), nn.functional.l1_loss(x, x * 2), nn.functional.smooth_l1_loss(x, 1 - x, beta=0.3), nn.functional.huber_loss(x, 1 - x), nn.functional.binary_cross_entropy(x, 1 - x), nn.functional.binary_cross_entropy_with_logits(x - 0.5, x)),
     "normalize": lambda x: (nn.functional.normalize(x, dim=1), nn.functional.layer_norm(x, (3, 4)), nn.functional.rms_norm(x, (4,)), nn.functional.local_response_norm(x, 2)),
     "pools": lambda x: (nn.functional.max_pool1d(x, 2), nn.functional.avg_pool1d(x, 2, 1, 1), nn.functional.avg_pool1d(x, 3, 2, 1, True, False), nn.functional.adaptive_avg_pool1d(x, 2), nn.functional.adaptive_max_pool1d(x, 2), nn.functional.lp_pool1d(x, 2, 2)),

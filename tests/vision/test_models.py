@@ -17,6 +17,9 @@ torch = pytest.importorskip("torch")
         ("resnet50", 25557032, 320),
         ("resnext50_32x4d", 25028904, 320),
         ("vgg11", 132863336, 22),
+        ("alexnet", 61100840, 16),
+        ("squeezenet1_0", 1248424, 52),
+        ("squeezenet1_1", 1235496, 52),
     ],
 )
 def test_networks_have_torchvisions_numbers_of_parameters(name, parameters, keys):
@@ -48,6 +51,40 @@ def test_networks_have_torchvisions_keys():
         theirs = getattr(torchvision.models, name)(weights=None).state_dict()
         ours = getattr(vision.models, name)().state_dict()
         assert {k: tuple(v.shape) for k, v in ours.items()} == {k: tuple(v.shape) for k, v in theirs.items()}
+
+
+def test_networks_are_found_by_name():
+    names = vision.models.list_models()
+    assert {"alexnet", "resnet18", "vit_b_16"} <= set(names)
+    assert names == sorted(names)
+    assert vision.models.list_models(include=["vgg*", "alex*"], exclude="*_bn") == [
+        "alexnet",
+        "vgg11",
+        "vgg13",
+        "vgg16",
+        "vgg19",
+    ]
+    assert vision.models.get_model_builder("ResNet18") is vision.models.resnet18
+    with pytest.raises(ValueError, match="Unknown model resnet19"):
+        vision.models.get_model("resnet19")
+
+
+def test_alexnet_and_squeezenet_have_torchvisions_keys_and_sizes():
+    keys = set(vision.models.squeezenet1_1().state_dict())
+    assert {
+        "features.0.weight",
+        "features.3.squeeze.weight",
+        "features.12.expand3x3.bias",
+        "classifier.1.weight",
+    } <= keys
+    squeeze = vision.models.squeezenet1_0(num_classes=7).eval()
+    assert squeeze.features(mytorch.zeros(1, 3, 224, 224)).shape == (1, 512, 13, 13)
+    assert squeeze(mytorch.zeros(2, 3, 65, 63)).shape == (2, 7)
+    alex = vision.models.alexnet(num_classes=3).eval()
+    assert {f"features.{i}.weight" for i in (0, 3, 6, 8, 10)} <= set(alex.state_dict())
+    assert alex.features(mytorch.zeros(1, 3, 224, 224)).shape == (1, 256, 6, 6)
+    with pytest.raises(ValueError, match="Unsupported SqueezeNet version"):
+        vision.models.SqueezeNet("2_0")
 
 
 def test_weights_are_files():

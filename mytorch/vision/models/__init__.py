@@ -3,6 +3,12 @@
 No weights are included. The argument `weights` is the path of a state dict, or None.
 """
 
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ...nn.module import Module
+from .alex import AlexNet, alexnet
 from .convnext import ConvNeXt, convnext_base, convnext_large, convnext_small, convnext_tiny
 from .densenet import DenseNet, densenet121, densenet161, densenet169, densenet201
 from .efficientnet import (
@@ -32,11 +38,12 @@ from .resnet import (
     wide_resnet50_2,
     wide_resnet101_2,
 )
+from .squeezenet import SqueezeNet, squeezenet1_0, squeezenet1_1
 from .vgg import VGG, vgg11, vgg11_bn, vgg13, vgg13_bn, vgg16, vgg16_bn, vgg19, vgg19_bn
 from .vision_transformer import VisionTransformer, vit_b_16, vit_b_32, vit_h_14, vit_l_16, vit_l_32
 
 __all__ = [
-    "ConvNeXt", "DenseNet", "EfficientNet", "Inception3", "inception_v3", "MobileNetV2", "MobileNetV3", "VisionTransformer", "convnext_base", "convnext_large",
+    "AlexNet", "SqueezeNet", "alexnet", "get_model", "get_model_builder", "list_models", "squeezenet1_0", "squeezenet1_1", "ConvNeXt", "DenseNet", "EfficientNet", "Inception3", "inception_v3", "MobileNetV2", "MobileNetV3", "VisionTransformer", "convnext_base", "convnext_large",
     "convnext_small", "convnext_tiny", "densenet121", "densenet161", "densenet169", "densenet201", "efficientnet_b0",
     "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_b4", "efficientnet_b5", "efficientnet_b6",
     "efficientnet_b7", "mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small", "vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16",
@@ -44,6 +51,67 @@ __all__ = [
     "resnext50_32x4d", "resnext101_32x8d", "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19",
     "vgg19_bn", "wide_resnet50_2", "wide_resnet101_2",
 ]  # fmt: skip
+
+
+def list_models(
+    module: Any = None, include: Iterable[str] | str | None = None, exclude: Iterable[str] | str | None = None
+) -> list[str]:
+    """Returns the sorted names of the networks.
+
+    Args:
+        module: must be None or this module.
+        include: patterns such as "resnet*"; a name must match one of them (default: all names).
+        exclude: patterns; a name must not match any of them (default: none).
+
+    Example:
+        >>> mytorch.vision.models.list_models(include="squeeze*")
+        ['squeezenet1_0', 'squeezenet1_1']
+    """
+    if module is not None and getattr(module, "__name__", "") != __name__:
+        raise ValueError(
+            f"list_models: expected module=None, got {module!r}. Only networks for classification are available."
+        )
+    names = sorted(name for name in __all__ if name[0].islower() and not name.startswith(("get_", "list_")))
+
+    def matches(name, patterns):
+        patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    kept = [name for name in names if include is None or matches(name, include)]
+    return [name for name in kept if exclude is None or not matches(name, exclude)]
+
+
+def get_model_builder(name: str) -> Callable[..., Module]:
+    """Returns the function that builds a network.
+
+    Args:
+        name: its name, such as "resnet18".
+
+    Raises:
+        ValueError: the name is unknown.
+    """
+    name = name.lower()
+    if name not in list_models():
+        raise ValueError(f"Unknown model {name}")
+    return globals()[name]
+
+
+def get_model(name: str, **config: Any) -> Module:
+    """Builds a network.
+
+    Args:
+        name: its name, such as "resnet18".
+        config: arguments of the function of this name.
+
+    Raises:
+        ValueError: the name is unknown.
+
+    Example:
+        >>> model = mytorch.vision.models.get_model("squeezenet1_1", num_classes=10)
+        >>> model.eval()(mytorch.zeros(1, 3, 64, 64)).shape
+        mytorch.Size([1, 10])
+    """
+    return get_model_builder(name)(**config)
 
 
 def __getattr__(name: str) -> type:

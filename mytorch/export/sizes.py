@@ -25,16 +25,17 @@ class Dim:
 
     AUTO, DYNAMIC, STATIC = "AUTO", "DYNAMIC", "STATIC"
 
-    def __init__(self, name, *, min=None, max=None, root=None, factor=1, offset=0):
+    def __init__(self, name, *, min=None, max=None):
         if not isinstance(name, str) or not name.isidentifier():
             raise ValueError(f"Dim: expected an identifier as name, got {name!r}. Use a name such as 'batch'.")
         if min is not None and max is not None and min >= max:
             raise ValueError(f"Dim: expected min < max, got min={min} and max={max}.")
         self.__name__, self.min, self.max = name, min or 0, max
-        self.root, self.factor, self.offset = root or self, factor, offset
+        self.root, self.factor, self.offset = self, 1, 0
 
     def _derived(self, factor, offset):
-        made = Dim(self.root.__name__, root=self.root, factor=factor, offset=offset)
+        made = Dim(self.root.__name__)
+        made.root, made.factor, made.offset = self.root, factor, offset
         return made
 
     def __mul__(self, number):
@@ -58,7 +59,11 @@ class Dim:
         return f"{text} + {self.offset}" if self.offset > 0 else f"{text} - {-self.offset}" if self.offset else text
 
     def value(self, sizes):
-        """Returns the size, for sizes {root: value}."""
+        """Returns the size.
+
+        Args:
+            sizes: {Dim without a factor: size}.
+        """
         return self.factor * sizes[self.root] + self.offset
 
 
