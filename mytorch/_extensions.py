@@ -34,6 +34,7 @@ EXTENSIONS = {
     "fx": "graphs of programs: symbolic traces, transformations and generated code",
     "flex_attention": "attention with functions of the scores, and masks of blocks",
     "models": "language models, tokenizers, text generation and their file formats",
+    "nested": "batches of tensors of different lengths",
     "onnx": "export of models to ONNX files",
     "playground": "a web page that shows a neural network while it learns",
     "profiler": "the profiler",
@@ -52,6 +53,7 @@ NAMES = {
     | {"_torch_layout": "compat.tensor_str", "compile": "compiler:compile", "compile_step": "compiler:compile_step"}
     | {"_storage_classes": "compat.legacy_storage:_storage_classes"}
     | {name: f"storage:{name}" for name in ("TypedStorage", "UntypedStorage")}
+    | {"jagged": "nested:jagged"}
     | {name: f"sparse:{name}" for name in _SPARSE.split()}
     | {name: f"sparse.functions:{name}" for name in ("hspmm", "smm", "spmm", "sspaddmm")},
     "mytorch.accelerate": {

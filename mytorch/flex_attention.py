@@ -136,10 +136,11 @@ def _positions(n, device):
 
 
 def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
-    """Computes a dense mask from a mask function, or dense scores from a score function.
+    """Computes a dense mask from a mask function or a score function.
 
     Args:
-        mod_fn: `mask_mod(b, h, q_idx, kv_idx)` or `score_mod(score, b, h, q_idx, kv_idx)`, which receives scores of 0.
+        mod_fn: `mask_mod(b, h, q_idx, kv_idx)` or `score_mod(score, b, h, q_idx, kv_idx)`. A score function receives scores
+            of 0 and masks the pairs with a score of negative infinity.
         B: number of batches; None for 1.
         H: number of heads; None for 1.
         Q_LEN: number of queries.
@@ -147,7 +148,7 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
         device: device of the mask (default: the default device).
 
     Returns:
-        A tensor (B, H, Q_LEN, KV_LEN), of booleans for a mask function.
+        A tensor of booleans (B, H, Q_LEN, KV_LEN).
 
     Example:
         >>> from mytorch.nn.attention.flex_attention import create_mask
@@ -159,7 +160,7 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
     if 0 in (Q_LEN, KV_LEN):
         return zeros(B, H, Q_LEN, KV_LEN, device=device, dtype=dtypes.bool_)
     if _is_score_mod(mod_fn):
-        return _over_scores(mod_fn, True)(zeros(B, H, Q_LEN, KV_LEN, device=device), *indices)
+        return _over_scores(mod_fn, True)(zeros(B, H, Q_LEN, KV_LEN, device=device), *indices) != -math.inf
     return _over_scores(mod_fn, False)(*indices).expand(B, H, Q_LEN, KV_LEN)
 
 

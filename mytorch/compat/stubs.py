@@ -37,7 +37,6 @@ _FEATURES = {
     "scripted classes": "classes",
     "masked tensors": "masked",
     "MTIA devices": "mtia",
-    "nested tensors": "nested",
     "remote modules": "distributed.nn.api distributed.nn.jit",
     "C++ extensions": "utils.cpp_extension",
     "data pipes": "utils.data.datapipes utils.data.graph_settings",
@@ -55,7 +54,6 @@ _INSTEAD = {
     "sparse layouts of blocks (BSR, BSC)": "Use the layout sparse_csr.",
     "dispatch modes": "Use torch.overrides.TorchFunctionMode.",
     "masked tensors": "Use masked_fill and torch.where.",
-    "nested tensors": "Use nn.utils.rnn.pad_sequence and a mask.",
     "data pipes": "Use IterableDataset and DataLoader.",
     "stores of distributed training": "Use init_process_group with env://, or the launcher `python -m mytorch.distributed.run`.",
     "selective checkpointing": "Use torch.utils.checkpoint.checkpoint.",
@@ -96,7 +94,6 @@ NAMES = {
 _FEATURES_OF_NAMES = {
     "sparse layouts of blocks (BSR, BSC)": "sparse_bsr sparse_bsc sparse_bsr_tensor sparse_bsc_tensor to_sparse_bsr to_sparse_bsc",
     "quantization": "quantize_ fake_quantize_ qint8 quint8 qint32 quint4x2 quint2x4 per_tensor_ per_channel_ q_ dequantize int_repr",
-    "nested tensors": "jagged",
     "other parts of sharded models and tensors": "_get_global_rank",
     "stores of distributed training": "FileStore HashStore PrefixStore Store TCPStore",
     "process groups other than the default group": "ProcessGroupGloo new_subgroups GradBucket Logger Reducer",
@@ -111,12 +108,11 @@ _FEATURES_OF_NAMES = {
 IN_BOTH_MODES = (
     "sparse layouts of blocks (BSR, BSC)",
     "quantization",
-    "nested tensors",
 )  # whose names raise AbsentError in native mode, too
 METHODS = "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale"
 # Layouts and dtypes of PyTorch that mytorch does not have.
 CONSTANTS = (
-    "sparse_bsr sparse_bsc jagged qint8 quint8 qint32 quint4x2 quint2x4 "
+    "sparse_bsr sparse_bsc qint8 quint8 qint32 quint4x2 quint2x4 "
     "per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric"
 ).split()
 # Classes of objects that only describe how a model is sharded. Packages create them on import, so the first use of them raises.
