@@ -46,7 +46,9 @@ EXTENSIONS = {
     "utils.data.tokens": "token files and random batches of tokens",
     "vision": "image data sets, transforms and models",
 }
-_SPARSE = "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
+_SPARSE = (
+    "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
+)
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
     "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}

@@ -546,9 +546,7 @@ class _Attention:
         """Returns (result, lse, largest scores)."""
         batches, heads = self.query.shape[:2]
         if self.block_mask is None:
-            blocks = None
-            parts = [self.some(slice(0, batches), slice(0, heads), None)]
-            return parts[0]
+            return self.some(slice(0, batches), slice(0, heads), None)
         blocks = self.block_mask
         mask_batches, mask_heads = blocks.kv_indices.shape[:2]
         partial = _host(_dense(blocks.kv_num_blocks, blocks.kv_indices))
@@ -579,19 +577,10 @@ class _Attention:
         for i, part in enumerate(queries):
             wanted = partial[i] if complete is None else partial[i] | complete[i]
             at = [j for j in np.flatnonzero(wanted).tolist() if j < len(keys)]
-            begin = i * rows
             spans = [slice(j * columns, j * columns + keys[j].shape[2]) for j in at]
-            found.append(
-                self.rows(
-                    part,
-                    [keys[j] for j in at],
-                    [values[j] for j in at],
-                    (b, h),
-                    slice(begin, begin + part.shape[2]),
-                    spans,
-                    [bool(partial[i][j]) for j in at],
-                )  # fmt: skip
-            )
+            span = slice(i * rows, i * rows + part.shape[2])
+            chosen = [keys[j] for j in at], [values[j] for j in at]
+            found.append(self.rows(part, *chosen, (b, h), span, spans, [bool(partial[i][j]) for j in at]))
         if not found:
             return self.empty(query, value)
         return tuple(_cat(items, 2) for items in zip(*found, strict=True))

@@ -55,7 +55,9 @@ class _Offsets:
     def __init__(self, offsets):
         host = to_cpu(offsets).astype(np.int64)
         if host.ndim != 1 or not len(host) or host[0] != 0 or (np.diff(host) < 0).any():
-            raise RuntimeError(f"nested tensor: expected offsets that rise from 0, got {host[:8].tolist()}. Pass cumulative lengths.")
+            raise RuntimeError(
+                f"nested tensor: expected offsets that rise from 0, got {host[:8].tolist()}. Pass cumulative lengths."
+            )
         self.tensor = offsets
         self.lengths = np.diff(host).tolist()
         self.total = int(host[-1])
@@ -104,7 +106,9 @@ class NestedTensor(Tensor):
     def _like(self, values, ragged=None):
         return NestedTensor._over(values, self._offsets, self._ragged if ragged is None else ragged, self._shown_layout)
 
-    layout = property(lambda self: self._shown_layout, doc="`mytorch.jagged`, or `mytorch.strided` if it was requested.")
+    layout = property(
+        lambda self: self._shown_layout, doc="`mytorch.jagged`, or `mytorch.strided` if it was requested."
+    )
 
     @property
     def shape(self):
@@ -183,7 +187,11 @@ class NestedTensor(Tensor):
         if self._shown_layout is not jagged:
             items = ",\n".join("  " + repr(item.detach()).replace("\n", "\n  ") for item in self.unbind())
             return f"nested_tensor([\n{items}\n])"
-        grad = f", grad_fn=<{self._edge.label}>" if self.grad_fn is not None else ", requires_grad=True" * self.requires_grad
+        grad = (
+            f", grad_fn=<{self._edge.label}>"
+            if self.grad_fn is not None
+            else ", requires_grad=True" * self.requires_grad
+        )
         offsets = ", ".join(map(str, np.cumsum([0, *self._offsets.lengths]).tolist()))
         contiguous = self._data._array.flags.c_contiguous
         return f"NestedTensor(size={tuple(self.shape)}, offsets=tensor([{offsets}]){grad}, contiguous={contiguous})"
@@ -268,7 +276,9 @@ def as_nested_tensor(ts, dtype=None, device=None, layout=None):
     if isinstance(ts, NestedTensor):
         return ts
     if not isinstance(ts, (list, tuple, Tensor)):
-        raise TypeError(f"{name}: expected a list, tuple or tensor, got {type(ts).__name__}. Put the tensors into a list.")
+        raise TypeError(
+            f"{name}: expected a list, tuple or tensor, got {type(ts).__name__}. Put the tensors into a list."
+        )
     items = list(ts.unbind() if isinstance(ts, Tensor) else ts)
     if not items:
         raise RuntimeError(f"{name}: expected at least one tensor, got an empty list.")
@@ -338,7 +348,9 @@ def nested_tensor_from_jagged(values, offsets=None, lengths=None, jagged_dim=Non
             raise RuntimeError(f"{name}: At least one of offsets or lengths is required.")
         offsets = cat([lengths.new_zeros(1), lengths.cumsum(0)], 0)
     elif lengths is not None and to_cpu(lengths).tolist() != np.diff(to_cpu(offsets)).tolist():
-        raise NotImplementedError(f"{name}: expected items without gaps, got lengths that differ from the offsets. Omit lengths.")
+        raise NotImplementedError(
+            f"{name}: expected items without gaps, got lengths that differ from the offsets. Omit lengths."
+        )
     shared = _Offsets(offsets)
     if shared.total != values.shape[ragged - 1]:
         raise RuntimeError(
@@ -410,7 +422,9 @@ def _dense_operand(x, like):
     """Returns a dense operand in the shape of the packed values of a nested tensor."""
     ragged, ndim = like._ragged, like.ndim
     if x.ndim > ndim or (x.ndim == ndim and x.shape[0] not in (1, len(like))):
-        raise RuntimeError(f"nested tensor: expected an operand that broadcasts to {tuple(like.shape)}, got {tuple(x.shape)}.")
+        raise RuntimeError(
+            f"nested tensor: expected an operand that broadcasts to {tuple(like.shape)}, got {tuple(x.shape)}."
+        )
     place = ragged - (ndim - x.ndim)
     if place >= 0 and x.ndim and x.shape[place] != 1:
         raise RuntimeError(
@@ -445,7 +459,9 @@ def _elementwise(func, args, kwargs):
 def _axis(x, dim, name):
     """Returns the axis of the packed values for a dimension that is neither the batch nor the ragged one."""
     if not -x.ndim <= dim < x.ndim:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got {dim})"
+        )
     dim %= x.ndim
     if dim in (0, x._ragged):
         raise RuntimeError(
@@ -462,7 +478,9 @@ def _linear(func, input, weight, bias=None):
 
 def _norm(func, input, normalized_shape, *args, **kwargs):
     if len(normalized_shape) >= input.ndim - input._ragged:
-        raise RuntimeError("layer_norm: expected only dimensions behind the dimension of different lengths. Use unbind().")
+        raise RuntimeError(
+            "layer_norm: expected only dimensions behind the dimension of different lengths. Use unbind()."
+        )
     return input._like(func(input._packed, normalized_shape, *args, **kwargs))
 
 
@@ -481,9 +499,15 @@ def _matmul(func, a, b, *args):
         raise NotImplementedError("matmul: expected a nested tensor as first operand.")
     if isinstance(b, NestedTensor):
         parts = [func(x, y) for x, y in zip(a.unbind(), b.unbind(), strict=True)]
-        return as_nested_tensor(parts, layout=a._shown_layout) if len({tuple(p.shape) for p in parts}) > 1 else stack(parts)
+        return (
+            as_nested_tensor(parts, layout=a._shown_layout)
+            if len({tuple(p.shape) for p in parts}) > 1
+            else stack(parts)
+        )
     if b.ndim != 2 or a._ragged == a.ndim - 1:
-        raise NotImplementedError(f"matmul: expected a matrix as second operand, got {b.ndim} dimensions. Use unbind().")
+        raise NotImplementedError(
+            f"matmul: expected a matrix as second operand, got {b.ndim} dimensions. Use unbind()."
+        )
     return a._like(func(a._packed, b))
 
 
@@ -515,7 +539,7 @@ def _view(func, input, *shape):
     shape = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     ragged = input._ragged
     kept = len(shape) > ragged and all(
-        i == 0 and n in (-1, len(input)) or i == ragged and (n == -1 or isinstance(n, _Ragged)) or 0 < i < ragged
+        (i == 0 and n in (-1, len(input))) or (i == ragged and (n == -1 or isinstance(n, _Ragged))) or 0 < i < ragged
         for i, n in enumerate(shape[: ragged + 1])
     )
     if not kept or any(n != m for n, m in zip(shape[1:ragged], input.shape[1:ragged], strict=True)):
@@ -562,7 +586,9 @@ def _getitem(func, input, index):
     raise NotImplementedError("indexing: expected an integer for a nested tensor. Use unbind().")
 
 
-def _attention(func, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, **kwargs):
+def _attention(
+    func, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, **kwargs
+):
     """Attention of each item. The tensors have the sizes (B, H, j, E)."""
     nested = (query, key, value)
     if not all(isinstance(x, NestedTensor) and x.ndim == 4 and x._ragged == 2 for x in nested):
@@ -572,7 +598,9 @@ def _attention(func, query, key, value, attn_mask=None, dropout_p=0.0, is_causal
     if key._offsets != value._offsets or len(query) != len(key):
         raise RuntimeError("scaled_dot_product_attention: expected keys and values of equal lengths.")
     if attn_mask is not None:
-        raise NotImplementedError("scaled_dot_product_attention: expected attn_mask=None for nested tensors. Use is_causal or unbind().")
+        raise NotImplementedError(
+            "scaled_dot_product_attention: expected attn_mask=None for nested tensors. Use is_causal or unbind()."
+        )
     options = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
     parts = [
         scaled_dot_product_attention(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), **options).squeeze(0)

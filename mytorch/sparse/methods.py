@@ -15,7 +15,8 @@ from ..backend import CPU, xp_of
 from ..backend.memory_format import strided
 from . import operators
 from .array import SparseArray, _words, emptied, is_sparse, raw_of
-from .links import build, coalesce as merge, from_dense, pattern_of, read_at, values_of
+from .links import build, from_dense, pattern_of, read_at, values_of
+from .links import coalesce as merge
 from .links import to_dense as as_dense
 from .pattern import COMPRESSED, Pattern, sparse_coo, sparse_csc, sparse_csr
 

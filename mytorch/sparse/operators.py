@@ -14,7 +14,7 @@ from ..engine.mode import no_grad
 from . import products
 from .array import SparseArray, is_sparse, raw_of
 from .links import build, coalesce, locate, pattern_of, read_at, segment_sum, to_dense, values_of
-from .pattern import COMPRESSED, Groups, Pattern, sparse_coo, sparse_csc, sparse_csr
+from .pattern import COMPRESSED, Groups, Pattern, sparse_coo, sparse_csr
 
 HANDLERS = {}  # name of an op -> function (op, inputs, attrs)
 

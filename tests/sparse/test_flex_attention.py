@@ -158,7 +158,8 @@ def test_functions_of_scores_and_masks(mask, score):
     theirs, yours = run(torch, mask, score)
     compare(ours, theirs)
     if mask is not None:
-        assert mine.shape == yours.shape and mine.sparsity() == pytest.approx(yours.sparsity())
+        assert mine.shape == yours.shape
+        assert mine.sparsity() == pytest.approx(yours.sparsity())
         assert str(mine) == str(yours)
         np.testing.assert_array_equal(np.asarray(mine.to_dense()), np.asarray(yours.to_dense()))
         for name in mine._TENSORS:
@@ -191,16 +192,23 @@ def test_masks_and_lists():
     for lib in (mytorch, torch):
         flex = FLEX[lib]
         mask = flex.create_block_mask(causal(lib, None), 2, 3, 64, 64, device="cpu", BLOCK_SIZE=(16, 32))
-        assert mask.shape == (2, 3, 64, 64) and mask.BLOCK_SIZE == (16, 32) and mask.numel() == 2 * 3 * 64 * 64
+        assert mask.shape == (2, 3, 64, 64)
+        assert mask.BLOCK_SIZE == (16, 32)
+        assert mask.numel() == 2 * 3 * 64 * 64
         part = mask[1, 0:2]
-        assert part.kv_num_blocks.shape == (1, 2, 4) and part.kv_indices.shape == (1, 2, 4, 2)
+        assert part.kv_num_blocks.shape == (1, 2, 4)
+        assert part.kv_indices.shape == (1, 2, 4, 2)
         assert mask.to("cpu").shape == mask.shape
         dense = flex.create_mask(causal(lib, None), 1, 1, 5, 5, device="cpu")
-        assert dense.dtype == lib.bool and np.asarray(dense[0, 0]).tolist() == np.tri(5, dtype=bool).tolist()
+        assert dense.dtype == lib.bool
+        assert np.asarray(dense[0, 0]).tolist() == np.tri(5, dtype=bool).tolist()
         scores = flex.create_mask(lambda s, b, h, q, kv: lib.where(q >= kv, s, -float("inf")), 1, 1, 2, 3, device="cpu")
         assert np.asarray(scores[0, 0]).tolist() == [[True, False, False], [True, True, False]]
-        joined = flex.create_block_mask(causal(lib, None), 1, 1, 64, 64, device="cpu", BLOCK_SIZE=16, separate_full_blocks=False)
-        assert joined.full_kv_indices is None and joined.sparsity() == 37.5
+        joined = flex.create_block_mask(
+            causal(lib, None), 1, 1, 64, 64, device="cpu", BLOCK_SIZE=16, separate_full_blocks=False
+        )
+        assert joined.full_kv_indices is None
+        assert joined.sparsity() == 37.5
 
 
 def test_empty_lengths():
@@ -209,9 +217,8 @@ def test_empty_lengths():
     assert flex.flex_attention(q, k, k).shape == (1, 1, 0, 4)
     assert flex.flex_attention(k, q, q).tolist() == mytorch.zeros(1, 1, 3, 4).tolist()
     out, aux = flex.flex_attention(k, k, k, return_aux=flex.AuxRequest(lse=True, max_scores=True))
-    assert aux.lse.shape == aux.max_scores.shape == (1, 1, 3) and aux.lse[0, 0, 0].item() == pytest.approx(
-        2 + math.log(3)
-    )
+    assert aux.lse.shape == aux.max_scores.shape == (1, 1, 3)
+    assert aux.lse[0, 0, 0].item() == pytest.approx(2 + math.log(3))
 
 
 def test_errors():

@@ -28,7 +28,9 @@ FUNCTIONS = {
     "unary": lambda lib, x, y: lib.sin(x).exp() + lib.nn.functional.gelu(x) + lib.relu(x),
     "dense": lambda lib, x, y: x * lib.arange(6).double() + lib.ones(1, 1, 6).double(),
     "softmax": lambda lib, x, y: x.softmax(-1),
-    "linear": lambda lib, x, y: lib.nn.functional.linear(x, lib.arange(12).double().reshape(2, 6) / 7, lib.ones(2).double()),
+    "linear": lambda lib, x, y: lib.nn.functional.linear(
+        x, lib.arange(12).double().reshape(2, 6) / 7, lib.ones(2).double()
+    ),
     "matmul": lambda lib, x, y: x @ (lib.arange(12).double().reshape(6, 2) / 7),
     "layer_norm": lambda lib, x, y: lib.nn.functional.layer_norm(x, (6,)),
     "sum of the last dimension": lambda lib, x, y: x.sum(-1),
@@ -78,7 +80,8 @@ def test_functions_of_jagged_tensors(name):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
         for a, b in zip(mine, yours, strict=True):
             if a is None or b is None:
-                assert (a is None or not a.any()) and (b is None or not b.any())
+                assert a is None or not a.any()
+                assert b is None or not b.any()
             else:
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
@@ -112,17 +115,33 @@ def test_a_transformer_block_trains_as_with_padding():
 
 
 def test_attributes_and_copies():
-    x = mytorch.nested.nested_tensor([mytorch.ones(2, 3), mytorch.ones(4, 3)], layout=mytorch.jagged, requires_grad=True)
-    assert x.is_nested and x.layout == mytorch.jagged and x.dim() == 3 and len(x) == 2 and x.numel() == 18
-    assert x.offsets().tolist() == [0, 2, 6] and x.lengths() is None and repr(x.shape).endswith("3])")
-    assert isinstance(x, mytorch.Tensor) and x.requires_grad and x.is_leaf and not mytorch.ones(2).is_nested
+    x = mytorch.nested.nested_tensor(
+        [mytorch.ones(2, 3), mytorch.ones(4, 3)], layout=mytorch.jagged, requires_grad=True
+    )
+    assert x.is_nested
+    assert x.layout == mytorch.jagged
+    assert x.dim() == 3
+    assert len(x) == 2
+    assert x.numel() == 18
+    assert x.offsets().tolist() == [0, 2, 6]
+    assert x.lengths() is None
+    assert repr(x.shape).endswith("3])")
+    assert isinstance(x, mytorch.Tensor)
+    assert x.requires_grad
+    assert x.is_leaf
+    assert not mytorch.ones(2).is_nested
     for other in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
-        assert other.offsets().tolist() == [0, 2, 6] and other.requires_grad and type(other) is type(x)
+        assert other.offsets().tolist() == [0, 2, 6]
+        assert other.requires_grad
+        assert type(other) is type(x)
     (x * 3).sum().backward()
-    assert x.grad.is_nested and x.grad.values().tolist() == mytorch.full((6, 3), 3.0).tolist()
-    assert x.double().dtype is mytorch.float64 and x.detach().is_nested
+    assert x.grad.is_nested
+    assert x.grad.values().tolist() == mytorch.full((6, 3), 3.0).tolist()
+    assert x.double().dtype is mytorch.float64
+    assert x.detach().is_nested
     columns = mytorch.nested.nested_tensor([mytorch.ones(3, 2), mytorch.ones(3, 5)])
-    assert columns.to_padded_tensor(0.0).shape == (2, 3, 5) and "nested_tensor([" in repr(columns)
+    assert columns.to_padded_tensor(0.0).shape == (2, 3, 5)
+    assert "nested_tensor([" in repr(columns)
     empty = mytorch.nested.nested_tensor([mytorch.ones(0, 3), mytorch.ones(2, 3)])
     assert empty.to_padded_tensor(1.0).tolist() == [[[1.0] * 3] * 2] * 2
     lengths = mytorch.nested.nested_tensor_from_jagged(mytorch.ones(6, 3), lengths=mytorch.tensor([2, 4]))
