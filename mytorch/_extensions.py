@@ -49,6 +49,7 @@ EXTENSIONS = {
 _SPARSE = (
     "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
 )
+_SPARSE_FUNCTIONS = "hspmm smm spmm sspaddmm _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo"
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
     "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}
@@ -57,7 +58,7 @@ NAMES = {
     | {name: f"storage:{name}" for name in ("TypedStorage", "UntypedStorage")}
     | {"jagged": "nested:jagged"}
     | {name: f"sparse:{name}" for name in _SPARSE.split()}
-    | {name: f"sparse.functions:{name}" for name in ("hspmm", "smm", "spmm", "sspaddmm")},
+    | {name: f"sparse.functions:{name}" for name in _SPARSE_FUNCTIONS.split()},
     "mytorch.accelerate": {
         name: f"accelerate.runs:{name}"
         for name in (
@@ -93,7 +94,8 @@ METHODS = {
     "compat.functional": "geqrf lu lu_solve orgqr ormqr pinverse qr stft istft svd triangular_solve",
     "compat.overrides": "__torch_function__ _make_subclass _make_wrapper_subclass",
     "compat.sharing": "is_shared share_memory_ _share_with",
-    "compat.stubs": "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale",
+    "compat.stubs": "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale q_zero_point qscheme refine_names rename rename_ "
+    "align_to align_as",
     "linalg": "matrix_exp matrix_power",
     "nn.functional": "hardshrink prelu",
     "compat.legacy_storage": "storage_type",

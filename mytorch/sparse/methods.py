@@ -95,7 +95,7 @@ def _compressed(x, layout, dense_dim=None):
         dims = x.ndim - (dense_dim or 0)
         if dims != 2:
             raise RuntimeError(
-                f"to_{layout}: expected a tensor with two sparse dimensions, got {x.ndim} dimensions. Pass dense_dim, or "
+                f"to_{layout.name}: expected a tensor with two sparse dimensions, got {x.ndim} dimensions. Pass dense_dim, or "
                 "reshape the tensor."
             )
         x = from_dense(x, 2)

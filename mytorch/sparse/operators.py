@@ -350,7 +350,7 @@ def to_compressed(x, layout, dtype=np.int64):
         return x
     if pattern.dims != 2:
         raise RuntimeError(
-            f"to_{layout}: expected two sparse dimensions, got {pattern.dims}. Use a matrix, or pass dense_dim."
+            f"to_{layout.name}: expected two sparse dimensions, got {pattern.dims}. Use a matrix, or pass dense_dim."
         )
     x = coalesce(to_coo(x))
     made, order = compressed(pattern_of(x), layout, dtype)

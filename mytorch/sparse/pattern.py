@@ -18,8 +18,13 @@ class _Layout(layout):
 
     __slots__ = ()
 
+    @property
+    def name(self):
+        """The name without "torch."."""
+        return str.__str__(self)
+
     def __reduce__(self):
-        return str(self)  # a global of this module
+        return self.name  # a global of this module
 
 
 sparse_coo, sparse_csr, sparse_csc = _Layout("sparse_coo"), _Layout("sparse_csr"), _Layout("sparse_csc")
