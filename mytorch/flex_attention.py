@@ -1,8 +1,8 @@
 """Attention with functions that change or mask the scores, as in `torch.nn.attention.flex_attention`.
 
 `flex_attention` computes scaled dot product attention. A `score_mod` changes each score, and a `BlockMask` selects the
-pairs of queries and keys. Blocks of pairs without a selected pair are not computed. So causal attention takes about half
-of the time of attention with a dense mask, and a sliding window takes time in proportion to its width.
+pairs of queries and keys. Blocks of pairs without a selected pair are not computed. The time of a sliding window is
+therefore proportional to the width of the window.
 """
 
 import inspect

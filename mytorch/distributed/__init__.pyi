@@ -2,21 +2,28 @@
 
 from typing import Any
 
+from mytorch.distributed import checkpoint as checkpoint
 from mytorch.distributed import collective_log as collective_log
 from mytorch.distributed import collectives as collectives
 from mytorch.distributed import comm_hooks as comm_hooks
+from mytorch.distributed import device_mesh as device_mesh
+from mytorch.distributed import elastic as elastic
 from mytorch.distributed import engine as engine
 from mytorch.distributed import environment as environment
+from mytorch.distributed import fsdp as fsdp
+from mytorch.distributed import join as join
 from mytorch.distributed import launch as launch
 from mytorch.distributed import launcher as launcher
 from mytorch.distributed import mpi as mpi
 from mytorch.distributed import nccl as nccl
+from mytorch.distributed import nn as nn
 from mytorch.distributed import objects as objects
 from mytorch.distributed import process_group as process_group
 from mytorch.distributed import reducer as reducer
 from mytorch.distributed import rendezvous as rendezvous
 from mytorch.distributed import run as run
 from mytorch.distributed import supervise as supervise
+from mytorch.distributed import tensor as tensor
 from mytorch.distributed import work as work
 from mytorch.distributed.collectives import P2POp as P2POp
 from mytorch.distributed.collectives import all_gather as all_gather
@@ -41,6 +48,8 @@ from mytorch.distributed.collectives import reduce_scatter_tensor as reduce_scat
 from mytorch.distributed.collectives import scatter as scatter
 from mytorch.distributed.collectives import scatter_object_list as scatter_object_list
 from mytorch.distributed.collectives import send as send
+from mytorch.distributed.device_mesh import DeviceMesh as DeviceMesh
+from mytorch.distributed.device_mesh import init_device_mesh as init_device_mesh
 from mytorch.distributed.engine import ReduceOp as ReduceOp
 
 from mytorch.distributed.process_group import Backend as Backend

@@ -22,6 +22,7 @@ from mytorch.models.gpt2 import GPT2Config as _GPT2Config
 from mytorch.models.llama import Llama as Llama
 from mytorch.models.llama import LlamaConfig as _LlamaConfig
 from mytorch.models.mixture import MixtureOfExperts as MixtureOfExperts
+from mytorch.models.past import WithPast as WithPast
 from mytorch.models.quantization import QuantizedLinear as QuantizedLinear
 from mytorch.models.quantization import quantize_ as quantize_
 

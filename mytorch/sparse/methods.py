@@ -1,7 +1,7 @@
 """Methods of tensors for sparse layouts. `_extensions.py` lists the names that load this module.
 
-Importing this module also replaces a few attributes of Tensor and Array that read the raw array directly, such as `layout`,
-`repr` and `numpy`, by versions that know sparse arrays.
+Some attributes of Tensor and Array read the raw array directly, such as `layout`, `repr` and `numpy`. This module replaces
+them by versions for all layouts.
 """
 
 import functools
@@ -380,7 +380,7 @@ def smm(input, mat2):
 
 
 def _replace(name, function, *classes):
-    """Replaces a method for sparse tensors; dense tensors use the former method."""
+    """Replaces a method of sparse tensors. Dense tensors keep the method."""
     for cls in classes or (Tensor, Array):
         before = getattr(cls, name)
 

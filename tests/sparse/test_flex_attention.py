@@ -147,7 +147,7 @@ def run(lib, mask, score, dtype="float64", heads=H, lengths=(L, L), **options):
 def compare(ours, theirs, rough=1e-9):
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if a is None or b is None:
-            assert (a is None or not a.any()) and (b is None or not b.any()), i
+            assert all(x is None or not x.any() for x in (a, b)), i
         else:
             np.testing.assert_allclose(a, b, rtol=rough, atol=rough, err_msg=str(i))
 

@@ -19,6 +19,8 @@ from mytorch.vision.models.efficientnet import efficientnet_b4 as efficientnet_b
 from mytorch.vision.models.efficientnet import efficientnet_b5 as efficientnet_b5
 from mytorch.vision.models.efficientnet import efficientnet_b6 as efficientnet_b6
 from mytorch.vision.models.efficientnet import efficientnet_b7 as efficientnet_b7
+from mytorch.vision.models.inception import Inception3 as Inception3
+from mytorch.vision.models.inception import inception_v3 as inception_v3
 from mytorch.vision.models.mobilenet import MobileNetV2 as MobileNetV2
 from mytorch.vision.models.mobilenet import MobileNetV3 as MobileNetV3
 from mytorch.vision.models.mobilenet import mobilenet_v2 as mobilenet_v2
