@@ -12,6 +12,8 @@ import json
 import os
 import sys
 import time
+import warnings
+from functools import partial
 from pathlib import Path
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -53,6 +55,8 @@ def products(rounds):
     import torch
 
     torch.set_num_threads(1)
+    torch.sparse.check_sparse_tensor_invariants.disable()  # says explicitly what is the default, which warns
+    warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
     rows = []
     for nodes, degree, columns in SIZES:
         for layout in ("coo", "csr"):
@@ -76,7 +80,7 @@ def products(rounds):
             row["forward_ratio"] = row["mytorch_forward_ms"] / row["torch_forward_ms"]
             row["step_ratio"] = row["mytorch_step_ms"] / row["torch_step_ms"]
             rows.append(row)
-            print(json.dumps({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}), flush=True)
+            print(json.dumps({name: round(n, 3) if isinstance(n, float) else n for name, n in row.items()}), flush=True)
     return rows
 
 
@@ -97,8 +101,8 @@ def attention(rounds, length=2048):
         dense = mask_mod(0, 0, positions[:, None], positions[None])
         row = {"mask": name, "length": length, "sparsity_percent": block_mask.sparsity()}
         for kind, run in (
-            ("flex", lambda block_mask=block_mask: flex_attention(q, k, v, block_mask=block_mask)),
-            ("dense_mask", lambda dense=dense: scaled_dot_product_attention(q, k, v, attn_mask=dense)),
+            ("flex", partial(flex_attention, q, k, v, block_mask=block_mask)),
+            ("dense_mask", partial(scaled_dot_product_attention, q, k, v, attn_mask=dense)),
         ):
             with mytorch.no_grad():
                 row[f"{kind}_forward_ms"] = fastest(run, rounds)
@@ -106,7 +110,7 @@ def attention(rounds, length=2048):
         row["forward_ratio"] = row["flex_forward_ms"] / row["dense_mask_forward_ms"]
         row["step_ratio"] = row["flex_step_ms"] / row["dense_mask_step_ms"]
         rows.append(row)
-        print(json.dumps({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}), flush=True)
+        print(json.dumps({name: round(n, 3) if isinstance(n, float) else n for name, n in row.items()}), flush=True)
     return rows
 
 

@@ -497,6 +497,14 @@ for _name in ("ones_like", "full_like", "rand_like", "randn_like", "randint_like
 
 _replace("unsqueeze", _unsqueeze)
 _replace("item", _item)
+for _name, _kind in (
+    ("__bool__", bool),
+    ("__int__", int),
+    ("__float__", float),
+    ("__complex__", complex),
+    ("is_nonzero", bool),
+):
+    _replace(_name, lambda self, _kind=_kind: _kind(_item(self)))
 _replace("is_contiguous", lambda self, *args, **kwargs: False)
 _replace("stride", lambda self, *args: (0,) * self.ndim if not args else 0)
 _replace("unbind", lambda self, dim=0: tuple(self.select(dim, i) for i in range(self.shape[dim])))

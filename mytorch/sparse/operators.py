@@ -423,6 +423,13 @@ def sum_over(x, dims):
     return coalesce(build(values, Pattern(sparse_coo, sizes, pattern.indices[kept])))
 
 
+@handles("any")
+def _any(op, inputs, attrs):
+    if attrs.get("dim") is not None:
+        raise refusal("any over a dimension", inputs[0])
+    return op(values_of(coalesce(inputs[0])))
+
+
 @handles("norm")
 def _norm(op, inputs, attrs):
     x = coalesce(inputs[0])

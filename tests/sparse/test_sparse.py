@@ -522,6 +522,23 @@ def test_in_place_changes():
         assert x._nnz() == 0
 
 
+def test_numbers_and_truth_of_sparse_tensors():
+    for lib in (mytorch, torch):
+        zero, one = (lib.sparse_coo_tensor([[0]], [value], (1,)) for value in (0.0, 1.5))
+        assert not bool(zero)
+        assert not zero.is_nonzero()
+        assert bool(one)
+        assert float(one) == one.item() == 1.5
+        assert int(one) == 1
+        assert one.is_coalesced()
+        assert bool(lib.any(one))
+        assert not bool(lib.any(zero))
+        with pytest.raises(RuntimeError):
+            bool(lib.eye(2).to_sparse())
+        empty = lib.sparse.spdiags(lib.zeros(0, 3), lib.zeros(0, dtype=lib.int64), (3, 3))
+        assert empty._nnz() == 0
+
+
 def test_the_positions_are_copies():
     indices = mytorch.tensor([[0, 1]])
     x = mytorch.sparse_coo_tensor(indices, [1.0, 2.0], (3,))
