@@ -35,6 +35,7 @@ EXTENSIONS = {
     "fx": "graphs of programs: symbolic traces, transformations and generated code",
     "flex_attention": "attention with functions of the scores, and masks of blocks",
     "models": "language models, tokenizers, text generation and their file formats",
+    "nested": "batches of tensors of different lengths",
     "onnx": "export of models to ONNX files",
     "playground": "a web page that shows a neural network while it learns",
     "profiler": "the profiler",
@@ -49,14 +50,16 @@ EXTENSIONS = {
 _SPARSE = (
     "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
 )
+_SPARSE_FUNCTIONS = "hspmm smm spmm sspaddmm _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo"
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
     "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}
     | {"_torch_layout": "compat.tensor_str", "compile": "compiler:compile", "compile_step": "compiler:compile_step"}
     | {"_storage_classes": "compat.legacy_storage:_storage_classes"}
     | {name: f"storage:{name}" for name in ("TypedStorage", "UntypedStorage")}
+    | {"jagged": "nested:jagged"}
     | {name: f"sparse:{name}" for name in _SPARSE.split()}
-    | {name: f"sparse.functions:{name}" for name in ("hspmm", "smm", "spmm", "sspaddmm")},
+    | {name: f"sparse.functions:{name}" for name in _SPARSE_FUNCTIONS.split()},
     "mytorch.accelerate": {
         name: f"accelerate.runs:{name}"
         for name in (
@@ -96,7 +99,8 @@ METHODS = {
     "compat.functional": "geqrf lu lu_solve orgqr ormqr pinverse qr stft istft svd triangular_solve",
     "compat.overrides": "__torch_function__ _make_subclass _make_wrapper_subclass",
     "compat.sharing": "is_shared share_memory_ _share_with",
-    "compat.stubs": "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale",
+    "compat.stubs": "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale q_zero_point qscheme refine_names rename rename_ "
+    "align_to align_as",
     "linalg": "matrix_exp matrix_power",
     "nn.functional": "hardshrink prelu",
     "compat.legacy_storage": "storage_type",

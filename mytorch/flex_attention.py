@@ -1,8 +1,8 @@
 """Attention with functions that change or mask the scores, as in `torch.nn.attention.flex_attention`.
 
 `flex_attention` computes scaled dot product attention. A `score_mod` changes each score, and a `BlockMask` selects the
-pairs of queries and keys. Blocks of pairs without a selected pair are not computed. So causal attention takes about half
-of the time of attention with a dense mask, and a sliding window takes time in proportion to its width.
+pairs of queries and keys. Blocks of pairs without a selected pair are not computed. The time of a sliding window is
+therefore proportional to the width of the window.
 """
 
 import inspect
@@ -16,6 +16,7 @@ from ._tensor import Tensor
 from .backend import xp_of
 from .base import dtypes
 from .func import vmap
+from .ops.attention import scaled_dot_product_attention
 from .ops.creation import arange, full, zeros
 from .ops.elementwise import where
 from .ops.movement import cat
@@ -136,10 +137,11 @@ def _positions(n, device):
 
 
 def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
-    """Computes a dense mask from a mask function, or dense scores from a score function.
+    """Computes a dense mask from a mask function or a score function.
 
     Args:
-        mod_fn: `mask_mod(b, h, q_idx, kv_idx)` or `score_mod(score, b, h, q_idx, kv_idx)`, which receives scores of 0.
+        mod_fn: `mask_mod(b, h, q_idx, kv_idx)` or `score_mod(score, b, h, q_idx, kv_idx)`. A score function receives scores
+            of 0 and masks the pairs with a score of negative infinity.
         B: number of batches; None for 1.
         H: number of heads; None for 1.
         Q_LEN: number of queries.
@@ -147,7 +149,7 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
         device: device of the mask (default: the default device).
 
     Returns:
-        A tensor (B, H, Q_LEN, KV_LEN), of booleans for a mask function.
+        A tensor of booleans (B, H, Q_LEN, KV_LEN).
 
     Example:
         >>> from mytorch.nn.attention.flex_attention import create_mask
@@ -159,7 +161,7 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
     if 0 in (Q_LEN, KV_LEN):
         return zeros(B, H, Q_LEN, KV_LEN, device=device, dtype=dtypes.bool_)
     if _is_score_mod(mod_fn):
-        return _over_scores(mod_fn, True)(zeros(B, H, Q_LEN, KV_LEN, device=device), *indices)
+        return _over_scores(mod_fn, True)(zeros(B, H, Q_LEN, KV_LEN, device=device), *indices) != -math.inf
     return _over_scores(mod_fn, False)(*indices).expand(B, H, Q_LEN, KV_LEN)
 
 
@@ -517,7 +519,8 @@ def flex_attention(
             "flex_attention: expected return_lse or return_aux, got both. Use return_aux=AuxRequest(lse=True)."
         )
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
-    call = _Attention(query, key, value, score_mod, block_mask, scale)
+    wants_more = return_lse or return_aux is not None
+    call = _Attention(query, key, value, score_mod, block_mask, scale, wants_more)
     result, lse, largest = call.run()
     if return_aux is not None:
         return result, AuxOutput(lse if return_aux.lse else None, largest if return_aux.max_scores else None)
@@ -527,8 +530,8 @@ def flex_attention(
 class _Attention:
     """One call of `flex_attention`."""
 
-    def __init__(self, query, key, value, score_mod, block_mask, scale):
-        self.query, self.scale = query, scale
+    def __init__(self, query, key, value, score_mod, block_mask, scale, wants_more):
+        self.query, self.scale, self.wants_more = query, scale, wants_more
         repeats = query.shape[1] // key.shape[1]
         if repeats > 1:
             key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
@@ -545,9 +548,7 @@ class _Attention:
         """Returns (result, lse, largest scores)."""
         batches, heads = self.query.shape[:2]
         if self.block_mask is None:
-            blocks = None
-            parts = [self.some(slice(0, batches), slice(0, heads), None)]
-            return parts[0]
+            return self.some(slice(0, batches), slice(0, heads), None)
         blocks = self.block_mask
         mask_batches, mask_heads = blocks.kv_indices.shape[:2]
         partial = _host(_dense(blocks.kv_num_blocks, blocks.kv_indices))
@@ -578,19 +579,10 @@ class _Attention:
         for i, part in enumerate(queries):
             wanted = partial[i] if complete is None else partial[i] | complete[i]
             at = [j for j in np.flatnonzero(wanted).tolist() if j < len(keys)]
-            begin = i * rows
             spans = [slice(j * columns, j * columns + keys[j].shape[2]) for j in at]
-            found.append(
-                self.rows(
-                    part,
-                    [keys[j] for j in at],
-                    [values[j] for j in at],
-                    (b, h),
-                    slice(begin, begin + part.shape[2]),
-                    spans,
-                    [bool(partial[i][j]) for j in at],
-                )  # fmt: skip
-            )
+            span = slice(i * rows, i * rows + part.shape[2])
+            chosen = [keys[j] for j in at], [values[j] for j in at]
+            found.append(self.rows(part, *chosen, (b, h), span, spans, [bool(partial[i][j]) for j in at]))
         if not found:
             return self.empty(query, value)
         return tuple(_cat(items, 2) for items in zip(*found, strict=True))
@@ -598,6 +590,8 @@ class _Attention:
     def empty(self, query, value):
         """Returns the results of queries without keys."""
         shape = query.shape[:3]
+        if not self.wants_more:
+            return zeros(*shape, value.shape[3], dtype=query.dtype, device=self.device), None, None
         lowest = full(shape, -math.inf, dtype=self.wide, device=self.device)
         return zeros(*shape, value.shape[3], dtype=query.dtype, device=self.device), lowest, lowest
 
@@ -615,34 +609,40 @@ class _Attention:
         if not keys or not query.shape[2] or not keys[0].shape[2]:
             return self.empty(query, values[0] if values else self.value)
         key, value = _cat(keys, 2), _cat(values, 2)
-        scores = (query @ key.transpose(-2, -1)).to(self.wide) * self.scale
         q = _positions(rows.stop, self.device)[rows]
-        position = _cat([_positions(s.stop, self.device)[s] for s in spans], 0)
+        allowed = self.allowed(outer, q, spans, masked) if any(masked) else None
+        if self.score_mod is None and not self.wants_more and (allowed is None or bool(allowed.any(-1).all())):
+            return scaled_dot_product_attention(query, key, value, allowed, scale=self.scale), None, None
+        scores = (query @ key.transpose(-2, -1)).to(self.wide) * self.scale
         if self.score_mod is not None:
+            position = _cat([_positions(s.stop, self.device)[s] for s in spans], 0)
             scores = self.score_mod(scores, *outer, q, position).to(self.wide)
-        if any(masked):
-            if all(masked):
-                allowed = self.mask_mod(*outer, q, position)
-            else:
-                parts = [
-                    self.mask_mod(*outer, q, _positions(s.stop, self.device)[s]).expand(
-                        outer[0].shape[0], outer[1].shape[0], q.shape[0], s.stop - s.start
-                    )
-                    if decide
-                    else Tensor._wrap(_ones(q, (outer[0].shape[0], outer[1].shape[0], q.shape[0], s.stop - s.start)))
-                    for s, decide in zip(spans, masked, strict=True)
-                ]
-                allowed = _cat(parts, 3)
+        if allowed is not None:
             scores = where(allowed, scores, -math.inf)
         largest = scores.detach().amax(-1, keepdim=True)
         nothing = largest == -math.inf
-        if bool(nothing.any()):
-            lse = scores.masked_fill(nothing, 0).logsumexp(-1, keepdim=True).masked_fill(nothing, -math.inf)
-            weights = (scores - lse.masked_fill(nothing, 0)).exp()
-        else:
-            lse = scores.logsumexp(-1, keepdim=True)
-            weights = scores.softmax(-1)
-        return weights.to(query.dtype) @ value, lse.squeeze(-1), largest.squeeze(-1)
+        empty = bool(nothing.any())
+        weights = scores.masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0) if empty else scores.softmax(-1)
+        result = weights.to(query.dtype) @ value
+        if not self.wants_more:
+            return result, None, None
+        lse = (
+            scores.masked_fill(nothing, 0).logsumexp(-1, keepdim=True) if empty else scores.logsumexp(-1, keepdim=True)
+        )
+        lse = lse.masked_fill(nothing, -math.inf) if empty else lse
+        return result, lse.squeeze(-1), largest.squeeze(-1)
+
+    def allowed(self, outer, q, spans, masked):
+        """Returns the mask of some queries and of the keys of some blocks. Full blocks need no call of the mask function."""
+        shape = outer[0].shape[0], outer[1].shape[0], q.shape[0]
+        parts = []
+        for span, decide in zip(spans, masked, strict=True):
+            if decide:
+                keys = _positions(span.stop, self.device)[span]
+                parts.append(self.mask_mod(*outer, q, keys).expand(*shape, keys.shape[0]))
+            else:
+                parts.append(Tensor._wrap(_ones(q, (*shape, span.stop - span.start))))
+        return _cat(parts, 3)
 
 
 def _ones(like, shape):
@@ -654,4 +654,6 @@ def _host(raw):
 
 
 def _cat(parts, dim):
+    if parts[0] is None:  # additional results that were not requested
+        return None
     return parts[0] if len(parts) == 1 else cat(list(parts), dim)

@@ -143,7 +143,7 @@ def test_names_of_the_core_can_be_mentioned():
         print(torch.__name__, torch.torch is torch, issubclass(ScriptModule, torch.nn.Module), torch.math.pi > 3)
         print(callable(torch.autograd.profiler.emit_nvtx), isinstance(1, Graph))
         try:
-            torch.sparse_csr_tensor([0], [0], [1.0])
+            torch.sparse_bsr_tensor([0], [0], [1.0])
         except NotImplementedError:
             print("refused")
         print(torch._C._nn._parse_to("cpu", torch.float64, non_blocking=True)[1:3])

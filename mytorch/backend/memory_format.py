@@ -17,12 +17,14 @@ class memory_format:
 
 
 class layout(str):
-    """Kind of storage, as in PyTorch. The only kind here is `strided`."""
+    """Kind of storage, as in PyTorch: `strided`, or a layout of the extensions `sparse` and `nested`."""
 
     __slots__ = ()
 
     def __repr__(self):
-        return f"torch.{self}"
+        return "torch." + str.__str__(self)
+
+    __str__ = __repr__
 
     def __reduce__(self):
         return "strided"

@@ -266,6 +266,19 @@ class OpOverloadPacket:
         return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
 
 
+# Operators that packages only use as keys of a table. A call raises AbsentError.
+_ONLY_NAMED = ("_pin_memory", "_sparse_addmm", "_sparse_mm_reduce_impl")
+
+
+def _refusing(name):
+    def refuse(*args, **kwargs):
+        raise AbsentError(
+            f"torch.ops.aten.{name}: expected an operator that runs in this library. Use a public function of torch."
+        )
+
+    return refuse
+
+
 @functools.cache
 def packet(name):
     """Returns the packet of an operator.
@@ -276,7 +289,7 @@ def packet(name):
     Raises:
         AbsentError: this library has no function for the operator.
     """
-    function = _function(name)
+    function = _refusing(name) if name in _ONLY_NAMED else _function(name)
     if function is None:
         raise AbsentError(
             f"torch.ops.aten.{name}: expected an operator of this library, got an unknown name. Use a public function of torch."

@@ -141,6 +141,8 @@ _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}
 VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}  # reported versions under install_as_torch
 ALIASES = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
 _OPTIONAL = (("accelerate", "mytorch.accelerate"),)  # used if the package itself is not installed
+# Packages of PyTorch that have no counterpart here -> advice, if the package itself is not installed.
+_ABSENT = {"torchtext": "Use mytorch.models for tokenizers and language models, and mytorch.utils.data for data sets."}
 _OPTIONAL_NAMES = [name for name, _ in _OPTIONAL]
 
 
@@ -330,6 +332,9 @@ class _Torch:
     def find_spec(self, name, path=None, target=None):
         if name in _OPTIONAL_NAMES and sys._getframe(2).f_globals.get("__name__") == "importlib.util":
             return None  # `importlib.util.find_spec` asks if the package itself is installed
+        if name in _ABSENT and sys._getframe(2).f_globals.get("__name__") != "importlib.util":
+            if importlib.machinery.PathFinder.find_spec(name) is None:
+                raise ModuleNotFoundError(f"import {name}: mytorch does not support {name}. {_ABSENT[name]}", name=name)
         parent = sys.modules.get(name.rpartition(".")[0])
         if parent is not None and not parent.__name__.startswith(("mytorch", "torch", "accelerate")):
             return None  # the program has replaced the package

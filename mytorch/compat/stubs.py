@@ -37,7 +37,6 @@ _FEATURES = {
     "scripted classes": "classes",
     "masked tensors": "masked",
     "MTIA devices": "mtia",
-    "nested tensors": "nested",
     "remote modules": "distributed.nn.api distributed.nn.jit",
     "C++ extensions": "utils.cpp_extension",
     "data pipes": "utils.data.datapipes utils.data.graph_settings",
@@ -47,15 +46,16 @@ _FEATURES = {
 # Feature -> advice that follows the error message.
 _INSTEAD = {
     "compilation": "The library runs every operation eagerly; call the function itself.",
-    "quantization": "mytorch.models.quantize_ stores the weights of Linear layers in 8 or 4 bits.",
+    "quantization": "Use mytorch.models.quantize_, which stores the weights of Linear layers in 8 or 4 bits.",
     "other parts of sharded models and tensors": "Use distributed.fsdp, distributed.tensor and distributed.checkpoint.",
     "elastic launching": "Use `python -m mytorch.distributed.run`.",
     "models for mobile devices": "Save the state dict with torch.save or safetensors.",
     "packaging (torch.package)": "Save the state dict with torch.save.",
     "sparse layouts of blocks (BSR, BSC)": "Use the layout sparse_csr.",
+    "remote procedure calls and futures": "Use mytorch.distributed.send, recv and the other collectives, or `concurrent.futures`.",
+    "named tensors": "Use the positions of the dimensions, or einops.rearrange with names.",
     "dispatch modes": "Use torch.overrides.TorchFunctionMode.",
     "masked tensors": "Use masked_fill and torch.where.",
-    "nested tensors": "Use nn.utils.rnn.pad_sequence and a mask.",
     "data pipes": "Use IterableDataset and DataLoader.",
     "stores of distributed training": "Use init_process_group with env://, or the launcher `python -m mytorch.distributed.run`.",
     "selective checkpointing": "Use torch.utils.checkpoint.checkpoint.",
@@ -82,7 +82,7 @@ NAMES = {
     "GraphExecutorState InferredType IntType JITException ListType LiteScriptModule Node NoneType NumberType OptionalType "
     "PyTorchFileWriter ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject StringType Tag TensorType ThroughputBenchmark "
     "TupleType Type Use Value sparse_bsc_tensor sparse_bsr_tensor "
-    "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine fake_quantize_per_channel_affine",
+    "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine fake_quantize_per_channel_affine align_tensors",
     "autograd.function": "BackwardCFunction NestedIOFunction InplaceFunction",
     "distributed": "_get_global_rank FileStore HashStore PrefixStore ProcessGroupGloo Store TCPStore new_subgroups "
     "GradBucket Logger Reducer",
@@ -94,8 +94,8 @@ NAMES = {
 # Feature -> prefixes of names of `NAMES` that belong to it; the other names belong to the C++ core.
 _FEATURES_OF_NAMES = {
     "sparse layouts of blocks (BSR, BSC)": "sparse_bsr sparse_bsc sparse_bsr_tensor sparse_bsc_tensor to_sparse_bsr to_sparse_bsc",
-    "quantization": "quantize_ fake_quantize_ qint8 quint8 qint32 quint4x2 quint2x4 per_tensor_ per_channel_ q_ dequantize int_repr",
-    "nested tensors": "jagged",
+    "quantization": "quantize_ fake_quantize_ qint8 quint8 qint32 quint4x2 quint2x4 per_tensor_ per_channel_ q_ qscheme dequantize int_repr",
+    "named tensors": "refine_names rename rename_ align_to align_as align_tensors",
     "other parts of sharded models and tensors": "_get_global_rank",
     "stores of distributed training": "FileStore HashStore PrefixStore Store TCPStore",
     "process groups other than the default group": "ProcessGroupGloo new_subgroups GradBucket Logger Reducer",
@@ -110,12 +110,12 @@ _FEATURES_OF_NAMES = {
 IN_BOTH_MODES = (
     "sparse layouts of blocks (BSR, BSC)",
     "quantization",
-    "nested tensors",
+    "named tensors",
 )  # whose names raise AbsentError in native mode, too
-METHODS = "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale"
+METHODS = "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale q_zero_point qscheme refine_names rename rename_ align_to align_as"
 # Layouts and dtypes of PyTorch that mytorch does not have.
 CONSTANTS = (
-    "sparse_bsr sparse_bsc jagged qint8 quint8 qint32 quint4x2 quint2x4 "
+    "sparse_bsr sparse_bsc qint8 quint8 qint32 quint4x2 quint2x4 "
     "per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric"
 ).split()
 # Classes of objects that only describe how a model is sharded. Packages create them on import, so the first use of them raises.

@@ -5,7 +5,7 @@ from typing import Any
 
 from mytorch.export import building as building
 from mytorch.export import recording as recording
-from mytorch.export.sizes import Dim as Dim
+from mytorch.export.dims import Dim as Dim
 from mytorch.export.program import ExportGraphSignature as _ExportGraphSignature
 from mytorch.export.program import ExportedProgram as ExportedProgram
 from mytorch.export.program import InputKind as InputKind

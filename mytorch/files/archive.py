@@ -274,7 +274,7 @@ _REDUCERS = {  # representations of objects, by type
     (bytes, bytearray): Pickler._text,
     complex: lambda _, x: (_global("__builtin__", "complex"), (x.real, x.imag)),
     device_class: lambda _, x: (_global("torch", "device"), (str(x),)),
-    layout: lambda _, x: (_global("torch.serialization", "_get_layout"), (f"torch.{x}",)),
+    layout: lambda _, x: (_global("torch.serialization", "_get_layout"), (repr(x),)),
     np.ndarray: Pickler._ndarray,
     np.generic: lambda _, x: (_global(_NUMPY, "scalar"), (x.dtype, x.tobytes())),
     np.dtype: lambda _, x: (_global("numpy", "dtype"), (x.name if x.kind == "V" else x.str, False, True)),

@@ -75,7 +75,8 @@ def _as_values(values, dtype, device):
 
 def _as_indices(indices, where, name, keep=False):
     raw = as_raw(indices, None, None)
-    if raw.dtype.kind not in "iu" and raw.size:
+    whole = raw.dtype.kind in "iu" or (raw.dtype.kind == "f" and bool((raw == raw.astype(np.int64)).all()))
+    if not whole and raw.size:
         raise TypeError(
             f"{name}: expected indices of an integer dtype, got {dtypes.from_numpy(raw.dtype)}. Use .long()."
         )
@@ -161,7 +162,7 @@ def sparse_coo_tensor(
             f"values has incorrect size, expected {[indices.shape[1], *size[dims:]]}, got {list(raw.shape)}"
         )
     _check_positions(indices, size)
-    coalesced = not indices.shape[1]
+    coalesced = indices.shape[1] < 2  # one element has sorted and distinct positions
     pattern = Pattern(sparse_coo, size[:dims], indices, coalesced=coalesced)
     if is_coalesced:
         linear = pattern.linear
@@ -410,7 +411,8 @@ def spdiags(diagonals, offsets, shape, layout=None):
         rows.append(column - step)
         columns.append(column)
         sources.append(k * diagonals.shape[1] + column)
-    source = np.concatenate(sources) if sources else np.zeros(0, np.int64)
+    none = [np.zeros(0, np.int64)]  # for a matrix without diagonals
+    source = np.concatenate(none + sources)
     values = diagonals.reshape(-1).index_select(0, Tensor._wrap(to_device(source, diagonals.device)))
-    x = sparse_coo_tensor(np.stack([np.concatenate(rows), np.concatenate(columns)]), values, shape)
+    x = sparse_coo_tensor(np.stack([np.concatenate(none + rows), np.concatenate(none + columns)]), values, shape)
     return x if layout is None else to_sparse(x, layout=layout)

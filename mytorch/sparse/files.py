@@ -4,7 +4,7 @@ from ..backend.memory_format import strided
 from .creation import sparse_compressed_tensor, sparse_coo_tensor
 from .pattern import sparse_coo, sparse_csc, sparse_csr
 
-_LAYOUTS = {f"torch.{layout}": layout for layout in (strided, sparse_coo, sparse_csr, sparse_csc)}
+_LAYOUTS = {repr(layout): layout for layout in (strided, sparse_coo, sparse_csr, sparse_csc)}
 
 
 def layout_of(name):

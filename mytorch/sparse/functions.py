@@ -2,13 +2,16 @@
 
 import functools
 
+import numpy as np
+
 from .._tensor import Tensor
+from ..backend import xp_of
 from ..base import dtypes
 from . import operators
 from .array import is_sparse, raw_of
 from .links import build, pattern_of, values_of
 from .methods import to_sparse
-from .pattern import sparse_csr
+from .pattern import expand_pointers, pointers_of, sparse_csr
 from .products import Sampled
 
 
@@ -248,3 +251,30 @@ def spmm(mat1, mat2):
         mat2: dense matrix.
     """
     return mm(mat1, mat2)
+
+
+def _convert_indices_from_coo_to_csr(input, size, *, out_int32=False):
+    """Returns the position of the first element of each row from sorted rows.
+
+    Args:
+        input: the row of each element, sorted.
+        size: number of rows.
+        out_int32: return int32 instead of int64 (default: False).
+    """
+    pointers = pointers_of(raw_of(input), size)
+    return Tensor._wrap(pointers.astype(np.int32) if out_int32 else pointers)
+
+
+def _convert_indices_from_csr_to_coo(crow_indices, col_indices, *, out_int32=False, transpose=False):
+    """Returns the row and column of each element of a CSR matrix, (2, elements).
+
+    Args:
+        crow_indices: position of the first element of each row.
+        col_indices: column of each element.
+        out_int32: return int32 instead of int64 (default: False).
+        transpose: return columns before rows (default: False).
+    """
+    pair = expand_pointers(raw_of(crow_indices)), raw_of(col_indices)
+    dtype = np.int32 if out_int32 else np.int64
+    pair = [part.astype(dtype) for part in (pair[::-1] if transpose else pair)]
+    return Tensor._wrap(xp_of(pair[0]).stack(pair))

@@ -40,7 +40,7 @@ class _Values(Function):
     @staticmethod
     def backward(ctx, g):
         pattern = ctx.pattern
-        if pattern.coalesced or pattern.merged.count == pattern.count and pattern.groups.order is None:
+        if pattern.coalesced or (pattern.merged.count == pattern.count and pattern.groups.order is None):
             return build(g, pattern)
         # All elements at one position have the gradient of this position.
         return build(g.index_select(0, Tensor._wrap(pattern.groups.first)), pattern.merged)

@@ -1,7 +1,7 @@
 """Methods of tensors for sparse layouts. `_extensions.py` lists the names that load this module.
 
-Importing this module also replaces a few attributes of Tensor and Array that read the raw array directly, such as `layout`,
-`repr` and `numpy`, by versions that know sparse arrays.
+Some attributes of Tensor and Array read the raw array directly, such as `layout`, `repr` and `numpy`. This module replaces
+them by versions for all layouts.
 """
 
 import functools
@@ -15,7 +15,8 @@ from ..backend import CPU, xp_of
 from ..backend.memory_format import strided
 from . import operators
 from .array import SparseArray, _words, emptied, is_sparse, raw_of
-from .links import build, coalesce as merge, from_dense, pattern_of, read_at, values_of
+from .links import build, from_dense, pattern_of, read_at, values_of
+from .links import coalesce as merge
 from .links import to_dense as as_dense
 from .pattern import COMPRESSED, Pattern, sparse_coo, sparse_csc, sparse_csr
 
@@ -94,7 +95,7 @@ def _compressed(x, layout, dense_dim=None):
         dims = x.ndim - (dense_dim or 0)
         if dims != 2:
             raise RuntimeError(
-                f"to_{layout}: expected a tensor with two sparse dimensions, got {x.ndim} dimensions. Pass dense_dim, or "
+                f"to_{layout.name}: expected a tensor with two sparse dimensions, got {x.ndim} dimensions. Pass dense_dim, or "
                 "reshape the tensor."
             )
         x = from_dense(x, 2)
@@ -379,7 +380,7 @@ def smm(input, mat2):
 
 
 def _replace(name, function, *classes):
-    """Replaces a method for sparse tensors; dense tensors use the former method."""
+    """Replaces a method of sparse tensors. Dense tensors keep the method."""
     for cls in classes or (Tensor, Array):
         before = getattr(cls, name)
 
@@ -496,6 +497,14 @@ for _name in ("ones_like", "full_like", "rand_like", "randn_like", "randint_like
 
 _replace("unsqueeze", _unsqueeze)
 _replace("item", _item)
+for _name, _kind in (
+    ("__bool__", bool),
+    ("__int__", int),
+    ("__float__", float),
+    ("__complex__", complex),
+    ("is_nonzero", bool),
+):
+    _replace(_name, lambda self, _kind=_kind: _kind(_item(self)))
 _replace("is_contiguous", lambda self, *args, **kwargs: False)
 _replace("stride", lambda self, *args: (0,) * self.ndim if not args else 0)
 _replace("unbind", lambda self, dim=0: tuple(self.select(dim, i) for i in range(self.shape[dim])))

@@ -14,7 +14,7 @@ from ..engine.mode import no_grad
 from . import products
 from .array import SparseArray, is_sparse, raw_of
 from .links import build, coalesce, locate, pattern_of, read_at, segment_sum, to_dense, values_of
-from .pattern import COMPRESSED, Groups, Pattern, sparse_coo, sparse_csc, sparse_csr
+from .pattern import COMPRESSED, Groups, Pattern, sparse_coo, sparse_csr
 
 HANDLERS = {}  # name of an op -> function (op, inputs, attrs)
 
@@ -350,7 +350,7 @@ def to_compressed(x, layout, dtype=np.int64):
         return x
     if pattern.dims != 2:
         raise RuntimeError(
-            f"to_{layout}: expected two sparse dimensions, got {pattern.dims}. Use a matrix, or pass dense_dim."
+            f"to_{layout.name}: expected two sparse dimensions, got {pattern.dims}. Use a matrix, or pass dense_dim."
         )
     x = coalesce(to_coo(x))
     made, order = compressed(pattern_of(x), layout, dtype)
@@ -421,6 +421,13 @@ def sum_over(x, dims):
         return build(values, pattern)
     sizes = [pattern.sizes[d] for d in kept]
     return coalesce(build(values, Pattern(sparse_coo, sizes, pattern.indices[kept])))
+
+
+@handles("any")
+def _any(op, inputs, attrs):
+    if attrs.get("dim") is not None:
+        raise refusal("any over a dimension", inputs[0])
+    return op(values_of(coalesce(inputs[0])))
 
 
 @handles("norm")

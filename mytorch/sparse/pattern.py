@@ -18,8 +18,13 @@ class _Layout(layout):
 
     __slots__ = ()
 
+    @property
+    def name(self):
+        """The name without "torch."."""
+        return str.__str__(self)
+
     def __reduce__(self):
-        return str(self)  # a global of this module
+        return self.name  # a global of this module
 
 
 sparse_coo, sparse_csr, sparse_csc = _Layout("sparse_coo"), _Layout("sparse_csr"), _Layout("sparse_csc")
@@ -81,8 +86,8 @@ class Pattern:
         layout: `sparse_coo`, `sparse_csr` or `sparse_csc`.
         sizes: sizes of the sparse dimensions.
         indices: for COO, an int64 array (sparse dimensions, elements).
-        pointers, inner: for compressed layouts, the position at which each row (of CSR) or column (of CSC) begins, and
-            the column (of CSR) or row (of CSC) of each element.
+        pointers: for compressed layouts, the position at which each row (of CSR) or column (of CSC) begins.
+        inner: for compressed layouts, the column (of CSR) or row (of CSC) of each element.
         coalesced: the positions are sorted and distinct.
     """
 

@@ -103,14 +103,6 @@ def test_embedding_bag_refuses(torch):
             bag(index, lib.tensor([1]))
 
 
-def test_sparse_gradients_warn_once_that_they_are_dense():
-    mytorch.base.errors.warn_once.cache_clear()
-    layer = mytorch.nn.Embedding(3, 2, sparse=True)
-    with pytest.warns(UserWarning, match="gradients are dense"):
-        layer(mytorch.tensor([0]))
-    layer(mytorch.tensor([0]))
-
-
 # -- lazy layers ------------------------------------------------------------------------------------------------
 
 LAZY = [

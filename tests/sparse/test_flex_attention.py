@@ -9,7 +9,10 @@ import pytest
 import mytorch
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")]
+pytestmark = [
+    pytest.mark.cpu_only,
+    pytest.mark.filterwarnings("ignore:(flex_attention called without torch.compile|return_lse is deprecated)"),
+]
 FLEX = {lib: importlib.import_module(f"{lib.__name__}.nn.attention.flex_attention") for lib in (mytorch, torch)}
 B, H, L, E = 2, 4, 40, 8  # 40 is not a multiple of the block size 16
 
@@ -68,7 +71,7 @@ SCORES = {
     "causal scores": lambda lib, x: lambda s, b, h, q, kv: lib.where(q >= kv, s, -float("inf")),
     "temperature of positions": lambda lib, x: lambda s, b, h, q, kv: s * (1 + q / L),
     "square": lambda lib, x: lambda s, b, h, q, kv: s * s * 0.1,
-    "distance in log": lambda lib, x: lambda s, b, h, q, kv: s - x[h, 1] * lib.log(1 + abs(q - kv)),
+    "distance in log": lambda lib, x: lambda s, b, h, q, kv: s - x[h, 1] * lib.log(1 + abs(q - kv).double()),
     "bias of batch and head": lambda lib, x: lambda s, b, h, q, kv: s + x[b, h] * kv,
     "soft capping and ALiBi": lambda lib, x: lambda s, b, h, q, kv: 3 * lib.tanh((s + 0.1 * (kv - q) * (h + 1)) / 3),
 }
@@ -144,7 +147,7 @@ def run(lib, mask, score, dtype="float64", heads=H, lengths=(L, L), **options):
 def compare(ours, theirs, rough=1e-9):
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if a is None or b is None:
-            assert (a is None or not a.any()) and (b is None or not b.any()), i
+            assert all(x is None or not x.any() for x in (a, b)), i
         else:
             np.testing.assert_allclose(a, b, rtol=rough, atol=rough, err_msg=str(i))
 
@@ -155,7 +158,8 @@ def test_functions_of_scores_and_masks(mask, score):
     theirs, yours = run(torch, mask, score)
     compare(ours, theirs)
     if mask is not None:
-        assert mine.shape == yours.shape and mine.sparsity() == pytest.approx(yours.sparsity())
+        assert mine.shape == yours.shape
+        assert mine.sparsity() == pytest.approx(yours.sparsity())
         assert str(mine) == str(yours)
         np.testing.assert_array_equal(np.asarray(mine.to_dense()), np.asarray(yours.to_dense()))
         for name in mine._TENSORS:
@@ -188,18 +192,23 @@ def test_masks_and_lists():
     for lib in (mytorch, torch):
         flex = FLEX[lib]
         mask = flex.create_block_mask(causal(lib, None), 2, 3, 64, 64, device="cpu", BLOCK_SIZE=(16, 32))
-        assert mask.shape == (2, 3, 64, 64) and mask.BLOCK_SIZE == (16, 32) and mask.numel() == 2 * 3 * 64 * 64
+        assert mask.shape == (2, 3, 64, 64)
+        assert mask.BLOCK_SIZE == (16, 32)
+        assert mask.numel() == 2 * 3 * 64 * 64
         part = mask[1, 0:2]
-        assert part.kv_num_blocks.shape == (1, 2, 4) and part.kv_indices.shape == (1, 2, 4, 2)
+        assert part.kv_num_blocks.shape == (1, 2, 4)
+        assert part.kv_indices.shape == (1, 2, 4, 2)
         assert mask.to("cpu").shape == mask.shape
         dense = flex.create_mask(causal(lib, None), 1, 1, 5, 5, device="cpu")
-        assert dense.dtype == lib.bool and np.asarray(dense[0, 0]).tolist() == np.tri(5, dtype=bool).tolist()
-        scores = flex.create_mask(lambda s, b, h, q, kv: s + q, 1, 1, 2, 3, device="cpu")
-        assert np.asarray(scores[0, 0]).tolist() == [[0, 0, 0], [1, 1, 1]]
+        assert dense.dtype == lib.bool
+        assert np.asarray(dense[0, 0]).tolist() == np.tri(5, dtype=bool).tolist()
+        scores = flex.create_mask(lambda s, b, h, q, kv: lib.where(q >= kv, s, -float("inf")), 1, 1, 2, 3, device="cpu")
+        assert np.asarray(scores[0, 0]).tolist() == [[True, False, False], [True, True, False]]
         joined = flex.create_block_mask(
             causal(lib, None), 1, 1, 64, 64, device="cpu", BLOCK_SIZE=16, separate_full_blocks=False
         )
-        assert joined.full_kv_indices is None and joined.sparsity() == 37.5
+        assert joined.full_kv_indices is None
+        assert joined.sparsity() == 37.5
 
 
 def test_empty_lengths():
@@ -208,9 +217,8 @@ def test_empty_lengths():
     assert flex.flex_attention(q, k, k).shape == (1, 1, 0, 4)
     assert flex.flex_attention(k, q, q).tolist() == mytorch.zeros(1, 1, 3, 4).tolist()
     out, aux = flex.flex_attention(k, k, k, return_aux=flex.AuxRequest(lse=True, max_scores=True))
-    assert aux.lse.shape == aux.max_scores.shape == (1, 1, 3) and aux.lse[0, 0, 0].item() == pytest.approx(
-        2 + math.log(3)
-    )
+    assert aux.lse.shape == aux.max_scores.shape == (1, 1, 3)
+    assert aux.lse[0, 0, 0].item() == pytest.approx(2 + math.log(3))
 
 
 def test_errors():

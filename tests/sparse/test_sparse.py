@@ -469,15 +469,22 @@ def test_attributes():
         x, c, d = lib.eye(3).to_sparse(), lib.eye(3).to_sparse_csr(), lib.eye(3)
         assert (x.is_sparse, c.is_sparse, d.is_sparse) == (True, False, False)
         assert (x.is_sparse_csr, c.is_sparse_csr, d.is_sparse_csr) == (False, True, False)
-        assert x.layout == lib.sparse_coo and c.layout == lib.sparse_csr and d.layout == lib.strided
+        assert x.layout == lib.sparse_coo
+        assert c.layout == lib.sparse_csr
+        assert d.layout == lib.strided
         assert isinstance(x.layout, lib.layout)
         assert (x.sparse_dim(), x.dense_dim(), d.sparse_dim(), d.dense_dim()) == (2, 0, 0, 2)
-        assert x._nnz() == c._nnz() == 3 and x.numel() == 9 and len(x) == 3 and x.shape == (3, 3)
-        assert c.t().layout == lib.sparse_csc and c.t().t().layout == lib.sparse_csr
+        assert x._nnz() == c._nnz() == 3
+        assert x.numel() == 9
+        assert len(x) == 3
+        assert x.shape == (3, 3)
+        assert c.t().layout == lib.sparse_csc
+        assert c.t().t().layout == lib.sparse_csr
         assert lib.sparse_coo_tensor(size=(2, 3))._nnz() == 0
         assert lib.sparse_coo_tensor([[0, 2]], [1.0, 2.0]).shape == (3,)
         assert lib.zeros_like(x)._nnz() == 0
-        assert x.is_coalesced() and not lib.sparse_coo_tensor([[0, 0]], [1.0, 2.0]).is_coalesced()
+        assert x.is_coalesced()
+        assert not lib.sparse_coo_tensor([[0, 0]], [1.0, 2.0]).is_coalesced()
 
 
 def test_copies_and_files(tmp_path):
@@ -515,6 +522,23 @@ def test_in_place_changes():
         assert x._nnz() == 0
 
 
+def test_numbers_and_truth_of_sparse_tensors():
+    for lib in (mytorch, torch):
+        zero, one = (lib.sparse_coo_tensor([[0]], [value], (1,)) for value in (0.0, 1.5))
+        assert not bool(zero)
+        assert not zero.is_nonzero()
+        assert bool(one)
+        assert float(one) == one.item() == 1.5
+        assert int(one) == 1
+        assert one.is_coalesced()
+        assert bool(lib.any(one))
+        assert not bool(lib.any(zero))
+        with pytest.raises(RuntimeError):
+            bool(lib.eye(2).to_sparse())
+        empty = lib.sparse.spdiags(lib.zeros(0, 3), lib.zeros(0, dtype=lib.int64), (3, 3))
+        assert empty._nnz() == 0
+
+
 def test_the_positions_are_copies():
     indices = mytorch.tensor([[0, 1]])
     x = mytorch.sparse_coo_tensor(indices, [1.0, 2.0], (3,))
@@ -525,9 +549,13 @@ def test_the_positions_are_copies():
 
 def test_conversions_of_dtype_and_device():
     x = mytorch.eye(2).to_sparse()
-    assert x.double().dtype is mytorch.float64 and x.double().is_sparse
-    assert x.half().to_dense().dtype is mytorch.float16 and x.to(mytorch.int64).values().tolist() == [1, 1]
-    assert x.cpu() is x and x.to("cpu") is x and x.device.type == "cpu"
+    assert x.double().dtype is mytorch.float64
+    assert x.double().is_sparse
+    assert x.half().to_dense().dtype is mytorch.float16
+    assert x.to(mytorch.int64).values().tolist() == [1, 1]
+    assert x.cpu() is x
+    assert x.to("cpu") is x
+    assert x.device.type == "cpu"
 
 
 ERRORS = [

@@ -165,8 +165,8 @@ def test_absent_parts_raise_when_they_are_created():
 
 
 def test_sparse_names_raise_in_native_mode():
-    with pytest.raises(NotImplementedError, match="sparse tensors"):
-        mytorch.sparse_coo_tensor([[0]], [1.0])
+    with pytest.raises(NotImplementedError, match="sparse layouts of blocks"):
+        mytorch.sparse_bsr_tensor([0, 1], [0], [[[1.0]]])
     assert not hasattr(mytorch, "Graph")
 
 
