@@ -226,7 +226,15 @@ def test_tests_do_without_pytorch():
 
 
 def test_the_library_does_not_print():
-    allowed = {"accelerate", "cli", "distributed", "fx", "models", "onnx", "playground"}  # they write to the terminal of scripts
+    allowed = {
+        "accelerate",
+        "cli",
+        "distributed",
+        "fx",
+        "models",
+        "onnx",
+        "playground",
+    }  # they write to the terminal of scripts
     for path in FILES:
         if path.relative_to(PACKAGE).parts[0] in allowed:
             continue

@@ -5,7 +5,6 @@ from typing import Any
 
 from mytorch.export import building as building
 from mytorch.export import recording as recording
-from mytorch.export.dims import Dim as Dim
 from mytorch.export.program import ExportGraphSignature as _ExportGraphSignature
 from mytorch.export.program import ExportedProgram as ExportedProgram
 from mytorch.export.program import InputKind as InputKind
@@ -13,6 +12,7 @@ from mytorch.export.program import InputSpec as _InputSpec
 from mytorch.export.program import OutputKind as OutputKind
 from mytorch.export.program import OutputSpec as _OutputSpec
 from mytorch.export.program import TensorArgument as _TensorArgument
+from mytorch.export.sizes import Dim as Dim
 
 class ExportGraphSignature(_ExportGraphSignature):
     def __init__(self, input_specs: list = ..., output_specs: list = ...) -> None: ...

@@ -50,8 +50,7 @@ def _package():
         import onnx.numpy_helper
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            'onnx.export: expected the package onnx, got none. Install it: pip install ".[onnx]".',
-            name=error.name,
+            'onnx.export: expected the package onnx, got none. Install it: pip install ".[onnx]".', name=error.name
         ) from None
     return onnx
 
