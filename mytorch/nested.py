@@ -66,7 +66,7 @@ class _Offsets:
     def __eq__(self, other):
         return self is other or self.lengths == other.lengths
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
 
 class NestedTensor(Tensor):

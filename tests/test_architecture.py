@@ -18,7 +18,7 @@ from . import layers
 
 ROOT, PACKAGE, FILES = layers.ROOT, layers.PACKAGE, layers.FILES
 MAX_CORE_CODE_LINES = (
-    40_450  # without comments, docstrings and blank lines; lower it when code goes, raise it only for fixes
+    40_480  # without comments, docstrings and blank lines; lower it when code goes, raise it only for fixes
 )
 
 
@@ -304,10 +304,17 @@ def test_import_is_fast(tmp_path, monkeypatch):
     assert statistics.median(float(_python(code).stdout) for _ in range(5)) < 4
 
 
+def _blocks(document):
+    """Returns the Python blocks of a page; one program if each block continues the block before."""
+    text = (ROOT / document).read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    return ["\n".join(blocks)] if "<!-- The blocks form one program. -->" in text else blocks
+
+
 BLOCKS = [
     (document, number, block)
     for document in ("README.md", *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").glob("*.md"))))
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.S))
+    for number, block in enumerate(_blocks(document))
 ]
 
 

@@ -76,7 +76,7 @@ def initialize(self, *args, **kwargs):
     self._data, self._edge, self._view = made._data, made._edge, made._view
 
 
-initialize.__wrapped__ = _create  # inspect.signature follows it
+initialize.__wrapped__ = _create  # type: ignore[attr-defined]  # inspect.signature follows it
 
 
 def _fix_weakref(self):

@@ -107,7 +107,7 @@ def line_of_program():
 
 
 def describe(line):
-    """Returns a source line for messages, such as `model.py:12 in forward: x = x.view(-1)`."""
+    """Returns a source line for messages, with the file, line, function and code."""
     path, number, function = line
     text = linecache.getline(path, number).strip()
     return f"{path}:{number} in {function}" + (f": {text}" if text else "")

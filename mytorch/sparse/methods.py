@@ -402,25 +402,19 @@ def _refusing(name, error, text):
     return name, method
 
 
+def _layout(self):
+    return pattern_of(self).layout if is_sparse(self) else strided
+
+
 for _cls in (Tensor, Array):
-    _cls.is_sparse = property(
-        lambda self: (
-            type(self._data._array) is not np.ndarray and is_sparse(self) and pattern_of(self).layout is sparse_coo
-        ),
-        doc="True if the tensor has the layout `sparse_coo`.",
-    )
-    _cls.is_sparse_csr = property(
-        lambda self: (
-            type(self._data._array) is not np.ndarray and is_sparse(self) and pattern_of(self).layout is sparse_csr
-        ),
-        doc="True if the tensor has the layout `sparse_csr`.",
-    )
-    _cls.layout = property(
-        lambda self: pattern_of(self).layout if is_sparse(self) else strided,
-        doc="The layout: `strided` (dense), `sparse_coo`, `sparse_csr` or `sparse_csc`.",
-    )
+    for _name, _get, _doc in (
+        ("is_sparse", lambda self: _layout(self) is sparse_coo, "True if the tensor has the layout `sparse_coo`."),
+        ("is_sparse_csr", lambda self: _layout(self) is sparse_csr, "True if the tensor has the layout `sparse_csr`."),
+        ("layout", _layout, "The layout: `strided` (dense), `sparse_coo`, `sparse_csr` or `sparse_csc`."),
+    ):
+        setattr(_cls, _name, property(_get, doc=_doc))
 _NO_NUMPY = "can't convert {layout} layout tensor to numpy. Use Tensor.to_dense() first."
-for _name, _error, _text in (
+for _name, _error, _message in (
     ("numpy", TypeError, _NO_NUMPY),
     ("__array__", TypeError, _NO_NUMPY),
     (
@@ -438,7 +432,7 @@ for _name, _error, _text in (
     ("expand", RuntimeError, "expand is unsupported for {layout} tensors. Use Tensor.to_dense() first."),
     ("view", RuntimeError, "view is not implemented for sparse tensors. Use Tensor.to_dense() first."),
 ):
-    _replace(*_refusing(_name, _error, _text))
+    _replace(*_refusing(_name, _error, _message))
 
 
 def _squeeze(self, *args, **kwargs):

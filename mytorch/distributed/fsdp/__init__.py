@@ -2,9 +2,9 @@
 
 from ... import _extensions
 from .accelerating import FullyShardedDataParallelPlugin
-from .fully_shard import FSDPModule, UnshardHandle, fully_shard, register_fsdp_forward_method
 from .grad_scaler import ShardedGradScaler
 from .parameters import MixedPrecisionPolicy, OffloadPolicy
+from .sharding import FSDPModule, UnshardHandle, fully_shard, register_fsdp_forward_method
 from .wrapper import (
     BackwardPrefetch,
     FullStateDictConfig,

@@ -2,13 +2,13 @@
 from builtins import bool as _bool
 
 from mytorch.distributed.fsdp.accelerating import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
-from mytorch.distributed.fsdp.fully_shard import FSDPModule as FSDPModule
-from mytorch.distributed.fsdp.fully_shard import UnshardHandle as UnshardHandle
-from mytorch.distributed.fsdp.fully_shard import fully_shard as fully_shard
-from mytorch.distributed.fsdp.fully_shard import register_fsdp_forward_method as register_fsdp_forward_method
 from mytorch.distributed.fsdp.grad_scaler import ShardedGradScaler as ShardedGradScaler
 from mytorch.distributed.fsdp.parameters import MixedPrecisionPolicy as MixedPrecisionPolicy
 from mytorch.distributed.fsdp.parameters import OffloadPolicy as OffloadPolicy
+from mytorch.distributed.fsdp.sharding import FSDPModule as FSDPModule
+from mytorch.distributed.fsdp.sharding import UnshardHandle as UnshardHandle
+from mytorch.distributed.fsdp.sharding import fully_shard as fully_shard
+from mytorch.distributed.fsdp.sharding import register_fsdp_forward_method as register_fsdp_forward_method
 from mytorch.distributed.fsdp.wrapper import BackwardPrefetch as BackwardPrefetch
 from mytorch.distributed.fsdp.wrapper import FullStateDictConfig as _FullStateDictConfig
 from mytorch.distributed.fsdp.wrapper import FullyShardedDataParallel as FullyShardedDataParallel

@@ -17,9 +17,9 @@ from ..device_mesh import DeviceMesh, init_device_mesh
 from ..process_group import resolve
 from ..reducer import broadcast_coalesced
 from ..tensor.dtensor import DTensor
-from .fully_shard import fully_shard
 from .grad_scaler import ShardedGradScaler
 from .parameters import MixedPrecisionPolicy
+from .sharding import fully_shard
 from .wrap import ModuleWrapPolicy, selected
 
 

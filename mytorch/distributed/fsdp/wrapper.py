@@ -22,8 +22,8 @@ from ..checkpoint.state_dict import (
 from ..device_mesh import DeviceMesh
 from ..process_group import Group, member_of
 from ..reducer import broadcast_coalesced
-from .fully_shard import FSDPModule, fully_shard
 from .parameters import MixedPrecisionPolicy
+from .sharding import FSDPModule, fully_shard
 from .wrap import selected
 
 

@@ -44,9 +44,10 @@ class _Block(Module):
     `_branches()` returns the branches. A branch is a list of names of layers; a tuple of names are parallel layers at its end.
     """
 
-    def _add(self, block: Callable[..., Module], **layers: tuple) -> None:
-        for name, (inside, out, *options) in layers.items():
-            kernel, stride, padding = (*options, *(1, 1, 0)[len(options) :])
+    def _add(self, block: Callable[..., Module], **layers: Any) -> None:
+        for name, sizes in layers.items():
+            # (input channels, output channels) and, if they differ from the defaults, kernel size, stride and padding.
+            inside, out, kernel, stride, padding = tuple(sizes) + (1, 1, 0)[len(sizes) - 2 :]
             self.add_module(name, block(inside, out, kernel_size=kernel, stride=stride, padding=padding))
 
     def _run(self, names: Sequence, x: Tensor) -> Tensor:

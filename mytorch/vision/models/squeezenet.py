@@ -39,7 +39,7 @@ class Fire(nn.Module):
 
 
 # version -> (channels and kernel size of the first convolution; for each fire module its squeeze and expand channels, or "pool")
-_LAYERS = {
+_LAYERS: dict[str, tuple[tuple[int, int], list]] = {
     "1_0": ((96, 7), [(16, 64), (16, 64), (32, 128), "pool", (32, 128), (48, 192), (48, 192), (64, 256), "pool", (64, 256)]),
     "1_1": ((64, 3), [(16, 64), (16, 64), "pool", (32, 128), (32, 128), "pool", (48, 192), (48, 192), (64, 256), (64, 256)]),
 }  # fmt: skip

@@ -32,8 +32,9 @@ class Transform(Module):
 
     def __init__(self, **arguments: Any):
         super().__init__()
-        if unknown := [name for name in arguments if name not in _declared(type(self))]:
-            raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {unknown[0]!r}")
+        cls: Any = type(self)
+        if unknown := [name for name in arguments if name not in _declared(cls)]:
+            raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {unknown[0]!r}")
         self._arguments = tuple(arguments)
         for name, value in arguments.items():
             setattr(self, name, value)
@@ -47,7 +48,7 @@ class Transform(Module):
 
 
 @functools.cache
-def _declared(transform):
+def _declared(transform: Any) -> set[str]:
     """Returns the names of the arguments that the constructors of a class and of its base classes declare."""
     return {name for cls in transform.__mro__ for name in inspect.signature(cls.__init__).parameters}
 
