@@ -26,17 +26,19 @@ SECTIONS = {
     "mytorch.autograd": [
         "autograd", "autograd.function", "autograd.functional", "autograd.forward_ad", "autograd.graph", "func", "amp",
     ],
-    "Mathematics": ["linalg", "fft", "special", "random", "quasirandom", "distributions"],
+    "Mathematics": ["linalg", "fft", "special", "sparse", "nested", "random", "quasirandom", "distributions"],
     "Data and files": ["utils.data", "utils.data.tokens", "serialization", "storage"],
     "Models and vision": [
         "models", "models.lora", "models.chat", "models.tokenizer", "vision.models", "vision.datasets", "vision.transforms",
         "vision.ops", "vision.io",
     ],
     "Training and devices": [
-        "accelerate", "accelerate.runs", "distributed", "distributed.optim", "cuda", "backend",
+        "accelerate", "accelerate.runs", "distributed", "distributed.optim", "distributed.device_mesh", "distributed.fsdp",
+        "distributed.tensor", "distributed.checkpoint", "cuda", "backend",
     ],
     "Tools": [
-        "fx", "export", "onnx", "utils", "utils.checkpoint", "utils.graph", "utils.views", "utils.benchmark", "profiler", "compiler", "dispatch.op",
+        "fx", "export", "onnx", "utils", "utils.checkpoint", "utils.graph", "utils.views", "utils.benchmark", "profiler", "compiler",
+        "dispatch.op",
     ],
 }  # fmt: skip
 
@@ -223,6 +225,15 @@ ABOUT = {
     "accelerate.runs": "Parts of training scripts: interruption, logs, checkpoints, and measurement of speed.",
     "distributed": "Several processes: process groups and collectives, with the names of `torch.distributed`.",
     "distributed.optim": "Optimizers that split their state between processes.",
+    "distributed.device_mesh": "Grids of processes: one dimension for each kind of parallelism.",
+    "distributed.fsdp": "Sharded models: parameters, gradients and optimizer state are divided between processes.",
+    "distributed.tensor": "Tensors that several processes store together, and tensor parallelism.",
+    "distributed.checkpoint": "Checkpoints of which each process writes a part, for any number of processes.",
+    "sparse": "Sparse tensors: the layouts COO, CSR and CSC, products and gradients. The guide to sparse tensors has examples.",
+    "nested": "Nested tensors: batches of tensors of different lengths.",
+    "fx": "Graphs of programs: symbolic traces, transformations and generated code.",
+    "export": "Exported programs: graphs of models with dynamic sizes.",
+    "onnx": "Export of models to ONNX files.",
     "cuda": "GPUs: devices, memory, streams, events and CUDA graphs.",
     "utils.checkpoint": "Activation checkpointing: backward computes activations again instead of storing them.",
     "utils.graph": "Drawings of the autograd graph, as SVG, HTML or Graphviz DOT.",
