@@ -55,7 +55,7 @@ def products(rounds):
     import torch
 
     torch.set_num_threads(1)
-    torch.sparse.check_sparse_tensor_invariants.disable()  # says explicitly what is the default, which warns
+    torch.sparse.check_sparse_tensor_invariants.disable()  # the default, which warns if it is not explicit
     warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
     rows = []
     for nodes, degree, columns in SIZES:

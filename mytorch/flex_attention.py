@@ -24,7 +24,7 @@ from .ops.movement import cat
 __all__ = [
     "AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention", "noop_mask", "or_masks",
 ]  # fmt: skip
-_BLOCK = 128
+_DEFAULT_SPARSE_BLOCK_SIZE = 128  # the name in PyTorch, which packages import
 
 
 class AuxRequest(NamedTuple):
@@ -208,7 +208,7 @@ class BlockMask:
 
     def __init__(
         self, seq_lengths, kv_num_blocks, kv_indices, full_kv_num_blocks=None, full_kv_indices=None, q_num_blocks=None,
-        q_indices=None, full_q_num_blocks=None, full_q_indices=None, BLOCK_SIZE=(_BLOCK, _BLOCK), mask_mod=noop_mask,
+        q_indices=None, full_q_num_blocks=None, full_q_indices=None, BLOCK_SIZE=(_DEFAULT_SPARSE_BLOCK_SIZE, _DEFAULT_SPARSE_BLOCK_SIZE), mask_mod=noop_mask,
     ):  # fmt: skip
         if kv_indices.ndim < 2:
             raise RuntimeError("BlockMask must have at least 2 dimensions")
@@ -222,7 +222,7 @@ class BlockMask:
 
     @classmethod
     def from_kv_blocks(
-        cls, kv_num_blocks, kv_indices, full_kv_num_blocks=None, full_kv_indices=None, BLOCK_SIZE=_BLOCK, mask_mod=None,
+        cls, kv_num_blocks, kv_indices, full_kv_num_blocks=None, full_kv_indices=None, BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE, mask_mod=None,
         seq_lengths=None, compute_q_blocks=True,
     ):  # fmt: skip
         """Creates a BlockMask from the blocks of keys of each block of queries.
@@ -375,7 +375,15 @@ def _transposed(number, indices):
 
 
 def create_block_mask(
-    mask_mod, B, H, Q_LEN, KV_LEN, device=None, BLOCK_SIZE=_BLOCK, _compile=False, separate_full_blocks=True
+    mask_mod,
+    B,
+    H,
+    Q_LEN,
+    KV_LEN,
+    device=None,
+    BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE,
+    _compile=False,
+    separate_full_blocks=True,
 ):
     """Computes the blocks of pairs of queries and keys that a mask function selects.
 

@@ -13,7 +13,7 @@ from mytorch import nn
 from mytorch.base import config
 from tests.public_names import callables
 
-# Registries of functions, which PyTorch does not pickle either; instances, which are copied; and operations without a public name.
+# Registries of functions, which PyTorch does not pickle either. Instances, which are copied. Operations without a public name.
 REGISTRIES = {"biject_to", "transform_to"}
 INSTANCES = {"identity_transform", "dependent"}
 INTERNAL = {"to_dtype", "maximum", "minimum", "gru_layer", "lstm_layer", "rnn_layer", "quantized_linear", "lgamma"}

@@ -30,7 +30,7 @@ class OpNamespace:
         if name.startswith("__"):
             raise AttributeError(name)
         if self._name == "aten":
-            # A program may write the name of an operator as a key of a table; `hasattr` tells that it is absent.
+            # A program may write the name of an operator as a key of a table. For `hasattr`, it is absent.
             return aten.packet(name) if is_asked(sys._getframe(1)) else aten.named(name)
         if self._name in ("prim", "prims"):
             raise AbsentError(

@@ -21,7 +21,9 @@ _FEATURES = {
     "other parts of sharded models and tensors": "distributed._composable.replicate distributed._functional_collectives "
     "distributed._shard distributed.algorithms._checkpoint distributed._tools distributed.utils "
     "distributed.checkpoint.default_planner distributed.checkpoint.filesystem distributed.checkpoint.metadata "
-    "distributed.checkpoint.planner distributed.checkpoint.stateful distributed.checkpoint.storage distributed.tensor.debug "
+    "distributed.checkpoint.hf_storage distributed.checkpoint.quantized_hf_storage distributed.checkpoint._consolidate_hf_safetensors "
+    "distributed.checkpoint.api distributed.checkpoint.utils distributed.checkpoint.optimizer distributed.checkpoint.staging "
+    "distributed.checkpoint.planner_helpers distributed.checkpoint.planner distributed.checkpoint.stateful distributed.checkpoint.storage distributed.tensor.debug "
     "distributed.tensor.experimental",
     "overlapped optimizers": "distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks",
     "local SGD": "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook distributed.algorithms.model_averaging",
@@ -86,6 +88,14 @@ NAMES = {
     "autograd.function": "BackwardCFunction NestedIOFunction InplaceFunction",
     "distributed": "_get_global_rank FileStore HashStore PrefixStore ProcessGroupGloo Store TCPStore new_subgroups "
     "GradBucket Logger Reducer",
+    "distributed.fsdp": "CPUOffload CPUOffloadPolicy DataParallelMeshDims FullOptimStateDictConfig LocalOptimStateDictConfig "
+    "LocalStateDictConfig OptimStateDictConfig OptimStateKeyType ShardedOptimStateDictConfig StateDictConfig StateDictSettings",
+    "distributed.checkpoint": "BytesStorageMetadata ChunkStorageMetadata DefaultLoadPlanner DefaultSavePlanner FileSystemReader "
+    "FileSystemWriter HuggingFaceStorageReader HuggingFaceStorageWriter LoadPlan LoadPlanner Metadata ReadItem SavePlan SavePlanner "
+    "StorageReader StorageWriter TensorStorageMetadata WriteItem",
+    "sparse": "SparseSemiStructuredTensor SparseSemiStructuredTensorCUTLASS SparseSemiStructuredTensorCUSPARSELT",
+    "export": "AdditionalInputs Constraint CustomDecompTable ExportBackwardSignature FlatArgsAdapter ModuleCallEntry "
+    "ModuleCallSignature ShapesCollection UnflattenedModule",
     "utils": "ThroughputBenchmark",
     "utils.data": "DataChunk DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe",
     "autograd.profiler": "emit_itt emit_nvtx KinetoStepTracker",
@@ -106,6 +116,13 @@ _FEATURES_OF_NAMES = {
     "remote procedure calls": "Future",
     "compilation": "ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject CompilationUnit LiteScriptModule "
     "JITException strict_fusion trace_module GraphExecutorState",
+}
+# Module of `NAMES` -> feature that its names belong to.
+_FEATURES_OF_MODULES = {
+    "distributed.fsdp": "other parts of sharded models and tensors",
+    "distributed.checkpoint": "other parts of sharded models and tensors",
+    "sparse": "semi-structured sparse tensors",
+    "export": "other parts of torch.export",
 }
 IN_BOTH_MODES = (
     "sparse layouts of blocks (BSR, BSC)",
@@ -158,7 +175,7 @@ def feature_of(path, name):
         for prefix in prefixes.split():
             if name == prefix or (prefix.endswith("_") and name.startswith(prefix)):
                 return feature
-    return "internals of PyTorch's C++ core"
+    return _FEATURES_OF_MODULES.get(path, "internals of PyTorch's C++ core")
 
 
 def refusal(name, feature):

@@ -16,7 +16,7 @@ from .._tensor import Tensor
 from ..backend import is_raw, numpy_ns
 from ..base import pytree
 from ..compat import overrides
-from ..dispatch.interpreter import Interpreter, interpreting
+from ..dispatch import interpreter
 from ..dispatch.op import Op
 from ..dispatch.record import RECORDS
 from ..dispatch.unwrap import raw_of
@@ -113,7 +113,7 @@ def describe(line):
     return f"{path}:{number} in {function}" + (f": {text}" if text else "")
 
 
-class Recording(Interpreter):
+class Recording(interpreter.Interpreter):
     """One run of a model.
 
     Args:
@@ -390,7 +390,7 @@ def record(function, named, inputs, args, kwargs):
         (recording, leaves of the result, structure of the result)
     """
     recording = Recording(named, inputs)
-    with no_grad(), _watched(atoms()), _Calls(recording), interpreting(recording):
+    with no_grad(), _watched(atoms()), _Calls(recording), interpreter.interpreting(recording):
         out = function(*args, **kwargs)
     leaves, spec = pytree.tree_flatten(out)
     return recording, recording.encoded(leaves), leaves, spec

@@ -13,6 +13,7 @@ from .._array import Array
 from .._tensor import Tensor
 from ..backend import CPU, xp_of
 from ..backend.memory_format import strided
+from ..dispatch.bind import found_by_pickle
 from . import operators
 from .array import SparseArray, _words, emptied, is_sparse, raw_of
 from .links import build, from_dense, pattern_of, read_at, values_of
@@ -381,7 +382,8 @@ def smm(input, mat2):
 
 def _replace(name, function, *classes):
     """Replaces a method of sparse tensors. Dense tensors keep the method."""
-    for cls in classes or (Tensor, Array):
+    library = vars(sys.modules["mytorch"])
+    for cls in classes or (Array, Tensor):
         before = getattr(cls, name)
 
         def method(self, *args, _before=before, **kwargs):
@@ -390,9 +392,10 @@ def _replace(name, function, *classes):
             return _before(self, *args, **kwargs)
 
         setattr(cls, name, functools.wraps(before)(method))
-    library = vars(sys.modules["mytorch"])
-    if library.get(name) is before:
-        library[name] = method
+        if cls is Tensor:
+            if library.get(name) is before:
+                library[name] = method
+            found_by_pickle(method, name if library.get(name) is method else f"Tensor.{name}")
 
 
 def _refusing(name, error, text):
@@ -468,7 +471,7 @@ def _replace_function(name, function):
             return function(input, *args, **kwargs)
         return before(input, *args, **kwargs)
 
-    library[name] = replaced
+    library[name] = found_by_pickle(replaced, name)
 
 
 def _empty_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=None):
