@@ -92,10 +92,11 @@ RETURNS = _table({
         is_contiguous is_pinned is_set_to is_coalesced is_shared is_distributed __bool__ __contains__ _is_view build_graph_enabled
         is_grad_enabled is_inference_mode_enabled is_autocast_enabled set_flush_denormal are_deterministic_algorithms_enabled
         is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled is_anomaly_enabled is_anomaly_check_nan_enabled is_available""",
-    "_int": """numel nelement dim ndimension element_size data_ptr get_device storage_offset dense_dim sparse_dim __len__ __int__ __index__ __hash__
+    "_int": """numel nelement dim ndimension element_size data_ptr get_device storage_offset dense_dim sparse_dim _nnz __len__ __int__ __index__ __hash__
         get_num_threads get_num_interop_threads initial_seed seed get_deterministic_debug_mode""",
     "_float": "__float__", "_complex": "__complex__",
-    "Self ": "__enter__", "None ": "__exit__ cuda.seed cuda.manual_seed", "Tensor": "linalg.cond",
+    "Self ": "__enter__", "None ": "__exit__ cuda.seed cuda.manual_seed", "Tensor": """linalg.cond hspmm smm spmm sspaddmm sparse_compressed_tensor sparse_coo_tensor
+        sparse_csc_tensor sparse_csr_tensor _coalesced_ _indices _values""",
     "_int | _float | _bool": "item",
     "str": "typename __repr__ __str__ __format__ get_float32_matmul_precision",
     "_dtype": "promote_types result_type get_default_dtype get_autocast_dtype", "_device": "get_default_device",

@@ -267,7 +267,8 @@ def test_results_are_those_of_pytorchs_stubs(ours, theirs, cls):
     torchs = _definitions(Path(torch.__file__).parent / theirs, cls[1])
     # PyTorch's stubs declare None for functions such as split_copy, and use different types for storages.
     copies = {"split_copy", "split_with_sizes_copy", "unbind_copy", "untyped_storage", "storage_type"}
-    absent = {"_make_subclass", "q_scale"}  # of any subclass, and of quantized tensors, which are not supported
+    # Of any subclass, and of quantized tensors, which are not supported.
+    absent = {"_make_subclass", "_make_wrapper_subclass", "q_scale", "q_zero_point", "qscheme"}
     differs = (
         {"adaptive_max_pool1d", "histogramdd", "new", "__eq__", "__ne__"}
         | copies

@@ -12,7 +12,7 @@ from .array import is_sparse, raw_of
 from .links import build, pattern_of, values_of
 from .methods import to_sparse
 from .pattern import expand_pointers, pointers_of, sparse_csr
-from .products import Sampled
+from .products import _Sampled
 
 
 def mm(sparse, dense, reduce="sum"):
@@ -169,7 +169,7 @@ def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
         raise RuntimeError(
             f"sampled_addmm: expected input of size {(mat1.shape[0], mat2.shape[1])}, got {tuple(input.shape)}."
         )
-    product = Sampled.apply(mat1, mat2.t(), pattern_of(input))
+    product = _Sampled.apply(mat1, mat2.t(), pattern_of(input))
     return build(values_of(input) * beta + product * alpha if beta else product * alpha, pattern_of(input))
 
 

@@ -121,13 +121,13 @@ class Product(Function):
         values, dense = ctx.saved_tensors
         needs = ctx.needs_input_grad
         return (
-            Sampled.apply(g, dense.conj(), ctx.pattern) if needs[0] else None,
+            _Sampled.apply(g, dense.conj(), ctx.pattern) if needs[0] else None,
             Product.apply(values.conj(), g, ctx.pattern.transposed) if needs[1] else None,
             None,
         )
 
 
-class Sampled(Function):
+class _Sampled(Function):
     """(matrix, matrix) -> products of rows of both, at the positions of a pattern."""
 
     @staticmethod
