@@ -249,7 +249,11 @@ class Array:
             key = "memory", address(whole)
             if key not in memo:
                 copied = raw.copy("K") if raw.base is None else None
-                memo[key] = whole.copy() if copied is None else storage_bytes(copied)
+                if copied is None:  # memory of the dtype of its views, as `save` requires to share memory
+                    memo[key] = np.empty(-(-whole.size // raw.itemsize), raw.dtype)
+                    memo[key].view("u1")[: whole.size] = whole
+                else:
+                    memo[key] = storage_bytes(copied)
                 if copied is not None:
                     return Array._wrap(copied)
             start = address(raw) - address(whole)

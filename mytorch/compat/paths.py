@@ -390,7 +390,7 @@ def _watch_classes():
     """Let functions of the library check for `__torch_function__` as soon as a class that is not a tensor defines it."""
     build = builtins.__build_class__
 
-    def build_class(function, name, *bases, **options):
+    def build_class(function, name, /, *bases, **options):
         made = build(function, name, *bases, **options)
         if isinstance(made, type) and "__torch_function__" in vars(made) and not issubclass(made, Tensor):
             overrides = importlib.import_module("mytorch.compat.overrides")

@@ -54,7 +54,7 @@ _INSTEAD = {
     "models for mobile devices": "Save the state dict with torch.save or safetensors.",
     "packaging (torch.package)": "Save the state dict with torch.save.",
     "sparse layouts of blocks (BSR, BSC)": "Use the layout sparse_csr.",
-    "remote procedure calls and futures": "Use mytorch.distributed.send, recv and the other collectives, or `concurrent.futures`.",
+    "remote procedure calls": "Use mytorch.distributed.send, recv and the other collectives, or `concurrent.futures`.",
     "named tensors": "Use the positions of the dimensions, or einops.rearrange with names.",
     "dispatch modes": "Use torch.overrides.TorchFunctionMode.",
     "masked tensors": "Use masked_fill and torch.where.",

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor, is_tensor
-from ..backend import CPU, META, as_device, assign, device_count, hollow, on
+from ..backend import CPU, META, as_device, assign, device_count, device_guard, hollow, on
 from ..backend.devices import KINDS
 from ..backend.memory_format import preserve_format
 from ..base import capturing, dtypes
@@ -778,7 +778,8 @@ def _filled(self, generator, name, draw, number=0):
     """Fills a tensor in place with draw(source, shape, dtype)."""
     raw, source = _drawn(self, generator)
     numbers = _in_memory_order(raw, source, lambda shape: draw(source, shape, raw.dtype))
-    return _fill(self, numbers.astype(raw.dtype, copy=False), name, number)
+    with device_guard(raw):
+        return _fill(self, numbers.astype(raw.dtype, copy=False), name, number)
 
 
 @public(function=False, inplace=False, spellings={"from": "from_"})

@@ -163,6 +163,7 @@ def test_the_same_answers_as_pytorch():
     assert not different, "\n".join(f"{case}: PyTorch {a}, here {b}" for case, (a, b) in different.items())
 
 
+@pytest.mark.cpu_only
 def test_copies_of_views_share_the_copied_memory():
     torch = pytest.importorskip("torch")
     import mytorch

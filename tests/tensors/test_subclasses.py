@@ -141,9 +141,9 @@ def test_absent_parts_raise_when_they_are_created():
         for make, word in (
             (lambda: torch.distributed.TCPStore("a", 1), "stores"), (lambda: torch.masked.MaskedTensor(x, x), "masked"),
             (lambda: torch.utils.data.IterDataPipe(), "data pipes"), (lambda: torch.package.PackageExporter("x"), "package"),
-            (lambda: torch.futures.Future(), "futures"), (lambda: x.to_sparse_bsr((1, 1)), "sparse"),
+            (lambda: x.to_sparse_bsr((1, 1)), "sparse"),
             (lambda: torch.quantize_per_tensor(x, 1, 0, torch.qint8), "quant"),
-            (lambda: torch.nested.nested_tensor([x], layout=torch.jagged), "nested"), (lambda: torch.ops.aten.no_such(x), "aten.no_such"),
+            (lambda: torch.ops.aten.no_such(x), "aten.no_such"),
             (lambda: torch.ao.quantization.get_default_qconfig("x86"), "quantization"),
         ):
             try:
@@ -152,7 +152,7 @@ def test_absent_parts_raise_when_they_are_created():
                 assert word in str(error), error
             else:
                 raise AssertionError(word)
-        assert record(len) is len and x.layout != torch.sparse_coo
+        assert record(len)([1, 2]) == 2 and x.layout != torch.sparse_coo
         @torch.library.custom_op("myns::f", mutates_args=())
         def f(x: torch.Tensor) -> torch.Tensor:
             return x * 2

@@ -265,7 +265,7 @@ def test_an_unknown_name_of_the_library_gets_a_suggestion():
     assert not hasattr(mytorch, "sofmax")
 
 
-@pytest.mark.parametrize("name", ["onnx", "quantization", "utils.cpp_extension", "package"])
+@pytest.mark.parametrize("name", ["masked", "quantization", "utils.cpp_extension", "package"])
 def test_missing_names_raise_attribute_error(name):
     parent, _, last = name.rpartition(".")
     owner = getattr(mytorch, parent) if parent else mytorch
