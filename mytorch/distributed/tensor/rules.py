@@ -818,7 +818,8 @@ _NOT_ELEMENTWISE = (Adafactor, LBFGS, Muon)
 
 
 def _sharded_parameters(optimizer):
-    return any(isinstance(p, DTensor) for group in optimizer.param_groups for p in group["params"])
+    groups = getattr(optimizer, "param_groups", ())  # an optimizer around another one may not have groups
+    return any(isinstance(p, DTensor) for group in groups for p in group["params"])
 
 
 def _before_step(optimizer, args, kwargs):
