@@ -17,6 +17,7 @@ from ..cuda.graphs import CompiledStep, device_for
 from ..nn.module import Module
 from .arrays import Untraceable, current_tape
 from .compiled import Compiled, _all
+from .compiled import stance as _stance
 
 __all__ = [
     "Compiled",
@@ -55,7 +56,8 @@ def compile(
         options: accepted only without `mode`; has no effect.
         name: has no effect.
         disable: if True, returns the function unchanged (default: False).
-        recompile_limit: has no effect.
+        recompile_limit: largest number of traces of one form of the arguments (default: 8). Calls that need another trace
+            run eagerly.
         isolate_recompiles: has no effect.
         shapes_spec: has no effect.
 
@@ -81,13 +83,14 @@ def compile(
         raise RuntimeError(f"Invalid backend: {backend!r}, expected one of: {', '.join(_BACKENDS)}, or a callable.")
     if model is None:
         return functools.partial(
-            compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options, disable=disable
-        )
+            compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options, disable=disable,
+            recompile_limit=recompile_limit,
+        )  # fmt: skip
     if disable or backend == "eager" or callable(backend):
         return model
     if isinstance(model, Module):
-        return OptimizedModule(model, fullgraph)
-    return Compiled(model, fullgraph)
+        return OptimizedModule(model, fullgraph, recompile_limit)
+    return Compiled(model, fullgraph, recompile_limit)
 
 
 class OptimizedModule(Module):
@@ -96,15 +99,16 @@ class OptimizedModule(Module):
     Args:
         module: the module.
         fullgraph: see `compile`.
+        recompile_limit: see `compile`.
 
     Shape:
         As in the original module.
     """
 
-    def __init__(self, module, fullgraph=False):
+    def __init__(self, module, fullgraph=False, recompile_limit=None):
         super().__init__()
         self._orig_mod = module
-        self._compiled = Compiled(module.__call__, fullgraph)
+        self._compiled = Compiled(module.__call__, fullgraph, recompile_limit)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the compiled module."""
@@ -212,30 +216,56 @@ def cudagraph_mark_step_begin():
     """Has no effect, because results are never overwritten by later calls."""
 
 
+_STANCES = "default eager_on_recompile eager_then_compile fail_on_recompile force_eager".split()
+
+
 class set_stance:
-    """Accepts PyTorch's settings of recompilation, as a function, a context or a decorator. They have no effect.
+    """Sets how compiled functions run: as a function for the rest of the program, as a context, or as a decorator.
 
     Args:
-        stance: name of the setting.
-        skip_guard_eval_unsafe: ignored.
-        force_backend: ignored.
+        stance: "default" or "eager_then_compile": functions are recorded and replayed. "force_eager": all functions run eagerly.
+            "eager_on_recompile": functions that have a trace run eagerly if it is not valid. "fail_on_recompile": these
+            calls raise a RuntimeError.
+        skip_guard_eval_unsafe: only False is supported: guards are always checked.
+        force_backend: only None is supported.
+
+    Raises:
+        ValueError: the stance does not exist.
+        NotImplementedError: `skip_guard_eval_unsafe` or `force_backend` is given.
+
+    Example:
+        >>> f = mytorch.compile(lambda x: x * 2)
+        >>> with mytorch.compiler.set_stance("force_eager"):
+        ...     f(mytorch.ones(2)).tolist()
+        [2.0, 2.0]
     """
 
     def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
-        names = (
-            "default eager_on_recompile eager_then_compile aot_eager_then_compile fail_on_recompile force_eager".split()
-        )
-        if stance not in names:
-            raise ValueError(f"set_stance: expected stance in {names}, got {stance!r}. Pass one of these names.")
+        if stance not in _STANCES:
+            raise ValueError(f"set_stance: expected stance in {_STANCES}, got {stance!r}. Pass one of these names.")
+        if skip_guard_eval_unsafe or force_backend is not None:
+            raise NotImplementedError(
+                "set_stance: expected skip_guard_eval_unsafe=False and force_backend=None, got other values. Omit these arguments."
+            )
+        self.stance, self._before = stance, _stance[0]
+        _stance[0] = stance
 
     def __enter__(self):
+        _stance[0] = self.stance
         return self
 
     def __exit__(self, *error):
-        pass
+        _stance[0] = self._before
 
     def __call__(self, function):
-        return function
+        _stance[0] = self._before  # the decorator sets it only for calls of the function
+
+        @functools.wraps(function)
+        def run(*args, **kwargs):
+            with set_stance(self.stance):
+                return function(*args, **kwargs)
+
+        return run
 
 
 def reset():
@@ -262,7 +292,19 @@ def explain(function):
     function = getattr(function, "_compiled", None) or getattr(function, "on_cpu", None) or function
     if not isinstance(function, Compiled):
         raise TypeError(f"explain: expected a compiled function, got {type(function).__name__}.")
+    return "\n".join([_state_of(function), *([function.trace] if function.entries else []), *_parts_of(function)])
+
+
+def _state_of(function):
     count = sum(map(len, function.entries.values()))
     if function.eager:
         return f"runs eagerly: {function.eager}"
-    return f"{count} trace{'s' if count != 1 else ''}\n{function.trace}" if count else "not recorded yet"
+    return f"{count} trace{'s' if count != 1 else ''}" if count else "not recorded yet"
+
+
+def _parts_of(function, indent="  "):
+    """Returns a line for each module that a function calls when it runs eagerly."""
+    lines = []
+    for module, part in function.parts.items():
+        lines += [f"{indent}{type(module).__name__}: {_state_of(part)}", *_parts_of(part, indent + "  ")]
+    return lines

@@ -16,6 +16,7 @@ from ..base.pytree import tree_flatten, tree_unflatten
 from ..engine import walk
 from ..engine.mode import get_mode
 from ..engine.node import Node
+from ..nn.module import Module
 from ..ops.creation import is_tensor
 from .arrays import Untraceable, current_tape, owner
 from .guards import guards_of
@@ -24,9 +25,13 @@ from .program import Program, listing
 from .replay import Different, Instance, copy_of
 from .tracing import Output, trace
 
-MOST = 8  # traces of a function before it stays eager
+MOST = 8  # traces of one form of the arguments; further ones run eagerly
 TRIES = 3  # eager calls that may have side effects, such as filling caches, before a function stays eager
+SHORT = 8  # a part with fewer steps runs eagerly: the checks before a replay take longer than the steps
+# Names in programs that differentiate twice, which compiled functions do not support.
+_TWICE = frozenset("create_graph hessian hvp vhp jacobian vjp jvp gradcheck gradgradcheck".split())
 _all = weakref.WeakSet()
+stance = ["default"]  # see `set_stance`
 
 
 _data, _raw, _edge, _grad = map(operator.attrgetter, ("_data", "_array", "_edge", "grad"))
@@ -308,17 +313,22 @@ def _plan(ports):
 class Compiled:
     """A function that `compile` returned. Call it like the function.
 
+    A function that cannot be recorded runs eagerly, but the modules that it calls are compiled, each as a function.
+
     Attributes:
         function: the function.
         entries: {form of the arguments: traces}.
         reasons: reasons for which calls ran eagerly.
+        parts: {module: compiled forward method}, for the modules that the function calls when it runs eagerly.
     """
 
-    def __init__(self, function, fullgraph=False, step=False):
+    def __init__(self, function, fullgraph=False, limit=None, is_part=False):
         functools.update_wrapper(self, function)
-        self.function, self.fullgraph, self.step = function, fullgraph, step
-        self.entries, self.reasons = {}, []
+        self.function, self.fullgraph, self.is_part = function, fullgraph, is_part
+        self.limit = MOST if limit is None else limit
+        self.entries, self.reasons, self.parts = {}, [], {}
         self.eager = None  # the reason for which the function stays eager
+        self.full = None  # the reason for which calls without a valid trace run eagerly
         self.tries = 0
         self.observed = {}  # form of the arguments -> guards of a call without side effects, which is traced next
         self.lock = threading.RLock()
@@ -328,10 +338,11 @@ class Compiled:
         return self if owner is None else types.MethodType(self, owner)
 
     def __call__(self, *args, **kwargs):
-        if self.eager is not None or current_tape() is not None:
-            if self.eager is not None:
-                self._check_fullgraph()
+        if current_tape() is not None or stance[0] == "force_eager":
             return self.function(*args, **kwargs)
+        if self.eager is not None:
+            self._check_fullgraph()
+            return self._in_parts(args, kwargs)
         mode = get_mode()
         if mode.profile is not None or mode.interpreter is not None or mode.saved_hooks is not None or mode.anomaly:
             return self.function(*args, **kwargs)
@@ -363,7 +374,8 @@ class Compiled:
                 raw = leaf._data._array
                 if type(raw) is not np.ndarray or type(leaf) not in (Tensor, Array):
                     raise Untraceable("an argument is a subclass of Tensor, or not on the CPU")
-                key += (type(leaf), raw.shape, raw.strides, raw.dtype, leaf.requires_grad)
+                edge = leaf._edge if isinstance(leaf, Tensor) else None
+                key += (type(leaf), raw.shape, raw.strides, raw.dtype, edge and (edge.grad is None))
             else:
                 key += (type(leaf), leaf if leaf or type(leaf) is not float else str(leaf))  # -0.0 == 0.0
         key = tuple(key)
@@ -376,13 +388,23 @@ class Compiled:
     def _first(self, key, leaves, spec, args, kwargs):
         """Handles a call without a valid trace."""
         known = self.entries.get(key, [])
-        if sum(map(len, self.entries.values())) >= MOST * 4 or len(known) >= MOST:
-            self._stay_eager(
-                f"it has more than {MOST} traces. The last one is invalid because {known[-1].guards.changed() if known else 'of other shapes'}"
+        if self.entries and stance[0] == "eager_on_recompile":
+            return self.function(*args, **kwargs)
+        if self.entries and stance[0] == "fail_on_recompile":
+            raise RuntimeError(
+                "Detected recompile when torch.compile stance is 'fail_on_recompile'. "
+                + (f"The last trace is invalid: {known[-1].guards.changed()}." if known else "The arguments are new.")
             )
+        if sum(map(len, self.entries.values())) >= self.limit * 4 or len(known) >= self.limit:
+            if not self.full:  # the traces that exist are still used
+                self.full = f"it has {self.limit} traces of one form of arguments, or {self.limit * 4} in total"
+                if known:
+                    self.full += f"; the last one is invalid because {known[-1].guards.changed()}"
+                self.reasons.append(self.full)
+            self._check_fullgraph()
             return self.function(*args, **kwargs)
         try:
-            guards = guards_of(self.function, *leaves)
+            guards = guards_of(self.function, *[leaf for leaf in leaves if not is_tensor(leaf)])
         except Untraceable as error:
             return self._eagerly(error, args, kwargs)
         if key not in self.observed or self.observed.pop(key).changed():  # the program may take another path
@@ -399,6 +421,8 @@ class Compiled:
             changed = guards.changed()
             if changed:
                 raise Untraceable(f"it changes Python values: {changed} ({position_of(self.function)})")
+            if self.is_part and len(found.tape.steps) < SHORT:
+                raise Untraceable(f"it has fewer than {SHORT} operations")
             entry = _Entry(found, guards)
         except Untraceable as error:
             return self._eagerly(error, args, kwargs)
@@ -417,10 +441,37 @@ class Compiled:
         self.eager = reason
         self.reasons.append(reason)
         self._check_fullgraph()
+        try:
+            guards = guards_of(self.function)
+        except Untraceable:
+            return
+        if not guards.names.isdisjoint(_TWICE):
+            return
+        module = getattr(self.function, "__self__", None)
+        if isinstance(module, Module):
+            modules = _called_by(module)
+        else:
+            reached = {id(m): m for m in guards.reached() if isinstance(m, Module)}
+            inner = {id(m) for outer in reached.values() for m in outer.modules() if m is not outer}
+            modules = [m for key, m in reached.items() if key not in inner]
+        self.parts = {m: Compiled(m.forward, is_part=True) for m in modules if "forward" not in m.__dict__}
+
+    def _in_parts(self, args, kwargs):
+        """Runs the function eagerly, with compiled modules."""
+        changed = []
+        for module, part in self.parts.items():
+            if "forward" not in module.__dict__:
+                module.__dict__["forward"] = part
+                changed.append(module)
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            for module in changed:
+                module.__dict__.pop("forward", None)
 
     def _check_fullgraph(self):
-        if self.fullgraph:
-            reason = self.eager
+        reason = self.eager or self.full
+        if self.fullgraph and reason:
             raise RuntimeError(f"compile: expected a function without graph breaks (fullgraph=True), but {reason}.")
 
     def __deepcopy__(self, memo):
@@ -432,13 +483,22 @@ class Compiled:
     def reset(self):
         """Deletes all traces."""
         self.entries.clear()
-        self.eager, self.tries, self.observed = None, 0, {}
+        self.eager, self.full, self.tries, self.observed, self.parts = None, None, 0, {}, {}
 
     @property
     def trace(self):
         """The steps of the last trace, as text."""
         entries = [entry for entries in self.entries.values() for entry in entries]
         return listing(entries[-1].program) if entries else f"not traced{': ' + self.eager if self.eager else ''}"
+
+
+def _called_by(module):
+    """Returns the modules that a module calls: its children. A list of modules has no `forward`, so its children count."""
+    found = {}
+    for child in module.children():
+        for m in _called_by(child) if type(child).forward is Module.forward else [child]:
+            found[id(m)] = m
+    return list(found.values())
 
 
 def _same(function):

@@ -61,12 +61,17 @@ class Guards:
         lengths: (container, length).
         tensors: the tensors that the function can reach.
         iterators: True if the function can reach an iterator, which `next` advances.
+        names: the names in the code of the functions.
     """
 
     def __init__(self, reads_groups=False):
         self.entries, self.lengths, self.tensors, self.iterators = [], [], [], False
-        self.reads_groups = reads_groups
+        self.reads_groups, self.names = reads_groups, set()
         self._seen = {}
+
+    def reached(self):
+        """Returns the objects that the function can reach."""
+        return self._seen.values()
 
     def collect(self, *roots):
         """Adds all that the roots can reach. Returns self."""
@@ -160,12 +165,14 @@ class Guards:
             self.entries.append((_Attributes(function), name, getattr(function, name)))
         if function.__kwdefaults__:
             found += self._items(function.__kwdefaults__)
-        names, codes = set(), [function.__code__]
+        names, keywords, codes = set(), set(), [function.__code__]
         while codes:
             code = codes.pop()
             names.update(code.co_names)
             codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
             names.update(c for c in code.co_consts if isinstance(c, str))  # names for `getattr`
+            keywords.update(c for t in code.co_consts if isinstance(t, tuple) for c in t if isinstance(c, str))
+        self.names |= names | keywords
         if not names.isdisjoint(("environ", "environb", "getenv")):
             raise Untraceable("it reads environment variables")
         if "param_groups" in names and not self.reads_groups:

@@ -361,10 +361,17 @@ def _trace_once(function, args, kwargs, tensors, on_host):
                 tensor._data = tensor_data
 
 
+class _Gradient:
+    """The gradient of an argument during a trace: later arguments have other gradients, so every use of it raises an error."""
+
+    def __getattr__(self, name):
+        raise Untraceable("it uses the gradient of an argument")
+
+
 def _run(function, leaves, spec, tensors, tape, tracer, edges):
     found = Trace()
     found.tape = tape
-    found.inputs, inside = [], []
+    found.inputs, inside, arguments = [], [], []
     for leaf in leaves:
         if not is_tensor(leaf):
             inside.append(leaf)
@@ -383,6 +390,9 @@ def _run(function, leaves, spec, tensors, tape, tracer, edges):
         tensor = Tensor._of(array, None)
         if leaf.requires_grad:
             tensor._edge = Leaf(traced)
+            if leaf.edge.grad is not None:
+                tensor._edge.grad = _Gradient()
+            arguments.append((tensor._edge, tensor._edge.grad))
         inside.append(tensor)
     tracer.owners = []
     for tensor in {id(t): t for t in tensors}.values():
@@ -411,6 +421,8 @@ def _run(function, leaves, spec, tensors, tape, tracer, edges):
         policy = Policy(policy.device_type, policy.dtype, None if policy.cache is None else {})
     with in_mode(mode.replace(autocast=policy, profile=tracer)):
         result = function(*args, **kwargs)
+    if any(edge.grad is not grad for edge, grad in arguments):
+        raise Untraceable("it changes the gradient of an argument")
     for tensor, edge, traced in before:
         if tensor._edge is not edge or tensor._data._array is not traced:
             raise Untraceable("it changes requires_grad, the graph or the memory of an argument or a parameter")

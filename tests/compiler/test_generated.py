@@ -79,6 +79,15 @@ CREATED = """
 """.split()
 
 
+BACKWARD = """
+    ({0}*{1}).sum().backward() {0}.square().sum().backward() (w*{0}.sum()).sum().backward() {0}.sum().backward(retain_graph=True)
+    {0}.grad=None {0}.retain_grad() {0}.grad.zero_()
+""".split()
+GRADIENTS = """
+    autograd.grad(({0}*{1}).sum(),{0})[0] autograd.grad(({0}*w.sum()).sum(),w)[0] {0}*{1}.grad where(tensor({1}.grad==None),{0},-{0})
+""".split()
+
+
 def statement(rng, names):
     """Returns the text of one random statement and the name that it defines, or None."""
     pick = lambda: rng.choice(names[-4:] if rng.random() < 0.6 else names)  # noqa: E731
@@ -100,6 +109,10 @@ def statement(rng, names):
         return change, None
     elif kind < 0.95:
         text = f"{new} = {rng.choice(CREATED)}"
+    elif kind < 0.97:
+        if rng.random() < 0.5:
+            return rng.choice(BACKWARD).format(pick(), pick()), None
+        text = f"{new} = {rng.choice(GRADIENTS).format(pick(), pick())}"
     else:
         inner = f"{new} = {_fill(rng.choice(UNARY), pick())}"
         blocks = "mytorch.no_grad() mytorch.enable_grad() mytorch.autocast('cpu')".split()
@@ -142,6 +155,8 @@ class Case:
         self.kinds = {n: rng.choice("plain plain plain permuted strided".split()) for n in "ab"}
         self.dtypes = {n: rng.choice(["float32"] * 8 + ["float64", "float16"]) for n in "ab"}
         self.grads = {n: rng.random() < 0.5 for n in "abw"}
+        self.graphs = {n: rng.random() < 0.1 for n in "ab"}  # arguments that are results of an operation
+        self.earlier = {n: rng.random() < 0.2 for n in "ab"}  # arguments with a gradient
         self.last = last
         self.data_seed = rng.randrange(10**9)
         self.no_grad, self.alias, self.retain = rng.random() < 0.1, rng.random() < 0.4, rng.random() < 0.15
@@ -201,10 +216,14 @@ class Case:
     def args(self, call):
         """Returns the arguments of a call."""
         data = np.random.default_rng([self.data_seed, call])
-        args = []
+        args, self.leaves = [], {}
         for n in "ab":
             x = _layout(data.standard_normal(self.shapes[n]).astype(self.dtypes[n]), self.kinds[n])
-            args.append(x.requires_grad_() if self.grads[n] else x)
+            x.requires_grad_(self.grads[n])
+            if self.earlier[n] and (call + self.data_seed) % 3:
+                x.grad = mytorch.ones_like(x)
+            args.append(x * 1 if self.graphs[n] else x)
+            self.leaves[f"leaf behind {n}"] = x
         ints = mytorch.tensor(data.integers(0, 6, (2,)))
         mask = mytorch.tensor(data.random(self.last) < 0.5)
         return [*args, ints, mask]
@@ -252,8 +271,8 @@ class Case:
             except Exception as error:
                 found.append(f"backward: {type(error).__name__}")
         found += [
-            (f"gradient of {n}", None if t.grad is None else described(t.grad + 0.0))  # zeros without sign
-            for n, t in known.items()
+            (f"gradient of {n}", None if t.grad is None else described(t.grad.detach() + 0.0))  # zeros without sign
+            for n, t in {**known, **self.leaves}.items()
             if t.is_leaf
         ]
         found += [(f"state of {n}", described(t)) for n, t in known.items()]
