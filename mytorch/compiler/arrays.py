@@ -6,6 +6,9 @@ as a `Step`. So a program runs once with real numbers, and leaves a list of arra
 The library treats a TracedArray as an array of a registered device (`backend/others.py`), so all ops, gradient formulas and
 update rules accept it. A conversion to a Python number or to a NumPy array raises `Untraceable`, because the list of
 operations would then depend on the values.
+
+Other threads can use the parameters of a module while it is traced. In these threads, and after the trace, operations on a
+TracedArray are not recorded.
 """
 
 import operator
@@ -182,7 +185,10 @@ class Tape:
         lifted: {number of a value: raw array} for arrays that existed before: arguments, parameters, constants.
         saved: {storage: (array, copy)} for memory that existed before and was changed; `restore` undoes the changes.
         where: function without arguments that returns the current line of the user's program.
+        thread: the thread that records; None before and after the trace.
     """
+
+    thread = None
 
     def __init__(self, where=lambda: None):
         self.values, self.steps, self.lifted, self.saved, self.where = [], [], {}, {}, where
@@ -249,6 +255,8 @@ class Tape:
             kind: see `Step`.
             check: find out which arguments the function changes.
         """
+        if threading.get_ident() != self.thread:
+            return on_values(function, args, kwargs or {})
         kwargs = kwargs or {}
         arrays = []
 
@@ -335,6 +343,8 @@ class Tape:
             Untraceable: Python code has run, so that a replay cannot be repeated.
         """
         result = bool(array.value)
+        if threading.get_ident() != self.thread:
+            return result
         if any(step.kind == "host" for step in self.steps):
             raise Untraceable("a condition depends on an array after an optimizer's update")
         self.steps.append(Step(bool, (Ref(array.index),), {"expected": result}, (), (), "check", self.where()))
@@ -354,11 +364,11 @@ class Tape:
         self.steps.append(Step(function, refs, {}, (), storages, "host", self.where()))
 
     def __enter__(self):
-        _current.tape = self
+        _current.tape, self.thread = self, threading.get_ident()
         return self
 
     def __exit__(self, *error):
-        _current.tape = None
+        _current.tape = self.thread = None
 
 
 def _has_mask(index):
@@ -368,6 +378,21 @@ def _has_mask(index):
 
 def _plain(x):
     return mapped(x, lambda item: item.value if type(item) is TracedArray else item)
+
+
+def on_values(function, args, kwargs):
+    """Calls a function on the values of TracedArrays, without recording it."""
+
+    def lower(x):
+        return x.value if type(x) is TracedArray else numpy_ns if type(x) is TraceNamespace else x
+
+    return function(*mapped(args, lower), **mapped(kwargs, lower))
+
+
+def record_call(function, args, kwargs=None):
+    """Records a function that can change its arguments, as one step. Without a trace in this thread, only calls it."""
+    tape = current_tape()
+    return on_values(function, args, kwargs or {}) if tape is None else tape.call(function, args, kwargs, check=True)
 
 
 def _reason(what):
@@ -417,6 +442,8 @@ class TracedArray:
     def __getattr__(self, name):
         if name[:2] == "__":
             raise AttributeError(name)
+        if threading.get_ident() != self.tape.thread:
+            return getattr(self.value, name)
         if name in _ELEMENTS:
             raise Untraceable(_reason(f"`{name}`"))
         method = getattr(ndarray, name)
@@ -436,19 +463,36 @@ class TracedArray:
     def __iter__(self):
         return iter([self[i] for i in range(len(self.value))])
 
+    def _elements(self, reason):
+        """Returns the array for a conversion.
+
+        Raises:
+            Untraceable: this thread records.
+        """
+        if threading.get_ident() == self.tape.thread:
+            raise Untraceable(_reason(reason))
+        return self.value
+
     def __array__(self, dtype=None, copy=None):
-        raise Untraceable(_reason("a conversion to NumPy"))
+        return np.array(self._elements("a conversion to NumPy"), dtype, copy=copy)
 
     def __bool__(self):
         return self.tape.check(self)
 
     def __int__(self):
-        raise Untraceable(_reason("`int` or `item`"))
+        return int(self._elements("`int` or `item`"))
+
+    def __index__(self):
+        return operator.index(self._elements("`int` or `item`"))
 
     def __float__(self):
-        raise Untraceable(_reason("`float` or `item`"))
+        return float(self._elements("`float` or `item`"))
 
-    __index__ = __complex__ = __contains__ = __int__
+    def __complex__(self):
+        return complex(self._elements("`complex` or `item`"))
+
+    def __contains__(self, x):
+        return x in self._elements("`in`")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         function = ufunc if method == "__call__" else getattr(ufunc, method)

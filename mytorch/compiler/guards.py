@@ -43,6 +43,8 @@ VALUES = (
     dtypes.dtype,
     device,
 )
+# Packages whose objects have no state that a program can change: namespaces and kernels, which a replay calls again.
+_MACHINERY = (f"{HERE}.backend", f"{HERE}.kernels", "numba")
 _ATOMS = (*VALUES, enum.Enum, np.generic, type, types.BuiltinFunctionType, types.ModuleType, Generator)
 _MISSING = object()
 _STANDARD = frozenset(sys.stdlib_module_names) | {HERE, "numpy", "torch", "numba", "ml_dtypes"}
@@ -109,6 +111,8 @@ class Guards:
             return ()
         if isinstance(value, (np.ndarray, array.array)):
             raise Untraceable("the function can reach a NumPy array, whose elements can change")
+        if (type(value).__module__ or "").startswith(_MACHINERY):
+            return ()
         if isinstance(value, types.MethodType):
             return value.__self__, value.__func__
         if isinstance(value, types.FunctionType):

@@ -26,7 +26,7 @@ from ..engine.node import Leaf, OutputEdge
 from ..kernels.kernel import Kernel
 from ..ops.creation import is_tensor
 from ..ops.random import Generator
-from .arrays import Ref, Tape, TracedArray, Untraceable, current_tape, trace_ns
+from .arrays import Ref, Tape, TracedArray, Untraceable, current_tape, record_call, trace_ns
 from .guards import VALUES
 from .observe import position_in, user_line
 from .updates import record
@@ -77,7 +77,7 @@ class _Opaque:
         function = getattr(self.module, name)
         if not callable(function):
             return function
-        return lambda *args, **kwargs: current_tape().call(function, args, kwargs, check=True)
+        return lambda *args, **kwargs: record_call(function, args, kwargs)
 
     def accepts(self, *arrays, **options):
         return self.module.accepts(*map(_value, arrays), **options)
@@ -106,7 +106,7 @@ def _forward_of(forward, name):
 
     def traced(xp, *raws, **attrs):
         try:
-            return current_tape().call(run, (xp, *raws), attrs, check=True)
+            return record_call(run, (xp, *raws), attrs)
         except _NoKernel:
             return None
 
@@ -125,7 +125,7 @@ def _opaque_formula(formula, name):
     def traced(*args):
         if sums is not None:
             args = (*args[:sums], None, *args[sums + 1 :])
-        return current_tape().call(run, args, check=True)
+        return record_call(run, args)
 
     return Formula(traced, formula.names)
 
