@@ -407,7 +407,7 @@ def server(monkeypatch):
 
 
 def page(server):
-    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=120)
     connection.request("GET", "/")
     answer = connection.getresponse()
     content = answer.read()
@@ -417,7 +417,7 @@ def page(server):
 
 def stalled(server, start=b""):
     """Return a connection that declares a body and does not send it."""
-    connection = socket.create_connection(("127.0.0.1", server.server_port), timeout=30)
+    connection = socket.create_connection(("127.0.0.1", server.server_port), timeout=120)
     host = f"127.0.0.1:{server.server_port}".encode()
     connection.sendall(b"POST /train HTTP/1.1\r\nHost: " + host + b"\r\nContent-Length: 100\r\n\r\n" + start)
     return connection
@@ -444,7 +444,7 @@ def test_connections_beyond_the_limit_are_closed(server):
     from mytorch.cli.local_server import MOST_CONNECTIONS
 
     before = threading.active_count()
-    connections = [socket.create_connection(("127.0.0.1", server.server_port), timeout=30) for _ in range(100)]
+    connections = [socket.create_connection(("127.0.0.1", server.server_port), timeout=120) for _ in range(100)]
     time.sleep(0.3)
     assert threading.active_count() - before <= MOST_CONNECTIONS
     for connection in connections:

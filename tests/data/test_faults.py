@@ -31,7 +31,7 @@ def work():
 for _ in range(3):
     threading.Thread(target=work, daemon=True).start()
 for _ in range(3):
-    assert sum(len(batch) for batch in DataLoader(Products(), 2, num_workers=2, timeout=20)) == 8
+    assert sum(len(batch) for batch in DataLoader(Products(), 2, num_workers=2, timeout=120)) == 8
 print("well", flush=True)
 os._exit(0)
 """

@@ -454,7 +454,7 @@ def test_workers_end_with_a_killed_parent(start, mode, method, number):
 def test_keyboard_interrupt_leaves_no_process(start, mode):
     process, pids = start(mode)
     os.killpg(process.pid, signal.SIGINT)
-    _, error = process.communicate(timeout=20)
+    _, error = process.communicate(timeout=120)
     assert all(gone(pid) for pid in pids)
     assert process.returncode != 0
     assert error.count("KeyboardInterrupt") == 1
@@ -463,7 +463,7 @@ def test_keyboard_interrupt_leaves_no_process(start, mode):
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_leaving_the_program_in_the_middle_of_an_epoch(start, method):
     process, pids = start("leave", method)
-    _, error = process.communicate(timeout=20)
+    _, error = process.communicate(timeout=120)
     assert process.returncode == 0
     assert error == ""
     assert all(gone(pid) for pid in pids)

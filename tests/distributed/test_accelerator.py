@@ -10,7 +10,7 @@ from .launching import PROGRAMS, checks_in, launch, results_of
 @pytest.fixture(scope="module", params=[2, 3])
 def results(request, tmp_path_factory):
     return results_of(
-        request.param, "accelerating.py", tmp_path_factory.mktemp("accelerating") / "results.json", timeout=30
+        request.param, "accelerating.py", tmp_path_factory.mktemp("accelerating") / "results.json", timeout=120
     )
 
 

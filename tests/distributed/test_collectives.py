@@ -17,7 +17,7 @@ from .launching import ROOT, checks_in, environment, needs_mpi, results_of
 @pytest.fixture(scope="module", params=[2, 3])
 def results(request, tmp_path_factory):
     return results_of(
-        request.param, "collectives.py", tmp_path_factory.mktemp("collectives") / "results.json", timeout=20
+        request.param, "collectives.py", tmp_path_factory.mktemp("collectives") / "results.json", timeout=120
     )
 
 
@@ -33,7 +33,7 @@ def test_plain_mpiexec_is_enough(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import mytorch, mytorch.distributed as dist\n"
-        "dist.init_process_group('gloo', timeout=20)\n"
+        "dist.init_process_group('gloo', timeout=120)\n"
         "x = mytorch.ones(2) * dist.get_rank()\n"
         "dist.all_reduce(x)\n"
         "if dist.get_rank() == 0: print('sum', x.tolist())\n"

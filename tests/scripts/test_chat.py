@@ -149,7 +149,7 @@ def server(folder):
 
 
 def ask(server, method, path, body=None, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=120)
     connection.request(
         method, path, body, {"Content-Type": "application/json", **{k.replace("_", "-"): v for k, v in headers.items()}}
     )

@@ -330,7 +330,7 @@ def test_a_second_interrupt_ends_the_run_with_a_line(data):
         said = [process.stderr.readline() for _ in range(2)]
         assert said[1] == "Finishing this step; Ctrl-C again quits without saving.\n"
         process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=20)
+        _, rest = process.communicate(timeout=120)
         assert process.returncode == 130
     assert "Traceback" not in rest
     assert not list((data.parent / "work" / "p").glob("*checkpoint*"))

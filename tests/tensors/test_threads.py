@@ -97,7 +97,7 @@ def test_every_chunk_is_done_once_however_long_threads_watch(three, looks, monke
 
 
 def test_set_num_threads_is_how_many_work(three):
-    inside, barrier = set(), threading.Barrier(3, timeout=20)
+    inside, barrier = set(), threading.Barrier(3, timeout=120)
 
     def work():
         inside.add(threading.get_ident())

@@ -29,7 +29,7 @@ def server():
 
 def ask(server, method, path, body=None, **headers):
     """(status, content type, body) of a request."""
-    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=120)
     body = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     connection.request(method, path, body, headers)
     answer = connection.getresponse()

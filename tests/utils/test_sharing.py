@@ -24,7 +24,7 @@ def _exchange(tensor, queue, done):
     tensor.add_(1)
     other = mytorch.zeros(2).share_memory_()
     queue.put((other, tensor))
-    done.get(timeout=30)
+    done.get(timeout=120)
     queue.put(other.tolist())
 
 
