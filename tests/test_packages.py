@@ -96,8 +96,19 @@ def test_operators_of_packages_are_their_functions():
         x = torch.ones(2, requires_grad=True)
         double(x).sum().backward()
         print(double(x).tolist()[0], x.grad.tolist()[0])
+
+        @torch.library.custom_op("mine::scaled", mutates_args=())
+        def scaled(x: torch.Tensor, by: float = 2.0, *, shift: float = 0.0) -> torch.Tensor:
+            return x * by + shift
+        def setup(ctx, inputs, keyword_only_inputs, output):
+            ctx.by, ctx.shift = inputs[1], keyword_only_inputs["shift"]
+        scaled.register_autograd(lambda ctx, g: (g * ctx.by + ctx.shift, None), setup_context=setup)
+        x = torch.ones(1, requires_grad=True)
+        y = scaled(by=3.0, x=x, shift=1.0) + scaled(x)
+        y.backward()
+        print(y.item(), x.grad.item())
     """)
-    assert out == ["2.0", "10.0"]
+    assert out == ["2.0", "10.0", "6.0", "6.0"]
 
 
 def test_float8_holds_and_casts():

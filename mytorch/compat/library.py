@@ -125,15 +125,26 @@ def _differentiable(function, gradient, setup_context):
 
     class Custom(Function):
         @staticmethod
-        def forward(ctx, *args):
-            out = function(*args)
+        def forward(ctx, keywords, *args):
+            out = function(*args, **keywords)
             if setup_context is not None:
-                setup_context(ctx, args, out)
+                only = {"keyword_only_inputs": keywords} if keywords else {}
+                setup_context(ctx, inputs=args, output=out, **only)
             return out
 
-        backward = staticmethod(gradient)
+        @staticmethod
+        def backward(ctx, *grads):
+            found = gradient(ctx, *grads)
+            return (None, *found) if isinstance(found, tuple) else (None, found)
 
-    return Custom.apply
+    signature = inspect.signature(function)
+
+    def call(*args, **kwargs):
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return Custom.apply(bound.kwargs, *bound.args)
+
+    return call
 
 
 def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None, tags=None):

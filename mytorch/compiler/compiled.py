@@ -19,15 +19,15 @@ from ..engine.node import Node
 from ..nn.module import Module
 from ..ops.creation import is_tensor
 from .arrays import Untraceable, current_tape, owner
-from .guards import guards_of
-from .observe import Observer, position_of
+from .guards import TooMuch, guards_of
+from .observe import Observer, executed_by, position_of
 from .program import Program, listing
 from .replay import Different, Instance, copy_of
 from .tracing import Output, trace
 
 MOST = 8  # traces of one form of the arguments; further ones run eagerly
 TRIES = 3  # eager calls that may have side effects, such as filling caches, before a function stays eager
-SHORT = 8  # a part with fewer steps runs eagerly: the checks before a replay take longer than the steps
+SHORT = 16  # a part with fewer steps runs eagerly: the checks before a replay take longer than the steps
 # Names in programs that differentiate twice, which compiled functions do not support.
 _TWICE = frozenset("create_graph hessian hvp vhp jacobian vjp jvp gradcheck gradgradcheck".split())
 _all = weakref.WeakSet()
@@ -39,6 +39,11 @@ _data, _raw, _edge, _grad = map(operator.attrgetter, ("_data", "_array", "_edge"
 
 def _identical(found, expected):
     return all(map(operator.is_, found, expected))
+
+
+def _distinct(leaves):
+    """Returns the tensors among the arguments. A tensor that is given twice occurs once."""
+    return list({id(leaf): leaf for leaf in leaves if is_tensor(leaf)}.values())
 
 
 class _Entry:
@@ -130,7 +135,7 @@ class _Entry:
         """Returns False if the program changes memory that an argument shares with other arrays of the program."""
         if not self.inputs_back and not self.changed:
             return True
-        roots = [id(owner(leaf._data._array)) for leaf in leaves if is_tensor(leaf)]
+        roots = [id(owner(leaf._data._array)) for leaf in _distinct(leaves)]
         return self.changed.isdisjoint(roots) and (
             not self.inputs_back or (len(set(roots)) == len(roots) and self.read.isdisjoint(roots))
         )
@@ -151,7 +156,7 @@ class _Entry:
         program = self.program
         instance = self.instance()
         arrays = instance.arrays
-        given = [leaf._data for leaf in leaves if is_tensor(leaf)]
+        given = [leaf._data for leaf in _distinct(leaves)]
         for index, array in zip(program.inputs, given, strict=True):
             np.copyto(arrays[index], array._array)
         if program.numbers or program.counters:
@@ -330,6 +335,7 @@ class Compiled:
         self.eager = None  # the reason for which the function stays eager
         self.full = None  # the reason for which calls without a valid trace run eagerly
         self.tries = 0
+        self.executed = None  # the code objects that earlier calls executed
         self.observed = {}  # form of the arguments -> guards of a call without side effects, which is traced next
         self.lock = threading.RLock()
         _all.add(self)
@@ -369,8 +375,12 @@ class Compiled:
     def _key(self, leaves, spec, mode):
         policy = mode.autocast
         key = [spec, mode.grad, mode.inference, policy and (policy.device_type, policy.dtype), dtypes.default_dtype()]
+        tensors = {}
         for leaf in leaves:
             if is_tensor(leaf):
+                if id(leaf) in tensors:
+                    key.append(tensors[id(leaf)])  # the position of an earlier argument, which is the same tensor
+                tensors.setdefault(id(leaf), len(tensors))
                 raw = leaf._data._array
                 if type(raw) is not np.ndarray or type(leaf) not in (Tensor, Array):
                     raise Untraceable("an argument is a subclass of Tensor, or not on the CPU")
@@ -403,21 +413,37 @@ class Compiled:
                 self.reasons.append(self.full)
             self._check_fullgraph()
             return self.function(*args, **kwargs)
+        others = [leaf for leaf in leaves if not is_tensor(leaf)]
         try:
-            guards = guards_of(self.function, *[leaf for leaf in leaves if not is_tensor(leaf)])
+            guards = guards_of(self.function, *others, executed=self.executed)
+        except TooMuch as error:
+            if self.executed is not None:
+                return self._eagerly(error, args, kwargs)
+            result, self.executed = executed_by(lambda: self.function(*args, **kwargs))
+            return result
         except Untraceable as error:
             return self._eagerly(error, args, kwargs)
         if key not in self.observed or self.observed.pop(key).changed():  # the program may take another path
             observer = Observer(guards)
             result = observer.run(lambda: self.function(*args, **kwargs))
+            is_new = not guards.skipped.isdisjoint(observer.executed)
+            self.executed = (self.executed or set()) | observer.executed
             self.tries += 1
-            if observer.problem is None:
-                self.tries, self.observed[key] = 0, guards
-            elif self.tries >= TRIES or (self.fullgraph and observer.called):
-                self._stay_eager(observer.problem)
+            problem = observer.problem or ("it calls other functions each time" if is_new else None)
+            if problem is None:
+                try:
+                    self.observed[key] = guards_of(self.function, *others, executed=self.executed)
+                    self.tries = 0
+                except Untraceable as error:
+                    problem = str(error)
+            if problem is not None and (self.tries >= TRIES or (self.fullgraph and observer.called)):
+                self._stay_eager(problem)
             return result
         try:
-            found = trace(self.function, args, kwargs, guards.tensors)
+            found, executed = executed_by(lambda: trace(self.function, args, kwargs, guards.tensors))
+            if not guards.skipped.isdisjoint(executed):
+                self.executed |= executed  # the program took another path, whose functions have no guards
+                return self.function(*args, **kwargs)
             changed = guards.changed()
             if changed:
                 raise Untraceable(f"it changes Python values: {changed} ({position_of(self.function)})")
@@ -442,7 +468,7 @@ class Compiled:
         self.reasons.append(reason)
         self._check_fullgraph()
         try:
-            guards = guards_of(self.function)
+            guards = guards_of(self.function, executed=self.executed)
         except Untraceable:
             return
         if not guards.names.isdisjoint(_TWICE):
@@ -483,7 +509,8 @@ class Compiled:
     def reset(self):
         """Deletes all traces."""
         self.entries.clear()
-        self.eager, self.full, self.tries, self.observed, self.parts = None, None, 0, {}, {}
+        self.eager = self.full = self.executed = None
+        self.tries, self.observed, self.parts = 0, {}, {}
 
     @property
     def trace(self):

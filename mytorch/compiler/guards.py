@@ -7,8 +7,10 @@ of guards, each of which compares one entry of a dict or list with its former va
 
 import array
 import collections
+import contextvars
 import enum
 import operator
+import os
 import sys
 import types
 
@@ -55,8 +57,17 @@ def is_foreign(name):
     return (name or "").partition(".")[0] in _STANDARD and name != "__main__"
 
 
+class TooMuch(Untraceable):
+    """Raised if a function can reach values that cannot be guarded. The functions that it calls may reach less."""
+
+
 class Guards:
     """The guards of a function.
+
+    Args:
+        reads_groups: the program reads the parameter groups of optimizers.
+        executed: the code objects that the program executes; None if they are unknown. Without them, each function that
+            the program can reach counts as called.
 
     Attributes:
         entries: (container, key, value) for values in dicts, lists and cells.
@@ -64,11 +75,12 @@ class Guards:
         tensors: the tensors that the function can reach.
         iterators: True if the function can reach an iterator, which `next` advances.
         names: the names in the code of the functions.
+        skipped: the code objects of functions without guards, because they are not in `executed`.
     """
 
-    def __init__(self, reads_groups=False):
+    def __init__(self, reads_groups=False, executed=None):
         self.entries, self.lengths, self.tensors, self.iterators = [], [], [], False
-        self.reads_groups, self.names = reads_groups, set()
+        self.reads_groups, self.executed, self.names, self.skipped = reads_groups, executed, set(), set()
         self._seen = {}
 
     def reached(self):
@@ -86,7 +98,7 @@ class Guards:
                 continue
             self._seen[id(value)] = value  # the reference keeps the id unique
             if len(self.entries) > MOST:
-                raise Untraceable(f"the function can reach more than {MOST:,} Python values")
+                raise TooMuch(f"the function can reach more than {MOST:,} Python values")
             todo.extend(self._inside(value))
         return self
 
@@ -95,7 +107,9 @@ class Guards:
         if isinstance(value, (Tensor, Array)):
             if isinstance(value, Tensor):
                 self.tensors.append(value)
-                return self._items(value.__dict__) if value.__dict__ else ()
+                attributes = {k: v for k, v in value.__dict__.items() if k not in ("_grad", "_shown_grad")}
+                self.entries += [(value.__dict__, key, item) for key, item in attributes.items()]
+                return list(attributes.values())
             return ()
         if isinstance(value, (dict, types.MappingProxyType)):
             return self._items(value)
@@ -110,8 +124,11 @@ class Guards:
             self.entries.append((_Copied(bytes, value), None, bytes(value)))
             return ()
         if isinstance(value, (np.ndarray, array.array)):
-            raise Untraceable("the function can reach a NumPy array, whose elements can change")
+            raise TooMuch("the function can reach a NumPy array, whose elements can change")
         if (type(value).__module__ or "").startswith(_MACHINERY):
+            return ()
+        if isinstance(value, contextvars.ContextVar):
+            self.entries.append((_Variable(value), None, value.get(_MISSING)))
             return ()
         if isinstance(value, types.MethodType):
             return value.__self__, value.__func__
@@ -124,9 +141,9 @@ class Guards:
                 self.tensors += group["params"]
             return value.param_groups if self.reads_groups else ()
         if isinstance(value, (np.random.Generator, np.random.RandomState)):
-            raise Untraceable("the function can reach a random generator of NumPy")
+            raise TooMuch("the function can reach a random generator of NumPy")
         if type(value).__name__ == "cython_function_or_method":
-            raise Untraceable(f"it is unknown if {value.__name__} has side effects")
+            raise TooMuch(f"it is unknown if {value.__name__} has side effects")
         if hasattr(value, "__next__"):
             self.iterators = True
             return ()
@@ -149,6 +166,8 @@ class Guards:
         return found
 
     def _items(self, mapping):
+        if isinstance(mapping, dict) and type(mapping).__getitem__ is not dict.__getitem__:
+            mapping = _Stored(mapping)
         self.lengths.append((mapping, len(mapping)))
         self.entries += [(mapping, key, item) for key, item in mapping.items()]
         return list(mapping.values())
@@ -164,6 +183,9 @@ class Guards:
             found.append(content)
         if is_foreign(function.__module__):
             return found
+        if self.executed is not None and function.__code__ not in self.executed:
+            self.skipped.add(function.__code__)
+            return ()
         found += [*(function.__defaults__ or ()), *function.__dict__.values()]
         for name in ("__code__", "__defaults__", "__kwdefaults__"):
             self.entries.append((_Attributes(function), name, getattr(function, name)))
@@ -178,7 +200,7 @@ class Guards:
             keywords.update(c for t in code.co_consts if isinstance(t, tuple) for c in t if isinstance(c, str))
         self.names |= names | keywords
         if not names.isdisjoint(("environ", "environb", "getenv")):
-            raise Untraceable("it reads environment variables")
+            found += self._items(os.environ._data)
         if "param_groups" in names and not self.reads_groups:
             raise ReadsGroups
         for name in names:
@@ -258,13 +280,13 @@ class ReadsGroups(Exception):
     """Raised if the program names the parameter groups of optimizers, so that they must be guarded."""
 
 
-def guards_of(*roots):
-    """Returns the guards of all that the roots can reach."""
+def guards_of(*roots, executed=None):
+    """Returns the guards of all that the roots can reach; `executed` as in `Guards`."""
     hooks = [value for name, value in vars(module).items() if name.startswith("_global_")]  # hooks of all modules
     try:
-        return Guards().collect(*roots, *hooks)
+        return Guards(executed=executed).collect(*roots, *hooks)
     except ReadsGroups:
-        return Guards(reads_groups=True).collect(*roots, *hooks)
+        return Guards(True, executed).collect(*roots, *hooks)
 
 
 class _Attributes:
@@ -282,6 +304,27 @@ class _Attributes:
             raise KeyError(key) from None
 
 
+class _Stored:
+    """The stored items of a subclass of dict that computes the results of `[]`."""
+
+    __slots__ = ("mapping",)
+
+    def __init__(self, mapping):
+        self.mapping = mapping
+
+    def __getitem__(self, key):
+        return dict.__getitem__(self.mapping, key)
+
+    def __len__(self):
+        return dict.__len__(self.mapping)
+
+    def items(self):
+        return dict.items(self.mapping)
+
+    def values(self):
+        return dict.values(self.mapping)
+
+
 class _Copied:
     """An immutable copy of a container, with the interface of a dict."""
 
@@ -292,6 +335,18 @@ class _Copied:
 
     def __getitem__(self, key):
         return self.copy(self.container)
+
+
+class _Variable:
+    """The value of a context variable, with the interface of a dict."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable):
+        self.variable = variable
+
+    def __getitem__(self, key):
+        return self.variable.get(_MISSING)
 
 
 class _Cell:

@@ -5,6 +5,7 @@ attributes, lists or dicts. So the first call of a compiled function runs eagerl
 keeps running eagerly.
 """
 
+import contextvars
 import sys
 import types
 from pathlib import Path
@@ -24,6 +25,7 @@ _PURE_MODULES = frozenset(
     "math cmath operator _operator itertools functools _functools collections _collections _collections_abc typing _typing abc _abc "
     "enum copy copyreg contextlib _contextvars types inspect re _sre string dataclasses weakref _weakref numbers fractions".split()
 )
+_PURE_FUNCTIONS = frozenset(["sys.getrecursionlimit", "sys.intern", "sys.exc_info"])
 _PURE_TYPES = (
     str,
     bytes,
@@ -39,6 +41,7 @@ _PURE_TYPES = (
     types.MappingProxyType,
     range,
     slice,
+    contextvars.ContextVar,  # its value has a guard
 )
 
 
@@ -48,10 +51,11 @@ class Observer:
     Attributes:
         problem: the first side effect, or None.
         called: True if the side effect is the call of a function.
+        executed: the code objects that the call executed.
     """
 
     def __init__(self, guards):
-        self.problem, self.called = None, False
+        self.problem, self.called, self.executed = None, False, set()
         self.guards = guards
 
     def run(self, call):
@@ -68,6 +72,8 @@ class Observer:
                 self.problem = self.guards.changed()
 
     def _event(self, frame, event, arg):
+        if event == "call":
+            self.executed.add(frame.f_code)
         if event != "c_call" or self.problem is not None or frame.f_code.co_filename.startswith(ROOT):
             return
         name, module = arg.__name__, getattr(arg, "__module__", None)
@@ -91,7 +97,11 @@ class Observer:
                 )
             if pure:
                 return
-        elif module.partition(".")[0] in _PURE_MODULES or module.partition(".")[0] == HERE:
+        elif (
+            f"{module}.{name}" in _PURE_FUNCTIONS
+            or module.partition(".")[0] in _PURE_MODULES
+            or module.partition(".")[0] == HERE
+        ):
             return
         if frame.f_globals.get("__name__", "").partition(".")[0] in (
             "contextlib",
@@ -106,6 +116,21 @@ class Observer:
             return
         self.called = True
         self.problem = f"it calls {'' if module in (None, 'builtins') else module + '.'}{name} ({_position(frame)})"
+
+
+def executed_by(call):
+    """Calls a function. Returns its result, and the code objects that it executed."""
+    before, executed = sys.getprofile(), set()
+
+    def add(frame, event, arg):
+        if event == "call":
+            executed.add(frame.f_code)
+
+    sys.setprofile(add)
+    try:
+        return call(), executed
+    finally:
+        sys.setprofile(before)
 
 
 def _position(frame):

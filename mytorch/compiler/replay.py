@@ -21,8 +21,15 @@ ndarray = np.ndarray
 
 
 def strided(buffer, offset, value):
-    """Returns an array in a buffer, with the layout of a value."""
+    """Returns an array in a buffer, with the layout of a value. Its first element is at the offset."""
     return ndarray(value.shape, value.dtype, buffer, offset, value.strides)
+
+
+def placed(buffer, offset, value):
+    """Returns an array as `strided`, but its memory begins at the offset, also if strides are negative."""
+    if 0 not in value.shape:
+        offset -= sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True) if s < 0)
+    return strided(buffer, offset, value)
 
 
 LOOSE = 1 << 15  # bytes from which results of kernels are used without a copy
@@ -285,7 +292,7 @@ class Instance:
             if value.storage in program.loose:
                 arrays[index] = empty_like(value)  # gives the layout; a run uses the array in `loose`
             else:
-                arrays[index] = strided(self.block, self.positions[value.storage], value)
+                arrays[index] = placed(self.block, self.positions[value.storage], value)
             fresh.append(index)
         plain = step.kind == "array"
         if touches:
@@ -382,9 +389,7 @@ def empty_like(value):
 
 
 def _dense(value):
-    low = sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True) if s < 0)
-    size = sum((n - 1) * abs(s) for n, s in zip(value.shape, value.strides, strict=True)) + value.dtype.itemsize
-    return strided(np.empty(size, np.uint8), -low, value)
+    return placed(np.empty(layout_bytes(value), np.uint8), 0, value)
 
 
 _CASTS = {ndarray.copy, ndarray.astype}

@@ -371,23 +371,24 @@ class _Gradient:
 def _run(function, leaves, spec, tensors, tape, tracer, edges):
     found = Trace()
     found.tape = tape
-    found.inputs, inside, arguments = [], [], []
+    found.inputs, inside, arguments, known = [], [], [], {}
     for leaf in leaves:
-        if not is_tensor(leaf):
-            inside.append(leaf)
+        if not is_tensor(leaf) or id(leaf) in known:
+            inside.append(known.get(id(leaf), leaf))
             continue
         raw = leaf._data._array
         if type(raw) is not np.ndarray:
             raise Untraceable("an argument is not on the CPU")
         traced = tape.lift(raw)
         if traced.index in found.inputs:
-            raise Untraceable("an argument is given twice")
+            raise Untraceable("two arguments share an array")
         found.inputs.append(traced.index)
         array = Array._wrap(traced)
         if isinstance(leaf, Array):
             inside.append(array)
+            known[id(leaf)] = array
             continue
-        tensor = Tensor._of(array, None)
+        tensor = known[id(leaf)] = Tensor._of(array, None)
         if leaf.requires_grad:
             tensor._edge = Leaf(traced)
             if leaf.edge.grad is not None:

@@ -36,6 +36,9 @@ UNARY = """
     {}.new_zeros({}.shape)+{} {}*{}.shape[0] {}+arange({}.shape[-1]) {}@{}.mT {}.mT@{} {}*{}.sum() {}-{}.mean(-1,keepdim=True)
     {}-{}.amax(-1,keepdim=True) {}/{}.sum(-1,keepdim=True) F.glu({},-1) {}.T.contiguous() F.one_hot({}.long()%3,3) {}.tanh().exp()
     ({}*2+1).relu().sum(-1) {}.unsqueeze(0).expand(2,*{}.shape) {}.index_select(0,i%{}.shape[0]) {}.gather(0,zeros_like({}).long())
+    {}.topk(2,-1)[1] {}.topk({}.shape[0],0,False)[1] {}.sort(-1,descending=True)[1] {}.argsort(0,descending=True) {}.kthvalue(1,-1)[1]
+    {}.cummax(-1)[1] {}.cummin(0)[0] {}.mode(-1)[1] {}.topk(2,-1)[0]*{}.topk(2,-1)[1] {}.msort() {}.rot90(1,(0,1)) {}.fliplr()
+    {}.median(-1)[1] {}.frexp()[1] {}.histc(4) {}.unfold(0,2,1).flip(0) {}.sort(0)[0].flip(0) {}.tensor_split(2)[1]*2
     {}.repeat_interleave(2,0) {}.diff() {}.logcumsumexp(-1) {}.renorm(2,0,1.0) {}.tile(2) {}.mT.softmax(-1) {}.hypot({}) {}.sgn()
 """.split()
 REDUCTIONS = """
