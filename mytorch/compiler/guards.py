@@ -107,7 +107,7 @@ class Guards:
         if isinstance(value, (Tensor, Array)):
             if isinstance(value, Tensor):
                 self.tensors.append(value)
-                attributes = {k: v for k, v in value.__dict__.items() if k not in ("_grad", "_shown_grad")}
+                attributes = Tensor._extra_state(value)
                 self.entries += [(value.__dict__, key, item) for key, item in attributes.items()]
                 return list(attributes.values())
             return ()
