@@ -11,8 +11,18 @@ from ..._tensor import Tensor
 from ...amp import GradScaler
 from ...nn.module import Module
 from ...optim.optimizer import Optimizer
+from ...accelerate import training_state
+from ...nn.containers import ModuleList
 from ...serialization import save_state_dict
-from ..checkpoint.state_dict import StateDictOptions, _as_dtensor, _local, get_model_state_dict
+from ..checkpoint.saving import INDEX, _announced, _planned, _verified, _World, read_index
+from ..checkpoint.state_dict import (
+    StateDictOptions,
+    _as_dtensor,
+    _local,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ..process_group import resolve
 from ..reducer import broadcast_coalesced
@@ -21,6 +31,10 @@ from .grad_scaler import ShardedGradScaler
 from .parameters import MixedPrecisionPolicy
 from .sharding import fully_shard
 from .wrap import ModuleWrapPolicy, selected
+
+
+TIMEOUT = 1800.0  # seconds that `save_state` waits for the parts of the other processes
+_IN_PARTS = {"state": {}, "param_groups": [], "sharded": True}  # content of optimizer.bin in a sharded checkpoint
 
 
 class _Synchronization:
@@ -52,6 +66,12 @@ class FullyShardedDataParallelPlugin:
         mp_policy: dtypes of the gathered parameters and of the reduction (default: the original dtypes; autocast of the
             Accelerator applies to the computation).
         mesh: the processes (default: all).
+        state_dict_type: form of the checkpoints of `save_state`. With "SHARDED_STATE_DICT" (default), each process writes its
+            parts. With "FULL_STATE_DICT", the first process gathers and writes whole tensors, which an Accelerator without
+            `fsdp` can load. `load_state` accepts both forms.
+
+    Raises:
+        ValueError: `state_dict_type` is another value.
     """
 
     def __init__(
@@ -60,7 +80,14 @@ class FullyShardedDataParallelPlugin:
         reshard_after_forward: bool | None = None,
         mp_policy: MixedPrecisionPolicy | None = None,
         mesh: DeviceMesh | None = None,
+        state_dict_type: str = "SHARDED_STATE_DICT",
     ):
+        if state_dict_type not in ("SHARDED_STATE_DICT", "FULL_STATE_DICT"):
+            raise ValueError(
+                "FullyShardedDataParallelPlugin: expected state_dict_type 'SHARDED_STATE_DICT' or 'FULL_STATE_DICT', got "
+                f"{state_dict_type!r}."
+            )
+        self.state_dict_type = state_dict_type
         self.modules = None if modules is None else list(modules)
         self.reshard_after_forward, self.mp_policy = reshard_after_forward, mp_policy or MixedPrecisionPolicy()
         self.mesh = mesh
@@ -137,6 +164,8 @@ class FullyShardedDataParallelPlugin:
             return self.snapshots.get(id(optimizer)) or state_dict()
 
         def load_whole_state(state):
+            if state == _IN_PARTS:  # `load_state` of the Accelerator reads the parts
+                return
             state = dict(state)
             state["state"] = {
                 key: {name: _local(value, params[int(key)]) for name, value in values.items()}
@@ -148,8 +177,8 @@ class FullyShardedDataParallelPlugin:
         optimizer.__dict__["consolidated"] = lambda keep: _whole_state(state_dict(), params, keep)
 
     def _extend(self, accelerator):
-        """Gathers whole tensors before the methods that save."""
-        save_state = accelerator.save_state
+        """Replaces the methods that save and load."""
+        save_state, load_state = accelerator.save_state, accelerator.load_state
 
         def gathered_save_state(*args, **kwargs):
             main = bool(accelerator.is_main_process)
@@ -163,8 +192,52 @@ class FullyShardedDataParallelPlugin:
             finally:
                 self.snapshots.clear()
 
+        def sharded_save_state(output_dir, save_model_only=False, total_limit=None):
+            path, world = Path(output_dir).absolute(), _World(None, False)
+            accelerator.print(f"Saving Checkpoint to {output_dir}")
+            plan = _planned(self._parts(accelerator, save_model_only), world, copy=False)
+            ranks = None if save_model_only else training_state.collect(accelerator)
+
+            def finish(folder):
+                plan.finish(folder, world.size, TIMEOUT)
+                training_state.write_state(accelerator, folder, ranks)
+
+            for optimizer in accelerator._optimizers:
+                self.snapshots[id(getattr(optimizer, "optimizer", optimizer))] = _IN_PARTS
+            try:
+                world.together(
+                    "save_state", _announced(path, world, plan.write, finish, training_state._OURS.fullmatch)
+                )
+            finally:
+                self.snapshots.clear()
+            limit = accelerator.total_limit if total_limit is None else total_limit
+            if limit is not None and accelerator.is_main_process:
+                training_state.keep_newest(path, limit)
+            accelerator.wait_for_everyone()
+            return Path(output_dir)
+
+        def load_either_state(input_dir):
+            path, world = Path(input_dir).absolute(), _World(None, False)
+            training_state.recover(path)
+            if not (path / INDEX).is_file():
+                load_state(input_dir)
+                return
+            names = read_index(path)["tensors"]
+            model_only = training_state.read_manifest(path).get("model_only", False)
+            state = self._parts(accelerator, model_only, names)
+            fill = _verified(state, path, world)
+            models, accelerator._models = accelerator._models, []  # the other files
+            try:
+                world.together("load_state", lambda: load_state(input_dir))
+            finally:
+                accelerator._models = models
+            fill()
+            for optimizer, saved in zip(accelerator._optimizers, state.get("optimizers", {}).values(), strict=False):
+                set_optimizer_state_dict(ModuleList(models), getattr(optimizer, "optimizer", optimizer), saved)
+            accelerator.wait_for_everyone()
+
         def replace_weights(models, weights, directory):
-            weights[:] = [self.snapshots[id(model)] for model in models]
+            weights[:] = [self.snapshots[id(model)] for model in models if id(model) in self.snapshots]
 
         def save_model(model, save_directory):
             state = self.full(model)
@@ -173,8 +246,26 @@ class FullyShardedDataParallelPlugin:
                 save_state_dict(state, Path(save_directory) / "model.safetensors")
 
         accelerator._save_hooks.insert(0, replace_weights)
-        accelerator.save_state, accelerator.save_model = gathered_save_state, save_model
+        whole = self.state_dict_type == "FULL_STATE_DICT"
+        accelerator.save_state = gathered_save_state if whole else sharded_save_state
+        accelerator.load_state, accelerator.save_model = load_either_state, save_model
         accelerator.get_state_dict = self.full
+
+    @staticmethod
+    def _parts(accelerator, model_only, saved=None):
+        """Returns the state of models and optimizers, of DTensors; with `saved`, only optimizers with a state of these names."""
+        models = ModuleList(accelerator._models)
+        state: dict[str, Any] = {"models": get_model_state_dict(models)}
+        if model_only:
+            return state
+        optimizers = state["optimizers"] = {}
+        for i, optimizer in enumerate(accelerator._optimizers):
+            inner = getattr(optimizer, "optimizer", optimizer)
+            new = not inner.state if saved is None else not any(n.startswith(f"optimizers.{i}.state.") for n in saved)
+            optimizers[str(i)] = found = get_optimizer_state_dict(models, inner)
+            if new:
+                found["state"] = {}
+        return state
 
     @staticmethod
     def full(model: Module) -> dict[str, Any]:

@@ -25,8 +25,10 @@ from mytorch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 from mytorch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from mytorch.accelerate import Accelerator
 from mytorch.distributed.fsdp import (
     FullyShardedDataParallel,
+    FullyShardedDataParallelPlugin,
     MixedPrecision,
     MixedPrecisionPolicy,
     ShardedGradScaler,
@@ -648,6 +650,57 @@ def check_wrong_and_damaged_checkpoints():
         path.write_bytes(content)
     dist.barrier()
     raises(Errors, "damaged", lambda: load({"weight": target["weight"], "plain": mytorch.ones(2)}))
+
+
+def check_the_accelerator_saves_parts_and_loads_them_in_other_layouts():
+    """`save_state` of each process writes its parts; the state continues in other meshes and without sharding."""
+    rank, n, folder = dist.get_rank(), dist.get_world_size(), shared_folder()
+
+    def run(plugin, steps, load=None, save=None, seed=0):
+        accelerator = Accelerator(fsdp=plugin)
+        model = model_of("gpt2", seed)
+        optimizer = mytorch.optim.AdamW(model.parameters(), lr=1e-2)
+        scheduler = mytorch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+        if load is not None:
+            accelerator.load_state(load)
+        for step in range(*steps):
+            accelerator.backward(model(*batch(step, rank, n)))
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+        if save is not None:
+            save(accelerator)
+        return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+
+    def differ(a, b):
+        return max(abs(a[name].numpy() - b[name].numpy()).max() for name in a)
+
+    run(True, (0, 3), save=lambda a: a.save_state(folder / "parts"))
+    names = sorted(path.name for path in (folder / "parts").iterdir())
+    assert f"rank_{n - 1}.safetensors" in names
+    assert "model.safetensors" not in names
+    sizes = [(folder / "parts" / f"rank_{r}.safetensors").stat().st_size for r in range(n)]
+    assert max(sizes) < 1.3 * sum(sizes) / n  # no process writes the whole model
+    whole = run(True, (0, 6))
+    assert differ(run(True, (3, 6), load=folder / "parts", seed=9), whole) == 0
+    copies = init_device_mesh("cpu", (n, 1), mesh_dim_names=("copies", "shards"))  # each process has all parameters
+    plugin = FullyShardedDataParallelPlugin(mesh=copies, state_dict_type="FULL_STATE_DICT")
+    found = run(plugin, (3, 6), load=folder / "parts", seed=9, save=lambda a: a.save_state(folder / "whole"))
+    assert differ(found, whole) < 2e-4
+    assert (folder / "whole" / "model.safetensors").is_file()
+    assert differ(run(True, (6, 6), load=folder / "whole", seed=9), found) == 0
+    before = run(True, (0, 0), save=lambda a: a.save_state(folder / "parts"))  # replaces; the optimizer is new
+    assert differ(run(True, (0, 6), load=folder / "parts", seed=9), whole) == 0
+    assert differ(run(True, (0, 0), load=folder / "parts", seed=9), before) == 0
+    run(True, (0, 0), save=lambda a: a.save_state(folder / "weights", save_model_only=True))
+    assert differ(run(True, (0, 0), load=folder / "weights", seed=9), before) == 0
+    other = Accelerator(fsdp=True)
+    model = other.prepare(model_of("gpt2", embed_dim=12))
+    before = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    raises(ValueError, "belongs to another model", lambda: other.load_state(folder / "weights"))
+    assert differ(get_model_state_dict(model, options=StateDictOptions(full_state_dict=True)), before) == 0
+    raises(ValueError, "state_dict_type", lambda: FullyShardedDataParallelPlugin(state_dict_type="LOCAL"))
 
 
 if __name__ == "__main__":
