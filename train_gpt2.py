@@ -294,8 +294,6 @@ def main(argv=None):
         for name, ours, theirs, _ in [flag for flag in differing if flag[3]]:
             text = f"expected the checkpoint's value {theirs}, got {ours}"
             parser.error(f"--{name}: {text}; remove the flag, or start a new run with another --project_name")
-    if args.shard and (args.lora_r or args.init_from):
-        parser.error("--shard: expected a new model, got --init_from or --lora_r; remove --shard")
     options = {"mixed_precision": args.mixed_precision, "log_wandb": args.log_wandb, "project_dir": folder}
     options["fsdp"] = args.shard
     try:

@@ -8,11 +8,11 @@ from typing import Any
 
 from ..._array import Array
 from ..._tensor import Tensor
+from ...accelerate import training_state
 from ...amp import GradScaler
+from ...nn.containers import ModuleList
 from ...nn.module import Module
 from ...optim.optimizer import Optimizer
-from ...accelerate import training_state
-from ...nn.containers import ModuleList
 from ...serialization import save_state_dict
 from ..checkpoint.saving import INDEX, _announced, _planned, _verified, _World, read_index
 from ..checkpoint.state_dict import (
@@ -31,7 +31,6 @@ from .grad_scaler import ShardedGradScaler
 from .parameters import MixedPrecisionPolicy
 from .sharding import fully_shard
 from .wrap import ModuleWrapPolicy, selected
-
 
 TIMEOUT = 1800.0  # seconds that `save_state` waits for the parts of the other processes
 _IN_PARTS = {"state": {}, "param_groups": [], "sharded": True}  # content of optimizer.bin in a sharded checkpoint

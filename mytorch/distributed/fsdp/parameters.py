@@ -57,17 +57,10 @@ class CPUOffloadPolicy(OffloadPolicy):
     Only the gathered parameters of a module are on the GPU. On a CPU, all memory is host memory.
 
     Attributes:
-        pin_memory: must be False. The copies to the GPU use unpinned memory.
-
-    Raises:
-        NotImplementedError: `pin_memory` is True.
+        pin_memory: pin the shards of parameters, for faster copies to a GPU (default: True).
     """
 
-    pin_memory: bool = False
-
-    def __post_init__(self):
-        if self.pin_memory:
-            raise NotImplementedError("CPUOffloadPolicy: expected pin_memory=False, got True. Remove the argument.")
+    pin_memory: bool = True
 
 
 def leaf_of(parameter: Tensor) -> Tensor:
@@ -84,7 +77,7 @@ class ShardedParameter:
         owners: (module, name) of all modules that contain the parameter.
     """
 
-    def __init__(self, parameter, owners, mesh, full_mesh, offloads):
+    def __init__(self, parameter, owners, mesh, full_mesh, offload):
         self.owners, self.name = owners, ""
         self.mesh = mesh
         size, me = mesh.size(), mesh.get_local_rank()
@@ -101,8 +94,8 @@ class ShardedParameter:
             )
         self.device = device_of(local._data._array)  # of the computation
         shard = slice_rows(local.detach(), Shard(0), size, me)
-        if offloads:
-            shard = shard.to("cpu")
+        if offload is not None and self.device is not CPU:
+            shard = shard.to("cpu").pin_memory() if offload.pin_memory else shard.to("cpu")
         placements = [Shard(0)]
         if isinstance(parameter, DTensor):
             strided = any(p.is_shard(0) for p in parameter._placements)
@@ -183,14 +176,14 @@ class ParameterGroup:
         replicate_mesh: 1-d mesh of copies, for hybrid sharding, or None.
         full_mesh: mesh of the sharded DTensors.
         policy: a MixedPrecisionPolicy.
-        offloads: keep the shards in host memory.
+        offload: a CPUOffloadPolicy, or None.
     """
 
-    def __init__(self, parameters, mesh, replicate_mesh, full_mesh, policy, offloads=False):
+    def __init__(self, parameters, mesh, replicate_mesh, full_mesh, policy, offload=None):
         self.mesh, self.replicate_mesh, self.policy = mesh, replicate_mesh, policy
         self.group, self.size, self.me = mesh.get_group(), mesh.size(), mesh.get_local_rank()
         self.parameters = [
-            ShardedParameter(p, owners, mesh, self._mesh_of(p, full_mesh), offloads) for p, owners in parameters
+            ShardedParameter(p, owners, mesh, self._mesh_of(p, full_mesh), offload) for p, owners in parameters
         ]
         for p in self.parameters:
             p.show(p.sharded)

@@ -419,9 +419,9 @@ def fully_shard(
     if members:
         for name, p, _ in members:
             p.__dict__["_sharded_in"] = f"{type(module).__name__} ({name})"
-        offloads = isinstance(offload_policy, CPUOffloadPolicy)
+        offload = offload_policy if isinstance(offload_policy, CPUOffloadPolicy) else None
         pairs = [(p, owners) for _, p, owners in members]
-        group = ParameterGroup(pairs, shard_mesh, replicate_mesh, mesh, mp_policy, offloads)
+        group = ParameterGroup(pairs, shard_mesh, replicate_mesh, mesh, mp_policy, offload)
     state = _State(module, group, reshard_after_forward, mp_policy)
     cls = type(module)
     module.__class__ = type(

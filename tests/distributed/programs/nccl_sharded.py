@@ -119,9 +119,11 @@ def check_mixed_precision_and_the_scaler():
 
 def check_parameters_in_host_memory():
     expected = train(model_of("gpt2"), "cpu")
-    model = shard(model_of("gpt2").to("cuda"), offload_policy=CPUOffloadPolicy())
-    close(train(model, "cuda", dist.get_rank(), dist.get_world_size()), expected)
-    assert all(p.to_local().device.type == "cpu" for p in model.parameters())
+    for pinned in (False, True):
+        model = shard(model_of("gpt2").to("cuda"), offload_policy=CPUOffloadPolicy(pin_memory=pinned))
+        assert all(p.to_local().is_pinned() == pinned for p in model.parameters() if p.to_local().numel())
+        close(train(model, "cuda", dist.get_rank(), dist.get_world_size()), expected)
+        assert all(p.to_local().device.type == "cpu" for p in model.parameters())
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if dist.get_rank() == 0:
         assert whole["transformer.wte.weight"].shape == (31, 10)

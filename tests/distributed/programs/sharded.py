@@ -16,6 +16,7 @@ import mytorch
 import mytorch.distributed as dist
 import mytorch.nn.functional as F
 from mytorch import nn
+from mytorch.accelerate import Accelerator
 from mytorch.distributed import checkpoint as dcp
 from mytorch.distributed import collectives
 from mytorch.distributed.checkpoint.state_dict import (
@@ -25,7 +26,6 @@ from mytorch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 from mytorch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from mytorch.accelerate import Accelerator
 from mytorch.distributed.fsdp import (
     FullyShardedDataParallel,
     FullyShardedDataParallelPlugin,
