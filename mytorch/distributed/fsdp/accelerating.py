@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,17 @@ from .sharding import fully_shard
 from .wrap import ModuleWrapPolicy, selected
 
 TIMEOUT = 1800.0  # seconds that `save_state` waits for the parts of the other processes
-_IN_PARTS = {"state": {}, "param_groups": [], "sharded": True}  # content of optimizer.bin in a sharded checkpoint
+
+
+@contextlib.contextmanager
+def _without_parts(accelerator):
+    """Lets the Accelerator save or load everything except the models and the optimizers."""
+    models, optimizers = accelerator._models, accelerator._optimizers
+    accelerator._models, accelerator._optimizers = [], []
+    try:
+        yield
+    finally:
+        accelerator._models, accelerator._optimizers = models, optimizers
 
 
 class _Synchronization:
@@ -94,7 +105,7 @@ class FullyShardedDataParallelPlugin:
         self.snapshots: dict[int, dict] = {}  # id of a model or optimizer -> its whole state, on the first process
 
     def prepare(self, accelerator: Any, objects: Iterable[Any]) -> None:
-        """Shards models, and replaces the parameters of their optimizers.
+        """Shards models, and replaces the parameters of their optimizers. One process only loads sharded checkpoints.
 
         Args:
             accelerator: the Accelerator.
@@ -103,6 +114,10 @@ class FullyShardedDataParallelPlugin:
         Raises:
             ValueError: an optimizer has parameters of no model, or has already made steps.
         """
+        if "load_state" not in accelerator.__dict__:
+            self._extend(accelerator, accelerator.num_processes > 1)
+        if accelerator.num_processes == 1:
+            return
         for model in objects:
             if isinstance(model, Module) and not hasattr(model, "_fsdp_state"):
                 self._shard(accelerator, model)
@@ -114,8 +129,6 @@ class FullyShardedDataParallelPlugin:
             scaler = ShardedGradScaler(accelerator.device.type)
             scaler.__dict__.update({k: v for k, v in accelerator.scaler.__dict__.items() if k != "_group"})
             accelerator.scaler = scaler
-        if "save_state" not in accelerator.__dict__:
-            self._extend(accelerator)
 
     def _shard(self, accelerator, model):
         model.to(accelerator.device)
@@ -163,8 +176,6 @@ class FullyShardedDataParallelPlugin:
             return self.snapshots.get(id(optimizer)) or state_dict()
 
         def load_whole_state(state):
-            if state == _IN_PARTS:  # `load_state` of the Accelerator reads the parts
-                return
             state = dict(state)
             state["state"] = {
                 key: {name: _local(value, params[int(key)]) for name, value in values.items()}
@@ -175,8 +186,8 @@ class FullyShardedDataParallelPlugin:
         optimizer.state_dict, optimizer.load_state_dict = whole_state, load_whole_state
         optimizer.__dict__["consolidated"] = lambda keep: _whole_state(state_dict(), params, keep)
 
-    def _extend(self, accelerator):
-        """Replaces the methods that save and load."""
+    def _extend(self, accelerator, several):
+        """Replaces the methods that save and load; for one process, only `load_state`."""
         save_state, load_state = accelerator.save_state, accelerator.load_state
 
         def gathered_save_state(*args, **kwargs):
@@ -199,16 +210,10 @@ class FullyShardedDataParallelPlugin:
 
             def finish(folder):
                 plan.finish(folder, world.size, TIMEOUT)
-                training_state.write_state(accelerator, folder, ranks)
+                with _without_parts(accelerator):
+                    training_state.write_state(accelerator, folder, ranks)
 
-            for optimizer in accelerator._optimizers:
-                self.snapshots[id(getattr(optimizer, "optimizer", optimizer))] = _IN_PARTS
-            try:
-                world.together(
-                    "save_state", _announced(path, world, plan.write, finish, training_state._OURS.fullmatch)
-                )
-            finally:
-                self.snapshots.clear()
+            world.together("save_state", _announced(path, world, plan.write, finish, training_state._OURS.fullmatch))
             limit = accelerator.total_limit if total_limit is None else total_limit
             if limit is not None and accelerator.is_main_process:
                 training_state.keep_newest(path, limit)
@@ -225,18 +230,16 @@ class FullyShardedDataParallelPlugin:
             model_only = training_state.read_manifest(path).get("model_only", False)
             state = self._parts(accelerator, model_only, names)
             fill = _verified(state, path, world)
-            models, accelerator._models = accelerator._models, []  # the other files
-            try:
+            with _without_parts(accelerator):
                 world.together("load_state", lambda: load_state(input_dir))
-            finally:
-                accelerator._models = models
             fill()
+            models = accelerator._models
             for optimizer, saved in zip(accelerator._optimizers, state.get("optimizers", {}).values(), strict=False):
                 set_optimizer_state_dict(ModuleList(models), getattr(optimizer, "optimizer", optimizer), saved)
             accelerator.wait_for_everyone()
 
         def replace_weights(models, weights, directory):
-            weights[:] = [self.snapshots[id(model)] for model in models if id(model) in self.snapshots]
+            weights[:] = [self.snapshots[id(model)] for model in models]
 
         def save_model(model, save_directory):
             state = self.full(model)
@@ -244,10 +247,13 @@ class FullyShardedDataParallelPlugin:
                 Path(save_directory).mkdir(parents=True, exist_ok=True)
                 save_state_dict(state, Path(save_directory) / "model.safetensors")
 
+        accelerator.load_state = load_either_state
+        if not several:
+            return
         accelerator._save_hooks.insert(0, replace_weights)
         whole = self.state_dict_type == "FULL_STATE_DICT"
         accelerator.save_state = gathered_save_state if whole else sharded_save_state
-        accelerator.load_state, accelerator.save_model = load_either_state, save_model
+        accelerator.save_model = save_model
         accelerator.get_state_dict = self.full
 
     @staticmethod
