@@ -110,6 +110,25 @@ def test_killed_ranks_are_restarted_and_the_losses_continue_bit_for_bit(tmp_path
         assert all(len(losses) == 1 for losses in found.values())
 
 
+WRONG = {  # what the ranks do, and the errors of ranks 0 and 1
+    "world_size": ("expected rank 1 and world_size 2, as in MPI, got 1 and 3",) * 2,
+    "mesh": ("rank 0 calls new_group([0]), rank 1 barrier", "rank 1 calls barrier, rank 0 new_group([0])"),
+    "layouts": ("rank 1 all_to_all(float32)", "rank 1 calls all_to_all(float32), rank 0 all_gather_into_tensor"),
+    "before_a_collective": ("rank 1 is missing: it last called all_gather_into_tensor", "KeyError: 'the cause'"),
+}
+
+
+@pytest.mark.parametrize("how", WRONG)
+def test_every_rank_reports_wrong_use_without_a_hang(tmp_path, how):
+    done = launch(2, PROGRAMS / "wrong_input.py", how, tmp_path)
+    assert done.returncode == 1
+    for rank, text in enumerate(WRONG[how]):
+        seconds, _, message = (tmp_path / f"{rank}.txt").read_text().partition(" ")
+        assert text in message
+        # a missing rank is noticed after the timeout of 3 seconds, and a different collective at once
+        assert float(seconds) < (20 if how == "before_a_collective" else 2.9)
+
+
 # -- one process -----------------------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ from mytorch.distributed.fsdp import (
 )
 from mytorch.distributed.fsdp.wrap import ModuleWrapPolicy
 from mytorch.distributed.join import Join
+from mytorch.distributed.mpi import MPIEngine
 from mytorch.distributed.nn import functional as DF
 from mytorch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from mytorch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -284,6 +285,49 @@ def check_bytes_of_a_step():
         collectives.all_gather_into_tensor, collectives.reduce_scatter_tensor = originals
     total = sum(-(-p.shape[0] // n) * n * (p.numel() // p.shape[0]) * 4 for p in model.parameters())  # with padding
     assert sent[0] == 3 * (n - 1) * total // n, (sent[0], total)
+
+
+def check_bytes_of_tensor_parallelism():
+    """A ring sends 2 (n - 1) / n times the bytes of an all-reduce. There are 4 of activations for each block, and 2 more.
+
+    The cross-entropy reduces three numbers for each token. Sequence parallelism replaces an all-reduce of activations by an all-gather
+    and a reduce-scatter, and adds the gradients of norms and of GPT-2's positions.
+    """
+    if dist.get_world_size() != 2:
+        return
+    n, width, layers, tokens, length, sent = 2, 16, 3, 32, 8, [0]
+    sizes = {
+        "all_reduce": lambda x, op, *rest: 2 * (n - 1) * x.nbytes // n,
+        "all_gather": lambda out, x, *rest: (n - 1) * x.nbytes,
+        "reduce_scatter": lambda out, x, op, *rest: (n - 1) * out.nbytes,
+    }
+    originals = {name: getattr(MPIEngine, name) for name in (*sizes, "all_to_all", "broadcast", "gather", "scatter")}
+
+    def counting(name):
+        def call(engine, *args, **kwargs):
+            sent[0] += sizes[name](*args)  # another collective is a KeyError
+            return originals[name](engine, *args, **kwargs)
+
+        return call
+
+    for kind, sequence in (("gpt2", False), ("gpt2", True), ("llama", False), ("llama", True)):
+        model = model_of(kind, num_layers=layers, embed_dim=width, num_heads=4, vocab_size=32)
+        parallelize_module(model, grid()["tp"], plan_of(model, 2, sequence))
+        x = mytorch.arange(tokens).reshape(-1, length) % 31
+        sent[0] = 0
+        for name in originals:
+            setattr(MPIEngine, name, counting(name))
+        try:
+            model(x, x).backward()
+        finally:
+            for name, original in originals.items():
+                setattr(MPIEngine, name, original)
+        reduced = (4 * layers + 2) * tokens * width + 3 * tokens
+        gathered = 0
+        if sequence:
+            reduced += (2 * layers + 1) * (2 if kind == "gpt2" else 1) * width
+            gathered = length * width if kind == "gpt2" else 0
+        assert sent[0] == (2 * (n - 1) * reduced + (n - 1) * gathered) * 4 // n, (kind, sequence, sent[0])
 
 
 def check_memory_of_a_step():
@@ -638,6 +682,8 @@ def check_wrong_and_damaged_checkpoints():
         "keys",
         lambda: dcp.save({(1, 2): mytorch.ones(2)}, checkpoint_id=folder / "a"),
     )
+    mine = {"plain": mytorch.zeros(2)} if dist.get_rank() else {"other": mytorch.ones(3)}  # another model on one rank
+    raises(Errors, "does not contain other", lambda: load(mine))
     target = {"weight": distribute_tensor(mytorch.zeros(4, 3), world_mesh(), [Shard(1)]), "note": ""}
     load(target)
     assert target["note"] == "first"
