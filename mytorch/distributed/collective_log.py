@@ -72,6 +72,7 @@ class CollectiveLog:
         """Return a sentence about a rank that has called a different collective than this one, or an empty string."""
         mine, every = self.slots[self.rank], self.slots
         other = (every["number"] == mine["number"]) & (every["what"] != mine["what"]) & (mine["number"] > 0)
+        other &= every["number"] == mine["number"]  # not overwritten between the two comparisons
         if not other.any():
             return ""
         r, i = np.argwhere(other)[0]
