@@ -2,6 +2,8 @@
 
 restarting.py FOLDER STEPS KILLS [accelerator]
 
+The first attempt writes the losses of a run without kills to whole.txt.
+
 With `accelerator`, the checkpoints are the ones of `Accelerator.save_state`, and the seed of the moments differs.
 """
 
@@ -100,12 +102,23 @@ def killer(rank, attempt, kills, seed):
 def main(folder, steps, kills, kind=Saved):
     dist.init_process_group(timeout=60)
     rank, attempt = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    if not attempt:
+        steps_of(Saved(folder), 0, steps, Path(folder) / "whole.txt", attempt)
     saved = kind(folder)
-    model, optimizer, done = saved.model, saved.optimizer, saved.load()
+    done = saved.load()
     dist.barrier()
-    for step in range(done, steps):
-        if step == done + 1:
-            killer(rank, attempt, kills, 0 if kind is Saved else 100)
+    steps_of(saved, done, done + 1, Path(folder) / "losses.txt", attempt, saves=True)
+    killer(rank, attempt, kills, 0 if kind is Saved else 100)
+    steps_of(saved, done + 1, steps, Path(folder) / "losses.txt", attempt, saves=True)
+    saved.wait()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def steps_of(saved, first, last, path, attempt, saves=False):
+    """Trains and writes the losses; with `saves`, saves a checkpoint every three steps."""
+    rank, model, optimizer = dist.get_rank(), saved.model, saved.optimizer
+    for step in range(first, last):
         draw = np.random.default_rng([step, rank])
         x = mytorch.from_numpy(draw.standard_normal((4, 7)).astype(np.float32))
         loss = (model(x) - x[:, :5].sin()).square().mean()
@@ -116,14 +129,12 @@ def main(folder, steps, kills, kind=Saved):
         loss = loss.detach()
         dist.all_reduce(loss)
         if rank == 0:
-            with open(Path(folder) / "losses.txt", "a") as file:
+            with open(path, "a") as file:
                 file.write(f"{step} {loss.item().hex()} {attempt}\n")
-        if step % 3 == 2:
+        if saves and step % 3 == 2:
             saved.save(step + 1)
-        time.sleep(0.01)
-    saved.wait()
-    dist.barrier()
-    dist.destroy_process_group()
+        if saves:
+            time.sleep(0.01)
 
 
 if __name__ == "__main__":
