@@ -108,7 +108,7 @@ def test_killed_ranks_are_restarted_and_the_losses_continue_bit_for_bit(tmp_path
         assert all(len(losses) == 1 for losses in found.values())
 
 
-WRONG = {  # what the ranks do, and the errors of ranks 0 and 1
+WRONG = {  # function of the program -> errors of ranks 0 and 1
     "world_size": ("expected rank 1 and world_size 2, as in MPI, got 1 and 3",) * 2,
     "mesh": ("rank 0 calls new_group([0]), rank 1 barrier", "rank 1 calls barrier, rank 0 new_group([0])"),
     "layouts": ("rank 1 all_to_all(float32)", "rank 1 calls all_to_all(float32), rank 0 all_gather_into_tensor"),
