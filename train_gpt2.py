@@ -255,6 +255,8 @@ class Trainer:
         limit = None if name or self.args.always_save_checkpoint else 1
         with self.speed.paused():
             self.checkpoint = self.accelerator.save_state(path, total_limit=limit)
+            if name and self.args.shard:  # inference_gpt2.py reads whole weights
+                self.accelerator.save_model(self.model, path)
         self.saved = self.iteration
 
     def finish(self, signal):
@@ -263,12 +265,8 @@ class Trainer:
         self.save("final_checkpoint" if signal is None else None)
         if accelerator.is_main_process:
             self.log.plot(folder / "loss.png", ylabel="cross-entropy")
-            if args.lora_r and signal is None:
-                lora.save_adapter(self.model, folder / "adapter", str(args.init_from))
-                accelerator.print(f"Saved the adapter in PEFT's format: {folder / 'adapter'}")
-            elif args.init_from and signal is None:
-                self.model.save_pretrained(folder / "hugging_face")
-                accelerator.print(f"Saved the model in Hugging Face's format: {folder / 'hugging_face'}")
+        if args.init_from and signal is None:
+            run_files.save_fine_tuned(accelerator, self.model, folder, str(args.init_from), bool(args.lora_r))
         accelerator.end_training()
         if signal is not None:
             command = command_line(__file__, args, "working_directory", "project_name", "run_name", "device")
@@ -294,8 +292,6 @@ def main(argv=None):
         for name, ours, theirs, _ in [flag for flag in differing if flag[3]]:
             text = f"expected the checkpoint's value {theirs}, got {ours}"
             parser.error(f"--{name}: {text}; remove the flag, or start a new run with another --project_name")
-    if args.shard and (args.lora_r or args.init_from):
-        parser.error("--shard: expected a new model, got --init_from or --lora_r; remove --shard")
     options = {"mixed_precision": args.mixed_precision, "log_wandb": args.log_wandb, "project_dir": folder}
     options["fsdp"] = args.shard
     try:

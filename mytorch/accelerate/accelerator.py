@@ -227,7 +227,7 @@ class Accelerator:
         Returns:
             The same objects or their replacements, in the same order; a single object for one argument.
         """
-        if self.fsdp is not None and self.num_processes > 1:
+        if self.fsdp is not None:
             self.fsdp.prepare(self, objects)
         prepared = [self._prepare_one(x) for x in objects]
         return prepared[0] if len(prepared) == 1 else prepared

@@ -190,8 +190,11 @@ def _numpy_matmul(a, b, out=None):
     return np.matmul(a, b, out)
 
 
-def _half_product(a, b):
-    return numpy_ns.cast(_numpy_matmul(numpy_ns.cast(a, np.float32), numpy_ns.cast(b, np.float32)), a.dtype)
+def _half_product(a, b, bias=None):
+    product = _numpy_matmul(numpy_ns.cast(a, np.float32), numpy_ns.cast(b, np.float32))
+    if bias is not None:
+        product += bias
+    return numpy_ns.cast(product, a.dtype)
 
 
 def _numpy_add_matmul(total, a, b):

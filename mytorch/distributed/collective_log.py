@@ -64,18 +64,31 @@ class CollectiveLog:
         slot["number"] = self.count
         if self.shared:
             column = self.slots[:, self.count % RING]
-            other = (column["number"] == self.count) & (column["what"] != text)
-            if other.any():
-                r = int(np.flatnonzero(other)[0])
-                raise ValueError(
-                    f"The ranks disagree in collective {self.count}: rank {self.ranks[self.rank]} calls {what}, "
-                    f"rank {self.ranks[r]} {column['what'][r].decode(errors='replace')}. "
-                    "All ranks must call the same collectives, with the same shapes and dtypes, in the same order."
-                )
+            if ((column["number"] == self.count) & (column["what"] != text)).any():
+                raise ValueError(self.disagreement())
         return f"{what} (collective {self.count} of rank {self.ranks[self.rank]})"
 
-    def missing(self, limit=None):
-        """Return a sentence about the ranks that are behind this one, at most `limit` of them."""
+    def disagreement(self):
+        """Return a sentence about a rank that has called a different collective than this one, or an empty string."""
+        mine, every = self.slots[self.rank], self.slots
+        other = (every["number"] == mine["number"]) & (every["what"] != mine["what"]) & (mine["number"] > 0)
+        other &= every["number"] == mine["number"]  # not overwritten between the two comparisons
+        if not other.any():
+            return ""
+        r, i = np.argwhere(other)[0]
+        here, there = (slot["what"].decode(errors="replace") for slot in (mine[i], every[r, i]))
+        return (
+            f"The ranks disagree in collective {mine['number'][i]}: rank {self.ranks[self.rank]} calls {here}, rank "
+            f"{self.ranks[r]} {there}. All ranks must call the same collectives, with the same shapes and dtypes, in the same order."
+        )
+
+    def missing(self, limit=None, early=False):
+        """Return a sentence about the ranks that are behind this one, at most `limit` of them.
+
+        With `early`, before a timeout, the sentence is empty unless the ranks disagree.
+        """
+        if early or self.disagreement():
+            return self.disagreement()
         if not self.shared:
             return "The missing rank is unknown."
         now = time.time()

@@ -315,7 +315,7 @@ def _use_gpu(device_id, local_rank):
 
 
 def _check_world(engine, rank, size):
-    """Compare rank and size in MPI with the program's values.
+    """Compare rank and size in MPI with the program's values, on all ranks.
 
     Raises:
         RuntimeError: if mpiexec did not start the process.
@@ -326,11 +326,11 @@ def _check_world(engine, rank, size):
             f"init_process_group: expected {size} processes started by mpiexec, but MPI sees rank {rank} alone. Start the "
             "program with `mytorchrun launch --nproc_per_node N script.py` or `mpiexec -n N python script.py`."
         )
-    if (engine.rank, engine.size) != (rank, size):
-        raise ValueError(
-            f"init_process_group: expected rank {engine.rank} and world_size {engine.size}, as in MPI, got {rank} and "
-            f"{size}."
-        )
+    for expected, found in enumerate(all_gather_bytes(engine, f"{rank} and {size}".encode())):
+        if found.decode() != f"{expected} and {engine.size}":
+            raise ValueError(
+                f"init_process_group: expected rank {expected} and world_size {engine.size}, as in MPI, got {found.decode()}."
+            )
 
 
 def _share_log(engine):

@@ -29,12 +29,13 @@ class Work:
     Args:
         label: description of the collective for messages.
         timeout: seconds after which `wait` raises (default: no limit).
-        explain: function that returns a sentence about the missing ranks after a timeout.
+        explain: function that returns a sentence about the missing ranks after a timeout. With `early=True`, it returns
+            an empty string unless the ranks have called different collectives.
 
     A subclass defines `poll`. The functions in `on_done` are called once, in order, when `poll` detects the end.
     """
 
-    def __init__(self, label: str = "", timeout: float | None = None, explain: Callable[[], str] | None = None):
+    def __init__(self, label: str = "", timeout: float | None = None, explain: Callable[..., str] | None = None):
         self.label = label
         self.timeout = timeout
         self.explain = explain
@@ -100,6 +101,9 @@ class Work:
             if limit is not None and waited > limit:
                 who = f" {self.explain()}" if self.explain else ""
                 self.error = DistBackendError(f"{self.label} timed out after {limit:g} seconds.{who}")
+                raise self.error
+            if pause >= LONGEST_PAUSE and self.explain and (problem := self.explain(early=True)):
+                self.error = DistBackendError(problem)
                 raise self.error
             if waited > SPIN:
                 time.sleep(pause)

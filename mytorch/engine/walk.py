@@ -102,7 +102,7 @@ def sum_to(g, shape):
         return g.reshape(shape)  # a () gradient for a (1,) tensor
     axes = repeated_axes(g.shape, shape)
     if axes:
-        g = g.sum(axis=axes, keepdims=True)
+        g = xp_of(g).sum(g, axis=axes, keepdims=True)  # of half precision in float32
     if g.size != math.prod(shape):  # the shape of the tensor was changed outside of the graph
         raise RuntimeError(f"a gradient of shape {list(g.shape)} does not fit a tensor of shape {list(shape)}")
     return g.reshape(shape) if g.shape != shape else g

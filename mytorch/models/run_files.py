@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..serialization import write_json
+from . import lora
 from .gpt2 import GPT2, GPT2Config
 from .gpt2 import SIZES as SIZES
 from .llama import NANOCHAT, Llama, LlamaConfig
@@ -53,6 +54,36 @@ def model_of(meta: dict[str, Any], **changes: Any) -> Any:
     """
     kind = GPT2 if meta.get("architecture", "gpt2") == "gpt2" else Llama
     return kind(kind.config_class.from_dict({**meta["model"], **changes}))
+
+
+def save_fine_tuned(accelerator: Any, model: Any, folder: str | Path, base: str | None, adapter: bool) -> None:
+    """Writes a fine-tuned model in Hugging Face's format, or its LoRA matrices in PEFT's format. All processes call it.
+
+    The first process gathers and writes the weights of a sharded model.
+
+    Args:
+        accelerator: the Accelerator that has prepared the model.
+        model: the GPT2 or Llama.
+        folder: the folder of the run.
+        base: name or path of the base model, for the adapter.
+        adapter: write only the LoRA matrices.
+    """
+    weights = accelerator.get_state_dict(model) if accelerator.fsdp else None
+    if not accelerator.is_main_process:
+        return
+    if weights is not None:
+        whole = GPT2(model.config) if isinstance(model, GPT2) else Llama(model.config)
+        if layers := dict(lora._layers(model)):
+            one = next(iter(layers.values()))
+            lora.inject(whole, list(layers), one.rank, one.alpha, one.dropout_p)
+        whole.load_state_dict(weights)
+        whole.tokenizer, model = model.tokenizer, whole
+    if adapter:
+        lora.save_adapter(model, Path(folder) / "adapter", base)
+        accelerator.print(f"Saved the adapter in PEFT's format: {Path(folder) / 'adapter'}")
+    else:
+        model.save_pretrained(Path(folder) / "hugging_face")
+        accelerator.print(f"Saved the model in Hugging Face's format: {Path(folder) / 'hugging_face'}")
 
 
 def write_meta(folder: str | Path, meta: dict[str, Any], data: str | Path) -> None:

@@ -277,8 +277,9 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
 @op(name="linear", autocast="half", autocast_cpu="half")
 def _linear(xp, input, weight, bias=None):
     rows = input if input.ndim == 2 else _rows(xp, input)
-    out = xp.matmul(rows, weight.T)
-    if bias is not None:
+    half = bias is not None and rows.dtype.itemsize == 2 and isinstance(rows, ndarray)
+    out = xp.half_product(rows, weight.T, bias) if half else xp.matmul(rows, weight.T)
+    if bias is not None and not half:
         out += bias
     return out if input.ndim == 2 else out.reshape(*input.shape[:-1], weight.shape[0])
 

@@ -293,8 +293,6 @@ class Optimizer:
                 loss = closure()
         with no_grad():
             for group in self.param_groups:
-                if gpu.several_gpus and group["params"]:
-                    set_device_of(group["params"][0]._data._array)
                 if hooks.update_on_host is None or not hooks.update_on_host(self, group):
                     self.update_group(group)
         return loss
@@ -315,6 +313,8 @@ class Optimizer:
         Raises:
             CaptureError: the step is being captured into a CUDA graph, and there is no kernel for it.
         """
+        if gpu.several_gpus and group["params"]:
+            set_device_of(group["params"][0]._data._array)
         if group.get("differentiable"):
             update_recorded(self.update, group["params"], self.state, group)
             return

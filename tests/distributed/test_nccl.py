@@ -1,6 +1,7 @@
 """The calls of the NCCL engine, with their pointers, counts, types and streams, on a fake CuPy.
 
-The tests marked gpu run NCCL itself. Here, the communicator of a single rank copies memory.
+The tests marked gpu run NCCL itself. Here, the communicator of a single rank copies memory. `programs/nccl_sharded.py` runs two
+ranks with a fake NCCL over MPI.
 """
 
 import ctypes
@@ -13,6 +14,8 @@ import pytest
 import mytorch
 from mytorch.distributed import nccl, reducer
 from mytorch.distributed.engine import ReduceOp
+
+from .launching import checks_in, results_of
 
 NAMES = "INT8 UINT8 INT32 UINT32 INT64 UINT64 FLOAT16 BFLOAT16 FLOAT32 FLOAT64 SUM PROD MIN MAX".split()
 SIZES = {"NCCL_UINT8": 1, "NCCL_INT32": 4, "NCCL_INT64": 8, "NCCL_FLOAT16": 2, "NCCL_BFLOAT16": 2, "NCCL_FLOAT32": 4}
@@ -253,6 +256,17 @@ def test_each_group_has_a_separate_id(engine):
 def test_the_unique_id_survives_the_way_whatever_its_form():
     for unique in (bytes(range(128, 256)), tuple(range(-64, 64)), tuple(range(128, 256)), tuple(range(128))):
         assert nccl.decode_id(nccl.encode_id(unique)) == unique
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    path = tmp_path_factory.mktemp("nccl") / "results.json"
+    return results_of(2, "nccl_sharded.py", path, limit=300, MYTORCH_FUSED="0")
+
+
+@pytest.mark.parametrize("name", checks_in("nccl_sharded.py"))
+def test_sharded_models_over_a_fake_nccl(results, name):
+    assert results[name] is None, results[name]
 
 
 @pytest.mark.gpu

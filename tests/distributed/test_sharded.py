@@ -93,18 +93,38 @@ def losses_of(path):
 
 
 def test_killed_ranks_are_restarted_and_the_losses_continue_bit_for_bit(tmp_path):
-    for name in ("whole", "killed"):
+    """With the checkpoints of `distributed.checkpoint`, and of `Accelerator.save_state`."""
+    for name, kind in (("killed", ()), ("accelerator", ("accelerator",))):
         (tmp_path / name).mkdir()
-    whole = launch(2, PROGRAMS / "restarting.py", tmp_path / "whole", 40, 0)
-    assert whole.returncode == 0, whole.stderr
-    options = ("--max_restarts", "3")
-    killed = launch(2, PROGRAMS / "restarting.py", tmp_path / "killed", 40, 2, options=options)
-    assert killed.returncode == 0, killed.stderr
-    assert killed.stderr.count("was killed by SIGKILL") >= 1
-    (expected, _), (found, attempts) = (losses_of(tmp_path / name / "losses.txt") for name in ("whole", "killed"))
-    assert attempts > 1
-    assert found == expected
-    assert all(len(losses) == 1 for losses in found.values())
+        options = ("--max_restarts", "3")
+        killed = launch(2, PROGRAMS / "restarting.py", tmp_path / name, 40, 1, *kind, options=options)
+        assert killed.returncode == 0, killed.stderr
+        assert killed.stderr.count("was killed by SIGKILL") >= 1
+        expected, _ = losses_of(tmp_path / name / "whole.txt")
+        found, attempts = losses_of(tmp_path / name / "losses.txt")
+        assert attempts > 1
+        assert list(found) == list(range(40))
+        assert found == expected
+        assert all(len(losses) == 1 for losses in found.values())
+
+
+WRONG = {  # function of the program -> errors of ranks 0 and 1
+    "world_size": ("expected rank 1 and world_size 2, as in MPI, got 1 and 3",) * 2,
+    "mesh": ("rank 0 calls new_group([0]), rank 1 barrier", "rank 1 calls barrier, rank 0 new_group([0])"),
+    "layouts": ("rank 1 all_to_all(float32)", "rank 1 calls all_to_all(float32), rank 0 all_gather_into_tensor"),
+    "before_a_collective": ("rank 1 is missing: it last called all_gather_into_tensor", "KeyError: 'the cause'"),
+}
+
+
+@pytest.mark.parametrize("how", WRONG)
+def test_every_rank_reports_wrong_use_without_a_hang(tmp_path, how):
+    done = launch(2, PROGRAMS / "wrong_input.py", how, tmp_path)
+    assert done.returncode == 1
+    for rank, text in enumerate(WRONG[how]):
+        seconds, _, message = (tmp_path / f"{rank}.txt").read_text().partition(" ")
+        assert text in message
+        # a missing rank is noticed after the timeout of 3 seconds, and a different collective at once
+        assert float(seconds) < (20 if how == "before_a_collective" else 2.9)
 
 
 # -- one process -----------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ import pytest
 
 import mytorch
 from mytorch.accelerate.training_state import newest_checkpoint
+from mytorch.models import GPT2, from_pretrained, lora
 from mytorch.models.tokenizer import CharTokenizer, save_tokenizer
-from mytorch.utils.data.tokens import write_tokens
+from mytorch.utils.data.tokens import read_vocab_size, write_tokens
 
 from .launching import ROOT, environment, launch, needs_mpi
 
@@ -116,3 +117,34 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(data):
     assert losses(data, "cut") == losses(data, "whole")
     mine, whole = (weights(folder(data, n) / "final_checkpoint") for n in ("cut", "whole"))
     assert all(np.array_equal(mine[n], whole[n]) for n in whole)
+
+
+def test_a_sharded_run_fine_tunes_and_goes_on_with_another_number_of_ranks(data):
+    """Two ranks save their parts of a pretrained model, and one continues. The final weights are whole."""
+    base = data.parent / "base"
+    vocabulary = read_vocab_size(data)
+    GPT2(vocab_size=vocabulary, context_length=16, num_layers=2, num_heads=2, embed_dim=16).save_pretrained(base)
+    options = {"init_from": base, "checkpoint_iterations": 3, "eval_interval": 100, "train_iterations": 6}
+
+    def run(ranks, name, **changes):
+        words = flags(data, name, gradient_accumulation_steps=1, **options | changes)
+        at = words.index("--model_size")
+        done = launch(ranks, ROOT / "train_gpt2.py", "--shard", *words[:at], *words[at + 2 :])
+        assert done.returncode == 0, done.stderr
+
+    run(2, "two", batch_size=4)
+    parts = [path.name for path in sorted((folder(data, "two") / "checkpoint_3").glob("*.safetensors"))]
+    assert parts == ["rank_0.safetensors", "rank_1.safetensors"]
+    before = losses(data, "two")
+    whole = weights(folder(data, "two") / "final_checkpoint")
+    tuned = from_pretrained(folder(data, "two") / "hugging_face").state_dict()
+    assert all(np.array_equal(tuned[name].numpy(), value) for name, value in whole.items())
+    run(1, "two", batch_size=8, resume_from_checkpoint="checkpoint_3")
+    after = losses(data, "two")
+    assert list(after) == list(before) == list(range(1, 7))
+    assert max(abs(after[i] - before[i]) for i in after) < 1e-4  # float32
+    run(2, "lora", batch_size=4, lora_r=2)
+    adapted = lora.load_adapter(from_pretrained(base), folder(data, "lora") / "adapter").state_dict()
+    whole = weights(folder(data, "lora") / "final_checkpoint")
+    assert all(np.array_equal(adapted[name].numpy(), value) for name, value in whole.items())
+    assert any("lora_B" in name and abs(value).max() > 0 for name, value in whole.items())

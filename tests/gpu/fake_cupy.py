@@ -826,6 +826,7 @@ class _Event:
     def __init__(self, block=False, disable_timing=False, interprocess=False):
         self._mark = 0
         self._device = _current
+        self.ptr = id(self)
 
     @property
     def done(self):

@@ -158,3 +158,44 @@ def test_incomplete_gamma_functions_of_large_numbers(rng, torch):
         np.testing.assert_allclose(
             getattr(mytorch, name)(mytorch.from_numpy(a), mytorch.from_numpy(x)).numpy(), truth, atol=1e-9
         )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("seed", range(6))
+def test_gradients_of_broadcast_tensors_in_half_precision_are_rounded_once(seed, dtype):
+    """The gradient of a repeated tensor is a sum, which is exact to half a unit in the last place."""
+    draw = np.random.default_rng(seed)
+    whole = tuple(draw.integers(1, 9, draw.integers(2, 5)))
+    part = tuple(n if draw.random() < 0.5 else 1 for n in whole)[draw.integers(len(whole)) :]
+    kind = getattr(mytorch, dtype)
+    upstream = mytorch.tensor(draw.standard_normal(whole)).to(kind)
+    x = mytorch.tensor(draw.standard_normal(whole)).to(kind)
+    for sign, use in (
+        (1, x.__add__),
+        (-1, x.__sub__),
+        (1, lambda p: p.expand(whole)),
+        (1, lambda p: mytorch.where(x < 9, p, x)),
+    ):
+        p = mytorch.zeros(part, dtype=kind).requires_grad_()
+        use(p).backward(upstream)
+        truth = np.zeros(part)
+        for index in np.ndindex(whole):
+            own = tuple(0 if n == 1 else i for i, n in zip(index[len(whole) - len(part) :], part, strict=True))
+            truth[own] += sign * upstream[index].item()
+        assert p.grad.tolist() == mytorch.tensor(truth).to(kind).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("sizes", [(3, 4, 5), (1, 1, 1), (0, 3, 2), (2, 0, 3), (70, 65, 97), (64, 128, 96)])
+@pytest.mark.parametrize("fused", [None, False])
+def test_a_linear_layer_in_half_precision_adds_the_bias_before_it_rounds(rng, sizes, dtype, fused):
+    m, k, n = sizes
+    kind = getattr(mytorch, dtype)
+    x, weight, bias = (mytorch.tensor(rng.standard_normal(s)).to(kind) for s in ((m, k), (n, k), (n,)))
+    truth = x.double() @ weight.double().t() + bias.double()
+    found = mytorch.nn.functional.linear(x, weight, bias, fused=fused)
+    assert found.dtype is kind
+    size = np.maximum(np.abs(truth.numpy()), 2.0**-14)
+    unit = 2.0 ** (np.floor(np.log2(size)) - (10 if dtype == "float16" else 7))
+    # half a unit, and the error of sums in float32
+    assert (np.abs(found.double().numpy() - truth.numpy()) <= 0.5 * unit + 1e-5).all()

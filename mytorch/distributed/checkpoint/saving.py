@@ -242,8 +242,11 @@ def _folder(path, checkpoint_id):
     return Path(os.path.abspath(given))
 
 
-def _announced(path, world, write, finish):
-    """Runs `write(folder)` on all processes in one temporary directory; the first process completes and renames it."""
+def _announced(path, world, write, finish, ours=lambda name: True):
+    """Runs `write(folder)` on all processes in one temporary directory; the first process completes and renames it.
+
+    `ours(name)` is True for files of an old checkpoint that are removed.
+    """
     if world.rank:
         folder = world.broadcast(None)
         if folder is None:
@@ -259,7 +262,7 @@ def _announced(path, world, write, finish):
 
     def replace():
         try:
-            replace_directory(path, fill, ours=lambda name: True)
+            replace_directory(path, fill, ours=ours)
             done.set_result(None)
         except BaseException as error:
             if not ready.done():
@@ -518,6 +521,16 @@ def load(
         CheckpointException: a process failed. All processes raise it.
     """
     folder, world = _folder(path, checkpoint_id), _World(process_group, no_dist)
+    _verified(state_dict, folder, world, strict)()
+    if world.group is not None:
+        barrier(world.group)
+
+
+def _verified(state_dict, folder, world, strict=True):
+    """Compares a state dict with a checkpoint and verifies the files. Returns a function that fills the state dict.
+
+    If a process finds an error, all processes raise it. The function that is returned does not communicate.
+    """
     states = _states(state_dict)
     flat = flatten(states)
     names = names_of(flat)
@@ -560,28 +573,30 @@ def load(
         return todo, values, arrays
 
     todo, values, arrays = world.together("load", prepare)
-    for value, raw, copies, _ in todo:
-        for mine, part, theirs in copies:
-            source = arrays[part["file"], part["key"]][theirs]
-            if isinstance(raw, np.ndarray):
-                raw[mine] = source
+
+    def fill():
+        for value, raw, copies, _ in todo:
+            for mine, part, theirs in copies:
+                source = arrays[part["file"], part["key"]][theirs]
+                if isinstance(raw, np.ndarray):
+                    raw[mine] = source
+                else:
+                    raw[mine] = to_device(np.ascontiguousarray(source), device_of(raw))
+            inner = value._local_tensor if isinstance(value, DTensor) else value
+            if isinstance(inner, (Tensor, Array)):
+                inner._data._bump()
+        for where, value in values.items():
+            target: Any = states
+            for key in where[:-1]:
+                target = target[key]
+            target[where[-1]] = value
+        for key, original in state_dict.items():
+            if states[key] is not original and hasattr(original, "load_state_dict"):
+                original.load_state_dict(states[key])
             else:
-                raw[mine] = to_device(np.ascontiguousarray(source), device_of(raw))
-        inner = value._local_tensor if isinstance(value, DTensor) else value
-        if isinstance(inner, (Tensor, Array)):
-            inner._data._bump()
-    for where, value in values.items():
-        target: Any = states
-        for key in where[:-1]:
-            target = target[key]
-        target[where[-1]] = value
-    for key, original in state_dict.items():
-        if states[key] is not original and hasattr(original, "load_state_dict"):
-            original.load_state_dict(states[key])
-        else:
-            state_dict[key] = states[key]
-    if world.group is not None:
-        barrier(world.group)
+                state_dict[key] = states[key]
+
+    return fill
 
 
 def latest(directory: str | os.PathLike) -> Path | None:

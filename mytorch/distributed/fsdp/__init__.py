@@ -3,7 +3,7 @@
 from ... import _extensions
 from .accelerating import FullyShardedDataParallelPlugin
 from .grad_scaler import ShardedGradScaler
-from .parameters import MixedPrecisionPolicy, OffloadPolicy
+from .parameters import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from .sharding import FSDPModule, UnshardHandle, fully_shard, register_fsdp_forward_method
 from .wrapper import (
     BackwardPrefetch,
@@ -16,7 +16,7 @@ from .wrapper import (
 )
 
 __all__ = [
-    "BackwardPrefetch", "FSDPModule", "FullStateDictConfig", "FullyShardedDataParallel", "FullyShardedDataParallelPlugin",
+    "BackwardPrefetch", "CPUOffloadPolicy", "FSDPModule", "FullStateDictConfig", "FullyShardedDataParallel", "FullyShardedDataParallelPlugin",
     "MixedPrecision", "MixedPrecisionPolicy", "OffloadPolicy", "ShardedGradScaler", "ShardedStateDictConfig",
     "ShardingStrategy", "StateDictType", "UnshardHandle", "fully_shard", "register_fsdp_forward_method",
 ]  # fmt: skip

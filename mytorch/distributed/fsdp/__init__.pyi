@@ -3,8 +3,9 @@ from builtins import bool as _bool
 
 from mytorch.distributed.fsdp.accelerating import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
 from mytorch.distributed.fsdp.grad_scaler import ShardedGradScaler as ShardedGradScaler
+from mytorch.distributed.fsdp.parameters import CPUOffloadPolicy as _CPUOffloadPolicy
 from mytorch.distributed.fsdp.parameters import MixedPrecisionPolicy as MixedPrecisionPolicy
-from mytorch.distributed.fsdp.parameters import OffloadPolicy as OffloadPolicy
+from mytorch.distributed.fsdp.parameters import OffloadPolicy as _OffloadPolicy
 from mytorch.distributed.fsdp.sharding import FSDPModule as FSDPModule
 from mytorch.distributed.fsdp.sharding import UnshardHandle as UnshardHandle
 from mytorch.distributed.fsdp.sharding import fully_shard as fully_shard
@@ -17,7 +18,11 @@ from mytorch.distributed.fsdp.wrapper import ShardedStateDictConfig as _ShardedS
 from mytorch.distributed.fsdp.wrapper import ShardingStrategy as ShardingStrategy
 from mytorch.distributed.fsdp.wrapper import StateDictType as StateDictType
 
+class CPUOffloadPolicy(_CPUOffloadPolicy):
+    def __init__(self, pin_memory: _bool = True) -> None: ...
 class FullStateDictConfig(_FullStateDictConfig):
     def __init__(self, offload_to_cpu: _bool = False, rank0_only: _bool = False) -> None: ...
+class OffloadPolicy(_OffloadPolicy):
+    def __init__(self, ) -> None: ...
 class ShardedStateDictConfig(_ShardedStateDictConfig):
     def __init__(self, offload_to_cpu: _bool = False) -> None: ...

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ..._array import Array
 from ..._tensor import Tensor
+from ...accelerate import training_state
 from ...amp import GradScaler
+from ...nn.containers import ModuleList
 from ...nn.module import Module
 from ...optim.optimizer import Optimizer
 from ...serialization import save_state_dict
-from ..checkpoint.state_dict import StateDictOptions, _as_dtensor, _local, get_model_state_dict
+from ..checkpoint.saving import INDEX, _announced, _planned, _verified, _World, read_index
+from ..checkpoint.state_dict import (
+    StateDictOptions,
+    _as_dtensor,
+    _local,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ..process_group import resolve
 from ..reducer import broadcast_coalesced
@@ -21,6 +32,19 @@ from .grad_scaler import ShardedGradScaler
 from .parameters import MixedPrecisionPolicy
 from .sharding import fully_shard
 from .wrap import ModuleWrapPolicy, selected
+
+TIMEOUT = 1800.0  # seconds that `save_state` waits for the parts of the other processes
+
+
+@contextlib.contextmanager
+def _without_parts(accelerator):
+    """Lets the Accelerator save or load everything except the models and the optimizers."""
+    models, optimizers = accelerator._models, accelerator._optimizers
+    accelerator._models, accelerator._optimizers = [], []
+    try:
+        yield
+    finally:
+        accelerator._models, accelerator._optimizers = models, optimizers
 
 
 class _Synchronization:
@@ -52,6 +76,12 @@ class FullyShardedDataParallelPlugin:
         mp_policy: dtypes of the gathered parameters and of the reduction (default: the original dtypes; autocast of the
             Accelerator applies to the computation).
         mesh: the processes (default: all).
+        state_dict_type: form of the checkpoints of `save_state`. With "SHARDED_STATE_DICT" (default), each process writes its
+            parts. With "FULL_STATE_DICT", the first process gathers and writes whole tensors, which an Accelerator without
+            `fsdp` can load. `load_state` accepts both forms.
+
+    Raises:
+        ValueError: `state_dict_type` is another value.
     """
 
     def __init__(
@@ -60,7 +90,14 @@ class FullyShardedDataParallelPlugin:
         reshard_after_forward: bool | None = None,
         mp_policy: MixedPrecisionPolicy | None = None,
         mesh: DeviceMesh | None = None,
+        state_dict_type: str = "SHARDED_STATE_DICT",
     ):
+        if state_dict_type not in ("SHARDED_STATE_DICT", "FULL_STATE_DICT"):
+            raise ValueError(
+                "FullyShardedDataParallelPlugin: expected state_dict_type 'SHARDED_STATE_DICT' or 'FULL_STATE_DICT', got "
+                f"{state_dict_type!r}."
+            )
+        self.state_dict_type = state_dict_type
         self.modules = None if modules is None else list(modules)
         self.reshard_after_forward, self.mp_policy = reshard_after_forward, mp_policy or MixedPrecisionPolicy()
         self.mesh = mesh
@@ -68,7 +105,7 @@ class FullyShardedDataParallelPlugin:
         self.snapshots: dict[int, dict] = {}  # id of a model or optimizer -> its whole state, on the first process
 
     def prepare(self, accelerator: Any, objects: Iterable[Any]) -> None:
-        """Shards models, and replaces the parameters of their optimizers.
+        """Shards models, and replaces the parameters of their optimizers. One process only loads sharded checkpoints.
 
         Args:
             accelerator: the Accelerator.
@@ -77,6 +114,10 @@ class FullyShardedDataParallelPlugin:
         Raises:
             ValueError: an optimizer has parameters of no model, or has already made steps.
         """
+        if "load_state" not in accelerator.__dict__:
+            self._extend(accelerator, accelerator.num_processes > 1)
+        if accelerator.num_processes == 1:
+            return
         for model in objects:
             if isinstance(model, Module) and not hasattr(model, "_fsdp_state"):
                 self._shard(accelerator, model)
@@ -88,8 +129,6 @@ class FullyShardedDataParallelPlugin:
             scaler = ShardedGradScaler(accelerator.device.type)
             scaler.__dict__.update({k: v for k, v in accelerator.scaler.__dict__.items() if k != "_group"})
             accelerator.scaler = scaler
-        if "save_state" not in accelerator.__dict__:
-            self._extend(accelerator)
 
     def _shard(self, accelerator, model):
         model.to(accelerator.device)
@@ -147,9 +186,9 @@ class FullyShardedDataParallelPlugin:
         optimizer.state_dict, optimizer.load_state_dict = whole_state, load_whole_state
         optimizer.__dict__["consolidated"] = lambda keep: _whole_state(state_dict(), params, keep)
 
-    def _extend(self, accelerator):
-        """Gathers whole tensors before the methods that save."""
-        save_state = accelerator.save_state
+    def _extend(self, accelerator, several):
+        """Replaces the methods that save and load; for one process, only `load_state`."""
+        save_state, load_state = accelerator.save_state, accelerator.load_state
 
         def gathered_save_state(*args, **kwargs):
             main = bool(accelerator.is_main_process)
@@ -163,6 +202,42 @@ class FullyShardedDataParallelPlugin:
             finally:
                 self.snapshots.clear()
 
+        def sharded_save_state(output_dir, save_model_only=False, total_limit=None):
+            path, world = Path(output_dir).absolute(), _World(None, False)
+            accelerator.print(f"Saving Checkpoint to {output_dir}")
+            plan = _planned(self._parts(accelerator, save_model_only), world, copy=False)
+            ranks = None if save_model_only else training_state.collect(accelerator)
+
+            def finish(folder):
+                plan.finish(folder, world.size, TIMEOUT)
+                with _without_parts(accelerator):
+                    training_state.write_state(accelerator, folder, ranks)
+
+            world.together("save_state", _announced(path, world, plan.write, finish, training_state._OURS.fullmatch))
+            limit = accelerator.total_limit if total_limit is None else total_limit
+            if limit is not None and accelerator.is_main_process:
+                training_state.keep_newest(path, limit)
+            accelerator.wait_for_everyone()
+            return Path(output_dir)
+
+        def load_either_state(input_dir):
+            path, world = Path(input_dir).absolute(), _World(None, False)
+            training_state.recover(path)
+            if not (path / INDEX).is_file():
+                load_state(input_dir)
+                return
+            names = read_index(path)["tensors"]
+            model_only = training_state.read_manifest(path).get("model_only", False)
+            state = self._parts(accelerator, model_only, names)
+            fill = _verified(state, path, world)
+            with _without_parts(accelerator):
+                world.together("load_state", lambda: load_state(input_dir))
+            fill()
+            models = accelerator._models
+            for optimizer, saved in zip(accelerator._optimizers, state.get("optimizers", {}).values(), strict=False):
+                set_optimizer_state_dict(ModuleList(models), getattr(optimizer, "optimizer", optimizer), saved)
+            accelerator.wait_for_everyone()
+
         def replace_weights(models, weights, directory):
             weights[:] = [self.snapshots[id(model)] for model in models]
 
@@ -172,9 +247,30 @@ class FullyShardedDataParallelPlugin:
                 Path(save_directory).mkdir(parents=True, exist_ok=True)
                 save_state_dict(state, Path(save_directory) / "model.safetensors")
 
+        accelerator.load_state = load_either_state
+        if not several:
+            return
         accelerator._save_hooks.insert(0, replace_weights)
-        accelerator.save_state, accelerator.save_model = gathered_save_state, save_model
+        whole = self.state_dict_type == "FULL_STATE_DICT"
+        accelerator.save_state = gathered_save_state if whole else sharded_save_state
+        accelerator.save_model = save_model
         accelerator.get_state_dict = self.full
+
+    @staticmethod
+    def _parts(accelerator, model_only, saved=None):
+        """Returns the state of models and optimizers, of DTensors; with `saved`, only optimizers with a state of these names."""
+        models = ModuleList(accelerator._models)
+        state: dict[str, Any] = {"models": get_model_state_dict(models)}
+        if model_only:
+            return state
+        optimizers = state["optimizers"] = {}
+        for i, optimizer in enumerate(accelerator._optimizers):
+            inner = getattr(optimizer, "optimizer", optimizer)
+            new = not inner.state if saved is None else not any(n.startswith(f"optimizers.{i}.state.") for n in saved)
+            optimizers[str(i)] = found = get_optimizer_state_dict(models, inner)
+            if new:
+                found["state"] = {}
+        return state
 
     @staticmethod
     def full(model: Module) -> dict[str, Any]:

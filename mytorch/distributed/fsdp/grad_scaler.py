@@ -44,8 +44,9 @@ class ShardedGradScaler(GradScaler):
         if not is_initialized():
             return found
         if isinstance(found, (bool, np.bool_)):
-            flag = Tensor._wrap(np.array([found], np.int32))
-            collectives.all_reduce(flag, ReduceOp.MAX, resolve(self._group))
+            group = resolve(self._group)
+            flag = Tensor._wrap(np.array([found], np.int32)).to(group.engine.device_type)
+            collectives.all_reduce(flag, ReduceOp.MAX, group)
             return bool(flag.item())
         collectives.all_reduce(Tensor._wrap(found), ReduceOp.MAX, resolve(self._group))
         return found

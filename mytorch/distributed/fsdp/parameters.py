@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from ..._array import Array
 from ..._parameter import Parameter
 from ..._tensor import Tensor
-from ...backend import device_of, on, xp_of
+from ...backend import CPU, device_of, on, to_device, xp_of
 from ...engine.mode import get_mode, in_mode
 from ...engine.node import Leaf
 from .. import collectives
@@ -44,8 +45,22 @@ class MixedPrecisionPolicy(NamedTuple):
     cast_forward_inputs: bool = True
 
 
-class OffloadPolicy(NamedTuple):
+@dataclass(frozen=True)
+class OffloadPolicy:
     """Keeps shards on the device of the computation."""
+
+
+@dataclass(frozen=True)
+class CPUOffloadPolicy(OffloadPolicy):
+    """Keeps the shards of parameters, gradients and optimizer state in host memory, and the optimizer computes there.
+
+    Only the gathered parameters of a module are on the GPU. On a CPU, all memory is host memory.
+
+    Attributes:
+        pin_memory: pin the shards of parameters, for faster copies to a GPU (default: True).
+    """
+
+    pin_memory: bool = True
 
 
 def leaf_of(parameter: Tensor) -> Tensor:
@@ -62,7 +77,7 @@ class ShardedParameter:
         owners: (module, name) of all modules that contain the parameter.
     """
 
-    def __init__(self, parameter, owners, mesh, full_mesh):
+    def __init__(self, parameter, owners, mesh, full_mesh, offload):
         self.owners, self.name = owners, ""
         self.mesh = mesh
         size, me = mesh.size(), mesh.get_local_rank()
@@ -77,7 +92,10 @@ class ShardedParameter:
             raise ValueError(
                 "fully_shard: expected parameters with at least one dimension, got a 0-d parameter. Give it the shape (1,)."
             )
+        self.device = device_of(local._data._array)  # of the computation
         shard = slice_rows(local.detach(), Shard(0), size, me)
+        if offload is not None and self.device is not CPU:
+            shard = shard.to("cpu").pin_memory() if offload.pin_memory else shard.to("cpu")
         placements = [Shard(0)]
         if isinstance(parameter, DTensor):
             strided = any(p.is_shard(0) for p in parameter._placements)
@@ -158,12 +176,15 @@ class ParameterGroup:
         replicate_mesh: 1-d mesh of copies, for hybrid sharding, or None.
         full_mesh: mesh of the sharded DTensors.
         policy: a MixedPrecisionPolicy.
+        offload: a CPUOffloadPolicy, or None.
     """
 
-    def __init__(self, parameters, mesh, replicate_mesh, full_mesh, policy):
+    def __init__(self, parameters, mesh, replicate_mesh, full_mesh, policy, offload=None):
         self.mesh, self.replicate_mesh, self.policy = mesh, replicate_mesh, policy
         self.group, self.size, self.me = mesh.get_group(), mesh.size(), mesh.get_local_rank()
-        self.parameters = [ShardedParameter(p, owners, mesh, self._mesh_of(p, full_mesh)) for p, owners in parameters]
+        self.parameters = [
+            ShardedParameter(p, owners, mesh, self._mesh_of(p, full_mesh), offload) for p, owners in parameters
+        ]
         for p in self.parameters:
             p.show(p.sharded)
         self.unsharded = False
@@ -219,14 +240,14 @@ class ParameterGroup:
         works = []
         self.versions = self._versions()
         for dtype, members in self._by_dtype().items():
-            xp, there = on(device_of(members[0].local()._data._array))
+            xp, there = on(members[0].device)
             with there:
                 total = sum(p.each * p.width for p in members)
                 send = xp.zeros(total, dtype) if any(p.length != p.each for p in members) else xp.empty(total, dtype)
                 start = 0
                 for p in members:
                     raw = p.local()._data._array
-                    send[start : start + raw.size] = raw.reshape(-1)
+                    send[start : start + raw.size] = to_device(raw, members[0].device).reshape(-1)
                     start += p.each * p.width
                 out = xp.empty((self.size, total), dtype) if self.size > 1 else send.reshape(1, -1)
             work = None
@@ -282,7 +303,7 @@ class ParameterGroup:
             start = self.me * p.each
             raw = leaf_of(p.unsharded)._data._array.reshape(p.rows, p.width)[start : start + p.length]
             mine = p.local()._data
-            mine._array[...] = raw.reshape(mine._array.shape)
+            mine._array[...] = to_device(raw.reshape(mine._array.shape), device_of(mine._array))
             mine._bump()
 
     # -- saved tensors -------------------------------------------------------------------------------
@@ -402,7 +423,7 @@ class ParameterGroup:
             pending.setdefault(dtype, []).append((p, g))
         self.reducing = []
         for dtype, members in pending.items():
-            xp, there = on(device_of(members[0][0].local()._data._array))
+            xp, there = on(members[0][0].device)
             with there:
                 total = sum(p.each * p.width for p, _ in members)
                 send = xp.zeros((self.size, total), dtype)
@@ -456,6 +477,7 @@ class ParameterGroup:
                 g = out[start : start + raw.size].reshape(raw.shape)
                 start += p.each * p.width
                 g = g.astype(raw.dtype) if g.dtype != raw.dtype else g.copy()
+                g = to_device(g, device_of(raw))
                 before = local._edge.grad
                 if before is None:
                     local._edge.grad = Array._wrap(g)

@@ -17,7 +17,7 @@ from ..device_mesh import DeviceMesh, init_device_mesh
 from ..objects import all_gather_bytes, decode, encode
 from ..process_group import default_group, is_initialized
 from ..reducer import _tensors
-from .parameters import MixedPrecisionPolicy, OffloadPolicy, ParameterGroup
+from .parameters import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, ParameterGroup
 
 
 class _Context:
@@ -358,17 +358,17 @@ def fully_shard(
             for inner modules and False for the root.
         shard_placement_fn: must be None. Parameters are sharded along their first dimension.
         mp_policy: dtypes of computation and reduction.
-        offload_policy: must be an `OffloadPolicy`. Offloading to the CPU is not supported.
+        offload_policy: a `CPUOffloadPolicy` keeps the shards in host memory.
         ignored_params: parameters that are not sharded. Their gradients are not reduced.
 
     Returns:
         The module.
 
     Raises:
-        TypeError: `module` is not a Module.
+        TypeError: `module` is not a Module, or `offload_policy` is not an OffloadPolicy.
         ValueError: the module is sharded already, the mesh does not fit, or tied parameters are in several calls.
         RuntimeError: the processes have different parameters.
-        NotImplementedError: `shard_placement_fn` or offloading.
+        NotImplementedError: `shard_placement_fn` is given.
 
     Source: Rajbhandari et al., ZeRO, 2020 (stage 3). Zhao et al., PyTorch FSDP, 2023.
 
@@ -394,8 +394,8 @@ def fully_shard(
         raise NotImplementedError(
             "fully_shard: expected shard_placement_fn=None; parameters are sharded along dimension 0."
         )
-    if type(offload_policy) is not OffloadPolicy:
-        raise NotImplementedError(f"fully_shard: expected an OffloadPolicy, got {type(offload_policy).__name__}.")
+    if not isinstance(offload_policy, OffloadPolicy):
+        raise TypeError(f"fully_shard: expected an OffloadPolicy, got {type(offload_policy).__name__}.")
     if mesh is None:
         if not is_initialized():
             raise ValueError(
@@ -419,7 +419,9 @@ def fully_shard(
     if members:
         for name, p, _ in members:
             p.__dict__["_sharded_in"] = f"{type(module).__name__} ({name})"
-        group = ParameterGroup([(p, owners) for _, p, owners in members], shard_mesh, replicate_mesh, mesh, mp_policy)
+        offload = offload_policy if isinstance(offload_policy, CPUOffloadPolicy) else None
+        pairs = [(p, owners) for _, p, owners in members]
+        group = ParameterGroup(pairs, shard_mesh, replicate_mesh, mesh, mp_policy, offload)
     state = _State(module, group, reshard_after_forward, mp_policy)
     cls = type(module)
     module.__class__ = type(

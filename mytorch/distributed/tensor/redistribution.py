@@ -227,6 +227,8 @@ def redistributed(local: Tensor, mesh, shape, source, target, varying=frozenset(
     source, target = list(source), list(target)
     if source == target:
         return local
+    if local.device.type == "cpu" and mesh.device_type != "cpu":
+        local = local.to(mesh.device_type)  # a shard in host memory
     where = mesh.get_coordinate()
     for i, p in enumerate(source):  # sums first, because the other changes require complete values
         if p.is_partial() and p != target[i]:

@@ -217,6 +217,10 @@ def _pointwise(func, args, kwargs):
 def _in_place(func, args, kwargs):
     _dtensors(func, args, kwargs)
     me = args[0]
+    if not isinstance(me, DTensor):
+        raise RuntimeError(
+            f"{func.__name__}: expected a DTensor to change, got a plain tensor. Call full_tensor() of the operand."
+        )
     if any(p.is_partial() for p in me._placements):
         raise NotImplementedError(
             f"{func.__name__}: expected a complete DTensor, got {me._placements}. Redistribute it."
@@ -734,8 +738,11 @@ def _power_sums(grads, norm_type):
     for key, members in groups.items():
         norm = clip.get_total_norm([t.detach() for t, _ in members], norm_type)
         part = norm.double() if norm_type == math.inf else norm.double() ** norm_type
-        for _, i in key:
+        where = part.device
+        for _, i in key:  # gradients in host memory are reduced on the device of the mesh
+            part = part.to(members[0][1].device_type)
             collectives.all_reduce(part, op, members[0][1].get_group(i))
+        part = part.to(where)
         if total is None:
             total = part
         else:

@@ -88,8 +88,8 @@ def _pack_columns(pairs, out):
 
 
 @kernel
-def _multiply(a, out, packed, flat):
-    """Multiplies panels (panels, 8, pairs) of a with the packed columns. `flat` is `packed` as one axis."""
+def _multiply(a, out, packed, flat, bias):
+    """Multiplies panels (panels, 8, pairs) of a with the packed columns, and adds the bias. `flat` is `packed` as one axis."""
     panels, rows, inner = a.shape
     n = out.shape[2]
     tile = np.empty(rows * _WIDTH, np.float32)
@@ -101,6 +101,8 @@ def _multiply(a, out, packed, flat):
         for p in range(panels):
             _tile(words, p * rows * inner, inner, flat, j * inner * _WIDTH, inner, tile)
             for r in range(rows):
+                for i in range(width):
+                    tile[r * _WIDTH + i] += bias[j * _WIDTH + i]
                 to, source = out[p, r, j * _WIDTH : j * _WIDTH + width], bits[r * _WIDTH : r * _WIDTH + width]
                 for i in range(width):
                     u = source[i]
@@ -110,28 +112,30 @@ def _multiply(a, out, packed, flat):
                     to[i] = np.uint16(0x7FC0) if (u & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000) else even
 
 
-def accepts(a, b):
-    """Accepts stacks of bfloat16 matrices with equal leading axes, or one matrix b for all of a."""
+def accepts(a, b, bias=None):
+    """Accepts stacks of bfloat16 matrices with equal leading axes, or one matrix b for all of a. A bias needs one matrix b."""
     same = a.ndim == b.ndim and a.shape[:-2] == b.shape[:-2]
+    if bias is not None and (b.ndim > 2 or bias.shape != b.shape[1:]):
+        return False
     return _HERE and a.dtype.name == b.dtype.name == "bfloat16" and a.ndim >= 2 and (same or b.ndim == 2)
 
 
-def is_faster(a, b):
+def is_faster(a, b, bias=None):
     """Returns True if the product is large enough, and a has enough rows, to outweigh the packing of b."""
     return a.shape[-2] >= 4 and a.shape[-2] * a.shape[-1] * b.shape[-1] >= 1 << 16
 
 
-def forward(xp, a, b):
-    """Returns a @ b, summed in float32 and rounded once."""
+def forward(xp, a, b, bias=None):
+    """Returns a @ b + bias, summed in float32 and rounded once."""
     if b.ndim > 2:
         out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
         for index in np.ndindex(*a.shape[:-2]):
             out[index] = _product(xp, a[index], b[index])
         return out
-    return _product(xp, a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+    return _product(xp, a.reshape(-1, a.shape[-1]), b, bias).reshape(*a.shape[:-1], b.shape[-1])
 
 
-def _product(xp, a, b):
+def _product(xp, a, b, bias=None):
     (m, inner), n = a.shape, b.shape[1]
     pairs, panels, blocks = -(-inner // 2), -(-m // _ROWS), -(-n // _WIDTH)
     # Pad to whole pairs and whole panels of 8 rows with zeros.
@@ -147,7 +151,14 @@ def _product(xp, a, b):
     else:
         _pack_rows(np.ascontiguousarray(b), packed)
     out = np.empty((panels, _ROWS, n), np.uint16)
+    # x + -0.0 is x for all x, also for x = -0.0.
+    added = np.full(n, -0.0, np.float32) if bias is None else bias.astype(np.float32)
     split(
-        _multiply, m * n * inner, (rows.view(np.uint32).reshape(panels, _ROWS, pairs), out), packed, packed.reshape(-1)
+        _multiply,
+        m * n * inner,
+        (rows.view(np.uint32).reshape(panels, _ROWS, pairs), out),
+        packed,
+        packed.reshape(-1),
+        added,
     )
     return out.reshape(-1, n)[:m].view(a.dtype)

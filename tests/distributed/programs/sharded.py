@@ -16,6 +16,7 @@ import mytorch
 import mytorch.distributed as dist
 import mytorch.nn.functional as F
 from mytorch import nn
+from mytorch.accelerate import Accelerator
 from mytorch.distributed import checkpoint as dcp
 from mytorch.distributed import collectives
 from mytorch.distributed.checkpoint.state_dict import (
@@ -27,6 +28,7 @@ from mytorch.distributed.checkpoint.state_dict import (
 from mytorch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from mytorch.distributed.fsdp import (
     FullyShardedDataParallel,
+    FullyShardedDataParallelPlugin,
     MixedPrecision,
     MixedPrecisionPolicy,
     ShardedGradScaler,
@@ -35,6 +37,7 @@ from mytorch.distributed.fsdp import (
 )
 from mytorch.distributed.fsdp.wrap import ModuleWrapPolicy
 from mytorch.distributed.join import Join
+from mytorch.distributed.mpi import MPIEngine
 from mytorch.distributed.nn import functional as DF
 from mytorch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from mytorch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -282,6 +285,49 @@ def check_bytes_of_a_step():
         collectives.all_gather_into_tensor, collectives.reduce_scatter_tensor = originals
     total = sum(-(-p.shape[0] // n) * n * (p.numel() // p.shape[0]) * 4 for p in model.parameters())  # with padding
     assert sent[0] == 3 * (n - 1) * total // n, (sent[0], total)
+
+
+def check_bytes_of_tensor_parallelism():
+    """A ring sends 2 (n - 1) / n times the bytes of an all-reduce. There are 4 of activations for each block, and 2 more.
+
+    The cross-entropy reduces three numbers for each token. Sequence parallelism replaces an all-reduce of activations by an all-gather
+    and a reduce-scatter, and adds the gradients of norms and of GPT-2's positions.
+    """
+    if dist.get_world_size() != 2:
+        return
+    n, width, layers, tokens, length, sent = 2, 16, 3, 32, 8, [0]
+    sizes = {
+        "all_reduce": lambda x, op, *rest: 2 * (n - 1) * x.nbytes // n,
+        "all_gather": lambda out, x, *rest: (n - 1) * x.nbytes,
+        "reduce_scatter": lambda out, x, op, *rest: (n - 1) * out.nbytes,
+    }
+    originals = {name: getattr(MPIEngine, name) for name in (*sizes, "all_to_all", "broadcast", "gather", "scatter")}
+
+    def counting(name):
+        def call(engine, *args, **kwargs):
+            sent[0] += sizes[name](*args)  # another collective is a KeyError
+            return originals[name](engine, *args, **kwargs)
+
+        return call
+
+    for kind, sequence in (("gpt2", False), ("gpt2", True), ("llama", False), ("llama", True)):
+        model = model_of(kind, num_layers=layers, embed_dim=width, num_heads=4, vocab_size=32)
+        parallelize_module(model, grid()["tp"], plan_of(model, 2, sequence))
+        x = mytorch.arange(tokens).reshape(-1, length) % 31
+        sent[0] = 0
+        for name in originals:
+            setattr(MPIEngine, name, counting(name))
+        try:
+            model(x, x).backward()
+        finally:
+            for name, original in originals.items():
+                setattr(MPIEngine, name, original)
+        reduced = (4 * layers + 2) * tokens * width + 3 * tokens
+        gathered = 0
+        if sequence:
+            reduced += (2 * layers + 1) * (2 if kind == "gpt2" else 1) * width
+            gathered = length * width if kind == "gpt2" else 0
+        assert sent[0] == (2 * (n - 1) * reduced + (n - 1) * gathered) * 4 // n, (kind, sequence, sent[0])
 
 
 def check_memory_of_a_step():
@@ -636,6 +682,8 @@ def check_wrong_and_damaged_checkpoints():
         "keys",
         lambda: dcp.save({(1, 2): mytorch.ones(2)}, checkpoint_id=folder / "a"),
     )
+    mine = {"plain": mytorch.zeros(2)} if dist.get_rank() else {"other": mytorch.ones(3)}  # another model on one rank
+    raises(Errors, "does not contain other", lambda: load(mine))
     target = {"weight": distribute_tensor(mytorch.zeros(4, 3), world_mesh(), [Shard(1)]), "note": ""}
     load(target)
     assert target["note"] == "first"
@@ -648,6 +696,57 @@ def check_wrong_and_damaged_checkpoints():
         path.write_bytes(content)
     dist.barrier()
     raises(Errors, "damaged", lambda: load({"weight": target["weight"], "plain": mytorch.ones(2)}))
+
+
+def check_the_accelerator_saves_parts_and_loads_them_in_other_layouts():
+    """`save_state` of each process writes its parts; the state continues in other meshes and without sharding."""
+    rank, n, folder = dist.get_rank(), dist.get_world_size(), shared_folder()
+
+    def run(plugin, steps, load=None, save=None, seed=0):
+        accelerator = Accelerator(fsdp=plugin)
+        model = model_of("gpt2", seed)
+        optimizer = mytorch.optim.AdamW(model.parameters(), lr=1e-2)
+        scheduler = mytorch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+        if load is not None:
+            accelerator.load_state(load)
+        for step in range(*steps):
+            accelerator.backward(model(*batch(step, rank, n)))
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+        if save is not None:
+            save(accelerator)
+        return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+
+    def differ(a, b):
+        return max(abs(a[name].numpy() - b[name].numpy()).max() for name in a)
+
+    run(True, (0, 3), save=lambda a: a.save_state(folder / "parts"))
+    names = sorted(path.name for path in (folder / "parts").iterdir())
+    assert f"rank_{n - 1}.safetensors" in names
+    assert "model.safetensors" not in names
+    sizes = [(folder / "parts" / f"rank_{r}.safetensors").stat().st_size for r in range(n)]
+    assert max(sizes) < 1.3 * sum(sizes) / n  # no process writes the whole model
+    whole = run(True, (0, 6))
+    assert differ(run(True, (3, 6), load=folder / "parts", seed=9), whole) == 0
+    copies = init_device_mesh("cpu", (n, 1), mesh_dim_names=("copies", "shards"))  # each process has all parameters
+    plugin = FullyShardedDataParallelPlugin(mesh=copies, state_dict_type="FULL_STATE_DICT")
+    found = run(plugin, (3, 6), load=folder / "parts", seed=9, save=lambda a: a.save_state(folder / "whole"))
+    assert differ(found, whole) < 2e-4
+    assert (folder / "whole" / "model.safetensors").is_file()
+    assert differ(run(True, (6, 6), load=folder / "whole", seed=9), found) == 0
+    before = run(True, (0, 0), save=lambda a: a.save_state(folder / "parts"))  # replaces; the optimizer is new
+    assert differ(run(True, (0, 6), load=folder / "parts", seed=9), whole) == 0
+    assert differ(run(True, (0, 0), load=folder / "parts", seed=9), before) == 0
+    run(True, (0, 0), save=lambda a: a.save_state(folder / "weights", save_model_only=True))
+    assert differ(run(True, (0, 0), load=folder / "weights", seed=9), before) == 0
+    other = Accelerator(fsdp=True)
+    model = other.prepare(model_of("gpt2", embed_dim=12))
+    before = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    raises(ValueError, "belongs to another model", lambda: other.load_state(folder / "weights"))
+    assert differ(get_model_state_dict(model, options=StateDictOptions(full_state_dict=True)), before) == 0
+    raises(ValueError, "state_dict_type", lambda: FullyShardedDataParallelPlugin(state_dict_type="LOCAL"))
 
 
 if __name__ == "__main__":

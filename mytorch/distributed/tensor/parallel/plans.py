@@ -64,8 +64,9 @@ def _common(table, norm, blocks, norms, attention, mlp, sequence):
     if sequence:
         plan[norm] = SequenceParallel()
         plan |= {f"{blocks}.{name}": SequenceParallel() for name in norms}
-        for name in (attention[0].partition(".")[0], mlp[0].partition(".")[0]):
-            plan[f"{blocks}.{name}"] = PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate())
+    for name in (attention[0].partition(".")[0], mlp[0].partition(".")[0]):
+        # The layers of a module have the same input, so its gradient is summed over the processes once.
+        plan[f"{blocks}.{name}"] = PrepareModuleInput(input_layouts=stream, desired_input_layouts=Replicate())
     return plan
 
 
