@@ -30,7 +30,7 @@ SECTIONS = {
     "Data and files": ["utils.data", "utils.data.tokens", "serialization", "storage"],
     "Models and vision": [
         "models", "models.lora", "models.chat", "models.tokenizer", "vision.models", "vision.datasets", "vision.transforms",
-        "vision.ops", "vision.io",
+        "vision.ops", "vision.io", "audio", "audio.functional", "audio.transforms",
     ],
     "Training and devices": [
         "accelerate", "accelerate.runs", "distributed", "distributed.optim", "distributed.device_mesh", "distributed.fsdp",
@@ -221,6 +221,9 @@ ABOUT = {
     "vision.transforms": "Image transforms, with the names of `torchvision.transforms`.",
     "vision.ops": "Operations on boxes and regions, and building blocks of networks, as in `torchvision.ops`.",
     "vision.io": "Reading and writing of image files. Requires Pillow.",
+    "audio": "Reading and writing of WAV files.",
+    "audio.functional": "Spectrograms, mel scales, resampling and filters, with the names of `torchaudio.functional`.",
+    "audio.transforms": "The same operations as modules, with the names of `torchaudio.transforms`.",
     "accelerate": "`Accelerator`: the same training loop for one process or several, in full or mixed precision.",
     "accelerate.runs": "Parts of training scripts: interruption, logs, checkpoints, and measurement of speed.",
     "distributed": "Several processes: process groups and collectives, with the names of `torch.distributed`.",

@@ -11,6 +11,7 @@ from mytorch import _extensions as _extensions
 from mytorch import _tensor_str as _tensor_str
 from mytorch import accelerate as accelerate
 from mytorch import amp as amp
+from mytorch import audio as audio
 from mytorch import autograd as autograd
 from mytorch import backend as backend
 from mytorch import base as base

@@ -14,6 +14,7 @@ from importlib import import_module
 # Extension -> purpose. Each is a module or package below `mytorch`.
 EXTENSIONS = {
     "accelerate.runs": "interruptions, logs, checkpoints and speed of training scripts",
+    "audio": "spectrograms, mel scales, resampling, filters and WAV files",
     "cli.chat": "the command `mytorchrun chat`",
     "cli.torchrun": "the command `mytorchrun torchrun`",
     "cli.local_server": "HTTP servers for web pages on this computer",

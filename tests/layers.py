@@ -52,7 +52,7 @@ LAYERS = [
     ("models", "language models and text generation"),
     ("accelerate accelerate.runs", "the training loop helper, parts of training scripts"),
     ("compat", "PyTorch's other names and import paths"),
-    ("nested", "nested tensors"),
+    ("audio nested", "audio transforms and files; nested tensors"),
     (
         "distributed.comm_hooks distributed.device_mesh distributed.nn distributed.tensor distributed.fsdp distributed.checkpoint distributed.elastic "
         "distributed.join",

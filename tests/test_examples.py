@@ -24,6 +24,7 @@ RUNS = {  # arguments, pattern of the result, condition on the result (for sciki
     "custom_function": ("--steps 200", r"accuracy (\S+)", lambda a: a > 0.8),
     "custom_kernel": ("--repeats 1 --most 1000", r"differs from the reference by (\S+)", lambda error: error < 1e-6),
     "sparse_graph": ("--nodes 700 --epochs 40", r"accuracy (\S+)", lambda a: a > 0.4),
+    "keyword_spotting": ("--epochs 3 --count 240", r"accuracy (\S+)", lambda a: a > 0.6),
     "graph_convolution": ("--steps 40", r"accuracy (\S+)", lambda a: a > 0.85),
     "neural_ode": ("--steps 4 --points 40 --length 3", r"mean error (\S+)", lambda error: error < 3),
     "mixed_precision": ("--steps 20", r"accuracy (\S+)", lambda a: a > 0.3),
@@ -88,7 +89,7 @@ def test_example(name, text, tmp_path, capsys, monkeypatch):
     """The example reaches the expected result and saves a valid image."""
     arguments, pattern, good = RUNS[name]
     path = tmp_path / "x.png"
-    if name not in ("graph", "fuse_and_export", "sparse_graph") and find_spec("matplotlib"):
+    if name not in ("graph", "fuse_and_export", "keyword_spotting", "sparse_graph") and find_spec("matplotlib"):
         arguments += f" --save {path}"
     monkeypatch.setattr(sys, "argv", [name, *arguments.format(text=text).split()])
     import_module(f"examples.{name}").main()

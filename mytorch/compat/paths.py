@@ -138,12 +138,17 @@ _ADDITIONS = {
 }
 # Priyam Mazumdar's MyTorch first had its Accelerator in `miniddp.accelerate.Accelerator`.
 _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}
-VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}  # reported versions under install_as_torch
-ALIASES = (("torchvision", "mytorch.vision"), ("torch", "mytorch"))
+VERSIONS = {
+    "torch": "2.13.0",
+    "torchvision": "0.28.0",
+    "torchaudio": "2.11.0",
+}  # reported versions under install_as_torch
+ALIASES = (("torchaudio", "mytorch.audio"), ("torchvision", "mytorch.vision"), ("torch", "mytorch"))
 _OPTIONAL = (("accelerate", "mytorch.accelerate"),)  # used if the package itself is not installed
 # Packages of PyTorch that have no counterpart here -> advice, if the package itself is not installed.
 _ABSENT = {"torchtext": "Use mytorch.models for tokenizers and language models, and mytorch.utils.data for data sets."}
-_OPTIONAL_NAMES = [name for name, _ in _OPTIONAL]
+# Names that `importlib.util.find_spec` does not find, so that programs do not use parts that are not here.
+_HIDDEN = ("accelerate", "torchaudio")
 
 
 def _contents(spec):
@@ -324,13 +329,13 @@ def _has_modules(path):
 
 
 class _Torch:
-    """Import finder that imports `torch.x` as `mytorch.x`, and `torchvision.x` as `mytorch.vision.x`: the same modules."""
+    """Import finder that imports `torch.x` as `mytorch.x`, `torchvision.x` as `mytorch.vision.x`, and so on: the same modules."""
 
     def __init__(self, aliases):
         self._aliases = aliases
 
     def find_spec(self, name, path=None, target=None):
-        if name in _OPTIONAL_NAMES and sys._getframe(2).f_globals.get("__name__") == "importlib.util":
+        if name in _HIDDEN and sys._getframe(2).f_globals.get("__name__") == "importlib.util":
             return None  # `importlib.util.find_spec` asks if the package itself is installed
         if name in _ABSENT and sys._getframe(2).f_globals.get("__name__") != "importlib.util":
             if importlib.machinery.PathFinder.find_spec(name) is None:
@@ -350,7 +355,7 @@ class _Torch:
                 if not hasattr(module, "__path__") and _has_modules(package[8:]):
                     module.__path__ = []
                 is_package = hasattr(module, "__path__")
-                if name == "torchvision":
+                if name in ("torchaudio", "torchvision"):
                     module.__version__ = VERSIONS[name]
                 if is_package or package in _ADDITIONS or package.partition(".")[2] in stubs.NAMES:
                     _find_attributes(module, package)
@@ -404,7 +409,7 @@ def _watch_classes():
 def install_as_torch():
     """Makes `import torch` and its submodules import mytorch in this process, for unchanged PyTorch programs.
 
-    `import torchvision` imports `mytorch.vision`, and `import accelerate` imports `mytorch.accelerate`. It also enables
+    `import torchvision` imports `mytorch.vision`, `import torchaudio` imports `mytorch.audio`, and `import accelerate` imports `mytorch.accelerate`. It also enables
     PyTorch mode: tensors print as in PyTorch, `.grad` and `.data` are Tensors, and inputs of mixed dtypes raise an
     error where PyTorch raises one.
 
