@@ -21,6 +21,14 @@ from ...ops.movement import stack
 from ...ops.pool import along
 from ...ops.resample import smoothing_matrix
 from .images import array_tensor, is_array, is_pil, on_tensors, pil_image, pil_tensor
+from .tones import adjust_sharpness as adjust_sharpness
+from .tones import autocontrast as autocontrast
+from .tones import blend, highest, in_floats
+from .tones import equalize as equalize
+from .tones import gaussian_blur as gaussian_blur
+from .tones import invert as invert
+from .tones import posterize as posterize
+from .tones import solarize as solarize
 
 
 class InterpolationMode(Enum):
@@ -129,20 +137,13 @@ def convert_image_dtype(image: Tensor, dtype: dtypes.dtype = dtypes.float32) -> 
             image.dtype is dtypes.float64 and dtype is dtypes.int64
         ):
             raise RuntimeError(f"The cast from {image.dtype} to {dtype} cannot be performed safely.")
-        return (image * (_highest(dtype) + 1 - 1e-3)).to(dtype)  # 1e-3: 1.0 becomes the maximum, as in torchvision
+        return (image * (highest(dtype) + 1 - 1e-3)).to(dtype)  # 1e-3: 1.0 becomes the maximum, as in torchvision
     if dtype.is_floating_point:
-        return image.to(dtype) / _highest(image.dtype)
-    old, new = _highest(image.dtype), _highest(dtype)
+        return image.to(dtype) / highest(image.dtype)
+    old, new = highest(image.dtype), highest(dtype)
     if old > new:
         return (image // ((old + 1) // (new + 1))).to(dtype)
     return image.to(dtype) * ((new + 1) // (old + 1))
-
-
-def _highest(dtype):
-    """Return the maximum brightness of a dtype."""
-    if dtype.is_floating_point:
-        return 1
-    return 1 if dtype is dtypes.bool_ else int(np.iinfo(dtype.numpy).max)
 
 
 def get_dimensions(img: Any) -> list[int]:
@@ -232,16 +233,6 @@ def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool 
     img = img if inplace else img.clone()
     img[..., i : i + h, j : j + w] = v
     return img
-
-
-@on_tensors
-def invert(img: Tensor) -> Tensor:
-    """Inverts the colors: maximum brightness minus img.
-
-    Args:
-        img: the image.
-    """
-    return _highest(img.dtype) - img
 
 
 # -- geometry ------------------------------------------------------------------------------------------------------
@@ -374,17 +365,6 @@ def _resized(height, width, size, max_size):
     return (new_short, new_long) if height <= width else (new_long, new_short)
 
 
-def _in_floats(img, change):
-    """Apply a function in floats; integers are rounded and clipped afterward."""
-    if img.is_floating_point():
-        return change(img)
-    out = change(img.to(dtypes.float32)).round()
-    if img.dtype is dtypes.bool_:
-        return out > 0.5
-    info = np.iinfo(img.dtype.numpy)
-    return out.clamp(info.min, info.max).to(img.dtype)
-
-
 @on_tensors
 def resize(
     img: Tensor, size: Sizes, interpolation: InterpolationMode = InterpolationMode.BILINEAR,
@@ -420,7 +400,7 @@ def resize(
             x = along(x, axis, smoothing_matrix(n, m, n / m, mode)) if n != m else x
         return x
 
-    return _in_floats(img, smooth if antialias or mode not in ("bilinear", "bicubic") else plain)
+    return in_floats(img, smooth if antialias or mode not in ("bilinear", "bicubic") else plain)
 
 
 def _flat(img):
@@ -475,9 +455,7 @@ def rotate(
     Raises:
         ValueError: if the interpolation is not supported.
     """
-    mode = _mode(interpolation)
-    if mode not in ("nearest", "bilinear"):
-        raise ValueError(f"rotate: expected interpolation 'nearest' or 'bilinear', got {mode!r}.")
+    mode = _checked_mode(interpolation, "rotate")
     height, width = img.shape[-2:]
     cx, cy = (0.0, 0.0) if center is None or expand else (center[0] - width * 0.5, center[1] - height * 0.5)
     turn = math.radians(-angle)
@@ -485,29 +463,174 @@ def rotate(
     # The source position of each pixel of the result, relative to the center.
     matrix = np.array([[cos, sin, cx - cos * cx - sin * cy], [-sin, cos, cy + sin * cx - cos * cy]])
     h, w = _rotated_size(matrix, height, width) if expand else (height, width)
-    y, x = np.mgrid[:h, :w] + 0.5
-    places = np.stack([x - w / 2, y - h / 2, np.ones_like(x)], axis=-1) @ matrix.T  # (h, w, 2)
-    grid = as_tensor((places / (width / 2, height / 2))[None], dtype=dtypes.float32, device=img.device)
+    return _sampled(img, _moved(matrix, h, w), mode, fill, "rotate")
 
-    def turned(x):
+
+def _moved(matrix, height, width):
+    """Return the source positions (height, width, 2) of an affine map, relative to the center of the image."""
+    y, x = np.mgrid[:height, :width] + 0.5
+    return np.stack([x - width / 2, y - height / 2, np.ones_like(x)], axis=-1) @ matrix.T
+
+
+def _sampled(img, positions, mode, fill, name):
+    """Read an image at positions (H_out, W_out, 2) of (x, y) in pixels relative to the center."""
+    height, width = img.shape[-2:]
+    if isinstance(positions, np.ndarray):
+        positions = as_tensor(positions / (width / 2, height / 2), dtype=dtypes.float32, device=img.device)
+    grid = positions.reshape(1, *positions.shape[-3:])
+
+    def warped(x):
         flat = _flat(x)
         here = grid.to(x.dtype)
-        out = F.grid_sample(flat, here, mode=mode, align_corners=False).reshape(*x.shape[:-2], h, w)
+        out = F.grid_sample(flat, here, mode=mode, align_corners=False).reshape(*x.shape[:-2], *grid.shape[1:3])
         if fill is None:
             return out
         inside = F.grid_sample(flat[:, :1] * 0 + 1, here, mode=mode, align_corners=False)[0]
-        return out * inside + (1 - inside) * _of_channels(fill, x, "rotate")
+        return out * inside + (1 - inside) * _of_channels(fill, x, name)
 
-    return _in_floats(img, turned)
+    return in_floats(img, warped)
+
+
+def _checked_mode(interpolation, name, allowed=("nearest", "bilinear")):
+    mode = _mode(interpolation)
+    if mode not in allowed:
+        raise ValueError(f"{name}: expected interpolation {' or '.join(map(repr, allowed))}, got {mode!r}.")
+    return mode
+
+
+@on_tensors
+def affine(
+    img: Tensor, angle: float, translate: Sequence[int], scale: float, shear: Sequence[float] | float,
+    interpolation: InterpolationMode = InterpolationMode.NEAREST, fill: Colour = None,
+    center: Sequence[float] | None = None,
+) -> Tensor:  # fmt: skip
+    """Rotates, scales, shears and translates an image.
+
+    Args:
+        img: the image.
+        angle: angle in degrees, clockwise.
+        translate: (x, y) in pixels.
+        scale: factor of the size, above 0.
+        shear: angle in degrees parallel to x, or a pair for x and y.
+        interpolation: NEAREST or BILINEAR.
+        fill: value of pixels outside the image, for all channels or one number per channel (default: 0).
+        center: (x, y) of the rotation, from the upper left corner (default: the center of the image).
+
+    Raises:
+        ValueError: if scale is not positive, or the interpolation is not supported.
+    """
+    mode = _checked_mode(interpolation, "affine")
+    if scale <= 0:
+        raise ValueError(f"affine: expected scale > 0, got {scale}.")
+    shears = [shear, 0.0] if isinstance(shear, (int, float)) else [*shear, 0.0][:2]
+    if len(list(translate)) != 2:
+        raise ValueError(f"affine: expected translate (x, y), got {translate!r}.")
+    height, width = img.shape[-2:]
+    middle = np.zeros(2) if center is None else np.array([center[0] - width * 0.5, center[1] - height * 0.5])
+    turn, sx, sy = math.radians(angle), math.radians(shears[0]), math.radians(shears[1])
+    rotation = np.array([[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]])
+    down = np.array([[1, 0], [-math.tan(sy), 1]])
+    across = np.array([[1, -math.tan(sx)], [0, 1]])
+    inverse = np.linalg.inv(scale * rotation @ down @ across)
+    shift = middle - inverse @ (middle + np.array(translate, np.float64))
+    return _sampled(img, _moved(np.column_stack([inverse, shift]), height, width), mode, fill, "affine")
+
+
+@on_tensors
+def perspective(
+    img: Tensor, startpoints: Sequence[Sequence[int]], endpoints: Sequence[Sequence[int]],
+    interpolation: InterpolationMode = InterpolationMode.BILINEAR, fill: Colour = None,
+) -> Tensor:  # fmt: skip
+    """Maps four points of an image to four other points, with straight lines.
+
+    Args:
+        img: the image.
+        startpoints: four pairs (x, y): upper left, upper right, lower right and lower left.
+        endpoints: the new positions of these points.
+        interpolation: NEAREST or BILINEAR.
+        fill: value of pixels outside the image, for all channels or one number per channel (default: 0).
+
+    Raises:
+        ValueError: if there are not four points, or the interpolation is not supported.
+    """
+    mode = _checked_mode(interpolation, "perspective")
+    start, end = np.array(startpoints, np.float64), np.array(endpoints, np.float64)
+    if start.shape != (4, 2) or end.shape != (4, 2):
+        raise ValueError(f"perspective: expected four points (x, y), got {startpoints!r} and {endpoints!r}.")
+    # (a x + b y + c) / (g x + h y + 1) is the source of (x, y): eight linear equations, two for each point.
+    rows = []
+    for (x, y), source in zip(end, start, strict=True):
+        rows.append([x, y, 1, 0, 0, 0, -source[0] * x, -source[0] * y])
+        rows.append([0, 0, 0, x, y, 1, -source[1] * x, -source[1] * y])
+    solution = np.linalg.lstsq(np.array(rows), start.reshape(-1), rcond=None)[0]
+    matrix = np.append(solution, 1.0).reshape(3, 3)
+    height, width = img.shape[-2:]
+    y, x = np.mgrid[:height, :width] + 0.5
+    points = np.stack([x, y, np.ones_like(x)], axis=-1) @ matrix.T
+    return _sampled(img, points[..., :2] / points[..., 2:] - (width / 2, height / 2), mode, fill, "perspective")
+
+
+@on_tensors
+def elastic_transform(
+    img: Tensor,
+    displacement: Tensor,
+    interpolation: InterpolationMode = InterpolationMode.BILINEAR,
+    fill: Colour = None,
+) -> Tensor:
+    """Moves each pixel of an image by a displacement.
+
+    Args:
+        img: the image.
+        displacement: (1, H, W, 2), the distance to the source of each pixel in x and y; the image has the size 2.
+        interpolation: NEAREST or BILINEAR.
+        fill: value of pixels outside the image, for all channels or one number per channel (default: 0).
+
+    Raises:
+        ValueError: if displacement has another shape, or the interpolation is not supported.
+    """
+    mode = _checked_mode(interpolation, "elastic_transform")
+    height, width = img.shape[-2:]
+    if tuple(displacement.shape) != (1, height, width, 2):
+        raise ValueError(
+            f"elastic_transform: expected displacement of shape (1, {height}, {width}, 2), got {tuple(displacement.shape)}."
+        )
+    y, x = np.mgrid[:height, :width]
+    regular = np.stack([(2 * x + 1) / width - 1, (2 * y + 1) / height - 1], axis=-1)
+    grid = as_tensor(regular, dtype=displacement.dtype, device=displacement.device) + displacement
+    return _sampled(img, grid, mode, fill, "elastic_transform")
+
+
+def five_crop(img: Any, size: Sizes) -> tuple[Any, ...]:
+    """Returns the four corners and the center of an image.
+
+    Args:
+        img: the image.
+        size: (height, width) of the crops, or one number for both.
+
+    Raises:
+        ValueError: if the image is smaller than a crop.
+    """
+    height, width = _pair(size)
+    _, rows, columns = get_dimensions(img)
+    if height > rows or width > columns:
+        raise ValueError(f"Requested crop size {(height, width)} is bigger than input size {(rows, columns)}")
+    corners = [(0, 0), (0, columns - width), (rows - height, 0), (rows - height, columns - width)]
+    return (*[crop(img, *corner, height, width) for corner in corners], center_crop(img, [height, width]))
+
+
+def ten_crop(img: Any, size: Sizes, vertical_flip: bool = False) -> tuple[Any, ...]:
+    """Returns the five crops of `five_crop`, and the five crops of the flipped image.
+
+    Args:
+        img: the image.
+        size: (height, width) of the crops, or one number for both.
+        vertical_flip: flip vertically instead of horizontally.
+    """
+    flipped = vflip(img) if vertical_flip else hflip(img)
+    return five_crop(img, size) + five_crop(flipped, size)
 
 
 # -- color ---------------------------------------------------------------------------------------------------------
-
-
-def _blend(img, other, share):
-    """Compute share * img + (1 - share) * other in the dtype and range of img."""
-    out = (img * share + other * (1.0 - share)).clamp(0, _highest(img.dtype))
-    return out.to(img.dtype)
 
 
 def _colours(img, name):
@@ -554,7 +677,7 @@ def adjust_brightness(img: Tensor, brightness_factor: float) -> Tensor:
     """
     _factor(brightness_factor, "brightness_factor")
     _colours(img, "adjust_brightness")
-    return _blend(img, 0.0, brightness_factor)
+    return blend(img, 0.0, brightness_factor)
 
 
 @on_tensors
@@ -569,7 +692,7 @@ def adjust_contrast(img: Tensor, contrast_factor: float) -> Tensor:
     _colours(img, "adjust_contrast")
     grey = rgb_to_grayscale(img)
     grey = grey if img.is_floating_point() else grey.to(dtypes.float32)
-    return _blend(img, grey.mean((-3, -2, -1), keepdim=True), contrast_factor)
+    return blend(img, grey.mean((-3, -2, -1), keepdim=True), contrast_factor)
 
 
 @on_tensors
@@ -581,7 +704,7 @@ def adjust_saturation(img: Tensor, saturation_factor: float) -> Tensor:
         saturation_factor: 0 gives a grayscale image, 1 the original image.
     """
     _factor(saturation_factor, "saturation_factor")
-    return img if _colours(img, "adjust_saturation") == 1 else _blend(img, rgb_to_grayscale(img), saturation_factor)
+    return img if _colours(img, "adjust_saturation") == 1 else blend(img, rgb_to_grayscale(img), saturation_factor)
 
 
 @on_tensors

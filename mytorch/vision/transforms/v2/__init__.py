@@ -11,6 +11,7 @@ from ...._tensor import Tensor
 from ....nn import Module
 from ....ops.random import positions, set_positions
 from ... import transforms as _first
+from ..augment import AutoAugmentPolicy
 from ..images import is_pil
 from . import functional
 from .functional import InterpolationMode
@@ -96,6 +97,8 @@ class _OfFirst(Transform):
 
 _WORDS = (
     "CenterCrop ColorJitter Grayscale Normalize Pad RandomCrop RandomErasing RandomGrayscale RandomHorizontalFlip RandomResizedCrop "
+    "AugMix AutoAugment ElasticTransform FiveCrop GaussianBlur RandAugment RandomAdjustSharpness RandomAffine RandomAutocontrast "
+    "RandomEqualize RandomInvert RandomPerspective RandomPosterize RandomSolarize TenCrop TrivialAugmentWide "
     "RandomRotation RandomVerticalFlip Resize PILToTensor ToPILImage ToTensor ConvertImageDtype"
 ).split()
 for _word in _WORDS:
@@ -168,26 +171,6 @@ class ToPureTensor(Identity):
     """Returns samples unchanged, because all tensors are plain tensors."""
 
 
-class GaussianBlur(Transform):
-    """Blurs images with `functional.gaussian_blur` and a random sigma.
-
-    Args:
-        kernel_size: size of the kernel in pixels.
-        sigma: a number, or (minimum, maximum).
-    """
-
-    def __init__(self, kernel_size: int | Sequence[int], sigma: float | Sequence[float] = (0.1, 2.0)):
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.sigma = (sigma, sigma) if isinstance(sigma, (int, float)) else tuple(sigma)
-
-    def make_params(self, flat_inputs):
-        return {"sigma": _first.compose.uniform(*self.sigma)}
-
-    def transform(self, inpt, params):
-        return functional.gaussian_blur(inpt, self.kernel_size, [params["sigma"]] * 2)
-
-
 class Lambda(Transform):
     """Applies a function to each value of a sample.
 
@@ -226,6 +209,6 @@ class RandomApply(Compose):
 
 
 __all__ = [
-    *_WORDS, "Compose", "GaussianBlur", "Identity", "InterpolationMode", "Lambda", "RGB", "RandomApply", "ToDtype", "ToImage",
+    *_WORDS, "AutoAugmentPolicy", "Compose", "Identity", "InterpolationMode", "Lambda", "RGB", "RandomApply", "ToDtype", "ToImage",
     "ToPureTensor", "Transform", "functional",
 ]  # fmt: skip
