@@ -29,7 +29,7 @@ SECTIONS = {
     "Mathematics": ["linalg", "fft", "special", "sparse", "nested", "random", "quasirandom", "distributions"],
     "Data and files": ["utils.data", "utils.data.tokens", "serialization", "storage"],
     "Models and vision": [
-        "models", "models.lora", "models.chat", "models.tokenizer", "vision.models", "vision.datasets", "vision.transforms",
+        "models", "models.lora", "models.chat", "models.tokenizer", "vision.models", "vision.models.detection", "vision.models.segmentation", "vision.datasets", "vision.transforms",
         "vision.ops", "vision.io", "audio", "audio.functional", "audio.transforms",
     ],
     "Training and devices": [
@@ -217,6 +217,8 @@ ABOUT = {
     "models.chat": "Conversations with a language model: the format of messages, and replies.",
     "models.tokenizer": "Tokenizers, which convert text to token numbers and back. `mytorch.utils.tokenizer` is the same module.",
     "vision.models": "Image classification networks, with the names and state dict keys of `torchvision.models`.",
+    "vision.models.detection": "Object detection: Faster R-CNN and its parts.",
+    "vision.models.segmentation": "Semantic segmentation: FCN and DeepLab v3.",
     "vision.datasets": "Image datasets, and small synthetic datasets.",
     "vision.transforms": "Image transforms, with the names of `torchvision.transforms`.",
     "vision.ops": "Operations on boxes and regions, and building blocks of networks, as in `torchvision.ops`.",

@@ -24,6 +24,7 @@ RUNS = {  # arguments, pattern of the result, condition on the result (for sciki
     "custom_function": ("--steps 200", r"accuracy (\S+)", lambda a: a > 0.8),
     "custom_kernel": ("--repeats 1 --most 1000", r"differs from the reference by (\S+)", lambda error: error < 1e-6),
     "sparse_graph": ("--nodes 700 --epochs 40", r"accuracy (\S+)", lambda a: a > 0.4),
+    "detector": ("--steps 120", r"found: (\S+),", lambda share: share > 0.2),
     "keyword_spotting": ("--epochs 3 --count 240", r"accuracy (\S+)", lambda a: a > 0.6),
     "graph_convolution": ("--steps 40", r"accuracy (\S+)", lambda a: a > 0.85),
     "neural_ode": ("--steps 4 --points 40 --length 3", r"mean error (\S+)", lambda error: error < 3),

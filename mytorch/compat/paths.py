@@ -126,6 +126,12 @@ PATHS = {
     "utils.hooks": "_tensor: RemovableHandle",
     "vision.datasets.vision": "vision.datasets.base",
     "vision.models.feature_extraction": "fx.feature_extraction",
+    "vision.models._utils": "vision.models.layer_getter",
+    "vision.models.detection.anchor_utils": "vision.models.detection.boxes: AnchorGenerator",
+    "vision.models.detection.backbone_utils": "vision.models.detection.backbone",
+    "vision.models.detection.roi_heads": "vision.models.detection.faster_rcnn: RoIHeads",
+    "vision.models.detection.rpn": "vision.models.detection.faster_rcnn: RPNHead RegionProposalNetwork",
+    "vision.models.detection.transform": "vision.models.detection.boxes: GeneralizedRCNNTransform",
     "vision.models.mobilenetv2": "vision.models.mobilenet",
     "vision.models.mobilenetv3": "vision.models.mobilenet",
     "vision.ops.boxes": "vision.ops",
@@ -143,7 +149,7 @@ VERSIONS = {
     "torchvision": "0.28.0",
     "torchaudio": "2.11.0",
 }  # reported versions under install_as_torch
-ALIASES = (("torchaudio", "mytorch.audio"), ("torchvision", "mytorch.vision"), ("torch", "mytorch"))
+ALIASES = (*((f"torch{name}", f"mytorch.{name}") for name in ("audio", "vision")), ("torch", "mytorch"))
 _OPTIONAL = (("accelerate", "mytorch.accelerate"),)  # used if the package itself is not installed
 # Packages of PyTorch that have no counterpart here -> advice, if the package itself is not installed.
 _ABSENT = {"torchtext": "Use mytorch.models for tokenizers and language models, and mytorch.utils.data for data sets."}

@@ -4,6 +4,7 @@ Boxes are tensors (N, 4) of (x1, y1, x2, y2).
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 
 from .. import nn
 from .._tensor import Tensor
+from ..base import dtypes
 from ..dispatch.unwrap import raw_of, to_cpu
 from ..engine.mode import no_grad
 from ..nn import functional as F
 from ..nn.module import Module
-from ..ops.creation import as_tensor, zeros
+from ..ops.creation import as_tensor, tensor, zeros
 from ..ops.elementwise import clamp, maximum, minimum
 from ..ops.movement import cat, stack
 
@@ -242,7 +244,7 @@ def _one_region(input, row, height, width, scale, ratio, shift, aligned):
     for start, length, bins, size in ((y1, tall, height, input.shape[2]), (x1, wide, width, input.shape[3])):
         samples = ratio if ratio > 0 else max(int(np.ceil(length / bins)), 1)
         at = start + (np.arange(bins * samples) + 0.5) * (length / bins / samples)
-        weights.append(as_tensor(_bilinear(at, size).reshape(bins, samples, size).mean(1).astype(np.float32)))
+        weights.append(as_tensor(_bilinear(at, size).reshape(bins, samples, size).mean(1)))
     down, across = (w.to(device=input.device, dtype=input.dtype) for w in weights)
     return down @ input[int(row[0])] @ across.T
 
@@ -580,3 +582,141 @@ class MLP(nn.Sequential):
             in_channels = width
         layers += [nn.Linear(in_channels, hidden_channels[-1], bias=bias), nn.Dropout(dropout, **options)]
         super().__init__(*layers)
+
+
+class FeaturePyramidNetwork(Module):
+    """Adds features of coarse levels to features of fine levels. Source: Lin et al., 2016.
+
+    Args:
+        in_channels_list: number of channels of each level, from fine to coarse.
+        out_channels: number of channels of the results.
+        extra_blocks: module that adds levels, such as `LastLevelMaxPool`, or None.
+        norm_layer: function of the number of channels that returns a norm, or None.
+
+    Example:
+        >>> pyramid = mytorch.vision.ops.FeaturePyramidNetwork([4, 8], 6)
+        >>> levels = pyramid({"a": mytorch.zeros(1, 4, 8, 8), "b": mytorch.zeros(1, 8, 4, 4)})
+        >>> [tuple(x.shape) for x in levels.values()]
+        [(1, 6, 8, 8), (1, 6, 4, 4)]
+    """
+
+    def __init__(
+        self, in_channels_list: Sequence[int], out_channels: int, extra_blocks: Module | None = None,
+        norm_layer: Callable[..., Module] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        options: Any = {"norm_layer": norm_layer, "activation_layer": None}
+        self.inner_blocks = nn.ModuleList(Conv2dNormActivation(n, out_channels, 1, **options) for n in in_channels_list)
+        self.layer_blocks = nn.ModuleList(Conv2dNormActivation(out_channels, out_channels, 3, **options) for _ in in_channels_list)  # fmt: skip
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_uniform_(module.weight, a=1)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        self.extra_blocks = extra_blocks
+
+    def forward(self, x: dict[str, Tensor]) -> "OrderedDict[str, Tensor]":
+        """Returns {name: features (N, out_channels, H, W)}.
+
+        Args:
+            x: {name: features}, from fine to coarse.
+        """
+        names, inputs = list(x), list(x.values())
+        last = self.inner_blocks[-1](inputs[-1])
+        results = [self.layer_blocks[-1](last)]
+        for i in range(len(inputs) - 2, -1, -1):
+            lateral = self.inner_blocks[i](inputs[i])
+            last = lateral + F.interpolate(last, size=lateral.shape[-2:], mode="nearest")
+            results.insert(0, self.layer_blocks[i](last))
+        if self.extra_blocks is not None:
+            results, names = self.extra_blocks(results, inputs, names)
+        return OrderedDict(zip(names, results, strict=True))
+
+
+class LastLevelMaxPool(Module):
+    """Adds a level of every second position of the coarsest level."""
+
+    def forward(self, x: list[Tensor], y: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
+        """Returns the levels and names with the new level, "pool".
+
+        Args:
+            x: levels of the pyramid.
+            y: inputs of the pyramid.
+            names: names of the levels.
+        """
+        return [*x, F.max_pool2d(x[-1], 1, 2, 0)], [*names, "pool"]
+
+
+class LastLevelP6P7(Module):
+    """Adds two levels by convolutions of stride 2, as in RetinaNet.
+
+    Args:
+        in_channels: number of channels of the input of the first convolution.
+        out_channels: number of channels of the levels.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.p6, self.p7 = (nn.Conv2d(n, out_channels, 3, 2, 1) for n in (in_channels, out_channels))
+        for module in (self.p6, self.p7):
+            nn.init.kaiming_uniform_(module.weight, a=1)
+            nn.init.zeros_(module.bias)
+        self.use_P5 = in_channels == out_channels
+
+    def forward(self, p: list[Tensor], c: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
+        """Returns the levels and names with the new levels, "p6" and "p7".
+
+        Args:
+            p: levels of the pyramid.
+            c: inputs of the pyramid.
+            names: names of the levels.
+        """
+        six = self.p6(p[-1] if self.use_P5 else c[-1])
+        return [*p, six, self.p7(six.relu())], [*names, "p6", "p7"]
+
+
+class MultiScaleRoIAlign(Module):
+    """Applies `roi_align` to the level of a pyramid that fits the size of each box.
+
+    Args:
+        featmap_names: names of the levels.
+        output_size: (height, width) of the regions, or one number for both.
+        sampling_ratio: number of samples per bin and axis; see `roi_align`.
+        canonical_scale: size of a box, in pixels, for the level canonical_level.
+        canonical_level: number of the level; level k has 2 ** -k of the resolution of the image.
+    """
+
+    def __init__(
+        self, featmap_names: Sequence[str], output_size: int | Sequence[int], sampling_ratio: int, *,
+        canonical_scale: int = 224, canonical_level: int = 4,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.featmap_names, self.sampling_ratio = list(featmap_names), sampling_ratio
+        self.output_size = (output_size, output_size) if isinstance(output_size, int) else tuple(output_size)
+        self.canonical_scale, self.canonical_level = canonical_scale, canonical_level
+
+    def forward(self, x: dict[str, Tensor], boxes: list[Tensor], image_shapes: list[tuple[int, int]]) -> Tensor:
+        """Returns the regions (number of boxes, C, height, width).
+
+        Args:
+            x: {name: features}.
+            boxes: boxes (L, 4) of each image.
+            image_shapes: (height, width) of each image.
+        """
+        levels = [x[name] for name in self.featmap_names if name in x]
+        tall = max(shape[0] for shape in image_shapes)
+        scales = [2.0 ** round(math.log2(level.shape[-2] / tall)) for level in levels]
+        numbers = [b.new_full((len(b), 1), float(i)) for i, b in enumerate(boxes)]
+        rows = cat([cat([n, b], 1) for n, b in zip(numbers, boxes, strict=True)])
+        if len(levels) == 1:
+            return roi_align(levels[0], rows, self.output_size, scales[0], self.sampling_ratio)
+        low, high = (-round(math.log2(scale)) for scale in (scales[0], scales[-1]))
+        size = box_area(rows[:, 1:]).sqrt()
+        level = (self.canonical_level + (size / self.canonical_scale).log2() + 1e-6).floor().clamp(low, high)
+        order, parts = [], []
+        for i, (features, scale) in enumerate(zip(levels, scales, strict=True)):
+            index = (level == low + i).nonzero()[:, 0]
+            order += index.tolist()
+            parts.append(roi_align(features, rows[index], self.output_size, scale, self.sampling_ratio))
+        inverse = sorted(range(len(order)), key=order.__getitem__)
+        return cat(parts)[tensor(inverse, dtype=dtypes.int64, device=rows.device)]

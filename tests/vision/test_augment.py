@@ -108,7 +108,7 @@ POLICIES = [
 def test_policies_keep_the_type_and_follow_the_seed(number):
     pytest.importorskip("PIL")
     transform = POLICIES[number]
-    x = mytorch.tensor(_image(3, 40, 33))
+    x = mytorch.tensor(_image(3, 40, 33) // 2 + 40)
     for image in (x, x.permute(1, 2, 0).numpy(), F.to_pil_image(x)):
         results = []
         for seed in (0, *range(8)):

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ...nn.module import Module
+from . import detection, layer_getter, segmentation
 from .alex import AlexNet, alexnet
 from .convnext import ConvNeXt, convnext_base, convnext_large, convnext_small, convnext_tiny
 from .densenet import DenseNet, densenet121, densenet161, densenet169, densenet201
@@ -43,7 +44,7 @@ from .vgg import VGG, vgg11, vgg11_bn, vgg13, vgg13_bn, vgg16, vgg16_bn, vgg19, 
 from .vision_transformer import VisionTransformer, vit_b_16, vit_b_32, vit_h_14, vit_l_16, vit_l_32
 
 __all__ = [
-    "AlexNet", "SqueezeNet", "alexnet", "get_model", "get_model_builder", "list_models", "squeezenet1_0", "squeezenet1_1", "ConvNeXt", "DenseNet", "EfficientNet", "Inception3", "inception_v3", "MobileNetV2", "MobileNetV3", "VisionTransformer", "convnext_base", "convnext_large",
+    "AlexNet", "SqueezeNet", "detection", "layer_getter", "segmentation", "alexnet", "get_model", "get_model_builder", "list_models", "squeezenet1_0", "squeezenet1_1", "ConvNeXt", "DenseNet", "EfficientNet", "Inception3", "inception_v3", "MobileNetV2", "MobileNetV3", "VisionTransformer", "convnext_base", "convnext_large",
     "convnext_small", "convnext_tiny", "densenet121", "densenet161", "densenet169", "densenet201", "efficientnet_b0",
     "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_b4", "efficientnet_b5", "efficientnet_b6",
     "efficientnet_b7", "mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small", "vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16",
@@ -71,7 +72,7 @@ def list_models(
         raise ValueError(
             f"list_models: expected module=None, got {module!r}. Only networks for classification are available."
         )
-    names = sorted(name for name in __all__ if name[0].islower() and not name.startswith(("get_", "list_")))
+    names = sorted(_builders())
 
     def matches(name, patterns):
         patterns = [patterns] if isinstance(patterns, str) else list(patterns)
@@ -79,6 +80,14 @@ def list_models(
 
     kept = [name for name in names if include is None or matches(name, include)]
     return [name for name in kept if exclude is None or not matches(name, exclude)]
+
+
+def _builders() -> dict[str, Callable[..., Module]]:
+    """Returns {name: function that builds a network}."""
+    found = {name: globals()[name] for name in __all__ if name[0].islower() and not name.startswith(("get_", "list_"))}
+    for part in (detection, segmentation):
+        found |= {name: getattr(part, name) for name in part.__all__ if name[0].islower() and "backbone" not in name}
+    return {name: build for name, build in found.items() if callable(build)}
 
 
 def get_model_builder(name: str) -> Callable[..., Module]:
@@ -91,9 +100,9 @@ def get_model_builder(name: str) -> Callable[..., Module]:
         ValueError: the name is unknown.
     """
     name = name.lower()
-    if name not in list_models():
+    if name not in (builders := _builders()):
         raise ValueError(f"Unknown model {name}")
-    return globals()[name]
+    return builders[name]
 
 
 def get_model(name: str, **config: Any) -> Module:

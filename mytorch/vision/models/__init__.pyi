@@ -5,6 +5,10 @@ from typing import Any
 
 from mytorch.nn.module import Module
 
+from mytorch.vision.models import detection as detection
+from mytorch.vision.models import layer_getter as layer_getter
+from mytorch.vision.models import resnet as resnet
+from mytorch.vision.models import segmentation as segmentation
 from mytorch.vision.models.alex import AlexNet as AlexNet
 from mytorch.vision.models.alex import alexnet as alexnet
 from mytorch.vision.models.convnext import ConvNeXt as ConvNeXt
