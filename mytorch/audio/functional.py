@@ -295,7 +295,8 @@ def melscale_fbanks(
         raise ValueError(f"melscale_fbanks: expected norm None or 'slaney', got {norm!r}.")
     if mel_scale not in ("htk", "slaney"):
         raise ValueError(f"melscale_fbanks: expected mel_scale 'htk' or 'slaney', got {mel_scale!r}.")
-    corners = _hertz(np.linspace(*_mel([f_min, f_max], mel_scale), n_mels + 2), mel_scale)
+    low, high = _mel([f_min, f_max], mel_scale)
+    corners = _hertz(np.linspace(low, high, n_mels + 2), mel_scale)
     filters = _triangles(np.linspace(0, sample_rate // 2, n_freqs), corners)
     if norm == "slaney":
         filters = filters * (2 / (corners[2:] - corners[:-2]))

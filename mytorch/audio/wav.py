@@ -100,8 +100,8 @@ def _read_header(file, name, function) -> AudioMetaData:
     if form is None:
         fail("a chunk 'fmt ' before the samples", "none")
     code, channels, rate, _, align, bits = form  # type: ignore[misc]
-    encoding = {_PCM: "PCM_U" if bits == 8 else "PCM_S", _FLOAT: "PCM_F"}.get(code)
-    if encoding is None or (encoding, bits) not in _KINDS:
+    encoding = {_PCM: "PCM_U" if bits == 8 else "PCM_S", _FLOAT: "PCM_F"}.get(code, "")
+    if (encoding, bits) not in _KINDS:
         fail("samples of 8, 16, 24 or 32 bits, or floats of 32 or 64 bits", f"format {code} with {bits} bits")
     if channels < 1 or rate < 1 or align != channels * bits // 8:
         fail("consistent numbers of channels and bytes", f"{channels} channels, {align} bytes per frame, {rate} Hz")

@@ -706,7 +706,7 @@ class MultiScaleRoIAlign(Module):
         levels = [x[name] for name in self.featmap_names if name in x]
         tall = max(shape[0] for shape in image_shapes)
         scales = [2.0 ** round(math.log2(level.shape[-2] / tall)) for level in levels]
-        numbers = [b.new_full((len(b), 1), float(i)) for i, b in enumerate(boxes)]
+        numbers = [b.new_full((len(b), 1), i) for i, b in enumerate(boxes)]
         rows = cat([cat([n, b], 1) for n, b in zip(numbers, boxes, strict=True)])
         if len(levels) == 1:
             return roi_align(levels[0], rows, self.output_size, scales[0], self.sampling_ratio)

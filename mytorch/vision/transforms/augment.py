@@ -11,7 +11,7 @@ import numpy as np
 from ..._tensor import Tensor
 from ...base import dtypes
 from ...ops.movement import cat
-from ...ops.random import rand
+from ...ops.random import rand, randint
 from . import functional as F
 from .compose import RandomTransform, Transform, chance, uniform, whole
 from .functional import Colour, InterpolationMode, Sizes
@@ -472,9 +472,7 @@ class AutoAugment(_Policy):
         Args:
             transform_num: number of pairs.
         """
-        from ...ops.random import randint
-
-        return whole(transform_num), rand(2, device="cpu"), randint(2, (2,), device="cpu")
+        return whole(transform_num), rand(2, device="cpu"), randint(0, 2, (2,), device="cpu")
 
     def forward(self, img: Any) -> Any:
         space = self._bins(img, 10)
