@@ -442,14 +442,18 @@ def _sinc_kernel(before, after, width, rolloff, method, beta):
     """Return the filters (after, 1, taps) of a change of the rate from `before` to `after`, and the padding on the left."""
     cutoff = min(before, after) * rolloff
     side = math.ceil(width * before / cutoff)
-    # The time of each tap relative to each new sample, in zero crossings of the sinc function.
-    time = -np.arange(after)[:, None, None] / after + np.arange(-side, side + before) / before
-    time = np.clip(time * cutoff, -width, width)
-    if method == "sinc_interp_hann":
-        window = np.cos(time * math.pi / width / 2) ** 2
-    else:
-        window = np.i0(beta * np.sqrt(1 - (time / width) ** 2)) / np.i0(beta)
-    return np.sinc(time) * window * (cutoff / before), side
+    kernel = np.empty((after, 1, 2 * side + before), np.float64)
+    block = max(1, 2**20 // kernel.shape[-1])
+    for start in range(0, after, block):  # rows in blocks limit the temporary memory
+        rows = np.arange(start, min(start + block, after))[:, None, None]
+        # The time of each tap relative to each new sample, in zero crossings of the sinc function.
+        time = np.clip((np.arange(-side, side + before) / before - rows / after) * cutoff, -width, width)
+        if method == "sinc_interp_hann":
+            window = np.cos(time * math.pi / width / 2) ** 2
+        else:
+            window = np.i0(beta * np.sqrt(1 - (time / width) ** 2)) / np.i0(beta)
+        kernel[start : start + block] = np.sinc(time) * window * (cutoff / before)
+    return kernel, side
 
 
 def _resampling(orig_freq, new_freq, width, rolloff, method, beta):
@@ -467,7 +471,9 @@ def _resampling(orig_freq, new_freq, width, rolloff, method, beta):
     common = math.gcd(int(orig_freq), int(new_freq))
     before, after = int(orig_freq) // common, int(new_freq) // common
     beta = 14.769656459379492 if beta is None else float(beta)
-    return before, after, *_sinc_kernel(before, after, width, float(rolloff), method, beta)
+    # Large filters, of rates without a common divisor, are not cached.
+    compute = _sinc_kernel if before * after <= 2**20 else _sinc_kernel.__wrapped__
+    return before, after, *compute(before, after, width, float(rolloff), method, beta)
 
 
 def _resample(waveform, before, after, kernel, side):
