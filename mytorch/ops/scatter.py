@@ -560,7 +560,8 @@ def masked_scatter(input, mask, source):
             f"masked_scatter: expected self and source to have at least {count} elements, source has {source.numel()}."
         )
     positions = xp_of(raw).where(raw, order - 1, 0)
-    picked = source.reshape(-1)[Tensor._wrap(positions)] if source.numel() else input
+    # A sum of zero elements connects an empty source with the graph.
+    picked = source.reshape(-1)[Tensor._wrap(positions)] if source.numel() else source.sum().to(source.dtype)
     return where(mask, picked, input)
 
 
