@@ -1,0 +1,102 @@
+"""`torch.lstm`, `torch.gru`, `torch.rnn_tanh`, `torch.rnn_relu` and their cells: recurrent layers as functions of their weights."""
+
+from ..nn.module import Module
+from ..nn.rnn import RNNBase
+from ..nn.utils.rnn import PackedSequence
+
+
+class _Layers(RNNBase):
+    """Layers that use given weights.
+
+    Args:
+        mode: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".
+        params: the weights of each layer and direction: weight_ih, weight_hh, then bias_ih, bias_hh, then weight_hr.
+        has_biases: True if `params` contains biases.
+        num_layers: number of layers.
+        dropout: dropout probability between layers.
+        train: True to apply dropout.
+        bidirectional: True for layers of two directions.
+        batch_first: True for inputs of shape (N, T, C).
+        proj_size: size of the projected states of an LSTM, or 0.
+    """
+
+    def __init__(self, mode, params, has_biases, num_layers, dropout, train, bidirectional, batch_first, proj_size=0):
+        Module.__init__(self)
+        self.mode, self.bias, self.num_layers, self.dropout = mode, bool(has_biases), num_layers, dropout
+        self.bidirectional, self.batch_first, self.proj_size = bool(bidirectional), bool(batch_first), proj_size
+        self.training = bool(train)
+        self.input_size = params[0].shape[1]
+        self.hidden_size = params[0].shape[0] // {"LSTM": 4, "GRU": 3}.get(mode, 1)
+        names = self._flat_weights_names
+        if len(names) != len(params):
+            raise RuntimeError(
+                f"{mode.lower()}: expected {len(names)} weights for {num_layers} layers with has_biases={bool(has_biases)} "
+                f"and bidirectional={bool(bidirectional)}, got {len(params)}."
+            )
+        for name, weight in zip(names, params, strict=True):
+            self.__dict__[name] = weight  # not registered: the weights belong to the caller
+
+
+def _layers(mode, name):
+    def function(*args, **kwargs):
+        names = "input hx params has_biases num_layers dropout train bidirectional batch_first".split()
+        packed_names = "data batch_sizes hx params has_biases num_layers dropout train bidirectional".split()
+        packed = "data" in kwargs or (len(args) > 3 and isinstance(args[3], (list, tuple)))
+        given = dict(zip(packed_names if packed else names, args, strict=False)) | kwargs
+        missing = set(packed_names if packed else names) - given.keys()
+        if missing or len(given) != 9:
+            raise TypeError(f"{name}(): expected the arguments {', '.join(names)}, got {', '.join(given)}.")
+        hx, params = given["hx"], given["params"]
+        projected = mode == "LSTM" and hx[0].shape[-1] != hx[1].shape[-1]
+        layers = _Layers(
+            mode, params, given["has_biases"], given["num_layers"], given["dropout"], given["train"],
+            given["bidirectional"], given.get("batch_first", False), hx[0].shape[-1] if projected else 0,
+        )  # fmt: skip
+        input = PackedSequence(given["data"], given["batch_sizes"]) if packed else given["input"]
+        out, state = layers(input, tuple(hx) if mode == "LSTM" else hx)
+        out = out.data if packed else out
+        return (out, *state) if mode == "LSTM" else (out, state)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""Applies the layers of `nn.{mode.partition("_")[0]}` with given weights.
+
+    Args:
+        args: input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first; for a packed sequence
+            data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional.
+        kwargs: the same arguments by name.
+
+    Returns:
+        (output, final states …).
+    """
+    return function
+
+
+def _cell(mode, name):
+    def function(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+        params = [w_ih, w_hh, *([] if b_ih is None else [b_ih, b_hh])]
+        layers = _Layers(mode, params, b_ih is not None, 1, 0.0, False, False, False)
+        states = tuple(h.unsqueeze(0) for h in hx) if mode == "LSTM" else hx.unsqueeze(0)
+        _, state = layers(input.unsqueeze(0), states)
+        return tuple(h.squeeze(0) for h in state) if mode == "LSTM" else state.squeeze(0)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""Applies one step of `nn.{mode.partition("_")[0]}Cell` with given weights.
+
+    Args:
+        input: (N, input_size).
+        hx: state, (N, hidden_size); for LSTM, the tuple (h, c).
+        w_ih: weight of the input.
+        w_hh: weight of the state.
+        b_ih: first bias (default: None).
+        b_hh: second bias (default: None).
+
+    Returns:
+        The next state.
+    """
+    return function
+
+
+lstm, gru = _layers("LSTM", "lstm"), _layers("GRU", "gru")
+rnn_tanh, rnn_relu = _layers("RNN_TANH", "rnn_tanh"), _layers("RNN_RELU", "rnn_relu")
+lstm_cell, gru_cell = _cell("LSTM", "lstm_cell"), _cell("GRU", "gru_cell")
+rnn_tanh_cell, rnn_relu_cell = _cell("RNN_TANH", "rnn_tanh_cell"), _cell("RNN_RELU", "rnn_relu_cell")
