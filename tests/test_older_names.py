@@ -41,7 +41,7 @@ def test_recurrent_functions(mode, seed):
     h = both(draw, layers * directions, batch, projected or hidden)
     c = both(draw, layers * directions, batch, hidden)
     found = []
-    for i, function in enumerate((getattr(recurrent, mode), getattr(torch, mode))):
+    for i, function in enumerate((recurrent.FUNCTIONS[mode], getattr(torch, mode))):
         state = (h[i], c[i]) if mode == "lstm" else h[i]
         results = function(x[i], state, [p[i] for p in params], biases, layers, 0.0, True, two, first)
         loss = sum((r * r).sum() for r in results)
@@ -59,7 +59,7 @@ def test_recurrent_cells(mode, biases):
     weights = [both(draw, gates * 5, 2), both(draw, gates * 5, 5)]
     weights += [both(draw, gates * 5), both(draw, gates * 5)] if biases else []
     results = []
-    for i, function in enumerate((getattr(recurrent, mode), getattr(torch, mode))):
+    for i, function in enumerate((recurrent.FUNCTIONS[mode], getattr(torch, mode))):
         result = function(x[i], (h[i], c[i]) if mode == "lstm_cell" else h[i], *(w[i] for w in weights))
         results.append([r.detach().numpy() for r in (result if mode == "lstm_cell" else [result])])
     for mine, theirs in zip(*results, strict=True):

@@ -96,7 +96,5 @@ def _cell(mode, name):
     return function
 
 
-lstm, gru = _layers("LSTM", "lstm"), _layers("GRU", "gru")
-rnn_tanh, rnn_relu = _layers("RNN_TANH", "rnn_tanh"), _layers("RNN_RELU", "rnn_relu")
-lstm_cell, gru_cell = _cell("LSTM", "lstm_cell"), _cell("GRU", "gru_cell")
-rnn_tanh_cell, rnn_relu_cell = _cell("RNN_TANH", "rnn_tanh_cell"), _cell("RNN_RELU", "rnn_relu_cell")
+FUNCTIONS = {name: _layers(name.upper(), name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
+FUNCTIONS |= {f"{name}_cell": _cell(name.upper(), f"{name}_cell") for name in list(FUNCTIONS)}

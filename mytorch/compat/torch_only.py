@@ -13,7 +13,6 @@ from ..ops.creation import arange
 from ..ops.movement import stack
 from . import cpu, jit
 from .futures import Future  # noqa: F401 (`torch.Future`)
-from .recurrent import gru, gru_cell, lstm, lstm_cell, rnn_relu, rnn_relu_cell, rnn_tanh, rnn_tanh_cell  # noqa: F401  # fmt: skip
 
 
 def _check(cond, message=None):
