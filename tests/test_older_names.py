@@ -51,6 +51,19 @@ def test_recurrent_functions(mode, seed):
         np.testing.assert_allclose(np.asarray(mine.detach()), theirs.detach().numpy(), rtol=2e-4, atol=2e-5)
 
 
+def test_packed_sequences():
+    draw = np.random.default_rng(1)
+    x, h, c = both(draw, 6, 2), both(draw, 1, 3, 4), both(draw, 1, 3, 4)
+    weights = [both(draw, 16, 2), both(draw, 16, 4), both(draw, 16), both(draw, 16)]
+    found = []
+    for i, (library, function) in enumerate(((mytorch, recurrent.FUNCTIONS["lstm"]), (torch, torch.lstm))):
+        sizes = library.tensor([3, 2, 1])
+        results = function(x[i], sizes, (h[i], c[i]), [w[i] for w in weights], True, 1, 0.0, False, False)
+        found.append([r.detach().numpy() for r in results])
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("mode", ["lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"])
 @pytest.mark.parametrize("biases", [False, True])
 def test_recurrent_cells(mode, biases):

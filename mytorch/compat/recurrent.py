@@ -38,32 +38,38 @@ class _Layers(RNNBase):
 
 
 def _layers(mode, name):
-    def function(*args, **kwargs):
-        names = "input hx params has_biases num_layers dropout train bidirectional batch_first".split()
-        packed_names = "data batch_sizes hx params has_biases num_layers dropout train bidirectional".split()
-        packed = "data" in kwargs or (len(args) > 3 and isinstance(args[3], (list, tuple)))
-        given = dict(zip(packed_names if packed else names, args, strict=False)) | kwargs
-        missing = set(packed_names if packed else names) - given.keys()
-        if missing or len(given) != 9:
-            raise TypeError(f"{name}(): expected the arguments {', '.join(names)}, got {', '.join(given)}.")
-        hx, params = given["hx"], given["params"]
+    def function(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+        sizes = None
+        if isinstance(
+            has_biases, (list, tuple)
+        ):  # of a packed sequence: (data, batch_sizes, hx, params, …), without batch_first
+            sizes, hx, params, has_biases, num_layers = hx, params, has_biases, num_layers, dropout
+            dropout, train, bidirectional, batch_first = train, bidirectional, batch_first, False
         projected = mode == "LSTM" and hx[0].shape[-1] != hx[1].shape[-1]
         layers = _Layers(
-            mode, params, given["has_biases"], given["num_layers"], given["dropout"], given["train"],
-            given["bidirectional"], given.get("batch_first", False), hx[0].shape[-1] if projected else 0,
+            mode, params, has_biases, num_layers, dropout, train, bidirectional, batch_first,
+            hx[0].shape[-1] if projected else 0,
         )  # fmt: skip
-        input = PackedSequence(given["data"], given["batch_sizes"]) if packed else given["input"]
-        out, state = layers(input, tuple(hx) if mode == "LSTM" else hx)
-        out = out.data if packed else out
+        sequence = input if sizes is None else PackedSequence(input, sizes)
+        out, state = layers(sequence, tuple(hx) if mode == "LSTM" else hx)
+        out = out if sizes is None else out.data
         return (out, *state) if mode == "LSTM" else (out, state)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Applies the layers of `nn.{mode.partition("_")[0]}` with given weights.
 
+    For a packed sequence, pass by position: data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional.
+
     Args:
-        args: input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first; for a packed sequence
-            data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional.
-        kwargs: the same arguments by name.
+        input: (T, N, input_size), or (N, T, input_size) if `batch_first`.
+        hx: initial state, (num_layers * directions, N, hidden_size); for LSTM, the tuple (h, c).
+        params: the weights of each layer and direction: weight_ih, weight_hh, then bias_ih, bias_hh, then weight_hr.
+        has_biases: True if `params` contains biases.
+        num_layers: number of layers.
+        dropout: dropout probability between layers.
+        train: True to apply dropout.
+        bidirectional: True for layers of two directions.
+        batch_first: True for batches on the first axis.
 
     Returns:
         (output, final states …).
