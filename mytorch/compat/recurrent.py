@@ -1,5 +1,6 @@
 """`torch.lstm`, `torch.gru`, `torch.rnn_tanh`, `torch.rnn_relu` and their cells: recurrent layers as functions of their weights."""
 
+from .._tensor import Tensor
 from ..nn.module import Module
 from ..nn.rnn import RNNBase
 from ..nn.utils.rnn import PackedSequence
@@ -99,6 +100,7 @@ def _cell(mode, name):
     Returns:
         The next state.
     """
+    function.__annotations__["return"] = tuple[Tensor, Tensor] if mode == "LSTM" else Tensor
     return function
 
 
