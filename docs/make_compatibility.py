@@ -76,6 +76,9 @@ DIFFERENCES = """
 * `enable_grad()` inside `inference_mode` does not change `is_grad_enabled()`, which returns False. Nothing is recorded, as in PyTorch.
 * `type(x.grad_fn).__name__` is the name of mytorch's last op if mytorch composes a function of several ops: `F.mish` ends with
   MulBackward0. Most functions of one op have PyTorch's name.
+* In-place `leaky_relu_` and `rrelu_` with a negative slope, and second derivatives of products in `scatter_reduce`, are computed. PyTorch
+  raises an error.
+* A tensor hook on one result of `unbind` is called only if backward reaches that result. PyTorch calls the hook with None.
 * A view created under `no_grad` has `requires_grad=False`. PyTorch reports True, although no gradient flows through the view.
 * `differentiable=True` in an optimizer also differentiates through the first momentum buffer. PyTorch detaches that buffer.
 * Forward mode (`autograd.forward_ad`, `func.jvp`) returns second derivatives of `layer_norm` that agree with finite differences.

@@ -2,7 +2,7 @@
 
 A mode receives the ops of this library, by PyTorch's names. PyTorch composes some of its functions of several operators where
 this library runs one op, such as `linear`, so a mode then receives `aten.linear.default`. A mode does not
-receive functions that create tensors, and assignments to a part of a tensor.
+receive assignments to a part of a tensor.
 """
 
 import contextlib
@@ -10,7 +10,8 @@ import contextlib
 from .._tensor import Tensor
 from ..dispatch.interpreter import Interpreter
 from ..engine.mode import get_mode, reset_mode, set_mode
-from .aten import overload_of
+from . import overrides
+from .aten import overload_of, packet
 
 _modes = []  # active modes, the innermost last
 
@@ -41,11 +42,41 @@ def _popped(mode):
         _modes[:] = before
 
 
+# Function that creates a tensor -> overload, if it is not "default".
+_CREATING = {"empty": "memory_format", "randint": "low"}
+_OF_DATA = ("tensor", "from_numpy", "as_tensor")
+_WITH_SIZE = ("zeros", "ones", "empty", "rand", "randn")
+
+
+def _created(function, original, args, kwargs):
+    """Passes the creation of a tensor to the innermost mode. Returns NotImplemented for calls that no mode receives."""
+    active = get_mode().interpreter
+    if not _modes or not isinstance(active, _Dispatching) or kwargs.get("out") is not None:
+        return NotImplemented
+    mode, name, kwargs = active.mode, function.__name__, {k: v for k, v in kwargs.items() if v is not None}
+    if name in _OF_DATA:
+        made = original(*args, **kwargs)
+        if made is (args[0] if args else None):
+            return made
+        name, args, kwargs = "lift_fresh", (made,), {}
+    elif name in _WITH_SIZE and args and not isinstance(args[0], (tuple, list)):
+        args = (list(args),)
+    overload = _CREATING.get(name, "default")
+    if name == "arange":
+        overload = ("default", "start", "start_step")[len(args) - 1] if args else "start_step"
+    elif name == "randint" and not (len(args) > 1 and isinstance(args[1], int)) and "low" not in kwargs:
+        overload = "default"
+    with active.outside(), _popped(mode):
+        types = tuple({type(x): None for x in args if isinstance(x, Tensor) and type(x) is not Tensor})
+        return mode.__torch_dispatch__(getattr(packet(name), overload), types, tuple(args), kwargs)
+
+
 class TorchDispatchMode:
     """A context manager whose `__torch_dispatch__` receives every op that runs in a `with` block.
 
     Override `__torch_dispatch__(self, func, types, args=(), kwargs=None)` and return `func(*args, **(kwargs or {}))` or another
-    result. `func` is an overload such as `torch.ops.aten.add.Tensor`. Ops inside the method do not reach this mode.
+    result. `func` is an overload such as `torch.ops.aten.add.Tensor`. Ops inside the method do not reach this mode. The method also
+    receives functions that create tensors, such as `torch.ops.aten.zeros.default`, if the program calls them.
 
     Args:
         _dispatch_key: for compatibility with PyTorch, which only accepts None.
@@ -62,6 +93,8 @@ class TorchDispatchMode:
         raise NotImplementedError
 
     def __enter__(self):
+        overrides.activate_creations()
+        overrides.creation_hooks.append(_created)
         _modes.append(self)
         self.__dict__.setdefault("_tokens", []).append(set_mode(get_mode().replace(interpreter=_Dispatching(self))))
         return self
@@ -69,6 +102,7 @@ class TorchDispatchMode:
     def __exit__(self, *error):
         reset_mode(self._tokens.pop())
         _modes.pop()
+        overrides.creation_hooks.pop()
 
     @classmethod
     def is_infra_mode(cls):

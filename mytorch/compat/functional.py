@@ -17,6 +17,7 @@ from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..nn.functional import pad
 from ..nn.utils.weight_norm import norm_except_dim
 from ..ops.creation import ones
+from ..ops.elementwise import without_derivative
 from ..ops.loss import pdist
 from ..ops.movement import stack
 from ..ops.random import normal
@@ -76,7 +77,8 @@ def geqrf(input):
     if input.dtype.itemsize < 4 or not (input.dtype.is_floating_point or input.dtype.is_complex):
         raise NotImplementedError(f"geqrf: not implemented for {input.dtype}")
     reflectors, tau = np.linalg.qr(to_cpu(input), mode="raw")
-    return _Geqrf(on_device_of(np.swapaxes(np.ascontiguousarray(reflectors), -1, -2), input), on_device_of(tau, input))
+    parts = on_device_of(np.swapaxes(np.ascontiguousarray(reflectors), -1, -2), input), on_device_of(tau, input)
+    return _Geqrf(*[without_derivative(part, input, name="geqrf") for part in parts])
 
 
 def ormqr(input, tau, other, left=True, transpose=False):

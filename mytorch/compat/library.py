@@ -128,6 +128,7 @@ def _differentiable(function, gradient, setup_context):
         def forward(ctx, keywords, *args):
             out = function(*args, **keywords)
             if setup_context is not None:
+                args = filled(args, keywords).args
                 only = {"keyword_only_inputs": keywords} if keywords else {}
                 setup_context(ctx, inputs=args, output=out, **only)
             return out
@@ -135,14 +136,22 @@ def _differentiable(function, gradient, setup_context):
         @staticmethod
         def backward(ctx, *grads):
             found = gradient(ctx, *grads)
-            return (None, *found) if isinstance(found, tuple) else (None, found)
+            return (None, *found) if isinstance(found, (tuple, list)) else (None, found)
 
     signature = inspect.signature(function)
 
-    def call(*args, **kwargs):
+    def filled(args, kwargs):
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return Custom.apply(bound.kwargs, *bound.args)
+        return bound
+
+    def call(*args, **kwargs):
+        # As in PyTorch, the gradient may return nothing for the defaults of the last positional arguments.
+        given, bound = set(signature.bind(*args, **kwargs).arguments), filled(args, kwargs)
+        last = max(
+            (i for i, name in enumerate(signature.parameters) if name in given and i < len(bound.args)), default=-1
+        )
+        return Custom.apply(bound.kwargs, *bound.args[: last + 1])
 
     return call
 

@@ -22,7 +22,7 @@ from ..nn import functional as F
 from ..ops import METHODS, PUBLIC, composites, foreach
 from ..ops.creation import check_layout, empty, finish, from_numpy, full, linspace
 from ..ops.embedding import embedding_renorm_
-from . import deterministic, functional, legacy_storage
+from . import deterministic, functional, legacy_storage, recurrent
 from .legacy_tensor import construct
 
 _warn_always = [False]
@@ -572,7 +572,7 @@ def _names():
     own = {k: v for k, v in globals().items() if getattr(v, "__module__", None) == __name__}
     names = {k: v for k, v in own.items() if callable(v) and not k.startswith("_")}
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
-    names.update({k: takes_out(v) for k, v in functional.FUNCTIONS.items()})
+    names.update({k: takes_out(v) for k, v in functional.FUNCTIONS.items()}, **recurrent.FUNCTIONS)
     storages = legacy_storage.CLASSES
     names.update({d.name: d for d in dtypes.FLOAT8}, **storages, Storage=storages["FloatStorage"])
     names.update(

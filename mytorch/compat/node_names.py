@@ -119,6 +119,15 @@ def _attention(node, saved):
     return "ScaledDotProductFlashAttentionForCpu" if len(node.shape) == 4 else "UnsafeView"
 
 
+def _einsum(node, saved):
+    """Returns the name of PyTorch's last step: a batched product, a product without a sum, a sum, or a permutation."""
+    terms, _, output = saved["spec"].partition("->")
+    summed = set(terms) - set(output) - {","}
+    if "," in terms:
+        return "View" if summed else "Mul"
+    return ("Sum", 1) if summed else "Permute"
+
+
 def _cross_entropy(node, saved):
     return "NllLoss" if getattr(node.parents[0], "shape", ())[2:] == () else "NllLoss2D"
 
@@ -137,6 +146,7 @@ _RULES = {
     "CrossEntropy": _cross_entropy,
     "DivideFloor": lambda node, saved: ("Div", 2),
     "DivideTrunc": lambda node, saved: ("Div", 2),
+    "Einsum": _einsum,
     "Fft": _fft,
     "Linear": _linear,
     "Matmul": _matmul,

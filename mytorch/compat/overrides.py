@@ -280,6 +280,12 @@ _IGNORED = frozenset(
     "_add_parents _is_view edge".split()
 )
 _FACTORIES = frozenset("zeros ones empty full arange linspace logspace eye rand randn randint randperm tensor".split())
+# Functions whose calls dispatch modes receive.
+CREATIONS = _FACTORIES | frozenset(
+    "zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full scalar_tensor "
+    "tril_indices triu_indices empty_strided from_numpy as_tensor".split()
+)
+creation_hooks = []  # functions of (public function, original, args, kwargs), of active dispatch modes
 # Operators -> the names of the functions that PyTorch passes to `__torch_function__`.
 _OPERATORS = {
     "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul", "__truediv__": "div",
@@ -304,9 +310,13 @@ def _checked(original, public, operator):
         public: the function that `__torch_function__` receives.
         operator: a binary operator, which returns NotImplemented for unknown operands.
     """
-    state = _state
+    state, creates = _state, public.__name__ in CREATIONS
 
     def check(*args, **kwargs):
+        if creates and creation_hooks and not in_library(sys._getframe(2)):
+            result = creation_hooks[-1](public, original, args, kwargs)
+            if result is not NotImplemented:
+                return result
         if state.all_off or (state.subclasses_off and not state.modes):
             return original(*args, **kwargs)
         if kwargs:
@@ -538,6 +548,18 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
+
+
+def in_library(frame):
+    """Returns True if the code of a frame belongs to this library."""
+    return frame.f_globals.get("__name__", "").startswith("mytorch")
+
+
+def activate_creations():
+    """Lets the functions that create tensors call `creation_hooks`. A second call has no effect."""
+    for name in CREATIONS:
+        function = getattr(Tensor if name.startswith("new_") else sys.modules["mytorch"], name)
+        _replace_code(function, function)
 
 
 def _activate_factories():

@@ -13,7 +13,7 @@ import sys
 from .._tensor import Tensor
 from .._tensor_str import set_printoptions
 from ..base import config, hooks
-from . import return_types, stubs
+from . import return_types, stubs, torch_version
 
 _NORMALIZATION = "nn.sync_batch_norm: SyncBatchNorm; nn.normalization: _BatchNorm _NormBase"
 _BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
@@ -36,6 +36,7 @@ PATHS = {
     **{name: f"compat.{name}" for name in _COMPAT},
     **{f"nn.modules.{name}": f"nn.{name}" for name in ("adaptive", "lazy", "module", "rnn", "transformer")},
     "_C._nn": "compat.core_nn",
+    "_VF": "compat.vf",
     "__config__": "compat.build",
     "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
     "autograd.grad_mode": "engine.mode: enable_grad inference_mode no_grad set_grad_enabled",
@@ -110,6 +111,9 @@ PATHS = {
     "utils._python_dispatch": "compat.dispatch_mode",
     "utils._traceback": "compat.captured",
     "utils.flop_counter": "compat.flop_counter",
+    "signal": "compat.signal_windows:",
+    "signal.windows": "compat.signal_windows",
+    "torch_version": "compat.torch_version",
     **{f"utils.{name}": f"tools.{name}" for name in ("benchmark", "layout", "model_summary", "views", "watching")},
     "utils.graph": "tools.drawing",
     "utils.tokenizer": "models.tokenizer",
@@ -432,7 +436,8 @@ def install_as_torch():
         missing = [pair for pair in _OPTIONAL if importlib.machinery.PathFinder.find_spec(pair[0]) is None]
         sys.meta_path[:0] = [_Torch((*ALIASES, *missing)), _Distributions()]
         mine.torch, mine.__name__ = mine, "torch"
-        mine.__version__ = mine.version.__version__ = VERSIONS["torch"]
+        torch_version.__version__ = mine.__version__ = torch_version.TorchVersion(VERSIONS["torch"])
+        mine.version.__version__ = VERSIONS["torch"]
     sys.modules["torch"] = mine
     config.pytorch_mode = True
     hooks.shown = Tensor._of

@@ -4,8 +4,10 @@ The classes are named tuples of the modules that compute the results. In PyTorch
 constructors accept one sequence of all fields.
 """
 
+import functools
 import importlib
 import sys
+from collections import namedtuple
 
 from ..base import config
 
@@ -70,3 +72,16 @@ def install():
         for kind in [kind for group in groups for kind in group]:
             if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
                 add(kind, _PREFIX.get(home, "") + kind.__name__)
+    _separate_slogdet(importlib.import_module("mytorch.linalg"))
+
+
+def _separate_slogdet(linalg):
+    """Gives the results of `torch.linalg.slogdet`, which is the function `torch.slogdet` here, another class."""
+    function = linalg.slogdet
+    kind = add(namedtuple("linalg_slogdet", globals()["slogdet"]._fields), "linalg_slogdet")
+
+    @functools.wraps(function)
+    def slogdet(*args, **kwargs):
+        return kind(function(*args, **kwargs))
+
+    linalg.slogdet = slogdet

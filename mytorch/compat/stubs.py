@@ -38,6 +38,7 @@ _FEATURES = {
     "dispatch modes": "utils._mode_utils",
     "scripted classes": "classes",
     "masked tensors": "masked",
+    "counters of events (torch.monitor)": "monitor",
     "MTIA devices": "mtia",
     "remote modules": "distributed.nn.api distributed.nn.jit",
     "C++ extensions": "utils.cpp_extension",

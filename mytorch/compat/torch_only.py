@@ -8,6 +8,7 @@ from .. import amp, cuda
 from ..base import dtypes
 from ..dispatch.unwrap import raw_of
 from ..nn import functional as F
+from ..nn.utils.weight_norm import normalized
 from ..ops.creation import arange
 from ..ops.movement import stack
 from . import cpu, jit
@@ -38,6 +39,11 @@ def _assert(condition, message):
     """Raise an AssertionError with the message unless the condition is True."""
     if not condition:
         raise AssertionError(message)
+
+
+def _weight_norm(v, g, dim=0):
+    """Return g * v / |v|, with one norm for each index of a dimension, or one norm in total for dim=-1."""
+    return normalized(v, g, dim)
 
 
 def _check_tensor_all_with(error_type, cond, message=None):

@@ -91,6 +91,9 @@ def _not_a_tensor(error, name, args):
     return error
 
 
+_NUMPY_NAMES = {"x1": "input", "x2": "other"}  # names of arguments that PyTorch also accepts
+
+
 def takes_out(function):
     """Adds an argument `out` to a function. Ops, and functions that already have it, are returned unchanged."""
     if hasattr(function, "op") or not inspect.isfunction(function) or "out" in names_of(inspect.unwrap(function)):
@@ -100,6 +103,11 @@ def takes_out(function):
     def with_out(*args, out=None, **kwargs):
         try:
             result = function(*args, **kwargs)
+        except TypeError:
+            words = {_NUMPY_NAMES.get(word, word): value for word, value in kwargs.items()}
+            if len(words) < len(kwargs) or words.keys() == kwargs.keys():
+                raise
+            result = function(*args, **words)
         except AttributeError as error:
             raise _not_a_tensor(error, function.__name__, args) from None
         if out is None:

@@ -168,13 +168,17 @@ def scaled_dot_product_attention(
             f"got {shapes(query, key, value)}."
         )
     one_query = False
-    if enable_gqa and q[-3] != k[-3]:
-        groups, rest = divmod(q[-3], k[-3])
-        if rest or q[-3] < k[-3]:
-            raise RuntimeError(
-                "scaled_dot_product_attention: expected a number of query heads that is a multiple of the number of key heads, "
-                f"got {q[-3]} and {k[-3]}."
-            )
+    if enable_gqa and not q[-3] == k[-3] == v[-3]:
+        for heads, word in ((k[-3], "key"), (v[-3], "value")):
+            if not heads or q[-3] % heads:
+                raise RuntimeError(
+                    f"scaled_dot_product_attention: expected a number of query heads that is a multiple of the number of {word} heads, "
+                    f"got {q[-3]} and {heads}."
+                )
+        if k[-3] != v[-3]:
+            key, value = _share_heads(key, q[-3] // k[-3]), _share_heads(value, q[-3] // v[-3])
+            k = shape_of(key)
+        groups = q[-3] // k[-3]
         one_query = q[-2] == 1 and _sees_all_keys(k[-2], attn_mask, is_causal, window)
         if one_query:  # the queries that share a key head become the rows of one head, so no key is copied
             query, is_causal, window = query.reshape(*q[:-3], k[-3], groups, q[-1]), False, None

@@ -145,6 +145,24 @@ def zero(g):
     return g * 0
 
 
+def no_derivative(name):
+    """Returns a gradient formula that raises an error, for an input that has no derivative."""
+
+    def formula(g):
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+
+    return formula
+
+
+@op(dtype="same")
+def without_derivative(xp, result, input, *, name):
+    """Returns `result`, the result of a function of `input` without a derivative. Its differentiation raises an error."""
+    return result
+
+
+without_derivative.grad(result=lambda g: g, input=lambda g, name: no_derivative(name)(g))
+
+
 # fmt: off
 _add = binary("add", "Adds two tensors.", "add", input=lambda g: g, other=lambda g: g,
               dunder="__add__", reflected=True, inplace=False)
@@ -157,7 +175,8 @@ _div = binary("div", "Divides two tensors elementwise. Integers become the defau
               input=lambda g, other: g / other, other=lambda g, input, other: -g * ((input / other) / other),
               dunder="__truediv__", inplace=False)
 floor_divide = binary("floor_divide", "Divides elementwise and rounds down.",
-                      _divider(lambda xp, x, y: xp.floor_divide(x, y)), "[7, -7]; 2 -> [3, -4]", dunder="__floordiv__")
+                      _divider(lambda xp, x, y: xp.floor_divide(x, y)), "[7, -7]; 2 -> [3, -4]", dunder="__floordiv__",
+                      input=no_derivative("floor_divide"), other=no_derivative("floor_divide"))
 remainder = binary("remainder", "Computes input modulo other, with the sign of other, as Python's `%` operator.",
                    _divider(lambda xp, x, y: xp.remainder(x, y)), "[7, -7]; 3 -> [1, 2]", dunder="__mod__",
                    input=lambda g: g, other=lambda g, input, other, xp: -g * xp.floor(xp.detach(input / other)))

@@ -174,6 +174,10 @@ def cross_entropy(
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if get_mode().grad and getattr(weight, "requires_grad", False):
+        raise NotImplementedError(
+            "cross_entropy: expected a weight that does not require grad, since it has no derivative. Use weight.detach()."
+        )
     if softcap is not None:
         input = (input / softcap).tanh() * softcap
     shape, want = shape_of(input), shape_of(target)

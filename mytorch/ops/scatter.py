@@ -195,9 +195,9 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     d, raw, index = _checked(input, dim, index, "scatter_reduce")
-    if raw.size == 0:
-        return input.clone()
     src = _source(input, src, raw, "scatter_reduce")
+    if raw.size == 0:
+        return input - src.sum() if src.requires_grad else input.clone()  # a sum of zero elements connects the graph
     src = src[tuple(slice(n) for n in raw.shape)] if tuple(src.shape) != raw.shape else src
     return _reduced(input, src, index, d, reduce, include_self)
 
@@ -560,7 +560,8 @@ def masked_scatter(input, mask, source):
             f"masked_scatter: expected self and source to have at least {count} elements, source has {source.numel()}."
         )
     positions = xp_of(raw).where(raw, order - 1, 0)
-    picked = source.reshape(-1)[Tensor._wrap(positions)] if source.numel() else input
+    # A sum of zero elements connects an empty source with the graph.
+    picked = source.reshape(-1)[Tensor._wrap(positions)] if source.numel() else source.sum().to(source.dtype)
     return where(mask, picked, input)
 
 

@@ -19,7 +19,7 @@ from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..numerics import blocks
 from .complex import complex as complex_of
-from .elementwise import cast, isnan, named, where
+from .elementwise import cast, isnan, named, where, without_derivative
 from .movement import cat
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
 from .reduction import mean as mean_of
@@ -532,7 +532,8 @@ def bincount(input, weights=None, minlength=0):
         raise RuntimeError("weights should be 1-d and have the same length as input")
     found = xp_of(raw).bincount(raw, weights=raw_of(weights), minlength=minlength)
     single = weights is not None and raw_of(weights).dtype == np.float32
-    return Tensor._wrap(found.astype(np.float32) if single else found)
+    counts = Tensor._wrap(found.astype(np.float32) if single else found)
+    return counts if weights is None else without_derivative(counts, weights, name="bincount")
 
 
 @public(inplace=False)
@@ -608,13 +609,16 @@ def histogram(input, bins=100, *, range=None, weight=None, density=False, out=No
         raise RuntimeError("histogram(): bins must be > 0, and a bins tensor should have at least 1 element")
     if range is not None and range[0] > range[1]:
         raise RuntimeError("histogram(): min should not exceed max")
-    raw = to_cpu(input).reshape(-1)
+    raw, sources = to_cpu(input).reshape(-1), [t for t in (input, bins, weight) if isinstance(t, Tensor)]
     bins = to_cpu(bins) if hasattr(bins, "_data") else bins
     weights = None if weight is None else to_cpu(weight).reshape(-1)
     if range is None and isinstance(bins, int) and raw.size and not np.isfinite([raw.min(), raw.max()]).all():
         raise RuntimeError(f"histogram(): dimension 0's range [{raw.min()}, {raw.max()}] is not finite")
     counts, edges = np.histogram(raw, bins=bins, range=range, weights=weights, density=density)
-    return _Histogram(on_device_of(counts.astype(raw.dtype), input), on_device_of(edges.astype(raw.dtype), input))
+    found = (on_device_of(a.astype(raw.dtype), input) for a in (counts, edges))
+    for source in sources:
+        found = [without_derivative(result, source, name="histogram") for result in found]
+    return _Histogram(*found)
 
 
 @public(inplace=False, spellings={"input": "values", "self": "values"})
@@ -710,7 +714,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
     found = _counted(raw, return_inverse) if dim is None else None
     if found is None and dim is None and not (return_inverse or return_counts):
-        return on_device_of(np.unique(raw, equal_nan=False), input)
+        return without_derivative(on_device_of(np.unique(raw, equal_nan=False), input), input, name="unique")
     values, inverse, counts = found or _unique_slices(raw, dim)
     shape = raw.shape if dim is None else (raw.shape[dim],)
     inverse = inverse.reshape(shape) if return_inverse else None
@@ -760,7 +764,7 @@ def _counted(raw, return_inverse):
 
 
 def _chosen(input, values, inverse, counts, return_inverse, return_counts):
-    out = [on_device_of(values, input)]
+    out = [without_derivative(on_device_of(values, input), input, name="unique")]
     if return_inverse:
         out.append(on_device_of(inverse.astype(np.int64), input))
     if return_counts:

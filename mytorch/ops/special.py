@@ -17,7 +17,7 @@ from ..dispatch.out import write_out
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import raw_of
 from ..numerics import special
-from .elementwise import cast, documented, log, where
+from .elementwise import cast, documented, log, no_derivative, where, zero
 from .elementwise import pow as _pow
 from .reduction import to_acc_type
 
@@ -231,7 +231,7 @@ logaddexp2.grad(
     other=lambda g, input, other, xp: _share_of(g, other, input, 2.0, xp),
 )
 copysign = _op("copysign", "copysign", "Returns |input| with the sign of other.", binary=True)
-copysign.grad(input=lambda g, input, out, xp: g * xp.sign(input) * xp.sign(xp.detach(out)))
+copysign.grad(input=lambda g, input, out, xp: g * xp.sign(input) * xp.sign(xp.detach(out)), other=zero)
 nextafter = _op("nextafter", "nextafter", "Returns the next floating-point number after input in the direction of other.", binary=True, dtype="promote")  # fmt: skip
 nextafter.grad(input=lambda g: g, other=lambda g: g * 0)
 gcd = _op("gcd", "gcd", "Computes the greatest common divisor of integers, elementwise.", binary=True, dtype="promote")
@@ -272,17 +272,20 @@ def _heaviside(xp, input, other):
     return xp.where(input == 0, other, (input > 0).astype(input.dtype))
 
 
+_heaviside.grad(input=no_derivative("heaviside"), other=no_derivative("heaviside"))
+
+
 def _gamma_density(sign):
     """The derivative of an incomplete gamma function by its second argument; PyTorch has none by the first."""
     return lambda g, input, other, xp: g * xp.exp((input - 1) * xp.log(other) - other - xp.call(lgamma, input)) * sign
 
 
 igamma = _op("igamma", special.igamma, "Computes the regularized lower incomplete gamma function P(input, other).", binary=True)  # fmt: skip
-igamma.grad(other=_gamma_density(1.0))
+igamma.grad(input=no_derivative("igamma: input"), other=_gamma_density(1.0))
 igammac = _op("igammac", special.igammac, "Computes the regularized upper incomplete gamma function Q(input, other) = 1 - P(input, other).", binary=True)  # fmt: skip
-igammac.grad(other=_gamma_density(-1.0))
+igammac.grad(input=no_derivative("igammac: input"), other=_gamma_density(-1.0))
 _zeta = _op("zeta", special.zeta, "Computes the Hurwitz zeta function: the sum of (k + other)^-input over k >= 0.", binary=True, bind=False)  # fmt: skip
-_zeta.grad(other=lambda g, input, other, xp: -g * input * xp.call(_zeta, input + 1, other))
+_zeta.grad(input=no_derivative("zeta"), other=lambda g, input, other, xp: -g * input * xp.call(_zeta, input + 1, other))
 
 
 def _times_log(name, text, log, at, example=None):

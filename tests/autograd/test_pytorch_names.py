@@ -31,7 +31,7 @@ COMPOSED = set(  # mytorch computes these with several ops, and the last op name
     var_mean vdot""".split()
 )
 ONE_OP = {  # mytorch computes these with one op, and PyTorch with several
-    "einsum": "PyTorch's last step", "nn.functional.rms_norm": "PyTorch's last step", "fill": "PyTorch's own node",
+    "nn.functional.rms_norm": "PyTorch's last step", "fill": "PyTorch's own node",
     "tensor_split": "PyTorch slices", "hsplit": "PyTorch slices", "vsplit": "PyTorch slices", "dsplit": "PyTorch slices",
     "nn.functional.scaled_dot_product_attention": "depends on PyTorch's choice of a kernel",
 }  # fmt: skip
