@@ -263,6 +263,7 @@ def _inplace(rng):
                     o = o.detach().clone() if o is t else o
                     CHANGE[what](F, t, o)
                 elif what == "hook":
+                    t.grad_fn  # noqa: B018 - PyTorch ends the process if the graph of a changed view is not computed yet
                     t.register_hook(lambda g: g * 0.5)
                 elif what == "retain_grad":
                     t.retain_grad()
@@ -755,10 +756,10 @@ def _worker(family, seed, first, last, progress, results):
         progress.seek(0)
         progress.write(f"{number:9}")
         progress.flush()
-        signal.alarm(30)
+        signal.setitimer(signal.ITIMER_PROF, 60)  # of CPU time: the machine may be busy
         program = case(family, seed, number)
         kind, told = ("none", "") if program is None else outcome(program)
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         results.write(
             f"{number}\t{kind}\t{program.name if program else ''}\t{told!r}\t{(program.text if program else '')[:1500]!r}\n"
         )
