@@ -67,7 +67,7 @@ def check_shared(tensor, name):
         raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation.")
     if tensor._view is not None and edge is not None:
         base, _, steps = tensor._view
-        if isinstance(base._edge, Leaf):
+        if base._edge is None or isinstance(base._edge, Leaf):
             raise RuntimeError(
                 f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation."
             )
