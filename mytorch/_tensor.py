@@ -591,7 +591,7 @@ def refresh(tensor):
         return  # detach_ and requires_grad_(False): views that were up to date keep their graph
     if base._edge is None:
         raise InPlaceError(
-            "a view is used after its base was changed in place and detached by detach_, so that the graph of the view does not "
+            "a view is used after its base was changed in place and then detached by detach_. The graph of the view does not "
             "describe its values; take the view again."
         )
     if steps is None:
