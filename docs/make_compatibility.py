@@ -171,7 +171,7 @@ calls with known differences. A name includes its numbered variants: `Conv` incl
 | `triplet_margin`, `hardswish` | different, inf/NaN | Distances of huge numbers differ by the rounding of the largest one. The gradient of `hardswish` at NaN is NaN. |
 | `pickle` | different | A pickled view contains only its elements. PyTorch pickles the whole memory, so views share it again. `copy.deepcopy` and `mytorch.save` keep shared memory. |
 | `Parameter` | different | `nn.Parameter` of a subclass of Tensor is a plain Parameter. |
-| `retain_grad`, `register_hook` | different | A hook of a view stays if `F.celu(view, inplace=True)` or a similar function changes the view. Second derivatives call the hooks of a tensor before, not after, its change in place. |
+| `retain_grad`, `register_hook` | different | Second derivatives reach the result of an op if its formula reads the result, and the input if it reads the input. `detach_` ends the retained gradient of a tensor. After `t_` or `unsqueeze_`, a retained gradient has the new shape. |
 | `requires_grad` | different | A view that is created under `no_grad` does not require gradients. PyTorch 2.13 reports True. |
 | `__torch_function__` | refused | A class that is not a subclass of Tensor is recognized after the first instance of a subclass exists. |
 | `program` | accepted | Programs of views and in-place changes: values that backward needs are copied before they are overwritten. |

@@ -462,6 +462,7 @@ class Tensor:
         """
         if self._view is not None:
             raise RuntimeError("Can't detach views in-place: use detach() instead.")
+        self.__dict__["_detached"] = id(self._edge), self._version  # views until now keep their graph: see `refresh`
         self._edge = None
         self.__dict__.pop("_tangents", None)
         return self
@@ -492,7 +493,7 @@ class Tensor:
 
     def _extra_state(self):
         """Returns the attributes that the user set on this tensor."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_grad", "_shown_grad")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_grad", "_shown_grad", "_detached", "_reshaped")}
 
     def __deepcopy__(self, memo):
         if id(self) in memo:
@@ -585,8 +586,14 @@ def refresh(tensor):
     base, _, steps = tensor._view
     if base._view is not None:
         raise InPlaceError(RESHAPED)
-    if base._edge is None:  # detach_, requires_grad_(False): earlier views keep their graph
-        return
+    known = tensor._view[1]
+    if base.__dict__.get("_detached") == (id(known), base._version) or (base._edge is None and isinstance(known, Leaf)):
+        return  # detach_ and requires_grad_(False): views that were up to date keep their graph
+    if base._edge is None:
+        raise InPlaceError(
+            "a view is used after its base was changed in place and then detached by detach_. The graph of the view does not "
+            "describe its values; take the view again."
+        )
     if steps is None:
         raise InPlaceError(
             "a tensor that split, chunk, unbind or a custom Function returned is a view and its base was changed in place; "

@@ -32,7 +32,7 @@ from .backend import device as device_class
 from .base import config, dtypes
 from .files import archive
 from .files.archive import TENSOR_CLASSES, add_safe_globals, clear_safe_globals, get_safe_globals, kind_of, safe_globals
-from .files.limits import set_load_limit
+from .files.limits import check_regular, set_load_limit
 from .files.writing import atomic_file, atomic_write
 
 PathOrFile = str | os.PathLike | BinaryIO
@@ -251,6 +251,7 @@ def load_safetensors(path: str | os.PathLike, device: DeviceLike | None = None) 
     Raises:
         ValueError: the file is damaged or truncated, or it is not a safetensors file.
     """
+    check_regular(path)
     arrays, metadata = read_safetensors(np.fromfile(path, np.uint8), str(path))
     where = as_device(device)
     return _with_aliases({key: Tensor._wrap(to_device(raw.copy(), where)) for key, raw in arrays.items()}, metadata)
@@ -512,6 +513,7 @@ def load(
         content, name = np.frombuffer(f.read(), np.uint8), getattr(f, "name", "the file")
     else:
         name = os.fspath(f)
+        check_regular(name)
         if mmap and os.path.getsize(name):
             content = np.asarray(np.memmap(name, np.uint8, _mmap_modes[_mmap_flags[0]]))
         else:

@@ -15,7 +15,7 @@ def main():
         "--tokenizer",
         default="char",
         help="char (one token for each character), bpe (byte-pair encoding trained on the text), gpt2, or the path of a "
-        "tokenizer.json or of its directory",
+        "tokenizer.json or of its directory. bpe requires the package tokenizers: pip install '.[tokenizers]'",
     )
     parser.add_argument("--path_to_save", help=f"{SAVE_HELP} (default: data/ and the name of the text file)")
     parser.add_argument("--test_split_pct", type=float, default=0.1, help=SPLIT_HELP)

@@ -513,3 +513,28 @@ def test_a_packed_idx_file_is_read_only_up_to_its_shape(tmp_path):
     path.write_bytes(b"\x1f\x8b not gzip")
     with pytest.raises(ValueError, match="is damaged"):
         read_idx(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_named_pipes_are_refused(tmp_path):
+    from mytorch.models.gguf import GGUFFile
+    from mytorch.models.tokenizer import load_tokenizer
+
+    path = tmp_path / "x.pt"
+    os.mkfifo(path)
+    for read in (mytorch.load, lambda p: mytorch.load(p, mmap=True), load_safetensors, GGUFFile, load_tokenizer):
+        with pytest.raises(ValueError, match=r"expected a regular file, got .*x\.pt, which is a pipe"):
+            read(path)
+
+
+def test_the_error_for_a_damaged_device_names_the_file(tmp_path):
+    whole, path = io.BytesIO(), tmp_path / "x.pt"
+    mytorch.save({"a": mytorch.ones(2)}, whole)
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(path, "w") as damaged:
+        for name in source.namelist():
+            damaged.writestr(name, source.read(name).replace(b"cpu", b"cqu"))
+    with pytest.raises(ValueError, match=r"x\.pt is damaged.*cqu"):
+        mytorch.load(path)
+    assert mytorch.load(path, map_location="cpu")["a"].tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="^Expected one of cpu"):  # an error of the caller
+        mytorch.load(path, map_location="cqu")

@@ -754,3 +754,11 @@ def test_istft_of_a_complex_window(rng, torch):
 def test_batch_norm_of_nothing_asks_for_a_weight_for_each_channel():
     with pytest.raises(RuntimeError, match="weight should contain 6 elements not 1"):
         mytorch.nn.BatchNorm2d(1, track_running_stats=False)(mytorch.zeros(0, 6, 8, 9))
+
+
+def test_statistics_without_weights_or_edges_raise_errors():
+    for weights in ({"fweights": mytorch.zeros(3, dtype=mytorch.int64)}, {"aweights": mytorch.zeros(3)}):
+        with pytest.raises(RuntimeError, match="weights sum to zero"):
+            mytorch.cov(mytorch.ones(2, 3), **weights)
+    with pytest.raises(RuntimeError, match="at least one edge for each axis"):
+        mytorch.histogramdd(mytorch.ones(4, 2), [mytorch.empty(0), mytorch.arange(3.0)])

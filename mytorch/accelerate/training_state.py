@@ -24,6 +24,7 @@ from .._array import Array
 from .._tensor import Tensor
 from ..base.errors import warn
 from ..base.pytree import tree_leaves
+from ..files.limits import check_regular
 from ..files.writing import clean_up, recover, remove_directory
 from ..files.writing import replace_directory as replace
 from ..nn.parameter import is_lazy
@@ -343,6 +344,7 @@ def read_state(accelerator, directory):
 
     def read(name):
         path = _expect(directory, name)
+        check_regular(path, "load_state")
         content = np.fromfile(path, np.uint8)
         _check(path, records.get(name, {}), content.size, _in_blocks(content))
         return load_content(content, str(path))

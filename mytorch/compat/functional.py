@@ -339,7 +339,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
         density: normalize the integral to 1.
 
     Raises:
-        RuntimeError: if the number of bins differs from the number of axes, or edges decrease.
+        RuntimeError: if the number of bins differs from the number of axes, or edges decrease or are missing.
     """
     raw = raw_of(input).reshape(math.prod(input.shape[:-1]), input.shape[-1])
     limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
@@ -350,6 +350,10 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
         )
     if any(isinstance(b, int) and b <= 0 for b in (bins if isinstance(bins, list) else [bins])):
         raise RuntimeError(f"histogramdd: bins must be > 0, but got {bins}")
+    if isinstance(bins, list) and any(np.ndim(b) and not np.size(b) for b in bins):
+        raise RuntimeError(
+            "histogramdd: expected at least one edge for each axis, got a tensor of bins without elements."
+        )
     if isinstance(bins, list) and any(np.ndim(b) and np.any(np.diff(b) < 0) for b in bins):
         raise RuntimeError("histogramdd: expected non-decreasing edges of bins.")
     if weight is not None and tuple(getattr(weight, "shape", ())) != tuple(input.shape[:-1]):

@@ -273,17 +273,17 @@ def _handle(func, args, kwargs, overridden, optional=False):
 _IGNORED = frozenset(
     "as_subclass _of _wrap _as_tensor _extra_state _make_subclass __init__ __new__ __hash__ __init_subclass__ __array_wrap__ "
     "__setattr__ __getattribute__ __dir__ __iter__ build_graph_enabled tensor as_tensor asarray from_numpy frombuffer "
-    "from_dlpack to_dlpack zeros ones empty full arange linspace logspace eye rand randn randint randperm range empty_strided "
+    "from_dlpack to_dlpack zeros ones empty full arange eye rand randn randint randperm range empty_strided "
     "scalar_tensor is_tensor is_storage typename manual_seed seed initial_seed save load compile broadcast_shapes can_cast "
     "promote_types get_default_dtype set_default_dtype set_default_device get_default_device set_printoptions "
     "tril_indices triu_indices install_as_torch is_grad_enabled set_default_tensor_type use_deterministic_algorithms "
     "_add_parents _is_view edge".split()
 )
-_FACTORIES = frozenset("zeros ones empty full arange linspace logspace eye rand randn randint randperm tensor".split())
+_FACTORIES = frozenset("zeros ones empty full arange eye rand randn randint randperm tensor".split())
 # Functions whose calls dispatch modes receive.
 CREATIONS = _FACTORIES | frozenset(
     "zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full scalar_tensor "
-    "tril_indices triu_indices empty_strided from_numpy as_tensor".split()
+    "linspace logspace tril_indices triu_indices empty_strided from_numpy as_tensor".split()
 )
 creation_hooks = []  # functions of (public function, original, args, kwargs), of active dispatch modes
 # Operators -> the names of the functions that PyTorch passes to `__torch_function__`.

@@ -48,6 +48,7 @@ def check_writable(tensor, name):
             refuse_shared(tensor, name)
     if isinstance(tensor, Tensor) and get_mode().grad:
         check_shared(tensor, name)
+        _drop_hooks(tensor)
 
 
 def check_shared(tensor, name):
@@ -66,7 +67,7 @@ def check_shared(tensor, name):
         raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation.")
     if tensor._view is not None and edge is not None:
         base, _, steps = tensor._view
-        if isinstance(base._edge, Leaf):
+        if base._edge is None or isinstance(base._edge, Leaf):
             raise RuntimeError(
                 f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation."
             )
@@ -75,13 +76,21 @@ def check_shared(tensor, name):
                 f"{name}: this tensor is a view made by a custom Function or a function that returns multiple views (split, chunk). "
                 "It can't be modified in place while recording; clone() the tensor first."
             )
-        for _ in steps:  # the edges of this view and of the views between it and its base
-            if edge.hooks:
-                refresh(tensor)  # the hooks stay with the results that were computed from the views before
-                break
-            edge = edge.parents[0] if edge.parents else None
-            if edge is None or edge is base._edge:
-                break
+
+
+def _drop_hooks(tensor):
+    """Computes the edge of a view again if it has hooks, which stay with the results that were computed from the view before."""
+    edge = tensor.edge
+    if tensor._view is None or edge is None or "_reshaped" in tensor.__dict__:
+        return
+    base, _, steps = tensor._view
+    for _ in steps:  # the edges of this view and of the views between it and its base
+        if edge.hooks:
+            refresh(tensor)
+            break
+        edge = edge.parents[0] if edge.parents else None
+        if edge is None or edge is base._edge:
+            break
 
 
 def in_place(function, name):
@@ -122,7 +131,10 @@ def in_place(function, name):
 
 def overwrite(self, result, name):
     """Overwrites `self` with a result that was computed from it. Returns `self`."""
+    before = self._edge
     check_writable(self, name)
+    if self._edge is not before:  # without the hooks of the view before the change
+        result._edge.parents = tuple(self._edge if p is before else p for p in result._edge.parents)
     _keep_original(self, result)
     return adopt(self, result, name)
 
@@ -221,9 +233,7 @@ def set_edge(tensor, edge):
         raise InPlaceError(
             RESHAPED if steps is not None else "one of several views (split, chunk, unbind) was changed in place."
         )
-    region = Tensor._of(tensor._data, edge)
-    before = Tensor._of(base._data, base._edge)
-    changed = write_region(before, region, steps=steps)
+    changed = write_region(Tensor._of(base._data, base._edge), Tensor._of(tensor._data, edge), steps=steps)
     replace_edge(base, changed._edge)
     refresh(tensor)
 

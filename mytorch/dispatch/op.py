@@ -267,7 +267,7 @@ def annotate(node, mode):
     """Adds the data of modes to a new node: the stack for anomaly mode, and packed values for saved tensor hooks."""
     if mode.anomaly:
         own = f'File "{os.path.dirname(os.path.dirname(__file__))}'
-        node.trace = "".join(line for line in traceback.format_stack() if own not in line)
+        node.trace = "".join(x for x in traceback.format_stack() if own not in x and 'File "<frozen' not in x)
     if mode.saved_hooks is not None:
         pack_node(node, mode.saved_hooks, wrap_tensor)
 

@@ -863,7 +863,9 @@ def placer(map_location):
     if isinstance(map_location, dict):
         table = {str(device_class(k)): v for k, v in map_location.items()}
         return lambda raw, location: _there(raw, table.get(location, location))
-    return lambda raw, location: _there(raw, location if map_location is None else map_location)
+    if map_location is None:
+        return lambda raw, location: _there(raw, location if location == "cpu" else named_device(location))
+    return lambda raw, location: _there(raw, map_location)
 
 
 def _there(raw, location):

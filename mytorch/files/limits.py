@@ -1,8 +1,22 @@
 """Memory limit for reading files, so that a small file that declares large contents cannot exhaust the memory."""
 
+import os
+
 FLOOR = 256 << 20  # limit in bytes for small files
 FACTOR = 16  # limit of larger files, as a multiple of their size
 _limit = None
+
+
+def check_regular(path, who="load"):
+    """Raise an error for a pipe, a socket or a device, from which reading can wait indefinitely.
+
+    Raises:
+        ValueError: if the path exists and is neither a file nor a directory.
+    """
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise ValueError(
+            f"{who}: expected a regular file, got {os.fspath(path)}, which is a pipe, a socket or a device. Copy its contents to a file first."
+        )
 
 
 def set_load_limit(nbytes: int | None) -> None:

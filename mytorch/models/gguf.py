@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..files.limits import check_regular
+
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # of struct
 _STRING, _ARRAY = 8, 9
 
@@ -132,6 +134,7 @@ class GGUFFile:
 
     def __init__(self, path: str | os.PathLike):
         self.path = os.fspath(path)
+        check_regular(path, "GGUFFile")
         with open(path, "rb") as file:
             self._size = os.fstat(file.fileno()).st_size
             if self._size < 24:

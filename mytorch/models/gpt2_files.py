@@ -1,5 +1,6 @@
 """GPT-2 in Hugging Face's files: other names, and transposed "Conv1D" weights."""
 
+from ..base.errors import warn
 from ..ops.creation import zeros
 from .hugging_face import check_options, fields_of, value_of
 
@@ -31,6 +32,12 @@ def fields(values, file, who):
         )
     check_options(values, _SUPPORTED, who)
     known = fields_of(values, _FIELDS, file, who)
+    for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop"):
+        p, used = value_of(values, name, known["dropout_p"], file, who), known["dropout_p"]
+        if p > 1:
+            raise ValueError(f"{who}: expected {name} to be a probability between 0 and 1 in {file}, got {p}.")
+        if p != used:
+            warn(f"{who}: {name} is {p} in {file}. The model uses resid_pdrop ({used}) for all dropout probabilities.")
     width = known["embed_dim"]
     hidden = value_of(values, "n_inner", None, file, who) or 4 * width
     return {**known, "mlp_ratio": hidden / width, "activation": _ACTIVATIONS[activation]}

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..base.errors import needed
+from ..files.limits import check_regular
 from ..files.writing import atomic_write
 
 RARE = "\ufffd"  # token of every character outside the vocabulary
@@ -284,6 +285,7 @@ def load_tokenizer(path: str | os.PathLike) -> "CharTokenizer | GPT2Tokenizer | 
         ValueError: if the file does not describe a tokenizer.
         ImportError: if a required package is not installed.
     """
+    check_regular(path, "load_tokenizer")
     with open(path, encoding="utf-8") as file:
         try:
             data = json.load(file)

@@ -12,7 +12,7 @@ from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
 from ..dispatch.half import once_rounded
-from ..dispatch.inplace import overwrite
+from ..dispatch.inplace import check_writable, overwrite
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
@@ -580,6 +580,8 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
         raise RuntimeError(f"rrelu: expected finite bounds with lower <= upper, got {lower} and {upper}.")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
+    if inplace:
+        check_writable(input, "rrelu_")
     slopes = rrelu_slopes(input, lower, upper)
     return _maybe_inplace(input, where(input > 0, input, input * slopes), inplace)
 
@@ -809,6 +811,8 @@ def mish(input, inplace=False, *, fused=None, auto=False):
 
     See also: `nn.Mish`.
     """
+    if inplace:
+        check_writable(input, "mish_")  # before the hooks of a view become part of the result
     source = input.clone() if inplace else input  # the products save it
     return _maybe_inplace(input, _mish(source, fused=fused, auto=auto), inplace)
 

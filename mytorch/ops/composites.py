@@ -13,7 +13,7 @@ from ..base import config, dtypes
 from ..base.arguments import same_arguments
 from ..base.errors import kind, warn
 from ..dispatch.bind import spelled
-from ..dispatch.inplace import overwrite
+from ..dispatch.inplace import check_writable, overwrite
 from ..dispatch.precision import in_precision
 from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
 from .activation import threshold as _threshold
@@ -314,6 +314,8 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
 
     See also: `nn.AlphaDropout`, `nn.functional.selu`.
     """
+    if inplace:
+        check_writable(input, "inplace=True")
     out = _alpha(input, p, training, tuple(input.shape))
     return overwrite(input, out, "inplace=True") if inplace else out
 
@@ -335,6 +337,8 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     """
     if 0.0 <= p <= 1.0 and (p in (0.0, 1.0) or not input.numel()):
         return input * 0 if training and p == 1.0 else input
+    if inplace:
+        check_writable(input, "inplace=True")
     out = _alpha(input, p, training, _of_channels(input, training))
     return overwrite(input, out, "inplace=True") if inplace else out
 

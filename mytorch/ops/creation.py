@@ -31,7 +31,7 @@ from ..base import config, dtypes
 from ..base.errors import kind, require_tensor, warn
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, record_fill
-from ..dispatch.op import op
+from ..dispatch.op import name_node, op
 from ..dispatch.operands import is_operand
 from ..dispatch.overlap import refuse_overlap
 from ..dispatch.unwrap import raw_of
@@ -916,8 +916,8 @@ def copy_(self, src, non_blocking=False):
         non_blocking = False  # the next statement reads it
     src = to(src, self.device, non_blocking=non_blocking)
     refuse_overlap(self, src, "copy_")
-    if tuple(src.shape) != tuple(self.shape):
-        src = src.expand(*self.shape)
+    if tuple(src.shape) != tuple(self.shape) or src.requires_grad:  # a new node: hooks of self do not change src
+        src = name_node(src.expand(self.shape), "Copy", "CopyBackwards")
     return adopt(self, cast(src, self.dtype) if src.dtype.category > self.dtype.category else src, "copy_")
 
 

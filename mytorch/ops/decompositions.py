@@ -602,17 +602,15 @@ def _bunch_kaufman(lower, hermitian):
     n, k, info = len(S), 0, 0
     pivots = np.zeros(n, np.int32)
     while k < n:
-        size = abs(S[k:, k:].real) + (0 if hermitian else abs(S[k:, k:].imag))  # as LAPACK
-        if hermitian:
-            size = np.where(np.eye(n - k, dtype=bool), size, size + abs(S[k:, k:].imag))
-        step, up = _bunch_kaufman_step(size)
-        if not size[:, 0].any():
+        column = _size(S[k:, k], 0, hermitian)
+        step, up = _bunch_kaufman_step(column, lambda i: _size(S[k + i, k:], i, hermitian))  # noqa: B023 - called at once
+        if not column.any():
             info, step, up = info or k + 1, 1, 0
         last, up = k + step - 1, k + up
         S[[last, up], k:] = S[[up, last], k:]
         S[k:, [last, up]] = S[k:, [up, last]]
         end = k + step
-        if size[:, 0].any():
+        if column.any():
             below = S[end:, k:end]
             L = np.linalg.solve(S[k:end, k:end].T, below.T).T
             S[end:, end:] -= L @ flip(below.T)
@@ -622,17 +620,30 @@ def _bunch_kaufman(lower, hermitian):
     return np.tril(S), pivots, info
 
 
-def _bunch_kaufman_step(size):
-    """Returns the number of columns of the next step, and the row that moves up into the last of them."""
+def _size(values, diagonal, hermitian):
+    """Returns the magnitudes of a row or column as LAPACK measures them. `diagonal` is the position of the diagonal element."""
+    size = abs(values.real) + abs(values.imag)
+    if hermitian:
+        size[diagonal] = abs(values[diagonal].real)
+    return size
+
+
+def _bunch_kaufman_step(first, row_of):
+    """Returns the number of columns of the next step, and the row that moves up into the last of them.
+
+    Args:
+        first: magnitudes of the first column.
+        row_of: function of the number of a row; it returns its magnitudes.
+    """
     alpha = (1 + math.sqrt(17)) / 8
-    if len(size) == 1:
+    if len(first) == 1:
         return 1, 0
-    best = 1 + size[1:, 0].argmax()
-    column = size[best, 0]
-    row = np.delete(size[best], best).max()
-    if size[0, 0] >= alpha * column or size[0, 0] * row >= alpha * column * column:
+    best = 1 + first[1:].argmax()
+    sizes, column = row_of(best), first[best]
+    row = np.delete(sizes, best).max()
+    if first[0] >= alpha * column or first[0] * row >= alpha * column * column:
         return 1, 0
-    return (1, best) if size[best, best] >= alpha * row else (2, best)
+    return (1, best) if sizes[best] >= alpha * row else (2, best)
 
 
 def ldl_solved(LD, pivots, B, hermitian):

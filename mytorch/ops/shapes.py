@@ -757,7 +757,10 @@ def _reshaping(name, view):
             return self
         if get_mode().grad:
             check_shared(self, name)
-        before = self if self._view is not None else Tensor._of(self._data, self._edge)
+        before = self
+        if self._view is None:
+            before = Tensor._of(self._data, self._edge)
+            self.__dict__["_reshaped"] = True  # not a view of another tensor of the program: hooks stay
         out = view(before, *args, **kwargs)
         if out._data._array is not before._data._array:
             # `_view` is the view of `before`. `refresh` rejects views whose base is self.

@@ -944,7 +944,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
         aweights: weight of each observation (default: None).
 
     Raises:
-        RuntimeError: `input` has more than two axes, or weights do not fit or are negative.
+        RuntimeError: `input` has more than two axes, or weights do not fit, are negative or sum to zero.
 
     Example:
         >>> mytorch.cov(tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])).tolist()
@@ -974,6 +974,8 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
         free = total - correction
     else:
         total = weights.sum()
+        if not float(total):
+            raise RuntimeError("cov(): weights sum to zero, can't be normalized")
         average = (x * weights).sum(1, keepdim=True) / total
         free = total - correction if aweights is None else total - correction * (weights * aweights).sum() / total
     centred = x - average

@@ -268,7 +268,7 @@ def _along(name="dim"):
         scalar = n == 0
         if scalar:
             value, n = value.reshape(batch.size, 1), 1
-        if dim is None or (isinstance(dim, (tuple, list)) and not len(dim)):
+        if dim is None or (name == "dim" and isinstance(dim, (tuple, list)) and not len(dim)):
             dim = tuple(range(1, n + 1))
             if call.record.name in ("argmax", "argmin"):
                 value, dim = value.reshape(batch.size, -1), 1

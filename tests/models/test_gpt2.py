@@ -252,6 +252,13 @@ def test_other_architectures_and_options_are_refused_by_name(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**config, **option}))
     with pytest.raises(ValueError, match="expected scale_attn_by_inverse_layer_idx=False, got True"):
         GPT2.from_pretrained(tmp_path)
+    for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop"):
+        (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "gpt2", name: 1.5}))
+        with pytest.raises(ValueError, match=f"expected {name} to be a probability between 0 and 1 .*got 1.5"):
+            GPT2.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "gpt2", "embd_pdrop": 0.2}))
+    with pytest.warns(UserWarning, match="embd_pdrop is 0.2 .*resid_pdrop .0.1."), pytest.raises(FileNotFoundError):
+        GPT2.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
     with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing"):
         GPT2.from_pretrained(tmp_path)

@@ -209,3 +209,10 @@ def test_scatter_reduce_with_any_batched_argument(torch, reduce, include_self):
                 results[-1] += [t.numpy() for t in out]
         for theirs, mine in zip(*results, strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dims", [(), (0,), (-1,), (0, 1)])
+def test_flip_along_no_axes_reverses_nothing(dims):
+    x = mytorch.arange(12.0).reshape(2, 3, 2)
+    expected = mytorch.stack([mytorch.flip(row, dims) for row in x])
+    assert mytorch.vmap(lambda row: mytorch.flip(row, dims))(x).tolist() == expected.tolist()

@@ -29,6 +29,7 @@ from ..._tensor import Tensor
 from ...accelerate.training_state import _in_blocks, checksum
 from ...backend import CPU, device_of, to_device
 from ...base import dtypes
+from ...files.limits import check_regular
 from ...files.writing import atomic_write, recover, replace_directory
 from ...serialization import _CODES, _read_entry, _read_header, save_safetensors, write_json
 from ..collectives import all_gather_object, barrier, broadcast_object_list
@@ -445,6 +446,7 @@ class _Files:
             size, expected = path.stat().st_size, self.index["files"].get(name, {}).get("size")
             if size != expected:
                 raise ValueError(f"load: {path} is damaged: expected {expected:,} bytes, got {size:,}.")
+            check_regular(path)
             content = np.memmap(path, np.uint8, "r")
             header, _, base = _read_header(content, str(path))
             self.open[name] = content, header, base
