@@ -44,8 +44,7 @@ def numbered(stem, i, suffix):
 
 _OURS = re.compile(
     r"(model|optimizer|scheduler|dataloader|random_states|custom_checkpoint|rank)(_\d+)*\.(bin|safetensors)|mp_config\.bin|"
-    r"objects\.bin|index\.json|"
-    + re.escape(META)
+    r"objects\.bin|index\.json|" + re.escape(META)
 )
 
 
