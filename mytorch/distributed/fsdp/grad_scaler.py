@@ -45,7 +45,8 @@ class ShardedGradScaler(GradScaler):
             return found
         if isinstance(found, (bool, np.bool_)):
             group = resolve(self._group)
-            flag = Tensor._wrap(np.array([found], np.int32)).to(group.engine.device_type)
+            where = "cpu" if group is None else group.engine.device_type
+            flag = Tensor._wrap(np.array([found], np.int32)).to(where)
             collectives.all_reduce(flag, ReduceOp.MAX, group)
             return bool(flag.item())
         collectives.all_reduce(Tensor._wrap(found), ReduceOp.MAX, resolve(self._group))
