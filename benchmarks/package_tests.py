@@ -109,9 +109,7 @@ def pytest_runtest_logreport(report):
 
 
 # Modules that the tests of a package import only to save time. The runner writes them if they are not installed.
-MODULES = {
-    "torchmetrics": {"cachier": "def cachier(**options):\n    return lambda function: function\n"},
-}
+MODULES = {"torchmetrics": {"cachier": "def cachier(**options):\n    return lambda function: function\n"}}
 
 
 def prepare(name, results):
