@@ -60,7 +60,8 @@ NAMES = {
     | {name: f"storage:{name}" for name in ("TypedStorage", "UntypedStorage")}
     | {"jagged": "nested:jagged"}
     | {name: f"sparse:{name}" for name in _SPARSE.split()}
-    | {name: f"sparse.functions:{name}" for name in _SPARSE_FUNCTIONS.split()},
+    | {name: f"sparse.functions:{name}" for name in _SPARSE_FUNCTIONS.split()}
+    | {"dsmm": "sparse.functions:spmm", "hsmm": "sparse.functions:hspmm", "saddmm": "sparse.functions:sspaddmm"},
     "mytorch.accelerate": {
         name: f"accelerate.runs:{name}"
         for name in (

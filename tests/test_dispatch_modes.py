@@ -196,3 +196,69 @@ def test_function_modes_receive_properties():
         assert names == ["__get__"] * 3 + ["sum"], names
         assert x.shape == (2, 3) and len(names) == 4
     """)
+
+
+def test_dispatch_modes_receive_the_products_of_layers():
+    _run("""
+        import copy
+        import itertools
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Log(TorchDispatchMode):
+            def __init__(self):
+                super().__init__()
+                self.seen = []
+
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                assert func._overloadpacket is func.overloadpacket and copy.deepcopy({func: 1}) == {func: 1}
+                if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.convolution):
+                    self.seen.append((str(func), [tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in args], kwargs))
+                return func(*args, **(kwargs or {}))
+
+        def seen(layer, shape):
+            x = torch.randn(shape, requires_grad=True)
+            with Log() as log:
+                y = layer(x)
+            g = torch.randn(y.shape)
+            got = torch.autograd.grad(y, [x, *layer.parameters()], g)
+            want = torch.autograd.grad(layer(x), [x, *layer.parameters()], g)
+            assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(got, want)) and torch.allclose(y, layer(x), atol=1e-5)
+            return log.seen
+
+        for bias, shape in itertools.product((False, True), ((4, 3), (4, 5, 3), (3,), (0, 3), (2, 0, 3))):
+            rows = np.prod(shape[:-1], dtype=int)
+            given = ([(2,)] if bias else []) + [(rows, 3), (3, 2)]
+            assert seen(nn.Linear(3, 2, bias=bias), shape) == [(f"aten.{'addmm' if bias else 'mm'}.default", given, {})]
+        name = "aten.convolution.default"
+        assert seen(nn.Conv2d(4, 6, 3, (1, 2), 1, groups=2), (2, 4, 7, 8)) == [
+            (name, [(2, 4, 7, 8), (6, 2, 3, 3), (6,), [1, 2], [1, 1], [1, 1], False, [0, 0], 2], {})
+        ]
+        assert seen(nn.ConvTranspose2d(4, 6, 3, 2, 1, (1, 0), bias=False), (2, 4, 7, 8)) == [
+            (name, [(2, 4, 7, 8), (4, 6, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 0], 1], {})
+        ]
+    """)
+
+
+def test_typed_constructors_of_sparse_tensors():
+    _run("""
+        import pickle
+
+        x = torch.sparse.DoubleTensor(torch.tensor([[0, 1, 1], [2, 0, 2]]), torch.tensor([3.0, 4, 5]).double(), torch.Size([2, 3]))
+        assert x.to_dense().tolist() == [[0, 0, 3], [4, 0, 5]] and x.dtype == torch.float64
+        assert isinstance(x, torch.sparse.DoubleTensor) and not isinstance(x.to_dense(), torch.sparse.DoubleTensor)
+        assert not isinstance(x, torch.sparse.FloatTensor) and torch.sparse.FloatTensor(2, 3).shape == (2, 3)
+        assert torch.sparse.FloatTensor(torch.Size([4])).to_dense().tolist() == [0] * 4 and torch.sparse.LongTensor().shape == (0,)
+        assert pickle.loads(pickle.dumps(torch.sparse.LongTensor)) is torch.sparse.LongTensor
+        assert str(torch.sparse.LongTensor) == "<type 'torch.sparse.LongTensor'>"
+        assert torch.equal(torch.dsmm(x, torch.ones(3, 2).double()), x.to_dense() @ torch.ones(3, 2).double())
+    """)
+
+
+def test_arguments_of_init_process_group_replace_variables():
+    _run("""
+        import os
+
+        os.environ.update(RANK="1", WORLD_SIZE="1")  # of another program
+        torch.distributed.init_process_group("gloo", rank=0, world_size=1)
+        assert torch.distributed.get_rank() == 0 and torch.distributed.get_world_size() == 1
+    """)

@@ -155,7 +155,7 @@ _SPECIAL = {
 _PREFIXES = {"linalg_": linalg, "fft_": fft, "special_": special}
 # Name of an op of this library -> PyTorch's operator and overload, if they differ from the name and "default".
 _OPERATORS = {
-    "addcdiv": "addcdiv.default", "clone_ordered": "clone.default", "cross_entropy": "cross_entropy_loss.default",
+    "addcdiv": "addcdiv.default", "clone_ordered": "clone.default", "convolution_input": "convolution.default", "cross_entropy": "cross_entropy_loss.default",
     "flatten": "flatten.using_ints", "index": "index.Tensor", "index_write": "index_put.default", "logsigmoid": "log_sigmoid.default",
     "masked_fill": "masked_fill.Scalar", "matmul": "mm.default", "mean": "mean.default", "pad": "constant_pad_nd.default",
     "permute": "permute.default", "pow": "pow.Tensor_Scalar", "reshape": "view.default", "slice": "slice.Tensor",
@@ -205,10 +205,14 @@ class OpOverload:
     """
 
     def __init__(self, packet, overload):
-        self.overloadpacket, self._overloadname, self.namespace = packet, overload, "aten"
+        self.overloadpacket = self._overloadpacket = packet
+        self._overloadname, self.namespace = overload, "aten"
         self.__name__ = self.__qualname__ = f"{packet.__name__}.{overload}"
         self.__module__ = "torch._ops.aten"
         self.record = None  # the op of this library that a dispatch mode called
+
+    def __deepcopy__(self, memo):
+        return self
 
     def name(self):
         """Returns the name with the namespace, such as "aten::add.Tensor"."""
@@ -249,8 +253,11 @@ class OpOverloadPacket:
     def __call__(self, *args, **kwargs):
         return self._function(*args, **kwargs)
 
+    def __deepcopy__(self, memo):
+        return self  # as in PyTorch: a copy of a table with operators as keys has the same keys
+
     def __getattr__(self, name):
-        if name not in _OVERLOADS:
+        if name.startswith("__") or name not in _OVERLOADS:
             raise AttributeError(f"The underlying op of 'aten.{self.__name__}' has no overload name '{name}'")
         found = self.__dict__[name] = OpOverload(self, name)
         return found

@@ -1,11 +1,12 @@
 """`torch.utils._python_dispatch`: modes and subclasses that receive the operators that run.
 
 A mode receives the ops of this library, by PyTorch's names. PyTorch composes some of its functions of several operators where
-this library runs one op, such as `linear`, so a mode then receives `aten.linear.default`. A mode does not
-receive assignments to a part of a tensor.
+this library runs one op, such as `softmax`, so a mode then receives that op. A linear layer is composed as in PyTorch, because
+packages count `addmm` and `mm`. A mode does not receive assignments to a part of a tensor.
 """
 
 import contextlib
+import math
 
 from .._tensor import Tensor
 from ..dispatch.interpreter import Interpreter
@@ -24,10 +25,35 @@ class _Dispatching(Interpreter):
         self.mode = mode
 
     def __call__(self, record, inputs, fused, attrs):
+        if record.name == "linear":
+            return self._linear(*inputs)
+        given, options = (list(inputs),) if record.variadic else tuple(inputs), dict(attrs)
+        if record.name in ("convolution", "convolution_input"):
+            given, options = _convolution(*inputs, **attrs), {}
+        return self._call(overload_of(record, inputs, attrs), inputs, given, options)
+
+    def _call(self, overload, inputs, given, options):
         types = tuple({type(x): None for x in inputs if isinstance(x, Tensor) and type(x) is not Tensor})
         with self.outside(), _popped(self.mode):
-            given = (list(inputs),) if record.variadic else tuple(inputs)
-            return self.mode.__torch_dispatch__(overload_of(record, inputs, attrs), types, given, dict(attrs))
+            return self.mode.__torch_dispatch__(overload, types, given, options)
+
+    def _linear(self, input, weight, bias=None):
+        """Composes a linear layer of the ops that PyTorch runs. Each of them reaches the mode."""
+        flat = input.ndim != 2
+        rows = input.reshape(math.prod(input.shape[:-1]), input.shape[-1]) if flat else input
+        given = (rows, weight.t()) if bias is None else (bias, rows, weight.t())
+        result = self._call(packet("mm" if bias is None else "addmm").default, given, given, {})
+        return result.reshape(*input.shape[:-1], weight.shape[0]) if flat else result
+
+
+def _convolution(input, weight, bias=None, *, stride, padding, dilation, groups, shape=None):
+    """Returns the arguments of `aten.convolution`. A transposed convolution has the `shape` of the result."""
+    transposed, more = shape is not None, [0] * len(stride)
+    if transposed:
+        windows = zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
+        smallest = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, k, s, p, d in windows]
+        more = [size - least for size, least in zip(shape, smallest, strict=True)]
+    return input, weight, bias, list(stride), list(padding), list(dilation), transposed, more, groups
 
 
 @contextlib.contextmanager

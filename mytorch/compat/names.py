@@ -524,6 +524,34 @@ def _typed(name):
 copyreg.pickle(_Typed, lambda cls: (_typed, (cls.__name__,)))
 
 
+class _SparseTyped(_Typed):
+    """Metaclass of constructors such as `torch.sparse.FloatTensor`, from indices and values, or from sizes."""
+
+    def __call__(cls, *args, device=None):
+        from ..sparse import sparse_coo_tensor  # loaded on first use
+
+        options = {"dtype": cls.own_dtype, "device": device}
+        if args and isinstance(args[0], Tensor):
+            return sparse_coo_tensor(*args, **options)
+        return sparse_coo_tensor(
+            size=args[0] if len(args) == 1 and type(args[0]) is not int else args or (0,), **options
+        )
+
+    def __repr__(cls):
+        return f"<type '{config.torch_name()}.sparse.{cls.__name__}'>"
+
+    def __instancecheck__(cls, obj):
+        return super().__instancecheck__(obj) and obj.is_sparse
+
+
+def _sparse_typed(name):
+    """Returns a typed constructor of sparse tensors, for pickle."""
+    return SPARSE_TYPES[name]
+
+
+copyreg.pickle(_SparseTyped, lambda cls: (_sparse_typed, (cls.__name__,)))
+
+
 _TYPES = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items() if not name.startswith("complex")}
 
 
@@ -593,3 +621,4 @@ def _names():
 
 
 NAMES = _names()
+SPARSE_TYPES = {f"{k}Tensor": _SparseTyped(f"{k}Tensor", d) for k, d in _TYPES.items() if k != "Bool"}

@@ -250,6 +250,10 @@ def _contents_of(package, pytorch_mode):
         from .legacy_storage import CUDA_CLASSES
 
         return CUDA_CLASSES
+    if package == "mytorch.sparse":
+        from . import names
+
+        return names.SPARSE_TYPES
     if package == "mytorch.nn.utils":
         from . import conv_memory_format
 

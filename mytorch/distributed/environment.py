@@ -35,21 +35,24 @@ def _integer(name, text):
         raise ValueError(f"{name}: expected an integer, got {text!r}.") from None
 
 
-def place():
+def place(given=None):
     """Return the Place that the environment describes; without variables, a single process.
+
+    Args:
+        given: (rank, number of processes) of the program, which replace the variables (default: None).
 
     Raises:
         ValueError: if a variable is not an integer, or a rank is not below the number of processes.
     """
     for names in _LAUNCHERS:
         if names[0] in os.environ and names[1] in os.environ:
-            rank, size = (_integer(name, os.environ[name]) for name in names[:2])
+            rank, size = given or (_integer(name, os.environ[name]) for name in names[:2])
             local = _integer(names[2], os.environ.get(names[2], rank))
             nearby = os.environ.get(names[3], str(size)).partition("(")[0].partition(",")[0]
-            if not 0 <= rank < size:
+            if given is None and not 0 <= rank < size:
                 raise ValueError(f"{names[0]}: expected a rank from 0 to {size - 1} ({names[1]}={size}), got {rank}.")
             return Place(rank, size, local, _integer(names[3], nearby))
-    return Place(0, 1, _integer("LOCAL_RANK", os.environ.get("LOCAL_RANK", 0)), 1)
+    return Place(*(given or (0, 1)), _integer("LOCAL_RANK", os.environ.get("LOCAL_RANK", 0)), 1)
 
 
 def master():

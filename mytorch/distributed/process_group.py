@@ -264,7 +264,7 @@ def init_process_group(
     if isinstance(backend, int):  # PyNorch: (rank, world_size)
         world_size = init_method if isinstance(init_method, int) else world_size
         backend, rank, init_method = None, backend, None
-    here = environment.place()
+    here = environment.place(None if {rank, world_size} & {-1, None} else (int(rank), int(world_size)))
     rank = here.rank if rank in (-1, None) else int(rank)
     size = here.world_size if world_size in (-1, None) else int(world_size)
     if not 0 <= rank < size:

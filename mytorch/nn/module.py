@@ -817,8 +817,9 @@ class Module:
         """
         if not isinstance(mode, bool):
             raise ValueError(f"training mode is expected to be boolean, got {mode!r}")
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for child in self.children():
+            child.train(mode)  # a class may override `train`, for example to freeze its statistics
         return self
 
     def eval(self: Self) -> Self:

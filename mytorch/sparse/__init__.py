@@ -10,6 +10,7 @@ A sparse tensor is a Tensor over a SparseArray, which has a pattern (the positio
 * `updates.py`: sparse gradients of embeddings, and optimizers with sparse gradients.
 """
 
+from .. import _extensions
 from . import methods, updates
 from .array import is_sparse
 from .creation import (
@@ -27,3 +28,5 @@ __all__ = [
     "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags",
     "sum",
 ]  # fmt: skip
+
+__getattr__, __dir__ = _extensions.lazy(__name__)

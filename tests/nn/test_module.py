@@ -417,3 +417,61 @@ def test_a_layer_of_a_function_that_is_a_record(rng):
 
     x = mytorch.from_numpy(rng.standard_normal((3, 5)))
     np.testing.assert_array_equal(Exp()(x).numpy(), np.exp(x.numpy()))
+
+
+RECURSIVE = (
+    "train eval apply _apply state_dict named_modules modules children named_children parameters named_parameters buffers "
+    "named_buffers zero_grad requires_grad_ extra_repr to double half cpu _save_to_state_dict _load_from_state_dict"
+).split()
+CALLS = {
+    "train": lambda m: m.train(),
+    "train(False)": lambda m: m.train(False),
+    "eval": lambda m: m.eval(),
+    "apply": lambda m: m.apply(lambda layer: None),
+    "double": lambda m: m.double(),
+    "to": lambda m: m.to("cpu"),
+    "cpu": lambda m: m.cpu(),
+    "state_dict": lambda m: m.state_dict(),
+    "load_state_dict": lambda m: m.load_state_dict(m.state_dict()),
+    "modules": lambda m: list(m.modules()),
+    "parameters": lambda m: list(m.parameters()),
+    "named_buffers": lambda m: list(m.named_buffers()),
+    "zero_grad": lambda m: m.zero_grad(),
+    "requires_grad_": lambda m: m.requires_grad_(False),
+    "repr": repr,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_overridden_methods_of_submodules_are_called_as_in_pytorch(call):
+    torch = pytest.importorskip("torch")
+
+    def called(library):
+        log = []
+
+        def recording(name):
+            inherited = getattr(library.nn.Linear, name)
+
+            def method(self, *args, **kwargs):
+                log.append(name)
+                return inherited(self, *args, **kwargs)
+
+            return method
+
+        overriding = type("Overriding", (library.nn.Linear,), {name: recording(name) for name in RECURSIVE})
+        model = library.nn.Sequential(library.nn.Sequential(overriding(2, 3)), overriding(3, 1))
+        CALLS[call](model)
+        return set(log)
+
+    assert called(mytorch) == called(torch)
+
+
+def test_train_leaves_frozen_statistics_of_submodules_unchanged():
+    class Frozen(nn.BatchNorm1d):
+        def train(self, mode=True):
+            return super().train(False)
+
+    model = nn.Sequential(nn.Linear(2, 3), nn.Sequential(Frozen(3)))
+    model.train()(mytorch.randn(5, 2))
+    assert [module.training for module in model.modules()] == [True, True, True, False]
+    assert model[1][0].num_batches_tracked.item() == 0
