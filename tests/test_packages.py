@@ -36,12 +36,12 @@ def test_parts_that_are_absent_can_be_mentioned_and_not_used():
     out = run("""
         import torch
         from torch.masked import MaskedTensor, as_masked_tensor
-        from torch.distributed.fsdp import CPUOffloadPolicy
+        from torch.distributed.pipelining import PipelineStage
         from torch.distributed.checkpoint import FileSystemReader
         def f(x: "MaskedTensor | None"): return x
-        assert not isinstance(torch.ones(1), CPUOffloadPolicy)
+        assert not isinstance(torch.ones(1), PipelineStage)
         class Masked(torch.masked.MaskedTensor): pass
-        for use in (lambda: as_masked_tensor(f), lambda: Masked(f).get_data(), CPUOffloadPolicy, lambda: FileSystemReader("a")):
+        for use in (lambda: as_masked_tensor(f), lambda: Masked(f).get_data(), PipelineStage, lambda: FileSystemReader("a")):
             try:
                 use()
             except NotImplementedError as error:

@@ -210,7 +210,7 @@ def as_sparse_gradcheck(gradcheck):
     return checked
 
 
-def hspmm(mat1, mat2):
+def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """Returns the product of a sparse and a dense matrix as a sparse tensor with one sparse dimension.
 
     Args:
@@ -230,7 +230,7 @@ def smm(input, mat):
     return to_sparse(input @ mat)
 
 
-def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1):
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Returns beta * input + alpha * (mat1 @ mat2) as a sparse tensor, with sparse `input` and `mat1`.
 
     Args:
@@ -243,7 +243,7 @@ def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1):
     return to_sparse(mat1 @ mat2) * alpha + input * beta
 
 
-def spmm(mat1, mat2):
+def spmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """Returns the product of a sparse and a dense matrix, as `mytorch.sparse.mm` does.
 
     Args:
