@@ -389,3 +389,23 @@ def test_lists_are_refused_by_name():
     for name, call in calls.items():
         with pytest.raises(TypeError, match=rf"{name}\(\): argument 'input' \(position 1\) must be Tensor, not list"):
             call([1, 2])
+
+
+def test_leaky_relu_in_place_with_a_negative_slope_has_no_derivative_in_pytorch_mode():
+    code = """
+import torch
+for slope, expected in ((-2.0, None), (0.0, [0.0, 0.0, 1.0]), (0.5, [0.5, 0.5, 1.0])):
+    a = torch.tensor([-2.0, 0.0, 2.0], requires_grad=True)
+    out = torch.nn.functional.leaky_relu_(a.clone(), slope)
+    try:
+        out.sum().backward()
+    except NotImplementedError:
+        assert expected is None
+    else:
+        assert a.grad.tolist() == expected
+print("done")
+"""
+    assert as_torch(code) == "done\n"
+    a = mytorch.tensor([-2.0, 2.0], requires_grad=True)
+    mytorch.nn.functional.leaky_relu(a.clone(), -2.0, inplace=True).sum().backward()
+    assert a.grad.tolist() == [-2.0, 1.0]

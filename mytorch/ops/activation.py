@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from ..backend import numpy_ns
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
 from ..dispatch.half import once_rounded
@@ -16,7 +16,7 @@ from ..dispatch.inplace import check_writable, overwrite
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
-from .elementwise import cast, unary, where
+from .elementwise import cast, unary, where, without_derivative
 from .random import rrelu_slopes
 from .reduction import normalize_dim
 
@@ -449,13 +449,19 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=Fa
     Args:
         negative_slope: slope for negative elements (default: 0.01).
 
+    Raises:
+        NotImplementedError: in backward, in PyTorch mode, for a negative slope in place: PyTorch has no derivative there.
+
     Example:
         >>> F.leaky_relu(tensor([-4.0, 2.0]), 0.25).tolist()
         [-1.0, 2.0]
 
     See also: `nn.LeakyReLU`.
     """
-    return _maybe_inplace(input, _leaky_relu(input, slope=negative_slope, fused=fused, auto=auto), inplace)
+    out = _leaky_relu(input, slope=negative_slope, fused=fused, auto=auto)
+    if inplace and negative_slope < 0 and config.pytorch_mode:
+        out = without_derivative(out, input, name="leaky_relu in place with a negative slope")
+    return _maybe_inplace(input, out, inplace)
 
 
 def elu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
