@@ -111,12 +111,28 @@ def once_rounded(function):
         dtype = getattr(input, "dtype", None)
         if dtype is None or dtype.itemsize != 2 or not dtype.is_floating_point:
             return function(input, *args, **kwargs)
-        if any(getattr(t, "dtype", dtype) is not dtype for t in args):
+        floats = [t for t in (*args, *kwargs.values()) if hasattr(t, "requires_grad") and t.dtype.is_floating_point]
+        if any(t.dtype is not dtype for t in floats):
             return function(input, *args, **kwargs)
-        wide = [t.float() if hasattr(t, "dtype") else t for t in (input, *args)]
-        return function(*wide, **kwargs).to(dtype)
+
+        def wide(t):
+            return t.float() if getattr(t, "dtype", None) is dtype else t
+
+        result = function(wide(input), *map(wide, args), **{name: wide(t) for name, t in kwargs.items()})
+        return tuple(t.to(dtype) for t in result) if isinstance(result, tuple) else result.to(dtype)
 
     return rounding
+
+
+def once_rounded_on_cpu(function):
+    """As `once_rounded`; on a GPU, the function receives half precision, for which it has kernels."""
+    rounding = once_rounded(function)
+
+    @wraps(function)
+    def on_cpu(input, *args, **kwargs):
+        return (rounding if input.device.type == "cpu" else function)(input, *args, **kwargs)
+
+    return on_cpu
 
 
 def back_to_bfloat16(result):

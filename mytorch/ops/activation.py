@@ -851,8 +851,12 @@ def glu(input, dim=-1, *, fused=None, auto=False):
         raise RuntimeError(
             f"Halving dimension must be even, but dimension {dim} is size {input.shape[dim] if input.ndim else 0}"
         )
-    a, b = input.chunk(2, dim)
-    return a * sigmoid(b, fused=fused, auto=auto)
+    return _gated(*input.chunk(2, dim), fused=fused, auto=auto)
+
+
+@once_rounded
+def _gated(a, b, **how):
+    return a * sigmoid(b, **how)
 
 
 def softmin(input, dim=None, dtype=None, *, fused=None, auto=False):

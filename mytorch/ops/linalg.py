@@ -10,6 +10,7 @@ from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import METHODS, public
 from ..dispatch.errors import broadcast, expandable
+from ..dispatch.half import once_rounded_on_cpu
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
@@ -200,6 +201,8 @@ def _blend(input, product, beta, alpha):
 def _blends(function):
     """Decorates functions like addmm: half precision under autocast, and the deprecated argument order f(beta, input, alpha, …)."""
 
+    rounded = once_rounded_on_cpu(function)
+
     @functools.wraps(function)
     def run(*args, **kwargs):
         if len(args) > 3:
@@ -210,7 +213,7 @@ def _blends(function):
                 warn(f"This overload of {name} is deprecated: use {name}(input, …, *, beta, alpha) instead.")
                 kwargs.update(zip(("beta", "alpha"), factors, strict=False))
         policy = get_mode().autocast
-        return function(*args, **kwargs) if policy is None else policy.run(function, "half", False, args, kwargs)
+        return rounded(*args, **kwargs) if policy is None else policy.run(rounded, "half", False, args, kwargs)
 
     return run
 

@@ -9,6 +9,7 @@ from ..backend import ON_NUMPY, Namespace, numpy_ns, xp_of
 from ..base import config
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
 from ..base.errors import require_tensor
+from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.unwrap import shape_of
 from ..kernels.registry import device_type
@@ -458,11 +459,8 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: evaluation needs running_mean and running_var.")
-        scale = (running_var + eps).rsqrt()
-        scale = scale if weight is None else scale * weight
-        shift = -running_mean * scale
-        shift = shift if bias is None else shift + bias
-        return _channel_affine(input, scale, shift, fused=fused, auto=auto).to(input.dtype)
+        out = _batch_norm_in_evaluation(input, running_mean, running_var, weight, bias, eps, fused=fused, auto=auto)
+        return out.to(input.dtype)
     if eps <= 0:
         raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     n = math.prod(input.shape) // input.shape[1]
@@ -479,6 +477,15 @@ def batch_norm(
             kept += (momentum * batch).astype(kept.dtype)
             running._data._bump()
     return _batch_norm(input, weight, bias, eps=eps, stats=(mean, var), fused=fused, auto=auto)
+
+
+@once_rounded
+def _batch_norm_in_evaluation(input, running_mean, running_var, weight, bias, eps, **how):
+    scale = (running_var + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    shift = -running_mean * scale
+    shift = shift if bias is None else shift + bias
+    return _channel_affine(input, scale, shift, **how)
 
 
 @op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
@@ -549,10 +556,14 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
         return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
     if not input.numel():
         return _affine(input * 1, weight, bias)
-    rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
-    out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto).reshape(input.shape)
-    out = _affine(out, weight, bias)
+    out = _grouped(input, num_groups, weight, bias, eps=eps, fused=fused, auto=auto)
     return out.to(input.dtype) if input.dtype.itemsize == 2 else out  # float32 parameters leave 16 bits as they are
+
+
+@once_rounded
+def _grouped(input, num_groups, weight, bias, **how):
+    rows = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
+    return _affine(_layer_norm(rows, width=rows.shape[-1], **how).reshape(input.shape), weight, bias)
 
 
 def _check_channels(channels, **vectors):

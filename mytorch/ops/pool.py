@@ -14,6 +14,7 @@ from .._tensor import Tensor
 from ..backend import xp_of
 from ..base.arguments import same_arguments
 from ..base.errors import alert_nondeterministic
+from ..dispatch.half import once_rounded_on_cpu
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, watched
@@ -272,6 +273,7 @@ def _avg_pooling(d):
     name = f"avg_pool{d}d"
 
     @named(name, **DIMS[d])
+    @once_rounded_on_cpu
     def avg_pool(
         input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None,
         *, fused=None, auto=False,
@@ -430,6 +432,7 @@ def _adaptive_avg(d, pool):
     name = f"adaptive_avg_pool{d}d"
 
     @named(name, **DIMS[d])
+    @once_rounded_on_cpu
     def adaptive(input, output_size):
         """Averages windows of the last {axes}. The sizes of the windows follow from the output size.
 

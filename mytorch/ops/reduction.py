@@ -10,6 +10,7 @@ from .._tensor import is_tensor
 from ..base import dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import public
+from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from .elementwise import cast, named, shown
 from .elementwise import maximum as _maximum
@@ -219,6 +220,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
 
 
 @public(inplace=False)
+@once_rounded
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
     """Computes the standard deviation of all elements or along dimensions: the square root of `var`.
 
@@ -268,6 +270,7 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 @public(inplace=False)
+@once_rounded
 def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Computes the standard deviation and the mean of all elements or along dimensions.
 

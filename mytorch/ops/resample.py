@@ -10,6 +10,7 @@ import numpy as np
 
 from .._tensor import Tensor
 from ..base import dtypes
+from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, raw_of
@@ -199,6 +200,7 @@ def interpolate(
     return laid_out_as(input, resize(input, out, scales, mode, align_corners, antialias))
 
 
+@once_rounded
 def _resized(input, out, scales, mode, align_corners, antialias):
     """Resizes the spatial axes of the input to the sizes `out`, one axis after the other."""
     for i, (n, o, scale) in enumerate(zip(tuple(input.shape[2:]), out, scales, strict=True)):

@@ -12,6 +12,7 @@ from ..base import dtypes
 from ..base.errors import alert_nondeterministic
 from ..dispatch.bind import METHODS, public
 from ..dispatch.errors import broadcast
+from ..dispatch.half import once_rounded, once_rounded_on_cpu
 from ..dispatch.inplace import adopt, check_writable
 from ..dispatch.op import name_node, op
 from ..dispatch.overlap import refuse_overlap, refuse_shared
@@ -177,6 +178,7 @@ def scatter_add(input, dim, index, src):
 
 @public()
 @on_numbers_too
+@once_rounded_on_cpu
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     """Reduces values into a copy, at an index along a dimension.
 
@@ -347,7 +349,12 @@ def index_add(input, dim, index, source, *, alpha=1):
     d, raw = _at(input, dim, index, "index_add", source)
     source = source if alpha == 1 else source * alpha
     index, layout = watched(raw, index), (slice(None),) * d + ROWS
-    return input + _put_index(cast(source, input.dtype), index, layout=layout, shape=tuple(input.shape))
+    return _added(input, cast(source, input.dtype), index, layout)
+
+
+@once_rounded
+def _added(input, source, index, layout):
+    return input + _put_index(source, index, layout=layout, shape=tuple(input.shape))
 
 
 @public()

@@ -13,6 +13,7 @@ from ..backend import NO_DATA, ON_NUMPY, MetaArray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
+from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.out import write_out
 from ..dispatch.precision import in_precision
@@ -93,7 +94,12 @@ def cumprod(input, dim, *, dtype=None):
         >>> mytorch.cumprod(tensor([1, 2, 3, 4]), dim=0).tolist()
         [1, 2, 6, 24]
     """
-    return _cumprod(_for_products(input, dtype), dim=normalize_dim(dim, input.ndim))
+    return _products(_for_products(input, dtype), normalize_dim(dim, input.ndim))
+
+
+@once_rounded
+def _products(input, dim):
+    return _cumprod(input, dim=dim)
 
 
 @op(dtype="same", name="cumprod", autocast="float32")
@@ -917,6 +923,7 @@ def dist(input, other, p=2):
 
 @public()
 @in_precision("float32")
+@once_rounded
 def renorm(input, p, dim, maxnorm):
     """Scales slices along a dimension down to a maximal p-norm.
 
