@@ -23,7 +23,8 @@ from .engine.mode import get_mode
 from .ops import decompositions as _d
 from .ops.creation import eye
 from .ops.decompositions import cholesky, det, inverse, lu_parts, qr_reduced, rows_after, slogdet, solve, square
-from .ops.elementwise import where, without_derivative
+from .ops.elementwise import where
+from .ops.elementwise import without_derivative as _without_derivative
 from .ops.linalg import cross, matmul, tensordot
 from .ops.movement import cat
 from .ops.padding import pad
@@ -744,7 +745,7 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False):
     LD, pivots, info = (on_device_of(part, A) for part in _d.ldl_parts(raw, hermitian))
     if check_errors and info.any():
         raise LinAlgError(f"linalg.ldl_factor: D[{int(info.max())},{int(info.max())}] is zero.")
-    return _LdlFactorEx(without_derivative(LD, A, name="linalg.ldl_factor"), pivots, info)
+    return _LdlFactorEx(_without_derivative(LD, A, name="linalg.ldl_factor"), pivots, info)
 
 
 def ldl_solve(LD, pivots, B, *, hermitian=False):
@@ -780,8 +781,8 @@ def ldl_solve(LD, pivots, B, *, hermitian=False):
     right = np.broadcast_to(right, X.shape)
     for i in np.ndindex(batch):
         X[i] = _d.ldl_solved(A[i], order[i], right[i], hermitian and X.dtype.kind == "c")
-    solution = without_derivative(on_device_of(X, LD), LD, name="linalg.ldl_solve")
-    return without_derivative(solution, B, name="linalg.ldl_solve")
+    solution = _without_derivative(on_device_of(X, LD), LD, name="linalg.ldl_solve")
+    return _without_derivative(solution, B, name="linalg.ldl_solve")
 
 
 def householder_product(A, tau):

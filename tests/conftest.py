@@ -115,6 +115,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "cpu_only" in item.keywords:
             item.add_marker(skip)
+        elif config.getoption("--fake-cupy") and item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.skip(reason="takes too long over the fake CuPy"))
 
 
 @pytest.fixture(autouse=True)

@@ -44,6 +44,7 @@ def test_every_gradient_of_the_first_step_is_that_of_float64_pytorch(torch, chan
         np.testing.assert_allclose(p.grad.numpy(), theirs[name].grad.numpy(), rtol=0, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_fifty_losses_are_pytorchs(torch):
     model = demo()
     reference = TorchGPT2(model.config).take(model)

@@ -51,6 +51,7 @@ def test_the_cost_of_a_window_depends_on_the_input(torch):
     assert time.process_time() - start < 5
 
 
+@pytest.mark.slow
 def test_indices_of_windows_with_more_than_32767_elements(torch):
     same(torch, "max_pool2d", (1, 1, 200, 200), 200, return_indices=True)
     same(torch, "max_pool2d", (1, 1, 200, 400), 200, return_indices=True)

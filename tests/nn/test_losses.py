@@ -412,7 +412,9 @@ def test_second_derivative_does_not_vanish_for_large_inputs(function, dtype):
     np.testing.assert_allclose(np.abs(second.numpy()), decay / (1 + decay) ** 2, rtol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["multi_margin_loss", "multilabel_margin_loss", "ctc_loss"])
+@pytest.mark.parametrize(
+    "name", ["multi_margin_loss", "multilabel_margin_loss", pytest.param("ctc_loss", marks=pytest.mark.slow)]
+)
 def test_second_derivatives_that_pytorch_lacks(name):
     for sample in GENERATORS[name](np.random.default_rng(0), 1.0):
         (x,) = sample.inputs.values()

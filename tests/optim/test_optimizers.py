@@ -380,7 +380,7 @@ def _rates(schedule, optimizer):
     return seen
 
 
-@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+@pytest.mark.parametrize("search", [pytest.param(None, marks=pytest.mark.slow), "strong_wolfe"])
 def test_lbfgs_minimises_rosenbrock(search):
     x = mytorch.nn.Parameter(mytorch.tensor([-1.2, 1.0], dtype=mytorch.float64))
     optimizer = mytorch.optim.LBFGS([x], lr=1.0 if search else 0.05, max_iter=40, line_search_fn=search)

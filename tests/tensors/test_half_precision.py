@@ -10,6 +10,7 @@ import pytest
 import mytorch
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.cpu_only
 
 # Functions of the library, of nn.functional and of a list of random tensors, with the shapes of the tensors.
 CASES = {
