@@ -16,7 +16,7 @@ from ..dispatch.inplace import check_writable, overwrite
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
-from .elementwise import cast, unary, where, without_derivative
+from .elementwise import cast, unary, where
 from .random import rrelu_slopes
 from .reduction import normalize_dim
 
@@ -450,7 +450,7 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=Fa
         negative_slope: slope for negative elements (default: 0.01).
 
     Raises:
-        NotImplementedError: in backward, in PyTorch mode, for a negative slope in place: PyTorch has no derivative there.
+        RuntimeError: in backward, in PyTorch mode, for a negative slope in place: PyTorch has no derivative there.
 
     Example:
         >>> F.leaky_relu(tensor([-4.0, 2.0]), 0.25).tolist()
@@ -460,8 +460,20 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=Fa
     """
     out = _leaky_relu(input, slope=negative_slope, fused=fused, auto=auto)
     if inplace and negative_slope < 0 and config.pytorch_mode:
-        out = without_derivative(out, input, name="leaky_relu in place with a negative slope")
+        out = _negative_slope(out, input)
     return _maybe_inplace(input, out, inplace)
+
+
+@op(dtype="same")
+def _negative_slope(xp, result, input):
+    return result
+
+
+def _refuse_negative_slope(g):
+    raise RuntimeError("leaky_relu: no derivative in place with a negative slope; call out-of-place version instead.")
+
+
+_negative_slope.grad(result=lambda g: g, input=_refuse_negative_slope)
 
 
 def elu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
