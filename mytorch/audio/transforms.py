@@ -655,7 +655,7 @@ class TimeStretch(Module):
             overriding_rate: factor of the speed, instead of fixed_rate.
 
         Raises:
-            ValueError: if there is no factor.
+            ValueError: if no factor is given.
         """
         rate = self.fixed_rate if overriding_rate is None else overriding_rate
         if rate is None:

@@ -280,7 +280,7 @@ _IGNORED = frozenset(
     "_add_parents _is_view edge".split()
 )
 _FACTORIES = frozenset("zeros ones empty full arange eye rand randn randint randperm tensor".split())
-# Functions whose calls dispatch modes receive.
+# Dispatch modes receive the calls of these functions.
 CREATIONS = _FACTORIES | frozenset(
     "zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full scalar_tensor "
     "linspace logspace tril_indices triu_indices empty_strided from_numpy as_tensor".split()

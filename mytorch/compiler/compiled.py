@@ -442,7 +442,7 @@ class Compiled:
         try:
             found, executed = executed_by(lambda: trace(self.function, args, kwargs, guards.tensors))
             if not guards.skipped.isdisjoint(executed):
-                self.executed |= executed  # the program took another path, whose functions have no guards
+                self.executed |= executed  # the program took another path, and its functions have no guards
                 return self.function(*args, **kwargs)
             changed = guards.changed()
             if changed:

@@ -45,7 +45,7 @@ VALUES = (
     dtypes.dtype,
     device,
 )
-# Packages whose objects have no state that a program can change: namespaces and kernels, which a replay calls again.
+# A program cannot change the state of objects of these packages: namespaces and kernels, which a replay calls again.
 _MACHINERY = (f"{HERE}.backend", f"{HERE}.kernels", "numba")
 _ATOMS = (*VALUES, enum.Enum, np.generic, type, types.BuiltinFunctionType, types.ModuleType, Generator)
 _MISSING = object()
@@ -124,7 +124,7 @@ class Guards:
             self.entries.append((_Copied(bytes, value), None, bytes(value)))
             return ()
         if isinstance(value, (np.ndarray, array.array)):
-            raise TooMuch("the function can reach a NumPy array, whose elements can change")
+            raise TooMuch("the function can reach a NumPy array, and its elements can change")
         if (type(value).__module__ or "").startswith(_MACHINERY):
             return ()
         if isinstance(value, contextvars.ContextVar):

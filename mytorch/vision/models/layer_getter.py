@@ -11,7 +11,7 @@ class IntermediateLayerGetter(nn.ModuleDict):
     """Runs the submodules of a network in order and returns some of the results. Submodules after the last one are left out.
 
     Args:
-        model: network whose forward runs its submodules in order.
+        model: network that runs its submodules in order.
         return_layers: {name of a submodule: name of its result}.
 
     Raises:

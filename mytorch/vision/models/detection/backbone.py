@@ -15,7 +15,7 @@ class BackboneWithFPN(Module):
     """A feature pyramid on intermediate results of a network.
 
     Args:
-        backbone: network whose forward runs its submodules in order.
+        backbone: network that runs its submodules in order.
         return_layers: {name of a submodule: name of its level}.
         in_channels_list: number of channels of each level.
         out_channels: number of channels of the results.
