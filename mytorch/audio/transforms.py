@@ -869,44 +869,40 @@ class ComputeDeltas(Module):
         return F.compute_deltas(specgram, self.win_length, self.mode)
 
 
-class Preemphasis(Module):
+class _Emphasis(Module):
+    function: Callable[..., Tensor]
+
+    def __init__(self, coeff: float = 0.97) -> None:
+        super().__init__()
+        self.coeff = coeff
+
+    def forward(self, waveform: Tensor) -> Tensor:
+        """Returns a waveform of the same shape.
+
+        Args:
+            waveform: (…, time).
+        """
+        return self.function(waveform, self.coeff)
+
+
+class Preemphasis(_Emphasis):
     """Computes y[n] = x[n] - coeff * x[n - 1].
 
     Args:
         coeff: the coefficient.
     """
 
-    def __init__(self, coeff: float = 0.97) -> None:
-        super().__init__()
-        self.coeff = coeff
-
-    def forward(self, waveform: Tensor) -> Tensor:
-        """Returns a waveform of the same shape.
-
-        Args:
-            waveform: (…, time).
-        """
-        return F.preemphasis(waveform, self.coeff)
+    function = staticmethod(F.preemphasis)
 
 
-class Deemphasis(Module):
+class Deemphasis(_Emphasis):
     """Computes y[n] = x[n] + coeff * y[n - 1], and clips the result to [-1, 1].
 
     Args:
         coeff: the coefficient.
     """
 
-    def __init__(self, coeff: float = 0.97) -> None:
-        super().__init__()
-        self.coeff = coeff
-
-    def forward(self, waveform: Tensor) -> Tensor:
-        """Returns a waveform of the same shape.
-
-        Args:
-            waveform: (…, time).
-        """
-        return F.deemphasis(waveform, self.coeff)
+    function = staticmethod(F.deemphasis)
 
 
 class Convolve(Module):

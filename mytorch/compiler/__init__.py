@@ -216,15 +216,15 @@ def cudagraph_mark_step_begin():
     """Has no effect, because results are never overwritten by later calls."""
 
 
-_STANCES = "default eager_on_recompile eager_then_compile fail_on_recompile force_eager".split()
+_STANCES = "default eager_on_recompile eager_then_compile aot_eager_then_compile fail_on_recompile force_eager".split()
 
 
 class set_stance:
     """Sets how compiled functions run: as a function for the rest of the program, as a context, or as a decorator.
 
     Args:
-        stance: "default" or "eager_then_compile": functions are recorded and replayed. "force_eager": all functions run eagerly.
-            "eager_on_recompile": functions that have a trace run eagerly if it is not valid. "fail_on_recompile": these
+        stance: "default", "eager_then_compile" or "aot_eager_then_compile": functions are recorded and replayed.
+            "force_eager": all functions run eagerly. "eager_on_recompile": functions that have a trace run eagerly if it is not valid. "fail_on_recompile": these
             calls raise a RuntimeError.
         skip_guard_eval_unsafe: only False is supported: guards are always checked.
         force_backend: only None is supported.

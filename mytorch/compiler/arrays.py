@@ -203,6 +203,10 @@ class Tape:
         self.numbers, self.conditions, self.counts = {}, {}, {}
         self.counters, self.groups, self.states = [], [], []
 
+    def records(self):
+        """Returns True in the thread that records, until the trace ends."""
+        return threading.get_ident() == self.thread
+
     def lift(self, raw):
         """Returns the TracedArray of an array that existed before."""
         found = self._of.get(id(raw))
@@ -255,7 +259,7 @@ class Tape:
             kind: see `Step`.
             check: find out which arguments the function changes.
         """
-        if threading.get_ident() != self.thread:
+        if not self.records():
             return on_values(function, args, kwargs or {})
         kwargs = kwargs or {}
         arrays = []
@@ -343,7 +347,7 @@ class Tape:
             Untraceable: Python code has run, so that a replay cannot be repeated.
         """
         result = bool(array.value)
-        if threading.get_ident() != self.thread:
+        if not self.records():
             return result
         if any(step.kind == "host" for step in self.steps):
             raise Untraceable("a condition depends on an array after an optimizer's update")
@@ -377,16 +381,15 @@ def _has_mask(index):
 
 
 def _plain(x):
-    return mapped(x, lambda item: item.value if type(item) is TracedArray else item)
+    def lower(item):
+        return item.value if type(item) is TracedArray else numpy_ns if type(item) is TraceNamespace else item
+
+    return mapped(x, lower)
 
 
 def on_values(function, args, kwargs):
     """Calls a function on the values of TracedArrays, without recording it."""
-
-    def lower(x):
-        return x.value if type(x) is TracedArray else numpy_ns if type(x) is TraceNamespace else x
-
-    return function(*mapped(args, lower), **mapped(kwargs, lower))
+    return function(*_plain(args), **_plain(kwargs))
 
 
 def record_call(function, args, kwargs=None):
@@ -442,7 +445,7 @@ class TracedArray:
     def __getattr__(self, name):
         if name[:2] == "__":
             raise AttributeError(name)
-        if threading.get_ident() != self.tape.thread:
+        if not self.tape.records():
             return getattr(self.value, name)
         if name in _ELEMENTS:
             raise Untraceable(_reason(f"`{name}`"))
@@ -469,7 +472,7 @@ class TracedArray:
         Raises:
             Untraceable: this thread records.
         """
-        if threading.get_ident() == self.tape.thread:
+        if self.tape.records():
             raise Untraceable(_reason(reason))
         return self.value
 

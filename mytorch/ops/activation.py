@@ -16,7 +16,7 @@ from ..dispatch.inplace import check_writable, overwrite
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
-from .elementwise import cast, unary, where
+from .elementwise import cast, unary, where, without_derivative
 from .random import rrelu_slopes
 from .reduction import normalize_dim
 
@@ -460,20 +460,9 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=Fa
     """
     out = _leaky_relu(input, slope=negative_slope, fused=fused, auto=auto)
     if inplace and negative_slope < 0 and config.pytorch_mode:
-        out = _negative_slope(out, input)
+        message = "leaky_relu: no derivative in place with a negative slope; call out-of-place version instead."
+        out = without_derivative(out, input, name="leaky_relu", message=message)
     return _maybe_inplace(input, out, inplace)
-
-
-@op(dtype="same")
-def _negative_slope(xp, result, input):
-    return result
-
-
-def _refuse_negative_slope(g):
-    raise RuntimeError("leaky_relu: no derivative in place with a negative slope; call out-of-place version instead.")
-
-
-_negative_slope.grad(result=lambda g: g, input=_refuse_negative_slope)
 
 
 def elu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):

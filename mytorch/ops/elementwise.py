@@ -145,22 +145,24 @@ def zero(g):
     return g * 0
 
 
-def no_derivative(name):
-    """Returns a gradient formula that raises an error, for an input that has no derivative."""
+def no_derivative(name, message=None):
+    """Returns a gradient formula that raises an error, for an input that has no derivative; a RuntimeError with a message."""
 
     def formula(g):
+        if message is not None:
+            raise RuntimeError(message)
         raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
 
     return formula
 
 
 @op(dtype="same")
-def without_derivative(xp, result, input, *, name):
+def without_derivative(xp, result, input, *, name, message=None):
     """Returns `result`, the result of a function of `input` without a derivative. Its differentiation raises an error."""
     return result
 
 
-without_derivative.grad(result=lambda g: g, input=lambda g, name: no_derivative(name)(g))
+without_derivative.grad(result=lambda g: g, input=lambda g, name, message: no_derivative(name, message)(g))
 
 
 # fmt: off
