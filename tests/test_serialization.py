@@ -316,6 +316,20 @@ def test_an_error_while_writing_leaves_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 
+def test_the_directory_is_renamed_as_soon_as_a_file_has_its_final_name(tmp_path, monkeypatch):
+    """Another process may complete a checkpoint directory as soon as the last file of this process exists."""
+    replace = os.replace
+
+    def replace_and_rename_directory(partial, path):
+        replace(partial, path)
+        os.rename(tmp_path / "partial", tmp_path / "complete")
+
+    (tmp_path / "partial").mkdir()
+    monkeypatch.setattr(os, "replace", replace_and_rename_directory)
+    atomic_write(tmp_path / "partial" / "x", b"new")
+    assert (tmp_path / "complete" / "x").read_bytes() == b"new"
+
+
 def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path):
     path = tmp_path / "x"
     atomic_write(path, b"old")

@@ -3,6 +3,7 @@
 import os
 
 from ..distributed import run
+from ..distributed.environment import DEFAULT_PORT
 from .arguments import ArgumentParser
 from .configuration import PRECISIONS, Configuration, default_path
 
@@ -53,7 +54,7 @@ def job(args):
             args.node_rank = settings.machine_rank
         if not args.standalone:
             args.master_addr = args.master_addr or settings.master_addr
-            if settings.num_machines > 1 or settings.master_port != run.DEFAULT_PORT:
+            if settings.num_machines > 1 or settings.master_port != DEFAULT_PORT:
                 args.master_port = args.master_port or settings.master_port
         if args.timeout is None and settings.timeout:
             args.timeout = settings.timeout

@@ -54,15 +54,12 @@ def mpiexec_command(n):
     return [mpiexec, "-launcher", "fork", "-n", str(n)]  # MPICH: "fork" starts local processes, without SLURM's srun
 
 
-def free_port(address="127.0.0.1", wanted=0):
-    """Return `wanted` if the port is free, and any other free port otherwise."""
-    for port in (wanted, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind((address, port))
-                return probe.getsockname()[1]
-    raise RuntimeError(f"free_port: expected a free port on {address}, found none")
+def free_port():
+    """Return a port that is free on all addresses of this machine."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
 
 
 _SHM = Path("/dev/shm")

@@ -13,7 +13,7 @@ import os
 import sys
 
 from ..backend import device_count
-from .environment import DEFAULT_ADDRESS, DEFAULT_PORT
+from .environment import DEFAULT_ADDRESS
 from .launcher import Job, Link, free_port
 
 
@@ -40,8 +40,8 @@ def parser(prog="mytorchrun launch", script=True, kind=argparse.ArgumentParser):
     add("nnodes", type=_machines, metavar="N", help="number of machines (default: 1)")
     add("node_rank", type=int, help="number of this machine, starting at 0 (default: 0)")
     add("master_addr", help=f"address of the first machine (default: {DEFAULT_ADDRESS})")
-    add("master_port", type=int, help=f"port on the first machine (default: {DEFAULT_PORT}, or any free port)")
-    add("standalone", action="store_true", help="single-machine mode with any free port")
+    add("master_port", type=int, help="port on the first machine (default: a free port)")
+    add("standalone", action="store_true", help="single-machine mode; ignore --rdzv_endpoint")
     add("max_restarts", type=int, metavar="N", help="number of restarts of all ranks after a failure (default: 0)")
     add("rdzv_backend", choices=["static", "c10d"], help="accepted for torchrun; the ranks meet at the master address")
     add("rdzv_endpoint", metavar="HOST[:PORT]", help="same as --master_addr and --master_port")
@@ -132,9 +132,8 @@ def job(args, env=None):
     if args.timeout is not None and not args.timeout > 0:
         raise ValueError(f"--timeout: expected a positive number of seconds, got {args.timeout}.")
     address = args.master_addr or DEFAULT_ADDRESS
-    port = args.master_port
-    if port is None:
-        port = free_port(address if nodes == 1 else "", 0 if args.standalone else DEFAULT_PORT)
+    # The operating system selects the port: two launchers that start at once must not select the same one.
+    port = free_port() if args.master_port is None else args.master_port
     env = {**(env or {}), "MASTER_ADDR": address, "MASTER_PORT": str(port), "PYTHONUNBUFFERED": "1"}
     env |= {"NODE_RANK": str(node), "GROUP_RANK": str(node), "TORCHELASTIC_RUN_ID": args.rdzv_id or "none"}
     if n > 1 and "OMP_NUM_THREADS" not in os.environ:

@@ -114,7 +114,8 @@ def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            os.replace(partial, path)
+            with _synced(path.parent):
+                os.replace(partial, path)
         finally:
             with contextlib.suppress(OSError):
                 file.close()
@@ -126,7 +127,6 @@ def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
             full = f"the disk is full: {path} needs more than {written:,} bytes, {free:,} are free. The old file is unchanged."
             raise OSError(error.errno, full) from None
         raise
-    sync_directory(path.parent)
 
 
 def atomic_write(path: str | os.PathLike, content: bytes) -> None:
@@ -146,10 +146,19 @@ def sync_directory(path: str | os.PathLike) -> None:
     Args:
         path: the directory.
     """
+    with _synced(path):
+        pass
+
+
+@contextlib.contextmanager
+def _synced(directory):
+    """Sync a directory after the block. It is opened before: once a file has its final name, others may move the directory."""
     if os.name != "posix":
+        yield
         return
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(directory, os.O_RDONLY)
     try:
+        yield
         os.fsync(handle)
     finally:
         os.close(handle)

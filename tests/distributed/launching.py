@@ -45,9 +45,13 @@ def launch(n, script, *args, timeout=60, options=(), limit=120, module="mytorch.
         str(script),
         *map(str, args),
     ]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=limit, cwd=ROOT, env=environment(**env), check=False
-    )
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=limit, cwd=ROOT, env=environment(**env), check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        printed = b"\n".join(text or b"" for text in (error.stdout, error.stderr)).decode(errors="replace")
+        pytest.fail(f"{script} on {n} ranks did not end in {limit} s:\n{printed}")
 
 
 def results_of(n, program, path, **options):

@@ -57,8 +57,9 @@ class NcclCommunicator:
     """Communicates over MPI. Creation waits for all ranks, which leave files named after the unique id."""
 
     def __init__(self, ndev, commId, rank):
-        from mpi4py import MPI
+        from mytorch.distributed.mpi import load
 
+        MPI = load()
         assert type(commId) is bytes
         assert len(commId) == 128
         world, name = MPI.COMM_WORLD, commId[:32].decode()
