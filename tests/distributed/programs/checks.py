@@ -19,7 +19,7 @@ def run(namespace, path, backend=None):
             mine = None
         except Exception:
             mine = traceback.format_exc()
-            print(mine, file=sys.stderr, flush=True)  # if the other ranks hang now, the test shows what this rank printed
+            print(mine, file=sys.stderr, flush=True)  # the test shows it if the other ranks hang
         everyone = [None] * dist.get_world_size()
         dist.all_gather_object(everyone, mine)
         results[name] = next((f"rank {r}: {text}" for r, text in enumerate(everyone) if text), None)
