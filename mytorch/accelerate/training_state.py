@@ -465,7 +465,8 @@ def least_size(accelerator, ranks):
 def _expect(directory, name):
     path = directory / name
     if not path.is_file():
-        raise FileNotFoundError(
-            f"load_state: {path} is missing. Prepare the same objects with the same precision as when it was saved."
-        )
+        how = "Prepare the same objects with the same precision as when it was saved."
+        if (directory / "index.json").is_file():
+            how = "The checkpoint is sharded: load it with Accelerator(fsdp=True)."
+        raise FileNotFoundError(f"load_state: {path} is missing. {how}")
     return path

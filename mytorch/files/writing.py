@@ -178,7 +178,8 @@ def recover(path: Path) -> None:
         path: the directory.
     """
     if not path.exists() and _old(path).is_dir():
-        os.rename(_old(path), path)
+        with contextlib.suppress(FileNotFoundError):  # another process restores it at the same time
+            os.rename(_old(path), path)
 
 
 def _write_when_there_is_room(write, partial, path, size, say):

@@ -168,6 +168,15 @@ def test_checkpoints_without_a_process_group(tmp_path):
     assert dcp.latest(tmp_path) is None
 
 
+def test_the_accelerator_names_the_option_that_loads_a_sharded_checkpoint(tmp_path):
+    model = nn.Linear(2, 3)
+    dcp.save({"model": model.state_dict()}, checkpoint_id=tmp_path / "state")
+    accelerator = mytorch.Accelerator()
+    accelerator.prepare(model)
+    with pytest.raises(FileNotFoundError, match=r"Accelerator\(fsdp=True\)"):
+        accelerator.load_state(tmp_path / "state")
+
+
 def test_objects_with_state_dicts(tmp_path):
     layer, other = nn.Linear(3, 2), nn.Linear(3, 2)
     dcp.save({"layer": layer}, checkpoint_id=tmp_path / "c")
