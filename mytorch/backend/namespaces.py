@@ -161,7 +161,13 @@ def _numpy_add_rows(out, rows, values):
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    out[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
+    counts = np.diff(starts, append=len(rows))
+    once = counts == 1
+    single, several = order[starts[once]], order[np.repeat(~once, counts)]
+    out[rows[single]] += values[single]  # sums of one row would take longer
+    if several.size:
+        starts = np.cumsum(counts[~once]) - counts[~once]
+        out[rows[several[starts]]] += np.add.reduceat(values[several], starts, axis=0)
 
 
 def _numpy_einsum(spec, *arrays):

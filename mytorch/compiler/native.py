@@ -31,6 +31,7 @@ ndarray = np.ndarray
 TYPES = {
     "float32": "float", "float64": "double", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "i8", "bool": "i8",
 }  # fmt: skip
+FILLED = {np.zeros: 0, np.zeros_like: 0, np.ones: 1, np.ones_like: 1}  # functions whose result has one value
 SMALL_PRODUCT = 9216  # below this size, NumPy's product calls BLAS directly, see `_numpy_matmul`
 _lock = threading.Lock()
 
@@ -358,9 +359,8 @@ def _described(function, args, kwargs, out):
         return _sum(out, args[0], *args[1:], **kwargs)
     if getattr(function, "__self__", None) is np.add and function.__name__ == "reduce":
         return _reduce(out, *args, **kwargs)
-    fill = {np.zeros: 0, np.zeros_like: 0, np.ones: 1, np.ones_like: 1}.get(function)
-    if fill is not None:
-        return _copy(fill, out)
+    if function in FILLED:
+        return _copy(FILLED[function], out)
     raise _Unsupported(getattr(function, "__name__", ""))
 
 

@@ -402,6 +402,8 @@ def _into(function, args, kwargs, out):
         return functools.partial(function, *args, **{**kwargs, "out": out})
     if function in _EMPTY:
         return None
+    if function in native.FILLED:
+        return functools.partial(out.fill, native.FILLED[function])
     if function in _CASTS and isinstance(args[0], ndarray):
         return functools.partial(np.copyto, out, args[0], "unsafe")
     owner_of = getattr(function, "__self__", None)
