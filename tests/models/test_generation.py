@@ -318,7 +318,7 @@ def test_a_draft_changes_no_distribution(rng, sampling):
     assert all(expected[new] > 0 for new in found)
 
 
-@pytest.mark.parametrize("ahead", [1, 4])
+@pytest.mark.parametrize("ahead", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_a_draft_changes_no_greedy_text(any_model, ahead):
     draft = lively(GPT2(GPT2Config(vocab_size=31, context_length=40, num_layers=1, num_heads=1, embed_dim=6)))
     x = prompt(1, 7)

@@ -229,6 +229,7 @@ def test_grid_sample(torch, padding, mode, fused):
                 np.testing.assert_allclose(ours, theirs, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_grid_sample_has_second_derivatives_and_takes_nothing_and_nan():
     x, grid = mytorch.randn(2, 2, 3, 4, dtype=mytorch.float64), mytorch.rand(2, 2, 3, 2, dtype=mytorch.float64) - 0.4
     sample = functools.partial(mytorch.nn.functional.grid_sample, align_corners=False)
