@@ -262,7 +262,9 @@ _plain_init = fake_cupy.ndarray.__init__
 
 
 def _init(self, a):
-    _plain_init(self, a if isinstance(a, Blank) else blank(a.shape, a.dtype))
+    if not isinstance(a, Blank):
+        a = blank(a.shape, a.dtype) if a.base is None else a.view(Blank)  # as_strided returns a view of another class
+    _plain_init(self, a)
 
 
 _FILLED = ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "arange")
