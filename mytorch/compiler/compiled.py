@@ -23,7 +23,7 @@ from .guards import TooMuch, guards_of
 from .observe import Observer, executed_by, position_of
 from .program import Program, listing
 from .replay import Different, Instance, copy_of
-from .tracing import Output, trace
+from .tracing import Output, register, trace
 
 MOST = 8  # traces of one form of the arguments; further ones run eagerly
 TRIES = 3  # eager calls that may have side effects, such as filling caches, before a function stays eager
@@ -414,6 +414,7 @@ class Compiled:
             self._check_fullgraph()
             return self.function(*args, **kwargs)
         others = [leaf for leaf in leaves if not is_tensor(leaf)]
+        register()  # before guards compare the dicts of kernels
         try:
             guards = guards_of(self.function, *others, executed=self.executed)
         except TooMuch as error:

@@ -3,7 +3,7 @@
 Passes, in order:
 
 1. `remove_common`: a step that repeats an earlier step uses its result.
-2. `remove_dead`: a step without an effect on a result is removed.
+2. `remove_dead`: a step without an effect on a result is removed, unless it can raise an error.
 3. `plan_memory`: each storage gets a position in one block of memory, which storages with separate lifetimes share.
 """
 
@@ -133,8 +133,16 @@ def remove_common(program):
                     value.storage = target
 
 
+_INDEXING = frozenset("getitem setitem take put take_along_axis put_along_axis add_rows".split())
+
+
+def _may_raise(step):
+    """Returns True if a step reads elements with an array of indices, which can be out of range."""
+    return step.name in _INDEXING and bool(refs_in(step.args[1:2]))
+
+
 def remove_dead(program):
-    """Removes steps that change neither a result nor memory that outlives the program."""
+    """Removes steps that change neither a result nor memory that outlives the program, and cannot raise an error."""
     values = program.values
     needed = set(program.results())
     live = {values[i].storage for i in needed} | program.outside
@@ -142,7 +150,8 @@ def remove_dead(program):
     for position in range(len(program.steps) - 1, -1, -1):
         step = program.steps[position]
         outs = step.outs()
-        if step.kind == "array" and not any(i in needed for i in outs) and not any(s in live for s in step.writes):
+        used = any(i in needed for i in outs) or any(s in live for s in step.writes)
+        if step.kind == "array" and not used and not _may_raise(step):
             continue
         refs = step.refs()
         needed.update(refs)

@@ -189,15 +189,16 @@ _SMALL_FUSED = frozenset(
     "binary_cross_entropy binary_cross_entropy_with_logits".split()
 )
 _SMALL = 4096  # elements
+_ONE_STEP = frozenset(["linalg_solve_triangular"])  # ops of many array operations, whose reference becomes one step
 
 
 @functools.cache
-def _register():
+def register():
     """Registers the CPU kernels of all ops for TracedArrays."""
     for op in list(RECORDS.values()):
         if "cpu" in op.fused_on and op.name not in _FUSED:
             op.kernels.of["trace"] = _TraceKernel(op, op.kernels.of["cpu"])
-        elif "numpy_ns" in op.forward.__code__.co_names:  # it has a different algorithm for NumPy's arrays
+        elif "numpy_ns" in op.forward.__code__.co_names or op.name in _ONE_STEP:  # another algorithm for NumPy's arrays
             op.kernels.of["trace"] = _TraceKernel(op, _Plain(op))
         else:
             continue
@@ -321,7 +322,6 @@ def trace(function, args, kwargs, tensors):
     Raises:
         Untraceable: the function depends on the elements of a tensor, or does something else that a trace cannot contain.
     """
-    _register()
     on_host = set()  # optimizers whose updates run as usual between the steps of a replay
     while True:
         try:
@@ -581,4 +581,4 @@ def _backward(found, roots, inside, leaves, edges, tape):
             found.gradients.append(g.index)
 
 
-__all__ = ["OutputEdge", "Trace", "trace", "trace_ns"]
+__all__ = ["OutputEdge", "Trace", "register", "trace", "trace_ns"]

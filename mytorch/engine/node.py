@@ -113,7 +113,7 @@ class Leaf(_HookedNode, Edge):
 
 
 Leaf.__name__ = Leaf.label
-_SMALL = frozenset((int, float, bool, str, tuple, type(None), Namespace))
+_SMALL = (int, float, str, tuple, type(None), Namespace)
 
 
 class Node(_HookedNode, Edge):
@@ -189,7 +189,7 @@ class Node(_HookedNode, Edge):
 
     def release(self):
         """Frees the saved arrays. A node that saved only sizes and other small values keeps them and can run again."""
-        if self.saved and not (self.plan.light and all(type(value) in _SMALL for value in self.saved)):
+        if self.saved and not (self.plan.light and all(isinstance(value, _SMALL) for value in self.saved)):
             self.saved = None
             self.versions = ()
 

@@ -129,7 +129,7 @@ def _chunks(xp, n, each):
 def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
     """Returns the convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
     kernel, n = weight.shape[2:], input.shape[0]
-    if bias is not None and isinstance(input, np.ndarray) and input.dtype.itemsize == 2:  # rounds once, with the bias
+    if bias is not None and xp in ON_NUMPY and input.dtype.itemsize == 2:  # rounds once, with the bias
         wide = (xp.cast(x, np.float32) for x in (input, weight, bias))
         options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         return xp.cast(convolve.forward(xp, *wide, **options), input.dtype)

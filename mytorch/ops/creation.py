@@ -975,4 +975,4 @@ _attribute(
     "H", lambda self: _of_matrices(self, "H", 0, 2).transpose(-2, -1).conj() if self.ndim else self,
     doc="The conjugate transpose of a matrix.",
 )  # fmt: skip
-_attribute("is_cpu", lambda self: isinstance(raw_of(self), ndarray), doc="True if the tensor is on the CPU.")
+_attribute("is_cpu", lambda self: self.device.type == "cpu", doc="True if the tensor is on the CPU.")

@@ -10,7 +10,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from ..backend import CPU, device_of, ndarray
+from ..backend import CPU, ON_NUMPY, device_of
 from ..base import config, dtypes
 from ..base.errors import LinAlgError
 from ..dispatch.bind import public
@@ -120,7 +120,7 @@ _solve.grad(input=_solve_input, other=lambda g, input, xp: xp.call(_solve, _T(xp
 @op(dtype="float", name="linalg_solve_triangular", autocast_cpu="float32")
 def triangular_solution(xp, input, other, *, upper, unit=False):
     """By substitution, which no row of another size disturbs; a zero on the diagonal gives inf."""
-    if not isinstance(input, ndarray):
+    if xp not in ON_NUMPY:
         triangle = xp.triu(input, unit) if upper else xp.tril(input, -unit)
         return xp.linalg.solve(triangle + xp.eye(input.shape[-1], dtype=input.dtype) if unit else triangle, other)
     batch = np.broadcast_shapes(input.shape[:-2], other.shape[:-2])

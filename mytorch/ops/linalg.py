@@ -5,7 +5,7 @@ import math
 import re
 
 from .._tensor import Tensor
-from ..backend import is_raw, ndarray
+from ..backend import ON_NUMPY, is_raw
 from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import METHODS, public
@@ -280,7 +280,7 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
 @op(name="linear", autocast="half", autocast_cpu="half")
 def _linear(xp, input, weight, bias=None):
     rows = input if input.ndim == 2 else _rows(xp, input)
-    half = bias is not None and rows.dtype.itemsize == 2 and isinstance(rows, ndarray)
+    half = bias is not None and rows.dtype.itemsize == 2 and xp in ON_NUMPY
     out = xp.half_product(rows, weight.T, bias) if half else xp.matmul(rows, weight.T)
     if bias is not None and not half:
         out += bias
@@ -293,7 +293,7 @@ def _rows(xp, x):
 
 def weight_gradient(xp, columns, rows, float32_accum):
     """Returns columns @ rows. On a GPU with `float32_accum` (the weight was cast from float32), the result stays float32."""
-    if float32_accum and is_raw(rows) and not isinstance(rows, ndarray):
+    if float32_accum and is_raw(rows) and xp not in ON_NUMPY:
         return xp.matmul(columns, rows, out=xp.empty((columns.shape[0], rows.shape[1]), "float32"))
     return xp.matmul(columns, rows)
 

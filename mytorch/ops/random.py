@@ -17,7 +17,7 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor, is_tensor
-from ..backend import CPU, META, as_device, assign, device_count, device_guard, hollow, on
+from ..backend import CPU, META, as_device, assign, device_count, device_guard, device_of, hollow, is_raw, on
 from ..backend.devices import KINDS
 from ..backend.memory_format import preserve_format
 from ..base import capturing, dtypes
@@ -901,7 +901,7 @@ def _chances(p):
         RuntimeError: a probability is not between 0 and 1.
     """
     raw = raw_of(p) if is_tensor(p) else p
-    on_cpu = isinstance(raw, (np.ndarray, float, int))
+    on_cpu = not is_raw(raw) or device_of(raw) is CPU
     if on_cpu and not np.all((raw >= 0) & (raw <= 1)):
         raise RuntimeError("bernoulli: expected probabilities p with p >= 0 && p <= 1")
     return raw

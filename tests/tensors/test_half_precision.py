@@ -209,3 +209,27 @@ def test_gradients_flow_through_the_rounding(name, dtype):
         expected = theirs[i].grad.double().numpy()
         assert ours[i].grad.dtype is ours[i].dtype
         np.testing.assert_allclose(ours[i].grad.double().numpy(), expected, 8 * unit, 8 * unit * np.abs(expected).max())
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("how", ["eager", "anomaly", "compiled"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "maximum"])
+def test_gradients_of_broadcast_operands_are_rounded_before_they_are_summed(name, dtype, how):
+    data = np.random.default_rng(len(name)).standard_normal
+    x, y, upstream = (data(shape).astype(np.float32) for shape in ((40, 1), (30,), (40, 30)))
+
+    def gradients(L, function):
+        leaves = [L.tensor(v, dtype=getattr(L, dtype), requires_grad=True) for v in (x, y)]
+        for _ in range(3):  # the compiled function is recorded, and then replayed
+            out = function(*leaves)
+            found = L.autograd.grad(out, leaves, L.tensor(upstream, dtype=out.dtype))
+        return [g.float().numpy() for g in found]
+
+    function = getattr(mytorch, name)
+    if how == "compiled":
+        function = mytorch.compile(lambda a, b: getattr(mytorch, name)(a, b))
+    with mytorch.autograd.set_detect_anomaly(how == "anomaly"):
+        found = gradients(mytorch, function)
+    for mine, theirs in zip(found, gradients(torch, getattr(torch, name)), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
