@@ -56,6 +56,12 @@ class Namespace:
             x = x.real
         return x.astype(dtype)
 
+    def on_numpy(self, function, *arrays):
+        """Calls a function of NumPy arrays. Arrays on a GPU are copied to the CPU for it."""
+        if self.module is np:
+            return function(*arrays)
+        return self.asarray(function(*(self.asnumpy(a) for a in arrays)))
+
     def detach(self, x):
         """Returns x without its graph. Raw arrays have none, so this is x. Formulas use it for comparisons."""
         return x

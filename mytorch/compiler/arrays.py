@@ -588,6 +588,11 @@ class TraceNamespace(Namespace):
     def address(self, array):
         return array.value.__array_interface__["data"][0]
 
+    def on_numpy(self, function, *arrays):
+        """Records a function of NumPy arrays as one step."""
+        tape = current_tape()
+        return function(*arrays) if tape is None else tape.call(function, arrays)
+
     def asarray(self, x, dtype=None, **options):
         """Returns x as an array. Python numbers become constants."""
         if type(x) is TracedArray:

@@ -23,12 +23,8 @@ from .reduction import to_acc_type
 
 
 def _apply(xp, function, *arrays):
-    """Calls the namespace's function of that name, or a function of NumPy arrays. Arrays on a GPU are copied to the CPU for it."""
-    if not callable(function):
-        return getattr(xp, function)(*arrays)
-    if xp.module is np:
-        return function(*arrays)
-    return xp.asarray(function(*(xp.asnumpy(a) for a in arrays)))
+    """Calls the namespace's function of that name, or a function of NumPy arrays."""
+    return xp.on_numpy(function, *arrays) if callable(function) else getattr(xp, function)(*arrays)
 
 
 def _op(name, function, doc, *names, binary=False, dtype="float", autocast="promote", bind=True):

@@ -38,6 +38,12 @@ UNARY = """
     ({}*2+1).relu().sum(-1) {}.unsqueeze(0).expand(2,*{}.shape) {}.index_select(0,i%{}.shape[0]) {}.gather(0,zeros_like({}).long())
     {}.topk(2,-1)[1] {}.topk({}.shape[0],0,False)[1] {}.sort(-1,descending=True)[1] {}.argsort(0,descending=True) {}.kthvalue(1,-1)[1]
     {}.cummax(-1)[1] {}.cummin(0)[0] {}.mode(-1)[1] {}.topk(2,-1)[0]*{}.topk(2,-1)[1] {}.msort() {}.rot90(1,(0,1)) {}.fliplr()
+    linalg.inv({}) linalg.det({}) linalg.qr({})[1] linalg.cholesky({}@{}.mT+eye({}.shape[0])) linalg.svdvals({}) linalg.pinv({})
+    linalg.eigvalsh({}+{}.mT) linalg.slogdet({})[1] linalg.matrix_power({},2) linalg.vector_norm({},3,dim=-1) {}.quantile(0.5) {}.cov()
+    fft.rfft({}).abs() fft.ifft({}).real special.i0({}) {}.abs().add(0.5).lgamma() {}.clamp(-0.9,0.9).erfinv() {}.clamp(0.1,0.9).logit()
+    F.group_norm({}.reshape(1,-1,1),1) F.interpolate({}.reshape(1,1,-1),scale_factor=2) F.adaptive_avg_pool1d({}.reshape(1,1,-1),2)
+    F.gumbel_softmax({},dim=-1) F.rrelu({}) F.alpha_dropout({},0.3) bucketize({},tensor([-0.5,0.0,0.5])) cumulative_trapezoid({})
+    searchsorted({}.sort(-1)[0],{}) vander({}.flatten()[:3]) F.local_response_norm({}.reshape(1,2,-1),2) {}.nanmean(-1) {}.heaviside({})
     {}.median(-1)[1] {}.frexp()[1] {}.histc(4) {}.unfold(0,2,1).flip(0) {}.sort(0)[0].flip(0) {}.tensor_split(2)[1]*2
     {}.repeat_interleave(2,0) {}.diff() {}.logcumsumexp(-1) {}.renorm(2,0,1.0) {}.tile(2) {}.mT.softmax(-1) {}.hypot({}) {}.sgn()
 """.split()
@@ -65,6 +71,12 @@ BINARY = """
     F.embedding(i%{0}.shape[0],{0}) {0}[i%{0}.shape[0]]*{1} {0}.put((i%3),{1}.flatten()[:i.numel()]) F.smooth_l1_loss({0},{1}) meshgrid({0}.flatten()[:3],{1}.flatten()[:3],indexing='ij')[0]
     F.scaled_dot_product_attention({0},{1},{1}) F.huber_loss({0},{1}) bmm({0},{1}.mT) addmm({0},{0},{1}) {0}.lerp({1},{1}) clamp({0},max={1})
     F.conv1d({0}.reshape(1,1,-1),{1}.reshape(1,1,-1)[...,:2]) F.avg_pool1d({0}.reshape(1,1,-1)+{1}.sum(),2) F.max_pool1d({0}.reshape(1,1,-1)*{1}.sum(),2)
+    F.linear({0},{0},{1}.flatten()[:{0}.shape[0]]) F.conv1d({0}.reshape(1,1,-1),{1}.reshape(1,1,-1)[...,:2],{1}.flatten()[:1])
+    linalg.solve_triangular({0}.triu(),{1},upper=True) linalg.solve({0},{1}) linalg.lstsq({0},{1})[0] kron({0},{1}) cross({0}[...,:3],{1}[...,:3])
+    {0}.scatter_reduce(0,zeros_like({1}).long(),{1},'amax') {0}.index_reduce(0,i%{0}.shape[0],{1},'prod') {0}.take_along_dim({1}.argsort(-1),-1)
+    F.triplet_margin_loss({0},{1},{1}*2) F.gaussian_nll_loss({0},{1},{1}.abs()+0.1) F.bilinear({0},{1},w[:1,:1,None]) F.pairwise_distance({0},{1})
+    F.multi_head_attention_forward({0},{1},{1},1,1,None,None,None,None,False,0,w,None) baddbmm({0},{0},{1}) block_diag({0},{1}) {0}.true_divide({1})
+    {0}.masked_scatter({1}>0,{1}) tensordot({0},{1},1) nextafter({0},{1}) copysign({0},{1}) xlogy({0}.abs(),{1}.abs())
     F.batch_norm({0},{1}[0].detach().clone(),{1}[0].detach().abs().clone(),training=True) F.prelu({0},{1}.flatten()[:1]) tensordot({0},{1},0)
 """.split()
 CHANGES = """
@@ -263,7 +275,8 @@ class Case:
         for k, out in enumerate(outs):
             if isinstance(out, mytorch.Tensor):
                 same = [n for n, t in known.items() if t is out] + [j for j, o in enumerate(outs[:k]) if o is out]
-                found.append((f"out {k}", described(out), out.requires_grad, out.is_leaf, out.stride(), same))
+                strides = [s for s, n in zip(out.stride(), out.shape, strict=True) if n > 1]
+                found.append((f"out {k}", described(out), out.requires_grad, out.is_leaf, strides, same))
             else:
                 found.append((f"out {k}", type(out), str(out)))
         roots = [out for out in tensors if out.requires_grad]
