@@ -357,7 +357,7 @@ def _program_case(rng):
             return (
                 [k.detach() for k in known]
                 + [float(k.requires_grad) for k in known]
-                + [lib.zeros_like(x) if x.grad is None else x.grad]
+                + [lib.zeros_like(x) if x.grad is None else lib.as_tensor(x.grad)]
             )
 
         return call

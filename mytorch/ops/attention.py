@@ -6,6 +6,7 @@ from .._tensor import is_tensor
 from ..base import config, dtypes
 from ..base.errors import shapes
 from ..dispatch.bind import spelled
+from ..dispatch.errors import broadcast
 from ..dispatch.op import op
 from ..dispatch.unwrap import shape_of
 from ..kernels.registry import CACHE, device_type
@@ -44,8 +45,8 @@ def _raw_dtype(x):
 
 
 def _shared(xp, x, query):
-    """Repeats the heads of (…, Hk, S, E) for the queries' heads that share them: (…, H, S, E)."""
-    if x.ndim < 3 or x.shape[-3] == query.shape[-3]:
+    """Repeats the heads of (…, Hk, S, E) for the queries' heads that share them: (…, H, S, E). One head is broadcast."""
+    if x.ndim < 3 or query.ndim < 3 or x.shape[-3] in (1, query.shape[-3]) or query.shape[-3] == 1:
         return x
     *lead, heads, length, width = x.shape
     groups = query.shape[-3] // heads
@@ -54,8 +55,8 @@ def _shared(xp, x, query):
 
 
 def _gathered(xp, g, shape):
-    """Computes the gradient of the input of `_shared`."""
-    if tuple(g.shape) == tuple(shape):
+    """Computes the gradient of the input of `_shared`. The engine sums the gradient of a head that is broadcast."""
+    if len(shape) < 3 or shape[-3] in (1, g.shape[-3]):
         return g
     *lead, heads, length, width = shape
     return xp.sum(xp.reshape(g, (*lead, heads, -1, length, width)), axis=-3)
@@ -168,7 +169,14 @@ def scaled_dot_product_attention(
             f"got {shapes(query, key, value)}."
         )
     one_query = False
-    if enable_gqa and not q[-3] == k[-3] == v[-3]:
+    if not enable_gqa or q[-3:-2] == k[-3:-2] == v[-3:-2]:
+        broadcast(q[:-2], k[:-2], v[:-2])
+        lead = broadcast(q[:-2], k[:-2])  # of the scores
+    elif min(len(q), len(k), len(v)) < 3:
+        raise RuntimeError(
+            f"scaled_dot_product_attention: expected heads with enable_gqa=True, (…, H, L, E), got {shapes(query, key, value)}."
+        )
+    else:
         for heads, word in ((k[-3], "key"), (v[-3], "value")):
             if not heads or q[-3] % heads:
                 raise RuntimeError(
@@ -178,18 +186,19 @@ def scaled_dot_product_attention(
         if k[-3] != v[-3]:
             key, value = _share_heads(key, q[-3] // k[-3]), _share_heads(value, q[-3] // v[-3])
             k = shape_of(key)
-        groups = q[-3] // k[-3]
+        groups, lead = q[-3] // k[-3], (*broadcast(q[:-3], k[:-3]), q[-3])
         one_query = q[-2] == 1 and _sees_all_keys(k[-2], attn_mask, is_causal, window)
         if one_query:  # the queries that share a key head become the rows of one head, so no key is copied
             query, is_causal, window = query.reshape(*q[:-3], k[-3], groups, q[-1]), False, None
             q = shape_of(query)
+            lead = (*lead[:-1], q[-3])
         elif query.device.type == "cpu":  # the GPU's kernel reads a shared head where it is
             key, value = _share_heads(key, groups), _share_heads(value, groups)
     if softcap is not None and not softcap > 0:
         raise RuntimeError(f"scaled_dot_product_attention: expected a positive softcap, got {softcap}.")
     if isinstance(window, int):
         window = (window, 0 if is_causal else window)
-    keep = None if dropout_p == 0.0 else dropout_mask(_attention, query, (*q[:-1], k[-2]), dropout_p, fused)
+    keep = None if dropout_p == 0.0 else dropout_mask(_attention, query, (*lead, q[-2], k[-2]), dropout_p, fused)
     if is_tensor(attn_mask) and attn_mask.ndim < 2:
         attn_mask = attn_mask.expand(q[-2], k[-2])
     scale = 1.0 / math.sqrt(max(q[-1], 1)) if scale is None else float(scale)

@@ -34,3 +34,46 @@ def test_other_numbers_of_heads_raise(heads):
     inputs = [mytorch.ones(1, n, 3, 4) for n in heads]
     with pytest.raises(RuntimeError, match="multiple of the number of (key|value) heads"):
         mytorch.nn.functional.scaled_dot_product_attention(*inputs, enable_gqa=True)
+
+
+LEADING = [(), (1,), (4,), (1, 1), (1, 2), (2, 1), (2, 2), (4, 2), (2, 4), (3, 1, 2)]
+
+
+@pytest.mark.parametrize("enable_gqa", [False, True])
+@pytest.mark.parametrize("lead", LEADING)
+def test_batches_and_heads_are_broadcast_or_refused(lead, enable_gqa):
+    """Queries with one shape of batches and heads, and keys and values with each other shape."""
+    draw = np.random.default_rng(len(lead)).standard_normal
+    for keys in LEADING:
+        for values in {keys, lead, (1,) * len(keys)}:
+            if enable_gqa and min(len(lead), len(keys), len(values)) == 0:
+                continue  # PyTorch ignores the option without heads
+            arrays = [draw((*shape, n, 8)) for shape, n in ((lead, 3), (keys, 6), (values, 6))]
+
+            def run(L, arrays=arrays):
+                inputs = [L.tensor(x, requires_grad=True) for x in arrays]
+                out = L.nn.functional.scaled_dot_product_attention(*inputs, enable_gqa=enable_gqa)
+                upstream = np.random.default_rng(0).standard_normal(tuple(out.shape))
+                return [x.detach().numpy() for x in (out, *L.autograd.grad(out, inputs, L.tensor(upstream)))]
+
+            try:
+                expected = run(torch)
+            except RuntimeError:
+                with pytest.raises(RuntimeError):
+                    run(mytorch)
+                continue
+            for mine, theirs in zip(run(mytorch), expected, strict=True):
+                assert mine.shape == theirs.shape, (lead, keys, values)
+                np.testing.assert_allclose(mine, theirs, atol=1e-12)
+
+
+@pytest.mark.parametrize("shapes", [((1, 3, 8), (4, 6, 8)), ((2, 1, 3, 8), (2, 4, 6, 8)), ((4, 3, 8), (1, 6, 8))])
+def test_dropout_of_attention_with_broadcast_heads(shapes):
+    attend = mytorch.nn.functional.scaled_dot_product_attention
+    q, k = (mytorch.tensor(np.random.default_rng(0).standard_normal(shape)) for shape in shapes)
+    lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    found = []
+    for query, key in ((q, k), (q.expand(*lead, 3, 8).contiguous(), k.expand(*lead, 6, 8).contiguous())):
+        mytorch.manual_seed(3)
+        found.append(attend(query, key, key, dropout_p=0.5).numpy())
+    np.testing.assert_allclose(*found, atol=1e-12)
