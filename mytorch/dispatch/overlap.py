@@ -108,7 +108,7 @@ def where_written(xp, g, written, steps):
         steps: the view ops.
     """
     kind, count = _kind_of_marks(g, steps), math.prod(g.shape)
-    if not overlaps_itself(_region(np.empty(g.shape, kind), steps)):
+    if not written.size or not overlaps_itself(_region(np.empty(g.shape, kind), steps)):
         return written
     # Each element, or each part of a complex element, gets a unique number.
     unique = np.arange(2.0 * count).view(kind) if kind is np.complex128 else np.arange(float(count))

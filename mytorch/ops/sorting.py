@@ -550,7 +550,7 @@ def histc(input, bins=100, min=0, max=0):
     Args:
         bins: number of intervals (default: 100).
         min: lower end of the range; elements outside are not counted (default: 0).
-        max: upper end of the range (default: 0). If both ends are 0, the range is the range of the data.
+        max: upper end of the range (default: 0). If both ends are equal, the range is the range of the data.
 
     Raises:
         RuntimeError: `bins` is not positive, or the range is empty or not finite.
@@ -561,7 +561,7 @@ def histc(input, bins=100, min=0, max=0):
     """
     raw = to_cpu(input).reshape(-1)
     min, max = (v.item() if isinstance(v, Tensor) else v for v in (min, max))
-    low, high = (raw.min(), raw.max()) if min == 0 and max == 0 and raw.size else (min, max)
+    low, high = (raw.min(), raw.max()) if min == max and raw.size else (min, max)
     if low == high:
         low, high = low - 1, high + 1
     if not (bins > 0 and -np.inf < low < high < np.inf):
