@@ -21,6 +21,7 @@ import numpy as np
 from ..backend import CPU
 from ..backend.namespaces import ON_NUMPY, Namespace, numpy_ns
 from ..backend.others import BY_ARRAY
+from ..dispatch.overlap import overlaps_itself
 
 ndarray = np.ndarray
 
@@ -244,6 +245,8 @@ class Tape:
         self.saved.clear()
 
     def _before_write(self, traced):
+        if overlaps_itself(traced.value):
+            raise Untraceable("an array whose elements overlap in memory is changed in place")
         root = self._owners.get(traced.storage)
         if root is not None and traced.storage not in self.saved:
             if not root.flags.writeable:

@@ -384,8 +384,11 @@ class Compiled:
                 raw = leaf._data._array
                 if type(raw) is not np.ndarray or type(leaf) not in (Tensor, Array):
                     raise Untraceable("an argument is a subclass of Tensor, or not on the CPU")
-                edge = leaf._edge if isinstance(leaf, Tensor) else None
-                key += (type(leaf), raw.shape, raw.strides, raw.dtype, edge and (edge.grad is None))
+                key += (type(leaf), raw.shape, raw.strides, raw.dtype)
+                if type(leaf) is Tensor:
+                    edge = leaf._edge
+                    grad = leaf.__dict__.get("_grad") if edge is None else edge.grad
+                    key += (edge is None, grad is None)
             else:
                 key += (type(leaf), leaf if leaf or type(leaf) is not float else str(leaf))  # -0.0 == 0.0
         key = tuple(key)

@@ -372,6 +372,7 @@ def _run(function, leaves, spec, tensors, tape, tracer, edges):
     found = Trace()
     found.tape = tape
     found.inputs, inside, arguments, known = [], [], [], {}
+    stored = []  # gradients of arguments that do not require gradients
     for leaf in leaves:
         if not is_tensor(leaf) or id(leaf) in known:
             inside.append(known.get(id(leaf), leaf))
@@ -394,6 +395,9 @@ def _run(function, leaves, spec, tensors, tape, tracer, edges):
             if leaf.edge.grad is not None:
                 tensor._edge.grad = _Gradient()
             arguments.append((tensor._edge, tensor._edge.grad))
+        elif leaf.__dict__.get("_grad") is not None:
+            tensor.__dict__["_grad"] = _Gradient()
+        stored.append((tensor, tensor.__dict__.get("_grad")))
         inside.append(tensor)
     tracer.owners = []
     for tensor in {id(t): t for t in tensors}.values():
@@ -422,7 +426,8 @@ def _run(function, leaves, spec, tensors, tape, tracer, edges):
         policy = Policy(policy.device_type, policy.dtype, None if policy.cache is None else {})
     with in_mode(mode.replace(autocast=policy, profile=tracer)):
         result = function(*args, **kwargs)
-    if any(edge.grad is not grad for edge, grad in arguments):
+    changed = any(tensor.__dict__.get("_grad") is not grad for tensor, grad in stored)
+    if changed or any(edge.grad is not grad for edge, grad in arguments):
         raise Untraceable("it changes the gradient of an argument")
     for tensor, edge, traced in before:
         if tensor._edge is not edge or tensor._data._array is not traced:

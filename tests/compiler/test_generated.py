@@ -243,7 +243,7 @@ class Case:
         mask = mytorch.tensor(data.random(self.last) < 0.5)
         return [*args, ints, mask]
 
-    adds_outside = False  # a result is a tensor of the caller and gets a gradient
+    adds_in_another_order = False
 
     def run(self, compiled):
         """Returns descriptions of all that the calls return and change."""
@@ -287,13 +287,16 @@ class Case:
                 mytorch.empty_like(r, requires_grad=False).copy_(mytorch.tensor(data.standard_normal(tuple(r.shape))))
                 for r in used
             ]
-            # A compiled function adds its gradients for a tensor before the gradient from outside is added.
-            self.adds_outside |= any(r is t for r in used for t in known.values())
+            # A compiled function adds its gradients for a tensor before the gradient from outside, and in an order that does
+            # not depend on the outputs with a gradient. It rounds in half precision wherever several outputs can have one.
+            self.adds_in_another_order |= len(used) < len(roots) or any(r is t for r in used for t in known.values())
             try:
                 for again in range(1 + self.retain):
                     mytorch.autograd.backward(used, upstream, retain_graph=self.retain and not again)
-            except Exception as error:
-                found.append(f"backward: {type(error).__name__}")
+            except (
+                Exception
+            ) as error:  # it depends on the order of the nodes which gradients are added before the error
+                return [*found, f"backward: {type(error).__name__}"]
         found += [
             (f"gradient of {n}", None if t.grad is None else described(t.grad.detach() + 0.0))  # zeros without sign
             for n, t in {**known, **self.leaves}.items()
@@ -357,7 +360,9 @@ def difference(case, exact):
             patch.setattr(native, "available", lambda: False)
         expected, _ = case.run(False)
         result, function = case.run(True)
-        patch.setattr(Elements, "tolerance", 1e-4 if not exact else 1e-6 if case.adds_outside else 0)
+        has_half = "half" in case.source or "float16" in case.dtypes.values()
+        rounding = 0 if not case.adds_in_another_order else 1e-3 if has_half else 1e-6
+        patch.setattr(Elements, "tolerance", rounding if exact else max(rounding, 1e-4))
         if len(expected) != len(result):
             only = [x for x in map(str, result) if x not in set(map(str, expected))][:3]
             return f"{len(result)} results, expected {len(expected)}; {only}", function

@@ -1577,3 +1577,30 @@ def test_public_functions_have_few_guards_after_their_kernels_were_compiled():
             function = getattr(space, name, None)
             if name[0] != "_" and callable(function) and not isinstance(function, type):
                 assert len(guards_of(function).entries) < 1000, name
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_gradients_of_arguments_are_read_and_changed(requires_grad):
+    compiled = mytorch.compile(lambda x: x * 2 if x.grad is None else x * 3)
+
+    @mytorch.compile
+    def clears(x):
+        x.grad = None
+        return x * 2
+
+    for k in range(8):
+        x = mytorch.ones(1, requires_grad=requires_grad)
+        if k % 2:
+            x.grad = mytorch.ones(1)
+        assert compiled(x).item() == (3 if k % 2 else 2)
+        assert clears(x).item() == 2
+        assert x.grad is None
+
+
+def test_gradients_of_tensors_that_do_not_require_gradients():
+    w = mytorch.ones(1)
+    compiled = mytorch.compile(lambda x: x * 2 if w.grad is None else x * w.grad)
+    for grad in (None, 5.0, 7.0, None):
+        w.grad = None if grad is None else mytorch.tensor([grad])
+        for _ in range(4):
+            assert compiled(mytorch.ones(1)).item() == (grad or 2.0)
