@@ -607,9 +607,8 @@ def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
     elif ord == 2:
         out = xp.sqrt(xp.sum_of_squares(x, axis, keepdims=keepdim))
     else:
-        out = xp.power(
-            xp.sum(x**ord, axis=axis, keepdims=keepdim), 1 / ord
-        )  # `**` of NumPy's scalars rounds differently
+        # `**` of a scalar of NumPy would be rounded differently.
+        out = xp.power(xp.sum(xp.power(x, ord), axis=axis, keepdims=keepdim), 1 / ord)
     return xp.asarray(out).astype(
         x.dtype if x.dtype.itemsize != 4 or input.dtype.itemsize != 2 else input.dtype, copy=False
     )
