@@ -24,7 +24,7 @@ Flags:
   --cpu --nproc_per_node N     training with N processes on the CPU, over MPI (default: 1)
   --distributed                use of the launcher for one process, too
   --host H                     address of the first process (default: 127.0.0.1)
-  --port P                     port of the first process (default: 13333)
+  --port P                     port of the first process (default: a free port)
   --triton_autotune            search for the fastest configuration of each Triton kernel
   --log_wandb                  logging to Weights & Biases
   --resume_from_checkpoint C   path of the checkpoint to resume from, or latest
@@ -46,7 +46,7 @@ distributed=0
 cpu=0
 processes=1
 host=127.0.0.1
-port=13333
+port=
 flags=()
 value_of() {
     if [ "$2" -lt 2 ]; then
@@ -139,12 +139,12 @@ fi
 
 launch=("$PYTHON")
 if [ "$processes" != 1 ] || { [ "$cpu" = 1 ] && [ "$distributed" = 1 ]; }; then
-    launch=("$PYTHON" -m mytorch.distributed.run --nproc_per_node "$processes" --master_addr "$host" --master_port "$port")
+    launch=("$PYTHON" -m mytorch.distributed.run --nproc_per_node "$processes" --master_addr "$host" ${port:+--master_port "$port"})
     [ "$cpu" = 1 ] && launch+=(--cpu)
 elif [ "$cpu" = 1 ]; then
     flags=(--device cpu ${flags[@]+"${flags[@]}"})
 elif [ "$num_gpus" -gt 1 ] 2>/dev/null || [ "$distributed" = 1 ]; then
-    launch=("$PYTHON" -m mytorch.distributed.launch --num_gpus "$num_gpus" --master_addr "$host" --master_port "$port")
+    launch=("$PYTHON" -m mytorch.distributed.launch --num_gpus "$num_gpus" --master_addr "$host" ${port:+--master_port "$port"})
 elif ! [ "$num_gpus" = 1 ]; then
     echo "train_gpt2.sh: --num_gpus: expected an integer of at least 1, got $num_gpus" >&2
     exit 1
