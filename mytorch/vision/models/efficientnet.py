@@ -49,7 +49,9 @@ class MBConv(Module):
     ) -> None:
         super().__init__()
         layer = partial(Conv2dNormActivation, norm_layer=norm_layer, activation_layer=nn.SiLU)
-        self.block = nn.Sequential(*self._layers(layer, inside, make_divisible(inside * expansion), out, kernel, stride))
+        self.block = nn.Sequential(
+            *self._layers(layer, inside, make_divisible(inside * expansion), out, kernel, stride)
+        )
         self.use_res_connect = stride == 1 and inside == out
         self.stochastic_depth, self.out_channels = StochasticDepth(share, "row"), out
 

@@ -39,9 +39,7 @@ class MBConv(Module):
             self.proj = nn.Sequential(*pool, nn.Conv2d(in_channels, out_channels, 1))
         inner, squeezed = int(out_channels * expansion_ratio), int(out_channels * squeeze_ratio)
         self.stochastic_depth = StochasticDepth(p_stochastic_dropout, "row") if p_stochastic_dropout else nn.Identity()
-        layer = partial(
-            Conv2dNormActivation, norm_layer=norm_layer, activation_layer=activation_layer, inplace=None
-        )
+        layer = partial(Conv2dNormActivation, norm_layer=norm_layer, activation_layer=activation_layer, inplace=None)
         self.layers = nn.Sequential(
             OrderedDict(
                 pre_norm=norm_layer(in_channels),
@@ -238,9 +236,7 @@ class MaxVit(Module):
             block = nn.ModuleList()
             for i in range(layers):
                 share, stride = next(shares), 1 if i else 2
-                first = MBConv(
-                    inside, out, expansion_ratio, squeeze_ratio, stride, activation_layer, norm, share
-                )
+                first = MBConv(inside, out, expansion_ratio, squeeze_ratio, stride, activation_layer, norm, share)
                 attention = {
                     f"{kind}_attention": PartitionAttentionLayer(
                         out, head_dim, partition_size, kind, size, mlp_ratio, activation_layer, nn.LayerNorm,

@@ -324,9 +324,7 @@ class SwinTransformer(Module):
             for k in range(depth):
                 shift = [n // 2 if k % 2 else 0 for n in window_size]
                 share = stochastic_depth_prob * done / (sum(depths) - 1)
-                stage.append(
-                    block(dim, heads, window_size, shift, mlp_ratio, dropout, attention_dropout, share, norm)
-                )
+                stage.append(block(dim, heads, window_size, shift, mlp_ratio, dropout, attention_dropout, share, norm))
                 done += 1
             layers.append(nn.Sequential(*stage))
         self.features, self.norm, self.permute = nn.Sequential(*layers), norm(dim), Permute([0, 3, 1, 2])

@@ -17,13 +17,7 @@ from .faster_rcnn import (
 )
 from .fcos import FCOS, fcos_resnet50_fpn
 from .keypoint_rcnn import KeypointRCNN, KeypointRCNNHeads, KeypointRCNNPredictor, keypointrcnn_resnet50_fpn
-from .mask_rcnn import (
-    MaskRCNN,
-    MaskRCNNHeads,
-    MaskRCNNPredictor,
-    maskrcnn_resnet50_fpn,
-    maskrcnn_resnet50_fpn_v2,
-)
+from .mask_rcnn import MaskRCNN, MaskRCNNHeads, MaskRCNNPredictor, maskrcnn_resnet50_fpn, maskrcnn_resnet50_fpn_v2
 from .retinanet import RetinaNet, RetinaNetHead, retinanet_resnet50_fpn, retinanet_resnet50_fpn_v2
 from .ssd import SSD, ssd300_vgg16
 from .ssdlite import ssdlite320_mobilenet_v3_large

@@ -108,7 +108,9 @@ def mobilenet_backbone(
     if min(numbers) < 0 or max(numbers) >= len(stages):
         raise ValueError(f"Each returned layer should be in the range [0,{len(stages) - 1}], got {numbers}")
     channels = [features[stages[i]].out_channels for i in numbers]
-    return BackboneWithFPN(features, {str(stages[i]): str(n) for n, i in enumerate(numbers)}, channels, 256, extra_blocks)
+    return BackboneWithFPN(
+        features, {str(stages[i]): str(n) for n, i in enumerate(numbers)}, channels, 256, extra_blocks
+    )
 
 
 def freeze(features: Module, stages: list[int], trainable_layers: int) -> list[int]:

@@ -177,7 +177,7 @@ class BoxCoder:
         """
         center, size = self._centers(references[:, None])
         factors = as_tensor(self.weights, dtype=codes.dtype, device=codes.device)
-        codes = codes.reshape(len(codes), -1, 4) / factors
+        codes = codes.reshape(len(codes), codes.shape[-1] // 4, 4) / factors
         middle = codes[..., :2] * size + center
         half = codes[..., 2:].clamp(max=self.clip).exp() * size * 0.5
         return cat([middle - half, middle + half], -1)

@@ -324,7 +324,7 @@ class RoIHeads(Module):
 
     def _losses(self, logits, codes, labels, wanted):
         positive = (labels > 0).nonzero()[:, 0]
-        predicted = codes.reshape(len(codes), -1, 4)[positive, labels[positive]]
+        predicted = codes.reshape(len(codes), codes.shape[-1] // 4, 4)[positive, labels[positive]]
         box = parts.smooth_l1(predicted, wanted[positive], 1 / 9) / max(labels.numel(), 1)
         return {"loss_classifier": F.cross_entropy(logits, labels), "loss_box_reg": box}
 
@@ -478,13 +478,20 @@ def _mobilenet_320(*args, **kwargs):
 
 _MOBILE: dict[str, Any] = {"network": "MobileNet", "stages": 6}
 fasterrcnn_resnet50_fpn = builder(
-    "fasterrcnn_resnet50_fpn", "Builds a Faster R-CNN with a ResNet of 50 layers and a feature pyramid.", FasterRCNN, _resnet
+    "fasterrcnn_resnet50_fpn",
+    "Builds a Faster R-CNN with a ResNet of 50 layers and a feature pyramid.",
+    FasterRCNN,
+    _resnet,
 )
 fasterrcnn_resnet50_fpn_v2 = builder(
     "fasterrcnn_resnet50_fpn_v2", "Builds a Faster R-CNN with more convolutions and norms.", FasterRCNN, _resnet_v2
 )
 fasterrcnn_mobilenet_v3_large_fpn = builder(
-    "fasterrcnn_mobilenet_v3_large_fpn", "Builds a Faster R-CNN with a large MobileNet V3.", FasterRCNN, _mobilenet, **_MOBILE
+    "fasterrcnn_mobilenet_v3_large_fpn",
+    "Builds a Faster R-CNN with a large MobileNet V3.",
+    FasterRCNN,
+    _mobilenet,
+    **_MOBILE,
 )
 fasterrcnn_mobilenet_v3_large_320_fpn = builder(
     "fasterrcnn_mobilenet_v3_large_320_fpn", "Builds a Faster R-CNN with a large MobileNet V3 for images of 320 pixels.",

@@ -156,7 +156,11 @@ class FCOS(DenseDetector):
         self.backbone, self.anchor_generator, self.coder = backbone, anchors, BoxLinearCoder()
         self.head = head or FCOSHead(channels, 1, num_classes)
         self.transform = parts.imagenet_transform(min_size, max_size, image_mean, image_std, **kwargs)
-        self.center_sampling_radius, self.score_thresh, self.nms_thresh = center_sampling_radius, score_thresh, nms_thresh
+        self.center_sampling_radius, self.score_thresh, self.nms_thresh = (
+            center_sampling_radius,
+            score_thresh,
+            nms_thresh,
+        )
         self.detections_per_img, self.topk_candidates = detections_per_img, topk_candidates
 
     def match(self, boxes: Tensor, anchors: Tensor, counts: list[int]) -> Tensor:

@@ -81,9 +81,7 @@ class DenseDetector(Detector):
         """
         return outputs["cls_logits"].sigmoid()
 
-    def results(
-        self, outputs: dict[str, Tensor], anchors: Tensor, counts: list[int], size: tuple[int, int]
-    ) -> Target:
+    def results(self, outputs: dict[str, Tensor], anchors: Tensor, counts: list[int], size: tuple[int, int]) -> Target:
         """Returns the result of an image: the best boxes of each level, after suppression within each class.
 
         Args:

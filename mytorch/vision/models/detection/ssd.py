@@ -196,9 +196,7 @@ class SSD(DenseDetector):
         number = max(1, total)
         return {"bbox_regression": stack(boxes).sum() / number, "classification": chosen / number}
 
-    def results(
-        self, outputs: dict[str, Tensor], anchors: Tensor, counts: list[int], size: tuple[int, int]
-    ) -> Target:
+    def results(self, outputs: dict[str, Tensor], anchors: Tensor, counts: list[int], size: tuple[int, int]) -> Target:
         """Returns the result of an image: the best boxes of each class, after suppression within each class.
 
         Args:
@@ -250,7 +248,12 @@ class SSDFeatureExtractorVGG(Module):
         self.scale_weight = nn.Parameter(ones(512) * 20)
         self.features = nn.Sequential(*layers[: pools[3]])
         # inner channels, input channels, output channels, kernel size, stride and padding of the second convolution
-        sizes = [(1024, 256, 512, 3, 2, 1), (512, 128, 256, 3, 2, 1), (256, 128, 256, 3, 1, 0), (256, 128, 256, 3, 1, 0)]
+        sizes = [
+            (1024, 256, 512, 3, 2, 1),
+            (512, 128, 256, 3, 2, 1),
+            (256, 128, 256, 3, 1, 0),
+            (256, 128, 256, 3, 1, 0),
+        ]
         sizes += [(256, 128, 256, 4, 1, 0)] * highres
         extra = nn.ModuleList()
         for inside, inner, out, kernel, stride, padding in sizes:
@@ -290,7 +293,9 @@ def refuse_size(kwargs: dict[str, Any], name: str, size: int) -> None:
         ValueError: if kwargs has the key "size".
     """
     if "size" in kwargs:
-        raise ValueError(f"{name}: expected no argument size, got {kwargs['size']}. The size is {size} pixels; use SSD.")
+        raise ValueError(
+            f"{name}: expected no argument size, got {kwargs['size']}. The size is {size} pixels; use SSD."
+        )
 
 
 def _vgg(num_classes, weights, layers, trained, **kwargs):

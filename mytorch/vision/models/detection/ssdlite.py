@@ -48,7 +48,11 @@ class SSDLiteClassificationHead(_Predictions):
     """
 
     def __init__(
-        self, in_channels: Sequence[int], num_anchors: Sequence[int], num_classes: int, norm_layer: Callable[..., Module]
+        self,
+        in_channels: Sequence[int],
+        num_anchors: Sequence[int],
+        num_classes: int,
+        norm_layer: Callable[..., Module],
     ) -> None:
         super().__init__(in_channels, num_anchors, num_classes, norm_layer)
 
@@ -79,7 +83,11 @@ class SSDLiteHead(SSDHead):
     """
 
     def __init__(
-        self, in_channels: Sequence[int], num_anchors: Sequence[int], num_classes: int, norm_layer: Callable[..., Module]
+        self,
+        in_channels: Sequence[int],
+        num_anchors: Sequence[int],
+        num_classes: int,
+        norm_layer: Callable[..., Module],
     ) -> None:
         Module.__init__(self)
         self.classification_head = SSDLiteClassificationHead(in_channels, num_anchors, num_classes, norm_layer)
