@@ -26,7 +26,7 @@ from .efficientnet import (
     efficientnet_v2_m,
     efficientnet_v2_s,
 )
-from .googlenet import GoogLeNet, GoogLeNetOutputs, googlenet
+from .google import GoogLeNet, GoogLeNetOutputs, googlenet
 from .inception import Inception3, InceptionOutputs, inception_v3
 from .maxvit import MaxVit, maxvit_t
 from .mnasnet import MNASNet, mnasnet0_5, mnasnet0_75, mnasnet1_0, mnasnet1_3

@@ -35,8 +35,8 @@ from mytorch.vision.models.efficientnet import efficientnet_b7 as efficientnet_b
 from mytorch.vision.models.efficientnet import efficientnet_v2_l as efficientnet_v2_l
 from mytorch.vision.models.efficientnet import efficientnet_v2_m as efficientnet_v2_m
 from mytorch.vision.models.efficientnet import efficientnet_v2_s as efficientnet_v2_s
-from mytorch.vision.models.googlenet import GoogLeNet as GoogLeNet
-from mytorch.vision.models.googlenet import googlenet as googlenet
+from mytorch.vision.models.google import GoogLeNet as GoogLeNet
+from mytorch.vision.models.google import googlenet as googlenet
 from mytorch.vision.models.inception import Inception3 as Inception3
 from mytorch.vision.models.inception import inception_v3 as inception_v3
 from mytorch.vision.models.maxvit import MaxVit as MaxVit

@@ -1,4 +1,4 @@
-"""Semantic segmentation: FCN, DeepLab v3 and LR-ASPP. Source: Long et al., 2014; Chen et al., 2017; Howard et al., 2019."""
+"""Semantic segmentation: FCN, DeepLab v3 and LR-ASPP. Sources: Long et al. (2014), Chen et al. (2017) and Howard et al. (2019)."""
 
 from collections import OrderedDict
 from collections.abc import Sequence

@@ -168,7 +168,7 @@ class SSD(DenseDetector):
     def losses(
         self, outputs: dict[str, Tensor], anchors: Tensor, targets: list[Target], matched: list[Tensor]
     ) -> dict[str, Tensor]:
-        """Returns the losses "bbox_regression" and "classification"; the latter uses the negatives with the largest losses.
+        """Returns the losses "bbox_regression" and "classification", which includes only the background with the largest losses.
 
         Args:
             outputs: results of the head.

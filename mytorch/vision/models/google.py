@@ -16,7 +16,7 @@ from .inception import BasicConv2d, from_imagenet
 GoogLeNetOutputs = namedtuple("GoogLeNetOutputs", ["logits", "aux_logits2", "aux_logits1"])
 _GoogLeNetOutputs = GoogLeNetOutputs
 
-# channels of each block: input, 1 x 1; 1 x 1 and 3 x 3 of the second and of the third branch; 1 x 1 after pooling
+# arguments of each block
 _BLOCKS = {
     "3a": (192, 64, 96, 128, 16, 32, 32), "3b": (256, 128, 128, 192, 32, 96, 64), "4a": (480, 192, 96, 208, 16, 48, 64),
     "4b": (512, 160, 112, 224, 24, 64, 64), "4c": (512, 128, 128, 256, 24, 64, 64), "4d": (512, 112, 144, 288, 32, 64, 64),
