@@ -119,7 +119,8 @@ class EfficientNet(Classifier):
         total, done = sum(s[5] for s in stages), 0
         layers: list[Module] = [layer(3, stages[0][3], stride=2)]
         for number, (expansion, kernel, stride, inside, out, blocks) in enumerate(stages):
-            stage, block = [], FusedMBConv if number < fused else MBConv
+            stage: list[Module] = []
+            block: Any = FusedMBConv if number < fused else MBConv
             for i in range(blocks):
                 share = stochastic_depth_prob * done / total
                 first = (stride, inside) if i == 0 else (1, out)

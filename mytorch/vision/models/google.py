@@ -137,7 +137,7 @@ class GoogLeNet(Module):
         if self.transform_input:
             x = from_imagenet(x)
         x = self.maxpool2(self.conv3(self.conv2(self.maxpool1(self.conv1(x)))))
-        auxiliary = {"4b": self.aux1, "4e": self.aux2} if self.training and self.aux_logits else {}
+        auxiliary: dict[str, Any] = {"4b": self.aux1, "4e": self.aux2} if self.training and self.aux_logits else {}
         pools, logits = {"4a": self.maxpool3, "5a": self.maxpool4}, []
         for name in _BLOCKS:
             if name in auxiliary:

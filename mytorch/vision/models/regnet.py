@@ -109,7 +109,10 @@ class ResBottleneckBlock(Module):
         self.proj = None
         if width_in != width_out or stride != 1:
             self.proj = layer(width_in, width_out, 1, stride, activation_layer=None)
-        layers = [("a", layer(width_in, inner, 1)), ("b", layer(inner, inner, 3, stride, groups=inner // group_width))]
+        layers: list[tuple[str, Module]] = [
+            ("a", layer(width_in, inner, 1)),
+            ("b", layer(inner, inner, 3, stride, groups=inner // group_width)),
+        ]
         if se_ratio:
             layers.append(("se", SqueezeExcitation(inner, round(se_ratio * width_in), activation_layer)))
         self.f = nn.Sequential(OrderedDict([*layers, ("c", layer(inner, width_out, 1, activation_layer=None))]))
@@ -143,7 +146,8 @@ class RegNet(Module):
         norm_layer: Callable[..., Module] | None = None, activation: Callable[..., Module] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        block, layers = block_type or ResBottleneckBlock, (norm_layer or nn.BatchNorm2d, activation or nn.ReLU)
+        block: Callable[..., Module] = block_type or ResBottleneckBlock
+        layers = (norm_layer or nn.BatchNorm2d, activation or nn.ReLU)
         if stem_type is None:
             self.stem: Module = Conv2dNormActivation(
                 3, stem_width, 3, 2, norm_layer=layers[0], activation_layer=layers[1]

@@ -254,8 +254,12 @@ class RoIHeads(Module):
         self.coder, self.limits = BoxCoder(bbox_reg_weights or (10.0, 10.0, 5.0, 5.0)), (fg_iou_thresh, bg_iou_thresh)
         self.batch_size_per_image, self.positive_fraction = batch_size_per_image, positive_fraction
         self.score_thresh, self.nms_thresh, self.detections_per_img = score_thresh, nms_thresh, detections_per_img
-        self.mask_roi_pool = self.mask_head = self.mask_predictor = None
-        self.keypoint_roi_pool = self.keypoint_head = self.keypoint_predictor = None
+        self.mask_roi_pool: Module | None = None
+        self.mask_head: Module | None = None
+        self.mask_predictor: Module | None = None
+        self.keypoint_roi_pool: Module | None = None
+        self.keypoint_head: Module | None = None
+        self.keypoint_predictor: Module | None = None
 
     def forward(
         self, features: dict[str, Tensor], proposals: list[Tensor], sizes: list[tuple[int, int]],
@@ -275,14 +279,14 @@ class RoIHeads(Module):
             proposals = [boxes for boxes, *_ in chosen]
         regions = self.box_roi_pool(features, proposals, sizes)
         logits, codes = self.box_predictor(self.box_head(regions))
-        if chosen is not None:
+        if chosen is not None and targets is not None:
             losses = self._losses(logits, codes, cat([c[1] for c in chosen]), cat([c[2] for c in chosen]))
-            rows = [(labels > 0).nonzero()[:, 0] for _, labels, _, _ in chosen]
-            boxes = [c[0][i] for c, i in zip(chosen, rows, strict=True)]
-            partners = [c[3][i] for c, i in zip(chosen, rows, strict=True)]
+            positive = [(labels > 0).nonzero()[:, 0] for _, labels, _, _ in chosen]
+            objects = [c[0][i] for c, i in zip(chosen, positive, strict=True)]
+            partners = [c[3][i] for c, i in zip(chosen, positive, strict=True)]
             for name, (_, loss) in self._others.items():
-                if (results := self._run(name, features, boxes, sizes)) is not None:
-                    losses[f"loss_{name}"] = loss(results, boxes, targets, partners)
+                if (maps := self._run(name, features, objects, sizes)) is not None:
+                    losses[f"loss_{name}"] = loss(maps, objects, targets, partners)
             return [], losses
         results, start = [], 0
         for boxes, size in zip(proposals, sizes, strict=True):
