@@ -31,15 +31,44 @@ def box_area(boxes: Tensor) -> Tensor:
     Args:
         boxes: (N, 4).
     """
-    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 
 def _overlaps(boxes1, boxes2):
-    low = maximum(boxes1[:, None, :2], boxes2[:, :2])
-    high = minimum(boxes1[:, None, 2:], boxes2[:, 2:])
+    """Return (intersections, unions) of boxes (…, 4), which are broadcast."""
+    low, high = maximum(boxes1[..., :2], boxes2[..., :2]), minimum(boxes1[..., 2:], boxes2[..., 2:])
     sides = (high - low).clamp(min=0)
     inter = sides[..., 0] * sides[..., 1]
-    return inter, box_area(boxes1)[:, None] + box_area(boxes2) - inter
+    return inter, box_area(boxes1) + box_area(boxes2) - inter
+
+
+def _around(boxes1, boxes2):
+    """Return the sides (…, 2) of the boxes around two boxes."""
+    low, high = minimum(boxes1[..., :2], boxes2[..., :2]), maximum(boxes1[..., 2:], boxes2[..., 2:])
+    return (high - low).clamp(min=0)
+
+
+def _generalized(boxes1, boxes2, eps=0.0):
+    inter, union = _overlaps(boxes1, boxes2)
+    sides = _around(boxes1, boxes2)
+    around = sides[..., 0] * sides[..., 1]
+    return inter / (union + eps) - (around - union) / (around + eps)
+
+
+def _distance(boxes1, boxes2, iou, eps):
+    """Return IoU minus the squared distance of the centers, relative to the squared diagonal of the enclosing box."""
+    diagonal = (_around(boxes1, boxes2) ** 2).sum(-1) + eps
+    first, second = ((boxes[..., :2] + boxes[..., 2:]) / 2 for boxes in (boxes1, boxes2))
+    return iou - ((first - second) ** 2).sum(-1) / diagonal
+
+
+def _shape_term(boxes1, boxes2, iou, eps):
+    """Return the penalty of different aspect ratios."""
+    first, second = (((b[..., 2] - b[..., 0]) / (b[..., 3] - b[..., 1])).atan() for b in (boxes1, boxes2))
+    v = (4 / math.pi**2) * (first - second) ** 2
+    with no_grad():
+        alpha = v / (1 - iou + v + eps)
+    return alpha * v
 
 
 def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
@@ -55,7 +84,7 @@ def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
         tensor([[1.0000, 0.3333],
                 [0.3333, 1.0000]])
     """
-    inter, union = _overlaps(boxes1, boxes2)
+    inter, union = _overlaps(boxes1[:, None], boxes2)
     return inter / union
 
 
@@ -66,21 +95,7 @@ def generalized_box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
         boxes1: (N, 4).
         boxes2: (M, 4).
     """
-    inter, union = _overlaps(boxes1, boxes2)
-    low = minimum(boxes1[:, None, :2], boxes2[:, :2])
-    high = maximum(boxes1[:, None, 2:], boxes2[:, 2:])
-    sides = (high - low).clamp(min=0)
-    around = sides[..., 0] * sides[..., 1]
-    return inter / union - (around - union) / around
-
-
-def _distance_term(boxes1, boxes2, iou, eps):
-    """Return IoU minus the squared distance of the centers, relative to the squared diagonal of the enclosing box."""
-    low = minimum(boxes1[:, None, :2], boxes2[:, :2])
-    high = maximum(boxes1[:, None, 2:], boxes2[:, 2:])
-    diagonal = ((high - low).clamp(min=0) ** 2).sum(-1) + eps
-    centers = [(boxes[:, :2] + boxes[:, 2:]) / 2 for boxes in (boxes1, boxes2)]
-    return iou - ((centers[0][:, None] - centers[1]) ** 2).sum(-1) / diagonal
+    return _generalized(boxes1[:, None], boxes2)
 
 
 def distance_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
@@ -92,7 +107,7 @@ def distance_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tenso
         eps: number that is added to the squared diagonal of the enclosing box (default: 1e-7).
     """
     boxes1, boxes2 = _as_float(boxes1), _as_float(boxes2)
-    return _distance_term(boxes1, boxes2, box_iou(boxes1, boxes2), eps)
+    return _distance(boxes1[:, None], boxes2, box_iou(boxes1, boxes2), eps)
 
 
 def complete_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tensor:
@@ -104,12 +119,8 @@ def complete_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tenso
         eps: number that is added to the denominators (default: 1e-7).
     """
     boxes1, boxes2 = _as_float(boxes1), _as_float(boxes2)
-    iou = box_iou(boxes1, boxes2)
-    angles = [((b[:, 2] - b[:, 0]) / (b[:, 3] - b[:, 1])).atan() for b in (boxes1, boxes2)]
-    v = (4 / math.pi**2) * (angles[0][:, None] - angles[1]) ** 2
-    with no_grad():
-        alpha = v / (1 - iou + v + eps)
-    return _distance_term(boxes1, boxes2, iou, eps) - alpha * v
+    iou, boxes1 = box_iou(boxes1, boxes2), boxes1[:, None]
+    return _distance(boxes1, boxes2, iou, eps) - _shape_term(boxes1, boxes2, iou, eps)
 
 
 def _as_float(boxes):
@@ -388,11 +399,63 @@ def sigmoid_focal_loss(
     loss = loss * (1 - (p * targets + (1 - p) * (1 - targets))) ** gamma
     if alpha >= 0:
         loss = loss * (alpha * targets + (1 - alpha) * (1 - targets))
+    return _reduced(loss, reduction)
+
+
+def _reduced(loss, reduction):
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(
             f"Invalid Value for arg 'reduction': '{reduction} \n Supported reduction modes: 'none', 'mean', 'sum'"
         )
+    if reduction == "mean" and not loss.numel():
+        return loss.sum() * 0.0
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+def generalized_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "none", eps: float = 1e-7) -> Tensor:
+    """Computes 1 minus the generalized intersection over union of corresponding boxes. Source: Rezatofighi et al., 2019.
+
+    Args:
+        boxes1: (N, 4).
+        boxes2: (N, 4).
+        reduction: "none", "mean" or "sum".
+        eps: number that is added to the denominators.
+
+    Example:
+        >>> boxes = tensor([[0.0, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 2.0]])
+        >>> mytorch.vision.ops.generalized_box_iou_loss(boxes, boxes.flip(0))
+        tensor([0.6667, 0.6667])
+    """
+    return _reduced(1 - _generalized(_as_float(boxes1), _as_float(boxes2), eps), reduction)
+
+
+def distance_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "none", eps: float = 1e-7) -> Tensor:
+    """Computes 1 minus the distance intersection over union of corresponding boxes. Source: Zheng et al., 2019.
+
+    Args:
+        boxes1: (N, 4).
+        boxes2: (N, 4).
+        reduction: "none", "mean" or "sum".
+        eps: number that is added to the denominators.
+    """
+    boxes1, boxes2 = _as_float(boxes1), _as_float(boxes2)
+    inter, union = _overlaps(boxes1, boxes2)
+    return _reduced(1 - _distance(boxes1, boxes2, inter / (union + eps), eps), reduction)
+
+
+def complete_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "none", eps: float = 1e-7) -> Tensor:
+    """Computes 1 minus the complete intersection over union of corresponding boxes. Source: Zheng et al., 2019.
+
+    Args:
+        boxes1: (N, 4).
+        boxes2: (N, 4).
+        reduction: "none", "mean" or "sum".
+        eps: number that is added to the denominators.
+    """
+    boxes1, boxes2 = _as_float(boxes1), _as_float(boxes2)
+    inter, union = _overlaps(boxes1, boxes2)
+    iou = inter / (union + eps)
+    return _reduced(1 - _distance(boxes1, boxes2, iou, eps) + _shape_term(boxes1, boxes2, iou, eps), reduction)
 
 
 def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:

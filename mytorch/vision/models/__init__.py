@@ -22,9 +22,33 @@ from .efficientnet import (
     efficientnet_b5,
     efficientnet_b6,
     efficientnet_b7,
+    efficientnet_v2_l,
+    efficientnet_v2_m,
+    efficientnet_v2_s,
 )
-from .inception import Inception3, inception_v3
+from .google import GoogLeNet, GoogLeNetOutputs, googlenet
+from .inception import Inception3, InceptionOutputs, inception_v3
+from .maxvit import MaxVit, maxvit_t
+from .mnasnet import MNASNet, mnasnet0_5, mnasnet0_75, mnasnet1_0, mnasnet1_3
 from .mobilenet import MobileNetV2, MobileNetV3, mobilenet_v2, mobilenet_v3_large, mobilenet_v3_small
+from .regnet import (
+    RegNet,
+    regnet_x_1_6gf,
+    regnet_x_3_2gf,
+    regnet_x_8gf,
+    regnet_x_16gf,
+    regnet_x_32gf,
+    regnet_x_400mf,
+    regnet_x_800mf,
+    regnet_y_1_6gf,
+    regnet_y_3_2gf,
+    regnet_y_8gf,
+    regnet_y_16gf,
+    regnet_y_32gf,
+    regnet_y_128gf,
+    regnet_y_400mf,
+    regnet_y_800mf,
+)
 from .resnet import (
     BasicBlock,
     Bottleneck,
@@ -36,10 +60,13 @@ from .resnet import (
     resnet152,
     resnext50_32x4d,
     resnext101_32x8d,
+    resnext101_64x4d,
     wide_resnet50_2,
     wide_resnet101_2,
 )
+from .shufflenetv2 import ShuffleNetV2, shufflenet_v2_x0_5, shufflenet_v2_x1_0, shufflenet_v2_x1_5, shufflenet_v2_x2_0
 from .squeezenet import SqueezeNet, squeezenet1_0, squeezenet1_1
+from .swin_transformer import SwinTransformer, swin_b, swin_s, swin_t, swin_v2_b, swin_v2_s, swin_v2_t
 from .vgg import VGG, vgg11, vgg11_bn, vgg13, vgg13_bn, vgg16, vgg16_bn, vgg19, vgg19_bn
 from .vision_transformer import VisionTransformer, vit_b_16, vit_b_32, vit_h_14, vit_l_16, vit_l_32
 
@@ -50,7 +77,13 @@ __all__ = [
     "efficientnet_b7", "mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small", "vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16",
     "vit_l_32", "VGG", "BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
     "resnext50_32x4d", "resnext101_32x8d", "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19",
-    "vgg19_bn", "wide_resnet50_2", "wide_resnet101_2",
+    "vgg19_bn", "wide_resnet50_2", "wide_resnet101_2", "resnext101_64x4d", "GoogLeNet", "GoogLeNetOutputs",
+    "InceptionOutputs", "googlenet", "MNASNet", "mnasnet0_5", "mnasnet0_75", "mnasnet1_0", "mnasnet1_3", "MaxVit", "maxvit_t",
+    "RegNet", "regnet_x_1_6gf", "regnet_x_3_2gf", "regnet_x_8gf", "regnet_x_16gf", "regnet_x_32gf", "regnet_x_400mf",
+    "regnet_x_800mf", "regnet_y_1_6gf", "regnet_y_3_2gf", "regnet_y_8gf", "regnet_y_16gf", "regnet_y_32gf", "regnet_y_128gf",
+    "regnet_y_400mf", "regnet_y_800mf", "ShuffleNetV2", "shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "shufflenet_v2_x1_5",
+    "shufflenet_v2_x2_0", "SwinTransformer", "swin_b", "swin_s", "swin_t", "swin_v2_b", "swin_v2_s", "swin_v2_t",
+    "efficientnet_v2_l", "efficientnet_v2_m", "efficientnet_v2_s",
 ]  # fmt: skip
 
 

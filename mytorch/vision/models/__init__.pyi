@@ -7,8 +7,10 @@ from mytorch.nn.module import Module
 
 from mytorch.vision.models import detection as detection
 from mytorch.vision.models import layer_getter as layer_getter
+from mytorch.vision.models import mobilenet as mobilenet
 from mytorch.vision.models import resnet as resnet
 from mytorch.vision.models import segmentation as segmentation
+from mytorch.vision.models import vgg as vgg
 from mytorch.vision.models.alex import AlexNet as AlexNet
 from mytorch.vision.models.alex import alexnet as alexnet
 from mytorch.vision.models.convnext import ConvNeXt as ConvNeXt
@@ -30,13 +32,41 @@ from mytorch.vision.models.efficientnet import efficientnet_b4 as efficientnet_b
 from mytorch.vision.models.efficientnet import efficientnet_b5 as efficientnet_b5
 from mytorch.vision.models.efficientnet import efficientnet_b6 as efficientnet_b6
 from mytorch.vision.models.efficientnet import efficientnet_b7 as efficientnet_b7
+from mytorch.vision.models.efficientnet import efficientnet_v2_l as efficientnet_v2_l
+from mytorch.vision.models.efficientnet import efficientnet_v2_m as efficientnet_v2_m
+from mytorch.vision.models.efficientnet import efficientnet_v2_s as efficientnet_v2_s
+from mytorch.vision.models.google import GoogLeNet as GoogLeNet
+from mytorch.vision.models.google import googlenet as googlenet
 from mytorch.vision.models.inception import Inception3 as Inception3
 from mytorch.vision.models.inception import inception_v3 as inception_v3
+from mytorch.vision.models.maxvit import MaxVit as MaxVit
+from mytorch.vision.models.maxvit import maxvit_t as maxvit_t
+from mytorch.vision.models.mnasnet import MNASNet as MNASNet
+from mytorch.vision.models.mnasnet import mnasnet0_5 as mnasnet0_5
+from mytorch.vision.models.mnasnet import mnasnet0_75 as mnasnet0_75
+from mytorch.vision.models.mnasnet import mnasnet1_0 as mnasnet1_0
+from mytorch.vision.models.mnasnet import mnasnet1_3 as mnasnet1_3
 from mytorch.vision.models.mobilenet import MobileNetV2 as MobileNetV2
 from mytorch.vision.models.mobilenet import MobileNetV3 as MobileNetV3
 from mytorch.vision.models.mobilenet import mobilenet_v2 as mobilenet_v2
 from mytorch.vision.models.mobilenet import mobilenet_v3_large as mobilenet_v3_large
 from mytorch.vision.models.mobilenet import mobilenet_v3_small as mobilenet_v3_small
+from mytorch.vision.models.regnet import RegNet as RegNet
+from mytorch.vision.models.regnet import regnet_x_16gf as regnet_x_16gf
+from mytorch.vision.models.regnet import regnet_x_1_6gf as regnet_x_1_6gf
+from mytorch.vision.models.regnet import regnet_x_32gf as regnet_x_32gf
+from mytorch.vision.models.regnet import regnet_x_3_2gf as regnet_x_3_2gf
+from mytorch.vision.models.regnet import regnet_x_400mf as regnet_x_400mf
+from mytorch.vision.models.regnet import regnet_x_800mf as regnet_x_800mf
+from mytorch.vision.models.regnet import regnet_x_8gf as regnet_x_8gf
+from mytorch.vision.models.regnet import regnet_y_128gf as regnet_y_128gf
+from mytorch.vision.models.regnet import regnet_y_16gf as regnet_y_16gf
+from mytorch.vision.models.regnet import regnet_y_1_6gf as regnet_y_1_6gf
+from mytorch.vision.models.regnet import regnet_y_32gf as regnet_y_32gf
+from mytorch.vision.models.regnet import regnet_y_3_2gf as regnet_y_3_2gf
+from mytorch.vision.models.regnet import regnet_y_400mf as regnet_y_400mf
+from mytorch.vision.models.regnet import regnet_y_800mf as regnet_y_800mf
+from mytorch.vision.models.regnet import regnet_y_8gf as regnet_y_8gf
 from mytorch.vision.models.resnet import BasicBlock as BasicBlock
 from mytorch.vision.models.resnet import Bottleneck as Bottleneck
 from mytorch.vision.models.resnet import ResNet as ResNet
@@ -46,12 +76,25 @@ from mytorch.vision.models.resnet import resnet18 as resnet18
 from mytorch.vision.models.resnet import resnet34 as resnet34
 from mytorch.vision.models.resnet import resnet50 as resnet50
 from mytorch.vision.models.resnet import resnext101_32x8d as resnext101_32x8d
+from mytorch.vision.models.resnet import resnext101_64x4d as resnext101_64x4d
 from mytorch.vision.models.resnet import resnext50_32x4d as resnext50_32x4d
 from mytorch.vision.models.resnet import wide_resnet101_2 as wide_resnet101_2
 from mytorch.vision.models.resnet import wide_resnet50_2 as wide_resnet50_2
+from mytorch.vision.models.shufflenetv2 import ShuffleNetV2 as ShuffleNetV2
+from mytorch.vision.models.shufflenetv2 import shufflenet_v2_x0_5 as shufflenet_v2_x0_5
+from mytorch.vision.models.shufflenetv2 import shufflenet_v2_x1_0 as shufflenet_v2_x1_0
+from mytorch.vision.models.shufflenetv2 import shufflenet_v2_x1_5 as shufflenet_v2_x1_5
+from mytorch.vision.models.shufflenetv2 import shufflenet_v2_x2_0 as shufflenet_v2_x2_0
 from mytorch.vision.models.squeezenet import SqueezeNet as SqueezeNet
 from mytorch.vision.models.squeezenet import squeezenet1_0 as squeezenet1_0
 from mytorch.vision.models.squeezenet import squeezenet1_1 as squeezenet1_1
+from mytorch.vision.models.swin_transformer import SwinTransformer as SwinTransformer
+from mytorch.vision.models.swin_transformer import swin_b as swin_b
+from mytorch.vision.models.swin_transformer import swin_s as swin_s
+from mytorch.vision.models.swin_transformer import swin_t as swin_t
+from mytorch.vision.models.swin_transformer import swin_v2_b as swin_v2_b
+from mytorch.vision.models.swin_transformer import swin_v2_s as swin_v2_s
+from mytorch.vision.models.swin_transformer import swin_v2_t as swin_v2_t
 from mytorch.vision.models.vgg import VGG as VGG
 from mytorch.vision.models.vgg import vgg11 as vgg11
 from mytorch.vision.models.vgg import vgg11_bn as vgg11_bn
@@ -68,6 +111,10 @@ from mytorch.vision.models.vision_transformer import vit_h_14 as vit_h_14
 from mytorch.vision.models.vision_transformer import vit_l_16 as vit_l_16
 from mytorch.vision.models.vision_transformer import vit_l_32 as vit_l_32
 
+class GoogLeNetOutputs(tuple):
+    ...
+class InceptionOutputs(tuple):
+    ...
 def get_model(name: str, **config: Any) -> Module: ...
 def get_model_builder(name: str) -> Callable[..., Module]: ...
 def list_models(module: Any = None, include: Iterable[str] | str | None = None, exclude: Iterable[str] | str | None = None) -> list[str]: ...

@@ -4,9 +4,12 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ... import nn
 from ..._tensor import Tensor
 from ...nn.module import Module
+from ...ops.creation import as_tensor
 from ...serialization import load
 
 Model = TypeVar("Model", bound=Module)
@@ -67,3 +70,15 @@ def drawn(model: Module, linear: Callable[[Any], Any]) -> None:
             linear(module)
         if isinstance(module, (nn.Conv2d, nn.Linear)) and module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+def relative_positions(height: int, width: int) -> Tensor:
+    """Returns the row of each pair of positions of a window in a table of relative positions, (H * W, H * W).
+
+    Args:
+        height: height of the window.
+        width: width of the window.
+    """
+    y, x = np.divmod(np.arange(height * width), width)
+    rows, columns = y[:, None] - y + height - 1, x[:, None] - x + width - 1
+    return as_tensor(rows * (2 * width - 1) + columns)

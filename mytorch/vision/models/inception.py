@@ -38,6 +38,16 @@ class BasicConv2d(Module):
         return F.relu(self.bn(self.conv(x)), inplace=True)
 
 
+def from_imagenet(x: Tensor) -> Tensor:
+    """Converts images with ImageNet's normalization to the range (-1, 1).
+
+    Args:
+        x: images (N, 3, H, W).
+    """
+    scales = zip((0.229, 0.224, 0.225), (0.485, 0.456, 0.406), strict=True)
+    return cat([x[:, i : i + 1] * (std / 0.5) + (mean - 0.5) / 0.5 for i, (std, mean) in enumerate(scales)], 1)
+
+
 class _Block(Module):
     """Parallel branches of convolutions, whose results are concatenated.
 
@@ -259,8 +269,7 @@ class Inception3(Module):
             x: images (N, 3, H, W).
         """
         if self.transform_input:
-            scales = zip((0.229, 0.224, 0.225), (0.485, 0.456, 0.406), strict=True)
-            x = cat([x[:, i : i + 1] * (std / 0.5) + (mean - 0.5) / 0.5 for i, (std, mean) in enumerate(scales)], 1)
+            x = from_imagenet(x)
         x = self.maxpool1(self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x))))
         x = self.maxpool2(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x)))
         aux = None

@@ -1,7 +1,8 @@
-"""Semantic segmentation: FCN and DeepLab v3 with a ResNet. Source: Long et al., 2014; Chen et al., 2017."""
+"""Semantic segmentation: FCN, DeepLab v3 and LR-ASPP. Sources: Long et al. (2014), Chen et al. (2017) and Howard et al. (2019)."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ... import nn
@@ -9,20 +10,24 @@ from ..._tensor import Tensor
 from ...nn import functional as F
 from ...nn.module import Module
 from ...ops.movement import cat
-from . import resnet
+from . import mobilenet, resnet
 from .common import with_weights
 from .layer_getter import IntermediateLayerGetter
 
 __all__ = [
     "ASPP",
     "FCN",
+    "LRASPP",
     "DeepLabHead",
     "DeepLabV3",
     "FCNHead",
+    "LRASPPHead",
+    "deeplabv3_mobilenet_v3_large",
     "deeplabv3_resnet50",
     "deeplabv3_resnet101",
     "fcn_resnet50",
     "fcn_resnet101",
+    "lraspp_mobilenet_v3_large",
 ]  # fmt: skip
 
 
@@ -144,19 +149,89 @@ class DeepLabHead(nn.Sequential):
         super().__init__(ASPP(in_channels, atrous_rates), *_conv(256, 256, 3), nn.Conv2d(256, num_classes, 1))
 
 
+class LRASPPHead(Module):
+    """Logits of features of two resolutions; the channels of the coarse features are scaled by a function of their means.
+
+    Args:
+        low_channels: number of channels of the fine features.
+        high_channels: number of channels of the coarse features.
+        num_classes: number of output channels.
+        inter_channels: number of inner channels.
+    """
+
+    def __init__(self, low_channels: int, high_channels: int, num_classes: int, inter_channels: int) -> None:
+        super().__init__()
+        self.cbr = nn.Sequential(*_conv(high_channels, inter_channels))
+        scale = nn.Conv2d(high_channels, inter_channels, 1, bias=False)
+        self.scale = nn.Sequential(nn.AdaptiveAvgPool2d(1), scale, nn.Sigmoid())
+        self.low_classifier = nn.Conv2d(low_channels, num_classes, 1)
+        self.high_classifier = nn.Conv2d(inter_channels, num_classes, 1)
+
+    def forward(self, input: dict[str, Tensor]) -> Tensor:
+        """Returns logits (N, num_classes, H, W).
+
+        Args:
+            input: {"low": (N, low_channels, H, W), "high": coarse features}.
+        """
+        low, high = input["low"], input["high"]
+        x = self.cbr(high) * self.scale(high)
+        x = F.interpolate(x, size=low.shape[-2:], mode="bilinear", align_corners=False)
+        return self.low_classifier(low) + self.high_classifier(x)
+
+
+class LRASPP(Module):
+    """Lite reduced atrous spatial pyramid pooling.
+
+    Args:
+        backbone: module that returns {"low": fine features, "high": coarse features}.
+        low_channels: number of channels of the fine features.
+        high_channels: number of channels of the coarse features.
+        num_classes: number of classes.
+        inter_channels: number of inner channels.
+    """
+
+    def __init__(
+        self, backbone: Module, low_channels: int, high_channels: int, num_classes: int, inter_channels: int = 128
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.classifier = LRASPPHead(low_channels, high_channels, num_classes, inter_channels)
+
+    def forward(self, input: Tensor) -> "OrderedDict[str, Tensor]":
+        """Returns {"out": logits (N, num_classes, H, W)}.
+
+        Args:
+            input: images (N, 3, H, W).
+        """
+        logits = self.classifier(self.backbone(input))
+        return OrderedDict(out=F.interpolate(logits, size=input.shape[-2:], mode="bilinear", align_corners=False))
+
+
+def _resnet(name, aux_loss, weights, **kwargs):
+    """Return (backbone, channels of the features "out", channels of the features "aux")."""
+    network = getattr(resnet, name)(weights=weights, replace_stride_with_dilation=[False, True, True], **kwargs)
+    layers = {"layer4": "out"} | ({"layer3": "aux"} if aux_loss else {})
+    return IntermediateLayerGetter(network, layers), 2048, 1024
+
+
+def _mobilenet(aux_loss, weights, high="out", low="aux", **kwargs):
+    """Return (backbone, channels of the coarse features, channels of the fine features)."""
+    features = mobilenet.mobilenet_v3_large(weights=weights, dilated=True, **kwargs).features
+    numbers = mobilenet.stages(features)
+    last, early = numbers[-1], numbers[-4]
+    layers = {str(last): high} | ({str(early): low} if aux_loss else {})
+    return IntermediateLayerGetter(features, layers), features[last].out_channels, features[early].out_channels
+
+
 def _variant(kind, head, name, text):
     def make(
         *, weights: Any = None, progress: bool = True, num_classes: int = 21, aux_loss: bool | None = None,
         weights_backbone: Any = None, **kwargs: Any,
     ) -> Any:  # fmt: skip
-        network = getattr(resnet, name)(
-            weights=weights_backbone, replace_stride_with_dilation=[False, True, True], **kwargs
-        )
-        layers = {"layer4": "out"} | ({"layer3": "aux"} if aux_loss else {})
-        backbone = IntermediateLayerGetter(network, layers)
-        return with_weights(
-            kind(backbone, head(2048, num_classes), FCNHead(1024, num_classes) if aux_loss else None), weights
-        )
+        build = partial(_resnet, name) if name.startswith("resnet") else _mobilenet
+        backbone, channels, early = build(aux_loss, weights_backbone, **kwargs)
+        auxiliary = FCNHead(early, num_classes) if aux_loss else None
+        return with_weights(kind(backbone, head(channels, num_classes), auxiliary), weights)
 
     make.__name__ = make.__qualname__ = f"{kind.__name__.lower()}_{name}"
     make.__module__, make.__annotations__["return"] = __name__, kind
@@ -177,3 +252,29 @@ fcn_resnet50 = _variant(FCN, FCNHead, "resnet50", "Builds an FCN with a ResNet o
 fcn_resnet101 = _variant(FCN, FCNHead, "resnet101", "Builds an FCN with a ResNet of 101 layers.")
 deeplabv3_resnet50 = _variant(DeepLabV3, DeepLabHead, "resnet50", "Builds a DeepLab v3 with a ResNet of 50 layers.")
 deeplabv3_resnet101 = _variant(DeepLabV3, DeepLabHead, "resnet101", "Builds a DeepLab v3 with a ResNet of 101 layers.")
+deeplabv3_mobilenet_v3_large = _variant(
+    DeepLabV3, DeepLabHead, "mobilenet_v3_large", "Builds a DeepLab v3 with a large MobileNet V3."
+)
+
+
+def lraspp_mobilenet_v3_large(
+    *, weights: Any = None, progress: bool = True, num_classes: int = 21, weights_backbone: Any = None, **kwargs: Any
+) -> LRASPP:
+    """Builds an LR-ASPP with a large MobileNet V3.
+
+    Args:
+        weights: path of a state dict, or None.
+        progress: ignored.
+        num_classes: number of classes.
+        weights_backbone: path of a state dict of the classification network, or None.
+        kwargs: arguments of `mobilenet_v3_large`.
+
+    Raises:
+        NotImplementedError: if `aux_loss` is True; the network has no auxiliary classifier.
+    """
+    if kwargs.pop("aux_loss", False):
+        raise NotImplementedError(
+            "lraspp_mobilenet_v3_large: expected aux_loss=False, got True. This model does not use auxiliary loss."
+        )
+    backbone, high, low = _mobilenet(True, weights_backbone, "high", "low", **kwargs)
+    return with_weights(LRASPP(backbone, low, high, num_classes), weights)

@@ -1,6 +1,6 @@
 """Faster R-CNN. Source: Ren et al., 2015, with a feature pyramid: Lin et al., 2016."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,18 @@ from ....nn.module import Module
 from ....ops.creation import as_tensor
 from ....ops.elementwise import clamp
 from ....ops.movement import cat
-from ...ops import Conv2dNormActivation, MultiScaleRoIAlign, batched_nms, clip_boxes_to_image, remove_small_boxes
-from ..common import with_weights
+from ...ops import (
+    Conv2dNormActivation,
+    FrozenBatchNorm2d,
+    MultiScaleRoIAlign,
+    batched_nms,
+    clip_boxes_to_image,
+    remove_small_boxes,
+)
 from . import boxes as parts
-from .backbone import resnet_fpn_backbone
-from .boxes import AnchorGenerator, BoxCoder, GeneralizedRCNNTransform, Target
+from .backbone import builder, mobilenet_backbone, resnet50_pyramid
+from .boxes import AnchorGenerator, BoxCoder, Detector, Target
+from .instances import add_keypoints, add_masks, keypoint_loss, mask_loss
 
 
 class RPNHead(Module):
@@ -50,14 +57,8 @@ class RPNHead(Module):
         for level in x:
             hidden = self.conv(level)
             scores.append(self.cls_logits(hidden).permute(0, 2, 3, 1).flatten(1))
-            codes.append(_per_anchor(self.bbox_pred(hidden), 4))
+            codes.append(parts.per_anchor(self.bbox_pred(hidden), 4))
         return scores, codes
-
-
-def _per_anchor(x, size):
-    """Reorder (N, anchors * size, H, W) to (N, H * W * anchors, size)."""
-    count, _, height, width = x.shape
-    return x.reshape(count, -1, size, height, width).permute(0, 3, 4, 1, 2).reshape(count, -1, size)
 
 
 class RegionProposalNetwork(Module):
@@ -173,6 +174,34 @@ class TwoMLPHead(Module):
         return self.fc7(self.fc6(x.flatten(1)).relu()).relu()
 
 
+class FastRCNNConvFCHead(nn.Sequential):
+    """3 x 3 convolutions and linear layers for the features of a region.
+
+    Args:
+        input_size: (channels, height, width) of a region.
+        conv_layers: number of output channels of each convolution.
+        fc_layers: number of outputs of each linear layer.
+        norm_layer: function of the number of channels that returns a norm, or None.
+    """
+
+    def __init__(
+        self, input_size: tuple[int, int, int], conv_layers: Sequence[int], fc_layers: Sequence[int],
+        norm_layer: Callable[..., Module] | None = None,
+    ) -> None:  # fmt: skip
+        channels, height, width = input_size
+        layers: list[Module] = []
+        for out in conv_layers:
+            layers.append(Conv2dNormActivation(channels, out, norm_layer=norm_layer))
+            channels = out
+        layers.append(nn.Flatten())
+        channels *= height * width
+        for out in fc_layers:
+            layers += [nn.Linear(channels, out), nn.ReLU(inplace=True)]
+            channels = out
+        super().__init__(*layers)
+        parts.fan_out(self)
+
+
 class FastRCNNPredictor(Module):
     """Linear layers for the classes and the codes of the boxes.
 
@@ -210,6 +239,9 @@ class RoIHeads(Module):
         score_thresh: lowest probability of a result.
         nms_thresh: overlap for the suppression.
         detections_per_img: maximum number of results of an image.
+
+    Subclasses of `FasterRCNN` set the attributes `mask_roi_pool`, `mask_head` and `mask_predictor`, or the same attributes with
+    `keypoint`.
     """
 
     def __init__(
@@ -222,6 +254,12 @@ class RoIHeads(Module):
         self.coder, self.limits = BoxCoder(bbox_reg_weights or (10.0, 10.0, 5.0, 5.0)), (fg_iou_thresh, bg_iou_thresh)
         self.batch_size_per_image, self.positive_fraction = batch_size_per_image, positive_fraction
         self.score_thresh, self.nms_thresh, self.detections_per_img = score_thresh, nms_thresh, detections_per_img
+        self.mask_roi_pool: Module | None = None
+        self.mask_head: Module | None = None
+        self.mask_predictor: Module | None = None
+        self.keypoint_roi_pool: Module | None = None
+        self.keypoint_head: Module | None = None
+        self.keypoint_predictor: Module | None = None
 
     def forward(
         self, features: dict[str, Tensor], proposals: list[Tensor], sizes: list[tuple[int, int]],
@@ -238,20 +276,42 @@ class RoIHeads(Module):
         chosen = None
         if self.training and targets is not None:
             chosen = [self._chosen(boxes, target) for boxes, target in zip(proposals, targets, strict=True)]
-            proposals = [boxes for boxes, _, _ in chosen]
+            proposals = [boxes for boxes, *_ in chosen]
         regions = self.box_roi_pool(features, proposals, sizes)
         logits, codes = self.box_predictor(self.box_head(regions))
-        if chosen is not None:
-            return [], self._losses(logits, codes, cat([c[1] for c in chosen]), cat([c[2] for c in chosen]))
+        if chosen is not None and targets is not None:
+            losses = self._losses(logits, codes, cat([c[1] for c in chosen]), cat([c[2] for c in chosen]))
+            positive = [(labels > 0).nonzero()[:, 0] for _, labels, _, _ in chosen]
+            objects = [c[0][i] for c, i in zip(chosen, positive, strict=True)]
+            partners = [c[3][i] for c, i in zip(chosen, positive, strict=True)]
+            for name, (_, loss) in self._others.items():
+                if (maps := self._run(name, features, objects, sizes)) is not None:
+                    losses[f"loss_{name}"] = loss(maps, objects, targets, partners)
+            return [], losses
         results, start = [], 0
         for boxes, size in zip(proposals, sizes, strict=True):
             rows = slice(start, start + len(boxes))
             results.append(self._results(logits[rows].softmax(-1), codes[rows], boxes, size))
             start += len(boxes)
+        for name, (complete, _) in self._others.items():
+            maps = self._run(name, features, [r["boxes"] for r in results], sizes)
+            if maps is not None:
+                for result, part in zip(results, maps.split([len(r["boxes"]) for r in results]), strict=True):
+                    complete(result, part)
         return results, {}
 
+    _others = {"mask": (add_masks, mask_loss), "keypoint": (add_keypoints, keypoint_loss)}
+
+    def _run(self, name, features, boxes, sizes):
+        """Return the results of the masks or keypoints for boxes, or None without this part."""
+        layers = [getattr(self, f"{name}_{part}") for part in ("roi_pool", "head", "predictor")]
+        if None in layers:
+            return None
+        pool, head, predictor = layers
+        return predictor(head(pool(features, boxes, sizes)))
+
     def _chosen(self, boxes, target):
-        """Return (boxes, labels, codes of the ground truth) of random boxes of an image."""
+        """Return (boxes, labels, codes and indices of the ground truth) of random boxes of an image."""
         with no_grad():
             truth = target["boxes"].to(boxes.dtype).reshape(-1, 4)
             boxes = cat([boxes, truth])
@@ -264,11 +324,11 @@ class RoIHeads(Module):
             index = cat(list(parts.sample(labels, self.batch_size_per_image, self.positive_fraction))).sort()[0]
             boxes = boxes[index]
             codes = self.coder.encode(truth[partner[index]], boxes) if len(truth) else boxes * 0
-            return boxes, labels[index], codes
+            return boxes, labels[index], codes, partner[index]
 
     def _losses(self, logits, codes, labels, wanted):
         positive = (labels > 0).nonzero()[:, 0]
-        predicted = codes.reshape(len(codes), -1, 4)[positive, labels[positive]]
+        predicted = codes.reshape(len(codes), codes.shape[-1] // 4, 4)[positive, labels[positive]]
         box = parts.smooth_l1(predicted, wanted[positive], 1 / 9) / max(labels.numel(), 1)
         return {"loss_classifier": F.cross_entropy(logits, labels), "loss_box_reg": box}
 
@@ -284,7 +344,7 @@ class RoIHeads(Module):
         return {"boxes": boxes[kept], "labels": labels[kept], "scores": scores[kept]}
 
 
-class FasterRCNN(Module):
+class FasterRCNN(Detector):
     """Faster R-CNN: proposes regions, classifies the regions and corrects their boxes.
 
     In training, the model returns a dict of losses. In evaluation, it returns {"boxes": (L, 4), "labels": (L,), "scores": (L,)} for
@@ -339,16 +399,10 @@ class FasterRCNN(Module):
         bbox_reg_weights: Sequence[float] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        if not hasattr(backbone, "out_channels"):
-            raise ValueError(
-                "FasterRCNN: backbone should contain an attribute out_channels specifying the number of output channels."
-            )
+        channels = parts.channels_of(backbone, type(self).__name__)
         if (num_classes is None) == (box_predictor is None):
             raise ValueError("FasterRCNN: expected exactly one of num_classes and box_predictor, got none or both.")
-        channels = backbone.out_channels
-        anchors = rpn_anchor_generator or AnchorGenerator(
-            ((32,), (64,), (128,), (256,), (512,)), ((0.5, 1.0, 2.0),) * 5
-        )
+        anchors = rpn_anchor_generator or _anchors(((32,), (64,), (128,), (256,), (512,)))
         head = rpn_head or RPNHead(channels, anchors.num_anchors_per_location()[0])
         before = {"training": rpn_pre_nms_top_n_train, "testing": rpn_pre_nms_top_n_test}
         after = {"training": rpn_post_nms_top_n_train, "testing": rpn_post_nms_top_n_test}
@@ -357,8 +411,7 @@ class FasterRCNN(Module):
             height, width = pool.output_size  # type: ignore[misc]
             box_head = TwoMLPHead(channels * height * width, 1024)
         predictor = box_predictor or FastRCNNPredictor(1024, num_classes)  # type: ignore[arg-type]
-        mean, std = image_mean or [0.485, 0.456, 0.406], image_std or [0.229, 0.224, 0.225]
-        self.transform = GeneralizedRCNNTransform(min_size, max_size, mean, std)
+        self.transform = parts.imagenet_transform(min_size, max_size, image_mean, image_std)
         self.backbone = backbone
         self.rpn = RegionProposalNetwork(
             anchors, head, rpn_fg_iou_thresh, rpn_bg_iou_thresh, rpn_batch_size_per_image, rpn_positive_fraction, before,
@@ -369,46 +422,82 @@ class FasterRCNN(Module):
             box_positive_fraction, bbox_reg_weights, box_score_thresh, box_nms_thresh, box_detections_per_img,
         )  # fmt: skip
 
-    def forward(self, images: list[Tensor], targets: list[Target] | None = None) -> Any:
-        """Returns a dict of losses in training, and a list of results in evaluation.
+    def detect(
+        self, shape: tuple[int, int], sizes: list[tuple[int, int]], features: dict[str, Tensor],
+        targets: list[Target] | None,
+    ) -> tuple[list[Target], dict[str, Tensor]]:  # fmt: skip
+        """Returns (results of each image in evaluation, losses in training).
 
         Args:
-            images: images (C, H, W) with values from 0 to 1.
-            targets: {"boxes": (L, 4), "labels": (L,)} of each image, in training.
-
-        Raises:
-            ValueError: if the targets are missing or invalid in training.
+            shape: (height, width) of the batch.
+            sizes: (height, width) of each image in the batch.
+            features: {name: features (N, C, H, W)}.
+            targets: targets of each resized image, or None.
         """
-        if self.training:
-            parts.check_targets(images, targets, "FasterRCNN")
-        original = [(x.shape[-2], x.shape[-1]) for x in images]
-        batch, sizes, targets = self.transform(images, targets)
-        features = self.backbone(batch)
-        features = {"0": features} if isinstance(features, Tensor) else features
-        shape = (batch.shape[-2], batch.shape[-1])
         proposals, losses = self.rpn(shape, sizes, list(features.values()), targets)
         results, others = self.roi_heads(features, proposals, sizes, targets)
-        return {**others, **losses} if self.training else self.transform.postprocess(results, sizes, original)
+        return results, {**others, **losses}
 
 
-def fasterrcnn_resnet50_fpn(
-    *, weights: Any = None, progress: bool = True, num_classes: int = 91, weights_backbone: Any = None,
-    trainable_backbone_layers: int | None = None, **kwargs: Any,
-) -> FasterRCNN:  # fmt: skip
-    """Builds a Faster R-CNN with a ResNet of 50 layers and a feature pyramid.
+def _anchors(sizes):
+    return AnchorGenerator(sizes, ((0.5, 1.0, 2.0),) * len(sizes))
+
+
+def improved(weights: Any, layers: int) -> tuple[Module, dict[str, Any]]:
+    """Returns (backbone, arguments of `FasterRCNN`) with more convolutions and norms. Source: Li et al., 2021.
 
     Args:
-        weights: path of a state dict, or None.
-        progress: ignored.
-        num_classes: number of classes with the background.
-        weights_backbone: path of a state dict of the classification network, or None.
-        trainable_backbone_layers: number of stages of the ResNet that training changes, from 0 to 5 (default: 3 with weights,
-            otherwise 5).
-        kwargs: arguments of `FasterRCNN`.
+        weights: path of a state dict of the backbone, or None.
+        layers: number of stages of the backbone that training changes.
     """
-    trained = weights is not None or weights_backbone is not None
-    layers = (3 if trained else 5) if trainable_backbone_layers is None else trainable_backbone_layers
-    backbone = resnet_fpn_backbone(
-        backbone_name="resnet50", weights=weights_backbone, trainable_layers=layers, frozen_norm=trained
+    backbone = resnet50_pyramid(weights, layers, pyramid_norm=nn.BatchNorm2d)
+    head = RPNHead(256, 3, conv_depth=2)
+    box = FastRCNNConvFCHead((256, 7, 7), [256] * 4, [1024], norm_layer=nn.BatchNorm2d)
+    return backbone, {"rpn_head": head, "box_head": box}
+
+
+def _resnet(num_classes, weights, layers, trained, **kwargs):
+    return FasterRCNN(resnet50_pyramid(weights, layers, trained), num_classes, **kwargs)
+
+
+def _resnet_v2(num_classes, weights, layers, trained, **kwargs):
+    backbone, options = improved(weights, layers)
+    return FasterRCNN(backbone, num_classes, **{**options, **kwargs})
+
+
+def _mobilenet(num_classes, weights, layers, trained, **kwargs):
+    norm = FrozenBatchNorm2d if trained else nn.BatchNorm2d
+    backbone = mobilenet_backbone(
+        backbone_name="mobilenet_v3_large", weights=weights, norm_layer=norm, trainable_layers=layers
     )
-    return with_weights(FasterRCNN(backbone, num_classes, **kwargs), weights)
+    anchors = _anchors(((32, 64, 128, 256, 512),) * 3)
+    options = {"rpn_anchor_generator": anchors, "rpn_score_thresh": 0.05, **kwargs}
+    return FasterRCNN(backbone, num_classes, **options)
+
+
+def _mobilenet_320(*args, **kwargs):
+    small = {"min_size": 320, "max_size": 640, "rpn_pre_nms_top_n_test": 150, "rpn_post_nms_top_n_test": 150}
+    return _mobilenet(*args, **{**small, **kwargs})
+
+
+_MOBILE: dict[str, Any] = {"network": "MobileNet", "stages": 6}
+fasterrcnn_resnet50_fpn = builder(
+    "fasterrcnn_resnet50_fpn",
+    "Builds a Faster R-CNN with a ResNet of 50 layers and a feature pyramid.",
+    FasterRCNN,
+    _resnet,
+)
+fasterrcnn_resnet50_fpn_v2 = builder(
+    "fasterrcnn_resnet50_fpn_v2", "Builds a Faster R-CNN with more convolutions and norms.", FasterRCNN, _resnet_v2
+)
+fasterrcnn_mobilenet_v3_large_fpn = builder(
+    "fasterrcnn_mobilenet_v3_large_fpn",
+    "Builds a Faster R-CNN with a large MobileNet V3.",
+    FasterRCNN,
+    _mobilenet,
+    **_MOBILE,
+)
+fasterrcnn_mobilenet_v3_large_320_fpn = builder(
+    "fasterrcnn_mobilenet_v3_large_320_fpn", "Builds a Faster R-CNN with a large MobileNet V3 for images of 320 pixels.",
+    FasterRCNN, _mobilenet_320, **_MOBILE,
+)  # fmt: skip
