@@ -139,7 +139,7 @@ def test_absent_parts_raise_when_they_are_created():
         from torch.distributed.elastic.multiprocessing.errors import record
         x = torch.eye(2)
         for make, word in (
-            (lambda: torch.distributed.TCPStore("a", 1), "stores"), (lambda: torch.masked.MaskedTensor(x, x), "masked"),
+            (lambda: torch.masked.MaskedTensor(x, x), "masked"),
             (lambda: torch.utils.data.IterDataPipe(), "data pipes"), (lambda: torch.package.PackageExporter("x"), "package"),
             (lambda: x.to_sparse_bsr((1, 1)), "sparse"),
             (lambda: torch.quantize_per_tensor(x, 1, 0, torch.qint8), "quant"),
