@@ -305,6 +305,8 @@ def _absence(full, name, module, feature):
         return _answer(False)
     if name in _NOTHING:
         return _answer(None)
+    if name == "device_count":
+        return _answer(0)
     if name.lstrip("_")[:1].isupper():
         return type(name, (_Absence,), {"__module__": module, "_absent": (full, feature)})
     return _AbsentFunction(full, feature)
