@@ -261,10 +261,10 @@ def init_process_group(
     """
     if _World.group is not None:
         raise RuntimeError("trying to initialize the default process group twice!")
-    if pg_options is not None:
-        raise ValueError("init_process_group: expected pg_options to be None; they are not supported.")
-    if store is not None and (init_method is not None or min(rank, world_size) < 0):
-        raise ValueError("init_process_group: expected rank and world_size with a store, and no init_method.")
+    if pg_options is not None or (store is not None and (init_method is not None or min(rank, world_size) < 0)):
+        raise ValueError(
+            "init_process_group: expected rank and world_size with a store, no init_method, and no pg_options."
+        )
     if isinstance(backend, int):  # PyNorch: (rank, world_size)
         world_size = init_method if isinstance(init_method, int) else world_size
         backend, rank, init_method = None, backend, None
