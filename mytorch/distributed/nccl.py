@@ -122,8 +122,8 @@ class NCCLEngine(Engine):
         mine = encode_id(load().get_unique_id()) if rank == 0 else None
         if store is not None and rank == 0:
             store.set("nccl_id", mine)
-        shared = exchange(mine, rank, size, address, port, timeout) if store is None else store.get("nccl_id")
-        return cls(rank, size, decode_id(shared), timeout)
+        mine = exchange(mine, rank, size, address, port, timeout) if store is None else store.get("nccl_id")
+        return cls(rank, size, decode_id(mine), timeout)
 
     def _connect(self, unique_id):
         """Create the communicator on all ranks. NCCL waits for missing ranks indefinitely."""

@@ -262,9 +262,7 @@ def init_process_group(
     if _World.group is not None:
         raise RuntimeError("trying to initialize the default process group twice!")
     if pg_options is not None or (store is not None and (init_method is not None or min(rank, world_size) < 0)):
-        raise ValueError(
-            "init_process_group: expected rank and world_size with a store, no init_method, and no pg_options."
-        )
+        raise ValueError("init_process_group: expected no pg_options, and a store only with rank and world_size.")
     if isinstance(backend, int):  # PyNorch: (rank, world_size)
         world_size = init_method if isinstance(init_method, int) else world_size
         backend, rank, init_method = None, backend, None

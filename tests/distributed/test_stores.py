@@ -207,5 +207,5 @@ def test_a_process_group_starts_with_a_store():
         assert dist.distributed_c10d._get_default_group() is dist.GroupMember().WORLD
     finally:
         dist.destroy_process_group()
-    with pytest.raises(ValueError, match="rank and world_size with a store"):
+    with pytest.raises(ValueError, match="a store only with rank and world_size"):
         dist.init_process_group("mpi", store=dist.HashStore())
