@@ -124,7 +124,9 @@ def engine(monkeypatch):
 
 def test_ranks_connect_through_a_store(engine, monkeypatch):
     store = HashStore()
-    monkeypatch.setattr(FakeCommunicator, "__init__", lambda self, size, content, rank: setattr(self, "calls", [content]))
+    monkeypatch.setattr(
+        FakeCommunicator, "__init__", lambda self, size, content, rank: setattr(self, "calls", [content])
+    )
     for rank in range(2):
         made = nccl.NCCLEngine.world(rank, 2, "unused", 0, 5.0, store)
         assert made.comm.calls == [bytes(range(128))]
