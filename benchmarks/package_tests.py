@@ -5,7 +5,7 @@
     python benchmarks/package_tests.py table results
 
 Each environment contains the packages, pytest and pytest-timeout. `results/sources/NAME` is a checkout of the repository of
-each package (`REPOSITORIES`). Only the tests and their configuration are copied from it: the tests import the installed package.
+each package (`REPOSITORIES`). Only the tests and their configuration are copied from it: the tests import the installed package (except `SOURCES`).
 
 A large suite is sampled: files and tests are selected by a checksum of their names, so that both libraries run the same tests.
 A test counts if it passes with PyTorch. The row of a package has the number of these tests, and the number of them that pass with mytorch.
@@ -33,7 +33,7 @@ SUITES = {
         "diffusers",
         "tests/schedulers tests/models tests/others tests/lora tests/pipelines/ddpm tests/pipelines/ddim",
         4,
-        16,
+        5,
         "tests",
     ),
     "sentence-transformers": ("sentence-transformers", "tests", 1, 6, ""),
@@ -62,9 +62,17 @@ SUITES = {
     "lightly": ("lightly", "tests", 1, 8, ""),
     "piq": ("piq", "tests", 1, 12, ""),
     "segmentation-models-pytorch": ("segmentation_models.pytorch", "tests", 1, 8, ""),
-    "transformers": ("transformers", "tests", 1, 4, ""),
+    "transformers": (
+        "transformers",
+        " ".join(f"tests/models/{name}/test_modeling_{name}.py" for name in "bert gpt2 llama t5 vit".split()),
+        1,
+        3,
+        "tests utils src",
+    ),
     "ultralytics": ("ultralytics", "tests", 1, 1, ""),
 }
+# Package -> folder of its source in the checkout, if the tests need a version between two releases. The tests import this source.
+SOURCES = dict.fromkeys(("diffusers", "lightning", "transformers"), "src")
 CONFIGURATION = "pyproject.toml setup.cfg pytest.ini tox.ini conftest.py"
 SITE = "import sys\nsys.path.append({root!r})\nimport mytorch\nmytorch.install_as_torch()\n"
 PLUGIN = """
@@ -147,9 +155,12 @@ def run(name, library, results, limit, only):
             (site / f"{module}.py").write_text(text)
     if library == "mytorch":
         (site / "sitecustomize.py").write_text(SITE.format(root=str(Path(__file__).resolve().parents[1])))
+    paths = [str(site)]
+    if name in SOURCES:
+        paths.append(str(results / "sources" / SUITES[name][0] / SOURCES[name]))
     environment = {
         **os.environ,
-        "PYTHONPATH": str(site),
+        "PYTHONPATH": os.pathsep.join(paths),
         "SUITE_OUT": str(out.resolve()),
         "SUITE_EVERY": str(SUITES[name][3]),
         "HF_HUB_OFFLINE": "1",

@@ -295,10 +295,10 @@ class Size(tuple):
         return new_size(got) if isinstance(key, slice) else got
 
     def __add__(self, other):
-        return Size(tuple.__add__(self, other))
+        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other):
-        return Size(tuple(other) + tuple(self))
+        return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, count):
         return Size(tuple.__mul__(self, count))

@@ -30,6 +30,7 @@ EXTENSIONS = {
     "distributed.fsdp": "models with sharded parameters, gradients and optimizer state",
     "distributed.join": "uneven inputs in distributed training",
     "distributed.nn": "collectives with gradients",
+    "distributed.stores": "tables of keys and values that processes share",
     "distributed.tensor": "tensors that several processes store together, tensor parallelism",
     "distributions": "probability distributions",
     "export": "exported programs: graphs of models with dynamic sizes",
@@ -79,7 +80,9 @@ NAMES = {
     },
     "mytorch.distributed": {
         name: f"distributed.{name}" for name in "checkpoint device_mesh elastic fsdp nn tensor".split()
-    } | {name: f"distributed.device_mesh:{name}" for name in ("DeviceMesh", "init_device_mesh")},
+    } | {name: f"distributed.device_mesh:{name}" for name in ("DeviceMesh", "init_device_mesh")}
+    | {name: f"distributed.stores:{name}" for name in "DistNetworkError DistStoreError FileStore HashStore".split()}
+    | {name: f"distributed.stores:{name}" for name in "PrefixStore Store TCPStore".split()},
     "mytorch.utils.data": {
         name: f"utils.data.tokens:{name}"
         for name in ("RandomBlocks", "TokenBlocks", "read_tokens", "read_vocab_size", "write_tokens")

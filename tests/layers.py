@@ -55,7 +55,7 @@ LAYERS = [
     ("audio nested", "audio transforms and files; nested tensors"),
     (
         "distributed.comm_hooks distributed.device_mesh distributed.nn distributed.tensor distributed.fsdp distributed.checkpoint distributed.elastic "
-        "distributed.join",
+        "distributed.join distributed.stores",
         "sharded models, tensors and checkpoints; restarts",
     ),
     ("fx", "graphs of programs"),

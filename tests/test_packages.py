@@ -380,3 +380,17 @@ def test_distributions_in_other_class_hierarchies():
 
     matrix = mytorch.eye(2) * 4
     assert Stored(mytorch.zeros(2), matrix).factor.tolist() == [[2.0, 0.0], [0.0, 2.0]]
+
+
+def test_assert_close_compares_tensors_of_half_precision_in_pytorch_mode():
+    out = run("""
+        import torch
+        for dtype in (torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.complex64, torch.bool, torch.uint8, torch.float64):
+            x = torch.tensor([0.0, 1.0, 2.0, 1.0]).to(dtype)
+            torch.testing.assert_close(x, x.clone(), rtol=0.0, atol=0.0)
+            try:
+                torch.testing.assert_close(x, (x.to(torch.complex64) * 0 + 1).to(dtype))
+            except AssertionError:
+                print(dtype)
+    """)
+    assert out == [f"torch.{d}" for d in "bfloat16 float16 float8_e4m3fn complex64 bool uint8 float64".split()]

@@ -21,7 +21,7 @@ _OVERLOADS = frozenset(
     "Tensor_Scalar Tensor_Tensor Scalar_Scalar self Self ScalarSelf ScalarOther correction start start_step memory_format "
     "generator low low_generator sizes src value vec x unary_out other dtype dtype_layout input mode ScalarOpt_dim "
     "Tensor_mode Scalar_mode IntegralSelf reduce value_reduce two int_Scalar int_Tensor trunc names stable hacked_twin "
-    "self_int self_Tensor equation p NumberTensor ScalarSelf_dim raw Tensor_Tensor_out batch dimname float complex copy".split()
+    "self_int self_Tensor equation p NumberTensor ScalarSelf_dim raw Tensor_Tensor_out batch dimname float complex copy msg device".split()
 )
 
 
@@ -274,7 +274,11 @@ class OpOverloadPacket:
 
 
 # Operators that packages only use as keys of a table. A call raises AbsentError.
-_ONLY_NAMED = ("_pin_memory", "_sparse_addmm", "_sparse_mm_reduce_impl")
+_ONLY_NAMED = frozenset(
+    "_assert_scalar _assert_tensor_metadata _fft_c2c _grouped_mm _is_all_true _pin_memory _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_cudnn_attention_backward _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward "
+    "_sparse_addmm _sparse_mm_reduce_impl sym_constrain_range_for_size".split()
+)
 
 
 def _refusing(name):

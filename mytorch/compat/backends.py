@@ -105,3 +105,5 @@ mha = _Settings(
     get_fastpath_enabled=lambda: _fast_path[0],
     set_fastpath_enabled=lambda value: _fast_path.__setitem__(0, value),
 )
+# A context in which PyTorch permits assignments to settings. They are always permitted here.
+__allow_nonbracketed_mutation = contextlib.nullcontext

@@ -473,7 +473,7 @@ FUNCTIONS = {
     "alias_copy": Tensor.clone, "batch_norm_update_stats": batch_norm_update_stats, "geqrf": geqrf, "histogramdd": histogramdd,
     "istft": istft, "lu": lu, "lu_solve": lu_solve, "lu_unpack": lu_unpack, "matrix_exp": linalg.matrix_exp,
     "matrix_power": linalg.matrix_power, "norm_except_dim": norm_except_dim, "orgqr": orgqr, "ormqr": ormqr,
-    "pca_lowrank": pca_lowrank, "pdist": pdist, "pinverse": pinverse, "qr": qr, "segment_reduce": segment_reduce,
+    "pca_lowrank": pca_lowrank, "pdist": pdist, "pinverse": pinverse, "qr": qr, "segment_reduce": segment_reduce, "_segment_reduce": segment_reduce,
     "slice_copy": slice_copy, "stft": stft, "svd": svd, "svd_lowrank": svd_lowrank, "triangular_solve": triangular_solve,
     **{f"{name}_copy": _copied(name) for name in _VIEWS},
 }  # fmt: skip

@@ -1,5 +1,7 @@
 """`torch.__future__`, and settings of PyTorch that have one value here."""
 
+from ..engine.mode import get_mode
+
 _multithreading = [True]
 
 
@@ -24,6 +26,11 @@ class set_multithreading_enabled:
 
     def __exit__(self, *error):
         _multithreading[0] = self.before
+
+
+def _profiler_enabled():
+    """Return True while a profiler records."""
+    return get_mode().profile is not None
 
 
 def get_swap_module_params_on_conversion():

@@ -15,10 +15,15 @@ HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # SHA-256 in a file's name
 _chosen = []
 
 
+def _get_torch_home():
+    """Return the folder of downloaded files: `$TORCH_HOME`, or `~/.cache/mytorch`."""
+    home = os.environ.get("TORCH_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "mytorch")
+    return os.path.expanduser(home)
+
+
 def get_dir():
     """Returns the cache folder: the value of `set_dir`, `$TORCH_HOME/hub`, or `~/.cache/mytorch/hub`."""
-    home = os.environ.get("TORCH_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "mytorch")
-    return _chosen[-1] if _chosen else os.path.join(os.path.expanduser(home), "hub")
+    return _chosen[-1] if _chosen else os.path.join(_get_torch_home(), "hub")
 
 
 def set_dir(d):

@@ -8,6 +8,7 @@ otherwise a copy of the original function.
 Properties such as `x.shape` are replaced in the subclass itself, when it is defined.
 """
 
+import dis
 import functools
 import sys
 import threading
@@ -452,11 +453,69 @@ def activated():
 # -- subclasses --------------------------------------------------------------------------------------------------------
 
 
+class _SharedName:
+    """An attribute of a subclass with the name of an internal slot of Tensor.
+
+    Code of this library reads and writes the slot. Other code reads and writes the attribute of the subclass.
+    """
+
+    def __init__(self, name, theirs):
+        self.name, self.slot, self.theirs = name, vars(Tensor)[name], theirs
+
+    def __get__(self, instance, owner=None):
+        theirs = self.theirs
+        if instance is not None:
+            if in_library(sys._getframe(1)):
+                return self.slot.__get__(instance)
+            if self.name in instance.__dict__:
+                return instance.__dict__[self.name]
+        if hasattr(theirs, "__get__"):
+            return theirs.__get__(instance, owner)
+        if theirs is _NO_VALUE:
+            raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}", name=self.name)
+        return theirs
+
+    def __set__(self, instance, value):
+        if in_library(sys._getframe(1)):
+            self.slot.__set__(instance, value)
+        elif hasattr(self.theirs, "__set__"):
+            self.theirs.__set__(instance, value)
+        else:
+            instance.__dict__[self.name] = value
+
+    def __delete__(self, instance):
+        if hasattr(self.theirs, "__delete__"):
+            self.theirs.__delete__(instance)
+        elif instance.__dict__.pop(self.name, _NO_VALUE) is _NO_VALUE:
+            raise AttributeError(self.name)
+
+
+_NO_VALUE = object()
+
+
+def _assigns(function, name):
+    """Returns True if a method contains an assignment to an attribute."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None or name not in code.co_names:
+        return False
+    return any(step.opname == "STORE_ATTR" and step.argval == name for step in dis.get_instructions(code))
+
+
+def _share_names(cls):
+    """Lets a class use the names of internal slots that its body or its methods assign, such as `_data`."""
+    body = dict(vars(cls))
+    for name in ("_data", "_edge", "_view"):
+        declared = name in body or name in body.get("__annotations__", ())
+        if declared or any(_assigns(value, name) for value in body.values()):
+            setattr(cls, name, _SharedName(name, body.get(name, _NO_VALUE)))
+
+
 def define(cls):
     """Prepares a new subclass of Tensor: its properties call `__torch_function__`, and its first instance activates it."""
     if not _active[0] and Tensor.__init__ is _initialize:
         Tensor.__new__, Tensor.__init__ = staticmethod(_construct), _construct_init
         Tensor._of = staticmethod(_of_class)
+    _share_names(cls)
     if not _overrides(cls):
         return
     for name, descriptor in vars(Tensor).items():

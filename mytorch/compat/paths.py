@@ -54,6 +54,7 @@ PATHS = {
     "distributed.fsdp.fully_sharded_data_parallel": "distributed.fsdp",
     "distributed.fsdp.sharded_grad_scaler": "distributed.fsdp.grad_scaler",
     "distributed.optim": "optim.zero: ZeroRedundancyOptimizer",
+    "fx._symbolic_trace": "fx.tracer",
     "fx.experimental.proxy_tensor": "compat.dynamo: get_proxy_mode",
     "jit.annotations": "compat.jit",
     "lr_scheduler": "optim.lr_scheduler",
@@ -122,6 +123,7 @@ PATHS = {
     "utils.deterministic": "compat.deterministic",
     "utils.einops": "compat.einops_backend",
     "utils.einops_hook": "compat.einops_hook",
+    "utils.tensorboard.summary": "compat.tensorboard_summary",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
     "onnx.symbolic_opset9": "compat.onnx_paddings: _prepare_onnx_paddings=prepare_onnx_paddings",
     "utils.hipify": "compat.hipify:",
@@ -143,6 +145,7 @@ PATHS = {
 }
 # Names that PyTorch has in a module which is a file here.
 _ADDITIONS = {
+    "mytorch.distributed": "compat.distributed_names: _get_default_group _get_global_rank _rank_not_in_group",
     "mytorch.utils.data._utils.collate": "compat.data_names: np_str_obj_array_pattern",
     "mytorch._tensor_str": "compat.tensor_str: PRINT_OPTS _tensor_str _str_intern _add_suffixes",
 }
@@ -242,7 +245,7 @@ def _contents_of(package, pytorch_mode):
     if package == "mytorch.autograd":
         from . import future, variable
 
-        names = "set_multithreading_enabled", "is_multithreading_enabled"
+        names = "set_multithreading_enabled", "is_multithreading_enabled", "_profiler_enabled"
         return {**{name: getattr(future, name) for name in names}, "Variable": variable.Variable}
     if package in _ADDITIONS:
         return _contents(_ADDITIONS[package])

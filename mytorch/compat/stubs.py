@@ -60,7 +60,6 @@ _INSTEAD = {
     "dispatch modes": "Use torch.overrides.TorchFunctionMode.",
     "masked tensors": "Use masked_fill and torch.where.",
     "data pipes": "Use IterableDataset and DataLoader.",
-    "stores of distributed training": "Use init_process_group with env://, or the launcher `python -m mytorch.distributed.run`.",
     "selective checkpointing": "Use torch.utils.checkpoint.checkpoint.",
 }
 MODULES = {path: feature for feature, paths in _FEATURES.items() for path in paths.split()}
@@ -78,6 +77,8 @@ FOUND |= {
     "_dynamo.is_compiling": "compiler:is_compiling",
     "_dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex": "compat.dynamo:TransformGetItemToIndex",
 }
+# PyTorch's dtypes of 1 to 7 bits.
+_BITS = " ".join(f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8))
 # Names in modules of the library that belong to absent features.
 NAMES = {
     "": "AnyType Argument Block CallStack ClassType Code CompilationUnit DeviceObjType DictType "
@@ -87,8 +88,7 @@ NAMES = {
     "TupleType Type Use Value sparse_bsc_tensor sparse_bsr_tensor "
     "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine fake_quantize_per_channel_affine align_tensors",
     "autograd.function": "BackwardCFunction NestedIOFunction InplaceFunction",
-    "distributed": "_get_global_rank FileStore HashStore PrefixStore ProcessGroupGloo Store TCPStore new_subgroups "
-    "GradBucket Logger Reducer",
+    "distributed": "ProcessGroupGloo new_subgroups GradBucket Logger Reducer",
     "distributed.fsdp": "CPUOffload CPUOffloadPolicy DataParallelMeshDims FullOptimStateDictConfig LocalOptimStateDictConfig "
     "LocalStateDictConfig OptimStateDictConfig OptimStateKeyType ShardedOptimStateDictConfig StateDictConfig StateDictSettings",
     "distributed.checkpoint": "BytesStorageMetadata ChunkStorageMetadata DefaultLoadPlanner DefaultSavePlanner FileSystemReader "
@@ -106,9 +106,8 @@ NAMES = {
 _FEATURES_OF_NAMES = {
     "sparse layouts of blocks (BSR, BSC)": "sparse_bsr sparse_bsc sparse_bsr_tensor sparse_bsc_tensor to_sparse_bsr to_sparse_bsc",
     "quantization": "quantize_ fake_quantize_ qint8 quint8 qint32 quint4x2 quint2x4 per_tensor_ per_channel_ q_ qscheme dequantize int_repr",
+    "integers of 1 to 7 bits": _BITS,
     "named tensors": "refine_names rename rename_ align_to align_as align_tensors",
-    "other parts of sharded models and tensors": "_get_global_rank",
-    "stores of distributed training": "FileStore HashStore PrefixStore Store TCPStore",
     "process groups other than the default group": "ProcessGroupGloo new_subgroups GradBucket Logger Reducer",
     "data pipes": "DataChunk DFIterDataPipe IterDataPipe MapDataPipe functional_datapipe",
     "selective checkpointing": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
@@ -133,6 +132,7 @@ IN_BOTH_MODES = (
 METHODS = "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale q_zero_point qscheme refine_names rename rename_ align_to align_as"
 # Layouts and dtypes of PyTorch that mytorch does not have.
 CONSTANTS = (
+    f"{_BITS} "
     "sparse_bsr sparse_bsc qint8 quint8 qint32 quint4x2 quint2x4 "
     "per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric"
 ).split()
@@ -305,6 +305,8 @@ def _absence(full, name, module, feature):
         return _answer(False)
     if name in _NOTHING:
         return _answer(None)
+    if name == "device_count":
+        return _answer(0)
     if name.lstrip("_")[:1].isupper():
         return type(name, (_Absence,), {"__module__": module, "_absent": (full, feature)})
     return _AbsentFunction(full, feature)

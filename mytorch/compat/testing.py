@@ -79,8 +79,11 @@ def _array_difference(actual, expected, tolerances, equal_nan, check_device, che
             return f"The values for attribute '{name}' do not match: {x} != {y}.{item}"
     common = dtypes.promote_types(a.dtype, b.dtype)
     rtol, atol = tolerances or max(_TOLERANCES.get(d.name, (0.0, 0.0)) for d in (a.dtype, b.dtype))
-    wide = np.int64 if common.category <= dtypes.INT else np.float32 if common.itemsize == 2 else common.numpy
-    x, y = (np.asarray(t.to(device=CPU).to(common)).astype(wide) for t in (a, b))
+    floating = common.category == dtypes.FLOAT
+    wide = (
+        np.int64 if common.category <= dtypes.INT else np.float32 if floating and common.itemsize <= 2 else common.numpy
+    )
+    x, y = (np.asarray(t.to(device=CPU).to(common).to(dtypes.as_dtype(wide))) for t in (a, b))
     equal = x == y
     with np.errstate(all="ignore"):
         apart, size = np.abs(x - y), np.abs(y)

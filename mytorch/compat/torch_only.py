@@ -7,6 +7,7 @@ import math
 from .. import amp, cuda
 from ..base import dtypes
 from ..dispatch.unwrap import raw_of
+from ..engine.mode import get_mode
 from ..nn import functional as F
 from ..nn.utils.weight_norm import normalized
 from ..ops.creation import arange
@@ -125,6 +126,13 @@ def get_autocast_gpu_dtype():
     return amp.get_autocast_dtype("cuda")
 
 
+def clear_autocast_cache():
+    """Deletes the casts of parameters that the current `autocast` block has stored."""
+    policy = get_mode().autocast
+    if policy is not None and policy.cache is not None:
+        policy.cache.clear()
+
+
 def get_device_module(device=None):
     """Returns `mytorch.cuda` or `mytorch.cpu` for a device or its name."""
     kind = str(getattr(device, "type", device) or "cpu").partition(":")[0]
@@ -146,6 +154,6 @@ ScriptModule, ScriptFunction = jit.ScriptModule, jit.ScriptFunction
 Stream, Event = cuda.Stream, cuda.Event
 NAMES = {
     k: v for k, v in list(vars().items())
-    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "F", "arange", "stack", "_Symbolic", "_element_size")
+    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "F", "get_mode", "arange", "stack", "_Symbolic", "_element_size")
     and not k.startswith("__")
 }  # fmt: skip

@@ -22,6 +22,7 @@ from mytorch.distributed import process_group as process_group
 from mytorch.distributed import reducer as reducer
 from mytorch.distributed import rendezvous as rendezvous
 from mytorch.distributed import run as run
+from mytorch.distributed import stores as stores
 from mytorch.distributed import supervise as supervise
 from mytorch.distributed import tensor as tensor
 from mytorch.distributed import work as work
@@ -72,6 +73,13 @@ from mytorch.distributed.process_group import is_mpi_available as is_mpi_availab
 from mytorch.distributed.process_group import is_nccl_available as is_nccl_available
 from mytorch.distributed.process_group import is_torchelastic_launched as is_torchelastic_launched
 from mytorch.distributed.process_group import new_group as new_group
+from mytorch.distributed.stores import DistNetworkError as DistNetworkError
+from mytorch.distributed.stores import DistStoreError as DistStoreError
+from mytorch.distributed.stores import FileStore as FileStore
+from mytorch.distributed.stores import HashStore as HashStore
+from mytorch.distributed.stores import PrefixStore as PrefixStore
+from mytorch.distributed.stores import Store as Store
+from mytorch.distributed.stores import TCPStore as TCPStore
 from mytorch.distributed.work import DistBackendError as DistBackendError
 from mytorch.distributed.work import DistError as DistError
 from mytorch.distributed.work import Future as Future

@@ -117,10 +117,13 @@ class NCCLEngine(Engine):
         self.watcher.start()
 
     @classmethod
-    def world(cls, rank, size, address, port, timeout=None):
-        """Return the engine over all ranks, which connect to (address, port)."""
+    def world(cls, rank, size, address, port, timeout=None, store=None):
+        """Return the engine over all ranks, which connect to (address, port), or read from a store."""
         mine = encode_id(load().get_unique_id()) if rank == 0 else None
-        return cls(rank, size, decode_id(exchange(mine, rank, size, address, port, timeout)), timeout)
+        if store is not None and rank == 0:
+            store.set("nccl_id", mine)
+        mine = exchange(mine, rank, size, address, port, timeout) if store is None else store.get("nccl_id")
+        return cls(rank, size, decode_id(mine), timeout)
 
     def _connect(self, unique_id):
         """Create the communicator on all ranks. NCCL waits for missing ranks indefinitely."""

@@ -103,6 +103,7 @@ class Backend(str):
 
     UNDEFINED, NCCL, MPI, GLOO = "undefined", "nccl", "mpi", "gloo"
     backend_list = [UNDEFINED, *BACKENDS]
+    default_device_backend_map = {"cpu": GLOO, "cuda": NCCL}
 
     def __new__(cls, name):
         if str(name).lower() not in BACKENDS:
@@ -235,7 +236,8 @@ def init_process_group(
             minutes for NCCL and thirty minutes for MPI.
         world_size: number of processes (default: read from the environment).
         rank: rank of this process (default: read from the environment).
-        store: not supported; must be None.
+        store: key-value store for the connection of NCCL, instead of init_method. It requires world_size and rank. MPI
+            does not use the store.
         group_name: ignored.
         pg_options: not supported; must be None.
         device_id: GPU of this process (default: the GPU with the local rank's number).
@@ -259,8 +261,8 @@ def init_process_group(
     """
     if _World.group is not None:
         raise RuntimeError("trying to initialize the default process group twice!")
-    if store is not None or pg_options is not None:
-        raise ValueError("init_process_group: expected store and pg_options to be None; they are not supported.")
+    if pg_options is not None or (store is not None and (init_method is not None or min(rank, world_size) < 0)):
+        raise ValueError("init_process_group: expected no pg_options, and a store only with rank and world_size.")
     if isinstance(backend, int):  # PyNorch: (rank, world_size)
         world_size = init_method if isinstance(init_method, int) else world_size
         backend, rank, init_method = None, backend, None
@@ -275,7 +277,7 @@ def init_process_group(
     log, temporary = os.environ.get("MYTORCHRUN_COLLECTIVE_LOG") if size > 1 else None, False
     if engine_name == "nccl":
         _use_gpu(device_id, here.local_rank)
-        engine = nccl.NCCLEngine.world(rank, size, address, port, seconds)
+        engine = nccl.NCCLEngine.world(rank, size, address, port, seconds, store)
     elif size == 1:
         engine = Engine()
     else:

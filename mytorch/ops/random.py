@@ -811,7 +811,9 @@ def normal_(self, mean=0.0, std=1.0, *, generator=None):
         std: standard deviation of the distribution (default: 1.0).
     """
     serial = not self.is_contiguous()
-    return _filled(self, generator, "normal_", lambda source, *kind: source.normal(*kind, mean, std, serial=serial))
+    return _filled(
+        self, generator, "normal_", lambda source, *kind: source.normal(*kind, float(mean), float(std), serial=serial)
+    )
 
 
 _MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
@@ -1095,7 +1097,7 @@ def exponential_(self, lambd=1.0, *, generator=None):
     """
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    return _filled(self, generator, "exponential_", lambda source, shape, _: source.exponential(shape) / lambd)
+    return _filled(self, generator, "exponential_", lambda source, shape, _: source.exponential(shape) / float(lambd))
 
 
 @public(function=False, inplace=False)
@@ -1132,7 +1134,7 @@ def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
 
     def draw(source, shape, _):
-        return median + sigma * source.xp.tan(math.pi * (source.uniform(shape, np.float64) - 0.5))
+        return float(median) + float(sigma) * source.xp.tan(math.pi * (source.uniform(shape, np.float64) - 0.5))
 
     return _filled(self, generator, "cauchy_", draw)
 
@@ -1149,8 +1151,8 @@ def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
 
     def draw(source, shape, dtype):
         if source.device is CPU:
-            return np.exp(source.normal(shape, np.float64, mean, std, serial=True))
-        return source.xp.exp(source.normal(shape, dtype, mean, std))
+            return np.exp(source.normal(shape, np.float64, float(mean), float(std), serial=True))
+        return source.xp.exp(source.normal(shape, dtype, float(mean), float(std)))
 
     return _filled(self, generator, "log_normal_", draw)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.distributed import nccl, reducer
+from mytorch.distributed import HashStore, nccl, reducer
 from mytorch.distributed.engine import ReduceOp
 
 from .launching import checks_in, results_of
@@ -120,6 +120,18 @@ def engine(monkeypatch):
     yield made
     made.close()
     assert made.comm.calls[-1] == "destroy"
+
+
+def test_ranks_connect_through_a_store(engine, monkeypatch):
+    store = HashStore()
+    monkeypatch.setattr(
+        FakeCommunicator, "__init__", lambda self, size, content, rank: setattr(self, "calls", [content])
+    )
+    for rank in range(2):
+        made = nccl.NCCLEngine.world(rank, 2, "unused", 0, 5.0, store)
+        assert made.comm.calls == [bytes(range(128))]
+        made.close()
+    assert nccl.decode_id(store.get("nccl_id")) == bytes(range(128))
 
 
 def test_reductions(engine):

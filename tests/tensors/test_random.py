@@ -218,3 +218,22 @@ def test_seed_resets_and_returns_the_initial_seed():
     assert mytorch.seed() != first
     mytorch.manual_seed(first)
     assert mytorch.equal(mytorch.rand(4), x)
+
+
+PARAMETERS = {
+    "uniform_": (1.5, 2.0), "normal_": (1.5, 2.0), "exponential_": (2.0,), "cauchy_": (2.0, 0.5), "log_normal_": (1.0, 0.5),
+    "geometric_": (0.3,), "bernoulli_": (0.4,), "random_": (2, 9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_may_be_tensors_with_one_number(name, dtype):
+    torch = pytest.importorskip("torch")
+    results = []
+    for library in (torch, mytorch):
+        library.manual_seed(5)
+        x = library.zeros(3, 5, dtype=getattr(library, dtype))
+        parameters = [library.tensor(p) for p in PARAMETERS[name]]
+        results.append(getattr(x, name)(*parameters).numpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-6)

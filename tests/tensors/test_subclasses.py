@@ -139,7 +139,7 @@ def test_absent_parts_raise_when_they_are_created():
         from torch.distributed.elastic.multiprocessing.errors import record
         x = torch.eye(2)
         for make, word in (
-            (lambda: torch.distributed.TCPStore("a", 1), "stores"), (lambda: torch.masked.MaskedTensor(x, x), "masked"),
+            (lambda: torch.masked.MaskedTensor(x, x), "masked"),
             (lambda: torch.utils.data.IterDataPipe(), "data pipes"), (lambda: torch.package.PackageExporter("x"), "package"),
             (lambda: x.to_sparse_bsr((1, 1)), "sparse"),
             (lambda: torch.quantize_per_tensor(x, 1, 0, torch.qint8), "quant"),
@@ -196,3 +196,59 @@ def test_functions_keep_their_signature_and_source_after_the_first_subclass():
     assert "def apply_(self, callable" in inspect.getsource(mytorch.Tensor.apply_)
     assert list(inspect.signature(mytorch.Tensor.apply_).parameters) == ["self", "callable"]
     assert list(inspect.signature(mytorch.nn.functional.gelu).parameters)[:2] == ["input", "approximate"]
+
+
+def test_subclasses_may_use_the_names_of_internal_slots():
+    _run("""
+        import copy, io, pickle
+        import mytorch
+        mytorch.install_as_torch()
+        import torch
+
+        class Annotated(torch.Tensor):
+            _data: torch.Tensor
+            _edge: object = "none"
+
+            def __new__(cls, data):
+                self = torch.Tensor._make_wrapper_subclass(cls, data.size(), dtype=data.dtype)
+                self._data = data
+                return self
+
+            @classmethod
+            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+                return func(*[x._data if isinstance(x, cls) else x for x in args], **(kwargs or {}))
+
+        class Plain(torch.Tensor):
+            _view = None
+            _data: str
+
+            def label(self, text):
+                self._edge = text
+
+        class Slots(torch.Tensor):
+            __slots__ = ["_data", "_edge"]
+
+        x = torch.arange(6.0).reshape(2, 3)
+        wrapped = Annotated(x)
+        assert wrapped._data is x and wrapped._edge == "none" and wrapped.shape == (2, 3) and wrapped.numel() == 6
+        assert torch.equal(wrapped + 1, x + 1)
+        wrapped._edge = "mine"
+        assert wrapped._edge == "mine"
+        for cls in (Plain, Slots):
+            y = x.clone().as_subclass(cls).requires_grad_()
+            try:
+                y._data
+            except AttributeError:
+                pass
+            else:
+                raise AssertionError("a value was never assigned")
+            y._data, y._edge = "label", [1]
+            result = (y[0] * 2).sum() + y.sum()
+            result.backward()
+            assert torch.equal(y.grad.as_subclass(torch.Tensor), torch.tensor([[3.0] * 3, [1.0] * 3]))
+            assert y._data == "label" and float(result) == 21 and (cls is Slots or y._view is None)
+            if cls is Slots:
+                assert y._edge == [1]
+            del y._data
+            assert not hasattr(y, "_data") and y.shape == (2, 3)
+    """)

@@ -1,0 +1,1 @@
+"""The classes of passes over graphs."""
