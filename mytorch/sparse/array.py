@@ -146,6 +146,7 @@ class SparseArray:
         if pattern.layout is sparse_coo:
             return pattern.layout, (Tensor._wrap(pattern.indices), values, Size(self.shape), pattern.coalesced)
         parts = Tensor._wrap(pattern.pointers), Tensor._wrap(pattern.inner)
+        values = values.reshape(*pattern.inner.shape, *values.shape[1:])
         return pattern.layout, (*parts, values, Size(self.shape))
 
     __add__, __radd__ = _with_dense("__add__"), _with_dense("__radd__")
@@ -161,8 +162,9 @@ def emptied(raw):
     values = xp.zeros((0, *raw.values.shape[1:]), raw.dtype)
     if old.layout is sparse_coo:
         return Pattern(sparse_coo, old.sizes, xp.zeros((old.dims, 0), np.int64), coalesced=True), values
-    pointers = xp.zeros(len(old.pointers), old.pointers.dtype)
-    return Pattern(old.layout, old.sizes, pointers=pointers, inner=xp.zeros(0, old.inner.dtype)), values
+    pointers = xp.zeros(old.pointers.shape, old.pointers.dtype)
+    inner = xp.zeros((*old.batch, 0), old.inner.dtype)
+    return Pattern(old.layout, old.sizes, pointers=pointers, inner=inner), values
 
 
 def _words(raw):

@@ -94,12 +94,16 @@ def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=N
 def _compressed(x, layout, dense_dim=None):
     if not is_sparse(x):
         dims = x.ndim - (dense_dim or 0)
-        if dims != 2:
+        if dims < 2:
             raise RuntimeError(
                 f"to_{layout.name}: expected a tensor with two sparse dimensions, got {x.ndim} dimensions. Pass dense_dim, or "
                 "reshape the tensor."
             )
-        x = from_dense(x, 2)
+        x = from_dense(x, dims)
+    elif pattern_of(x).layout is sparse_coo and pattern_of(x).dims != 2:
+        raise RuntimeError(
+            f"to_{layout.name}: expected two sparse dimensions, got {pattern_of(x).dims}. Use a matrix, or pass dense_dim."
+        )
     return operators.to_compressed(x, layout)
 
 
@@ -260,12 +264,18 @@ def values(self):
     x = _need(self, "values", "sparse", *_ALL)
     if not pattern_of(x).coalesced:
         raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
-    return values_of(x)
+    return _by_matrix(values_of(x), pattern_of(x))
 
 
 def _values(self):
     """Returns the values of the elements, also for a tensor that is not coalesced, without autograd."""
-    return Tensor._wrap(raw_of(_need(self, "_values", "sparse", *_ALL)).values)
+    raw = raw_of(_need(self, "_values", "sparse", *_ALL))
+    return _by_matrix(Tensor._wrap(raw.values), raw.pattern)
+
+
+def _by_matrix(values, pattern):
+    """Returns the values with the batch dimensions of compressed layouts."""
+    return values.reshape(*pattern.inner.shape, *values.shape[1:]) if pattern.batch else values
 
 
 _ALL = (sparse_coo, sparse_csr, sparse_csc)
@@ -291,8 +301,9 @@ row_indices.__doc__ = "Returns the row of each element of a CSC tensor. A copy."
 
 
 def _nnz(self):
-    """Returns the number of stored elements of a sparse tensor."""
-    return pattern_of(_need(self, "_nnz", "sparse", *_ALL)).count
+    """Returns the number of stored elements of a sparse tensor; of one matrix for a batch of CSR or CSC matrices."""
+    pattern = pattern_of(_need(self, "_nnz", "sparse", *_ALL))
+    return pattern.inner.shape[-1] if pattern.layout in COMPRESSED else pattern.count
 
 
 def sparse_dim(self):
@@ -302,7 +313,7 @@ def sparse_dim(self):
         >>> mytorch.eye(2).to_sparse().sparse_dim()
         2
     """
-    return pattern_of(self).dims if is_sparse(self) else 0
+    return pattern_of(self).dims - len(pattern_of(self).batch) if is_sparse(self) else 0
 
 
 def dense_dim(self):
@@ -312,7 +323,7 @@ def dense_dim(self):
         >>> mytorch.eye(2).to_sparse(1).dense_dim()
         1
     """
-    return self.ndim - sparse_dim(self)
+    return self.ndim - pattern_of(self).dims if is_sparse(self) else self.ndim
 
 
 def sparse_resize_(self, size, sparse_dim, dense_dim):
@@ -583,10 +594,10 @@ def _text(x):
         parts = [
             part(f"{outer}_indices", pattern.pointers),
             part(f"{inner}_indices", pattern.inner),
-            part("values", raw.values),
+            part("values", raw.values.reshape(*pattern.inner.shape, *raw.values.shape[1:])),
         ]
     suffixes = [f"device='{x.device}'"] if x.device is not CPU else []
-    suffixes += [f"size={tuple(x.shape)}", f"nnz={pattern.count}"]
+    suffixes += [f"size={tuple(x.shape)}", f"nnz={_nnz(x)}"]
     if not style.dtype_is_plain(x.dtype):
         suffixes.append(f"dtype={x.dtype}")
     suffixes.append(f"layout={pattern.layout!r}")

@@ -4,6 +4,8 @@ Each handler receives the inputs of an op, with Arrays as Tensors, and its attri
 tensors (links.py).
 """
 
+import math
+
 import numpy as np
 
 from .._array import Array
@@ -14,7 +16,7 @@ from ..engine.mode import no_grad
 from . import products
 from .array import SparseArray, is_sparse, raw_of
 from .links import build, coalesce, locate, pattern_of, read_at, segment_sum, to_dense, values_of
-from .pattern import COMPRESSED, Groups, Pattern, sparse_coo, sparse_csr
+from .pattern import COMPRESSED, Groups, Pattern, pointers_of, sparse_coo, sparse_csr
 
 HANDLERS = {}  # name of an op -> function (op, inputs, attrs)
 
@@ -309,7 +311,7 @@ def _sparse_product(a, b):
 def _batched(a, b):
     """Returns the product of stacks of matrices, as one product with blocks on the diagonal."""
     pattern = pattern_of(a)
-    if pattern.dims != 3 or b.ndim != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
+    if is_sparse(b) or pattern.dims != 3 or b.ndim != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
         raise RuntimeError(
             f"bmm: expected tensors of sizes (b, n, m) and (b, m, p), got {tuple(a.shape)} and {tuple(b.shape)}. "
             "Use three sparse dimensions."
@@ -330,28 +332,42 @@ def _batched(a, b):
 
 
 def compressed(pattern, layout, dtype=np.int64):
-    """Returns (compressed pattern, order of the elements or None) of a coalesced COO pattern of a matrix."""
-    if layout is sparse_csr:
-        pointers, inner, order = pattern.in_row_order
-    else:
-        columns, rows = pattern.indices[1], pattern.indices[0]
-        xp = xp_of(rows)
-        order = xp.argsort(columns, kind="stable")
-        pointers = xp.searchsorted(columns[order], xp.arange(pattern.sizes[1] + 1))
-        inner = rows[order]
+    """Returns (compressed pattern, order of the elements or None) of a coalesced COO pattern of matrices.
+
+    Raises:
+        RuntimeError: the matrices of a batch have different numbers of elements.
+    """
+    *batch, n, m = pattern.sizes
+    *of_batch, rows, columns = pattern.indices
+    xp = xp_of(rows)
+    length, outer, inner = (n, rows, columns) if layout is sparse_csr else (m, columns, rows)
+    matrices = math.prod(batch)
+    if batch:  # one matrix, in which the matrices of the batch follow each other
+        outer = Pattern(sparse_coo, batch, xp.stack(of_batch)).linear * length + outer
+    order = None
+    if layout is not sparse_csr:
+        order = xp.argsort(outer, kind="stable")
+        outer, inner = outer[order], inner[order]
+    pointers = pointers_of(outer, matrices * length)
+    if batch:
+        starts = pointers[::length] if length else xp.zeros(matrices + 1, np.int64)
+        count = len(inner) // max(matrices, 1)
+        if not bool((xp.diff(starts) == count).all()):
+            raise RuntimeError(
+                f"to_{layout.name}: Expect the same number of specified elements per batch. Convert the matrices one by one."
+            )
+        ends = xp.zeros((matrices, length + 1), np.int64)
+        ends[:, 1:] = pointers[1:].reshape(matrices, length) - starts[:-1, None]
+        pointers, inner = ends.reshape(*batch, length + 1), inner.reshape(*batch, count)
     made = Pattern(layout, pattern.sizes, pointers=pointers.astype(dtype), inner=inner.astype(dtype))
     return made, order
 
 
 def to_compressed(x, layout, dtype=np.int64):
-    """Returns a sparse matrix in CSR or CSC layout."""
+    """Returns sparse matrices in CSR or CSC layout."""
     pattern = pattern_of(x)
     if pattern.layout is layout:
         return x
-    if pattern.dims != 2:
-        raise RuntimeError(
-            f"to_{layout.name}: expected two sparse dimensions, got {pattern.dims}. Use a matrix, or pass dense_dim."
-        )
     x = coalesce(to_coo(x))
     made, order = compressed(pattern_of(x), layout, dtype)
     values = values_of(x)
@@ -488,9 +504,7 @@ def _permute(op, inputs, attrs):
     if dims == list(range(x.ndim)):
         return build(values_of(x), pattern)
     if pattern.layout in COMPRESSED:
-        if dims != [1, 0]:
-            raise refusal("permute", x)
-        return build(values_of(x), pattern.transposed)
+        return _permuted_matrices(x, dims)
     sparse, dense = dims[: pattern.dims], dims[pattern.dims :]
     if any(d >= pattern.dims for d in sparse):
         raise RuntimeError(
@@ -504,6 +518,26 @@ def _permute(op, inputs, attrs):
     if sparse != sorted(sparse):
         pattern = Pattern(sparse_coo, [pattern.sizes[d] for d in sparse], pattern.indices[sparse])
     return build(values, pattern)
+
+
+def _permuted_matrices(x, dims):
+    """Permutes the batch dimensions, the two dimensions of the matrices, and the dense dimensions."""
+    pattern, values = pattern_of(x), values_of(x)
+    count = len(pattern.batch)
+    batch, sparse, dense = dims[:count], dims[count : count + 2], dims[count + 2 :]
+    if any(d >= count for d in batch) or any(not count <= d < count + 2 for d in sparse):
+        raise RuntimeError(
+            "transpose: can only transpose dimensions of the same type (Batch, Sparse, Dense). Convert the tensor with to_dense()."
+        )
+    inner, pointers = pattern.inner, pattern.pointers
+    if batch != sorted(batch):
+        values = values.reshape(*inner.shape, *values.shape[1:])
+        values = values.permute(*batch, *range(count, values.ndim)).flatten(0, count)
+        inner, pointers = inner.transpose(*batch, count), pointers.transpose(*batch, count)
+        pattern = Pattern(pattern.layout, [x.shape[d] for d in (*batch, count, count + 1)], pointers=pointers, inner=inner)
+    if dense != sorted(dense):
+        values = values.permute(0, *[d - count - 1 for d in dense])
+    return build(values, pattern if sparse == sorted(sparse) else pattern.transposed)
 
 
 @handles("reshape")
@@ -549,7 +583,7 @@ def sliced(x, index):
     if layout in COMPRESSED:
         found = sliced(to_coo(x), index)
         if is_sparse(found):
-            return to_compressed(found, layout) if found.ndim == 2 else to_dense(found)
+            return to_compressed(found, layout) if pattern_of(found).dims >= 2 else to_dense(found)
         return found
     pattern = pattern_of(x)
     xp = xp_of(pattern.indices)
