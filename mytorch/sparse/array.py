@@ -110,11 +110,14 @@ class SparseArray:
         if key is Ellipsis and not hasattr(value, "dtype"):
             self.fill(value)
             return
-        if key is not Ellipsis or not isinstance(value, SparseArray):
-            raise TypeError(
-                "a sparse tensor: expected no assignment to elements. Use to_dense(), or create a new tensor."
+        if key is not Ellipsis:
+            raise TypeError("Cannot assign to a sparse tensor. Use to_dense(), or create a new tensor.")
+        if not isinstance(value, SparseArray):
+            raise RuntimeError(
+                "copy_() between dense and sparse Tensors is not implemented. Use to_sparse() or to_dense()."
             )
-        self._set(value.pattern, value.values)
+        values = value.values if value.dtype == self.dtype else value.values.astype(self.dtype)
+        self._set(value.pattern, values)
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError(f"can't convert {_words(self)} layout tensor to numpy. Use Tensor.to_dense() first.")

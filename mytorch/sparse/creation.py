@@ -4,7 +4,7 @@ import numpy as np
 
 from .._array import as_raw, place_for
 from .._tensor import Tensor
-from ..backend import as_device, to_device, xp_of
+from ..backend import as_device, to_device
 from ..base import dtypes
 from .array import is_sparse, raw_of
 from .links import build

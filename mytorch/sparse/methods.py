@@ -14,8 +14,9 @@ from .._tensor import Tensor
 from ..backend import CPU, xp_of
 from ..backend.memory_format import strided
 from ..dispatch.bind import found_by_pickle
-from . import operators
+from . import layouts, operators
 from .array import SparseArray, _words, emptied, is_sparse, raw_of
+from .layouts import layout_of
 from .links import build, from_dense, pattern_of, read_at, values_of
 from .links import coalesce as merge
 from .links import to_dense as as_dense
@@ -153,7 +154,7 @@ def to_dense(self, dtype=None, *, masked_grad=None):
 
     Args:
         dtype: dtype of the result (default: the dtype of the tensor).
-        masked_grad: True or None for a gradient at the stored positions only; False is not supported (default: None).
+        masked_grad: False for a gradient at all positions, otherwise at the stored positions only (default: None).
 
     Returns:
         A dense tensor. The tensor itself, if it is dense.
@@ -162,9 +163,7 @@ def to_dense(self, dtype=None, *, masked_grad=None):
         >>> mytorch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (3,)).to_dense().tolist()
         [3.0, 0.0, 0.0]
     """
-    if masked_grad is False:
-        raise NotImplementedError("to_dense: expected masked_grad=None or True, got False. Omit masked_grad.")
-    x = as_dense(_tensor(self)) if is_sparse(self) else self
+    x = as_dense(_tensor(self), masked_grad is not False, operators.to_layout) if is_sparse(self) else self
     return x if dtype is None else x.to(dtype)
 
 
@@ -416,15 +415,15 @@ def _refusing(name, error, text):
     return name, method
 
 
-def _layout(self):
-    return pattern_of(self).layout if is_sparse(self) else strided
-
-
 for _cls in (Tensor, Array):
     for _name, _get, _doc in (
-        ("is_sparse", lambda self: _layout(self) is sparse_coo, "True if the tensor has the layout `sparse_coo`."),
-        ("is_sparse_csr", lambda self: _layout(self) is sparse_csr, "True if the tensor has the layout `sparse_csr`."),
-        ("layout", _layout, "The layout: `strided` (dense), `sparse_coo`, `sparse_csr` or `sparse_csc`."),
+        ("is_sparse", lambda self: layout_of(self) is sparse_coo, "True if the tensor has the layout `sparse_coo`."),
+        (
+            "is_sparse_csr",
+            lambda self: layout_of(self) is sparse_csr,
+            "True if the tensor has the layout `sparse_csr`.",
+        ),
+        ("layout", layout_of, "The layout: `strided` (dense), `sparse_coo`, `sparse_csr` or `sparse_csc`."),
     ):
         setattr(_cls, _name, property(_get, doc=_doc))
 _NO_NUMPY = "can't convert {layout} layout tensor to numpy. Use Tensor.to_dense() first."
@@ -471,38 +470,7 @@ def _item(self):
     return as_dense(x).item()
 
 
-def _replace_function(name, function):
-    """Replaces a function of the library, which is not a method, for sparse tensors."""
-    library = vars(sys.modules["mytorch"])
-    before = library[name]
-
-    @functools.wraps(before)
-    def replaced(input, *args, **kwargs):
-        if isinstance(input, (Tensor, Array)) and isinstance(input._data._array, SparseArray):
-            return function(input, *args, **kwargs)
-        return before(input, *args, **kwargs)
-
-    library[name] = found_by_pickle(replaced, name)
-
-
-def _empty_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=None):
-    x = Tensor._wrap(SparseArray.of(*emptied(raw_of(input))))
-    x = x if dtype is None else x.to(dtype)
-    x = x if device is None else x.to(device)
-    return (x if layout is None else to_sparse(x, layout=layout)).requires_grad_(requires_grad)
-
-
-for _name in ("zeros_like", "empty_like"):
-    _replace_function(_name, _empty_like)
-for _name in ("ones_like", "full_like", "rand_like", "randn_like", "randint_like"):
-    _replace_function(
-        _name,
-        _refusing(
-            _name, NotImplementedError, _name + ": expected a dense tensor, got {layout}. Call to_dense() first."
-        )[1],
-    )
-
-
+layouts.install()
 _replace("unsqueeze", _unsqueeze)
 _replace("item", _item)
 for _name, _kind in (
@@ -513,8 +481,21 @@ for _name, _kind in (
     ("is_nonzero", bool),
 ):
     _replace(_name, lambda self, _kind=_kind: _kind(_item(self)))
-_replace("is_contiguous", lambda self, *args, **kwargs: False)
-_replace("stride", lambda self, *args: (0,) * self.ndim if not args else 0)
+
+
+def _strides(name, of_coo):
+    def method(self, *args, **kwargs):
+        if pattern_of(self).layout in COMPRESSED:
+            raise RuntimeError(
+                f"{_words(raw_of(self))} tensors do not have {name}. Use values().".replace("Csr", " CSR")
+            )
+        return of_coo(self, *args)
+
+    return method
+
+
+_replace("is_contiguous", _strides("is_contiguous", lambda self, *args: False))
+_replace("stride", _strides("strides", lambda self, *args: (0,) * self.ndim if not args else 0))
 _replace("unbind", lambda self, dim=0: tuple(self.select(dim, i) for i in range(self.shape[dim])))
 _replace("__iter__", lambda self: iter([self[i] for i in range(len(self))]))
 _replace("is_same_size", lambda self, other: tuple(self.shape) == tuple(other.shape))
@@ -524,12 +505,20 @@ _replace("__contains__", lambda self, value: bool((values_of(merge(_tensor(self)
 def _select(self, dim, index):
     x = _tensor(self)
     (dim,) = operators._dims(dim, x.ndim)
+    operators._position(int(index), x.shape[dim], dim)
+    batch = len(pattern_of(x).batch)
+    if batch and batch <= dim < batch + 2:
+        raise RuntimeError(
+            "select(): selecting sparse dimensions is not supported for batched sparse compressed tensors. Select a matrix first."
+        )
     return operators.sliced(x, (slice(None),) * dim + (int(index),))
 
 
 def _narrow_copy(self, dim, start, length):
     x = _tensor(self)
-    (dim,) = operators._dims(dim, x.ndim)
+    if not -x.ndim <= dim < x.ndim:
+        raise RuntimeError(f"narrow_copy: expected dim in [{-x.ndim}, {x.ndim}), got {dim}.")
+    dim = dim % x.ndim
     start = start % x.shape[dim] if start < 0 else start
     if length < 0 or start + length > x.shape[dim]:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({x.shape[dim]}).")
@@ -559,11 +548,40 @@ def _getitem(self, index):
 
 
 def _setitem(self, index, value):
-    raise NotImplementedError(
-        "Cannot assign to elements of a sparse tensor. Create a new tensor, or call to_dense() first."
-    )
+    raise TypeError("Cannot assign to a sparse tensor. Create a new tensor, or call to_dense() first.")
 
 
+def _copying(before):
+    @functools.wraps(before)
+    def copy_(self, source, non_blocking=False):
+        """Copies a tensor of the same layout and size to a sparse tensor."""
+        if is_sparse(self) and is_sparse(source):
+            _check_copy(pattern_of(self), pattern_of(source), tuple(self.shape), tuple(source.shape))
+        elif is_sparse(self) and pattern_of(self).layout in COMPRESSED:
+            raise RuntimeError(
+                "copy_: copy of sparse compressed tensors having different layouts is not supported. Use to_sparse(layout=...) first."
+            )
+        return before(self, source, non_blocking)
+
+    return copy_
+
+
+def _check_copy(pattern, source, size, source_size):
+    """Raises RuntimeError if a tensor of another layout or size is copied to a sparse tensor."""
+    if pattern.layout is not source.layout:
+        raise RuntimeError(
+            f"copy_: expected a source of layout {pattern.layout!r}, got {source.layout!r}. copy of sparse compressed tensors having "
+            "different layouts is not supported."
+        )
+    if size != source_size:
+        raise RuntimeError(
+            f"copy_: expected shapes of self and src to match along dimensions, got {size} and {source_size}."
+        )
+
+
+for _cls in (Tensor, Array):
+    _cls.copy_ = _copying(_cls.copy_)
+found_by_pickle(Tensor.__dict__["copy_"], "Tensor.copy_")
 _replace("select", _select)
 _replace("narrow", _narrow_copy)
 _replace("narrow_copy", _narrow_copy)

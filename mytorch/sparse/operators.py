@@ -135,7 +135,11 @@ def _mul(op, inputs, attrs):
     if _is_number(a):
         return build(op(a, values_of(b)), pattern_of(b))
     if is_sparse(a) and is_sparse(b):
-        return _intersection(op, a, b)
+        if a.ndim and b.ndim:
+            return _intersection(op, a, b)
+        if b.ndim == 0:
+            return build(op(values_of(a), to_dense(b)), pattern_of(a))
+        return build(op(to_dense(a), values_of(b)), pattern_of(b))
     x, dense = (a, b) if is_sparse(a) else (b, a)
     if dense.ndim > x.ndim or any(n not in (1, m) for n, m in zip(dense.shape[::-1], x.shape[::-1], strict=False)):
         raise RuntimeError(
@@ -145,7 +149,40 @@ def _mul(op, inputs, attrs):
     return build(op(values_of(x), read_at(dense.expand(*x.shape), pattern_of(x))), pattern_of(x))
 
 
+def broadcast(x, size):
+    """Returns a COO tensor, expanded along dimensions of size 1 and along new first dimensions."""
+    size, pattern, values = tuple(size), pattern_of(x), values_of(x)
+    new = len(size) - x.ndim
+    before = (1,) * new + tuple(x.shape)
+    if pattern.layout is not sparse_coo:
+        raise refusal("broadcast_to", x)
+    for n, m in zip(before, size, strict=False):
+        if n not in (1, m) or new < 0:
+            raise RuntimeError(
+                f"The expanded size of the tensor ({m}) must match the existing size ({n}): got {tuple(x.shape)} and {size}."
+            )
+    dims, xp = pattern.dims + new, xp_of(pattern.indices)
+    indices = xp.concatenate([xp.zeros((new, pattern.count), np.int64), pattern.indices])
+    rising = pattern.coalesced
+    for d in range(dims):
+        if before[d] != size[d]:  # repeat the elements for each position of the dimension
+            rising = rising and (d == 0 or bool((indices[:d] == indices[:d, :1]).all()))
+            count = indices.shape[1]
+            indices = xp.tile(indices, (1, size[d]))
+            indices[d] = xp.repeat(xp.arange(size[d]), count)
+            values = values.repeat(size[d], *[1] * (values.ndim - 1))
+    dense = size[dims:]
+    if tuple(values.shape[1:]) != dense:
+        values = values.expand(values.shape[0], *dense)
+    return build(values, Pattern(sparse_coo, size[:dims], indices, coalesced=rising))
+
+
 def _intersection(op, a, b):
+    if tuple(a.shape) != tuple(b.shape) and pattern_of(a).layout is pattern_of(b).layout is sparse_coo:
+        long, short = (a, b) if a.ndim >= b.ndim else (b, a)
+        new = long.ndim - short.ndim
+        size = [*long.shape[:new], *[m if n == 1 else n for n, m in zip(long.shape[new:], short.shape, strict=True)]]
+        a, b = broadcast(coalesce(a), size), broadcast(coalesce(b), size)
     _check_sizes(op.name, a, b)
     a, b = coalesce(a), coalesce(b)
     p, q = pattern_of(a), pattern_of(b)
@@ -216,6 +253,9 @@ def _joined(op, a, b):
     _check_sizes(op.name, a, b)
     p, q = pattern_of(a), pattern_of(b)
     if p.dims != q.dims:
+        if p.layout is q.layout is sparse_coo and not (p.count and q.count):  # a sum with zeros
+            dtype = dtypes.promote_types(a.dtype, b.dtype)
+            return a.to(dtype).clone() if p.count else -b.to(dtype) if op.name == "sub" else b.to(dtype).clone()
         raise RuntimeError(
             f"{op.name}: expected tensors with equal numbers of sparse dimensions, got {p.dims} and {q.dims}. "
             "Pass sparse_dim to to_sparse."
@@ -374,6 +414,11 @@ def to_compressed(x, layout, dtype=np.int64):
     return build(values if order is None else values.index_select(0, Tensor._wrap(order)), made)
 
 
+def to_layout(x, layout):
+    """Returns a sparse tensor in a layout."""
+    return to_coo(x) if layout is sparse_coo else to_compressed(x, layout)
+
+
 def to_coo(x):
     """Returns a sparse tensor in COO layout."""
     pattern = pattern_of(x)
@@ -449,8 +494,9 @@ def _any(op, inputs, attrs):
 @handles("norm")
 def _norm(op, inputs, attrs):
     x = coalesce(inputs[0])
-    if attrs.get("dim") is not None:
-        raise RuntimeError(f"norm: expected no dim for a sparse tensor, got {attrs['dim']}. Use to_dense().")
+    for option in ("dim", "keepdim", "dtype"):
+        if attrs.get(option) not in (None, False):
+            raise RuntimeError(f"norm: expected no {option} for a sparse tensor, got {attrs[option]}. Use to_dense().")
     return op(values_of(x).reshape(-1), **attrs)
 
 
@@ -534,7 +580,9 @@ def _permuted_matrices(x, dims):
         values = values.reshape(*inner.shape, *values.shape[1:])
         values = values.permute(*batch, *range(count, values.ndim)).flatten(0, count)
         inner, pointers = inner.transpose(*batch, count), pointers.transpose(*batch, count)
-        pattern = Pattern(pattern.layout, [x.shape[d] for d in (*batch, count, count + 1)], pointers=pointers, inner=inner)
+        pattern = Pattern(
+            pattern.layout, [x.shape[d] for d in (*batch, count, count + 1)], pointers=pointers, inner=inner
+        )
     if dense != sorted(dense):
         values = values.permute(0, *[d - count - 1 for d in dense])
     return build(values, pattern if sparse == sorted(sparse) else pattern.transposed)
@@ -583,7 +631,7 @@ def sliced(x, index):
     if layout in COMPRESSED:
         found = sliced(to_coo(x), index)
         if is_sparse(found):
-            return to_compressed(found, layout) if pattern_of(found).dims >= 2 else to_dense(found)
+            return to_compressed(found, layout) if pattern_of(found).dims >= 2 else found
         return found
     pattern = pattern_of(x)
     xp = xp_of(pattern.indices)
