@@ -51,7 +51,10 @@ EXTENSIONS = {
 _SPARSE = (
     "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
 )
-_SPARSE_FUNCTIONS = "hspmm smm spmm sspaddmm _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo"
+_SPARSE_FUNCTIONS = (
+    "hspmm smm spmm sspaddmm _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo _sparse_broadcast_to "
+    "_validate_sparse_compressed_tensor_args _validate_sparse_coo_tensor_args"
+)
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
     "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}

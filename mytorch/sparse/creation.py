@@ -1,5 +1,7 @@
 """Functions that create sparse tensors, and their checks."""
 
+import math
+
 import numpy as np
 
 from .._array import as_raw, place_for
@@ -188,6 +190,8 @@ def _leaf(x, requires_grad):
 def _check_size(name, size):
     if any(n < 0 for n in size):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(size)}")
+    if math.prod(size) >= 1 << 63:
+        raise RuntimeError(f"{name}: expected fewer than 2**63 elements of the dense shape, got size {size}.")
 
 
 def _check_positions(indices, size):
@@ -430,7 +434,7 @@ def spdiags(diagonals, offsets, shape, layout=None):
         A sparse matrix.
 
     Raises:
-        ValueError: the number of offsets differs from the number of diagonals, or offsets are repeated.
+        RuntimeError: the number of offsets differs from the number of diagonals, or offsets are repeated.
 
     Example:
         >>> mytorch.sparse.spdiags(tensor([[1.0, 2.0, 3.0]]), mytorch.tensor([0]), (3, 3)).to_dense().tolist()
@@ -440,8 +444,15 @@ def spdiags(diagonals, offsets, shape, layout=None):
 
     diagonals = diagonals.unsqueeze(0) if diagonals.ndim == 1 else diagonals
     steps = np.atleast_1d(np.asarray(as_raw(offsets, "cpu", None)))
+    if len(shape) != 2 or steps.ndim != 1 or diagonals.ndim != 2:
+        raise RuntimeError(
+            f"spdiags: expected two sizes, a vector of offsets and a matrix of diagonals, got size {tuple(shape)} and tensors of "
+            f"{steps.ndim} and {diagonals.ndim} dimensions."
+        )
+    if layout not in (None, sparse_coo, *COMPRESSED):
+        raise RuntimeError(f"spdiags: expected layout sparse_coo, sparse_csr or sparse_csc, got {layout!r}.")
     if len(steps) != diagonals.shape[0] or len(set(steps.tolist())) != len(steps):
-        raise ValueError(
+        raise RuntimeError(
             f"spdiags: expected {diagonals.shape[0]} distinct offsets, one for each diagonal, got {steps.tolist()}."
         )
     rows, columns, sources = [], [], []

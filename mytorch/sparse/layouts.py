@@ -11,7 +11,7 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import as_device, on
-from ..backend.memory_format import strided
+from ..backend.memory_format import preserve_format, strided
 from ..base import dtypes
 from ..dispatch.bind import found_by_pickle
 from ..ops.movement import as_shape
@@ -73,7 +73,7 @@ def _of_size(name, before):
             if not is_sparse(out) or layout not in (None, out.layout):
                 raise RuntimeError(f"{name}: expected out of layout {layout!r}, got {out.layout!r}.")
             raw_of(out)._set(*_parts(empty_of(name, shape, out.layout, out.dtype, out.device)))
-            return out
+            return out.requires_grad_() if options.get("requires_grad") else out
         _refuse(name, options)
         made = empty_of(name, shape, layout, options.get("dtype"), options.get("device"))
         return made.requires_grad_(options.get("requires_grad", False))
@@ -119,6 +119,8 @@ def _like(name, of_size, before):
             return before(input, **options) if layout is None else before(input, layout=layout, **options)
         options = {"dtype": input.dtype, "device": input.device} | {k: v for k, v in options.items() if v is not None}
         if not _wants_sparse(layout):
+            if options.get("memory_format") is preserve_format:  # a sparse tensor has no order of axes in memory
+                del options["memory_format"]
             return of_size(tuple(input.shape), **options)
         _refuse(name, options)
         grad = options.pop("requires_grad", False)

@@ -5,6 +5,7 @@ them by versions for all layouts.
 """
 
 import functools
+import math
 import sys
 
 import numpy as np
@@ -14,6 +15,7 @@ from .._tensor import Tensor
 from ..backend import CPU, xp_of
 from ..backend.memory_format import strided
 from ..dispatch.bind import found_by_pickle
+from ..ops.movement import as_shape
 from . import layouts, operators
 from .array import SparseArray, _words, emptied, is_sparse, raw_of
 from .layouts import layout_of
@@ -68,6 +70,10 @@ def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=N
     if isinstance(sparse_dim, str):
         sparse_dim, layout = None, sparse_dim
     if blocksize is not None:
+        if len(blocksize) != 2:
+            raise RuntimeError(
+                f"to_sparse: expected blocksize to be two sizes, but got {len(blocksize)}. Omit blocksize."
+            )
         raise NotImplementedError("to_sparse: expected blocksize=None, got layouts of blocks. Use sparse_csr.")
     if layout is not None and layout not in (sparse_coo, sparse_csr, sparse_csc):
         if layout == strided:
@@ -99,6 +105,10 @@ def _compressed(x, layout, dense_dim=None):
             raise RuntimeError(
                 f"to_{layout.name}: expected a tensor with two sparse dimensions, got {x.ndim} dimensions. Pass dense_dim, or "
                 "reshape the tensor."
+            )
+        if 0 in x.shape[: dims - 2]:
+            raise RuntimeError(
+                f"to_{layout.name}: Expected product of batch dimensions to be non-zero, got size {tuple(x.shape)}. Use sparse_coo."
             )
         x = from_dense(x, dims)
     elif pattern_of(x).layout is sparse_coo and pattern_of(x).dims != 2:
@@ -369,9 +379,10 @@ def _resize(self, raw, size, sparse_dim, dense_dim):
         raise RuntimeError(
             f"sparse_resize_: expected sizes of at least {tuple(raw.shape)} for a tensor with elements, got {size}. Clear it first."
         )
-    values = xp.zeros((count, *size[sparse_dim:]), raw.dtype)
-    if count:
-        values[tuple(slice(n) for n in raw.values.shape)] = raw.values
+    shape = (count, *size[sparse_dim:])
+    values = xp.zeros(math.prod(shape), raw.dtype)
+    values[: raw.values.size] = raw.values.reshape(-1)  # like resize_, which keeps the order in memory
+    values = values.reshape(shape)
     indices = old.indices if count else xp.zeros((sparse_dim, 0), np.int64)
     raw._set(Pattern(sparse_coo, size[:sparse_dim], indices, coalesced=old.coalesced), values)
     self._data._bump()
@@ -403,9 +414,15 @@ def _replace(name, function, *classes):
 
         setattr(cls, name, functools.wraps(before)(method))
         if cls is Tensor:
-            if library.get(name) is before:
-                library[name] = method
-            found_by_pickle(method, name if library.get(name) is method else f"Tensor.{name}")
+            found_by_pickle(method, f"Tensor.{name}")
+    if callable(library.get(name)) and not name.startswith("_"):
+
+        def of_input(input, *args, _before=library[name], **kwargs):
+            if is_sparse(input):
+                return function(input, *args, **kwargs)
+            return _before(input, *args, **kwargs)
+
+        library[name] = found_by_pickle(functools.wraps(library[name])(of_input), name)
 
 
 def _refusing(name, error, text):
@@ -442,10 +459,32 @@ for _name, _error, _message in (
     ),
     ("storage", NotImplementedError, "Cannot access storage of {layout}TensorImpl. Use values().storage()."),
     ("untyped_storage", NotImplementedError, "Cannot access storage of {layout}TensorImpl. Use values().storage()."),
-    ("expand", RuntimeError, "expand is unsupported for {layout} tensors. Use Tensor.to_dense() first."),
     ("view", RuntimeError, "view is not implemented for sparse tensors. Use Tensor.to_dense() first."),
 ):
     _replace(*_refusing(_name, _error, _message))
+
+
+def _expand(self, *sizes):
+    if as_shape(sizes) == tuple(self.shape):
+        return self
+    raise RuntimeError(f"expand is unsupported for {_words(raw_of(self))} tensors. Use Tensor.to_dense() first.")
+
+
+_replace("expand", _expand)
+
+
+def _resize_refused(self, *sizes, memory_format=None):
+    raise NotImplementedError("resize_: expected a dense tensor. Use sparse_resize_, or create a new sparse tensor.")
+
+
+def _resize_as(self, other, memory_format=None):
+    if not is_sparse(other):
+        raise RuntimeError("resize_as_: expected a sparse tensor, got a dense tensor. Convert it with to_sparse().")
+    return self.sparse_resize_(other.shape, other.sparse_dim(), other.dense_dim())
+
+
+_replace("resize_", _resize_refused)
+_replace("resize_as_", _resize_as)
 
 
 def _squeeze(self, *args, **kwargs):
@@ -557,6 +596,8 @@ def _copying(before):
         """Copies a tensor of the same layout and size to a sparse tensor."""
         if is_sparse(self) and is_sparse(source):
             _check_copy(pattern_of(self), pattern_of(source), tuple(self.shape), tuple(source.shape))
+            if isinstance(source, Tensor) and source.requires_grad:
+                source = source.clone()  # otherwise the tensor would have the edge of the source, which can be a leaf
         elif is_sparse(self) and pattern_of(self).layout in COMPRESSED:
             raise RuntimeError(
                 "copy_: copy of sparse compressed tensors having different layouts is not supported. Use to_sparse(layout=...) first."

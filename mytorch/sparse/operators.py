@@ -260,6 +260,9 @@ def _joined(op, a, b):
             f"{op.name}: expected tensors with equal numbers of sparse dimensions, got {p.dims} and {q.dims}. "
             "Pass sparse_dim to to_sparse."
         )
+    if p.layout in COMPRESSED and q.layout in COMPRESSED and p.layout is not q.layout:
+        b = to_compressed(b, p.layout)
+        q = pattern_of(b)
     if p.layout is not q.layout:
         raise RuntimeError(
             f"{op.name}: expected tensors of one layout, got {p.layout!r} and {q.layout!r}. Convert one."
@@ -343,9 +346,22 @@ def _sparse_product(a, b):
     xp = xp_of(rows)
     pattern = Pattern(sparse_coo, (p.sizes[0], q.sizes[1]), xp.stack([rows, columns]), coalesced=True)
     out = build(segment_sum(terms, groups), pattern)
-    if p.layout is q.layout and p.layout in COMPRESSED:
-        return to_compressed(out, p.layout, p.inner.dtype)
+    if p.layout in COMPRESSED and q.layout in COMPRESSED:
+        return to_compressed(out, sparse_csr, p.inner.dtype)
     return out
+
+
+def reduced_product(a, b, reduce):
+    """Returns the product of a CSR matrix and a dense matrix, with another reduction than the sum: "mean", "amax" or "amin"."""
+    pattern = pattern_of(a)
+    if pattern.dims != 2 or is_sparse(b) or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise RuntimeError(
+            f"sparse.mm: expected a sparse and a dense matrix that can be multiplied, got {tuple(a.shape)} and {tuple(b.shape)}."
+        )
+    rows, columns = (Tensor._wrap(i) for i in pattern.indices)
+    terms = values_of(a).unsqueeze(1) * b.index_select(0, columns)
+    zeros = terms.new_zeros(a.shape[0], b.shape[1])
+    return zeros.scatter_reduce(0, rows.unsqueeze(1).expand(*terms.shape), terms, reduce, include_self=False)
 
 
 def _batched(a, b):
@@ -403,9 +419,11 @@ def compressed(pattern, layout, dtype=np.int64):
     return made, order
 
 
-def to_compressed(x, layout, dtype=np.int64):
-    """Returns sparse matrices in CSR or CSC layout."""
+def to_compressed(x, layout, dtype=None):
+    """Returns sparse matrices in CSR or CSC layout. The indices keep their dtype, or have the given dtype."""
     pattern = pattern_of(x)
+    if dtype is None:
+        dtype = np.int64 if pattern.layout is sparse_coo else pattern.inner.dtype
     if pattern.layout is layout:
         return x
     x = coalesce(to_coo(x))
@@ -510,6 +528,7 @@ def softmax_of(x, dim, dtype=None, log=False):
     if dtype is not None:
         x = x.to(dtype)
     layout = pattern_of(x).layout
+    index_dtype = np.int64 if layout is sparse_coo else pattern_of(x).inner.dtype
     x = coalesce(to_coo(x))
     pattern, values = pattern_of(x), values_of(x)
     (dim,) = _dims(dim, x.ndim)
@@ -525,7 +544,7 @@ def softmax_of(x, dim, dtype=None, log=False):
     shifted = values - highest
     total = segment_sum(shifted.exp(), groups).index_select(0, inverse)
     out = build(shifted - total.log() if log else shifted.exp() / total, pattern)
-    return out if layout is sparse_coo else to_compressed(out, layout)
+    return out if layout is sparse_coo else to_compressed(out, layout, index_dtype)
 
 
 def _group_maxima(values, groups):
@@ -631,7 +650,7 @@ def sliced(x, index):
     if layout in COMPRESSED:
         found = sliced(to_coo(x), index)
         if is_sparse(found):
-            return to_compressed(found, layout) if pattern_of(found).dims >= 2 else found
+            return to_compressed(found, layout, pattern_of(x).inner.dtype) if pattern_of(found).dims >= 2 else found
         return found
     pattern = pattern_of(x)
     xp = xp_of(pattern.indices)
@@ -686,7 +705,7 @@ def selected(x, dim, index):
     """Returns the slices of a tensor at some positions of a dimension."""
     layout = pattern_of(x).layout
     if layout in COMPRESSED:
-        return to_compressed(selected(to_coo(x), dim, index), layout)
+        return to_compressed(selected(to_coo(x), dim, index), layout, pattern_of(x).inner.dtype)
     if index.dtype == bool:
         index = index.nonzero()[0]
     pattern, values = pattern_of(x), values_of(x)
