@@ -35,6 +35,7 @@ EXTENSIONS = {
     "export": "exported programs: graphs of models with dynamic sizes",
     "fx": "graphs of programs: symbolic traces, transformations and generated code",
     "flex_attention": "attention with functions of the scores, and masks of blocks",
+    "kernels.numba.sparse_products": "compiled products of sparse and dense matrices",
     "models": "language models, tokenizers, text generation and their file formats",
     "nested": "batches of tensors of different lengths",
     "onnx": "export of models to ONNX files",
