@@ -1,7 +1,7 @@
 """Products of a sparse matrix and a dense matrix, and products that are computed at the positions of a pattern only.
 
-On a CPU, a compiled kernel computes the product of a matrix in row order if Numba is installed, and SciPy's routine the other
-products if SciPy is installed. Otherwise NumPy sums the rows of a table of products. A GPU gathers and adds rows.
+On a CPU, a compiled kernel computes the product of a matrix in row order if Numba is installed. SciPy's routine computes the
+other products if SciPy is installed. Otherwise NumPy sums the rows of a table of products. A GPU gathers and adds rows.
 """
 
 import functools

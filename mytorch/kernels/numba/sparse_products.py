@@ -40,7 +40,7 @@ def accepts(values, dense, pointers, columns):
 def forward(xp, values, dense, pointers, columns):
     """Returns the product, (rows, columns of the dense matrix)."""
     out = np.zeros((len(pointers) - 1, dense.shape[1]), dense.dtype)
-    # Views without gaps: the compiler then knows the strides.
+    # Contiguous arrays, so that the strides are constants in the compiled code.
     values, dense, columns = (np.ascontiguousarray(x) for x in (values, dense, columns))
     split(_add_rows, len(values) * dense.shape[1], (pointers[:-1], pointers[1:], out), columns, values, dense)
     return out
