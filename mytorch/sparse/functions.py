@@ -1,6 +1,7 @@
 """The functions of `torch.sparse`."""
 
 import functools
+import sys
 
 import numpy as np
 
@@ -221,6 +222,7 @@ def as_sparse_gradcheck(gradcheck):
 
 
 autograd.gradcheck = as_sparse_gradcheck(autograd.gradcheck)
+vars(sys.modules["mytorch.autograd.gradcheck"])["gradcheck"] = autograd.gradcheck  # where pickle finds it
 
 
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:

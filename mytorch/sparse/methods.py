@@ -485,6 +485,7 @@ def _resize_as(self, other, memory_format=None):
 
 _replace("resize_", _resize_refused)
 _replace("resize_as_", _resize_as)
+vars(sys.modules["mytorch"])["resize_as_"] = Tensor.resize_as_
 
 
 def _squeeze(self, *args, **kwargs):
