@@ -36,6 +36,7 @@ EXTENSIONS = {
     "export": "exported programs: graphs of models with dynamic sizes",
     "fx": "graphs of programs: symbolic traces, transformations and generated code",
     "flex_attention": "attention with functions of the scores, and masks of blocks",
+    "kernels.numba.sparse_products": "compiled products of sparse and dense matrices",
     "models": "language models, tokenizers, text generation and their file formats",
     "nested": "batches of tensors of different lengths",
     "onnx": "export of models to ONNX files",
@@ -52,7 +53,10 @@ EXTENSIONS = {
 _SPARSE = (
     "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
 )
-_SPARSE_FUNCTIONS = "hspmm smm spmm sspaddmm _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo"
+_SPARSE_FUNCTIONS = (
+    "hspmm smm spmm sspaddmm _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo _sparse_broadcast_to "
+    "_validate_sparse_compressed_tensor_args _validate_sparse_coo_tensor_args"
+)
 # Core package -> {name that it shows: "module" or "module:name" of an extension}.
 NAMES = {
     "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}

@@ -110,11 +110,14 @@ class SparseArray:
         if key is Ellipsis and not hasattr(value, "dtype"):
             self.fill(value)
             return
-        if key is not Ellipsis or not isinstance(value, SparseArray):
-            raise TypeError(
-                "a sparse tensor: expected no assignment to elements. Use to_dense(), or create a new tensor."
+        if key is not Ellipsis:
+            raise TypeError("Cannot assign to a sparse tensor. Use to_dense(), or create a new tensor.")
+        if not isinstance(value, SparseArray):
+            raise RuntimeError(
+                "copy_() between dense and sparse Tensors is not implemented. Use to_sparse() or to_dense()."
             )
-        self._set(value.pattern, value.values)
+        values = value.values if value.dtype == self.dtype else value.values.astype(self.dtype)
+        self._set(value.pattern, values)
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError(f"can't convert {_words(self)} layout tensor to numpy. Use Tensor.to_dense() first.")
@@ -146,6 +149,7 @@ class SparseArray:
         if pattern.layout is sparse_coo:
             return pattern.layout, (Tensor._wrap(pattern.indices), values, Size(self.shape), pattern.coalesced)
         parts = Tensor._wrap(pattern.pointers), Tensor._wrap(pattern.inner)
+        values = values.reshape(*pattern.inner.shape, *values.shape[1:])
         return pattern.layout, (*parts, values, Size(self.shape))
 
     __add__, __radd__ = _with_dense("__add__"), _with_dense("__radd__")
@@ -161,8 +165,9 @@ def emptied(raw):
     values = xp.zeros((0, *raw.values.shape[1:]), raw.dtype)
     if old.layout is sparse_coo:
         return Pattern(sparse_coo, old.sizes, xp.zeros((old.dims, 0), np.int64), coalesced=True), values
-    pointers = xp.zeros(len(old.pointers), old.pointers.dtype)
-    return Pattern(old.layout, old.sizes, pointers=pointers, inner=xp.zeros(0, old.inner.dtype)), values
+    pointers = xp.zeros(old.pointers.shape, old.pointers.dtype)
+    inner = xp.zeros((*old.batch, 0), old.inner.dtype)
+    return Pattern(old.layout, old.sizes, pointers=pointers, inner=inner), values
 
 
 def _words(raw):

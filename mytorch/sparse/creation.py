@@ -1,10 +1,12 @@
 """Functions that create sparse tensors, and their checks."""
 
+import math
+
 import numpy as np
 
 from .._array import as_raw, place_for
 from .._tensor import Tensor
-from ..backend import as_device, to_device, xp_of
+from ..backend import as_device, to_device
 from ..base import dtypes
 from .array import is_sparse, raw_of
 from .links import build
@@ -188,6 +190,8 @@ def _leaf(x, requires_grad):
 def _check_size(name, size):
     if any(n < 0 for n in size):
         raise RuntimeError(f"Trying to create tensor with negative dimension: {list(size)}")
+    if math.prod(size) >= 1 << 63:
+        raise RuntimeError(f"{name}: expected fewer than 2**63 elements of the dense shape, got size {size}.")
 
 
 def _check_positions(indices, size):
@@ -203,54 +207,90 @@ def _check_positions(indices, size):
             )
 
 
-def _compressed_tensor(name, layout, pointers, inner, values, size, dtype, device, requires_grad, check_invariants):
-    values = _as_values(values, dtype, device)
-    raw = raw_of(values)
-    pointers = _as_indices(pointers, values.device, name, keep=True)
-    inner = _as_indices(inner, values.device, name, keep=True)
-    if pointers.ndim != 1 or inner.ndim != 1:
-        raise NotImplementedError(
-            f"{name}: expected one matrix, got indices of {pointers.ndim} dimensions. Create one tensor for each matrix of a batch."
+def _compressed_size(name, layout, pointers, inner, shape, size):
+    """Checks the shapes of the parts of a CSR or CSC tensor, and returns the sizes of the tensor.
+
+    Args:
+        name: name of the function, for errors.
+        layout: the layout.
+        pointers: raw array of the pointers, (*batch, rows + 1).
+        inner: raw array of the indices, (*batch, elements).
+        shape: shape of the values, (*batch, elements, *dense sizes).
+        size: the sizes that the program gives, or None.
+
+    Raises:
+        RuntimeError: the shapes or dtypes do not fit.
+    """
+    if pointers.ndim < 1 or inner.ndim < 1:
+        raise RuntimeError(
+            f"{name}: expected indices with one dimension or more, got {pointers.ndim} and {inner.ndim} dimensions."
+        )
+    batch = pointers.shape[:-1]
+    if inner.shape[:-1] != batch or shape[: len(batch)] != batch:
+        raise RuntimeError(
+            f"{name}: expected equal batch sizes of indices and values, got shapes {pointers.shape}, {inner.shape} and {shape}."
         )
     if pointers.dtype != inner.dtype:
         raise RuntimeError(
             f"{name}: expected indices of one dtype, got {pointers.dtype} and {inner.dtype}. Convert one with to()."
         )
-    if raw.ndim < 1 or inner.shape[0] != raw.shape[0]:
-        raise RuntimeError(f"{name}: expected {inner.shape[0]} values, one for each index, got {tuple(raw.shape)}.")
-    if not len(pointers):
+    if shape[: inner.ndim] != inner.shape:
+        raise RuntimeError(f"{name}: expected {inner.shape[-1]} values, one for each index, got {shape}.")
+    if not pointers.shape[-1]:
         raise RuntimeError(
             f"{name}: expected pointers that begin with 0, got none. Pass [0] for a matrix without rows."
         )
-    outer_count = len(pointers) - 1
+    dense, outer_count = shape[inner.ndim :], pointers.shape[-1] - 1
     if size is None:
-        inner_count = int(inner.max()) + 1 if len(inner) else 0
+        inner_count = int(inner.max()) + 1 if inner.size else 0
         size = (outer_count, inner_count) if layout is sparse_csr else (inner_count, outer_count)
-        size = (*size, *raw.shape[1:])
+        size = (*batch, *size, *dense)
     size = tuple(int(n) for n in size)
     _check_size(name, size)
-    if len(size) != 1 + raw.ndim or tuple(raw.shape[1:]) != size[2:]:
-        raise RuntimeError(f"{name}: expected {1 + raw.ndim} sizes that end with {tuple(raw.shape[1:])}, got {size}.")
-    outer, inner_size = (size[0], size[1]) if layout is sparse_csr else (size[1], size[0])
-    if outer_count != outer:
-        raise RuntimeError(f"{name}: expected {outer + 1} pointers for size {size}, got {len(pointers)}.")
-    xp = xp_of(pointers)
-    rises = bool((xp.diff(pointers) >= 0).all())
-    if int(pointers[0]) != 0 or int(pointers[-1]) != len(inner) or not rises:
+    sparse = len(batch) + 2
+    if size[: len(batch)] != batch or len(size) != sparse + len(dense) or size[sparse:] != dense:
         raise RuntimeError(
-            f"{name}: expected pointers that rise from 0 to {len(inner)}, got {pointers[:8].tolist()}. Pass the position of "
+            f"{name}: expected {sparse + len(dense)} sizes that begin with {batch} and end with {dense}, got {size}."
+        )
+    outer = size[len(batch)] if layout is sparse_csr else size[len(batch) + 1]
+    if outer_count != outer:
+        raise RuntimeError(f"{name}: expected {outer + 1} pointers for size {size}, got {outer_count + 1}.")
+    return size
+
+
+def _check_compressed(name, pattern):
+    """Raises RuntimeError if the pointers do not rise, or indices are not sorted, distinct and in range."""
+    pointers, inner, sizes = pattern.pointers, pattern.inner, pattern.sizes
+    if not pointers.size:
+        return
+    count = inner.shape[-1]
+    rises = bool((pointers[..., 1:] >= pointers[..., :-1]).all())
+    if not rises or not bool(((pointers[..., 0] == 0) & (pointers[..., -1] == count)).all()):
+        raise RuntimeError(
+            f"{name}: expected pointers that rise from 0 to {count}, got {pointers.reshape(-1)[:8].tolist()}. Pass the position of "
             "the first element of each row or column."
         )
-    if len(inner) and not (int(inner.min()) >= 0 and int(inner.max()) < inner_size):
+    limit = sizes[-1] if pattern.layout is sparse_csr else sizes[-2]
+    if inner.size and not (int(inner.min()) >= 0 and int(inner.max()) < limit):
         raise RuntimeError(
-            f"{name}: expected indices in [0, {inner_size}), got {int(inner.min())} to {int(inner.max())}. Pass a larger size."
+            f"{name}: expected indices in [0, {limit}), got {int(inner.min())} to {int(inner.max())}. Pass a larger size."
         )
-    pattern = Pattern(layout, size[:2], pointers=pointers, inner=inner)
-    linear = (pattern if layout is sparse_csr else pattern.transposed).linear
+    linear = (pattern if pattern.layout is sparse_csr else pattern.transposed).linear
     if not bool((linear[1:] > linear[:-1]).all()):
         raise RuntimeError(
             f"{name}: expected sorted and distinct indices in each row or column. Sort the indices first."
         )
+
+
+def _compressed_tensor(name, layout, pointers, inner, values, size, dtype, device, requires_grad, check_invariants):
+    values = _as_values(values, dtype, device)
+    raw = raw_of(values)
+    pointers = _as_indices(pointers, values.device, name, keep=True)
+    inner = _as_indices(inner, values.device, name, keep=True)
+    size = _compressed_size(name, layout, pointers, inner, raw.shape, size)
+    pattern = Pattern(layout, size[: pointers.ndim + 1], pointers=pointers, inner=inner)
+    _check_compressed(name, pattern)
+    values = values.reshape(-1, *raw.shape[inner.ndim :]) if pattern.batch else values
     return _leaf(build(values, pattern), requires_grad)
 
 
@@ -258,12 +298,14 @@ def sparse_csr_tensor(
     crow_indices, col_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False,
     check_invariants=None,
 ):  # fmt: skip
-    """Creates a sparse matrix in CSR format (compressed rows).
+    """Creates a sparse matrix in CSR format (compressed rows), or a batch of matrices.
+
+    The matrices of a batch have equal numbers of elements.
 
     Args:
-        crow_indices: integers (rows + 1): the position of the first element of each row, and the number of elements.
-        col_indices: the column of each element, sorted in each row.
-        values: the values of the elements. Further dimensions are dense.
+        crow_indices: integers (*batch, rows + 1): the position of the first element of each row, and the number of elements.
+        col_indices: integers (*batch, elements): the column of each element, sorted in each row.
+        values: numbers (*batch, elements, *dense sizes): the values of the elements.
         size: sizes of all dimensions (default: the smallest number of columns that contains all elements).
         dtype: dtype of the values (default: the dtype of `values`).
         device: device of the tensor (default: the device of `values`).
@@ -276,7 +318,6 @@ def sparse_csr_tensor(
 
     Raises:
         RuntimeError: the indices are not a valid CSR matrix of this size.
-        NotImplementedError: a batch of matrices.
 
     Example:
         >>> x = mytorch.sparse_csr_tensor([0, 1, 2], [2, 0], [3.0, 4.0], (2, 3))
@@ -302,12 +343,14 @@ def sparse_csc_tensor(
     ccol_indices, row_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False,
     check_invariants=None,
 ):  # fmt: skip
-    """Creates a sparse matrix in CSC format (compressed columns).
+    """Creates a sparse matrix in CSC format (compressed columns), or a batch of matrices.
+
+    The matrices of a batch have equal numbers of elements.
 
     Args:
-        ccol_indices: integers (columns + 1): the position of the first element of each column, and the number of elements.
-        row_indices: the row of each element, sorted in each column.
-        values: the values of the elements.
+        ccol_indices: integers (*batch, columns + 1): the position of the first element of each column, and the number of elements.
+        row_indices: integers (*batch, elements): the row of each element, sorted in each column.
+        values: numbers (*batch, elements, *dense sizes): the values of the elements.
         size: sizes of all dimensions (default: the smallest number of rows that contains all elements).
         dtype: dtype of the values (default: the dtype of `values`).
         device: device of the tensor (default: the device of `values`).
@@ -391,7 +434,7 @@ def spdiags(diagonals, offsets, shape, layout=None):
         A sparse matrix.
 
     Raises:
-        ValueError: the number of offsets differs from the number of diagonals, or offsets are repeated.
+        RuntimeError: the number of offsets differs from the number of diagonals, or offsets are repeated.
 
     Example:
         >>> mytorch.sparse.spdiags(tensor([[1.0, 2.0, 3.0]]), mytorch.tensor([0]), (3, 3)).to_dense().tolist()
@@ -401,8 +444,15 @@ def spdiags(diagonals, offsets, shape, layout=None):
 
     diagonals = diagonals.unsqueeze(0) if diagonals.ndim == 1 else diagonals
     steps = np.atleast_1d(np.asarray(as_raw(offsets, "cpu", None)))
+    if len(shape) != 2 or steps.ndim != 1 or diagonals.ndim != 2:
+        raise RuntimeError(
+            f"spdiags: expected two sizes, a vector of offsets and a matrix of diagonals, got size {tuple(shape)} and tensors of "
+            f"{steps.ndim} and {diagonals.ndim} dimensions."
+        )
+    if layout not in (None, sparse_coo, *COMPRESSED):
+        raise RuntimeError(f"spdiags: expected layout sparse_coo, sparse_csr or sparse_csc, got {layout!r}.")
     if len(steps) != diagonals.shape[0] or len(set(steps.tolist())) != len(steps):
-        raise ValueError(
+        raise RuntimeError(
             f"spdiags: expected {diagonals.shape[0]} distinct offsets, one for each diagonal, got {steps.tolist()}."
         )
     rows, columns, sources = [], [], []

@@ -1,14 +1,17 @@
 """The functions of `torch.sparse`."""
 
 import functools
+import sys
 
 import numpy as np
 
+from .. import autograd
 from .._tensor import Tensor
 from ..backend import xp_of
 from ..base import dtypes
 from . import operators
 from .array import is_sparse, raw_of
+from .creation import sparse_compressed_tensor, sparse_coo_tensor
 from .links import build, pattern_of, values_of
 from .methods import to_sparse
 from .pattern import expand_pointers, pointers_of, sparse_csr
@@ -21,25 +24,25 @@ def mm(sparse, dense, reduce="sum"):
     Args:
         sparse: first matrix.
         dense: second matrix.
-        reduce: must be "sum"; other reductions are not supported (default: "sum").
+        reduce: reduction of the products of a row: "sum", "mean", "amax" or "amin". Rows without elements are 0. (default: "sum").
 
     Returns:
         A dense matrix, or a sparse matrix if both are sparse.
 
     Raises:
         RuntimeError: the sizes or dtypes do not fit.
-        NotImplementedError: another reduction.
+        ValueError: another reduction.
 
     Example:
         >>> x = mytorch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
         >>> mytorch.sparse.mm(x, mytorch.ones(3, 1)).tolist()
         [[3.0], [4.0]]
     """
-    if reduce != "sum":
-        raise NotImplementedError(
-            f"sparse.mm: expected reduce='sum', got {reduce!r}. Use scatter_reduce on the products."
-        )
-    return sparse @ dense
+    if reduce == "sum":
+        return sparse @ dense
+    if reduce not in ("mean", "amax", "amin"):
+        raise ValueError(f"sparse.mm: expected reduce to be sum, mean, amax or amin, got {reduce!r}.")
+    return operators.reduced_product(_sparse("sparse.mm", sparse), dense, reduce)
 
 
 def addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
@@ -134,7 +137,7 @@ def _sparse(name, x):
     return x
 
 
-def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
+def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0, out=None):
     """Returns beta * input + alpha * (mat1 @ mat2) at the positions of `input` only.
 
     The other elements of the product are not computed.
@@ -145,6 +148,7 @@ def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
         mat2: dense matrix.
         beta: factor of `input` (default: 1).
         alpha: factor of the product (default: 1).
+        out: CSR matrix that receives the result (default: None).
 
     Returns:
         A matrix with the positions of `input`.
@@ -170,7 +174,8 @@ def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0):
             f"sampled_addmm: expected input of size {(mat1.shape[0], mat2.shape[1])}, got {tuple(input.shape)}."
         )
     product = _Sampled.apply(mat1, mat2.t(), pattern_of(input))
-    return build(values_of(input) * beta + product * alpha if beta else product * alpha, pattern_of(input))
+    result = build(values_of(input) * beta + product * alpha if beta else product * alpha, pattern_of(input))
+    return result if out is None else out.copy_(result)
 
 
 def as_sparse_gradcheck(gradcheck):
@@ -192,6 +197,12 @@ def as_sparse_gradcheck(gradcheck):
     @functools.wraps(gradcheck)
     def checked(function, inputs, *args, masked=None, **kwargs):
         inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        if not any(is_sparse(x) for x in inputs):
+            return gradcheck(function, inputs, *args, masked=masked, **kwargs)
+        if masked is False:
+            raise NotImplementedError(
+                "gradcheck: expected masked=True for sparse inputs, got False. Gradients are compared at the stored positions only."
+            )
         patterns = [pattern_of(x) if is_sparse(x) else None for x in inputs]
         leaves = [
             Tensor._wrap(raw_of(x).values).detach().requires_grad_(x.requires_grad) if p is not None else x
@@ -208,6 +219,10 @@ def as_sparse_gradcheck(gradcheck):
         return gradcheck(dense, tuple(leaves), *args, **kwargs)
 
     return checked
+
+
+autograd.gradcheck = as_sparse_gradcheck(autograd.gradcheck)
+vars(sys.modules["mytorch.autograd.gradcheck"])["gradcheck"] = autograd.gradcheck  # where pickle finds it
 
 
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
@@ -278,3 +293,41 @@ def _convert_indices_from_csr_to_coo(crow_indices, col_indices, *, out_int32=Fal
     dtype = np.int32 if out_int32 else np.int64
     pair = [part.astype(dtype) for part in (pair[::-1] if transpose else pair)]
     return Tensor._wrap(xp_of(pair[0]).stack(pair))
+
+
+def _sparse_broadcast_to(input, size):
+    """Returns a COO tensor, expanded along dimensions of size 1 and along new first dimensions.
+
+    Args:
+        input: COO tensor.
+        size: the new sizes.
+
+    Raises:
+        RuntimeError: the sizes do not fit.
+    """
+    return operators.broadcast(_sparse("_sparse_broadcast_to", input), size)
+
+
+def _validate_sparse_coo_tensor_args(indices, values, size, is_coalesced=None):
+    """Raises the errors of `mytorch.sparse_coo_tensor` for invalid parts.
+
+    Args:
+        indices: the index of each element in each sparse dimension.
+        values: the values.
+        size: sizes of all dimensions.
+        is_coalesced: the positions are sorted and distinct (default: None).
+    """
+    sparse_coo_tensor(indices, values, tuple(size), is_coalesced=is_coalesced)
+
+
+def _validate_sparse_compressed_tensor_args(compressed_indices, plain_indices, values, size, layout):
+    """Raises the errors of `mytorch.sparse_compressed_tensor` for invalid parts.
+
+    Args:
+        compressed_indices: the position of the first element of each row or column.
+        plain_indices: the column or row of each element.
+        values: the values.
+        size: sizes of all dimensions.
+        layout: `mytorch.sparse_csr` or `mytorch.sparse_csc`.
+    """
+    sparse_compressed_tensor(compressed_indices, plain_indices, values, tuple(size), layout=layout)

@@ -12,7 +12,7 @@ from .._tensor import Tensor
 from ..autograd import Function
 from ..backend import numpy_ns, xp_of
 from ..engine.mode import get_mode, no_grad
-from .array import SparseArray, raw_of
+from .array import SparseArray, is_sparse, raw_of
 from .pattern import Pattern, sparse_coo
 
 
@@ -173,11 +173,31 @@ def _scattered(values, pattern):
     return dense
 
 
-def to_dense(x):
-    """Returns the dense tensor with the elements of a sparse tensor."""
+class _DenseOfAll(Function):
+    """sparse tensor -> dense tensor, with a gradient at all positions."""
+
+    @staticmethod
+    def forward(ctx, x, convert):
+        ctx.layout, ctx.dims, ctx.convert = pattern_of(x).layout, pattern_of(x).dims, convert
+        return Tensor._wrap(_scattered(raw_of(x).values, pattern_of(x)))
+
+    @staticmethod
+    def backward(ctx, g):
+        g = g if is_sparse(g) else from_dense(g, ctx.dims)
+        return ctx.convert(g, ctx.layout), None
+
+
+def to_dense(x, masked_grad=True, convert=None):
+    """Returns the dense tensor with the elements of a sparse tensor.
+
+    Args:
+        x: sparse tensor.
+        masked_grad: the gradient has the positions of `x` only, otherwise all positions (default: True).
+        convert: function of (sparse tensor, layout) that converts a gradient at all positions.
+    """
     pattern = pattern_of(x)
     if _records(x):
-        return _Dense.apply(values_of(x), pattern)
+        return _Dense.apply(values_of(x), pattern) if masked_grad else _DenseOfAll.apply(x, convert)
     return Tensor._wrap(_scattered(raw_of(x).values, pattern))
 
 

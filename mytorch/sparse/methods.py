@@ -5,6 +5,7 @@ them by versions for all layouts.
 """
 
 import functools
+import math
 import sys
 
 import numpy as np
@@ -14,8 +15,10 @@ from .._tensor import Tensor
 from ..backend import CPU, xp_of
 from ..backend.memory_format import strided
 from ..dispatch.bind import found_by_pickle
-from . import operators
+from ..ops.movement import as_shape
+from . import layouts, operators
 from .array import SparseArray, _words, emptied, is_sparse, raw_of
+from .layouts import layout_of
 from .links import build, from_dense, pattern_of, read_at, values_of
 from .links import coalesce as merge
 from .links import to_dense as as_dense
@@ -67,6 +70,10 @@ def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=N
     if isinstance(sparse_dim, str):
         sparse_dim, layout = None, sparse_dim
     if blocksize is not None:
+        if len(blocksize) != 2:
+            raise RuntimeError(
+                f"to_sparse: expected blocksize to be two sizes, but got {len(blocksize)}. Omit blocksize."
+            )
         raise NotImplementedError("to_sparse: expected blocksize=None, got layouts of blocks. Use sparse_csr.")
     if layout is not None and layout not in (sparse_coo, sparse_csr, sparse_csc):
         if layout == strided:
@@ -94,12 +101,20 @@ def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=N
 def _compressed(x, layout, dense_dim=None):
     if not is_sparse(x):
         dims = x.ndim - (dense_dim or 0)
-        if dims != 2:
+        if dims < 2:
             raise RuntimeError(
                 f"to_{layout.name}: expected a tensor with two sparse dimensions, got {x.ndim} dimensions. Pass dense_dim, or "
                 "reshape the tensor."
             )
-        x = from_dense(x, 2)
+        if 0 in x.shape[: dims - 2]:
+            raise RuntimeError(
+                f"to_{layout.name}: Expected product of batch dimensions to be non-zero, got size {tuple(x.shape)}. Use sparse_coo."
+            )
+        x = from_dense(x, dims)
+    elif pattern_of(x).layout is sparse_coo and pattern_of(x).dims != 2:
+        raise RuntimeError(
+            f"to_{layout.name}: expected two sparse dimensions, got {pattern_of(x).dims}. Use a matrix, or pass dense_dim."
+        )
     return operators.to_compressed(x, layout)
 
 
@@ -149,7 +164,7 @@ def to_dense(self, dtype=None, *, masked_grad=None):
 
     Args:
         dtype: dtype of the result (default: the dtype of the tensor).
-        masked_grad: True or None for a gradient at the stored positions only; False is not supported (default: None).
+        masked_grad: False for a gradient at all positions, otherwise at the stored positions only (default: None).
 
     Returns:
         A dense tensor. The tensor itself, if it is dense.
@@ -158,9 +173,7 @@ def to_dense(self, dtype=None, *, masked_grad=None):
         >>> mytorch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (3,)).to_dense().tolist()
         [3.0, 0.0, 0.0]
     """
-    if masked_grad is False:
-        raise NotImplementedError("to_dense: expected masked_grad=None or True, got False. Omit masked_grad.")
-    x = as_dense(_tensor(self)) if is_sparse(self) else self
+    x = as_dense(_tensor(self), masked_grad is not False, operators.to_layout) if is_sparse(self) else self
     return x if dtype is None else x.to(dtype)
 
 
@@ -260,12 +273,18 @@ def values(self):
     x = _need(self, "values", "sparse", *_ALL)
     if not pattern_of(x).coalesced:
         raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
-    return values_of(x)
+    return _by_matrix(values_of(x), pattern_of(x))
 
 
 def _values(self):
     """Returns the values of the elements, also for a tensor that is not coalesced, without autograd."""
-    return Tensor._wrap(raw_of(_need(self, "_values", "sparse", *_ALL)).values)
+    raw = raw_of(_need(self, "_values", "sparse", *_ALL))
+    return _by_matrix(Tensor._wrap(raw.values), raw.pattern)
+
+
+def _by_matrix(values, pattern):
+    """Returns the values with the batch dimensions of compressed layouts."""
+    return values.reshape(*pattern.inner.shape, *values.shape[1:]) if pattern.batch else values
 
 
 _ALL = (sparse_coo, sparse_csr, sparse_csc)
@@ -291,8 +310,9 @@ row_indices.__doc__ = "Returns the row of each element of a CSC tensor. A copy."
 
 
 def _nnz(self):
-    """Returns the number of stored elements of a sparse tensor."""
-    return pattern_of(_need(self, "_nnz", "sparse", *_ALL)).count
+    """Returns the number of stored elements of a sparse tensor; of one matrix for a batch of CSR or CSC matrices."""
+    pattern = pattern_of(_need(self, "_nnz", "sparse", *_ALL))
+    return pattern.inner.shape[-1] if pattern.layout in COMPRESSED else pattern.count
 
 
 def sparse_dim(self):
@@ -302,7 +322,7 @@ def sparse_dim(self):
         >>> mytorch.eye(2).to_sparse().sparse_dim()
         2
     """
-    return pattern_of(self).dims if is_sparse(self) else 0
+    return pattern_of(self).dims - len(pattern_of(self).batch) if is_sparse(self) else 0
 
 
 def dense_dim(self):
@@ -312,7 +332,7 @@ def dense_dim(self):
         >>> mytorch.eye(2).to_sparse(1).dense_dim()
         1
     """
-    return self.ndim - sparse_dim(self)
+    return self.ndim - pattern_of(self).dims if is_sparse(self) else self.ndim
 
 
 def sparse_resize_(self, size, sparse_dim, dense_dim):
@@ -359,9 +379,10 @@ def _resize(self, raw, size, sparse_dim, dense_dim):
         raise RuntimeError(
             f"sparse_resize_: expected sizes of at least {tuple(raw.shape)} for a tensor with elements, got {size}. Clear it first."
         )
-    values = xp.zeros((count, *size[sparse_dim:]), raw.dtype)
-    if count:
-        values[tuple(slice(n) for n in raw.values.shape)] = raw.values
+    shape = (count, *size[sparse_dim:])
+    values = xp.zeros(math.prod(shape), raw.dtype)
+    values[: raw.values.size] = raw.values.reshape(-1)  # like resize_, which keeps the order in memory
+    values = values.reshape(shape)
     indices = old.indices if count else xp.zeros((sparse_dim, 0), np.int64)
     raw._set(Pattern(sparse_coo, size[:sparse_dim], indices, coalesced=old.coalesced), values)
     self._data._bump()
@@ -393,9 +414,15 @@ def _replace(name, function, *classes):
 
         setattr(cls, name, functools.wraps(before)(method))
         if cls is Tensor:
-            if library.get(name) is before:
-                library[name] = method
-            found_by_pickle(method, name if library.get(name) is method else f"Tensor.{name}")
+            found_by_pickle(method, f"Tensor.{name}")
+    if callable(library.get(name)) and not name.startswith("_"):
+
+        def of_input(input, *args, _before=library[name], **kwargs):
+            if is_sparse(input):
+                return function(input, *args, **kwargs)
+            return _before(input, *args, **kwargs)
+
+        library[name] = found_by_pickle(functools.wraps(library[name])(of_input), name)
 
 
 def _refusing(name, error, text):
@@ -405,15 +432,15 @@ def _refusing(name, error, text):
     return name, method
 
 
-def _layout(self):
-    return pattern_of(self).layout if is_sparse(self) else strided
-
-
 for _cls in (Tensor, Array):
     for _name, _get, _doc in (
-        ("is_sparse", lambda self: _layout(self) is sparse_coo, "True if the tensor has the layout `sparse_coo`."),
-        ("is_sparse_csr", lambda self: _layout(self) is sparse_csr, "True if the tensor has the layout `sparse_csr`."),
-        ("layout", _layout, "The layout: `strided` (dense), `sparse_coo`, `sparse_csr` or `sparse_csc`."),
+        ("is_sparse", lambda self: layout_of(self) is sparse_coo, "True if the tensor has the layout `sparse_coo`."),
+        (
+            "is_sparse_csr",
+            lambda self: layout_of(self) is sparse_csr,
+            "True if the tensor has the layout `sparse_csr`.",
+        ),
+        ("layout", layout_of, "The layout: `strided` (dense), `sparse_coo`, `sparse_csr` or `sparse_csc`."),
     ):
         setattr(_cls, _name, property(_get, doc=_doc))
 _NO_NUMPY = "can't convert {layout} layout tensor to numpy. Use Tensor.to_dense() first."
@@ -432,10 +459,33 @@ for _name, _error, _message in (
     ),
     ("storage", NotImplementedError, "Cannot access storage of {layout}TensorImpl. Use values().storage()."),
     ("untyped_storage", NotImplementedError, "Cannot access storage of {layout}TensorImpl. Use values().storage()."),
-    ("expand", RuntimeError, "expand is unsupported for {layout} tensors. Use Tensor.to_dense() first."),
     ("view", RuntimeError, "view is not implemented for sparse tensors. Use Tensor.to_dense() first."),
 ):
     _replace(*_refusing(_name, _error, _message))
+
+
+def _expand(self, *sizes):
+    if as_shape(sizes) == tuple(self.shape):
+        return self
+    raise RuntimeError(f"expand is unsupported for {_words(raw_of(self))} tensors. Use Tensor.to_dense() first.")
+
+
+_replace("expand", _expand)
+
+
+def _resize_refused(self, *sizes, memory_format=None):
+    raise NotImplementedError("resize_: expected a dense tensor. Use sparse_resize_, or create a new sparse tensor.")
+
+
+def _resize_as(self, other, memory_format=None):
+    if not is_sparse(other):
+        raise RuntimeError("resize_as_: expected a sparse tensor, got a dense tensor. Convert it with to_sparse().")
+    return self.sparse_resize_(other.shape, other.sparse_dim(), other.dense_dim())
+
+
+_replace("resize_", _resize_refused)
+_replace("resize_as_", _resize_as)
+vars(sys.modules["mytorch"])["resize_as_"] = Tensor.resize_as_
 
 
 def _squeeze(self, *args, **kwargs):
@@ -460,38 +510,7 @@ def _item(self):
     return as_dense(x).item()
 
 
-def _replace_function(name, function):
-    """Replaces a function of the library, which is not a method, for sparse tensors."""
-    library = vars(sys.modules["mytorch"])
-    before = library[name]
-
-    @functools.wraps(before)
-    def replaced(input, *args, **kwargs):
-        if isinstance(input, (Tensor, Array)) and isinstance(input._data._array, SparseArray):
-            return function(input, *args, **kwargs)
-        return before(input, *args, **kwargs)
-
-    library[name] = found_by_pickle(replaced, name)
-
-
-def _empty_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=None):
-    x = Tensor._wrap(SparseArray.of(*emptied(raw_of(input))))
-    x = x if dtype is None else x.to(dtype)
-    x = x if device is None else x.to(device)
-    return (x if layout is None else to_sparse(x, layout=layout)).requires_grad_(requires_grad)
-
-
-for _name in ("zeros_like", "empty_like"):
-    _replace_function(_name, _empty_like)
-for _name in ("ones_like", "full_like", "rand_like", "randn_like", "randint_like"):
-    _replace_function(
-        _name,
-        _refusing(
-            _name, NotImplementedError, _name + ": expected a dense tensor, got {layout}. Call to_dense() first."
-        )[1],
-    )
-
-
+layouts.install()
 _replace("unsqueeze", _unsqueeze)
 _replace("item", _item)
 for _name, _kind in (
@@ -502,8 +521,21 @@ for _name, _kind in (
     ("is_nonzero", bool),
 ):
     _replace(_name, lambda self, _kind=_kind: _kind(_item(self)))
-_replace("is_contiguous", lambda self, *args, **kwargs: False)
-_replace("stride", lambda self, *args: (0,) * self.ndim if not args else 0)
+
+
+def _strides(name, of_coo):
+    def method(self, *args, **kwargs):
+        if pattern_of(self).layout in COMPRESSED:
+            raise RuntimeError(
+                f"{_words(raw_of(self))} tensors do not have {name}. Use values().".replace("Csr", " CSR")
+            )
+        return of_coo(self, *args)
+
+    return method
+
+
+_replace("is_contiguous", _strides("is_contiguous", lambda self, *args: False))
+_replace("stride", _strides("strides", lambda self, *args: (0,) * self.ndim if not args else 0))
 _replace("unbind", lambda self, dim=0: tuple(self.select(dim, i) for i in range(self.shape[dim])))
 _replace("__iter__", lambda self: iter([self[i] for i in range(len(self))]))
 _replace("is_same_size", lambda self, other: tuple(self.shape) == tuple(other.shape))
@@ -513,12 +545,20 @@ _replace("__contains__", lambda self, value: bool((values_of(merge(_tensor(self)
 def _select(self, dim, index):
     x = _tensor(self)
     (dim,) = operators._dims(dim, x.ndim)
+    operators._position(int(index), x.shape[dim], dim)
+    batch = len(pattern_of(x).batch)
+    if batch and batch <= dim < batch + 2:
+        raise RuntimeError(
+            "select(): selecting sparse dimensions is not supported for batched sparse compressed tensors. Select a matrix first."
+        )
     return operators.sliced(x, (slice(None),) * dim + (int(index),))
 
 
 def _narrow_copy(self, dim, start, length):
     x = _tensor(self)
-    (dim,) = operators._dims(dim, x.ndim)
+    if not -x.ndim <= dim < x.ndim:
+        raise RuntimeError(f"narrow_copy: expected dim in [{-x.ndim}, {x.ndim}), got {dim}.")
+    dim = dim % x.ndim
     start = start % x.shape[dim] if start < 0 else start
     if length < 0 or start + length > x.shape[dim]:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({x.shape[dim]}).")
@@ -548,11 +588,42 @@ def _getitem(self, index):
 
 
 def _setitem(self, index, value):
-    raise NotImplementedError(
-        "Cannot assign to elements of a sparse tensor. Create a new tensor, or call to_dense() first."
-    )
+    raise TypeError("Cannot assign to a sparse tensor. Create a new tensor, or call to_dense() first.")
 
 
+def _copying(before):
+    @functools.wraps(before)
+    def copy_(self, source, non_blocking=False):
+        """Copies a tensor of the same layout and size to a sparse tensor."""
+        if is_sparse(self) and is_sparse(source):
+            _check_copy(pattern_of(self), pattern_of(source), tuple(self.shape), tuple(source.shape))
+            if isinstance(source, Tensor) and source.requires_grad:
+                source = source.clone()  # otherwise the tensor would have the edge of the source, which can be a leaf
+        elif is_sparse(self) and pattern_of(self).layout in COMPRESSED:
+            raise RuntimeError(
+                "copy_: copy of sparse compressed tensors having different layouts is not supported. Use to_sparse(layout=...) first."
+            )
+        return before(self, source, non_blocking)
+
+    return copy_
+
+
+def _check_copy(pattern, source, size, source_size):
+    """Raises RuntimeError if a tensor of another layout or size is copied to a sparse tensor."""
+    if pattern.layout is not source.layout:
+        raise RuntimeError(
+            f"copy_: expected a source of layout {pattern.layout!r}, got {source.layout!r}. copy of sparse compressed tensors having "
+            "different layouts is not supported."
+        )
+    if size != source_size:
+        raise RuntimeError(
+            f"copy_: expected shapes of self and src to match along dimensions, got {size} and {source_size}."
+        )
+
+
+for _cls in (Tensor, Array):
+    _cls.copy_ = _copying(_cls.copy_)
+found_by_pickle(Tensor.__dict__["copy_"], "Tensor.copy_")
 _replace("select", _select)
 _replace("narrow", _narrow_copy)
 _replace("narrow_copy", _narrow_copy)
@@ -583,10 +654,10 @@ def _text(x):
         parts = [
             part(f"{outer}_indices", pattern.pointers),
             part(f"{inner}_indices", pattern.inner),
-            part("values", raw.values),
+            part("values", raw.values.reshape(*pattern.inner.shape, *raw.values.shape[1:])),
         ]
     suffixes = [f"device='{x.device}'"] if x.device is not CPU else []
-    suffixes += [f"size={tuple(x.shape)}", f"nnz={pattern.count}"]
+    suffixes += [f"size={tuple(x.shape)}", f"nnz={_nnz(x)}"]
     if not style.dtype_is_plain(x.dtype):
         suffixes.append(f"dtype={x.dtype}")
     suffixes.append(f"layout={pattern.layout!r}")

@@ -4,6 +4,8 @@ Each handler receives the inputs of an op, with Arrays as Tensors, and its attri
 tensors (links.py).
 """
 
+import math
+
 import numpy as np
 
 from .._array import Array
@@ -14,7 +16,7 @@ from ..engine.mode import no_grad
 from . import products
 from .array import SparseArray, is_sparse, raw_of
 from .links import build, coalesce, locate, pattern_of, read_at, segment_sum, to_dense, values_of
-from .pattern import COMPRESSED, Groups, Pattern, sparse_coo, sparse_csr
+from .pattern import COMPRESSED, Groups, Pattern, pointers_of, sparse_coo, sparse_csr
 
 HANDLERS = {}  # name of an op -> function (op, inputs, attrs)
 
@@ -133,7 +135,11 @@ def _mul(op, inputs, attrs):
     if _is_number(a):
         return build(op(a, values_of(b)), pattern_of(b))
     if is_sparse(a) and is_sparse(b):
-        return _intersection(op, a, b)
+        if a.ndim and b.ndim:
+            return _intersection(op, a, b)
+        if b.ndim == 0:
+            return build(op(values_of(a), to_dense(b)), pattern_of(a))
+        return build(op(to_dense(a), values_of(b)), pattern_of(b))
     x, dense = (a, b) if is_sparse(a) else (b, a)
     if dense.ndim > x.ndim or any(n not in (1, m) for n, m in zip(dense.shape[::-1], x.shape[::-1], strict=False)):
         raise RuntimeError(
@@ -143,7 +149,40 @@ def _mul(op, inputs, attrs):
     return build(op(values_of(x), read_at(dense.expand(*x.shape), pattern_of(x))), pattern_of(x))
 
 
+def broadcast(x, size):
+    """Returns a COO tensor, expanded along dimensions of size 1 and along new first dimensions."""
+    size, pattern, values = tuple(size), pattern_of(x), values_of(x)
+    new = len(size) - x.ndim
+    before = (1,) * new + tuple(x.shape)
+    if pattern.layout is not sparse_coo:
+        raise refusal("broadcast_to", x)
+    for n, m in zip(before, size, strict=False):
+        if n not in (1, m) or new < 0:
+            raise RuntimeError(
+                f"The expanded size of the tensor ({m}) must match the existing size ({n}): got {tuple(x.shape)} and {size}."
+            )
+    dims, xp = pattern.dims + new, xp_of(pattern.indices)
+    indices = xp.concatenate([xp.zeros((new, pattern.count), np.int64), pattern.indices])
+    rising = pattern.coalesced
+    for d in range(dims):
+        if before[d] != size[d]:  # repeat the elements for each position of the dimension
+            rising = rising and (d == 0 or bool((indices[:d] == indices[:d, :1]).all()))
+            count = indices.shape[1]
+            indices = xp.tile(indices, (1, size[d]))
+            indices[d] = xp.repeat(xp.arange(size[d]), count)
+            values = values.repeat(size[d], *[1] * (values.ndim - 1))
+    dense = size[dims:]
+    if tuple(values.shape[1:]) != dense:
+        values = values.expand(values.shape[0], *dense)
+    return build(values, Pattern(sparse_coo, size[:dims], indices, coalesced=rising))
+
+
 def _intersection(op, a, b):
+    if tuple(a.shape) != tuple(b.shape) and pattern_of(a).layout is pattern_of(b).layout is sparse_coo:
+        long, short = (a, b) if a.ndim >= b.ndim else (b, a)
+        new = long.ndim - short.ndim
+        size = [*long.shape[:new], *[m if n == 1 else n for n, m in zip(long.shape[new:], short.shape, strict=True)]]
+        a, b = broadcast(coalesce(a), size), broadcast(coalesce(b), size)
     _check_sizes(op.name, a, b)
     a, b = coalesce(a), coalesce(b)
     p, q = pattern_of(a), pattern_of(b)
@@ -214,10 +253,16 @@ def _joined(op, a, b):
     _check_sizes(op.name, a, b)
     p, q = pattern_of(a), pattern_of(b)
     if p.dims != q.dims:
+        if p.layout is q.layout is sparse_coo and not (p.count and q.count):  # a sum with zeros
+            dtype = dtypes.promote_types(a.dtype, b.dtype)
+            return a.to(dtype).clone() if p.count else -b.to(dtype) if op.name == "sub" else b.to(dtype).clone()
         raise RuntimeError(
             f"{op.name}: expected tensors with equal numbers of sparse dimensions, got {p.dims} and {q.dims}. "
             "Pass sparse_dim to to_sparse."
         )
+    if p.layout in COMPRESSED and q.layout in COMPRESSED and p.layout is not q.layout:
+        b = to_compressed(b, p.layout)
+        q = pattern_of(b)
     if p.layout is not q.layout:
         raise RuntimeError(
             f"{op.name}: expected tensors of one layout, got {p.layout!r} and {q.layout!r}. Convert one."
@@ -301,15 +346,28 @@ def _sparse_product(a, b):
     xp = xp_of(rows)
     pattern = Pattern(sparse_coo, (p.sizes[0], q.sizes[1]), xp.stack([rows, columns]), coalesced=True)
     out = build(segment_sum(terms, groups), pattern)
-    if p.layout is q.layout and p.layout in COMPRESSED:
-        return to_compressed(out, p.layout, p.inner.dtype)
+    if p.layout in COMPRESSED and q.layout in COMPRESSED:
+        return to_compressed(out, sparse_csr, p.inner.dtype)
     return out
+
+
+def reduced_product(a, b, reduce):
+    """Returns the product of a CSR matrix and a dense matrix, with another reduction than the sum: "mean", "amax" or "amin"."""
+    pattern = pattern_of(a)
+    if pattern.dims != 2 or is_sparse(b) or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise RuntimeError(
+            f"sparse.mm: expected a sparse and a dense matrix that can be multiplied, got {tuple(a.shape)} and {tuple(b.shape)}."
+        )
+    rows, columns = (Tensor._wrap(i) for i in pattern.indices)
+    terms = values_of(a).unsqueeze(1) * b.index_select(0, columns)
+    zeros = terms.new_zeros(a.shape[0], b.shape[1])
+    return zeros.scatter_reduce(0, rows.unsqueeze(1).expand(*terms.shape), terms, reduce, include_self=False)
 
 
 def _batched(a, b):
     """Returns the product of stacks of matrices, as one product with blocks on the diagonal."""
     pattern = pattern_of(a)
-    if pattern.dims != 3 or b.ndim != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
+    if is_sparse(b) or pattern.dims != 3 or b.ndim != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
         raise RuntimeError(
             f"bmm: expected tensors of sizes (b, n, m) and (b, m, p), got {tuple(a.shape)} and {tuple(b.shape)}. "
             "Use three sparse dimensions."
@@ -330,32 +388,53 @@ def _batched(a, b):
 
 
 def compressed(pattern, layout, dtype=np.int64):
-    """Returns (compressed pattern, order of the elements or None) of a coalesced COO pattern of a matrix."""
-    if layout is sparse_csr:
-        pointers, inner, order = pattern.in_row_order
-    else:
-        columns, rows = pattern.indices[1], pattern.indices[0]
-        xp = xp_of(rows)
-        order = xp.argsort(columns, kind="stable")
-        pointers = xp.searchsorted(columns[order], xp.arange(pattern.sizes[1] + 1))
-        inner = rows[order]
+    """Returns (compressed pattern, order of the elements or None) of a coalesced COO pattern of matrices.
+
+    Raises:
+        RuntimeError: the matrices of a batch have different numbers of elements.
+    """
+    *batch, n, m = pattern.sizes
+    *of_batch, rows, columns = pattern.indices
+    xp = xp_of(rows)
+    length, outer, inner = (n, rows, columns) if layout is sparse_csr else (m, columns, rows)
+    matrices = math.prod(batch)
+    if batch:  # one matrix, in which the matrices of the batch follow each other
+        outer = Pattern(sparse_coo, batch, xp.stack(of_batch)).linear * length + outer
+    order = None
+    if layout is not sparse_csr:
+        order = xp.argsort(outer, kind="stable")
+        outer, inner = outer[order], inner[order]
+    pointers = pointers_of(outer, matrices * length)
+    if batch:
+        starts = pointers[::length] if length else xp.zeros(matrices + 1, np.int64)
+        count = len(inner) // max(matrices, 1)
+        if not bool((xp.diff(starts) == count).all()):
+            raise RuntimeError(
+                f"to_{layout.name}: Expect the same number of specified elements per batch. Convert the matrices one by one."
+            )
+        ends = xp.zeros((matrices, length + 1), np.int64)
+        ends[:, 1:] = pointers[1:].reshape(matrices, length) - starts[:-1, None]
+        pointers, inner = ends.reshape(*batch, length + 1), inner.reshape(*batch, count)
     made = Pattern(layout, pattern.sizes, pointers=pointers.astype(dtype), inner=inner.astype(dtype))
     return made, order
 
 
-def to_compressed(x, layout, dtype=np.int64):
-    """Returns a sparse matrix in CSR or CSC layout."""
+def to_compressed(x, layout, dtype=None):
+    """Returns sparse matrices in CSR or CSC layout. The indices keep their dtype, or have the given dtype."""
     pattern = pattern_of(x)
+    if dtype is None:
+        dtype = np.int64 if pattern.layout is sparse_coo else pattern.inner.dtype
     if pattern.layout is layout:
         return x
-    if pattern.dims != 2:
-        raise RuntimeError(
-            f"to_{layout.name}: expected two sparse dimensions, got {pattern.dims}. Use a matrix, or pass dense_dim."
-        )
     x = coalesce(to_coo(x))
     made, order = compressed(pattern_of(x), layout, dtype)
     values = values_of(x)
     return build(values if order is None else values.index_select(0, Tensor._wrap(order)), made)
+
+
+def to_layout(x, layout):
+    """Returns a sparse tensor in a layout."""
+    return to_coo(x) if layout is sparse_coo else to_compressed(x, layout)
 
 
 def to_coo(x):
@@ -433,8 +512,9 @@ def _any(op, inputs, attrs):
 @handles("norm")
 def _norm(op, inputs, attrs):
     x = coalesce(inputs[0])
-    if attrs.get("dim") is not None:
-        raise RuntimeError(f"norm: expected no dim for a sparse tensor, got {attrs['dim']}. Use to_dense().")
+    for option in ("dim", "keepdim", "dtype"):
+        if attrs.get(option) not in (None, False):
+            raise RuntimeError(f"norm: expected no {option} for a sparse tensor, got {attrs[option]}. Use to_dense().")
     return op(values_of(x).reshape(-1), **attrs)
 
 
@@ -448,6 +528,7 @@ def softmax_of(x, dim, dtype=None, log=False):
     if dtype is not None:
         x = x.to(dtype)
     layout = pattern_of(x).layout
+    index_dtype = np.int64 if layout is sparse_coo else pattern_of(x).inner.dtype
     x = coalesce(to_coo(x))
     pattern, values = pattern_of(x), values_of(x)
     (dim,) = _dims(dim, x.ndim)
@@ -463,7 +544,7 @@ def softmax_of(x, dim, dtype=None, log=False):
     shifted = values - highest
     total = segment_sum(shifted.exp(), groups).index_select(0, inverse)
     out = build(shifted - total.log() if log else shifted.exp() / total, pattern)
-    return out if layout is sparse_coo else to_compressed(out, layout)
+    return out if layout is sparse_coo else to_compressed(out, layout, index_dtype)
 
 
 def _group_maxima(values, groups):
@@ -488,9 +569,7 @@ def _permute(op, inputs, attrs):
     if dims == list(range(x.ndim)):
         return build(values_of(x), pattern)
     if pattern.layout in COMPRESSED:
-        if dims != [1, 0]:
-            raise refusal("permute", x)
-        return build(values_of(x), pattern.transposed)
+        return _permuted_matrices(x, dims)
     sparse, dense = dims[: pattern.dims], dims[pattern.dims :]
     if any(d >= pattern.dims for d in sparse):
         raise RuntimeError(
@@ -504,6 +583,28 @@ def _permute(op, inputs, attrs):
     if sparse != sorted(sparse):
         pattern = Pattern(sparse_coo, [pattern.sizes[d] for d in sparse], pattern.indices[sparse])
     return build(values, pattern)
+
+
+def _permuted_matrices(x, dims):
+    """Permutes the batch dimensions, the two dimensions of the matrices, and the dense dimensions."""
+    pattern, values = pattern_of(x), values_of(x)
+    count = len(pattern.batch)
+    batch, sparse, dense = dims[:count], dims[count : count + 2], dims[count + 2 :]
+    if any(d >= count for d in batch) or any(not count <= d < count + 2 for d in sparse):
+        raise RuntimeError(
+            "transpose: can only transpose dimensions of the same type (Batch, Sparse, Dense). Convert the tensor with to_dense()."
+        )
+    inner, pointers = pattern.inner, pattern.pointers
+    if batch != sorted(batch):
+        values = values.reshape(*inner.shape, *values.shape[1:])
+        values = values.permute(*batch, *range(count, values.ndim)).flatten(0, count)
+        inner, pointers = inner.transpose(*batch, count), pointers.transpose(*batch, count)
+        pattern = Pattern(
+            pattern.layout, [x.shape[d] for d in (*batch, count, count + 1)], pointers=pointers, inner=inner
+        )
+    if dense != sorted(dense):
+        values = values.permute(0, *[d - count - 1 for d in dense])
+    return build(values, pattern if sparse == sorted(sparse) else pattern.transposed)
 
 
 @handles("reshape")
@@ -549,7 +650,7 @@ def sliced(x, index):
     if layout in COMPRESSED:
         found = sliced(to_coo(x), index)
         if is_sparse(found):
-            return to_compressed(found, layout) if found.ndim == 2 else to_dense(found)
+            return to_compressed(found, layout, pattern_of(x).inner.dtype) if pattern_of(found).dims >= 2 else found
         return found
     pattern = pattern_of(x)
     xp = xp_of(pattern.indices)
@@ -604,7 +705,7 @@ def selected(x, dim, index):
     """Returns the slices of a tensor at some positions of a dimension."""
     layout = pattern_of(x).layout
     if layout in COMPRESSED:
-        return to_compressed(selected(to_coo(x), dim, index), layout)
+        return to_compressed(selected(to_coo(x), dim, index), layout, pattern_of(x).inner.dtype)
     if index.dtype == bool:
         index = index.nonzero()[0]
     pattern, values = pattern_of(x), values_of(x)

@@ -40,6 +40,16 @@ def expand_pointers(pointers):
     return xp.searchsorted(pointers, xp.arange(count), side="right") - 1
 
 
+def stacked_pointers(pointers):
+    """Returns the pointers of a batch of matrices as the pointers of one matrix, in which the matrices follow each other."""
+    if pointers.ndim == 1:
+        return pointers
+    xp = xp_of(pointers)
+    pointers = pointers.reshape(-1, pointers.shape[-1]).astype(np.int64)
+    counts = xp.diff(pointers).reshape(-1)
+    return xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(counts)])
+
+
 def pointers_of(sorted_rows, count):
     """Returns the pointers to the first element of each of `count` rows."""
     xp = xp_of(sorted_rows)
@@ -86,8 +96,8 @@ class Pattern:
         layout: `sparse_coo`, `sparse_csr` or `sparse_csc`.
         sizes: sizes of the sparse dimensions.
         indices: for COO, an int64 array (sparse dimensions, elements).
-        pointers: for compressed layouts, the position at which each row (of CSR) or column (of CSC) begins.
-        inner: for compressed layouts, the column (of CSR) or row (of CSC) of each element.
+        pointers: for compressed layouts, the position at which each row (of CSR) or column (of CSC) begins, (*batch, rows + 1).
+        inner: for compressed layouts, the column (of CSR) or row (of CSC) of each element, (*batch, elements of a matrix).
         coalesced: the positions are sorted and distinct.
     """
 
@@ -102,15 +112,23 @@ class Pattern:
     @functools.cached_property
     def indices(self):
         """The index of each element in each sparse dimension, also for compressed layouts."""
-        outer = expand_pointers(self.pointers)
-        pair = (outer, self.inner) if self.layout is sparse_csr else (self.inner, outer)
-        xp = xp_of(self.pointers)
-        return xp.stack([i.astype(np.int64) for i in pair])
+        outer, inner = expand_pointers(stacked_pointers(self.pointers)), self.inner.reshape(-1)
+        rows = []
+        for size in (*self.batch, self.pointers.shape[-1] - 1)[::-1]:
+            rows.insert(0, outer % max(size, 1))
+            outer = outer // max(size, 1)
+        rows.insert(len(rows) if self.layout is sparse_csr else -1, inner)
+        return xp_of(self.pointers).stack([i.astype(np.int64) for i in rows])
+
+    @property
+    def batch(self):
+        """The sizes before the two sizes of the matrices of a compressed layout."""
+        return self.sizes[:-2] if self.layout in COMPRESSED else ()
 
     @property
     def count(self):
         """The number of stored elements."""
-        return self.inner.shape[0] if self.layout in COMPRESSED else self.indices.shape[1]
+        return int(self.inner.size) if self.layout in COMPRESSED else self.indices.shape[1]
 
     @property
     def dims(self):
@@ -154,7 +172,8 @@ class Pattern:
         """The pattern of the transposed matrix, with the elements in the same order."""
         if self.layout in COMPRESSED:
             other = sparse_csc if self.layout is sparse_csr else sparse_csr
-            result = Pattern(other, self.sizes[::-1], pointers=self.pointers, inner=self.inner)
+            sizes = (*self.batch, *self.sizes[:-3:-1])
+            result = Pattern(other, sizes, pointers=self.pointers, inner=self.inner)
         else:
             result = Pattern(sparse_coo, self.sizes[::-1], self.indices[::-1])
         result.__dict__["transposed"] = self

@@ -1,7 +1,7 @@
 """Products of a sparse matrix and a dense matrix, and products that are computed at the positions of a pattern only.
 
-On a CPU, SciPy's compiled routine computes the product if SciPy is installed. Otherwise NumPy sums the rows of a table of
-products. A GPU gathers and adds rows.
+On a CPU, a compiled kernel computes the product of a matrix in row order if Numba is installed. SciPy's routine computes the
+other products if SciPy is installed. Otherwise NumPy sums the rows of a table of products. A GPU gathers and adds rows.
 """
 
 import functools
@@ -12,9 +12,11 @@ import numpy as np
 from .._tensor import Tensor
 from ..autograd import Function
 from ..backend import numpy_ns, xp_of
+from ..kernels.registry import Kernels
 from .array import raw_of
 from .pattern import Groups, expand_pointers, sparse_csc
 
+KERNELS = Kernels("products of sparse matrices", cpu="mytorch.kernels.numba.sparse_products")
 BLOCK = 1 << 22  # elements of the temporary table of products
 
 
@@ -43,6 +45,8 @@ def _multiply(pattern, values, dense):
     values, dense = _wide(values), _wide(dense)
     if xp is not numpy_ns:
         product = _gathered(pattern, values, dense, xp)
+    elif (product := _by_kernel(pattern, values, dense)) is not None:
+        pass
     elif (scipy := scipy_sparse()) is not None:
         product = _by_scipy(scipy, pattern, values, dense)
     else:
@@ -50,10 +54,27 @@ def _multiply(pattern, values, dense):
     return product if product.dtype == dtype else product.astype(dtype)
 
 
+def _in_rows(pattern):
+    """Returns True if the product reads the rows of the matrix. The product of a transposed matrix adds to rows instead."""
+    if pattern.layout is sparse_csc:
+        return False
+    return "transposed" not in pattern.__dict__ or pattern.sorted_rows
+
+
+def _by_kernel(pattern, values, dense):
+    if not _in_rows(pattern):
+        return None
+    pointers, columns, order = pattern.in_row_order
+    values = values if order is None else values[order]
+    arrays = values, dense, pointers, columns
+    kernel = KERNELS.find("cpu", None, arrays, {})
+    return kernel and kernel.forward(numpy_ns, *arrays)
+
+
 def _by_scipy(scipy, pattern, values, dense):
     if pattern.layout is sparse_csc:
         matrix = scipy.csc_array((values, pattern.inner, pattern.pointers), shape=pattern.sizes)
-    elif "transposed" in pattern.__dict__ and not pattern.sorted_rows:
+    elif not _in_rows(pattern):
         pointers, columns, order = pattern.transposed.in_row_order
         values = values if order is None else values[order]
         matrix = scipy.csc_array((values, columns, pointers), shape=pattern.sizes)
