@@ -593,8 +593,8 @@ class TCPStore(Store):
                 ) from None
         if kind == b"ok":
             return result
-        error = {b"late": DistStoreError, b"value": ValueError}[kind]
-        raise error(result[0].decode())
+        problem = {b"late": DistStoreError, b"value": ValueError}[kind]
+        raise problem(result[0].decode())
 
     def clone(self) -> Store:
         """Returns a store with another connection to the master."""

@@ -622,7 +622,7 @@ def _check_copy(pattern, source, size, source_size):
 
 
 for _cls in (Tensor, Array):
-    _cls.copy_ = _copying(_cls.copy_)
+    _cls.copy_ = _copying(_cls.copy_)  # type: ignore[method-assign]
 found_by_pickle(Tensor.__dict__["copy_"], "Tensor.copy_")
 _replace("select", _select)
 _replace("narrow", _narrow_copy)

@@ -287,8 +287,8 @@ class Case:
                 mytorch.empty_like(r, requires_grad=False).copy_(mytorch.tensor(data.standard_normal(tuple(r.shape))))
                 for r in used
             ]
-            # A compiled function adds its gradients for a tensor before the gradient from outside, and in an order that does
-            # not depend on the outputs with a gradient. It rounds in half precision wherever several outputs can have one.
+            # A compiled function adds its gradients for a tensor before the gradient from outside. The order does not depend on
+            # the outputs that have a gradient. In half precision, it rounds wherever several outputs can have one.
             self.adds_in_another_order |= len(used) < len(roots) or any(r is t for r in used for t in known.values())
             try:
                 for again in range(1 + self.retain):
