@@ -32,7 +32,10 @@ LAYERS = [
     ("backend", "devices, the NumPy and CuPy namespaces, copies; the only importer of CuPy"),
     ("_tensor_str", "printing of arrays and tensors"),
     ("_array", "Array: one NumPy or CuPy array with a version counter"),
-    ("engine kernels kernels.numba.sparse_products", "the graph and backward; compiled kernels over raw arrays and their registry"),
+    (
+        "engine kernels kernels.numba.sparse_products",
+        "the graph and backward; compiled kernels over raw arrays and their registry",
+    ),
     ("_tensor", "Tensor: an Array with an edge in the graph"),
     ("dispatch", "definition and call of ops, in-place changes, and binding to names"),
     ("ops", "definitions of operations with their gradients"),

@@ -83,8 +83,20 @@ def _rounded_forward(record, kernel, count):
 
 
 def _widened(formula, wide=None):
-    """Returns a gradient formula that computes in float32. The engine rounds its result."""
-    return formula and formula._replace(function=lambda *values: formula.function(*map(wide or _wide, values)))
+    """Returns a gradient formula that computes in float32. Its result is rounded, except if a kernel computes it.
+
+    The engine rounds the result of a kernel, or passes it to the float32 weight from which the operand was cast.
+    """
+
+    def function(g, *values):
+        result = formula.function(*map(wide or _wide, (g, *values)))
+        if wide is None and _is_half(g):
+            many = result if isinstance(result, tuple) else (result,)
+            many = tuple([x.astype(g.dtype) if is_raw(x) and x.dtype is FLOAT32 else x for x in many])
+            result = many if isinstance(result, tuple) else many[0]
+        return result
+
+    return formula and formula._replace(function=function)
 
 
 def _is_half(x):

@@ -40,8 +40,6 @@ class RawArithmetic:
     def fit(g, edge):
         """Sums a gradient to the shape of the tensor of an edge, and casts it to its dtype."""
         if g.shape != edge.shape:
-            if edge.dtype.itemsize == 2 and g.dtype.kind == "f":
-                g = g.astype(edge.dtype, copy=False)  # PyTorch rounds the elements, and then their sum
             g = sum_to(g, edge.shape)
         if g.dtype != edge.dtype:
             g = cast(g, edge.dtype)

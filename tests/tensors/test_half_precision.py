@@ -211,25 +211,38 @@ def test_gradients_flow_through_the_rounding(name, dtype):
         np.testing.assert_allclose(ours[i].grad.double().numpy(), expected, 8 * unit, 8 * unit * np.abs(expected).max())
 
 
-@pytest.mark.cpu_only
+BROADCAST = {
+    "add": lambda L, x, y: L.add(x, y),
+    "sub": lambda L, x, y: L.sub(x, y),
+    "mul": lambda L, x, y: L.mul(x, y),
+    "maximum": lambda L, x, y: L.maximum(x, y),
+    "centered": lambda L, x, y: x - x.amax(0, keepdim=True) + y,
+}
+
+
 @pytest.mark.parametrize("how", ["eager", "anomaly", "compiled"])
+@pytest.mark.parametrize("cast", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "maximum"])
-def test_gradients_of_broadcast_operands_are_rounded_before_they_are_summed(name, dtype, how):
+@pytest.mark.parametrize("name", BROADCAST)
+def test_gradients_of_broadcast_operands_are_rounded_as_in_pytorch(name, dtype, cast, how):
+    """Before they are summed, in every mode, and also if the operands were cast from float32."""
     data = np.random.default_rng(len(name)).standard_normal
     x, y, upstream = (data(shape).astype(np.float32) for shape in ((40, 1), (30,), (40, 30)))
 
     def gradients(L, function):
-        leaves = [L.tensor(v, dtype=getattr(L, dtype), requires_grad=True) for v in (x, y)]
+        half = getattr(L, dtype)
+        leaves = [L.tensor(v, dtype=L.float32 if cast else half, requires_grad=True) for v in (x, y)]
         for _ in range(3):  # the compiled function is recorded, and then replayed
             out = function(*leaves)
-            found = L.autograd.grad(out, leaves, L.tensor(upstream, dtype=out.dtype))
+            found = L.autograd.grad(out, leaves, L.tensor(upstream, dtype=half))
         return [g.float().numpy() for g in found]
 
-    function = getattr(mytorch, name)
-    if how == "compiled":
-        function = mytorch.compile(lambda a, b: getattr(mytorch, name)(a, b))
+    def program(L):
+        half = getattr(L, dtype)
+        return lambda x, y: BROADCAST[name](L, x.to(half), y.to(half))
+
+    function = mytorch.compile(program(mytorch)) if how == "compiled" else program(mytorch)
     with mytorch.autograd.set_detect_anomaly(how == "anomaly"):
         found = gradients(mytorch, function)
-    for mine, theirs in zip(found, gradients(torch, getattr(torch, name)), strict=True):
+    for mine, theirs in zip(found, gradients(torch, program(torch)), strict=True):
         np.testing.assert_array_equal(mine, theirs)
