@@ -103,6 +103,12 @@ def _steps(name, **options):
     return ()
 
 
+def _sparse_products():
+    """Return products of CSR matrices of both dtypes and dense matrices."""
+    matrices = [mytorch.ones(70, 70, dtype=dtype) for dtype in (mytorch.float32, mytorch.float64)]
+    return [x.to_sparse_csr() @ x for x in matrices]
+
+
 # Tasks in order of submission; tasks with the longest compile time come first.
 TASKS = {
     "convolution": _convolutions,
@@ -139,6 +145,7 @@ TASKS = {
     "AMSGrad": lambda: _steps("Adam", amsgrad=True),
     "SGD": lambda: _steps("SGD"),
     "momentum": lambda: _steps("SGD", momentum=0.9),
+    "sparse products": _sparse_products,
 }
 
 

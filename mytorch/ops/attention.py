@@ -58,8 +58,8 @@ def _gathered(xp, g, shape):
     """Computes the gradient of the input of `_shared`. The engine sums the gradient of a head that is broadcast."""
     if len(shape) < 3 or shape[-3] in (1, g.shape[-3]):
         return g
-    *lead, heads, length, width = shape
-    return xp.sum(xp.reshape(g, (*lead, heads, -1, length, width)), axis=-3)
+    *lead, heads, length, width = g.shape
+    return xp.sum(xp.reshape(g, (*lead, shape[-3], heads // shape[-3], length, width)), axis=-3)
 
 
 def band(xp, rows, columns, causal, window):

@@ -101,6 +101,7 @@ def _new(name, of_size, before):
     def method(self, *size, layout=None, dtype=None, device=None, **options):
         layout = self.layout if layout is None and is_sparse(self) else layout
         if not _wants_sparse(layout):
+            options.update({} if layout is None else {"layout": layout})
             return before(self, *size, dtype=dtype, device=device, **options)
         dtype, device = dtype or self.dtype, device or self.device
         return of_size(*size, layout=layout, dtype=dtype, device=device, **options)

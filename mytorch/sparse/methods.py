@@ -593,17 +593,20 @@ def _setitem(self, index, value):
 
 def _copying(before):
     @functools.wraps(before)
-    def copy_(self, source, non_blocking=False):
+    def copy_(self, *args, **kwargs):
+        return (to_sparse if is_sparse(self) else before)(self, *args, **kwargs)
+
+    def to_sparse(self, src, non_blocking=False):
         """Copies a tensor of the same layout and size to a sparse tensor."""
-        if is_sparse(self) and is_sparse(source):
-            _check_copy(pattern_of(self), pattern_of(source), tuple(self.shape), tuple(source.shape))
-            if isinstance(source, Tensor) and source.requires_grad:
-                source = source.clone()  # otherwise the tensor would have the edge of the source, which can be a leaf
-        elif is_sparse(self) and pattern_of(self).layout in COMPRESSED:
+        if is_sparse(src):
+            _check_copy(pattern_of(self), pattern_of(src), tuple(self.shape), tuple(src.shape))
+            if isinstance(src, Tensor) and src.requires_grad:
+                src = src.clone()  # otherwise the tensor would have the edge of the source, which can be a leaf
+        elif pattern_of(self).layout in COMPRESSED:
             raise RuntimeError(
                 "copy_: copy of sparse compressed tensors having different layouts is not supported. Use to_sparse(layout=...) first."
             )
-        return before(self, source, non_blocking)
+        return before(self, src, non_blocking)
 
     return copy_
 

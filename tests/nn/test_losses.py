@@ -352,10 +352,10 @@ def difference(ours, theirs, dtype, exact=None):
 
 
 # Large logits test formulas, which do not depend on the device.
-LARGE = [pytest.param(scale, marks=pytest.mark.slow) for scale in (30.0, 300.0)]
+LARGE_LOGITS = [pytest.param(scale, marks=pytest.mark.slow) for scale in (30.0, 300.0)]
 
 
-@pytest.mark.parametrize("scale", [1.0, *LARGE])
+@pytest.mark.parametrize("scale", [1.0, *LARGE_LOGITS])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", GENERATORS)
 @pytest.mark.filterwarnings("ignore")

@@ -159,7 +159,7 @@ def builder(
         return with_weights(build(number, weights_backbone, layers, trained, **kwargs), weights)
 
     make.__name__ = make.__qualname__ = name
-    make.__module__, make.__annotations__["return"] = kind.__module__, kind
+    make.__module__, make.__annotations__["return"] = build.__module__, kind
     make.__doc__ = f"""{text}
 
     Args:
