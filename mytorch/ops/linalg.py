@@ -198,10 +198,13 @@ def _blend(input, product, beta, alpha):
     return (input if beta == 1 else input * beta) + product
 
 
-def _blends(function):
-    """Decorates functions like addmm: half precision under autocast, and the deprecated argument order f(beta, input, alpha, …)."""
+def _blends(function, once=True):
+    """Decorates functions like addmm: half precision under autocast, and the deprecated argument order f(beta, input, alpha, …).
 
-    rounded = once_rounded_on_cpu(function)
+    With `once`, half precision is computed in float32 and rounded once.
+    """
+
+    rounded = once_rounded_on_cpu(function) if once else function
 
     @functools.wraps(function)
     def run(*args, **kwargs):
@@ -531,7 +534,7 @@ def vdot(input, other):
 
 
 @public()
-@_blends
+@functools.partial(_blends, once=False)
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """Computes beta * input + alpha * outer(vec1, vec2).
 
@@ -546,6 +549,10 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1):
     for word, factor in (("alpha", alpha), ("beta", beta)):
         if type(factor) is float and product.dtype.category < dtypes.FLOAT:
             raise RuntimeError(f"For integral input tensors, argument {word} must not be a floating point number.")
+    is_half = product.dtype.itemsize == 2 and product.dtype.is_floating_point
+    if is_half and bool not in (type(alpha), type(beta)):  # PyTorch rounds each step, and the factors
+        product, alpha = outer(vec1 * vec1.new_tensor(alpha), vec2), 1
+        input, beta = (input * product.new_tensor(beta), 1) if beta else (input, beta)
     return _blend(input, product, beta, alpha)
 
 
