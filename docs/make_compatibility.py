@@ -84,7 +84,7 @@ DIFFERENCES = """
 * Forward mode (`autograd.forward_ad`, `func.jvp`) returns second derivatives of `layer_norm` that agree with finite differences.
   PyTorch's second derivatives do not.
 * `Function.ctx` and module hooks do not reject views that are changed in place.
-* In-place functions of a view whose elements overlap, such as the windows of `unfold`, compute all elements from the earlier values. PyTorch
+* In-place functions of a view with overlapping elements, such as the windows of `unfold`, compute all elements from the earlier values. PyTorch
   changes one element after the other, so that an element in two windows is changed twice. It documents the result as undefined.
 * The gradient of `block_diag` belongs to the right rows also after an empty vector. PyTorch reads earlier rows.
 

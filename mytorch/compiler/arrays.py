@@ -246,7 +246,7 @@ class Tape:
 
     def _before_write(self, traced):
         if overlaps_itself(traced.value):
-            raise Untraceable("an array whose elements overlap in memory is changed in place")
+            raise Untraceable("an array with overlapping elements is changed in place")
         root = self._owners.get(traced.storage)
         if root is not None and traced.storage not in self.saved:
             if not root.flags.writeable:

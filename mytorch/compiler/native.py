@@ -31,7 +31,7 @@ ndarray = np.ndarray
 TYPES = {
     "float32": "float", "float64": "double", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "i8", "bool": "i8",
 }  # fmt: skip
-FILLED = {np.zeros: 0, np.zeros_like: 0, np.ones: 1, np.ones_like: 1}  # functions whose result has one value
+FILLED = {np.zeros: 0, np.zeros_like: 0, np.ones: 1, np.ones_like: 1}  # the value of all elements of the result
 SMALL_PRODUCT = 9216  # below this size, NumPy's product calls BLAS directly, see `_numpy_matmul`
 _lock = threading.Lock()
 

@@ -189,7 +189,7 @@ _SMALL_FUSED = frozenset(
     "binary_cross_entropy binary_cross_entropy_with_logits".split()
 )
 _SMALL = 4096  # elements
-_ONE_STEP = frozenset(["linalg_solve_triangular"])  # ops of many array operations, whose reference becomes one step
+_ONE_STEP = frozenset(["linalg_solve_triangular"])  # the reference of an op with many array operations is one step
 
 
 @functools.cache

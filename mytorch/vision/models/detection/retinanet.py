@@ -131,7 +131,7 @@ def drawn(module: Module) -> None:
 
 
 def class_layer(channels: int, outputs: int, prior: float) -> nn.Conv2d:
-    """Returns a 3 x 3 convolution for logits, whose probabilities are `prior` at the start of training.
+    """Returns a 3 x 3 convolution for logits. At the start of training, the probabilities are `prior`.
 
     Args:
         channels: number of input channels.
