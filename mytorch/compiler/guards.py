@@ -111,9 +111,8 @@ class Guards:
                 self.entries += [(value.__dict__, key, item) for key, item in attributes.items()]
                 if value._edge is None:  # it can have a gradient, which is in its dict
                     self.lengths.append((value.__dict__, len(value.__dict__)))
-                    self.entries += [
-                        (value.__dict__, key, value.__dict__[key]) for key in ["_grad"] if key in value.__dict__
-                    ]
+                    if "_grad" in value.__dict__:
+                        self.entries.append((value.__dict__, "_grad", value.__dict__["_grad"]))
                 return list(attributes.values())
             return ()
         if isinstance(value, (dict, types.MappingProxyType)):

@@ -276,7 +276,7 @@ class Store:
             block: wait for a value. False raises an error if the queue is empty (default: True).
 
         Raises:
-            DistStoreError: if there is no value.
+            DistStoreError: if the key has no value.
         """
         return self._request("pop", _encoded(key, "queue_pop"), seconds=None if block else 0.0)[0]
 

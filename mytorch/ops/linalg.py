@@ -545,15 +545,14 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1):
         beta: factor of `input` (default: 1).
         alpha: factor of the product (default: 1).
     """
-    product = outer(vec1, vec2)
+    dtype = dtypes.promote_types(vec1.dtype, vec2.dtype)
     for word, factor in (("alpha", alpha), ("beta", beta)):
-        if type(factor) is float and product.dtype.category < dtypes.FLOAT:
+        if type(factor) is float and dtype.category < dtypes.FLOAT:
             raise RuntimeError(f"For integral input tensors, argument {word} must not be a floating point number.")
-    is_half = product.dtype.itemsize == 2 and product.dtype.is_floating_point
-    if is_half and bool not in (type(alpha), type(beta)):  # PyTorch rounds each step, and the factors
-        product, alpha = outer(vec1 * vec1.new_tensor(alpha), vec2), 1
-        input, beta = (input * product.new_tensor(beta), 1) if beta else (input, beta)
-    return _blend(input, product, beta, alpha)
+    if dtype.itemsize == 2 and dtype.is_floating_point and bool not in (type(alpha), type(beta)):
+        vec1, alpha = vec1 * vec1.new_tensor(alpha, dtype=dtype), 1  # PyTorch rounds each step, and the factors
+        input, beta = (input * vec1.new_tensor(beta, dtype=dtype), 1) if beta else (input, beta)
+    return _blend(input, outer(vec1, vec2), beta, alpha)
 
 
 @public()

@@ -15,7 +15,7 @@ from ... import ops
 from . import boxes as parts
 from .backbone import builder
 from .boxes import AnchorGenerator, BoxLinearCoder, Target, per_anchor
-from .retinanet import DenseDetector, class_layer, class_targets, dense_pyramid, drawn
+from .retinanet import ClassificationHead, DenseDetector, class_targets, dense_pyramid, drawn
 
 
 def _convolutions(channels, count, norm_layer):
@@ -26,7 +26,7 @@ def _convolutions(channels, count, norm_layer):
     return nn.Sequential(*layers)
 
 
-class FCOSClassificationHead(Module):
+class FCOSClassificationHead(ClassificationHead):
     """Convolutions that compute the logits of the classes at each position.
 
     Args:
@@ -42,19 +42,8 @@ class FCOSClassificationHead(Module):
         self, in_channels: int, num_anchors: int, num_classes: int, num_convs: int = 4, prior_probability: float = 0.01,
         norm_layer: Callable[..., Module] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.num_classes, self.num_anchors = num_classes, num_anchors
-        self.conv = _convolutions(in_channels, num_convs, norm_layer)
-        drawn(self.conv)
-        self.cls_logits = class_layer(in_channels, num_anchors * num_classes, prior_probability)
-
-    def forward(self, x: list[Tensor]) -> Tensor:
-        """Returns logits (N, K, num_classes).
-
-        Args:
-            x: features (N, C, H, W) of each level.
-        """
-        return cat([per_anchor(self.cls_logits(self.conv(level)), self.num_classes) for level in x], 1)
+        convolutions = _convolutions(in_channels, num_convs, norm_layer)
+        super().__init__(convolutions, in_channels, num_anchors, num_classes, prior_probability)
 
 
 class FCOSRegressionHead(Module):

@@ -130,18 +130,40 @@ def drawn(module: Module) -> None:
                 nn.init.zeros_(layer.bias)
 
 
-def class_layer(channels: int, outputs: int, prior: float) -> nn.Conv2d:
-    """Returns a 3 x 3 convolution for logits. At the start of training, the probabilities are `prior`.
+class ClassificationHead(Module):
+    """Base class of heads that compute the logits of the classes for each anchor.
 
     Args:
-        channels: number of input channels.
-        outputs: number of output channels.
-        prior: initial probability.
+        convolutions: the hidden convolutions.
+        in_channels: number of channels of the features.
+        num_anchors: number of anchors at a position.
+        num_classes: number of classes.
+        prior_probability: probability of each class at the start of training.
     """
-    layer = nn.Conv2d(channels, outputs, 3, padding=1)
-    drawn(layer)
-    nn.init.constant_(layer.bias, -math.log((1 - prior) / prior))
-    return layer
+
+    def __init__(
+        self,
+        convolutions: nn.Sequential,
+        in_channels: int,
+        num_anchors: int,
+        num_classes: int,
+        prior_probability: float,
+    ) -> None:
+        super().__init__()
+        self.num_classes, self.num_anchors = num_classes, num_anchors
+        self.conv = convolutions
+        drawn(self.conv)
+        self.cls_logits = nn.Conv2d(in_channels, num_anchors * num_classes, 3, padding=1)
+        drawn(self.cls_logits)
+        nn.init.constant_(self.cls_logits.bias, -math.log((1 - prior_probability) / prior_probability))
+
+    def forward(self, x: list[Tensor]) -> Tensor:
+        """Returns logits (N, K, num_classes).
+
+        Args:
+            x: features (N, C, H, W) of each level.
+        """
+        return cat([per_anchor(self.cls_logits(self.conv(level)), self.num_classes) for level in x], 1)
 
 
 def class_targets(logits: Tensor, labels: Tensor, matched: Tensor) -> Tensor:
@@ -157,7 +179,7 @@ def class_targets(logits: Tensor, labels: Tensor, matched: Tensor) -> Tensor:
     return wanted
 
 
-class RetinaNetClassificationHead(Module):
+class RetinaNetClassificationHead(ClassificationHead):
     """Convolutions that compute the logits of the classes for each anchor.
 
     Args:
@@ -172,19 +194,8 @@ class RetinaNetClassificationHead(Module):
         self, in_channels: int, num_anchors: int, num_classes: int, prior_probability: float = 0.01,
         norm_layer: Callable[..., Module] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.conv = _convolutions(in_channels, norm_layer)
-        drawn(self.conv)
-        self.cls_logits = class_layer(in_channels, num_anchors * num_classes, prior_probability)
-        self.num_classes, self.num_anchors = num_classes, num_anchors
-
-    def forward(self, x: list[Tensor]) -> Tensor:
-        """Returns logits (N, K, num_classes).
-
-        Args:
-            x: features (N, C, H, W) of each level.
-        """
-        return cat([per_anchor(self.cls_logits(self.conv(level)), self.num_classes) for level in x], 1)
+        convolutions = _convolutions(in_channels, norm_layer)
+        super().__init__(convolutions, in_channels, num_anchors, num_classes, prior_probability)
 
 
 class RetinaNetRegressionHead(Module):
