@@ -1,7 +1,8 @@
 """Arrays that record the operations on them.
 
 A `TracedArray` wraps a NumPy array and behaves like it. Each operation runs on the wrapped array, and is added to the `Tape`
-as a `Step`. So a program runs once with real numbers, and leaves a list of array operations.
+as a `Step`. So a program runs once with real numbers, and leaves a list of array operations. `gpu.py` does the same with
+arrays of CuPy.
 
 The library treats a TracedArray as an array of a registered device (`backend/others.py`), so all ops, gradient formulas and
 update rules accept it. A conversion to a Python number or to a NumPy array raises `Untraceable`, because the list of
@@ -18,9 +19,10 @@ import weakref
 
 import numpy as np
 
-from ..backend import CPU
+from ..backend import CPU, devices
 from ..backend.namespaces import ON_NUMPY, Namespace, numpy_ns
 from ..backend.others import BY_ARRAY
+from ..base.config import temporarily
 from ..dispatch.overlap import overlaps_itself
 
 ndarray = np.ndarray
@@ -142,11 +144,12 @@ def mapped(x, function):
 
 def owner(array):
     """Returns the array that owns the memory of an array."""
+    kind = type(array) if not isinstance(array, ndarray) else ndarray
     while True:
         base = array.base
         if type(base).__name__ == "DummyArray":  # of NumPy's as_strided
             base = base.base
-        if not isinstance(base, ndarray):
+        if not isinstance(base, kind):
             return array
         array = base
 
@@ -190,6 +193,9 @@ class Tape:
     """
 
     thread = None
+    kind, library = "cpu", np
+    static, shaped = _STATIC, _SHAPED_BY_ELEMENTS
+    records_updates = True  # of optimizers; otherwise they run as usual between the steps of a replay
 
     def __init__(self, where=lambda: None):
         self.values, self.steps, self.lifted, self.saved, self.where = [], [], {}, {}, where
@@ -203,6 +209,42 @@ class Tape:
         # Recorded updates of optimizers, see updates.py: numbers by key, conditions, step counters, groups and states.
         self.numbers, self.conditions, self.counts = {}, {}, {}
         self.counters, self.groups, self.states = [], [], []
+
+    @staticmethod
+    def accepts(raw):
+        """Returns True for a raw array that the tape can lift."""
+        return type(raw) is ndarray
+
+    @staticmethod
+    def is_array(x):
+        """Returns True for a raw array of the library of the tape."""
+        return isinstance(x, ndarray)
+
+    @staticmethod
+    def function(name):
+        """Returns the function of NumPy with a name."""
+        return getattr(np, name)
+
+    @staticmethod
+    def method(array, name):
+        """Returns the method of an array as a function; raises AttributeError if there is none."""
+        return getattr(ndarray, name)
+
+    def copy_if_writable(self, array):
+        """Returns a copy of an array that a function may change; None for a read-only array."""
+        return array.copy() if array.flags.writeable else None
+
+    @staticmethod
+    def overlap(a, b):
+        """Returns False if two arrays share no element."""
+        try:
+            return np.shares_memory(a, b, 10_000)
+        except np.exceptions.TooHardError:
+            return True
+
+    def replaced(self):
+        """Returns a context in which tensors are created as TracedArrays."""
+        return temporarily(devices, numpy_ns=trace_ns)
 
     def records(self):
         """Returns True in the thread that records, until the trace ends."""
@@ -229,7 +271,7 @@ class Tape:
 
     def _add(self, array, storage, is_view, scalar=False, root=None):
         self.values.append(Value(array, storage, is_view, scalar))
-        traced = TracedArray(self, array, len(self.values) - 1, storage, owner(array) if root is None else root)
+        traced = self.traced(self, array, len(self.values) - 1, storage, owner(array) if root is None else root)
         self._first.setdefault(storage, traced)
         return traced
 
@@ -249,9 +291,10 @@ class Tape:
             raise Untraceable("an array with overlapping elements is changed in place")
         root = self._owners.get(traced.storage)
         if root is not None and traced.storage not in self.saved:
-            if not root.flags.writeable:
+            before = self.copy_if_writable(root)
+            if before is None:
                 raise Untraceable("a read-only array is changed in place")
-            self.saved[traced.storage] = root, root.copy()
+            self.saved[traced.storage] = root, before
 
     def call(self, function, args, kwargs=None, kind="array", check=False):
         """Runs a function on arrays, adds it to the tape, and returns its result as TracedArrays.
@@ -268,16 +311,16 @@ class Tape:
         arrays = []
 
         def lower(x):
-            if type(x) is TracedArray:
+            if isinstance(x, TracedArray):
                 if x.tape is not self:
                     raise Untraceable("an array of another trace is used")
                 arrays.append(x)
                 return x.value
-            if isinstance(x, ndarray):
+            if self.is_array(x):
                 return lower(self.lift(x))
             if hasattr(x, "compute"):
                 return x.value
-            return numpy_ns if type(x) is TraceNamespace else x
+            return x.module if isinstance(x, TraceNamespace) else x
 
         plain_args, plain_kwargs = mapped(args, lower), mapped(kwargs, lower)
         out = kwargs.get("out")
@@ -285,12 +328,12 @@ class Tape:
         name = getattr(function, "__name__", "")
         if name in _WRITES_FIRST and function not in (np.sort, np.partition):
             written.append(args[0])
-        written = [x if type(x) is TracedArray else self.lift(x) for x in written]
+        written = [x if isinstance(x, TracedArray) else self.lift(x) for x in written]
         for x in written:
             self._before_write(x)
         before = []
         if check:
-            before = [(x, x.value.copy()) for x in arrays if x.value.flags.writeable]
+            before = [(x, copy) for x in arrays if (copy := self.copy_if_writable(x.value)) is not None]
             for x, _ in before:
                 self._before_write(x)
         _current.tape = None  # operations inside the function are part of this step
@@ -301,22 +344,22 @@ class Tape:
         for x, old in before:
             if old.tobytes() != x.value.tobytes():
                 written.append(x)
-        if function in _STATIC:
+        if function in self.static:
             return result
-        if function in _SHAPED_BY_ELEMENTS or (function is operator.getitem and _has_mask(plain_args[1])):
+        if function in self.shaped or (function is operator.getitem and _has_mask(plain_args[1])):
             raise Untraceable(_reason("the shape of a result"))
         if result is None and not written:
             raise Untraceable(f"it is unknown which array {name} changes")
         wrapped = self._wrap(result, arrays, written)
 
         def refs(x):
-            if type(x) is TracedArray:
+            if isinstance(x, TracedArray):
                 return Ref(x.index)
-            if isinstance(x, ndarray):
+            if self.is_array(x):
                 return Ref(self.lift(x).index)
             if hasattr(x, "compute"):
                 return HostNumber(self.numbers.setdefault(x.key, (len(self.numbers), x.compute))[0])
-            return numpy_ns if type(x) is TraceNamespace else x
+            return x.module if isinstance(x, TraceNamespace) else x
 
         writes = tuple({x.storage for x in written})
         args, kwargs, results = mapped(tuple(args), refs), mapped(kwargs, refs), mapped(wrapped, refs)
@@ -330,7 +373,7 @@ class Tape:
         scalar = isinstance(result, np.generic)
         if scalar:
             result = np.asarray(result)
-        if not isinstance(result, ndarray):
+        if not self.is_array(result):
             if result is None:
                 return None
             raise Untraceable(f"a value of type {type(result).__name__} depends on the elements of an array")
@@ -380,12 +423,15 @@ class Tape:
 
 def _has_mask(index):
     """Returns True if an index contains a mask, so that the shape of the result depends on its elements."""
-    return any(isinstance(x, ndarray) and x.dtype == bool for x in (index if isinstance(index, tuple) else (index,)))
+    items = index if isinstance(index, tuple) else (index,)
+    return any(getattr(x, "dtype", 0) == np.bool_ and not isinstance(x, np.generic) for x in items)
 
 
 def _plain(x):
     def lower(item):
-        return item.value if type(item) is TracedArray else numpy_ns if type(item) is TraceNamespace else item
+        return (
+            item.value if isinstance(item, TracedArray) else item.module if isinstance(item, TraceNamespace) else item
+        )
 
     return mapped(x, lower)
 
@@ -431,11 +477,11 @@ class TracedArray:
 
     @property
     def T(self):
-        return self.tape.call(ndarray.transpose, (self,))
+        return self.tape.call(self.tape.method(self, "transpose"), (self,))
 
     @property
     def mT(self):
-        return self.tape.call(ndarray.swapaxes, (self, -1, -2))
+        return self.tape.call(self.tape.method(self, "swapaxes"), (self, -1, -2))
 
     @property
     def real(self):
@@ -452,7 +498,7 @@ class TracedArray:
             return getattr(self.value, name)
         if name in _ELEMENTS:
             raise Untraceable(_reason(f"`{name}`"))
-        method = getattr(ndarray, name)
+        method = self.tape.method(self.value, name)
         return lambda *args, **kwargs: self.tape.call(method, (self, *args), kwargs)
 
     def __getitem__(self, index):
@@ -501,9 +547,7 @@ class TracedArray:
         return x in self._elements("`in`")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-        function = ufunc if method == "__call__" else getattr(ufunc, method)
-        result = self.tape.call(function, inputs, kwargs)
-        return result
+        return self.tape.call(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs)
 
     def __array_function__(self, function, types, args, kwargs):
         return self.tape.call(function, args, kwargs)
@@ -541,24 +585,24 @@ def _operators():
         "bitwise_or:or bitwise_xor:xor left_shift:lshift right_shift:rshift"
     )
     for name in names.split():
-        ufunc, _, short = name.partition(":")
-        ufunc, short = getattr(np, ufunc), short or ufunc
-        setattr(TracedArray, f"__{short}__", lambda a, b, f=ufunc: a.tape.call(f, (a, b)))
-        setattr(TracedArray, f"__r{short}__", lambda a, b, f=ufunc: a.tape.call(f, (b, a)))
+        name, _, short = name.partition(":")
+        short = short or name
+        setattr(TracedArray, f"__{short}__", lambda a, b, f=name: a.tape.call(a.tape.function(f), (a, b)))
+        setattr(TracedArray, f"__r{short}__", lambda a, b, f=name: a.tape.call(a.tape.function(f), (b, a)))
 
-        def in_place(a, b, f=ufunc):
-            a.tape.call(f, (a, b), {"out": (a,)})
+        def in_place(a, b, f=name):
+            a.tape.call(a.tape.function(f), (a, b), {"out": (a,)})
             return a
 
         setattr(TracedArray, f"__i{short}__", in_place)
-    TracedArray.__rpow__ = lambda a, b: a.tape.call(np.power, (b, a))
-    TracedArray.__ipow__ = lambda a, b: (a.tape.call(np.power, (a, b), {"out": (a,)}), a)[1]
+    TracedArray.__rpow__ = lambda a, b: a.tape.call(a.tape.function("power"), (b, a))
+    TracedArray.__ipow__ = lambda a, b: (a.tape.call(a.tape.function("power"), (a, b), {"out": (a,)}), a)[1]
     for name in "less:lt less_equal:le greater:gt greater_equal:ge equal:eq not_equal:ne".split():
-        ufunc, _, short = name.partition(":")
-        setattr(TracedArray, f"__{short}__", lambda a, b, f=getattr(np, ufunc): a.tape.call(f, (a, b)))
+        name, _, short = name.partition(":")
+        setattr(TracedArray, f"__{short}__", lambda a, b, f=name: a.tape.call(a.tape.function(f), (a, b)))
     for name in "negative:neg positive:pos absolute:abs invert:invert".split():
-        ufunc, _, short = name.partition(":")
-        setattr(TracedArray, f"__{short}__", lambda a, f=getattr(np, ufunc): a.tape.call(f, (a,)))
+        name, _, short = name.partition(":")
+        setattr(TracedArray, f"__{short}__", lambda a, f=name: a.tape.call(a.tape.function(f), (a,)))
 
 
 _operators()
@@ -574,9 +618,9 @@ class TraceNamespace(Namespace):
     def __init__(self, module=numpy_ns):
         super().__init__(module)
         for name in vars(Namespace):  # methods that NumPy's namespace replaces
-            if name[0] != "_" and name in vars(numpy_ns) and module is numpy_ns:
+            if name[0] != "_" and name in vars(module) and isinstance(module, Namespace):
                 self.__dict__[name] = _recorded(
-                    lambda *args, _name=name, **kwargs: getattr(numpy_ns, _name)(*args, **kwargs), name
+                    lambda *args, _name=name, **kwargs: getattr(module, _name)(*args, **kwargs), name
                 )
 
     def __getattr__(self, name):
@@ -598,10 +642,10 @@ class TraceNamespace(Namespace):
 
     def asarray(self, x, dtype=None, **options):
         """Returns x as an array. Python numbers become constants."""
-        if type(x) is TracedArray:
+        if isinstance(x, TracedArray):
             return x if dtype is None or x.dtype == dtype else x.astype(dtype)
         tape = current_tape()
-        found = np.asarray(x, dtype, **options)
+        found = self.module.asarray(x, dtype, **options)
         return found if tape is None else tape.lift(found)
 
     def __repr__(self):
@@ -620,5 +664,6 @@ def _recorded(function, name=None):
 
 
 trace_ns = TraceNamespace()
+Tape.traced = TracedArray
 ON_NUMPY.add(trace_ns)
 BY_ARRAY[TracedArray] = trace_ns

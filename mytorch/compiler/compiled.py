@@ -11,18 +11,20 @@ import numpy as np
 
 from .._array import Array
 from .._tensor import Tensor
-from ..base import dtypes
+from ..backend import as_device, device_of
+from ..base import capturing, dtypes
 from ..base.pytree import tree_flatten, tree_unflatten
 from ..engine import walk
 from ..engine.mode import get_mode
 from ..engine.node import Node
 from ..nn.module import Module
 from ..ops.creation import is_tensor
-from .arrays import Untraceable, current_tape, owner
+from .arrays import Tape, Untraceable, current_tape, owner
+from .gpu import GpuInstance, GpuTape
 from .guards import TooMuch, guards_of
 from .observe import Observer, executed_by, position_of
 from .program import Program, listing
-from .replay import Different, Instance, copy_of
+from .replay import Different, Instance
 from .tracing import Output, register, trace
 
 MOST = 8  # traces of one form of the arguments; further ones run eagerly
@@ -88,6 +90,7 @@ class _Entry:
             array for index, array, _ in program.captured if array is not None and values[index].storage in written
         ]
         self.inputs_back = [k for k, index in enumerate(program.inputs) if values[index].storage in written]
+        self.on_gpu = found.tape.kind == "cuda"
         self.read = {id(owner(raw)) for _, _, raw in program.captured}
         self.changed = {id(owner(raw)) for index, _, raw in program.captured if values[index].storage in written}
         backward = {i for step in program.steps[program.forward :] for i in step.refs()}
@@ -97,7 +100,7 @@ class _Entry:
         ]
         self.saved = [k for k, index in enumerate(program.inputs) if values[index].storage in storages]
         self.copies_grads = False
-        self.free.append(Instance(program))
+        self.free.append(self._new_instance())
         kinds = [step.kind for step in program.steps]
         self.repeats_draws = list(tape.generators) if "check" in kinds else ()
         last = max((k for k, kind in enumerate(kinds) if kind == "check"), default=0)
@@ -147,7 +150,10 @@ class _Entry:
             if not self._holds_grads(instance):
                 return instance
             self.copies_grads = True  # the memory of the gradients now belongs to the user
-        return Instance(self.program)
+        return self._new_instance()
+
+    def _new_instance(self):
+        return GpuInstance(self.program) if self.on_gpu else Instance(self.program)
 
     # -- one call ----------------------------------------------------------------------------------------------
 
@@ -155,27 +161,19 @@ class _Entry:
         """Runs the program on the arguments and returns the result."""
         program = self.program
         instance = self.instance()
-        arrays = instance.arrays
         given = [leaf._data for leaf in _distinct(leaves)]
-        for index, array in zip(program.inputs, given, strict=True):
-            np.copyto(arrays[index], array._array)
-        if program.numbers or program.counters:
-            instance.update_numbers()
-        for call in instance.resets:
-            call()
         undone = [(raw, raw.copy()) for raw in self.undone]
         try:
-            for call in instance.forward:
-                call()
+            instance.run_forward([array._array for array in given])
         except Exception:  # the call runs eagerly now
             for raw, copy_before in undone:
-                np.copyto(raw, copy_before)
+                raw[...] = copy_before
             for raw in program.counters:
                 raw -= 1
             self.free.append(instance)
             raise
         for k in self.inputs_back:
-            np.copyto(given[k]._array, arrays[program.inputs[k]])
+            instance.store_input(k, given[k]._array)
             given[k]._bump()
         for array in self.bumped:
             array._bump()
@@ -189,13 +187,18 @@ class _Entry:
                 outs.append(outs[out.same])
                 continue
             if out.index not in data:
-                data[out.index] = Array._wrap(copy_of(arrays[out.index]))
+                data[out.index] = Array._wrap(instance.result(out.index))
             outs.append(Tensor._of(data[out.index]) if out.is_tensor else data[out.index])
         if any(self.differentiable):
             self._record(instance, outs, leaves, given)
         else:
-            self.free.append(instance)
+            self._release(instance)
         return tree_unflatten(outs, self.spec)
+
+    def _release(self, instance):
+        """Makes an instance available for other calls."""
+        instance.release()
+        self.free.append(instance)
 
     def _holds_grads(self, instance):
         """Returns True if the user keeps gradients in the memory of an instance, which this call would overwrite."""
@@ -212,8 +215,8 @@ class _Entry:
             if ref is None:
                 edge.grad = None
                 continue
-            if self.copies_grads:
-                edge.grad = Array._wrap(instance.arrays[ref.index].copy("K"))
+            if self.on_gpu or self.copies_grads:
+                edge.grad = Array._wrap(instance.result(ref.index))
                 continue
             if instance.grads is None:
                 instance.grads, instance.counts = ([None] * len(self.program.grads) for _ in range(2))
@@ -231,7 +234,7 @@ class _Entry:
             versions.append((counter, counter[0]))
         state = None if self.freed else _Call(self, instance)
         if self.freed:
-            self.free.append(instance)
+            self._release(instance)
         shapes = tuple(t._data._array.shape for t in tensors)
         kinds = tuple(t._data._array.dtype for t in tensors)
         many = len(tensors) > 1
@@ -244,6 +247,18 @@ class _Entry:
             tensor._edge = node.output_edge(i)
 
 
+def _gpu_of(raw):
+    """Returns the device of an array on a GPU.
+
+    Raises:
+        Untraceable: the array is not on the CPU or on the current GPU.
+    """
+    device = device_of(raw)
+    if device.type != "cuda" or device is not as_device("cuda"):
+        raise Untraceable(f"an argument is on {device}")
+    return device
+
+
 class _Call:
     """The memory of one forward call until its backward has run."""
 
@@ -251,37 +266,16 @@ class _Call:
         self.entry, self.instance = entry, instance
 
     def __del__(self):
-        self.entry.free.append(self.instance)
+        self.entry._release(self.instance)
 
     def backward(self, node, upstream):
         """Returns (parent, gradient) pairs."""
-        program, arrays = self.entry.program, self.instance.arrays
-        for index, g in zip(program.upstream, upstream, strict=True):
-            if g is None:
-                arrays[index][...] = 0
-            else:
-                np.copyto(arrays[index], g)
-        block, loose, before = self.instance.block, self.instance.loose, None
-        if walk.current_walk().keep_graph:  # backward reuses the memory of the forward part
-            before = block.copy(), {i: copy_of(array) for i, array in loose.items()}
-        if any(g is None for g in upstream):
-            undefined = {index for index, g in zip(program.upstream, upstream, strict=True) if g is None}
-            self.instance.run_backward_without(undefined)
-        else:
-            for call in self.instance.backward:
-                call()
+        found = self.instance.run_backward(upstream, walk.current_walk().keep_graph)
         reached = [
             any(g is not None and k in sources for k, g in enumerate(upstream))
             for sources in self.entry.program.sources
         ]
-        result = [
-            (parent, arrays[i].copy() if used else None)
-            for parent, i, used in zip(node.parents, program.gradients, reached, strict=True)
-        ]
-        if before is not None:
-            block[...] = before[0]
-            loose.update(before[1])
-        return result
+        return [(p, g if used else None) for p, g, used in zip(node.parents, found, reached, strict=True)]
 
 
 class _CompiledOp:
@@ -382,8 +376,10 @@ class Compiled:
                     key.append(tensors[id(leaf)])  # the position of an earlier argument, which is the same tensor
                 tensors.setdefault(id(leaf), len(tensors))
                 raw = leaf._data._array
-                if type(raw) is not np.ndarray or type(leaf) not in (Tensor, Array):
-                    raise Untraceable("an argument is a subclass of Tensor, or not on the CPU")
+                if type(leaf) not in (Tensor, Array):
+                    raise Untraceable("an argument is a subclass of Tensor")
+                if type(raw) is not np.ndarray:
+                    key.append(_gpu_of(raw))
                 key += (type(leaf), raw.shape, raw.strides, raw.dtype)
                 if type(leaf) is Tensor:
                     edge = leaf._edge
@@ -416,6 +412,8 @@ class Compiled:
                 self.reasons.append(self.full)
             self._check_fullgraph()
             return self.function(*args, **kwargs)
+        if capturing.is_recording():  # a trace waits for the GPU
+            return self.function(*args, **kwargs)
         others = [leaf for leaf in leaves if not is_tensor(leaf)]
         register()  # before guards compare the dicts of kernels
         try:
@@ -444,7 +442,10 @@ class Compiled:
                 self._stay_eager(problem)
             return result
         try:
-            found, executed = executed_by(lambda: trace(self.function, args, kwargs, guards.tensors))
+            tensors = [*filter(is_tensor, leaves), *guards.tensors]
+            on_gpu = any(type(t._data._array) is not np.ndarray and t._data.device.type == "cuda" for t in tensors)
+            new_tape = GpuTape if on_gpu else Tape
+            found, executed = executed_by(lambda: trace(self.function, args, kwargs, guards.tensors, new_tape))
             if not guards.skipped.isdisjoint(executed):
                 self.executed |= executed  # the program took another path, and its functions have no guards
                 return self.function(*args, **kwargs)

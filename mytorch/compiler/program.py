@@ -45,6 +45,7 @@ class Program:
         remove_common(self)
         remove_dead(self)
         plan_memory(self)
+        self.calls = None  # set by gpu.py: the calls of both parts
         self.loose = None  # set by replay.py: storages of arrays that functions allocate in each run
         self.native = {}  # position of the first step of a function -> (function, its table)
         self._last = {}
@@ -59,6 +60,10 @@ class Program:
     def uses(self, storage):
         """Returns True if the program reads, changes or returns the memory of a storage."""
         return storage in self._used
+
+    def used(self):
+        """Returns the storages that the program uses."""
+        return self._last.keys()
 
     def last_use(self, storage):
         """Returns the position of the last step that uses a storage; the number of steps if it is used afterward."""

@@ -148,6 +148,54 @@ class Instance:
         else:
             self._keep(step.results, step.function(*args, **kwargs))
 
+    def run_forward(self, given):
+        """Runs the forward part on raw arrays as arguments."""
+        program = self.program
+        for index, raw in zip(program.inputs, given, strict=True):
+            np.copyto(self.arrays[index], raw)
+        if program.numbers or program.counters:
+            self.update_numbers()
+        for call in self.resets:
+            call()
+        for call in self.forward:
+            call()
+
+    def store_input(self, k, raw):
+        """Copies an argument that the program changed back to the array of the caller."""
+        np.copyto(raw, self.arrays[self.program.inputs[k]])
+
+    def result(self, index):
+        """Returns a copy of a result."""
+        return copy_of(self.arrays[index])
+
+    def release(self):
+        """Ends a call. The memory is kept for the next one."""
+
+    def run_backward(self, upstream, keep_graph):
+        """Runs the backward part. Returns the gradients.
+
+        Args:
+            upstream: gradients of the outputs; None for outputs without a gradient.
+            keep_graph: True if backward may run again; backward reuses the memory of the forward part.
+        """
+        program, arrays = self.program, self.arrays
+        before = (self.block.copy(), {i: copy_of(array) for i, array in self.loose.items()}) if keep_graph else None
+        for index, g in zip(program.upstream, upstream, strict=True):
+            if g is None:
+                arrays[index][...] = 0
+            else:
+                np.copyto(arrays[index], g)
+        if any(g is None for g in upstream):
+            self.run_backward_without({i for i, g in zip(program.upstream, upstream, strict=True) if g is None})
+        else:
+            for call in self.backward:
+                call()
+        found = [arrays[i].copy() for i in program.gradients]
+        if before is not None:
+            self.block[...] = before[0]
+            self.loose.update(before[1])
+        return found
+
     def run_backward_without(self, undefined):
         """Runs the backward part, step by step, if some outputs have no gradient.
 
@@ -171,9 +219,7 @@ class Instance:
                     self._run_loose(step)
             elif is_zero and replaced:
                 for i in step.outs():
-                    if values[i].storage in program.loose:
-                        self.loose[i] = empty_like(values[i])
-                    self._lookup(Ref(i))[...] = 0
+                    self._set_to_zero(i)
             else:
                 self._run_loose(step)
             if is_zero:
@@ -181,6 +227,11 @@ class Instance:
             elif not live.isdisjoint(read):
                 zero -= written
                 live |= written
+
+    def _set_to_zero(self, index):
+        if self.program.values[index].storage in self.program.loose:
+            self.loose[index] = empty_like(self.program.values[index])
+        self._lookup(Ref(index))[...] = 0
 
     def _keep(self, results, found):
         if results is None or found is None:

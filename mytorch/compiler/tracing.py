@@ -14,7 +14,6 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..amp import Policy
-from ..backend import devices
 from ..base import hooks
 from ..base.config import temporarily
 from ..base.errors import GraphFreedError
@@ -88,7 +87,7 @@ class _Opaque:
 
 
 def _value(x):
-    return x.value if type(x) is TracedArray else tuple(map(_value, x)) if isinstance(x, tuple) else x
+    return x.value if isinstance(x, TracedArray) else tuple(map(_value, x)) if isinstance(x, tuple) else x
 
 
 class _NoKernel(Untraceable):
@@ -131,32 +130,37 @@ def _opaque_formula(formula, name):
 
 
 class _TraceKernel:
-    """The entry of a kernel in `Kernels.of["trace"]`, with the attributes of `LazyKernel`."""
+    """The entry of a kernel in `Kernels.of["trace"]`, with the attributes of `LazyKernel`.
+
+    Args:
+        op: the op.
+        kernel: the `LazyKernel`.
+        smallest: smallest size of the first array for which the kernel is used, if it has no larger limit.
+    """
 
     problem = None
 
-    def __init__(self, op, kernel):
-        self.op = op
-        self.cpu = kernel
+    def __init__(self, op, kernel, smallest=0):
+        self.op, self.kernel, self.smallest = op, kernel, smallest
         self.known = {}
 
     @property
     def module(self):
-        real = self.cpu.module
+        real = self.kernel.module
         return real and self._opaque(real)
 
     def load(self):
         """Imports the kernel."""
-        real = self.cpu.module or self.cpu.load()
+        real = self.kernel.module or self.kernel.load()
         return real and self._opaque(real)
 
     @property
     def least(self):
-        return max(self.cpu.least, _SMALL if self.op.name in _SMALL_FUSED else 0)
+        return max(self.kernel.least, self.smallest)
 
     @property
     def is_faster(self):
-        check = self.cpu.is_faster
+        check = self.kernel.is_faster
         return check and (lambda *arrays, **options: check(*map(_value, arrays), **options))
 
     def _opaque(self, real):
@@ -165,10 +169,10 @@ class _TraceKernel:
         return self.known[id(real)]
 
     def better(self, *arrays, **options):
-        real = self.cpu.module
-        if real is None or self.cpu.better is None:
+        real = self.kernel.module
+        if real is None or self.kernel.better is None:
             return None
-        found = self.cpu.better(*map(_value, arrays), **options)
+        found = self.kernel.better(*map(_value, arrays), **options)
         return found and self._opaque(found)
 
 
@@ -197,7 +201,7 @@ def register():
     """Registers the CPU kernels of all ops for TracedArrays."""
     for op in list(RECORDS.values()):
         if "cpu" in op.fused_on and op.name not in _FUSED:
-            op.kernels.of["trace"] = _TraceKernel(op, op.kernels.of["cpu"])
+            op.kernels.of["trace"] = _TraceKernel(op, op.kernels.of["cpu"], _SMALL if op.name in _SMALL_FUSED else 0)
         elif "numpy_ns" in op.forward.__code__.co_names or op.name in _ONE_STEP:  # another algorithm for NumPy's arrays
             op.kernels.of["trace"] = _TraceKernel(op, _Plain(op))
         else:
@@ -215,13 +219,12 @@ class _Tracer:
 
     def lift(self, x):
         array = x._data if isinstance(x, Tensor) else x
-        if isinstance(array, Array) and isinstance(array._array, np.ndarray):
-            if type(array._array) is not np.ndarray:
-                raise Untraceable("an array without data (meta) is used")
-            self.arrays.setdefault(id(array), (array, array._array))
-            array._array = self.tape.lift(array._array)
-        elif isinstance(array, Array) and type(array._array) is not TracedArray:
-            raise Untraceable("a tensor on a GPU is used")
+        if not isinstance(array, Array) or isinstance(array._array, TracedArray):
+            return
+        if not self.tape.accepts(array._array):
+            raise Untraceable(f"a tensor on {array.device} is used")
+        self.arrays.setdefault(id(array), (array, array._array))
+        array._array = self.tape.lift(array._array)
 
     def run(self, op, inputs, fused, attrs):
         if get_mode().saved_hooks is not None or get_mode().anomaly:
@@ -287,7 +290,7 @@ def _host_step(tape, tracer, on_host):
     def update(optimizer, group):
         if current_tape() is not tape:
             return False
-        if id(optimizer) not in on_host:
+        if tape.records_updates and id(optimizer) not in on_host:
             try:
                 record(optimizer, group, tracer)
                 return True
@@ -311,13 +314,14 @@ def _host_step(tape, tracer, on_host):
     return update
 
 
-def trace(function, args, kwargs, tensors):
+def trace(function, args, kwargs, tensors, new_tape=Tape):
     """Traces a call. It has no effect.
 
     Args:
         function: the function.
         args, kwargs: its arguments.
         tensors: tensors that the function can reach otherwise, such as parameters.
+        new_tape: class of the tape.
 
     Raises:
         Untraceable: the function depends on the elements of a tensor, or does something else that a trace cannot contain.
@@ -325,16 +329,16 @@ def trace(function, args, kwargs, tensors):
     on_host = set()  # optimizers whose updates run as usual between the steps of a replay
     while True:
         try:
-            return _trace_once(function, args, kwargs, tensors, on_host)
+            return _trace_once(function, args, kwargs, tensors, on_host, new_tape)
         except _OnHost:
             continue
 
 
-def _trace_once(function, args, kwargs, tensors, on_host):
+def _trace_once(function, args, kwargs, tensors, on_host, new_tape):
     with _lock:
         if current_tape() is not None:
             raise Untraceable("a compiled function is called in a trace")
-        tape = Tape(user_line)
+        tape = new_tape(user_line)
         tracer = _Tracer(tape)
         leaves, spec = tree_flatten((args, kwargs))
         edges = {}
@@ -342,7 +346,7 @@ def _trace_once(function, args, kwargs, tensors, on_host):
             with (
                 tape,
                 _recorded_draws(tape),
-                temporarily(devices, numpy_ns=trace_ns),
+                tape.replaced(),
                 temporarily(hooks, update_on_host=_host_step(tape, tracer, on_host)),
             ):
                 return _run(function, leaves, spec, tensors, tape, tracer, edges)
@@ -378,8 +382,8 @@ def _run(function, leaves, spec, tensors, tape, tracer, edges):
             inside.append(known.get(id(leaf), leaf))
             continue
         raw = leaf._data._array
-        if type(raw) is not np.ndarray:
-            raise Untraceable("an argument is not on the CPU")
+        if not tape.accepts(raw):
+            raise Untraceable(f"an argument is on {leaf.device}")
         traced = tape.lift(raw)
         if traced.index in found.inputs:
             raise Untraceable("two arguments share an array")
@@ -401,8 +405,6 @@ def _run(function, leaves, spec, tensors, tape, tracer, edges):
         inside.append(tensor)
     tracer.owners = []
     for tensor in {id(t): t for t in tensors}.values():
-        if type(tensor._data._array) is not np.ndarray:
-            raise Untraceable("a tensor on a GPU is used")
         tracer.lift(tensor)
         tracer.owners.append((tensor._data, tensor))
         edge = tensor._edge
@@ -442,7 +444,7 @@ def _run(function, leaves, spec, tensors, tape, tracer, edges):
         now = edge.grad
         if now is before:
             continue
-        if now is not None and (isinstance(now, Tensor) or type(now._array) is not TracedArray):
+        if now is not None and (isinstance(now, Tensor) or not isinstance(now._array, TracedArray)):
             if isinstance(now, Tensor):
                 raise Untraceable("a gradient has a graph")
             tracer.lift(now)
@@ -484,7 +486,7 @@ def _outputs(found, outs, same, leaves, tape, tracer):
     """Describes the outputs. A replay returns copies, so outputs must not share memory with other tensors."""
     found.differentiable, found.outputs, earlier = [], [], {}
     outside = {tape.values[i].storage for i in found.inputs}
-    outside |= {array._array.storage for array, _ in tracer.arrays.values() if type(array._array) is TracedArray}
+    outside |= {array._array.storage for array, _ in tracer.arrays.values() if isinstance(array._array, TracedArray)}
     for position, out in enumerate(outs):
         if not is_tensor(out) and not isinstance(out, (*VALUES, enum.Enum, np.generic, type)):
             raise Untraceable(f"it returns an object of type {type(out).__name__}")
@@ -496,7 +498,7 @@ def _outputs(found, outs, same, leaves, tape, tracer):
             raise Untraceable("it returns a subclass of Tensor")
         if isinstance(out._edge, Leaf):
             raise Untraceable("it returns a new tensor that requires gradients")
-        is_new = id(out._data) not in tracer.arrays and type(out._data._array) is np.ndarray
+        is_new = id(out._data) not in tracer.arrays and tape.accepts(out._data._array)
         tracer.lift(out)
         traced = out._data._array
         if traced.storage in outside and not is_new:
@@ -505,19 +507,12 @@ def _outputs(found, outs, same, leaves, tape, tracer):
         first = next((i for i, other in earlier.items() if other is out), None)
         for other in earlier.values():
             value = other._data._array
-            if first is None and value.storage == traced.storage and _overlap(value.value, traced.value):
+            if first is None and value.storage == traced.storage and tape.overlap(value.value, traced.value):
                 if value is not traced or (wants and other.edge is not None):
                     raise Untraceable("it returns tensors that share memory")
         earlier[position] = out
         found.outputs.append(Output(traced.index, isinstance(out, Tensor), first))
         found.differentiable.append(wants and first is None)
-
-
-def _overlap(a, b):
-    try:
-        return np.shares_memory(a, b, 10_000)
-    except np.exceptions.TooHardError:
-        return True
 
 
 class _Same:
@@ -555,7 +550,7 @@ def _backward(found, roots, inside, leaves, edges, tape):
     reached = [_edges_behind(out.edge) for out in roots]
     starts = []
     for out in roots:
-        g = tape.lift(np.ones_like(out._data._array.value))
+        g = tape.lift(tape.library.ones_like(out._data._array.value))
         found.upstream.append(g.index)
         starts.append((out.edge, g))
     result, into_leaf = {}, walk.raw.into_leaf
@@ -580,7 +575,7 @@ def _backward(found, roots, inside, leaves, edges, tape):
     for edge, target in targets.items():
         g = result.get(edge)
         if g is not None:
-            g = g if type(g) is TracedArray else tape.lift(np.asarray(g))
+            g = g if isinstance(g, TracedArray) else tape.lift(tape.library.asarray(g))
             found.targets.append(target)
             found.sources.append({k for k, behind in enumerate(reached) if edge in behind})
             found.gradients.append(g.index)

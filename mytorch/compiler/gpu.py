@@ -1,0 +1,384 @@
+"""Compiled functions on a GPU: traces of CuPy arrays, and their replay.
+
+A `GpuTape` records the operations on CuPy arrays as a `Tape` does on NumPy arrays. A `GpuInstance` replays a program: each step calls
+its function again, and CuPy's memory pool provides the memory of the results. Consecutive elementwise steps become one Triton
+kernel, also with sums and maxima of rows (`groups.py`). The updates of optimizers run as usual.
+
+Replays can be captured into a CUDA graph, for example by `compile_step`.
+"""
+
+import functools
+
+import numpy as np
+
+from .. import backend
+from ..backend import cupy_ns, devices
+from ..backend.others import BY_ARRAY
+from ..base.config import temporarily
+from ..dispatch.overlap import overlaps_itself
+from ..dispatch.record import RECORDS
+from . import groups
+from .arrays import (
+    _SHAPED_BY_ELEMENTS,
+    _STATIC,
+    Ref,
+    Tape,
+    TracedArray,
+    TraceNamespace,
+    Untraceable,
+    _recorded,
+    current_tape,
+    mapped,
+    owner,
+)
+from .replay import Different, Instance, _host_call
+from .tracing import _TraceKernel
+
+KIND = "trace:cuda"  # of the namespace of traces, for which kernels are registered
+_PLAIN = frozenset("cuda using_allocator get_default_memory_pool".split())  # not operations on arrays
+
+
+@functools.cache
+def named(name, function):
+    """Returns a function with a name. CuPy's functions have other names than NumPy's."""
+
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    call.__name__ = name
+    call.in_groups = True  # see groups.py
+    return call
+
+
+@functools.cache
+def _method(name):
+    def call(array, *args, **kwargs):
+        return getattr(array, name)(*args, **kwargs)
+
+    call.__name__ = name
+    call.in_groups = True
+    return call
+
+
+class GpuTape(Tape):
+    """A list of operations on the arrays of the current GPU."""
+
+    kind, records_updates = "cuda", False
+
+    def __init__(self, where=lambda: None):
+        super().__init__(where)
+        self.library = cupy_ns()
+        self.device = backend.as_device("cuda")
+        register()
+        namespace().device = self.device
+        self.static, self.shaped = (
+            {named(f.__name__, getattr(self.library, f.__name__)) for f in functions if hasattr(self.library, f.__name__)}
+            for functions in (_STATIC, _SHAPED_BY_ELEMENTS)
+        )  # fmt: skip
+
+    def accepts(self, raw):
+        return self.is_array(raw) and raw.device.id == self.device.index
+
+    def is_array(self, x):
+        return isinstance(x, self.library.ndarray)
+
+    def function(self, name):
+        return named(name, getattr(self.library, name))
+
+    @staticmethod
+    def method(array, name):
+        getattr(array, name)  # raises AttributeError
+        return _method(name)
+
+    @staticmethod
+    def copy_if_writable(array):
+        return None if overlaps_itself(array) else array.copy()
+
+    @staticmethod
+    def overlap(a, b):
+        return np.shares_memory(_Place(a), _Place(b))
+
+    def replaced(self):
+        return temporarily(devices, cupy_ns=namespace)
+
+
+class _Place:
+    """The addresses of an array for `np.shares_memory`, which does not read memory."""
+
+    def __init__(self, array):
+        self.__array_interface__ = {
+            "data": (array.data.ptr, False),
+            "shape": array.shape,
+            "strides": array.strides,
+            "typestr": f"|V{array.itemsize}",
+            "version": 3,
+        }
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(type("Place", (), {"__array_interface__": self.__array_interface__})())
+
+
+class TracedGpuArray(TracedArray):
+    """A CuPy array whose operations are recorded on a tape."""
+
+    __slots__ = ()
+
+    device = property(lambda self: self.value.device)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        if method != "__call__":
+            raise Untraceable(f"{ufunc.__name__}.{method} is called on an array of CuPy")
+        return self.tape.call(self.tape.function(ufunc.__name__), inputs, kwargs)
+
+    def __array_function__(self, function, types, args, kwargs):
+        return self.tape.call(self.tape.function(function.__name__), args, kwargs)
+
+    def __pow__(self, other):
+        return self.tape.call(self.tape.function("power"), (self, other))
+
+
+GpuTape.traced = TracedGpuArray
+
+
+class GpuTraceNamespace(TraceNamespace):
+    """The namespace of TracedGpuArrays: functions of CuPy's namespace that record their calls."""
+
+    kind = KIND
+    half_in_float32 = False
+
+    def __getattr__(self, name):
+        value = getattr(self.module, name)
+        if name in _PLAIN or isinstance(value, type):
+            return value
+        if callable(value):
+            value = _recorded(named(name, value))
+        elif type(value).__name__ in ("module", "SimpleNamespace", "Namespace"):
+            value = GpuTraceNamespace(value)
+        self.__dict__[name] = value
+        return value
+
+    def address(self, array):
+        return array.value.data.ptr
+
+    def on_numpy(self, function, *arrays):
+        call = functools.partial(self.module.on_numpy, function)
+        tape = current_tape()
+        return call(*arrays) if tape is None else tape.call(call, arrays)
+
+
+@functools.cache
+def namespace():
+    """Returns the namespace of TracedGpuArrays."""
+    found = BY_ARRAY[TracedGpuArray] = GpuTraceNamespace(cupy_ns())
+    return found
+
+
+@functools.cache
+def register():
+    """Registers the GPU kernels of all ops for TracedGpuArrays."""
+    for op in list(RECORDS.values()):
+        if "cuda" in op.fused_on:
+            op.kernels.of[KIND] = _TraceKernel(op, op.kernels.of["cuda"])
+            op.fused_on = frozenset({*op.fused_on, KIND})
+
+
+def allocate(value):
+    """Returns a new array with the layout of a value."""
+    order = sorted(range(len(value.shape)), key=lambda d: (-value.strides[d], d))
+    array = cupy_ns().empty([value.shape[d] for d in order], value.dtype)
+    return array.transpose([order.index(d) for d in range(len(order))]) if order else array
+
+
+# -- replay -----------------------------------------------------------------------------------------------------------
+
+
+class GpuInstance:
+    """A program with the arrays of one call; see `Instance`.
+
+    Attributes:
+        arrays: {number of a value: array}, from the start of the call to the last use of the array.
+    """
+
+    def __init__(self, program):
+        self.program = program
+        if program.calls is None:
+            program.calls = _calls(program)
+        values, written = program.values, {s for step in program.steps for s in step.writes}
+        self.written, self.arrays = written, {}
+        self.constants = [  # that the program changes: each call starts with its first values
+            owner(raw) for index, array, raw in program.captured if array is None and values[index].storage in written
+        ]
+        if self.constants:
+            raise Untraceable("a constant is changed in place")
+
+    def run_forward(self, given):
+        """Runs the forward part on raw arrays as arguments."""
+        program = self.program
+        self.arrays = {index: raw for index, _, raw in program.captured}
+        self.arrays.update(zip(program.inputs, given, strict=True))
+        for call in program.calls[0]:
+            call(self.arrays)
+
+    def store_input(self, k, raw):
+        """Does nothing, because the program changed the argument itself."""
+
+    def result(self, index):
+        """Returns the array of a result, which nothing else uses."""
+        program = self.program
+        storage = program.values[index].storage
+        alone = storage not in program.outside and storage not in program.read_in_backward
+        return self.arrays[index] if alone and program.result_counts[storage] == 1 else self.arrays[index].copy()
+
+    def release(self):
+        """Frees the arrays of the call."""
+        self.arrays = {}
+
+    def run_backward(self, upstream, keep_graph):
+        """Runs the backward part. Returns the gradients.
+
+        Args:
+            upstream: gradients of the outputs; None for outputs without a gradient.
+            keep_graph: True if backward may run again.
+        """
+        program, values = self.program, self.program.values
+        arrays = self.arrays
+        before = []
+        if keep_graph:  # memory of the forward part that backward changes
+            changed = {s for step in program.steps[program.forward :] for s in step.writes} - program.outside
+            roots = {id(root): root for i, x in arrays.items() if values[i].storage in changed for root in (owner(x),)}
+            before = [(root, root.copy()) for root in roots.values()]
+            self.arrays = arrays = dict(arrays)
+        for index, g in zip(program.upstream, upstream, strict=True):
+            value = values[index]
+            if g is None:
+                arrays[index] = allocate(value)
+                arrays[index].fill(0)
+            elif g.strides != value.strides or value.storage in self.written:
+                arrays[index] = allocate(value)
+                arrays[index][...] = g
+            else:
+                arrays[index] = g
+        if any(g is None for g in upstream):
+            undefined = {index for index, g in zip(program.upstream, upstream, strict=True) if g is None}
+            self.run_backward_without(undefined)
+        else:
+            for call in program.calls[1]:
+                call(arrays)
+        found = [self._gradient(i) for i in program.gradients]
+        for root, copy in before:
+            root[...] = copy
+        return found
+
+    def _gradient(self, index):
+        program = self.program
+        storage = program.values[index].storage
+        alone = storage not in program.outside and program.result_counts[storage] == 1
+        return self.arrays[index] if alone and storage not in program.alive_at_backward else self.arrays[index].copy()
+
+    def _lookup(self, x):
+        return self.arrays[x.index] if type(x) is Ref else x
+
+    def _run_loose(self, step):
+        _StepCall(self.program, step)(self.arrays)
+
+    def _touches_loose(self, step):
+        return True
+
+    def _set_to_zero(self, index):
+        array = self.arrays.get(index)
+        if array is None:
+            self.arrays[index] = array = allocate(self.program.values[index])
+        array[...] = 0
+
+    run_backward_without = Instance.run_backward_without
+
+
+def _calls(program):
+    """Returns the calls of the forward and of the backward part: functions of the arrays of an instance."""
+    values, parts = program.values, []
+    program.read_in_backward = {values[i].storage for step in program.steps[program.forward :] for i in step.refs()}
+    in_forward = {values[i].storage for step in program.steps[: program.forward] for i in step.outs()}
+    program.alive_at_backward = in_forward & program.read_in_backward
+    results = [values[i].storage for i in program.results()]
+    program.result_counts = {s: results.count(s) for s in results}
+    fuses = groups.available()
+    for start, end in ((0, program.forward), (program.forward, len(program.steps))):
+        calls, group = [], groups.Group(program)
+        for position in range(start, end):
+            step = program.steps[position]
+            if fuses and group.add(step, position):
+                continue
+            if program.is_view(step) and not group.makes(step.refs()):
+                calls.append(_StepCall(program, step))
+                group.before.append(position)
+                continue
+            calls += _group_calls(program, group)
+            group = groups.Group(program)
+            if not (fuses and group.add(step, position)):
+                calls.append(_StepCall(program, step))
+                calls += _drops(program, [position])
+        parts.append(calls + _group_calls(program, group))
+    return parts
+
+
+def _group_calls(program, group):
+    """Returns the calls of a group."""
+    if not group.items:
+        return _drops(program, group.before)
+    call = group.call()
+    end = max(group.positions)
+    if call is None:
+        calls = [_StepCall(program, program.steps[p]) for p in sorted(group.positions)]
+    else:
+        stored = set(call.arrays)
+        calls = [call]
+        for _, step, base, _ in group.views:
+            if base in stored and program.last_use(program.values[base].storage) > end:
+                calls.append(_StepCall(program, step))
+                stored.add(step.results.index)
+    return calls + _drops(program, [*group.positions, *group.before])
+
+
+def _drops(program, positions):
+    """Returns calls that free the arrays with the last use at one of the positions."""
+    ends = {s for s in program.used() if program.last_use(s) in positions}
+    indices = [i for i, value in enumerate(program.values) if value.storage in ends]
+    return [functools.partial(_drop, indices)] if indices else []
+
+
+def _drop(indices, arrays):
+    for i in indices:
+        arrays.pop(i, None)
+
+
+class _StepCall:
+    """The call of a step."""
+
+    def __init__(self, program, step):
+        self.step, self.values = step, program.values
+
+    def __call__(self, arrays):
+        step = self.step
+        lower = lambda x: arrays[x.index] if type(x) is Ref else x  # noqa: E731
+        if step.kind == "host":
+            _host_call(step, [arrays[r.index] for r in step.args])()
+            return
+        args, kwargs = mapped(step.args, lower), mapped(step.kwargs, lower)
+        if step.kind == "check":
+            if bool(args[0]) is not kwargs["expected"]:
+                raise Different
+            return
+        self._store(arrays, step.results, step.function(*args, **kwargs))
+
+    def _store(self, arrays, results, found):
+        if results is None or found is None:
+            return
+        if isinstance(results, Ref):
+            value = self.values[results.index]
+            if found.shape != value.shape or (found.strides != value.strides and found.size):
+                raise Untraceable(f"{self.step.name} has another layout than in the trace")
+            arrays[results.index] = found
+            return
+        for inner, item in zip(results, found, strict=True):
+            if inner is not None:
+                self._store(arrays, inner, item)
