@@ -56,6 +56,20 @@ class HostNumber:
         return f"#{self.index}"
 
 
+class DrawNumber:
+    """The number of a draw in the arguments of a Step, which differs between replays.
+
+    Attributes:
+        value: the number in the trace.
+    """
+
+    def __init__(self, value):
+        self.value = value
+
+    def __repr__(self):
+        return "draw"
+
+
 class Value:
     """The description of an array of a tape.
 
@@ -318,7 +332,7 @@ class Tape:
                 return x.value
             if self.is_array(x):
                 return lower(self.lift(x))
-            if hasattr(x, "compute"):
+            if hasattr(x, "compute") or type(x) is DrawNumber:
                 return x.value
             return x.module if isinstance(x, TraceNamespace) else x
 

@@ -8,11 +8,13 @@ Replays can be captured into a CUDA graph, for example by `compile_step`.
 """
 
 import functools
+import types
 
 import numpy as np
 
 from .. import backend
 from ..backend import cupy_ns, devices
+from ..backend.namespaces import Namespace
 from ..backend.others import BY_ARRAY
 from ..base.config import temporarily
 from ..dispatch.overlap import overlaps_itself
@@ -21,7 +23,9 @@ from . import groups
 from .arrays import (
     _SHAPED_BY_ELEMENTS,
     _STATIC,
+    DrawNumber,
     Ref,
+    Step,
     Tape,
     TracedArray,
     TraceNamespace,
@@ -31,6 +35,7 @@ from .arrays import (
     mapped,
     owner,
 )
+from .program import layout_bytes
 from .replay import Different, Instance, _host_call
 from .tracing import _TraceKernel
 
@@ -101,6 +106,20 @@ class GpuTape(Tape):
     def replaced(self):
         return temporarily(devices, cupy_ns=namespace)
 
+    def subsequence(self, draw):
+        """Records the draw of a `DropoutSeed`.
+
+        Args:
+            draw: the method `next_subsequence` of a generator.
+
+        Returns:
+            The state of the generator as a TracedGpuArray, and a `DrawNumber`.
+        """
+        state, call = draw()
+        traced, number = self._add(state, self._new_storage(), False), DrawNumber(call)
+        self.steps.append(Step(draw, (), {}, (Ref(traced.index), number), (), "draw", self.where()))
+        return traced, number
+
 
 class _Place:
     """The addresses of an array for `np.shares_memory`, which does not read memory."""
@@ -152,7 +171,7 @@ class GpuTraceNamespace(TraceNamespace):
             return value
         if callable(value):
             value = _recorded(named(name, value))
-        elif type(value).__name__ in ("module", "SimpleNamespace", "Namespace"):
+        elif isinstance(value, (types.ModuleType, types.SimpleNamespace, Namespace)):
             value = GpuTraceNamespace(value)
         self.__dict__[name] = value
         return value
@@ -182,8 +201,21 @@ def register():
             op.fused_on = frozenset({*op.fused_on, KIND})
 
 
+def copy_of(array):
+    """Returns a copy with the same strides."""
+    if groups.is_dense(array) and 0 not in array.shape:
+        copy = allocate(array)
+    else:  # gaps, or elements that share memory
+        xp, size = cupy_ns(), array.itemsize
+        first = sum((1 - n) * s for n, s in zip(array.shape, array.strides, strict=True) if s < 0 and n)
+        memory = xp.empty(layout_bytes(array) // size, array.dtype)[first // size :]
+        copy = xp.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
+    copy[...] = array
+    return copy
+
+
 def allocate(value):
-    """Returns a new array with the layout of a value."""
+    """Returns a new array with the layout of a value, which has no gaps."""
     order = sorted(range(len(value.shape)), key=lambda d: (-value.strides[d], d))
     array = cupy_ns().empty([value.shape[d] for d in order], value.dtype)
     return array.transpose([order.index(d) for d in range(len(order))]) if order else array
@@ -198,6 +230,8 @@ class GpuInstance:
     Attributes:
         arrays: {number of a value: array}, from the start of the call to the last use of the array.
     """
+
+    grads = None  # gradients are never kept in the memory of an instance
 
     def __init__(self, program):
         self.program = program
@@ -227,7 +261,8 @@ class GpuInstance:
         program = self.program
         storage = program.values[index].storage
         alone = storage not in program.outside and storage not in program.read_in_backward
-        return self.arrays[index] if alone and program.result_counts[storage] == 1 else self.arrays[index].copy()
+        array = self.arrays[index]
+        return array if alone and program.result_counts[storage] == 1 else copy_of(array)
 
     def release(self):
         """Frees the arrays of the call."""
@@ -241,7 +276,7 @@ class GpuInstance:
             keep_graph: True if backward may run again.
         """
         program, values = self.program, self.program.values
-        arrays = self.arrays
+        forward = arrays = self.arrays
         before = []
         if keep_graph:  # memory of the forward part that backward changes
             changed = {s for step in program.steps[program.forward :] for s in step.writes} - program.outside
@@ -265,6 +300,7 @@ class GpuInstance:
             for call in program.calls[1]:
                 call(arrays)
         found = [self._gradient(i) for i in program.gradients]
+        self.arrays = forward
         for root, copy in before:
             root[...] = copy
         return found
@@ -273,7 +309,8 @@ class GpuInstance:
         program = self.program
         storage = program.values[index].storage
         alone = storage not in program.outside and program.result_counts[storage] == 1
-        return self.arrays[index] if alone and storage not in program.alive_at_backward else self.arrays[index].copy()
+        array = self.arrays[index]
+        return array if alone and storage not in program.alive_at_backward else copy_of(array)
 
     def _lookup(self, x):
         return self.arrays[x.index] if type(x) is Ref else x
@@ -359,7 +396,10 @@ class _StepCall:
 
     def __call__(self, arrays):
         step = self.step
-        lower = lambda x: arrays[x.index] if type(x) is Ref else x  # noqa: E731
+
+        def lower(x):
+            return arrays[x.index] if type(x) is Ref else arrays[x] if type(x) is DrawNumber else x
+
         if step.kind == "host":
             _host_call(step, [arrays[r.index] for r in step.args])()
             return
@@ -378,6 +418,9 @@ class _StepCall:
             if found.shape != value.shape or (found.strides != value.strides and found.size):
                 raise Untraceable(f"{self.step.name} has another layout than in the trace")
             arrays[results.index] = found
+            return
+        if type(results) is DrawNumber:
+            arrays[results] = found
             return
         for inner, item in zip(results, found, strict=True):
             if inner is not None:

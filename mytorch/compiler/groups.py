@@ -285,16 +285,16 @@ class Group:
         return self.shape[:-1], (*self.shape[:-1], 1)
 
     def _add_view(self, step, position):
-        """Adds a view of a column: with or without the last axis of size 1."""
-        if not self.rows or step.writes or not isinstance(step.results, Ref):
+        """Adds a view of a column: with or without the last axis of size 1, or repeated along that axis."""
+        if not self.rows or step.writes or not isinstance(step.results, Ref) or self.shape in self._row_shapes():
             return False
         bases = [i for i in step.refs() if i in self.known]
         out = self.values[step.results.index]
-        if len(step.refs()) != 1 or len(bases) != 1 or self.known[bases[0]] not in self._row_shapes():
+        if len(step.refs()) != 1 or len(bases) != 1 or self.values[bases[0]].storage in self.written:
             return False
-        if out.shape not in self._row_shapes() or self.shape in self._row_shapes():
-            return False
-        if self.values[bases[0]].storage in self.written:
+        base = self.known[bases[0]]
+        repeats = out.shape == self.shape and base == (*self.shape[:-1], 1) and out.strides[-1] == 0
+        if not repeats and not (out.shape in self._row_shapes() and base in self._row_shapes()):
             return False
         self.known[step.results.index] = out.shape
         self.views.append((position, step, bases[0], step.results.index))

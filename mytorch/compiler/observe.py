@@ -15,6 +15,7 @@ import numpy as np
 from .guards import HERE
 
 ROOT = str(Path(__file__).parents[1])
+_LAUNCH = str(Path(ROOT, "kernels", "launch.py"))
 # Built-in functions without side effects.
 _PURE = frozenset(
     "abs all any bin bool bytes callable chr complex delattr dict divmod enumerate filter float format frozenset getattr hasattr hash hex "
@@ -25,6 +26,8 @@ _PURE_MODULES = frozenset(
     "math cmath operator _operator itertools functools _functools collections _collections _collections_abc typing _typing abc _abc "
     "enum copy copyreg contextlib _contextvars types inspect re _sre string dataclasses weakref _weakref numbers fractions".split()
 )
+# Packages with functions that change no state of the program.
+_LIBRARIES = frozenset("contextlib enum typing dataclasses numpy warnings cupy cupyx cupy_backends triton".split())
 _PURE_FUNCTIONS = frozenset(["sys.getrecursionlimit", "sys.intern", "sys.exc_info"])
 _PURE_TYPES = (
     str,
@@ -103,16 +106,9 @@ class Observer:
             or module.partition(".")[0] == HERE
         ):
             return
-        if frame.f_globals.get("__name__", "").partition(".")[0] in (
-            "contextlib",
-            "enum",
-            "typing",
-            "dataclasses",
-            "numpy",
-            "warnings",
-        ):
+        if frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
             return
-        if name == "setprofile":
+        if name == "setprofile" or _in_launch(frame):
             return
         self.called = True
         self.problem = f"it calls {'' if module in (None, 'builtins') else module + '.'}{name} ({_position(frame)})"
@@ -131,6 +127,13 @@ def executed_by(call):
         return call(), executed
     finally:
         sys.setprofile(before)
+
+
+def _in_launch(frame):
+    """Returns True for a frame of Triton's compiler, which a launch of a kernel calls."""
+    while frame is not None and frame.f_code.co_filename != _LAUNCH:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _position(frame):

@@ -252,6 +252,17 @@ def _drawn(name, tape):
     return draw
 
 
+def _drawn_subsequence(tape, original, state_of):
+    def draw(self):
+        if current_tape() is not tape:
+            return original(self)
+        if self not in tape.generators:
+            tape.generators[self] = state_of(self)
+        return tape.subsequence(functools.partial(original, self))
+
+    return draw
+
+
 def _refuse(name, tape):
     original = getattr(Generator, name)
 
@@ -271,6 +282,8 @@ def _recorded_draws(tape):
         setattr(Generator, name, _drawn(name, tape))
     for name in _STATES:
         setattr(Generator, name, _refuse(name, tape))
+    if tape.kind == "cuda":
+        Generator.next_subsequence = _drawn_subsequence(tape, originals["next_subsequence"], originals["get_state"])
     try:
         yield
     finally:

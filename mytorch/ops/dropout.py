@@ -5,13 +5,15 @@ number of the draw. Forward and backward generate the same bits from them, so no
 step draws new numbers at each replay after `Generator.advance` raises the offset.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from ..dispatch.op import op
 from .random import bernoulli_mask, generator_for
 
 
-class DropoutSeed:
+class DropoutSeed(NamedTuple):
     """Describes the dropout mask of one call, which kernels generate themselves.
 
     Attributes:
@@ -21,13 +23,10 @@ class DropoutSeed:
         module: the kernel module. Its function `mask` makes the mask for the reference implementation.
     """
 
-    __slots__ = ("call", "module", "p", "state")
-
-    def __init__(self, p, state, call, module):
-        self.p = p
-        self.state = state
-        self.call = call
-        self.module = module
+    p: float
+    state: Any
+    call: int
+    module: Any
 
     @property
     def arguments(self):

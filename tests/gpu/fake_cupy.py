@@ -900,6 +900,9 @@ def install(devices=None):
 
     global _count
     _count = _count if devices is None else devices
+    for name in ("fake_cupy", "fake_pool", "cupy_loops", "fake_cublaslt", "fake_cudnn"):
+        if name in sys.modules:  # traces know the functions of a package by this name
+            vars(sys.modules[name])["__name__"] = f"cupy.{name}"
     sys.modules.setdefault("cudnn", None)  # the real one would take these addresses for a GPU's
     np.seterr(all="ignore")  # CuPy does not warn
     tables = NAMES["functions"]
