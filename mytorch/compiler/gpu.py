@@ -201,17 +201,25 @@ def register():
             op.fused_on = frozenset({*op.fused_on, KIND})
 
 
-def copy_of(array):
-    """Returns a copy with the same strides."""
-    if groups.is_dense(array) and 0 not in array.shape:
-        copy = allocate(array)
+def copy_of(array, value=None):
+    """Returns a copy of an array with the strides of a value (default: of the array)."""
+    value = array if value is None else value
+    if 0 in value.shape or groups.is_dense(value):
+        copy = allocate(value)
     else:  # gaps, or elements that share memory
-        xp, size = cupy_ns(), array.itemsize
-        first = sum((1 - n) * s for n, s in zip(array.shape, array.strides, strict=True) if s < 0 and n)
-        memory = xp.empty(layout_bytes(array) // size, array.dtype)[first // size :]
-        copy = xp.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
+        xp, size = cupy_ns(), value.dtype.itemsize
+        first = sum((1 - n) * s for n, s in zip(value.shape, value.strides, strict=True) if s < 0)
+        memory = xp.empty(layout_bytes(value) // size, value.dtype)[first // size :]
+        copy = xp.lib.stride_tricks.as_strided(memory, value.shape, value.strides)
     copy[...] = array
     return copy
+
+
+def _same_layout(array, value):
+    """Returns True if the strides of the axes with more than one element are equal."""
+    return not array.size or all(
+        n == 1 or a == b for n, a, b in zip(array.shape, array.strides, value.strides, strict=True)
+    )
 
 
 def allocate(value):
@@ -415,8 +423,12 @@ class _StepCall:
             return
         if isinstance(results, Ref):
             value = self.values[results.index]
-            if found.shape != value.shape or (found.strides != value.strides and found.size):
-                raise Untraceable(f"{self.step.name} has another layout than in the trace")
+            if found.shape != value.shape:
+                raise Untraceable(f"the shape of a result of {self.step.name} changed from {value.shape} to {found.shape}")
+            if found.strides != value.strides and not _same_layout(found, value):
+                if value.is_view:
+                    raise Untraceable(f"{self.step.name} has another layout than in the trace")
+                found = copy_of(found, value)
             arrays[results.index] = found
             return
         if type(results) is DrawNumber:

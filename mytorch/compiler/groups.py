@@ -521,7 +521,10 @@ class Source:
             return f"tl.full((), {int(x)}, {_TYPES[dtype.name]})"
         number = float(dtype.type(x))
         text = repr(number) if math.isfinite(number) else f'float("{number}")'
-        return f"tl.full((), {text}, {'tl.float64' if dtype.name == 'float64' else 'tl.float32'})"
+        kind = "tl.float64" if dtype.name == "float64" else "tl.float32"
+        if number == 0 and math.copysign(1, number) < 0:  # `full` ignores the sign of zero
+            return f"(tl.full((), -1.0, {kind}) * 0.0)"
+        return f"tl.full((), {text}, {kind})"
 
     def _reduce(self, name, x, dtype):
         if name in ("sum", "mean"):

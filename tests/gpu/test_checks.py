@@ -10,7 +10,7 @@ from tests.own_process import run_checks
 HERE = Path(__file__).parent
 RUNS = [
     (f"check_{name}.py", kernels)
-    for name in ("random", "devices", "pinned", "sync", "cupy")
+    for name in ("random", "devices", "pinned", "sync", "cupy", "compile")
     for kernels in ("plain", "interpreter")
 ]
 RUNS.append(("check_memory.py", "plain"))

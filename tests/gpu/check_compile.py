@@ -1,0 +1,192 @@
+"""Compiled functions on a GPU: results, gradients, random numbers and in-place changes are those of eager calls.
+
+Runs over the fake CuPy, once without kernels and once with Triton's interpreter.
+"""
+
+import os
+
+import numpy as np
+import pytest
+
+import mytorch
+from mytorch import nn
+from mytorch.compiler import explain, gpu
+from mytorch.nn import functional as F
+from tests.compiler import test_generated as generated
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+SEED = int(os.environ.get("MYTORCH_PROGRAMS_SEED", "12"))
+COUNT = int(os.environ.get("MYTORCH_PROGRAMS", "30" if INTERPRETED else "60"))
+
+
+@pytest.fixture(autouse=True)
+def on_gpu(monkeypatch):
+    """The GPU is the default device, and `numpy` copies from it."""
+    for cls in (mytorch.Tensor, mytorch._array.Array):
+        monkeypatch.setattr(cls, "numpy", lambda self, _numpy=cls.numpy: _numpy(self.cpu()))
+    with mytorch.device("cuda"):
+        yield
+
+
+def calls_of(compiled):
+    """Returns the calls of the forward and of the backward part of the last trace."""
+    entries = [entry for entries in compiled.entries.values() for entry in entries]
+    assert entries, explain(compiled)
+    return [[call for call in part if not hasattr(call, "func")] for part in entries[-1].program.calls]
+
+
+def test_random_programs_give_the_eager_results():
+    failed, traced = [], 0
+    for number in range(COUNT):
+        case = generated.Case(SEED, number)
+        problem, function = generated.difference(case, not INTERPRETED)
+        traced += bool(function.entries)
+        if problem:
+            failed.append(f"--- program {number}\n{case.source}{problem}")
+    assert not failed, f"{len(failed)} of {COUNT}\n" + "\n".join(failed[:10])
+    assert traced > COUNT / 2, f"only {traced} of {COUNT} programs were traced"
+
+
+class Block(nn.Module):
+    """A layer with a GELU, dropout and a normalization that are written out."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.norm, self.drop = nn.Linear(8, 16), nn.Linear(16, 8), nn.LayerNorm(8), nn.Dropout(0.3)
+        self.gain = nn.Parameter(mytorch.ones(8))
+
+    def forward(self, x):
+        h = self.up(self.norm(x))
+        h = 0.5 * h * (1 + mytorch.tanh(0.79788 * (h + 0.044715 * h * h * h)))
+        x = x + self.drop(self.down(h))
+        return x * mytorch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * self.gain
+
+
+def losses_of(compiled, dtype=None, captured=False):
+    """Returns the losses of a training, and the model."""
+    mytorch.manual_seed(1)
+    net = nn.Sequential(Block(), Block())
+    model = mytorch.compile(net) if compiled else net
+    optimizer = mytorch.optim.AdamW(net.parameters(), lr=1e-2)
+
+    def step(x):
+        optimizer.zero_grad()
+        with mytorch.autocast("cuda", dtype, enabled=dtype is not None):
+            loss = F.mse_loss(model(x).float(), x * 0.5)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    if captured:
+        step = mytorch.compile_step(step, warmup=4)
+    draw, losses = np.random.default_rng(0), []
+    for _ in range(9):
+        losses.append(step(mytorch.tensor(draw.standard_normal((4, 5, 8)).astype("float32"))).item())
+    return losses, model
+
+
+@pytest.mark.parametrize("dtype", [None, mytorch.bfloat16])
+def test_a_model_trains_as_an_eager_one(dtype):
+    expected, _ = losses_of(False, dtype)
+    found, model = losses_of(True, dtype)
+    forward, backward = calls_of(model._compiled)
+    np.testing.assert_allclose(found, expected, 1e-6 if dtype is None else 2e-2)
+    if INTERPRETED:
+        assert sum(type(call).__name__ == "GroupCall" for call in forward) >= 4
+        assert len(forward) < 40 and len(backward) < 50
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="optimizers need kernels during a capture")
+def test_a_compiled_model_in_a_captured_step():
+    expected, _ = losses_of(False, captured=True)
+    found, model = losses_of(True, captured=True)
+    calls_of(model._compiled)
+    np.testing.assert_allclose(found, expected, 1e-6)
+
+
+def test_backward_runs_twice_and_for_some_outputs():
+    def function(x, w):
+        h = (x * w).exp_()
+        h = h / h.sum(-1, keepdim=True)
+        return h * 2, (h * w).sum()
+
+    compiled = mytorch.compile(function)
+    draw = np.random.default_rng(0)
+    for call in range(5):
+        numbers = [draw.standard_normal(shape).astype("float32") for shape in ((3, 70), (70,), (3, 70))]
+        grads = []
+        for f in (function, compiled):
+            x, w, g = (mytorch.tensor(n, requires_grad=k < 2) for k, n in enumerate(numbers))
+            first, second = f(x, w)
+            if call % 2:
+                first.backward(g, retain_graph=True)
+                first.backward(g, retain_graph=True)
+            second.backward()
+            grads.append([x.grad.numpy(), w.grad.numpy(), first.detach().numpy()])
+        for mine, theirs in zip(*grads, strict=True):
+            np.testing.assert_allclose(mine, theirs, 2e-5, 1e-6)
+    calls_of(compiled)
+
+
+def test_results_do_not_share_memory_with_later_calls():
+    compiled = mytorch.compile(lambda x: (x + 1, x * 2))
+    x = mytorch.ones(5)
+    kept = [compiled(x) for _ in range(4)]
+    kept[-1][0].zero_()
+    assert compiled(x)[0].numpy().tolist() == [2.0] * 5
+    assert kept[2][0].numpy().tolist() == [2.0] * 5
+
+
+def test_arguments_and_buffers_change_in_place():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.count = nn.Buffer(mytorch.zeros(2))
+
+        def forward(self, x):
+            self.count.add_(1)
+            x.mul_(2)
+            return x + self.count
+
+    net = Counter()
+    compiled = mytorch.compile(net)
+    x = mytorch.ones(2)
+    for call in range(1, 6):
+        version = x._version
+        assert compiled(x).numpy().tolist() == [2.0**call + call] * 2
+        assert x._version > version
+    assert net.count.numpy().tolist() == [5.0, 5.0]
+    calls_of(compiled._compiled)
+
+
+def test_a_tensor_on_the_cpu_makes_the_function_run_eagerly():
+    other = mytorch.ones(3, device="cpu")
+    compiled = mytorch.compile(lambda x: x * other.to("cuda") + 1)
+    for _ in range(4):
+        assert compiled(mytorch.ones(3)).numpy().tolist() == [2.0] * 3
+    assert "cpu" in compiled.eager
+
+
+def test_new_traces_are_not_made_during_a_capture():
+    compiled = mytorch.compile(lambda x: x * 2 + 1)
+    for _ in range(3):
+        compiled(mytorch.ones(4))
+    graph = mytorch.cuda.CUDAGraph()
+    known, other = mytorch.ones(4), mytorch.ones(2, 2)
+    with mytorch.cuda.graph(graph):
+        outs = compiled(known), compiled(other)
+    assert len(compiled.entries) == 1
+    known.fill_(3)
+    other.fill_(5)
+    graph.replay()
+    assert outs[0].numpy().tolist() == [7.0] * 4
+    assert outs[1].numpy().tolist() == [[11.0] * 2] * 2
+
+
+def test_a_trace_leaves_no_trace_arrays():
+    net = Block()
+    compiled = mytorch.compile(net)
+    for _ in range(4):
+        compiled(mytorch.ones(2, 8))
+    raws = [t._data._array for t in (*net.parameters(), *(p.grad for p in net.parameters() if p.grad is not None))]
+    assert not any(isinstance(raw, gpu.TracedGpuArray) for raw in raws)
