@@ -37,6 +37,7 @@ EXTENSIONS = {
     "fx": "graphs of programs: symbolic traces, transformations and generated code",
     "flex_attention": "attention with functions of the scores, and masks of blocks",
     "kernels.numba.sparse_products": "compiled products of sparse and dense matrices",
+    "kernels.triton.generated": "kernels that the compiler writes",
     "models": "language models, tokenizers, text generation and their file formats",
     "nested": "batches of tensors of different lengths",
     "onnx": "export of models to ONNX files",

@@ -34,6 +34,10 @@ def pytest_configure(config):
             os.environ.get("TRITON_INTERPRET") != "1"
         ):  # kernels run in Triton's interpreter on the memory of the fake CuPy
             os.environ["MYTORCH_FUSED"] = "0"
+        else:
+            import fake_triton
+
+            fake_triton.install()
         fake_cublaslt.install()
     if config.getoption("--device") == "toy":
         from tests import toy_device

@@ -33,7 +33,7 @@ LAYERS = [
     ("_tensor_str", "printing of arrays and tensors"),
     ("_array", "Array: one NumPy or CuPy array with a version counter"),
     (
-        "engine kernels kernels.numba.sparse_products",
+        "engine kernels kernels.numba.sparse_products kernels.triton.generated",
         "the graph and backward; compiled kernels over raw arrays and their registry",
     ),
     ("_tensor", "Tensor: an Array with an edge in the graph"),

@@ -1,8 +1,8 @@
-"""Compilation of functions, modules and training steps on the CPU.
+"""Compilation of functions, modules and training steps.
 
 `mytorch.compile` runs a function once with arrays that record the operations on them (`arrays.py`, `tracing.py`). `program.py`
 removes work that the results do not need. `replay.py` runs the rest with prepared arguments and memory, and `native.py` translates
-it to machine code. `guards.py` and `observe.py` decide when a trace is valid. Functions that cannot be traced run eagerly.
+it to machine code. On a GPU, `gpu.py` replays the rest, and `groups.py` translates groups of steps to Triton kernels. `guards.py` and `observe.py` decide when a trace is valid. Functions that cannot be traced run eagerly.
 
 `explain` shows the traces of a compiled function, and the reason if it runs eagerly.
 """
@@ -40,12 +40,12 @@ def compile(
     model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, name=None, disable=False,
     recompile_limit=None, isolate_recompiles=False, shapes_spec=None,
 ):  # fmt: skip
-    """Compiles a function or a module, which then runs faster on a CPU. Without a function, returns a decorator.
+    """Compiles a function or a module, which then runs faster. Without a function, returns a decorator.
 
     The first call runs eagerly and checks that the function only computes with tensors. The second call records the array
     operations of forward and backward. Later calls replay them. A call with other shapes, dtypes, modes or Python values is
     recorded separately. A function that cannot be recorded runs eagerly. It reads an element of a tensor, prints, or changes
-    Python objects, for example. On a GPU, the function runs eagerly.
+    Python objects, for example. On a GPU, groups of elementwise operations and of sums over rows become Triton kernels.
 
     Args:
         model: function or module. A module is wrapped in an `OptimizedModule`.

@@ -5,6 +5,7 @@ from typing import Any
 
 from typing_extensions import Self
 
+from mytorch.compiler import groups as groups
 from mytorch.compiler import native as native
 from mytorch.compiler.arrays import Untraceable as Untraceable
 from mytorch.compiler.compiled import Compiled as Compiled

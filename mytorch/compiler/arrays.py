@@ -207,6 +207,7 @@ class Tape:
     """
 
     thread = None
+    traced: type  # the class of its arrays
     kind, library = "cpu", np
     static, shaped = _STATIC, _SHAPED_BY_ELEMENTS
     records_updates = True  # of optimizers; otherwise they run as usual between the steps of a replay

@@ -45,7 +45,7 @@ _PLAIN = frozenset("cuda using_allocator get_default_memory_pool".split())  # no
 
 @functools.cache
 def named(name, function):
-    """Returns a function with a name. CuPy's functions have other names than NumPy's."""
+    """Returns a function with NumPy's name."""
 
     def call(*args, **kwargs):
         return function(*args, **kwargs)
@@ -204,8 +204,8 @@ def register():
 def copy_of(array, value=None):
     """Returns a copy of an array with the strides of a value (default: of the array)."""
     value = array if value is None else value
-    if 0 in value.shape or groups.is_dense(value):
-        copy = allocate(value)
+    if 0 not in value.shape and groups.is_dense(value):
+        copy = groups.allocate(value)
     else:  # gaps, or elements that share memory
         xp, size = cupy_ns(), value.dtype.itemsize
         first = sum((1 - n) * s for n, s in zip(value.shape, value.strides, strict=True) if s < 0)
@@ -220,13 +220,6 @@ def _same_layout(array, value):
     return not array.size or all(
         n == 1 or a == b for n, a, b in zip(array.shape, array.strides, value.strides, strict=True)
     )
-
-
-def allocate(value):
-    """Returns a new array with the layout of a value, which has no gaps."""
-    order = sorted(range(len(value.shape)), key=lambda d: (-value.strides[d], d))
-    array = cupy_ns().empty([value.shape[d] for d in order], value.dtype)
-    return array.transpose([order.index(d) for d in range(len(order))]) if order else array
 
 
 # -- replay -----------------------------------------------------------------------------------------------------------
@@ -294,10 +287,10 @@ class GpuInstance:
         for index, g in zip(program.upstream, upstream, strict=True):
             value = values[index]
             if g is None:
-                arrays[index] = allocate(value)
+                arrays[index] = groups.allocate(value)
                 arrays[index].fill(0)
             elif g.strides != value.strides or value.storage in self.written:
-                arrays[index] = allocate(value)
+                arrays[index] = groups.allocate(value)
                 arrays[index][...] = g
             else:
                 arrays[index] = g
@@ -332,7 +325,7 @@ class GpuInstance:
     def _set_to_zero(self, index):
         array = self.arrays.get(index)
         if array is None:
-            self.arrays[index] = array = allocate(self.program.values[index])
+            self.arrays[index] = array = groups.allocate(self.program.values[index])
         array[...] = 0
 
     run_backward_without = Instance.run_backward_without
@@ -424,7 +417,9 @@ class _StepCall:
         if isinstance(results, Ref):
             value = self.values[results.index]
             if found.shape != value.shape:
-                raise Untraceable(f"the shape of a result of {self.step.name} changed from {value.shape} to {found.shape}")
+                raise Untraceable(
+                    f"the shape of a result of {self.step.name} changed from {value.shape} to {found.shape}"
+                )
             if found.strides != value.strides and not _same_layout(found, value):
                 if value.is_view:
                     raise Untraceable(f"{self.step.name} has another layout than in the trace")

@@ -6,18 +6,18 @@ array once, keeps intermediate results in registers, and stores only results tha
 * Without reductions, a program of the kernel computes BLOCK elements.
 * With reductions, a program computes whole rows, as a tile (ROWS, BLOCK). A result of a reduction is a column (ROWS, 1).
 
-Each operation rounds to the dtype of its result, and products are not fused with sums, so results are equal to those of CuPy's functions to
-the last bit. Only sums have another order. Functions such as `exp` are those of CUDA's library, which CuPy calls too.
+Each operation rounds to the dtype of its result, and products are not fused with sums. So results are equal to the results of CuPy's
+functions to the last bit. Only sums have another order. Functions such as `exp` are from CUDA's library, which CuPy calls too.
 
 Shapes and strides are constants in the source of a kernel. Equal sources are compiled once.
 """
 
-import functools
-import linecache
+import importlib
 import math
 
 import numpy as np
 
+from ..backend import cupy_ns
 from ..kernels.registry import _policy
 from .arrays import Ref
 from .native import _collapsed
@@ -82,10 +82,13 @@ def available():
     if _policy(None) is False:
         return False
     try:
-        from ..kernels import launch
+        return _launch().why_not() is None
     except ImportError:
         return False
-    return launch.why_not() is None
+
+
+def _launch():
+    return importlib.import_module("mytorch.kernels.launch")
 
 
 class Item:
@@ -145,6 +148,13 @@ def described(program, step):
     if result != out.dtype and (into is None or not _converts(result, out.dtype)):
         return None
     return Item(name, args, step.results.index, dtype, into is not None)
+
+
+def allocate(value):
+    """Returns a new array with the layout of a value, which has no gaps."""
+    order = sorted(range(len(value.shape)), key=lambda d: (-value.strides[d], d))
+    array = cupy_ns().empty([value.shape[d] for d in order], value.dtype)
+    return array.transpose([order.index(d) for d in range(len(order))]) if order else array
 
 
 def _in_elements(value):
@@ -322,19 +332,16 @@ class GroupCall:
         self.arrays = source.arrays
         made = {item.out for item in group.items if not item.in_place}
         self.made = [i for i in source.stored if i in made]
-        self.kernel = built(source.text)
+        self.kernel = importlib.import_module("mytorch.kernels.triton.generated").kernel(source.text)
         self.grid, self.options = source.grid, source.options
         self.names = ", ".join(item.name for item in group.items)
         self.line = next((step.line for step in group.steps if step.line), None)
 
     def __call__(self, arrays):
-        from ..kernels import launch
-        from .gpu import allocate
-
         for i in self.made:
             arrays[i] = allocate(self.values[i])
         try:
-            launch.launch(self.kernel, self.grid, *[arrays[i] for i in self.arrays], **self.options)
+            _launch().launch(self.kernel, self.grid, *[arrays[i] for i in self.arrays], **self.options)
         except Exception as error:
             place = f"{self.line[0]}, line {self.line[1]}, in {self.line[2]}" if self.line else "an unknown line"
             raise RuntimeError(f"the kernel of {self.names} ({place}) failed: {error}") from error
@@ -347,7 +354,7 @@ class Source:
         text: the source.
         arrays: numbers of the values that the kernel receives.
         stored: numbers of the values that it stores.
-        grid, options: of the launch.
+        grid, options: arguments of the launch.
     """
 
     def __init__(self, group):
@@ -382,16 +389,15 @@ class Source:
         self._choose_launch()
 
     def _choose_launch(self):
-        from ..kernels.launch import cdiv, power_of_2
-
+        launch = _launch()
         if self.rows:
-            block = power_of_2(max(self.width, 16))
+            block = launch.power_of_2(max(self.width, 16))
             rows = max(1, BLOCK // block)
             self.options = {"ROWS": rows, "BLOCK": block, "num_warps": min(max(rows * block // 512, 2), 16)}
-            self.grid = (cdiv(self.total, rows),)
+            self.grid = (launch.cdiv(self.total, rows),)
         else:
             self.options = {"BLOCK": BLOCK, "num_warps": 4}
-            self.grid = (cdiv(self.total, BLOCK),)
+            self.grid = (launch.cdiv(self.total, BLOCK),)
         self.options["enable_fp_fusion"] = False
 
     def _broadcast(self, index, shape):
@@ -579,46 +585,3 @@ def _expression(name, given, dtype):
         a, b = given
         return f"({a}) / ({b})" if dtype.name == "float64" else f"tl.div_rn({a}, {b})"
     return f"library.{LIBRARY[name]}({', '.join(given)})"
-
-
-@functools.cache
-def built(text):
-    """Returns the kernel with a source."""
-    import triton
-    import triton.language as tl
-
-    name = f"<kernel {built.cache_info().misses} of mytorch.compile>"
-    linecache.cache[name] = len(text), None, text.splitlines(True), name
-    scope = {"tl": tl, "library": _library(), "__name__": __name__}
-    exec(compile(text, name, "exec"), scope)
-    return triton.jit(scope["group"])
-
-
-@functools.cache
-def _library():
-    """Returns CUDA's functions. In Triton's interpreter, which has none, they are NumPy's."""
-    from ..kernels.launch import INTERPRET
-
-    if not INTERPRET:
-        from triton.language.extra.cuda import libdevice
-
-        return libdevice
-    import types
-
-    from triton.language.core import tensor
-    from triton.runtime.interpreter import TensorHandle
-
-    from ..backend import numpy_ns
-
-    def of_numpy(name):
-        function = getattr(numpy_ns, name)
-
-        def call(*args):
-            dtype = args[0].handle.data.dtype
-            data = function(*np.broadcast_arrays(*[x.handle.data for x in args])).astype(dtype, copy=False)
-            shaped = max(args, key=lambda x: len(x.shape))
-            return tensor(TensorHandle(data, shaped.handle.dtype), shaped.type)
-
-        return call
-
-    return types.SimpleNamespace(**{cuda: of_numpy(name) for name, cuda in LIBRARY.items()})

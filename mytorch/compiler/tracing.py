@@ -31,7 +31,7 @@ from .observe import position_in, user_line
 from .updates import record
 
 _lock = threading.RLock()
-_DRAWS = "uniform normal bernoulli exponential words words64 serial_normal rejecting library".split()
+_DRAWS = "uniform normal bernoulli exponential words words64 serial_normal rejecting library _by_kernel".split()
 _STATES = "manual_seed seed set_state get_state clone_state next_subsequence".split()
 
 

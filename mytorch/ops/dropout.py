@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..dispatch.op import op
+from ..dispatch.unwrap import raw_of
+from ..kernels.registry import device_type
 from .random import bernoulli_mask, generator_for
 
 
@@ -39,7 +41,7 @@ def dropout_mask(op, like, shape, p, fused=None):
 
     The mask is 0 with probability p and 1 / (1 - p) otherwise. It has the given shape and the dtype of `like`.
     """
-    module = op.kernels.allowed(like.device.type, fused)
+    module = op.kernels.allowed(device_type(raw_of(like)), fused)
     if not getattr(module, "draws", False):
         return bernoulli_mask(like, shape, p)
     return DropoutSeed(p, *generator_for(like.device).next_subsequence(), module)

@@ -63,7 +63,18 @@ def test_programs_on_the_gpu(name):
     "name",
     [
         f"check_{part}.py"
-        for part in ("norm", "layers", "cross_entropy", "elementwise", "matmul", "multi", "conv", "random", "losses", "groups")
+        for part in (
+            "norm",
+            "layers",
+            "cross_entropy",
+            "elementwise",
+            "matmul",
+            "multi",
+            "conv",
+            "random",
+            "losses",
+            "groups",
+        )
     ],
 )
 def test_compiles_for_an_h200(name):
