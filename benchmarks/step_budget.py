@@ -358,8 +358,10 @@ def product(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
 
 def install():
     """Install the blank arrays and the recorder. Call this before importing kernels of mytorch."""
+    globals()["__name__"] = "cupy.step_budget"  # mytorch.compile knows the functions of a package by this name
     fake_cupy.wrap = _wrap
     fake_cupy.ndarray.__init__ = _init
+    fake_cupy.ndarray.tobytes = lambda self: b""  # a trace compares the contents before and after the call of a kernel
     fake_cupy._Functions.__getattr__ = _getattr
     fake_cupy.install()
     from mytorch.kernels import cublas
@@ -384,7 +386,7 @@ def install():
 # -- the step ---------------------------------------------------------------------------------------------------------
 
 
-def step_of(size, batch, half, activation="gelu"):
+def step_of(size, batch, half, activation="gelu", compiled=False):
     """Returns a function that runs one training step like train_gpt2.py, and the bytes of parameters and moments."""
     import mytorch
     from mytorch import amp
@@ -396,13 +398,14 @@ def step_of(size, batch, half, activation="gelu"):
     config = GPT2Config.sized(size, activation=activation, **others)
     home.init = types.SimpleNamespace(normal_=lambda *a, **k: None, zeros_=lambda *a: None)  # contents are not needed
     model = fuse_(GPT2(config)).to("cuda")
+    call = mytorch.compile(model) if compiled else model
     optimizer = mytorch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95))
     x, y = (mytorch.zeros(batch, config.context_length, dtype=mytorch.int64).to("cuda") for _ in range(2))
 
     def step():
         PHASE[0] = "forward"
         with amp.autocast("cuda", getattr(mytorch, half or "bfloat16"), enabled=half is not None):
-            loss = model(x, y)
+            loss = call(x, y)
         PHASE[0] = "backward"
         loss.backward()
         PHASE[0] = "update"
@@ -413,15 +416,15 @@ def step_of(size, batch, half, activation="gelu"):
     return step, model
 
 
-def measure(size, batch, half, activation="gelu"):
+def measure(size, batch, half, activation="gelu", compiled=False):
     """Returns the launches of a step and its memory.
 
     The memory consists of the peak, the size of parameters and moments, and the size of CuPy's pools for a captured step: the default pool
     after three steps, and the pool of the graph.
     """
     Memory.pool = Pool()
-    step, model = step_of(size, batch, half, activation)
-    for _ in range(3):
+    step, model = step_of(size, batch, half, activation, compiled)
+    for _ in range(4 if compiled else 3):
         step()
     LAUNCHES.clear()
     resident, Memory.peak = Memory.now, Memory.now
@@ -511,6 +514,7 @@ def main():
     parser.add_argument(
         "--activation", default="gelu", choices=("gelu", "gelu_tanh"), help="activation function (default: gelu)"
     )
+    parser.add_argument("--compile", action="store_true", help="compile the model with mytorch.compile")
     parser.add_argument("--all", action="store_true", help="print all kinds of launches (default: the 40 longest)")
     parser.add_argument("--in-order", action="store_true", help="print all launches in order")
     parser.add_argument("--output", help="path of a JSON file for all launches in order")
@@ -520,7 +524,11 @@ def main():
     if options.results:
         return write_results()
     estimate = measure(
-        options.model, options.batch, None if options.dtype == "float32" else options.dtype, options.activation
+        options.model,
+        options.batch,
+        None if options.dtype == "float32" else options.dtype,
+        options.activation,
+        options.compile,
     )
     if options.output:
         Path(options.output).write_text(json.dumps(estimate, indent=1))

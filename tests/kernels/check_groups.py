@@ -120,6 +120,8 @@ def test_random_groups(first):
         calls = [c for e in next(iter(compiled.entries.values())) for part in e.program.calls for c in part]
         made += sum(isinstance(call, groups.GroupCall) for call in calls)
         sums = any(word in source for word in ("sum", "mean"))
+        if sums and any(word in source for word in ("floor", "ceil")):
+            continue  # the results differ if a sum is near an integer
         for mine, theirs in zip(found, expected, strict=True):
             assert mine.dtype == theirs.dtype, source
             strides = [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in (mine, theirs)]
