@@ -1,6 +1,6 @@
 """Estimate the launches, memory traffic, operations and memory of a GPT-2 training step on a GPU, without a GPU.
 
-    python benchmarks/step_budget.py [--model base|small] [--batch 32] [--dtype bfloat16] [--activation gelu_tanh] [--all] [--output FILE.json]
+    python benchmarks/step_budget.py [--model base|small|block] [--compile] [--batch 32] [--dtype bfloat16] [--activation gelu_tanh] [--all] [--output FILE.json]
     python benchmarks/step_budget.py --results    # writes benchmarks/results/gpu-budget.json (base and small) for docs/benchmarks.md
 
 The real training step (autocast, forward, loss, backward, clipping, AdamW) runs with the real sizes on arrays with shape, dtype and address,
@@ -31,7 +31,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 
 import fake_cupy  # noqa: E402
 
-TB_PER_S, TFLOPS = 4.3, {2: 790.0, 4: 51.0, 8: 25.0}  # measured on an H200; operations by the size of an element
+TB_PER_S, TFLOPS = (
+    4.3,
+    {1: 51.0, 2: 790.0, 4: 51.0, 8: 25.0},
+)  # measured on an H200; operations by the size of an element
 LIKELY = {
     "product": 0.85,
     "attention._forward": 327 / 790,
@@ -416,6 +419,53 @@ def step_of(size, batch, half, activation="gelu", compiled=False):
     return step, model
 
 
+def block_step(batch, half, compiled):
+    """Returns a function that runs forward and backward of a transformer block without the library's fused ops, and the block."""
+    import mytorch
+    from mytorch import amp, nn
+
+    width, heads, length = 768, 12, 1024
+
+    class RMSNorm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gain = nn.Parameter(mytorch.empty(width))
+
+        def forward(self, x):
+            return x * mytorch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * self.gain
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.before_attention, self.before_mlp = RMSNorm(), RMSNorm()
+            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            split = self.qkv(self.before_attention(x)).split(width, -1)
+            q, k, v = (t.view(batch, length, heads, width // heads).transpose(1, 2) for t in split)
+            scores = mytorch.where(mask, q @ k.mT * (width // heads) ** -0.5, float("-inf"))
+            e = mytorch.exp(scores - scores.amax(-1, keepdim=True))
+            y = (e / e.sum(-1, keepdim=True)) @ v
+            x = x + self.proj(y.transpose(1, 2).reshape(batch, length, width))
+            h = self.up(self.before_mlp(x))
+            return x + self.down(0.5 * h * (1 + mytorch.tanh(0.7978845608 * (h + 0.044715 * h * h * h))))
+
+    mask = mytorch.ones(length, length).tril().to("cuda") > 0
+    block = Block().to("cuda")
+    call = mytorch.compile(block) if compiled else block
+    x = mytorch.zeros(batch, length, width).to("cuda").requires_grad_()
+
+    def step():
+        PHASE[0] = "forward"
+        with amp.autocast("cuda", getattr(mytorch, half or "bfloat16"), enabled=half is not None):
+            out = call(x)
+        PHASE[0] = "backward"
+        out.backward(mytorch.empty_like(out, requires_grad=False))
+
+    return step, block
+
+
 def measure(size, batch, half, activation="gelu", compiled=False):
     """Returns the launches of a step and its memory.
 
@@ -423,7 +473,10 @@ def measure(size, batch, half, activation="gelu", compiled=False):
     after three steps, and the pool of the graph.
     """
     Memory.pool = Pool()
-    step, model = step_of(size, batch, half, activation, compiled)
+    if size == "block":
+        step, model = block_step(batch, half, compiled)
+    else:
+        step, model = step_of(size, batch, half, activation, compiled)
     for _ in range(4 if compiled else 3):
         step()
     LAUNCHES.clear()
@@ -502,7 +555,10 @@ def main():
     """Print the table, or write all launches as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--model", default="base", choices=("demo", "small", "base", "large"), help="model size (default: base)"
+        "--model",
+        default="base",
+        choices=("demo", "small", "base", "large", "block"),
+        help="size of the GPT-2 model, or a transformer block without fused ops, forward and backward (default: base)",
     )
     parser.add_argument("--batch", type=int, default=32, help="batch size (default: 32)")
     parser.add_argument(

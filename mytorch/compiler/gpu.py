@@ -106,6 +106,15 @@ class GpuTape(Tape):
     def replaced(self):
         return temporarily(devices, cupy_ns=namespace)
 
+    def _wrap(self, result, arrays, written):
+        if not isinstance(result, (tuple, list)):
+            return super()._wrap(result, arrays, written)
+        known, items = list(arrays), []  # results may be in one array, such as the gradients of q, k and v
+        for item in result:
+            items.append(self._wrap(item, known, written))
+            known += [items[-1]] if isinstance(items[-1], TracedArray) else []
+        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+
     def subsequence(self, draw):
         """Records the draw of a `DropoutSeed`.
 
