@@ -361,7 +361,7 @@ def product(a, b, out, accumulate=False, epilogue=1, bias=None, aux=None):
 
 def install():
     """Install the blank arrays and the recorder. Call this before importing kernels of mytorch."""
-    globals()["__name__"] = "cupy.step_budget"  # mytorch.compile knows the functions of a package by this name
+    globals()["__name__"] = "cupy.step_budget"  # this name marks functions without side effects for mytorch.compile
     fake_cupy.wrap = _wrap
     fake_cupy.ndarray.__init__ = _init
     fake_cupy.ndarray.tobytes = lambda self: b""  # a trace compares the contents before and after the call of a kernel
