@@ -324,7 +324,7 @@ class Instance:
         for (index, _), array in self.numbers.items():
             array.fill(found[index])
         for raw in self.program.counters:
-            raw += 1
+            raw.fill(raw.item() + 1)  # an addition of 0-d arrays takes longer
 
     def _set(self, results, found, step):
         if isinstance(results, Ref):
