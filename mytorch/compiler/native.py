@@ -346,6 +346,8 @@ def _described(function, args, kwargs, out):
         return _copy(args[0], out)
     if function in (numpy_ns.where, np.where) and len(args) == 3:
         condition, x, y = args
+        if isinstance(condition, (bool, np.bool_)):
+            return _copy(x if condition else y, out)
         if not isinstance(condition, ndarray) or condition.dtype != bool:
             raise _Unsupported("a condition that is not bool")
         return Elementwise("where", [condition, x, y], out, [condition.dtype, out.dtype, out.dtype, out.dtype])
@@ -823,8 +825,14 @@ class Module:
 
     def build(self):
         """Compiles the functions. Returns {name of a run: function of the address of the table}."""
-        loops = [f"!{9 + n} = distinct !{{!{9 + n}, !1}}" for n in range(1, self.loops + 1)]
-        metadata = [*loops, '!1 = !{!"llvm.loop.parallel_accesses", !2}', "!2 = distinct !{}"]
+        loops = [f"!{9 + n} = distinct !{{!{9 + n}, !1, !3}}" for n in range(1, self.loops + 1)]
+        # Without !3, LLVM unrolls short loops completely before it vectorizes loops.
+        metadata = [
+            *loops,
+            '!1 = !{!"llvm.loop.parallel_accesses", !2}',
+            "!2 = distinct !{}",
+            '!3 = !{!"llvm.loop.unroll.disable"}',
+        ]
         return build(
             "\n".join([*self.texts, *self.runs, *sorted(self.declared), *metadata]),
             [f"run{i}" for i in range(len(self.runs))],
