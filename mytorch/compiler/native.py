@@ -34,7 +34,7 @@ TYPES = {
 }  # fmt: skip
 FILLED = {np.zeros: 0, np.zeros_like: 0, np.ones: 1, np.ones_like: 1}  # the value of all elements of the result
 TRACED = f"{__package__}.arrays"
-SMALL_PRODUCT = 9216  # up to this size, products are NumPy's, see `_numpy_matmul`
+SMALL_PRODUCT = 9216  # up to this size, `_numpy_matmul` calls `np.matmul`
 _lock = threading.Lock()
 
 
@@ -233,8 +233,11 @@ class Product:
     def __init__(self, a, b, out):
         if not (a.ndim == b.ndim == 2 and a.dtype == b.dtype == out.dtype and a.dtype.char in "fd"):
             raise _Unsupported("a product of these arrays")
+        if np.may_share_memory(a, out) or np.may_share_memory(b, out):
+            raise _Unsupported("a product that replaces its argument")
         count = a.size * b.shape[1]
-        whole = a.shape[0] * b.shape[1] <= blas.PLACED_TURNED or b.strides[0] >= b.strides[1]
+        few = a.shape[0] * b.shape[1] <= blas.PLACED_TURNED and count < blas.TURNED and b.size < blas.WEIGHTS
+        whole = few or b.strides[0] >= b.strides[1]
         # Up to this size, `blas.product` calls `np.matmul`. For larger products it may use several threads.
         if count > SMALL_PRODUCT and (count > blas.SINGLE or 1 in (*a.shape, b.shape[1]) or not whole):
             raise _Unsupported("a product of this size")
@@ -319,7 +322,7 @@ def described(function, args, kwargs, out):
     """
     try:
         return _described(function, args, dict(kwargs), out)
-    except (_Unsupported, TypeError, ValueError):
+    except (_Unsupported, TypeError, ValueError, OverflowError):
         return None
 
 
