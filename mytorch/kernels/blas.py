@@ -93,11 +93,17 @@ def product(a, b, out=None):
     multiplications = a.size * b.shape[-1]
     if a.shape[-1] == 1 and a.ndim > 1 < b.ndim:  # outer products: one multiplication per element, no sum
         return np.multiply(a, b, out)
-    if a.ndim == b.ndim == 2 and len(a) <= FEW and b.strides[0] == b.itemsize < b.strides[1] and a.dtype == b.dtype:
+    if (
+        out is None
+        and a.ndim == b.ndim == 2
+        and len(a) <= FEW
+        and b.strides[0] == b.itemsize < b.strides[1]
+        and a.dtype == b.dtype
+    ):
         # a @ wᵀ with few rows: b is the transpose of a C-ordered weight.
         few = _by_few_rows(a, b.T, multiplications)
         if few is not None:
-            return few if out is None else np.positive(few, out)
+            return few
     # Products that OpenBLAS computes on one thread anyway, and dtypes that BLAS does not support, go to NumPy directly.
     single = multiplications <= SINGLE and a.ndim > 1 and a.shape[-2] > 1 and b.shape[-1] > 1
     if (
