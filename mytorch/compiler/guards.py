@@ -9,6 +9,7 @@ import array
 import collections
 import contextvars
 import enum
+import itertools
 import operator
 import os
 import sys
@@ -48,6 +49,10 @@ VALUES = (
 # A program cannot change the state of objects of these packages: namespaces and kernels, which a replay calls again.
 _MACHINERY = (f"{HERE}.backend", f"{HERE}.kernels", "numba")
 _ATOMS = (*VALUES, enum.Enum, np.generic, type, types.BuiltinFunctionType, types.ModuleType, Generator)
+_HOOKS = frozenset(
+    "_forward_pre_hooks _forward_hooks _backward_hooks _backward_pre_hooks _forward_pre_hooks_with_kwargs _forward_hooks_with_kwargs "
+    "_forward_hooks_always_called".split()
+)
 _MISSING = object()
 _STANDARD = frozenset(sys.stdlib_module_names) | {HERE, "numpy", "torch", "numba", "ml_dtypes"}
 
@@ -121,6 +126,8 @@ class Guards:
             if isinstance(value, (list, collections.deque)):
                 self.lengths.append((value, len(value)))
                 self.entries += [(value, i, item) for i, item in enumerate(value)]
+            elif isinstance(value, set) and not value:
+                self.lengths.append((value, 0))
             elif isinstance(value, set):
                 self.entries.append((_Copied(frozenset, value), None, frozenset(value)))
             return list(value)
@@ -156,7 +163,9 @@ class Guards:
         found = [type(value)]
         own = getattr(value, "__dict__", None)
         if isinstance(own, dict):
-            found += self._items(own)
+            # Without a registered hook, which sets `_hooked`, calls do not read these dicts.
+            unused = _HOOKS if isinstance(value, module.Module) and own.get("_hooked") is False else ()
+            found += self._items(own, unused)
         for cls in type(value).__mro__:
             slots = cls.__dict__.get("__slots__", ()) if not is_foreign(cls.__module__) else ()
             for name in (slots,) if isinstance(slots, str) else slots:
@@ -169,12 +178,12 @@ class Guards:
             found += [getattr(value, name, None) for name in ("func", "args", "keywords")]
         return found
 
-    def _items(self, mapping):
+    def _items(self, mapping, unused=()):
         if isinstance(mapping, dict) and type(mapping).__getitem__ is not dict.__getitem__:
             mapping = _Stored(mapping)
         self.lengths.append((mapping, len(mapping)))
-        self.entries += [(mapping, key, item) for key, item in mapping.items()]
-        return list(mapping.values())
+        self.entries += [(mapping, key, item) for key, item in mapping.items() if key not in unused]
+        return [item for key, item in mapping.items() if key not in unused]
 
     def _function(self, function):
         found = []
@@ -183,7 +192,7 @@ class Guards:
                 content = cell.cell_contents
             except ValueError:
                 continue
-            self.entries.append((_Cell(cell), "cell_contents", content))
+            self.entries.append((_Attributes(cell), "cell_contents", content))
             found.append(content)
         if is_foreign(function.__module__):
             return found
@@ -250,15 +259,31 @@ class Guards:
         self.entries.append((container, key, value))
 
     def prepare(self):
-        """Prepares `hold`."""
-        self._columns = tuple(zip(*self.entries, strict=True)) or ((), (), ())
+        """Prepares `hold`: all entries of one container, or all attributes of one object, are read by one call."""
+        groups = {}
+        for entry in self.entries:
+            container = entry[0]
+            getter, owner = operator.itemgetter, container
+            if type(container) is _Attributes:
+                getter, owner = operator.attrgetter, container.owner
+            groups.setdefault((getter, id(owner)), (owner, []))[1].append(entry)
+        single = [entries[0] for _, entries in groups.values() if len(entries) == 1]
+        self._columns = tuple(zip(*single, strict=True)) or ((), (), ())
+        self._getters, self._values = [], []
+        for (getter, _), (owner, entries) in groups.items():
+            if len(entries) > 1:
+                self._getters.append((getter(*(key for _, key, _ in entries)), owner))
+                self._values += [value for _, _, value in entries]
         self._sized, self._lengths = [c for c, _ in self.lengths], [n for _, n in self.lengths]
 
     def hold(self):
         """Returns True if nothing changed."""
-        containers, keys, values = self._columns
         try:
-            if all(map(operator.is_, map(operator.getitem, containers, keys), values)):
+            containers, keys, values = self._columns
+            grouped = itertools.chain.from_iterable([get(owner) for get, owner in self._getters])
+            if all(map(operator.is_, grouped, self._values)) and all(
+                map(operator.is_, map(operator.getitem, containers, keys), values)
+            ):
                 return list(map(len, self._sized)) == self._lengths
             for container, key, value in self.entries:
                 now = container[key]
@@ -269,7 +294,7 @@ class Guards:
             for container, length in self.lengths:
                 if len(container) != length:
                     return False
-        except (KeyError, IndexError):
+        except (KeyError, IndexError, AttributeError, ValueError):
             return False
         return True
 
@@ -294,7 +319,7 @@ def guards_of(*roots, executed=None):
 
 
 class _Attributes:
-    """The attributes of an object, with the interface of a dict."""
+    """The attributes of an object, or the content of a closure's cell, with the interface of a dict."""
 
     __slots__ = ("owner",)
 
@@ -304,7 +329,7 @@ class _Attributes:
     def __getitem__(self, key):
         try:
             return getattr(self.owner, key)
-        except AttributeError:
+        except (AttributeError, ValueError):  # an empty cell of a closure raises ValueError
             raise KeyError(key) from None
 
 
@@ -351,18 +376,3 @@ class _Variable:
 
     def __getitem__(self, key):
         return self.variable.get(_MISSING)
-
-
-class _Cell:
-    """The content of a closure's variable, with the interface of a dict."""
-
-    __slots__ = ("cell",)
-
-    def __init__(self, cell):
-        self.cell = cell
-
-    def __getitem__(self, key):
-        try:
-            return self.cell.cell_contents
-        except ValueError:
-            raise KeyError(key) from None

@@ -4,13 +4,12 @@
 over one shape become one loop nest (`_Loop`): intermediate results stay in registers and are stored only if a later step
 reads them. The code receives a table of addresses, one for each block of memory, so it does not depend on addresses.
 
-Functions such as `exp` call the loops of NumPy's ufuncs, and products call NumPy's BLAS, so results are equal to the last bit.
+Functions such as `exp` and small products call the loops of NumPy's ufuncs, so results are equal to the last bit.
 Only sums are computed in another order, with float64 partial sums for float32.
 
 Without llvmlite, which the `cpu` extra installs, steps run as calls of NumPy.
 """
 
-import contextlib
 import ctypes
 import functools
 import operator
@@ -21,6 +20,7 @@ import threading
 import numpy as np
 
 from ..backend.namespaces import numpy_ns
+from ..kernels import blas
 
 try:
     import llvmlite.binding as llvm
@@ -30,9 +30,11 @@ except ImportError:
 ndarray = np.ndarray
 TYPES = {
     "float32": "float", "float64": "double", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "i8", "bool": "i8",
+    "uint64": "i64",
 }  # fmt: skip
 FILLED = {np.zeros: 0, np.zeros_like: 0, np.ones: 1, np.ones_like: 1}  # the value of all elements of the result
-SMALL_PRODUCT = 9216  # below this size, NumPy's product calls BLAS directly, see `_numpy_matmul`
+TRACED = f"{__package__}.arrays"
+SMALL_PRODUCT = 9216  # up to this size, `_numpy_matmul` calls `np.matmul`
 _lock = threading.Lock()
 
 
@@ -58,6 +60,10 @@ _COMPARE = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": 
 _LOOPS = frozenset(
     "exp log tanh sin cos expm1 log1p exp2 log2 sinh cosh arctan arcsin arccos arctanh arcsinh arccosh power cbrt log10 tan logaddexp".split()
 )
+
+
+# ufuncs whose reductions are translated -> kinds of dtypes. The order of their arguments has no effect on the result.
+_FOLDS = {"maximum": "fiu", "minimum": "fiu", "logical_and": "b", "logical_or": "b"}
 
 
 class _Code:
@@ -172,6 +178,10 @@ def _float(code, name, args, t):
         full = f"@llvm.{intrinsic}.{suffix}"
         code.declared.add(f"declare {t} {full}({t})")
         return code.value(f"call {t} {full}({t} {x})")
+    if name == "isfinite":
+        size = code.value(f"call {t} @llvm.fabs.{suffix}({t} {x})")
+        code.declared.add(f"declare {t} @llvm.fabs.{suffix}({t})")
+        return code.value(f"zext i1 {code.value(f'fcmp olt {t} {size}, 0x7FF0000000000000')} to i8")
     if name == "isnan":
         return code.value(f"zext i1 {code.value(f'fcmp uno {t} {x}, 0.0')} to i8")
     raise _Unsupported(name)
@@ -208,42 +218,40 @@ class Elementwise:
 
 
 class Reduction:
-    """out = the sum of x over axes, divided by `divisor`."""
+    """out = the sum of x over axes, divided by `divisor`; or another ufunc in `_FOLDS` over the axes."""
 
-    def __init__(self, x, axes, out, divisor=1):
-        self.x, self.axes, self.out, self.divisor = x, axes, out, divisor
-        if x.dtype != out.dtype or x.dtype.kind != "f" or x.size == 0:
+    def __init__(self, x, axes, out, divisor=1, name="add"):
+        self.x, self.axes, self.out, self.divisor, self.name = x, axes, out, divisor, name
+        if x.dtype != out.dtype or x.dtype.kind not in ("f" if name == "add" else _FOLDS[name]) or x.size == 0:
             raise _Unsupported("a reduction of these dtypes")
         _type(x.dtype)
 
 
 class Product:
-    """out = a @ b, by BLAS."""
+    """out = a @ b, by the inner loop of NumPy's `matmul`, which calls BLAS."""
 
     def __init__(self, a, b, out):
-        self.out = out
         if not (a.ndim == b.ndim == 2 and a.dtype == b.dtype == out.dtype and a.dtype.char in "fd"):
             raise _Unsupported("a product of these arrays")
-        if 1 in (*a.shape, *b.shape) or 0 in (*a.shape, *b.shape) or a.size * b.shape[1] > SMALL_PRODUCT or not blas():
+        if np.may_share_memory(a, out) or np.may_share_memory(b, out):
+            raise _Unsupported("a product that replaces its argument")
+        count = a.size * b.shape[1]
+        few = a.shape[0] * b.shape[1] <= blas.PLACED_TURNED and count < blas.TURNED and b.size < blas.WEIGHTS
+        whole = few or b.strides[0] >= b.strides[1]
+        # Up to this size, `blas.product` calls `np.matmul`. For larger products it may use several threads.
+        if count > SMALL_PRODUCT and (count > blas.SINGLE or 1 in (*a.shape, b.shape[1]) or not whole):
             raise _Unsupported("a product of this size")
-        if a.__array_interface__["data"] == b.__array_interface__["data"] or not out.flags.c_contiguous:
-            raise _Unsupported("a symmetric product")
-        self.a, self.b = (self._side(x) for x in (a, b))
-
-    @staticmethod
-    def _side(x):
-        if x.strides[1] == x.itemsize and x.strides[0] % x.itemsize == 0 and x.strides[0] >= x.itemsize * x.shape[1]:
-            return x, 111, x.strides[0] // x.itemsize
-        if x.strides[0] == x.itemsize and x.strides[1] % x.itemsize == 0 and x.strides[1] >= x.itemsize * x.shape[0]:
-            return x, 112, x.strides[1] // x.itemsize
-        raise _Unsupported("a product of strided matrices")
+        self.arrays = a, b, out
+        (m, k), n = a.shape, b.shape[1]
+        self.sizes = 1, m, k, n
+        self.steps = 0, 0, 0, *a.strides, *b.strides, *out.strides
+        self.address, self.data = ufunc_loop("matmul", a.dtype.char * 3)
 
 
 class LoopCall:
     """out = ufunc(*inputs), by NumPy's loop."""
 
     def __init__(self, name, inputs, out, dtypes):
-        self.out = out
         if any(not isinstance(x, ndarray) or x.dtype != out.dtype or x.shape != out.shape for x in inputs):
             raise _Unsupported("a function of these arrays")
         if (
@@ -252,7 +260,9 @@ class LoopCall:
             or out.dtype.char not in "fd"
         ):
             raise _Unsupported("a function of strided arrays")
-        self.inputs = inputs
+        self.arrays = *inputs, out
+        self.sizes = (out.size,)
+        self.steps = (out.itemsize,) * len(self.arrays)
         self.address, self.data = ufunc_loop(name, out.dtype.char * (len(inputs) + 1))
 
 
@@ -273,17 +283,6 @@ def ufunc_loop(name, types):
     return read(functions), read(data) or 0
 
 
-@functools.cache
-def blas():
-    """Returns {dtype character: address of gemm}; empty if NumPy has another BLAS than OpenBLAS with 64-bit sizes."""
-    found = {}
-    with contextlib.suppress(AttributeError, OSError):
-        library = ctypes.PyDLL(np._core._multiarray_umath.__file__)
-        for char, name in (("f", "scipy_cblas_sgemm64_"), ("d", "scipy_cblas_dgemm64_")):
-            found[char] = ctypes.cast(library[name], ctypes.c_void_p).value
-    return found
-
-
 def _basic(index):
     items = index if type(index) is tuple else (index,)
     return all(isinstance(i, (int, slice, type(None), type(...))) and not isinstance(i, bool) for i in items)
@@ -299,10 +298,14 @@ def _mean(out, x, axis=None, keepdims=False):
     return Reduction(x, _axes(axis, x.ndim), out, divisor=x.size // max(out.size, 1))
 
 
-def _reduce(out, x, axis=0, dtype=None, _out=None, keepdims=False, **others):
+def _reduce(name, out, x, axis=0, dtype=None, _out=None, keepdims=False, **others):
     if dtype is not None or others:
         raise _Unsupported("a reduction with options")
-    return Reduction(x, _axes(axis, x.ndim), out)
+    return Reduction(x, _axes(axis, x.ndim), out, name=name)
+
+
+# reductions of the namespace -> ufunc
+_WHOLE = {numpy_ns.max: "maximum", numpy_ns.min: "minimum", numpy_ns.all: "logical_and", numpy_ns.any: "logical_or"}
 
 
 def _axes(axis, ndim):
@@ -319,7 +322,7 @@ def described(function, args, kwargs, out):
     """
     try:
         return _described(function, args, dict(kwargs), out)
-    except (_Unsupported, TypeError, ValueError):
+    except (_Unsupported, TypeError, ValueError, OverflowError):
         return None
 
 
@@ -342,10 +345,12 @@ def _described(function, args, kwargs, out):
         )
     if out is None:
         raise _Unsupported("no result")
-    if function in (ndarray.copy, ndarray.astype, np.ascontiguousarray, np.copy):
+    if function in (ndarray.copy, ndarray.astype, np.ascontiguousarray, np.copy) or _is_cast(function):
         return _copy(args[0], out)
     if function in (numpy_ns.where, np.where) and len(args) == 3:
         condition, x, y = args
+        if isinstance(condition, (bool, np.bool_)):
+            return _copy(x if condition else y, out)
         if not isinstance(condition, ndarray) or condition.dtype != bool:
             raise _Unsupported("a condition that is not bool")
         return Elementwise("where", [condition, x, y], out, [condition.dtype, out.dtype, out.dtype, out.dtype])
@@ -357,11 +362,19 @@ def _described(function, args, kwargs, out):
         return _mean(out, *args, **kwargs)
     if function is ndarray.sum:
         return _sum(out, args[0], *args[1:], **kwargs)
-    if getattr(function, "__self__", None) is np.add and function.__name__ == "reduce":
-        return _reduce(out, *args, **kwargs)
+    if function in _WHOLE:
+        return _reduce(_WHOLE[function], out, *args, **({"axis": None} if len(args) == 1 else {}) | kwargs)
+    ufunc = getattr(function, "__self__", None)
+    if isinstance(ufunc, np.ufunc) and (ufunc is np.add or ufunc.__name__ in _FOLDS) and function.__name__ == "reduce":
+        return _reduce(ufunc.__name__, out, *args, **kwargs)
     if function in FILLED:
         return _copy(FILLED[function], out)
     raise _Unsupported(getattr(function, "__name__", ""))
+
+
+def _is_cast(function):
+    """Returns True for the method `cast` of a namespace, as a trace records it."""
+    return (getattr(function, "__module__", None), getattr(function, "__name__", None)) == (TRACED, "cast")
 
 
 def _copy(x, out):
@@ -393,6 +406,11 @@ def _ufunc(function, args, out):
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def _wide(item):
+    """Returns the type in which a reduction computes: float64 for sums."""
+    return "double" if item.name == "add" else _type(item.x.dtype)
 
 
 def _place(array):
@@ -466,8 +484,6 @@ class Run:
                 self._outlined(lambda block=block: self._emit_loop(block, last_use))
             elif isinstance(block, Reduction):
                 self._outlined(lambda block=block: self._emit_reduction(block))
-            elif isinstance(block, Product):
-                self._emit_product(block)
             else:
                 self._emit_call(block)
         code.emit("ret void")
@@ -599,7 +615,7 @@ class Run:
     def _emit_reduction(self, item):
         code, x, out = self.code, item.x, item.out
         kept = [d for d in range(x.ndim) if d not in item.axes]
-        t, wide = _type(x.dtype), "double"
+        t, wide = _type(x.dtype), _wide(item)
         source, target = self.pointer(x), self.pointer(out)
         flat = out.reshape([x.shape[d] for d in kept]) if out.size else out
         inner = sorted(item.axes, key=lambda d: -abs(x.strides[d]))
@@ -616,8 +632,7 @@ class Run:
 
         def body(indices):
             base = self._element(source, x, indices, [x.strides[d] for d in kept])
-            code.emit("store double 0.0, ptr %sums, align 8")
-            total = self._accumulate(base, x, sizes, steps, t)
+            total = self._accumulate(base, item, sizes, steps)
             if item.divisor != 1:
                 total = code.value(f"fdiv {wide} {total}, {constant(item.divisor, np.dtype('f8'))}")
             if t != wide:
@@ -626,9 +641,28 @@ class Run:
 
         self._nest([x.shape[d] for d in kept], body, parallel=False)
 
-    def _accumulate(self, base, x, sizes, steps, t):
-        """Emits loops that add elements in float64. Returns the sum."""
-        code = self.code
+    def _first(self, item, pointer):
+        """Emits the value that a reduction starts with: 0, or its first element, which may occur twice."""
+        t = _type(item.x.dtype)
+        return "0.0" if item.name == "add" else self.code.value(f"load {t}, ptr {pointer}, align {item.x.itemsize}")
+
+    def _fold(self, item, total, value):
+        """Emits one addition in float64, or another operation of `_FOLDS`. Returns its result."""
+        t, kind = _type(item.x.dtype), item.x.dtype.kind
+        if item.name == "add":
+            value = value if t == "double" else self.code.value(f"fpext {t} {value} to double")
+            return self.code.value(f"fadd reassoc double {total}, {value}")
+        if kind == "b":
+            return self.code.value(f"{item.name.rpartition('_')[2]} {t} {total}, {value}")
+        word = item.name if kind == "f" else {"i": "s", "u": "u"}[kind] + item.name[:3]
+        function = f"@llvm.{word}.{t.replace('float', 'f32').replace('double', 'f64')}"
+        self.code.declared.add(f"declare {t} {function}({t}, {t})")
+        return self.code.value(f"call {t} {function}({t} {total}, {t} {value})")
+
+    def _accumulate(self, base, item, sizes, steps):
+        """Emits the loops of a reduction to one number. Returns its result."""
+        code, x, t, wide = self.code, item.x, _type(item.x.dtype), _wide(item)
+        first = self._first(item, base)
         *outer, size = sizes
         *far, near = steps
 
@@ -640,61 +674,60 @@ class Run:
             code.emit(f"br label %loop{n}")
             code.label(f"loop{n}")
             code.emit(f"%i{n} = phi i64 [ 0, %pre{n} ], [ %next{n}, %loop{n} ]")
-            code.emit(f"%s{n} = phi double [ {total}, %pre{n} ], [ %sum{n}, %loop{n} ]")
+            position = len(code.lines)
             at = self._element(pointer, x, [f"%i{n}"], [near])
-            value = code.value(f"load {t}, ptr {at}, align {x.itemsize}")
-            if t != "double":
-                value = code.value(f"fpext {t} {value} to double")
-            code.emit(f"%sum{n} = fadd reassoc double %s{n}, {value}")
+            value = self._fold(item, f"%s{n}", code.value(f"load {t}, ptr {at}, align {x.itemsize}"))
+            code.lines.insert(position, f"  %s{n} = phi {wide} [ {total}, %pre{n} ], [ {value}, %loop{n} ]")
             code.emit(f"%next{n} = add nuw nsw i64 %i{n}, 1")
             more = code.value(f"icmp ult i64 %next{n}, {size}")
             code.emit(f"br i1 {more}, label %loop{n}, label %done{n}")
             code.label(f"done{n}")
-            return f"%sum{n}"
+            return value
 
         if not outer:
-            return inner(base, "0.0")
+            return inner(base, first)
+        code.emit(f"store {wide} {first}, ptr %sums, align 8")
 
         def body(indices):
             pointer = self._element(base, x, indices, far)
-            total = code.value("load double, ptr %sums, align 8")
-            code.emit(f"store double {inner(pointer, total)}, ptr %sums, align 8")
+            total = code.value(f"load {wide}, ptr %sums, align 8")
+            code.emit(f"store {wide} {inner(pointer, total)}, ptr %sums, align 8")
 
         self._nest(outer, body, parallel=False)
-        return code.value("load double, ptr %sums, align 8")
+        return code.value(f"load {wide}, ptr %sums, align 8")
 
     def _emit_column_sums(self, item, source, target, flat, kept, inner):
         """Sums over leading axes: blocks of columns are added row by row, so that memory is read in order."""
         code, x, out = self.code, item.x, item.out
-        t = _type(x.dtype)
+        t, wide = _type(x.dtype), _wide(item)
         *before, last = kept
         width = 64
         columns = x.shape[last]
 
         def block(indices, first, count):
+            base = self._element(source, x, indices, [x.strides[d] for d in before])
+            base = self._element(base, x, [first], [x.itemsize])
+
+            def at_sums(j):
+                return code.value(f"getelementptr inbounds {wide}, ptr %sums, i64 {j[0]}")
+
             def clear(j):
                 code.emit(
-                    f"store double 0.0, ptr {code.value(f'getelementptr inbounds double, ptr %sums, i64 {j[0]}')}, align 8"
+                    f"store {wide} {self._first(item, self._element(base, x, j, [x.itemsize]))}, ptr {at_sums(j)}"
                 )
 
             self._nest([count], clear)
-            base = self._element(source, x, indices, [x.strides[d] for d in before])
-            base = self._element(base, x, [first], [x.itemsize])
 
             def row(at):
                 pointer = self._element(base, x, at, [x.strides[d] for d in inner])
 
                 def add(j):
-                    slot = code.value(f"getelementptr inbounds double, ptr %sums, i64 {j[0]}")
+                    slot = at_sums(j)
                     value = code.value(
                         f"load {t}, ptr {self._element(pointer, x, j, [x.itemsize])}, align {x.itemsize}, !llvm.access.group !2"
                     )
-                    if t != "double":
-                        value = code.value(f"fpext {t} {value} to double")
-                    total = code.value(
-                        f"fadd double {code.value(f'load double, ptr {slot}, align 8, !llvm.access.group !2')}, {value}"
-                    )
-                    code.emit(f"store double {total}, ptr {slot}, align 8, !llvm.access.group !2")
+                    total = code.value(f"load {wide}, ptr {slot}, !llvm.access.group !2")
+                    code.emit(f"store {wide} {self._fold(item, total, value)}, ptr {slot}, !llvm.access.group !2")
 
                 self._nest([count], add)
 
@@ -703,11 +736,10 @@ class Run:
             there = self._element(there, out, [first], [out.itemsize])
 
             def store(j):
-                slot = code.value(f"getelementptr inbounds double, ptr %sums, i64 {j[0]}")
-                total = code.value(f"load double, ptr {slot}, align 8")
+                total = code.value(f"load {wide}, ptr {at_sums(j)}")
                 if item.divisor != 1:
                     total = code.value(f"fdiv double {total}, {constant(item.divisor, np.dtype('f8'))}")
-                if t != "double":
+                if t != wide:
                     total = code.value(f"fptrunc double {total} to {t}")
                 code.emit(
                     f"store {t} {total}, ptr {self._element(there, out, j, [out.itemsize])}, align {out.itemsize}"
@@ -728,21 +760,6 @@ class Run:
 
     # -- calls
 
-    def _emit_product(self, item):
-        code = self.code
-        (a, ta, lda), (b, tb, ldb) = item.a, item.b
-        m, k = a.shape
-        n = b.shape[1]
-        t = _type(a.dtype)
-        address = blas()[a.dtype.char]
-        pointers = [self.pointer(x) for x in (a, b, item.out)]
-        one, zero = constant(1.0, a.dtype), constant(0.0, a.dtype)
-        function = code.value(f"inttoptr i64 {self._external(address)} to ptr")
-        code.emit(
-            f"call void {function}(i32 101, i32 {ta}, i32 {tb}, i64 {m}, i64 {n}, i64 {k}, {t} {one}, ptr {pointers[0]}, i64 {lda}, "
-            f"ptr {pointers[1]}, i64 {ldb}, {t} {zero}, ptr {pointers[2]}, i64 {n})"
-        )
-
     def _external(self, address):
         """Emits the load of the address of a function, which differs between processes, from the table."""
         slot = self.slots.function(address)
@@ -750,16 +767,16 @@ class Run:
         return self.code.value(f"load i64, ptr {at}, align 8")
 
     def _emit_call(self, item):
+        """Emits a call of the inner loop of a ufunc: function(addresses, sizes, steps, data)."""
         code = self.code
-        arrays = [*item.inputs, item.out]
-        for i, x in enumerate(arrays):
+        values = [("args", f"ptr {self.pointer(x)}") for x in item.arrays]
+        values += [("size", f"i64 {n}") for n in item.sizes] + [("steps", f"i64 {n}") for n in item.steps]
+        counts = dict.fromkeys(("args", "size", "steps"), 0)
+        for name, value in values:
             code.emit(
-                f"store ptr {self.pointer(x)}, ptr {code.value(f'getelementptr inbounds ptr, ptr %args, i64 {i}')}, align 8"
+                f"store {value}, ptr {code.value(f'getelementptr inbounds i64, ptr %{name}, i64 {counts[name]}')}, align 8"
             )
-            code.emit(
-                f"store i64 {x.itemsize}, ptr {code.value(f'getelementptr inbounds i64, ptr %steps, i64 {i}')}, align 8"
-            )
-        code.emit(f"store i64 {item.out.size}, ptr %size, align 8")
+            counts[name] += 1
         function = code.value(f"inttoptr i64 {self._external(item.address)} to ptr")
         data = code.value(f"inttoptr i64 {self._external(item.data)} to ptr") if item.data else "null"
         code.emit(f"call void {function}(ptr %args, ptr %size, ptr %steps, ptr {data})")
@@ -771,8 +788,8 @@ class Run:
             f"define void @{name}(ptr noalias %table) {{",
             "entry:",
             "  %args = alloca [4 x ptr], align 16",
-            "  %steps = alloca [4 x i64], align 16",
-            "  %size = alloca i64, align 8",
+            "  %steps = alloca [9 x i64], align 16",
+            "  %size = alloca [4 x i64], align 16",
             *bases,
         ]
         self.module.declared |= self.code.declared
@@ -811,8 +828,14 @@ class Module:
 
     def build(self):
         """Compiles the functions. Returns {name of a run: function of the address of the table}."""
-        loops = [f"!{9 + n} = distinct !{{!{9 + n}, !1}}" for n in range(1, self.loops + 1)]
-        metadata = [*loops, '!1 = !{!"llvm.loop.parallel_accesses", !2}', "!2 = distinct !{}"]
+        loops = [f"!{9 + n} = distinct !{{!{9 + n}, !1, !3}}" for n in range(1, self.loops + 1)]
+        # Without !3, LLVM unrolls short loops completely before it vectorizes loops.
+        metadata = [
+            *loops,
+            '!1 = !{!"llvm.loop.parallel_accesses", !2}',
+            "!2 = distinct !{}",
+            '!3 = !{!"llvm.loop.unroll.disable"}',
+        ]
         return build(
             "\n".join([*self.texts, *self.runs, *sorted(self.declared), *metadata]),
             [f"run{i}" for i in range(len(self.runs))],

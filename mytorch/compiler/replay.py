@@ -373,9 +373,9 @@ class Instance:
         """Computes the numbers of optimizers for the next run, and counts the step."""
         found = [compute() for compute in self.program.numbers]
         for (index, _), array in self.numbers.items():
-            array[()] = found[index]
+            array.fill(found[index])
         for raw in self.program.counters:
-            raw += 1
+            raw.fill(raw.item() + 1)  # an addition of 0-d arrays takes longer
 
     def _set(self, results, found, step):
         if isinstance(results, Ref):

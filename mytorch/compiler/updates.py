@@ -94,7 +94,7 @@ class _State(dict):
         if all(raw is not known for known in tape.counters):
             tape.counters.append(raw)
         # Parameters with the same number of steps share it.
-        return tape.counts.setdefault(value, Number(lambda: int(raw) + 1, ("step", value)))
+        return tape.counts.setdefault(value, Number(lambda: int(raw.item()) + 1, ("step", value)))
 
     def __setitem__(self, name, value):
         raise Untraceable(f"the rule creates the state {name!r}")

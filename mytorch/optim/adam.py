@@ -103,7 +103,7 @@ def _step(xp, betas, eps, shrink, pull, step_size, root, p, g, m, v, top=None):
     if top is not None:
         v = xp.maximum(top, v, out=top)
     xp.sqrt(v, out=scratch)
-    scratch /= root
+    scratch *= 1 / root  # as the kernels compute it; a division takes longer
     scratch += eps
     xp.divide(m, scratch, out=scratch)
     scratch *= step_size
