@@ -19,13 +19,14 @@ from ..engine.mode import get_mode
 from ..engine.node import Node
 from ..nn.module import Module
 from ..ops.creation import is_tensor
+from ..ops.shapes import as_strided
 from .arrays import Tape, Untraceable, current_tape, owner
 from .gpu import GpuInstance, GpuTape
 from .guards import TooMuch, guards_of
 from .observe import Observer, executed_by, position_of
 from .program import Program, listing
 from .replay import Different, Instance
-from .tracing import Output, register, trace
+from .tracing import Output, View, register, trace
 
 MOST = 8  # traces of one form of the arguments; further ones run eagerly
 TRIES = 3  # eager calls that may have side effects, such as filling caches, before a function stays eager
@@ -180,11 +181,11 @@ class _Entry:
         self._store_grads(instance)
         data, outs = {}, []
         for out in program.outputs:
+            if type(out) is View or getattr(out, "same", None) is not None:
+                outs.append(None)  # see `_share_memory`
+                continue
             if type(out) is not Output:
                 outs.append(out.value if out.position is None else leaves[out.position])
-                continue
-            if out.same is not None:
-                outs.append(outs[out.same])
                 continue
             if out.index not in data:
                 data[out.index] = Array._wrap(instance.result(out.index))
@@ -193,7 +194,18 @@ class _Entry:
             self._record(instance, outs, leaves, given)
         else:
             self._release(instance)
+        self._share_memory(outs)
         return tree_unflatten(outs, self.spec)
+
+    def _share_memory(self, outs):
+        """Adds the outputs that are views of other outputs, or the same tensors."""
+        for position, out in enumerate(self.program.outputs):
+            if type(out) is View:
+                base = outs[out.base] if out.wants else outs[out.base].detach()
+                outs[position] = as_strided(base, out.shape, out.strides, base.storage_offset() + out.offset)
+        for position, out in enumerate(self.program.outputs):
+            if type(out) is Output and out.same is not None:
+                outs[position] = outs[out.same]
 
     def _release(self, instance):
         """Makes an instance available for other calls."""

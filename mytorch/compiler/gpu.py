@@ -35,7 +35,7 @@ from .arrays import (
     mapped,
     owner,
 )
-from .program import layout_bytes
+from .program import is_dense, layout_bytes
 from .replay import Different, Instance, _host_call
 from .tracing import _TraceKernel
 
@@ -213,7 +213,7 @@ def register():
 def copy_of(array, value=None):
     """Returns a copy of an array with the strides of a value (default: of the array)."""
     value = array if value is None else value
-    if 0 not in value.shape and groups.is_dense(value):
+    if 0 not in value.shape and is_dense(value):
         copy = groups.allocate(value)
     else:  # gaps, or elements that share memory
         xp, size = cupy_ns(), value.dtype.itemsize

@@ -21,6 +21,7 @@ from ..backend import cupy_ns
 from ..kernels.registry import _policy
 from .arrays import Ref
 from .native import _collapsed
+from .program import is_dense
 
 LONGEST = 8192  # longest row of a reduction
 BLOCK = 1024
@@ -159,16 +160,6 @@ def allocate(value):
 
 def _in_elements(value):
     return all(s % value.dtype.itemsize == 0 for s in value.strides)
-
-
-def is_dense(value):
-    """Returns True if the elements of a value fill its memory, in any order of the axes."""
-    expected = value.dtype.itemsize
-    for n, s in sorted(zip(value.shape, value.strides, strict=True), key=lambda pair: (pair[1], pair[0])):
-        if n != 1 and s != expected:
-            return False
-        expected *= n
-    return True
 
 
 def _converts(source, target):

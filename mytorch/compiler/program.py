@@ -206,6 +206,16 @@ def layout_bytes(value):
     return sum((n - 1) * abs(s) for n, s in zip(value.shape, value.strides, strict=True)) + value.dtype.itemsize
 
 
+def is_dense(value):
+    """Returns True if the elements of a value fill its memory, in any order of the axes."""
+    expected = value.dtype.itemsize
+    for n, s in sorted(zip(value.shape, value.strides, strict=True), key=lambda pair: (pair[1], pair[0])):
+        if n != 1 and s != expected:
+            return False
+        expected *= n
+    return True
+
+
 def listing(program):
     """Returns the steps as text, one line each."""
     lines = []

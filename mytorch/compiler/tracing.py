@@ -14,6 +14,7 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..amp import Policy
+from ..backend import address
 from ..base import hooks
 from ..base.config import temporarily
 from ..base.errors import GraphFreedError
@@ -28,6 +29,7 @@ from ..ops.random import Generator
 from .arrays import Ref, Tape, TracedArray, Untraceable, current_tape, record_call, trace_ns
 from .guards import VALUES
 from .observe import position_in, user_line
+from .program import is_dense
 from .updates import record
 
 _lock = threading.RLock()
@@ -495,6 +497,29 @@ class Output:
         self.index, self.is_tensor, self.same = index, is_tensor, same
 
 
+class View:
+    """An output in the memory of another output. It is created from that output, so that both share memory.
+
+    Attributes:
+        base: position of the other output.
+        shape, strides, offset: arguments of `as_strided`, in elements; the offset is relative to the other output.
+        wants: True if the output requires gradients, which it gets through the other output.
+    """
+
+    def __init__(self, base, part, offset, wants):
+        self.base, self.offset, self.wants = base, offset, wants
+        self.shape, self.strides = part.shape, tuple(s // part.itemsize for s in part.strides)
+
+
+def _offset_in(part, whole):
+    """Returns the distance in elements from the start of an array that contains all elements of `part`; None for other arrays."""
+    size, distance = part.itemsize, address(part) - address(whole)
+    if part.dtype != whole.dtype or not is_dense(whole) or any(s < 0 or s % size for s in part.strides):
+        return None
+    end = distance + sum((n - 1) * s for n, s in zip(part.shape, part.strides, strict=True))
+    return distance // size if distance % size == 0 and 0 <= distance <= end < whole.nbytes else None
+
+
 def _outputs(found, outs, same, leaves, tape, tracer):
     """Describes the outputs. A replay returns copies, so outputs must not share memory with other tensors."""
     found.differentiable, found.outputs, earlier = [], [], {}
@@ -518,14 +543,36 @@ def _outputs(found, outs, same, leaves, tape, tracer):
             raise Untraceable("it returns a view of an argument or of another tensor that existed before")
         wants = isinstance(out, Tensor) and out.edge is not None
         first = next((i for i, other in earlier.items() if other is out), None)
-        for other in earlier.values():
-            value = other._data._array
-            if first is None and value.storage == traced.storage and tape.overlap(value.value, traced.value):
-                if value is not traced or (wants and other.edge is not None):
-                    raise Untraceable("it returns tensors that share memory")
         earlier[position] = out
         found.outputs.append(Output(traced.index, isinstance(out, Tensor), first))
         found.differentiable.append(wants and first is None)
+        for i, other in earlier.items() if first is None else ():
+            value = other._data._array
+            if type(found.outputs[position]) is View:
+                break
+            if i == position or type(found.outputs[i]) is View or value.storage != traced.storage:
+                continue  # what overlaps with a View also overlaps with its base
+            if not tape.overlap(value.value, traced.value):
+                continue
+            if value is traced and not (wants and other.edge is not None):
+                continue  # both outputs have the same Array
+            _share(found, earlier, i, position)
+
+
+def _share(found, outs, first, second):
+    """Makes one of two outputs that share memory a View of the other one."""
+    for part, whole in ((second, first), (first, second)):
+        if part in {out.base for out in found.outputs if type(out) is View}:
+            continue
+        values = [outs[i]._data._array.value for i in (part, whole)]
+        wants = [isinstance(outs[i], Tensor) and outs[i].edge is not None for i in (part, whole)]
+        offset = _offset_in(*values)
+        if offset is None or wants[0] > wants[1] or not all(isinstance(outs[i], Tensor) for i in (part, whole)):
+            continue
+        found.outputs[part] = View(whole, values[0], offset, wants[0])
+        found.differentiable[part] = False
+        return
+    raise Untraceable("it returns tensors that share memory, and none contains the other")
 
 
 class _Same:

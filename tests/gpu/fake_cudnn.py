@@ -253,4 +253,4 @@ def install():
     module = types.ModuleType("cudnn")
     vars(module).update({name: thing for name, thing in globals().items() if not name.startswith("_")})
     sys.modules["cudnn"] = module
-    return sys.modules[__name__]
+    return sys.modules["fake_cudnn"]
