@@ -551,7 +551,7 @@ def _outputs(found, outs, same, leaves, tape, tracer):
             if type(found.outputs[position]) is View:
                 break
             if i == position or type(found.outputs[i]) is View or value.storage != traced.storage:
-                continue  # what overlaps with a View also overlaps with its base
+                continue  # an array that overlaps with a View also overlaps with its base
             if not tape.overlap(value.value, traced.value):
                 continue
             if value is traced and not (wants and other.edge is not None):
