@@ -142,9 +142,6 @@ class _Place:
             "version": 3,
         }
 
-    def __array__(self, dtype=None, copy=None):
-        return np.asarray(type("Place", (), {"__array_interface__": self.__array_interface__})())
-
 
 class TracedGpuArray(TracedArray):
     """A CuPy array whose operations are recorded on a tape."""
