@@ -144,7 +144,7 @@ class _Place:
 
 
 class TracedGpuArray(TracedArray):
-    """A CuPy array whose operations are recorded on a tape."""
+    """A CuPy array that records the operations on it."""
 
     __slots__ = ()
 

@@ -62,7 +62,7 @@ _LOOPS = frozenset(
 )
 
 
-# ufuncs whose reductions are translated -> kinds of dtypes. The order of their arguments has no effect on the result.
+# ufuncs with translated reductions -> kinds of dtypes. The order of their arguments has no effect on the result.
 _FOLDS = {"maximum": "fiu", "minimum": "fiu", "logical_and": "b", "logical_or": "b"}
 
 
