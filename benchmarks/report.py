@@ -263,7 +263,7 @@ def compiled_steps():
         lines.append(f"* Not measured: {', '.join(missing)}.")
     if r["other_load"]:
         lines.append(
-            "* The machine had other load. Times are CPU times, the fastest of all steps, and vary more than usual."
+            "* The machine had other load. Each time is the time of the fastest step, and varies more than usual."
         )
     columns = {
         "torch": "PyTorch, ms",
