@@ -242,7 +242,7 @@ class Tape:
 
     @staticmethod
     def method(array, name):
-        """Returns the method of an array as a function; raises AttributeError if there is none."""
+        """Returns the method of an array as a function; raises AttributeError for other names."""
         return getattr(ndarray, name)
 
     def copy_if_writable(self, array):

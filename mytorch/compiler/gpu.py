@@ -9,6 +9,7 @@ Replays can be captured into a CUDA graph, for example by `compile_step`.
 
 import functools
 import types
+from collections import Counter
 
 import numpy as np
 
@@ -244,12 +245,9 @@ class GpuInstance:
         self.program = program
         if program.calls is None:
             program.calls = _calls(program)
-        values, written = program.values, {s for step in program.steps for s in step.writes}
-        self.written, self.arrays = written, {}
-        self.constants = [  # that the program changes: each call starts with its first values
-            owner(raw) for index, array, raw in program.captured if array is None and values[index].storage in written
-        ]
-        if self.constants:
+        self.arrays = {}
+        self.written = written = {s for step in program.steps for s in step.writes}
+        if any(array is None and program.values[i].storage in written for i, array, _ in program.captured):
             raise Untraceable("a constant is changed in place")
 
     def run_forward(self, given):
@@ -264,12 +262,15 @@ class GpuInstance:
         """Does nothing, because the program changed the argument itself."""
 
     def result(self, index):
-        """Returns the array of a result, which nothing else uses."""
-        program = self.program
+        """Returns the array of a result of the forward part, which nothing else uses."""
+        return self._alone(index, self.program.read_in_backward)
+
+    def _alone(self, index, used):
+        """Returns an array, copied if its storage is in `used`, or belongs to the caller or to several results."""
+        program, array = self.program, self.arrays[index]
         storage = program.values[index].storage
-        alone = storage not in program.outside and storage not in program.read_in_backward
-        array = self.arrays[index]
-        return array if alone and program.result_counts[storage] == 1 else copy_of(array)
+        shared = storage in used or storage in program.outside or program.result_counts[storage] > 1
+        return copy_of(array) if shared else array
 
     def release(self):
         """Frees the arrays of the call."""
@@ -306,18 +307,11 @@ class GpuInstance:
         else:
             for call in program.calls[1]:
                 call(arrays)
-        found = [self._gradient(i) for i in program.gradients]
+        found = [self._alone(i, program.alive_at_backward) for i in program.gradients]
         self.arrays = forward
         for root, copy in before:
             root[...] = copy
         return found
-
-    def _gradient(self, index):
-        program = self.program
-        storage = program.values[index].storage
-        alone = storage not in program.outside and program.result_counts[storage] == 1
-        array = self.arrays[index]
-        return array if alone and storage not in program.alive_at_backward else copy_of(array)
 
     def _lookup(self, x):
         return self.arrays[x.index] if type(x) is Ref else x
@@ -344,7 +338,11 @@ def _calls(program):
     in_forward = {values[i].storage for step in program.steps[: program.forward] for i in step.outs()}
     program.alive_at_backward = in_forward & program.read_in_backward
     results = [values[i].storage for i in program.results()]
-    program.result_counts = {s: results.count(s) for s in results}
+    program.result_counts = Counter(results)
+    program.ends = {}  # position of a step -> numbers of the values in storages with their last use there
+    for i, value in enumerate(program.values):
+        if value.storage in program.used():
+            program.ends.setdefault(program.last_use(value.storage), []).append(i)
     fuses = groups.available()
     for start, end in ((0, program.forward), (program.forward, len(program.steps))):
         calls, group = [], groups.Group(program)
@@ -385,8 +383,7 @@ def _group_calls(program, group):
 
 def _drops(program, positions):
     """Returns calls that free the arrays with the last use at one of the positions."""
-    ends = {s for s in program.used() if program.last_use(s) in positions}
-    indices = [i for i, value in enumerate(program.values) if value.storage in ends]
+    indices = [i for position in positions for i in program.ends.get(position, ())]
     return [functools.partial(_drop, indices)] if indices else []
 
 

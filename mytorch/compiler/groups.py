@@ -210,7 +210,7 @@ def _reduction(step, name, out, values):
     axis = axis[0] if isinstance(axis, (tuple, list)) and len(axis) == 1 else axis
     if options.get("dtype") is not None or options.get("out") is not None or options.keys() - set(names):
         return None
-    last = x.ndim - 1 if hasattr(x, "ndim") else len(x.shape) - 1
+    last = len(x.shape) - 1
     if last < 0 or not (axis in (-1, last) or (axis is None and last == 0)):
         return None
     if not _is_float(x.dtype) or out.dtype != x.dtype or x.shape[-1] > LONGEST or 0 in x.shape:
@@ -507,7 +507,7 @@ class Source:
         if name in _LOGIC:
             return f"{given[0]} {_LOGIC[name]} {given[1]}", dtype
         text = _expression(name, given, dtype)
-        return f"{text}{_rounded(dtype)}" if dtype.name not in _HALF else f"({text}){_rounded(dtype)}", dtype
+        return f"({text}){_rounded(dtype)}", dtype
 
     def _operand(self, x, source, dtype):
         if source is not None:
