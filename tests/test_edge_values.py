@@ -300,12 +300,15 @@ def test_quantiles(torch, name, interpolation):
                 for dim in (None, 0, -1):
                     for keepdim in (False, True):
 
-                        def program(L):
+                        def program(L, gradient=False):
                             at = L.tensor(q, dtype=L.float64) if isinstance(q, list) else q
-                            x = L.tensor(values, dtype=L.float64)
-                            return getattr(L, name)(x, at, dim, keepdim, interpolation=interpolation)
+                            x = L.tensor(values, dtype=L.float64, requires_grad=True)
+                            out = getattr(L, name)(x, at, dim, keepdim, interpolation=interpolation)
+                            g = L.tensor(np.random.default_rng(1).standard_normal(tuple(out.shape)), dtype=L.float64)
+                            return L.autograd.grad(out, x, g)[0] if gradient else out.detach()
 
                         compare(torch, program)
+                        compare(torch, lambda L: program(L, gradient=True))
 
 
 def test_no_dtype_equals_none():

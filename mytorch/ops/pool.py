@@ -129,6 +129,11 @@ _max_pool_scatter.grad(
         _max_pool_pick, g, chosen=chosen, **_geometry(kernel, stride, padding, dilation)
     )
 )
+_max_pool_pick.grad(
+    x=lambda g, chosen, shape, kernel, stride, padding, dilation, xp: xp.call(
+        _max_pool_scatter, g, chosen=chosen, shape=shape, **_geometry(kernel, stride, padding, dilation)
+    )
+)
 
 
 def _flat_positions(chosen, shape, kernel, stride, padding, dilation):

@@ -429,7 +429,8 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         share = on_device_of(np.rint(at) - low if interpolation == "nearest" else weights(at - low), x).to(x.dtype)
     before, after = (ordered.index_select(d, on_device_of(i.astype(np.int64), x)) for i in (low, np.ceil(at)))
     share = share.reshape(-1, *(1,) * (x.ndim - d - 1))
-    out = where(bad, math.nan, before + (after - before) * share)
+    # NaNs are sorted to the end. The gradient goes to the last one.
+    out = where(bad, ordered.narrow(d, n - 1, 1), before + (after - before) * share)
     return _stacked(out, input, q, dim, d, keepdim)
 
 

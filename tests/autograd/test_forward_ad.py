@@ -1,9 +1,14 @@
 """Forward mode: dual tensors and func.jvp, compared with PyTorch."""
 
+import importlib
+import pkgutil
+
 import numpy as np
 import pytest
 
 import mytorch
+import mytorch.ops
+from mytorch.dispatch.op import Op
 
 torch = pytest.importorskip("torch")
 BOTH = (mytorch, torch)
@@ -321,3 +326,46 @@ def test_a_change_in_place_does_not_reach_the_tangents_of_the_inputs(maker):
             out = lib.func.jvp(program, (x,), (tangent,))
             results.append([t.tolist() for t in (*out, tangent)])
         assert results[0] == results[1]
+
+
+POOLS = {
+    "max_pool1d": (3, {"kernel_size": 2, "stride": 1, "padding": 1}),
+    "max_pool2d": (4, {"kernel_size": (2, 3), "dilation": (1, 2), "stride": 1}),
+    "max_pool3d": (5, {"kernel_size": 2, "ceil_mode": True}),
+    "avg_pool1d": (3, {"kernel_size": 3, "ceil_mode": True}),
+    "avg_pool2d": (4, {"kernel_size": 3, "padding": 1, "count_include_pad": False}),
+    "avg_pool3d": (5, {"kernel_size": 2, "stride": 1}),
+    "adaptive_max_pool2d": (4, {"output_size": (2, 3)}),
+    "adaptive_avg_pool2d": (4, {"output_size": (2, 3)}),
+    "lp_pool2d": (4, {"norm_type": 3, "kernel_size": 2}),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_forward_over_reverse_of_pools(name):
+    """The tangent of a gradient in the direction of its upstream gradient needs a gradient of the gradient's transpose."""
+    ndim, options = POOLS[name]
+    x = _draw((2, 3, 5, 6, 4)[:ndim], np.float64)
+
+    def program(L):
+        pool = lambda x: getattr(L.nn.functional, name)(x, **options)  # noqa: E731
+        c = np.random.default_rng(1).standard_normal(tuple(pool(L.tensor(x)).shape))
+        push = lambda x, c: L.func.vjp(pool, x)[1](c)[0]  # noqa: E731
+        return L.func.jvp(push, (L.tensor(x), L.tensor(c)), (L.tensor(x[::-1].copy()), L.tensor(c[::-1].copy())))
+
+    _agree(*(program(L) for L in BOTH), rtol=1e-9)
+
+
+def test_ops_without_a_gradient():
+    """An op without a formula has a zero tangent, so these ops return integers or have a kernel with its own gradient."""
+    names = set()
+    for info in pkgutil.walk_packages(mytorch.ops.__path__, "mytorch.ops."):
+        for value in vars(importlib.import_module(info.name)).values():
+            if type(value) is Op and not value.is_differentiable:
+                names.add(value.name)
+    integers = (
+        "all any argmax argmin eq ne lt le gt ge isfinite isinf isnan logical_and logical_not logical_or logical_xor"
+    )
+    bits = "bitwise_and bitwise_not bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift gcd lcm"
+    assert names <= {*integers.split(), *bits.split(), "_view_dtype", "elementwise_loss", "nll"}
+    assert len(names) > 20
