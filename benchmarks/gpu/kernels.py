@@ -45,7 +45,7 @@ def kernels(report, interpret):
         n = x.size * size
         out = softmax.softmax.forward(xp, x, dim=1)
         timed(f"softmax forward {dtype}", lambda: softmax.softmax.forward(xp, x, dim=1), bytes_moved=2 * n)
-        timed(f"softmax backward {dtype}", lambda: softmax.softmax.vjp(g, x, out, 1, xp), bytes_moved=3 * n)
+        timed(f"softmax backward {dtype}", lambda: softmax.softmax.vjp(g, out, 1, (x.dtype,), xp), bytes_moved=3 * n)
         timed(
             f"softmax down the columns forward {dtype}",
             lambda: softmax.softmax.forward(xp, x, dim=0),
@@ -113,7 +113,7 @@ def kernels(report, interpret):
         table_ = rand(CLASSES, WIDTH, dtype=dtype)
         timed(f"embedding forward {dtype}", lambda: embedding.forward(xp, table_, index), bytes_moved=2 * n)
         timed(
-            f"embedding backward {dtype}", lambda: embedding.vjp(g, index, None, False, table_.shape, xp),
+            f"embedding backward {dtype}", lambda: embedding.vjp(g, index, None, False, table_.shape, None, xp),
             bytes_moved=2 * n + table_.nbytes,
         )  # fmt: skip
         q = x.reshape(-1, HEADS[2], WIDTH // HEADS[3], HEADS[3]).swapaxes(1, 2)
