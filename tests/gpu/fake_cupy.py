@@ -919,6 +919,8 @@ def _compact(a):
 
 class _Event:
     def __init__(self, block=False, disable_timing=False, interprocess=False):
+        if interprocess and not disable_timing:
+            raise ValueError("Timing must be disabled for interprocess events")
         self._mark = 0
         self._stream, self._number = 0, 0
         self._device = _current
