@@ -70,7 +70,11 @@ def _cases(function):
 def correctness(report, interpret):
     """Compare every kernel with float64: odd sizes, each dtype, forward and backward. Several processes compile in parallel."""
     if report.only is not None:  # a repetition of what failed
-        return check_part(report, interpret, 0, 1)
+        check_part(report, interpret, 0, 1)
+        tests = _Tests(report, [name for name in report.only if "::" in name])
+        while tests.are_running():
+            time.sleep(0.1)
+        return None
     workers = _Workers(report, max(1, min(os.cpu_count() or 1, 12)))
     while workers.are_running():
         time.sleep(0.1)
@@ -118,10 +122,10 @@ def end_of(log, characters=1000):
 class _Tests:
     """Tests marked gpu, each in a pytest process with a time limit. A test that was skipped counts as not run."""
 
-    def __init__(self, report, seconds=90):
+    def __init__(self, report, names=None, seconds=90):
         self.report, self.seconds, self.running = report, seconds, []
         self.run = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider", "-q", "-W", "ignore", "--tb=short"]  # fmt: skip
-        self.waiting = self._collected()
+        self.waiting = self._collected() if names is None else names
 
     def _collected(self):
         # test_graphs.py wants --device cuda; test_on_the_gpu runs the checks of `correctness` again
@@ -198,9 +202,19 @@ def together(report, interpret):
         report("one compiled step of PyTorch", error=f"exit {warm.returncode}: {end_of(log)}")
 
 
+def _patching(function, pytest):
+    """Returns a check that needs no argument `monkeypatch`."""
+
+    def check(**case):
+        with pytest.MonkeyPatch.context() as patch:
+            return function(**case, monkeypatch=patch)
+
+    return check
+
+
 def check_part(report, interpret, part, parts):
     """Run every `parts`-th check, starting at `part`."""
-    _pytest_or_fallback()
+    pytest = _pytest_or_fallback()
     todo = []
     for home in CHECKS:
         name = home.partition(".check_")[2]
@@ -217,9 +231,13 @@ def check_part(report, interpret, part, parts):
                 if not cases:  # a library is not installed
                     continue
                 missing = set(inspect.signature(function).parameters) - set(cases[0])
-                if missing == {"together"}:  # the only supported fixture
+                if missing == {"together"}:  # the only supported fixtures are this one and monkeypatch
                     home = importlib.import_module("mytorch.optim.fused")
                     cases = [{**case, "together": home} for case in cases]
+                if missing == {"monkeypatch"}:
+                    if not hasattr(pytest, "MonkeyPatch"):
+                        continue
+                    function = _patching(function, pytest)
                 todo += [
                     (
                         f"{name}: {label[5:]}[{','.join(str(v) for v in case.values() if not isinstance(v, types.ModuleType))}]",
