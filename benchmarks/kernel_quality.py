@@ -111,7 +111,7 @@ def run(selected):
             if name == "softmax":
                 m = module("softmax").softmax
                 m.forward(xp, x, dim=1)
-                m.vjp(x, x, x, 1, xp)
+                m.vjp(x, x, 1, (x.dtype,), xp)
                 continue
             m = module("norm")
             rms = name == "rms_norm"
@@ -158,7 +158,7 @@ def run(selected):
         table, index = empty(classes, width, dtype=F32), np.zeros(rows, np.int64)
         LABEL[0] = f"{rows} of {classes}x{width} float32"
         e = module("embedding")
-        e.vjp(e.forward(xp, table, index), index, None, False, table.shape, xp)
+        e.vjp(e.forward(xp, table, index), index, None, False, table.shape, None, xp)
 
     def optimizers():
         m = module("multi")

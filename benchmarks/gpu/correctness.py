@@ -1,31 +1,26 @@
-"""Section `correctness`: runs the checks of tests/kernels and tests/gpu without pytest."""
+"""Sections `correctness` and `together`: the checks of tests/kernels and tests/gpu without pytest, and the tests marked gpu."""
 
 import importlib
+import importlib.util
 import inspect
 import itertools
 import os
+import re
 import subprocess
 import sys
+import tempfile
+import time
 import types
+from pathlib import Path
 
-from .sizes import CASES, LOST, STARTS
+from .sizes import CASES, LOST, SIDE_BY_SIDE, STARTS, TESTS
 
-CHECKS = tuple(
-    f"kernels.check_{name}"
-    for name in (
-        "norm",
-        "cross_entropy",
-        "elementwise",
-        "attention",
-        "matmul",
-        "losses",
-        "multi",
-        "conv",
-        "random",
-        "ops",
-    )
+ROOT = Path(__file__).resolve().parents[2]
+CHECKS = (
+    *sorted(f"kernels.{path.stem}" for path in (ROOT / "tests" / "kernels").glob("check_*.py")),
+    "gpu.check_products",
+    "gpu.check_cudnn",
 )
-CHECKS = (*CHECKS, "gpu.check_products", "gpu.check_cudnn")
 
 
 def _pytest_or_fallback():
@@ -74,24 +69,152 @@ def _cases(function):
 
 def correctness(report, interpret):
     """Compare every kernel with float64: odd sizes, each dtype, forward and backward. Several processes compile in parallel."""
-    workers = max(1, min(os.cpu_count() or 1, 12))
+    if report.only is not None:  # a repetition of what failed
+        check_part(report, interpret, 0, 1)
+        tests = _Tests(report, [name for name in report.only if "::" in name])
+        while tests.are_running():
+            time.sleep(0.1)
+        return None
+    workers = _Workers(report, max(1, min(os.cpu_count() or 1, 12)))
+    while workers.are_running():
+        time.sleep(0.1)
+    return None
 
-    def start(i):
-        return subprocess.Popen([*sys.orig_argv, "--part", f"{i}/{workers}"], stderr=subprocess.PIPE, text=True)
 
-    for i, worker in enumerate([start(i) for i in range(workers)]):
-        for _ in range(STARTS):
-            _, errors = worker.communicate()
-            if worker.returncode != LOST:
-                break
-            worker = start(i)
-        if worker.returncode:
-            report(f"worker {i}", error=f"exit {worker.returncode}: {errors[-800:]}")
+class _Workers:
+    """Processes that each run a share of the checks. A process that loses the GPU is started again."""
+
+    def __init__(self, report, count):
+        self.report, self.count = report, count
+        self.running = {i: self._start(i) for i in range(count)}
+        self.starts = dict.fromkeys(self.running, 1)
+
+    def _start(self, i):
+        log = report_file()
+        command = [*sys.orig_argv, "--part", f"{i}/{self.count}"]
+        return subprocess.Popen(command, stdout=log, stderr=log), log
+
+    def are_running(self):
+        """Returns False when all processes have ended, and reports those that failed."""
+        for i, (process, log) in list(self.running.items()):
+            if process.poll() is None:
+                continue
+            del self.running[i]
+            if process.returncode == LOST and self.starts[i] < STARTS:
+                self.starts[i] += 1
+                self.running[i] = self._start(i)
+            elif process.returncode:
+                self.report(f"worker {i}", error=f"exit {process.returncode}: {end_of(log)}")
+        return bool(self.running)
+
+
+def report_file():
+    """Returns a temporary file for the output of a process."""
+    return tempfile.TemporaryFile("w+", errors="replace")
+
+
+def end_of(log, characters=1000):
+    """Returns the end of a process's output."""
+    log.seek(0)
+    return log.read()[-characters:].strip()
+
+
+class _Tests:
+    """Tests marked gpu, each in a pytest process with a time limit. A test that was skipped counts as not run."""
+
+    def __init__(self, report, names=None, seconds=90):
+        self.report, self.seconds, self.running = report, seconds, []
+        self.run = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider", "-q", "-W", "ignore", "--tb=short"]  # fmt: skip
+        self.waiting = self._collected() if names is None else names
+
+    def _collected(self):
+        # test_graphs.py wants --device cuda; test_on_the_gpu runs the checks of `correctness` again
+        files = [ROOT / "tests" / name for name in ("gpu", "kernels", "distributed/test_nccl.py")]
+        command = [
+            *self.run,
+            "--collect-only",
+            "-m",
+            "gpu",
+            "-k",
+            "not test_on_the_gpu",
+            "--ignore",
+            ROOT / "tests/gpu/test_graphs.py",
+            *files,
+        ]
+        try:
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        except subprocess.TimeoutExpired:
+            return self.report("pytest", error="the collection of tests took more than 60 s") or []
+        found = [line.strip() for line in done.stdout.splitlines() if "::" in line]
+        if not found:
+            self.report("pytest", error=f"no test was collected: {(done.stdout + done.stderr)[-800:]}")
+        wanted = [name for name in found if name not in self.report.done]
+        return wanted[:TESTS]
+
+    def are_running(self):
+        """Starts and ends processes; returns False when none is left."""
+        for item in list(self.running):
+            name, process, log, until = item
+            if process.poll() is None and time.perf_counter() < until:
+                continue
+            late = process.poll() is None
+            if late:
+                process.kill()
+                process.wait()
+            self.running.remove(item)
+            text = end_of(log, 20000)
+            with self.report.texts.open("a") as file:
+                file.write(f"==== {name}\n{text}\n")
+            last = (text.splitlines() or ["no output"])[-1]
+            if late or process.returncode:
+                error = f"stopped after {self.seconds} s" if late else f"exit {process.returncode}"
+                self.report(name, error=f"{text[-1000:]}\n{error}: {last[:200]}")
+            elif re.search(r"\d+ passed", last):
+                self.report(name, value=last)
+            else:
+                self.report(name, skipped=last)
+        while self.waiting and len(self.running) < SIDE_BY_SIDE:
+            name, log = self.waiting.pop(0), report_file()
+            process = subprocess.Popen([*self.run, name], cwd=ROOT, stdout=log, stderr=log)
+            self.running.append((name, process, log, time.perf_counter() + self.seconds))
+        return bool(self.running)
+
+
+def together(report, interpret):
+    """Run what needs no times side by side: all checks, the tests marked gpu, and a compiled step of PyTorch.
+
+    The step fills the cache of PyTorch's compiler, so that a later section with a short time limit can measure it.
+    """
+    warm, log = None, report_file()
+    if importlib.util.find_spec("torch") is not None and "one compiled step of PyTorch" not in report.done:
+        argv = sys.orig_argv
+        at = argv.index("--section")
+        command = [*argv[:at], "--section", "torch-warm", "--into", report.section, *argv[at + 2 :]]
+        warm = subprocess.Popen(command, stdout=log, stderr=log)
+    several = (os.cpu_count() or 1) - SIDE_BY_SIDE - 1
+    parts = [_Workers(report, max(1, several)), _Tests(report)]
+    while True:
+        running = [part.are_running() for part in parts]
+        if not any(running):
+            break
+        time.sleep(0.1)
+    if warm is not None and warm.wait():
+        report("one compiled step of PyTorch", error=f"exit {warm.returncode}: {end_of(log)}")
+
+
+def _patching(function, pytest):
+    """Returns a check that needs no argument `monkeypatch`."""
+
+    def check(**case):
+        with pytest.MonkeyPatch.context() as patch:
+            return function(**case, monkeypatch=patch)
+
+    return check
 
 
 def check_part(report, interpret, part, parts):
     """Run every `parts`-th check, starting at `part`."""
-    _pytest_or_fallback()
+    pytest = _pytest_or_fallback()
     todo = []
     for home in CHECKS:
         name = home.partition(".check_")[2]
@@ -108,9 +231,13 @@ def check_part(report, interpret, part, parts):
                 if not cases:  # a library is not installed
                     continue
                 missing = set(inspect.signature(function).parameters) - set(cases[0])
-                if missing == {"together"}:  # the only supported fixture
+                if missing == {"together"}:  # the only supported fixtures are this one and monkeypatch
                     home = importlib.import_module("mytorch.optim.fused")
                     cases = [{**case, "together": home} for case in cases]
+                if missing == {"monkeypatch"}:
+                    if not hasattr(pytest, "MonkeyPatch"):
+                        continue
+                    function = _patching(function, pytest)
                 todo += [
                     (
                         f"{name}: {label[5:]}[{','.join(str(v) for v in case.values() if not isinstance(v, types.ModuleType))}]",

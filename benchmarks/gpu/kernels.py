@@ -1,11 +1,21 @@
-"""Section `kernels`: each Triton kernel at the sizes of GPT-2 124M."""
+"""Sections `kernels` and `kernels-more`: each Triton kernel at the sizes of GPT-2 124M."""
 
 from .measure import cupy_timer, floor_of, host_time
 from .sizes import CLASSES, CONV, GROUPED, HEADS, LONG, LOSSES, ROWS, WIDTH, parameters
 
 
 def kernels(report, interpret):
-    """Measure each kernel at the sizes of GPT-2 124M, and report its lower bound."""
+    """Measure the kernels of a training step: attention, softmax, norms, cross-entropy, AdamW, convolution."""
+    _measure(report, main=True)
+
+
+def more_kernels(report, interpret):
+    """Measure all other kernels."""
+    _measure(report, main=False)
+
+
+def _measure(report, main):
+    """Measure kernels at the sizes of GPT-2 124M, and report their lower bounds."""
     import cupy as cp
     import ml_dtypes
     import numpy as np
@@ -45,18 +55,7 @@ def kernels(report, interpret):
         n = x.size * size
         out = softmax.softmax.forward(xp, x, dim=1)
         timed(f"softmax forward {dtype}", lambda: softmax.softmax.forward(xp, x, dim=1), bytes_moved=2 * n)
-        timed(f"softmax backward {dtype}", lambda: softmax.softmax.vjp(g, x, out, 1, xp), bytes_moved=3 * n)
-        timed(
-            f"softmax down the columns forward {dtype}",
-            lambda: softmax.softmax.forward(xp, x, dim=0),
-            bytes_moved=3 * n,
-        )
-        squares = x[: ROWS // WIDTH * WIDTH].reshape(-1, 1, WIDTH, WIDTH)
-        timed(
-            f"causal softmax forward {dtype}",
-            lambda: softmax.masked_softmax.forward(xp, squares, causal=True),
-            bytes_moved=2 * size * squares.size,
-        )
+        timed(f"softmax backward {dtype}", lambda: softmax.softmax.vjp(g, out, 1, (x.dtype,), xp), bytes_moved=3 * n)
         _, mean, rstd = norm.layer_norm.forward(xp, x, w, b, width=WIDTH)
         shapes = [x.shape, w.shape, b.shape]
         timed(
@@ -84,6 +83,21 @@ def kernels(report, interpret):
             lambda: norm.add_layer_norm.vjp((stream, g), saved[0], w, b, three, dtypes, *saved[2:], WIDTH, (True,) * 4, xp),
             bytes_moved=n + 3 * s + (n if dtype == "bf16" else 0),
         )  # fmt: skip
+
+    def more_row_kernels(dtype, size):
+        x, g, w = rand(ROWS, WIDTH, dtype=dtype), rand(ROWS, WIDTH, dtype=dtype), rand(WIDTH, dtype="fp32")
+        n, shapes = x.size * size, [(ROWS, WIDTH), (WIDTH,), None]
+        timed(
+            f"softmax down the columns forward {dtype}",
+            lambda: softmax.softmax.forward(xp, x, dim=0),
+            bytes_moved=3 * n,
+        )
+        squares = x[: ROWS // WIDTH * WIDTH].reshape(-1, 1, WIDTH, WIDTH)
+        timed(
+            f"causal softmax forward {dtype}",
+            lambda: softmax.masked_softmax.forward(xp, squares, causal=True),
+            bytes_moved=2 * size * squares.size,
+        )
         _, r = norm.rms_norm.forward(xp, x, w, width=WIDTH, eps=1e-5)
         timed(
             f"rms_norm forward {dtype}",
@@ -113,7 +127,7 @@ def kernels(report, interpret):
         table_ = rand(CLASSES, WIDTH, dtype=dtype)
         timed(f"embedding forward {dtype}", lambda: embedding.forward(xp, table_, index), bytes_moved=2 * n)
         timed(
-            f"embedding backward {dtype}", lambda: embedding.vjp(g, index, None, False, table_.shape, xp),
+            f"embedding backward {dtype}", lambda: embedding.vjp(g, index, None, False, table_.shape, None, xp),
             bytes_moved=2 * n + table_.nbytes,
         )  # fmt: skip
         q = x.reshape(-1, HEADS[2], WIDTH // HEADS[3], HEADS[3]).swapaxes(1, 2)
@@ -195,14 +209,6 @@ def kernels(report, interpret):
         assert not cudnn._said, cudnn._said
         return None
 
-    report.attempt("attention", lambda: attention(HEADS, True))
-    for dtype, size in (("bf16", 2), ("fp32", 4)):
-        report.attempt(f"row kernels {dtype}", lambda d=dtype, s=size: row_kernels(d, s))
-        report.attempt(f"losses {dtype}", lambda d=dtype, s=size: class_losses(d, s))
-        cp.get_default_memory_pool().free_all_blocks()
-    for shape, causal in ((HEADS, False), (LONG, True)):
-        report.attempt(f"attention {shape}", lambda s=shape, c=causal: attention(s, c))
-
     def wide():
         x, g = rand(ROWS, 4 * WIDTH), rand(ROWS, 4 * WIDTH)
         timed("gelu forward bf16 of 4 × the width", lambda: activation.apply(xp, x, "gelu"), bytes_moved=2 * x.nbytes)
@@ -211,8 +217,6 @@ def kernels(report, interpret):
             lambda: activation.apply_backward(xp, g, x, "gelu"),
             bytes_moved=3 * x.nbytes,
         )
-
-    report.attempt("gelu of 4 × the width", lambda: wide())
 
     def products(n, k):
         x, w, b = rand(ROWS, k), rand(n, k), rand(n)
@@ -227,10 +231,6 @@ def kernels(report, interpret):
         target = cp.random.randint(0, CLASSES, rows)
         timed("linear + cross_entropy, with gradients",
               lambda: linear_cross_entropy.forward(xp, x, w, target=target), flops=6 * rows * CLASSES * WIDTH)  # fmt: skip
-
-    for n, k in ((3 * WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)):
-        report.attempt(f"products {k}->{n}", lambda n=n, k=k: products(n, k))
-    report.attempt("last layer", lambda: last_layer())
 
     def convolution(dtype):
         planes = CONV[1]
@@ -264,10 +264,6 @@ def kernels(report, interpret):
             bytes_moved=3 * x.nbytes,
         )
 
-    for dtype in ("fp32", "bf16"):
-        report.attempt(f"convolution {dtype}", lambda d=dtype: convolution(d))
-    report.attempt("group norm", lambda: groups())
-
     def optimizers():
         columns = [[cp.zeros(s, cp.float32) for s in parameters()] for _ in range(4)]
         t = multi.Table(xp, *columns)
@@ -280,7 +276,30 @@ def kernels(report, interpret):
         timed("SGD momentum 124M", lambda: multi.sgd(s, state, 0.9), bytes_moved=20 * n)
         timed("Lion 124M", lambda: multi.lion(s, state), bytes_moved=20 * n)
 
-    report.attempt("optimizers", lambda: optimizers())
+    def small():
+        x = rand(4, 64, dtype="fp32")
+        report.attempt(
+            "host time of a small softmax", lambda: host_time(cp, lambda: softmax.softmax.forward(xp, x, dim=1))
+        )
 
-    x = rand(4, 64, dtype="fp32")
-    report.attempt("host time of a small softmax", lambda: host_time(cp, lambda: softmax.softmax.forward(xp, x, dim=1)))
+    both = (("bf16", 2), ("fp32", 4))
+    if main:
+        report.group("attention", lambda: attention(HEADS, True))
+        for dtype, size in both:
+            report.group(f"row kernels {dtype}", lambda d=dtype, s=size: row_kernels(d, s))
+            report.group(f"losses {dtype}", lambda d=dtype, s=size: class_losses(d, s))
+            cp.get_default_memory_pool().free_all_blocks()
+        report.group("optimizers", optimizers)
+        for dtype in ("fp32", "bf16"):
+            report.group(f"convolution {dtype}", lambda d=dtype: convolution(d))
+        report.group("small", small)
+        return
+    for dtype, size in both:
+        report.group(f"more row kernels {dtype}", lambda d=dtype, s=size: more_row_kernels(d, s))
+    for shape, causal in ((HEADS, False), (LONG, True)):
+        report.group(f"attention {shape}", lambda s=shape, c=causal: attention(s, c))
+    report.group("gelu of 4 × the width", wide)
+    for n, k in ((3 * WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)):
+        report.group(f"products {k}->{n}", lambda n=n, k=k: products(n, k))
+    report.group("last layer", last_layer)
+    report.group("group norm", groups)

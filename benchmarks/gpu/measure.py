@@ -1,6 +1,7 @@
 """Functions for all sections of gpu_check.py: reporting a figure, timing a launch, and its lower bound."""
 
 import json
+import math
 import os
 import sys
 import time
@@ -9,11 +10,7 @@ from pathlib import Path
 
 from .sizes import DEVICE, HOST_CALLS, LOST, REPEATS, WASTE
 
-CEILINGS = {
-    "TB/s": 4.3,
-    "bf16 TFLOP/s": 790.0,
-    "fp32 TFLOP/s": 51.0,
-}  # measured on an H200; the section "ceilings" measures the rates of this GPU
+CEILINGS = {}  # "TB/s", "bf16 TFLOP/s", "fp32 TFLOP/s" of this GPU, as measured by the section `versions`
 
 
 def card_is_lost():
@@ -30,35 +27,61 @@ def card_is_lost():
 
 
 class Report:
-    """Writes the results of a section to a file, as one line of JSON each.
+    """Appends the results of a section to the file of all sections, as one line of JSON each.
 
     A section that loses the GPU exits with the code LOST and is started again. It then skips the results that are in the file.
+
+    Args:
+        path: the file.
+        section: name of the section.
+        only: names of the results to make (default: all).
     """
 
-    def __init__(self, path):
-        self.done = (
-            {json.loads(line)["name"] for line in Path(path).read_text().splitlines() if line.endswith("}")}
-            if Path(path).exists()
-            else set()
-        )
+    def __init__(self, path, section="", only=None):
+        self.path, self.section, self.only = path, section, only
+        lines = Path(path).read_text().splitlines() if Path(path).exists() else []
+        rows = [json.loads(line) for line in lines if line.endswith("}")]
+        self.done = {row["name"] for row in rows if row["section"] == section}
+        CEILINGS.update({row["name"]: row["value"] for row in rows if row["name"] in RATES and "value" in row})
         self.file = open(path, "a")
 
     def __call__(self, name, **values):
-        self.file.write(json.dumps({"name": name, **values}, default=float) + "\n")
+        row = {"section": self.section, "name": name, **values}
+        self.file.write(json.dumps(_plain(row), default=float) + "\n")
         self.file.flush()
 
     def attempt(self, name, function):
         """Call a function and report its result (a dictionary, or None if the function reported results itself) or its error."""
-        if name in self.done:
+        if name in self.done or (self.only is not None and name not in self.only):
             return
+        self._try(name, function)
+
+    def group(self, name, function):
+        """Call a function that reports results by `attempt`, and report an error of the function itself."""
+        if name not in self.done:
+            self._try(name, function)
+
+    def _try(self, name, function):
         try:
             values = function()
             if values is not None:
                 self(name, **values)
         except Exception as error:
-            self(name, error=f"{traceback.format_exc()[-800:]}\n{type(error).__name__}: {str(error)[-300:]}")
-            if card_is_lost():
-                os._exit(LOST)
+            text = f"{traceback.format_exc()[-800:]}\n{type(error).__name__}: {str(error)[-300:]}"
+            if not card_is_lost():
+                return self(name, error=text)
+            self(name, error=text, lost=True)
+            os._exit(LOST)
+
+
+RATES = ("TB/s", "bf16 TFLOP/s", "fp32 TFLOP/s")
+
+
+def _plain(x):
+    """Returns a row without NaN and infinities, which JSON does not have, as text."""
+    if isinstance(x, dict):
+        return {key: _plain(value) for key, value in x.items()}
+    return x if not isinstance(x, float) or math.isfinite(x) else str(x)
 
 
 def timer(elapsed, event, flush):
@@ -104,8 +127,11 @@ def torch_timer():
 
 
 def floor_of(bytes_moved=0, flops=0, kind="bf16"):
-    """Returns the lower bound of the time in ms, from the maximum rates of the GPU."""
-    return max(bytes_moved / CEILINGS["TB/s"] / 1e9, flops / CEILINGS[f"{kind} TFLOP/s"] / 1e9)
+    """Returns the lower bound of the time in ms, from the measured rates of the GPU; None if they were not measured."""
+    needed = {"TB/s": bytes_moved, f"{kind} TFLOP/s": flops}
+    if any(amount and name not in CEILINGS for name, amount in needed.items()):
+        return None
+    return max(amount / CEILINGS[name] / 1e9 for name, amount in needed.items() if amount)
 
 
 def host_time(cp, call):

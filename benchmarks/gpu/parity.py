@@ -1,4 +1,4 @@
-"""Section `parity`: compares 20 steps of GPT-2 in mytorch, eager and captured, with PyTorch, from equal weights and batches.
+"""Sections `parity` and `parity-more`: compare steps of GPT-2, eager and captured, with PyTorch, from equal weights and batches.
 
 PyTorch runs in a separate process, so that its CUDA libraries do not conflict with CuPy. This file is also the program of that process:
 
@@ -93,14 +93,23 @@ def compare(report, name, got, expected, tolerance):
 
 
 def parity(report, interpret):
-    """Compare eager and captured steps with PyTorch, in float32 and bfloat16."""
-    config, (steps, batch) = _config(), PARITY
+    """Compare eager and captured steps with PyTorch in bfloat16."""
+    _compare(report, ("bfloat16",), *PARITY)
+
+
+def parity_more(report, interpret):
+    """Compare twice as many steps, in float32 and bfloat16."""
+    _compare(report, (None, "bfloat16"), 2 * PARITY[0], PARITY[1])
+
+
+def _compare(report, halves, steps, batch):
+    config = _config()
     state = {name: np.array(x.cpu().numpy()) for name, x in gpt2_on_gpu(config).state_dict().items()}
     batches = _batches(config, steps, batch)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "start.npz"
         np.savez(file, batches=batches, config=json.dumps(dataclasses.asdict(config)), **state)
-        for half in (None, "bfloat16"):
+        for half in halves:
             kind, made = half or "float32", {}
             for name, captured in (("eager", False), ("captured", True)):
 

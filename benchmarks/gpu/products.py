@@ -67,7 +67,7 @@ def products(report, interpret):
             )
 
     for n, k in ((3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (CLASSES, WIDTH)):
-        report.attempt(f"layer {k}->{n}", lambda n=n, k=k: layer(n, k))
+        report.group(f"layer {k}->{n}", lambda n=n, k=k: layer(n, k))
 
     def others():
         q, k = rand(*BATCHED), rand(*BATCHED)
@@ -78,7 +78,7 @@ def products(report, interpret):
             a = rand(SQUARE, SQUARE, dtype=dtype)
             compare(f"8192³ {dtype}", a, a, dtype, ("cuBLASLt", "CuPy"))
 
-    report.attempt("batches, other dtypes", others)
+    report.group("batches, other dtypes", others)
 
     def captured():
         """Check that the replay of a captured multiplication uses the current contents of its operands."""

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections import defaultdict
 
-from .sizes import BASE, DEVICE, MODELS
+from .sizes import BASE, BASE_MODEL, DEVICE
 
 ODD = """
 import mytorch
@@ -26,7 +26,7 @@ def profile(report, interpret):
 
     from .training import make_step
 
-    (name, (values, batch, half)), kind = next(iter(MODELS.items())), "CUDA" if DEVICE == "cuda" else "CPU"
+    (name, (values, batch, half)), kind = next(iter(BASE_MODEL.items())), "CUDA" if DEVICE == "cuda" else "CPU"
 
     def run():
         import mytorch

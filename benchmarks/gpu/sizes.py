@@ -9,13 +9,12 @@ SQUARE, BATCHED = 8192, (384, 1024, 64)
 TIME_STEPS, STEPS = 4.0, 5  # seconds of training steps, steps between two synchronizations
 REPEATS, HOST_CALLS, CASES = 9, 1000, None  # measured launches, calls for the CPU time, cases of each check
 WASTE = 1 << 31  # bytes written between launches
-PARITY = (20, 4)  # number of steps and batch size of the section `parity`
+PARITY = (10, 4)  # number of steps and batch size of the section `parity`; `parity-more` runs twice as many
+SIDE_BY_SIDE, TESTS = 5, None  # pytest processes at a time in the section `together`, and number of tests (None: all)
 STARTS, LOST = 6, 77  # maximum starts of a process that loses the GPU, and its exit code
 BASE, SMALL = {"size": "base"}, {"size": "small", "vocab_size": 65, "context_length": 256}
-MODELS = {  # name -> (config, batch, half precision or None)
-    "GPT-2 124M bf16 B32xT1024": (BASE, 32, "bfloat16"),
-    "GPT-2 10.7M bf16 B32xT256": (SMALL, 32, "bfloat16"),
-}
+BASE_MODEL = {"GPT-2 124M bf16 B32xT1024": (BASE, 32, "bfloat16")}  # name -> (config, batch, half precision or None)
+SMALL_MODEL = {"GPT-2 10.7M bf16 B32xT256": (SMALL, 32, "bfloat16")}
 TANH = {
     "GPT-2 124M, GELU by tanh, bf16 B32xT1024": ({**BASE, "activation": "gelu_tanh"}, 32, "bfloat16")
 }  # tanh-GELU, fused into the matrix multiplications

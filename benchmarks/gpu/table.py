@@ -1,10 +1,10 @@
-"""The table of gpu_check.py, and the target times for an H200."""
+"""The tables of gpu_check.py, and the target times for an H200."""
 
 import math
 import traceback
 from collections import defaultdict
 
-WITHIN = 1.15  # target of the kernels below on an H200, as a multiple of the lower bound
+WITHIN = 1.15  # target of the kernels below, as a multiple of the lower bound
 NEAR_FLOOR = ("softmax", "layer_norm", "rms_norm", "cross_entropy", "AdamW 124M")
 TARGETS = {  # targets on an H200: milliseconds, and GiB for training
     "attention forward 32x12x1024x64 causal": (0.158, None),  # times of cuDNN
@@ -23,24 +23,43 @@ TARGETS = {  # targets on an H200: milliseconds, and GiB for training
 }
 
 
-def target_of(row):
-    """Returns the targets (ms, GiB) of a figure, or None for each without a target."""
-    if row["name"] in TARGETS:
+def card_of(results):
+    """Returns the name of the GPU, or "" if it is unknown."""
+    rows = results.get("versions", {}).get("rows", [])
+    return next((str(row["value"]) for row in rows if row["name"] == "card" and "value" in row), "")
+
+
+def target_of(row, card=""):
+    """Returns the targets (ms, GiB) of a figure, or None for each without a target. Milliseconds hold for an H200 only."""
+    if "H200" in card and row["name"] in TARGETS:
         return TARGETS[row["name"]]
     near = row.get("floor") and row["name"].startswith(NEAR_FLOOR)
     return (WITHIN * row["floor"] if near else None), None
 
 
-def verdict(row):
+def verdict(row, card=""):
     """Returns "ok", or the missed targets with their ratios, or "" without a target."""
-    ms, gib = target_of(row)
+    ms, gib = target_of(row, card)
     missed = [
         f"{row[key] / limit:.2f} × {limit:.3g} {key}"
         for key, limit in (("ms", ms), ("GiB", gib))
         if limit and not row[key] <= limit
     ]
-    missed += ["the loss is " + str(row["loss"])] if not math.isfinite(row.get("loss", 0.0)) else []
+    missed += ["the loss is " + str(row["loss"])] if not math.isfinite(float(row.get("loss", 0.0))) else []
     return "MISSED " + ", ".join(missed) if missed else "ok" if ms else ""
+
+
+def _torch_steps(results):
+    """Returns the steps of PyTorch in this run by name."""
+    names = ("torch-train", "torch-small", "torch-more")
+    rows = [row for name in names for row in results.get(name, {}).get("rows", [])]
+    return {row["name"]: row for row in rows if "ms" in row}
+
+
+def _counterpart(name):
+    """Returns PyTorch's name of a step: a captured step is compared with a compiled one."""
+    model, captured, _ = name.partition(" captured")
+    return model + (" compiled" if captured else "")
 
 
 def _last(text):
@@ -50,19 +69,22 @@ def _last(text):
 def table(results, names):
     """Returns the figures of some sections as text."""
     lines = []
-    rows = defaultdict(dict)
+    rows, card = defaultdict(dict), card_of(results)
     rows |= {name: {r["name"]: r for r in part.get("rows", [])} for name, part in results.items()}
     for name in names:
         own = rows[name]
-        if name in ("versions", "ceilings", "sanitizer"):
-            lines += [f"{key:<28}{r['value'] if 'value' in r else _last(r['error'])}" for key, r in own.items()]
-        elif name == "correctness":
-            good = sum("error" not in r for r in own.values())
-            lines.append(f"{good} of {len(own)} checks against float64 passed")
+        if name in ("versions", "sanitizer", "again"):
+            lines += [
+                f"{key:<28}{_last(r['error']) if 'error' in r else r.get('value', 'ok')}" for key, r in own.items()
+            ]
+        elif name in ("correctness", "together"):
+            good = sum("error" not in r and "skipped" not in r for r in own.values())
+            lines.append(f"{good} of {len(own)} checks and tests passed")
             lines += [f"  FAILED {r['name']}: {_last(r['error'])}" for r in own.values() if "error" in r]
-        elif name in ("kernels", "products", "torch"):
+            lines += [f"  not run: {r['name']}: {r['skipped']}" for r in own.values() if "skipped" in r]
+        elif name in ("kernels", "kernels-more", "products", "torch"):
             lines.append(f"{'kernel':<52}{'ms':>9}{'bound':>9}{'× bound':>9}{'PyTorch':>9}{'× PyTorch':>11}")
-            measured = {**rows["kernels"], **rows["products"]}
+            measured = {**rows["kernels"], **rows["kernels-more"], **rows["products"]}
             for label in dict.fromkeys([*measured, *own]) if name == "torch" else own:
                 mine, other = measured.get(label, {}), rows["torch"].get(label, {})
                 ms, floor, torch_ms = mine.get("ms"), mine.get("floor"), other.get("ms")
@@ -77,7 +99,7 @@ def table(results, names):
                     f"{'-' if c is None else f'{c:.3f}':>{w}}" for c, w in zip(cells, (9, 9, 9, 9, 11), strict=True)
                 )
                 errors = [_last(r["error"]) for r in (mine, other) if "error" in r]
-                lines.append(f"{label:<52}{text}  {errors[0] if errors else verdict(mine) if ms else ''}")
+                lines.append(f"{label:<52}{text}  {errors[0] if errors else verdict(mine, card) if ms else ''}")
         elif name == "blocks":
             for kernel in dict.fromkeys(r["kernel"] for r in own.values() if "ms" in r):
                 lines.append(kernel)
@@ -93,31 +115,65 @@ def table(results, names):
                 lines.append(
                     f"{r['spent']:>9.3f} ms{r['count']:>6} ×  {r['name']}" if "spent" in r else _last(r["error"])
                 )
-        elif name == "parity":
+        elif name.startswith("parity"):
             for r in own.values():
                 apart = f"losses {r['loss apart']:.1e}, norms {r['norm apart']:.1e} apart" if "loss apart" in r else ""
                 lines.append(f"{r['name']:<52}{apart}  {_last(r['error']) if 'error' in r else 'ok'}")
         else:
-            lines.append(f"{'training step':<52}{'ms':>9}{'ktok/s':>9}{'peak GiB':>10}{'loss':>9}")
-            library = "PyTorch" if name == "torch-train" else "mytorch"
-            for r in own.values():
-                label = f"{library + ' ' + r['name']:<52}"
-                if "error" in r:
-                    lines.append(label + "  " + _last(r["error"]))
-                else:
-                    state = verdict(r) if library == "mytorch" else ""
-                    lines.append(
-                        f"{label}{r['ms']:>9.2f}{r['ktok/s']:>9.0f}{r['GiB']:>10.2f}{r['loss']:>9.3f}  {state}"
-                    )
+            lines += _step_lines(results, name)
     return "\n".join(lines)
+
+
+def _step_lines(results, name):
+    """Returns the training steps of a section, with PyTorch's time in this run."""
+    card, torch = card_of(results), _torch_steps(results)
+    lines = [f"{'training step':<66}{'ms':>9}{'ktok/s':>9}{'peak GiB':>10}{'loss':>9}{'× PyTorch':>11}"]
+    library = "PyTorch" if name.startswith("torch") else "mytorch"
+    for r in results[name]["rows"]:
+        label = f"{library + ' ' + r['name']:<66}"
+        if "error" in r:
+            lines.append(label + "  " + _last(r["error"]))
+        elif "ms" not in r:
+            lines.append(label + "  " + str(r.get("value", r.get("count", ""))))
+        else:
+            other = torch.get(_counterpart(r["name"])) if library == "mytorch" else None
+            ratio = f"{r['ms'] / other['ms']:.2f}" if other else "-"
+            state = verdict(r, card) if library == "mytorch" else ""
+            figures = f"{r['ms']:>9.2f}{r['ktok/s']:>9.0f}{r['GiB']:>10.2f}{float(r['loss']):>9.3f}{ratio:>11}"
+            lines.append(f"{label}{figures}  {state}")
+    return lines
+
+
+def steps(results):
+    """Returns all training steps, with the ratios to PyTorch's steps of the same run."""
+    names = [name for name in results if "train" in name or name in ("small", "torch-small", "torch-more")]
+    return "\n".join(line for name in names for line in _step_lines(results, name))
+
+
+def failures(results, skipped):
+    """Returns what failed, with one line of the error for each, and what did not run. The last output of a run."""
+    lines = []
+    for name, part in results.items():
+        if part["problem"]:
+            lines.append(f"  {name}: {part['problem'].splitlines()[0]} … {_last(part['problem'])}")
+        lines += [f"  {name}: {r['name']}: {_last(r['error'])}" for r in part["rows"] if "error" in r]
+        skipped = {**skipped, **{r["name"]: r["skipped"] for r in part["rows"] if "skipped" in r}}
+    return "\n".join(
+        [
+            f"failures: {len(lines)}",
+            *lines,
+            f"not run: {len(skipped)}",
+            *(f"  {name}: {why}" for name, why in skipped.items()),
+        ]
+    )
 
 
 def summary(results):
     """Returns the number of targets that were met, and the missed targets."""
-    own = [
-        r for name, s in results.items() if not name.startswith("torch") for r in s["rows"] if "ms" in r and verdict(r)
-    ]
-    missed = [f"  {r['name']}: {verdict(r)[7:]}" for r in own if verdict(r) != "ok"]
+    card = card_of(results)
+    rows = [r for name, s in results.items() if not name.startswith("torch") for r in s["rows"] if "ms" in r]
+    own = [r for r in rows if verdict(r, card)]
+    missed = [f"  {r['name']}: {verdict(r, card)[7:]}" for r in own if verdict(r, card) != "ok"]
     return "\n".join([f"targets: {len(own) - len(missed)} of {len(own)} met", *missed])
 
 

@@ -25,7 +25,7 @@ def torch_kernels(report, interpret):
             g = torch.ones_like(out)
             timed(f"{name} backward{suffix}", lambda: torch.autograd.grad(out, leaves, g, retain_graph=True))
 
-        report.attempt(f"{name} backward{suffix} (set up)", lambda: prepare())
+        report.group(f"{name} backward{suffix} (set up)", lambda: prepare())
 
     def rows(dtype, kind):
         x = torch.randn(ROWS, WIDTH, device=DEVICE, dtype=dtype)
@@ -60,8 +60,8 @@ def torch_kernels(report, interpret):
         both("conv2d", lambda c, k: F.conv2d(c, k, padding=1), c, k, suffix=kind)
 
     for dtype, kind in ((torch.float32, " fp32"), (torch.bfloat16, " bf16")):
-        report.attempt(f"rows{kind}", lambda d=dtype, k=kind: rows(d, k))
-        report.attempt(f"tables{kind}", lambda d=dtype, k=kind: tables(d, k))
+        report.group(f"rows{kind}", lambda d=dtype, k=kind: rows(d, k))
+        report.group(f"tables{kind}", lambda d=dtype, k=kind: tables(d, k))
         torch.cuda.empty_cache()
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -82,9 +82,9 @@ def torch_kernels(report, interpret):
         timed(f"linear + gelu {k}->{n}", lambda: F.gelu(F.linear(x, w, b), approximate="tanh"))
 
     for n, k in ((3 * WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)):
-        report.attempt(f"linear {k}->{n} (set up)", lambda n=n, k=k: linear(n, k))
+        report.group(f"linear {k}->{n} (set up)", lambda n=n, k=k: linear(n, k))
 
-    report.attempt("optimizers", lambda: _torch_optimizers(torch, timed))
+    report.group("optimizers", lambda: _torch_optimizers(torch, timed))
 
 
 def _torch_optimizers(torch, timed):

@@ -1,4 +1,4 @@
-"""Sections `train`, `train-captured`, `train-tuned`, `train-more` and `torch-train`: training steps of GPT-2."""
+"""Sections `train`, `small` and others: training steps of GPT-2, in mytorch and in PyTorch."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from .sizes import DEVICE, MODELS, MORE_MODELS, STEPS, TANH, TIME_STEPS
+from .sizes import BASE_MODEL, DEVICE, MORE_MODELS, SMALL_MODEL, STEPS, TANH, TIME_STEPS
 
 
 def _config(values):
@@ -101,10 +101,23 @@ def _run_training(report, name, values, batch, half, captured):
     _report_steps(report, name, config, batch, step, mytorch.cuda.synchronize, mytorch.cuda)
 
 
+def _measure(report, models, captured, mark=""):
+    for name, model in models.items():
+        label = name + (" captured" if captured else "") + mark
+        report.attempt(label, lambda n=label, m=model: _run_training(report, n, *m, captured=captured))
+
+
 def train(report, interpret):
-    """Measure eager training steps."""
-    for name, model in MODELS.items():
-        report.attempt(name, lambda n=name, m=model: _run_training(report, n, *m, captured=False))
+    """Measure eager training steps of the large model."""
+    _measure(report, BASE_MODEL, captured=False)
+
+    def tables():
+        from mytorch.kernels.triton import multi
+
+        return {"count": len(multi._tables)}
+
+    # one per group of parameters if the pool repeats the addresses of gradients; hundreds would explain a slow eager step
+    report.attempt("tables of addresses that the optimizer made", tables)
 
 
 def train_captured(report, interpret):
@@ -112,70 +125,101 @@ def train_captured(report, interpret):
 
     This is a separate section, because an error during a capture can break the process.
     """
-    import mytorch
+    _measure(report, BASE_MODEL, captured=True)
 
-    if not hasattr(mytorch, "compile_step"):
-        report("captured steps", error="mytorch.compile_step is not there")
-        return
-    for name, model in reversed(MODELS.items()):  # the small model first, as a test of the capture
-        report.attempt(
-            f"{name} captured", lambda n=f"{name} captured", m=model: _run_training(report, n, *m, captured=True)
-        )
+
+def small(report, interpret):
+    """Measure the small model, whose step is limited by the CPU."""
+    _measure(report, SMALL_MODEL, captured=False)
+    _measure(report, SMALL_MODEL, captured=True)
 
 
 def train_tuned(report, interpret):
-    """Measure the captured steps with tuned block sizes and algorithms."""
+    """Measure the captured steps, as they are and with tuned block sizes and algorithms."""
+    _measure(report, BASE_MODEL, captured=True)
     os.environ["TRITON_AUTOTUNE_MODE"] = os.environ["TRITON_FLASH_AUTOTUNE_MODE"] = "medium"
-    for name, model in {**MODELS, **TANH}.items():
-        report.attempt(
-            f"{name} captured, tuned",
-            lambda n=f"{name} captured, tuned", m=model: _run_training(report, n, *m, captured=True),
-        )
+    _measure(report, BASE_MODEL, captured=True, mark=", tuned")
 
 
 def train_more(report, interpret):
-    """Measure the other precisions in eager mode, and a captured step with Triton's attention instead of cuDNN's attention."""
-    for name, model in MORE_MODELS.items():
-        report.attempt(name, lambda n=name, m=model: _run_training(report, n, *m, captured=False))
+    """Measure the other precisions in eager mode, and captured steps with Triton's attention or tuned block sizes."""
+    _measure(report, MORE_MODELS, captured=False)
     from mytorch.kernels import registry
 
     cudnn = registry.CUDNN_ATTENTION.of["cuda"].load()
     if cudnn is not None:  # the other sections use cuDNN
         cudnn._trouble.append("measuring Triton's")
-        name, model = next(iter(MODELS.items()))
-        name += " captured, Triton's attention"
-        report.attempt(name, lambda: _run_training(report, name, *model, captured=True))
+        _measure(report, BASE_MODEL, captured=True, mark=", Triton's attention")
+        cudnn._trouble.pop()
+    os.environ["TRITON_AUTOTUNE_MODE"] = os.environ["TRITON_FLASH_AUTOTUNE_MODE"] = "medium"
+    _measure(report, {**SMALL_MODEL, **TANH}, captured=True, mark=", tuned")
 
 
-def torch_train(report, interpret):
-    """Measure the steps in PyTorch, eager and compiled."""
+def _torch_step(values, batch, half, compiled):
+    """Returns the training step of `make_step` in PyTorch, and the configuration."""
     import torch
 
     from benchmarks.torch_gpt2 import TorchGPT2
 
-    def run(name, values, batch, half, compiled):
-        torch.manual_seed(0)
-        config = _config(values)
-        model = TorchGPT2(config).to(DEVICE)
-        optimizer = torch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95), fused=True)
-        x, y = (torch.randint(0, config.vocab_size, (batch, config.context_length), device=DEVICE) for _ in range(2))
-        forward = torch.compile(model) if compiled else model
-        scaler = torch.amp.GradScaler(DEVICE, enabled=half == "float16")
+    torch.manual_seed(0)
+    config = _config(values)
+    model = TorchGPT2(config).to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameter_groups(0.1), lr=6e-4, betas=(0.9, 0.95), fused=True)
+    x, y = (torch.randint(0, config.vocab_size, (batch, config.context_length), device=DEVICE) for _ in range(2))
+    forward = torch.compile(model) if compiled else model
+    scaler = torch.amp.GradScaler(DEVICE, enabled=half == "float16")
 
-        def step():
-            with torch.autocast(DEVICE, getattr(torch, half or "float32"), enabled=half is not None):
-                loss = forward(x, y)
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad(set_to_none=True)
-            return loss.detach()
+    def step():
+        with torch.autocast(DEVICE, getattr(torch, half or "float32"), enabled=half is not None):
+            loss = forward(x, y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
 
-        _report_steps(report, name, config, batch, step, torch.cuda.synchronize, torch.cuda)
+    return step, config
 
-    for compiled in (False, True):
-        for name, model in {**MODELS, **(TANH if compiled else MORE_MODELS)}.items():
-            label = name + (" compiled" if compiled else "")
-            report.attempt(label, lambda n=label, m=model, c=compiled: run(n, *m, c))
+
+def _measure_torch(report, models, compiled):
+    import torch
+
+    def run(name, model):
+        step, config = _torch_step(*model, compiled)
+        _report_steps(report, name, config, model[1], step, torch.cuda.synchronize, torch.cuda)
+
+    for name, model in models.items():
+        label = name + (" compiled" if compiled else "")
+        report.attempt(label, lambda n=label, m=model: run(n, m))
+
+
+def torch_train(report, interpret):
+    """Measure the steps of the large model in PyTorch, eager and compiled."""
+    _measure_torch(report, BASE_MODEL, compiled=False)
+    _measure_torch(report, BASE_MODEL, compiled=True)
+
+
+def torch_warm(report, interpret):
+    """Run one compiled step in PyTorch, which fills the cache of its compiler."""
+
+    def run():
+        import torch
+
+        _torch_step(*next(iter(BASE_MODEL.values())), True)[0]()
+        torch.cuda.synchronize()
+        return {"value": "done"}
+
+    report.attempt("one compiled step of PyTorch", run)
+
+
+def torch_small(report, interpret):
+    """Measure the small model in PyTorch."""
+    _measure_torch(report, SMALL_MODEL, compiled=False)
+
+
+def torch_more(report, interpret):
+    """Measure the other precisions and compiled models in PyTorch."""
+    _measure_torch(report, MORE_MODELS, compiled=False)
+    _measure_torch(report, {**SMALL_MODEL, **TANH}, compiled=True)

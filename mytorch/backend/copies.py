@@ -1,10 +1,9 @@
 """Copies between the CPU and GPUs, and page-locked memory."""
 
 import math
-from collections import deque
 
 from ..base import capturing
-from . import gpu
+from . import gpu, in_flight
 from .devices import CPU, META, device_guard, device_of, on
 from .gpu import cupy_ns, out_of_memory, xp_of
 from .meta import hollow
@@ -96,19 +95,6 @@ def pinned(raw):
     return out
 
 
-_in_flight = deque()  # (event, CPU array) of copies that may still run: their memory must not be reused
-
-
-def _hold(stream, array):
-    """Keeps a CPU array alive until the work submitted to a stream has finished, or as long as the capturing graph."""
-    if capturing.is_recording():
-        capturing.current.kept.append(array)
-        return
-    while _in_flight and _in_flight[0][0].done:
-        _in_flight.popleft()
-    _in_flight.append((stream.record(), array))
-
-
 def _to_gpu_later(xp, raw):
     out = xp.empty(raw.shape, raw.dtype)
     fill_later(out, raw)
@@ -119,7 +105,7 @@ def fill_later(out, pinned):
     """Copies contiguous pinned memory into a contiguous array on the current GPU without waiting."""
     if out.size:
         capturing.copy_pinned(cupy_ns(), out, pinned)
-        _hold(cupy_ns().cuda.get_current_stream(), pinned)
+        in_flight.hold(cupy_ns().cuda.get_current_stream().record, pinned)
 
 
 def _to_cpu_later(raw, out=None):
@@ -128,7 +114,7 @@ def _to_cpu_later(raw, out=None):
         out = xp.empty_pinned(raw.shape, raw.dtype) if out is None else out
         if raw.size:
             capturing.copy_pinned(xp, out, xp.ascontiguousarray(raw))
-            _hold(xp.cuda.get_current_stream(), out)
+            in_flight.hold(xp.cuda.get_current_stream().record, out)
     return out
 
 

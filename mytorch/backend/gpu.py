@@ -8,6 +8,7 @@ import numpy as np
 
 from ..base import capturing, hooks
 from ..base.errors import DeviceError, OutOfMemoryError
+from . import in_flight
 from .meta import MetaArray, meta_ns
 from .namespaces import Namespace, ndarray, numpy_ns
 from .others import BY_ARRAY
@@ -139,6 +140,7 @@ def explaining(cp, allocator):
         try:
             return allocator(size)
         except MemoryError:
+            in_flight.collect(wait=True)
             cp.get_default_memory_pool().free_all_blocks()
         try:
             return allocator(size)
@@ -175,8 +177,9 @@ def _load_cupy():
         cupyx = importlib.import_module("cupyx")
         cupy_special = importlib.import_module("cupyx.scipy.special")
     except ImportError:
-        problem = 'CuPy is not installed; run `pip install ".[cuda12]"`' + (
-            "" if shutil.which("nvidia-smi") else " (no NVIDIA GPU found)"
+        problem = (
+            "CuPy is not installed; run `pip install cupy-cuda13x[ctk]`, or cupy-cuda12x[ctk] for a driver before 580"
+            + ("" if shutil.which("nvidia-smi") else " (no NVIDIA GPU found)")
         )
     except Exception as error:  # CuPy raises its own classes when the driver is missing or too old
         problem = f"CuPy found no usable GPU ({error})"

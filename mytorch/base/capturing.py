@@ -13,13 +13,14 @@ must be in GPU memory, and must be updated before each replay:
 memory and state. Then it is captured.
 """
 
+import threading
 from typing import Any
 
 import numpy as np
 
 from .errors import CaptureError
 
-current: Any = None  # a Capture
+current: Any = None  # a Capture; `is_recording` is True for the thread that captures only
 
 
 class Stale(Exception):
@@ -36,10 +37,12 @@ class Capture:
         updates: functions to run before each replay.
         generators: random generators that the step draws from.
         advanced: random generators with an offset that each replay increases.
+        thread: the thread that captures. Other threads use other streams, and their work is not part of the graph.
     """
 
     def __init__(self, recording):
         self.recording = recording
+        self.thread = threading.get_ident()
         self.kept = []
         self.constants = []
         self.updates = []
@@ -64,8 +67,8 @@ def is_preparing():
 
 
 def is_recording():
-    """Returns True if kernels are captured into a graph."""
-    return current is not None and current.recording
+    """Returns True if the kernels of this thread are captured into a graph."""
+    return current is not None and current.recording and current.thread == threading.get_ident()
 
 
 def refuse(what, remedy):
@@ -84,7 +87,7 @@ def refuse(what, remedy):
 
 def note_draw(generator):
     """Adds a random generator to the generators of the current capture."""
-    if current is not None:
+    if current is not None and current.thread == threading.get_ident():
         current.generators.add(generator)
 
 

@@ -83,7 +83,7 @@ class CUDAGraph:
             raise RuntimeError(
                 "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the default stream.)"
             )
-        if capturing.is_recording():
+        if capturing.current is not None and capturing.current.recording:  # also in another thread
             raise RuntimeError("capture_begin: another graph is being captured. Call its capture_end() first.")
         self.reset()
         self._device = cuda.Device()

@@ -7,7 +7,7 @@ import weakref
 from collections import defaultdict
 
 from .. import backend
-from ..backend import DeviceLike
+from ..backend import DeviceLike, in_flight
 from ..base.errors import warn
 from .streams import index_of
 
@@ -27,6 +27,7 @@ def _of(device, count):
     if not backend.cuda_available():
         return 0
     pools = {id(pool): pool for pool in (graph.pool() for graph in graphs) if pool is not None}
+    in_flight.collect()
     with backend.cupy_ns().cuda.Device(index_of(device)):
         return getattr(_pool(), count)() + sum(pool.total_bytes() for pool in pools.values())
 
@@ -161,6 +162,7 @@ def memory_summary(device: DeviceLike | None = None, abbreviated: bool = False) 
 def empty_cache() -> None:
     """Returns free GPU memory to the system. No effect without a GPU."""
     if backend.cuda_available():
+        in_flight.collect()
         for number in range(backend.device_count()):
             with backend.cupy_ns().cuda.Device(number):
                 _most_held[number] = max(_most_held[number], _pool().total_bytes())

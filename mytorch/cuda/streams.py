@@ -26,10 +26,15 @@ class Event:
     Args:
         enable_timing: enable `elapsed_time`.
         blocking: let `synchronize` sleep instead of spinning.
-        interprocess: accepted for compatibility.
+        interprocess: set CUDA's flag for events of several processes, which have no timing.
+
+    Raises:
+        ValueError: if both enable_timing and interprocess are True, which CUDA does not support.
     """
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
+        if enable_timing and interprocess:
+            raise ValueError("Event: expected enable_timing=False for an event with interprocess=True, got True.")
         self._options = {"block": blocking, "disable_timing": not enable_timing, "interprocess": interprocess}
         self._event: Any = None  # created on the GPU of the first stream that records it
         self._timed = enable_timing

@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 from ..backend import cupy_ns
-from ..base import dtypes
+from ..base import capturing, dtypes
 from .engine import Engine, ReduceOp, reduction_of
 from .rendezvous import exchange
 from .work import DistBackendError, Work
@@ -69,7 +69,9 @@ class NCCLWork(Work):
 
         Raises:
             DistBackendError: if the GPU reports an error.
+            CaptureError: during the capture of a CUDA graph.
         """
+        capturing.refuse("asking whether a collective has ended", "call wait(), which the graph contains.")
         status = cupy_ns().cuda.runtime.eventQuery(self.event.ptr)  # `event.done` is False after an error too
         if status not in (0, _NOT_READY):
             self.error = DistBackendError(f"{self.label}: the GPU failed, CUDA error {status}.")
@@ -180,6 +182,9 @@ class NCCLEngine(Engine):
         self.stream.wait_event(ready)
         transfer(self.stream.ptr)
         work = NCCLWork(self.stream.record(), keep, label, self.timeout, self.explain)
+        if capturing.is_recording():  # the event belongs to the graph and must not be queried, by the watcher either
+            capturing.current.kept.append(keep)
+            return work
         self.pending.append(work)
         self._forget_done()
         return work
@@ -205,6 +210,7 @@ class NCCLEngine(Engine):
 
     def barrier(self, label=""):
         """Wait for all ranks, also on the CPU."""
+        capturing.refuse("barrier", "it makes the CPU wait. Call it before or after the step.")
         x = cupy_ns().zeros(1, np.int32)
         work = self.all_reduce(x, ReduceOp.SUM, label)
         return work.finish(work.event.synchronize)
@@ -223,13 +229,15 @@ class NCCLEngine(Engine):
 
         def transfer(stream):
             self.nccl.groupStart()
-            for pointer, nbytes, peer in sends:
-                if nbytes:
-                    self.comm.send(pointer, nbytes, byte, peer, stream)
-            for pointer, nbytes, peer in receives:
-                if nbytes:
-                    self.comm.recv(pointer, nbytes, byte, peer, stream)
-            self.nccl.groupEnd()
+            try:
+                for pointer, nbytes, peer in sends:
+                    if nbytes:
+                        self.comm.send(pointer, nbytes, byte, peer, stream)
+                for pointer, nbytes, peer in receives:
+                    if nbytes:
+                        self.comm.recv(pointer, nbytes, byte, peer, stream)
+            finally:  # NCCL would add all later transfers of the thread to an open group
+                self.nccl.groupEnd()
 
         return self._run(transfer, keep, label)
 

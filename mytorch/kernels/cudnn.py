@@ -112,7 +112,7 @@ def _refused(error):
         raise RuntimeError(reason)
     if not _said:
         _said.append(reason)
-        warnings.warn(f"{reason} Triton's kernel is used.", UserWarning, stacklevel=4)
+        warnings.warn(f"{reason.rstrip('.')}. Triton's kernel is used.", UserWarning, stacklevel=4)
     return reason
 
 

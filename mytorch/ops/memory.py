@@ -4,7 +4,7 @@ import numpy as np
 
 from .._array import Array, on_input_device
 from .._tensor import Tensor, is_tensor
-from ..backend import address, device_of, memory_owner, row_major, to_device, xp_of
+from ..backend import address, device_of, in_flight, memory_owner, row_major, to_device, xp_of
 from ..backend.memory_format import strided
 from ..dispatch.bind import METHODS, _attribute, public
 from ..dispatch.inplace import check_writable, overwrite
@@ -236,11 +236,32 @@ _itself("module_load", "loaded values are copied without a conversion")
 
 @public(function=False, inplace=False)
 def record_stream(self, stream):
-    """Does nothing; for compatibility.
+    """Tells the memory pool that a stream uses the tensor, if it is not the stream that created the tensor.
+
+    The pool reuses the memory of a deleted tensor for the next tensor of the same stream. A kernel on another stream may not
+    have read it yet. After this call, the memory is reused only when that stream has done the work it has at the deletion.
+    Use it when you copy batches on a stream of their own:
+
+        with cuda.stream(side):
+            batch = host.to("cuda", non_blocking=True)
+        cuda.current_stream().wait_stream(side)
+        batch.record_stream(cuda.current_stream())
+
+    It has no effect on a CPU. During the capture of a CUDA graph, the graph keeps the memory.
 
     Args:
-        stream: ignored.
+        stream: a `cuda.Stream`.
+
+    Raises:
+        TypeError: the tensor is on a GPU, and `stream` is not a `cuda.Stream`.
     """
+    raw = raw_of(self)
+    if device_of(raw).type != "cuda":
+        return
+    if not hasattr(stream, "record_event"):
+        raise TypeError(f"record_stream: expected a cuda.Stream, got {type(stream).__name__}.")
+    if raw.size:
+        in_flight.use_on(raw, stream)
 
 
 @public(inplace=False)

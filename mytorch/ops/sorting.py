@@ -97,6 +97,7 @@ def cumprod(input, dim, *, dtype=None):
     return _products(_for_products(input, dtype), normalize_dim(dim, input.ndim))
 
 
+@in_precision("float32")
 @once_rounded
 def _products(input, dim):
     return _cumprod(input, dim=dim)

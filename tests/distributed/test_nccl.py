@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import mytorch
+from mytorch.base import capturing
+from mytorch.base.config import temporarily
+from mytorch.base.errors import CaptureError
 from mytorch.distributed import HashStore, nccl, reducer
 from mytorch.distributed.engine import ReduceOp
 
@@ -208,6 +211,49 @@ def test_an_error_of_the_gpu_is_no_transfer_under_way(engine, monkeypatch):
     engine.pending.append(work)
     assert "CUDA error 700" in engine._problem()
     engine.pending.clear()
+
+
+def test_collectives_within_a_capture(engine):
+    """CUDA does not allow a query of an event that a graph contains. The graph keeps the arrays, and `wait` is part of it."""
+    current, runtime = nccl.cupy_ns().cuda.get_current_stream(), nccl.cupy_ns().cuda.runtime
+    before = engine.all_reduce(array([1.0]), ReduceOp.SUM, "before")
+    x, out = array([1.0, 2.0]), array([0.0, 0.0])
+    calls = {
+        "all_reduce": lambda: engine.all_reduce(x, ReduceOp.AVG),
+        "reduce": lambda: engine.reduce(x, 0, ReduceOp.SUM),
+        "reduce_scatter": lambda: engine.reduce_scatter(out, x, ReduceOp.SUM),
+        "broadcast": lambda: engine.broadcast(x, 0),
+        "all_gather": lambda: engine.all_gather(out, x),
+        "all_to_all": lambda: engine.all_to_all(out, x, [2], [2]),
+        "send": lambda: (engine.send(x, 0, 0), engine.receive(out, 0, 0))[1],
+    }
+    with temporarily(capturing, current=capturing.Capture(recording=True)):
+        runtime.eventQuery = lambda pointer: 907  # cudaErrorCapturedEvent
+        for name, call in calls.items():
+            kept, waited = len(capturing.current.kept), len(current.waited)
+            work = call()
+            assert work not in engine.pending
+            assert len(capturing.current.kept) > kept, name
+            with pytest.raises(CaptureError, match=r"call wait\(\)"):
+                work.is_completed()
+            work.wait()
+            assert work.is_completed()
+            assert len(current.waited) == waited + 1
+        with pytest.raises(CaptureError, match="barrier"):
+            engine.barrier()
+        runtime.eventQuery = lambda pointer: 0
+        assert engine._problem() is None  # the watcher may ask for transfers that are not part of the graph
+    assert before.poll()
+
+
+def test_a_failed_group_is_closed(engine, monkeypatch):
+    calls = []
+    monkeypatch.setattr(engine.nccl, "groupStart", lambda: calls.append("start"))
+    monkeypatch.setattr(engine.nccl, "groupEnd", lambda: calls.append("end"))
+    monkeypatch.setattr(engine.comm, "send", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        engine.send(array([1.0]), 0, 0)
+    assert calls == ["start", "end"]
 
 
 def test_connecting_has_a_time_limit(engine, monkeypatch, capsys):

@@ -2,7 +2,10 @@
 
 import contextlib
 import functools
+import os
+import signal
 import sys
+import time
 
 import fake_cublaslt
 import fake_cudnn
@@ -12,11 +15,11 @@ import numpy as np
 SIZES = {
     "ROWS": 32, "WIDTH": 16, "CLASSES": 40, "HEADS": (1, 2, 16, 16), "LONG": (1, 1, 32, 32), "LOSSES": 8, "CONV": (2, 4, 6, 6), "GROUPED": (2, 32, 4, 4),
     "SQUARE": 32, "BATCHED": (3, 16, 16), "TIME_STEPS": 0, "STEPS": 1, "PARITY": (3, 2), "REPEATS": 1, "HOST_CALLS": 3, "CASES": 1, "WASTE": 1 << 12,
-    "DEVICE": "cpu",
+    "DEVICE": "cpu", "TESTS": 1,
 }  # fmt: skip
 
 
-def prepare(sizes):
+def prepare(sizes, section):
     """Make a section of gpu_check do all that it does with little of everything; `sizes` is benchmarks/gpu/sizes.py."""
     for name, value in SIZES.items():
         assert hasattr(sizes, name), f"sizes.py has no {name}"
@@ -37,14 +40,35 @@ def prepare(sizes):
     sizes.SMALL.update(vocab_size=32, context_length=8)
     for config, *_ in sizes.TANH.values():
         config.update(sizes.BASE)
-    for models in (sizes.MODELS, sizes.MORE_MODELS, sizes.TANH):
+    for models in (sizes.BASE_MODEL, sizes.SMALL_MODEL, sizes.MORE_MODELS, sizes.TANH):
         models.update({name: (config, 2, half) for name, (config, _, half) in models.items()})
     from mytorch.models import gpt2
 
     gpt2.SIZES.update(base=(1, 2, 32), small=(1, 2, 16))
-    section = sys.argv[sys.argv.index("--section") + 1]
     if section.startswith("torch"):
         _torch_without_a_gpu()
+
+
+def inject(report, kind, where, section):
+    """Make a section fail at its second result: `hang`, `crash` (of the process), or `lost` (the GPU, at two results)."""
+    if section != where:
+        return
+    attempt, made = report.attempt, []
+
+    def failing(name, function):
+        if name in report.done:
+            return attempt(name, function)
+        made.append(name)
+        if len(made) == 2 and kind == "hang":
+            time.sleep(1e6)
+        if len(made) == 2 and kind == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if len(made) == 2 and kind == "lost":
+            sys.modules["benchmarks.gpu.measure"].card_is_lost = lambda: True
+            return attempt(name, lambda: 1 / 0)
+        return attempt(name, function)
+
+    report.attempt = failing
 
 
 class _Event:

@@ -91,7 +91,7 @@ def test_memory_is_let_go_when_copies_are_done():
     for _ in range(5):
         mytorch.ones(10, pin_memory=True).to("cuda", non_blocking=True)
         cuda.synchronize()
-    assert len(backend.copies._in_flight) <= 1
+    assert len(backend.in_flight._held) <= 1
 
 
 def test_a_blocking_copy_may_be_overwritten():

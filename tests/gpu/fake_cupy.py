@@ -99,13 +99,16 @@ class CaptureRefused(RuntimeError):
 
 def run(call, mutates=False):
     """Returns the result of `call`, a function of NumPy arrays; during capture, records it and delays changes of arrays."""
-    if _tape is None:
+    if _tape is None and not _is_late():
         return call()
+    todo = _queue() if _tape is None else _tape
     if mutates:
-        _tape.append(call)
+        todo.append(call)
         return None
     result = _solid(call())
-    _tape.append(lambda: _refresh(result, call()))
+    if _tape is None:
+        result = _in_blocks(result)
+    todo.append(lambda: _refresh(result, call()))
     return result
 
 
@@ -122,6 +125,82 @@ def _refresh(old, new):
             _refresh(a, b)
     elif isinstance(old, np.ndarray) and not (isinstance(new, np.ndarray) and np.may_share_memory(old, new)):
         old[...] = new
+
+
+# -- a GPU behind the host: memory that is free is used again at once, and other streams than the default stream are late --------
+
+
+class _Block(bytearray):
+    """Memory of a stream. It is free when the last array in it dies, even if late work still uses it."""
+
+
+_free = None  # (stream, bytes) -> free blocks; None: all streams work at once, and no memory is used twice
+_queues = {}  # stream -> [number of finished calls, calls to do]
+_switches = []  # the streams that are late, or None for all but the default stream
+
+
+@contextlib.contextmanager
+def behind(*late):
+    """Within the block, these streams work as late as possible, and freed memory is given to the next array of its stream.
+
+    Args:
+        late: addresses of streams (default: all but the default stream).
+    """
+    global _free
+    before, _free = _free, {}
+    _switches.append(late or None)
+    try:
+        yield
+    finally:
+        drain()
+        _switches.pop()
+        _free = before
+
+
+def _is_late(pointer=None):
+    if not _switches:
+        return False
+    pointer = _current_stream().ptr if pointer is None else pointer
+    return pointer != 0 if _switches[-1] is None else pointer in _switches[-1]
+
+
+def _queue(pointer=None):
+    """Returns the calls that a stream still has to do."""
+    return _queues.setdefault(_current_stream().ptr if pointer is None else pointer, [0, []])[1]
+
+
+def _given_to(pointer):
+    """Returns the number of calls that a stream was given."""
+    done, todo = _queues.get(pointer, (0, ()))
+    return done + len(todo)
+
+
+def drain(pointer=None, until=None):
+    """Lets a stream, or all streams, do the calls that they were given, up to number `until`."""
+    for key in list(_queues) if pointer is None else [pointer] if pointer in _queues else []:
+        queue = _queues[key]
+        while queue[1] and (until is None or queue[0] < until):
+            call = queue[1].pop(0)
+            queue[0] += 1
+            call()
+
+
+def _block(nbytes):
+    """Returns memory for a new array of the current stream: the block that was freed last, if one of this size is free."""
+    free = _free.setdefault((_current_stream().ptr, nbytes), [])
+    return free.pop() if free else _Block(max(nbytes, 1))
+
+
+def _in_blocks(x, copy=False):
+    """Moves NumPy arrays that own their memory into blocks."""
+    if type(x) in (tuple, list):
+        return type(x)(_in_blocks(v, copy) for v in x)
+    if type(x) is not np.ndarray or not x.flags.owndata or not x.nbytes:
+        return x
+    block = np.ndarray(x.shape, x.dtype, _block(x.nbytes), order="F" if x.flags.fnc else "C")
+    if copy:
+        run(lambda: np.copyto(block, x), mutates=True)
+    return block
 
 
 class HiddenWait(AssertionError):
@@ -153,7 +232,16 @@ def _later(memory, copy):
     global _given
     if _tape is not None:
         return run(copy, mutates=True)
-    _late.append((weakref.ref(memory), copy))
+    alive = weakref.ref(memory)
+
+    def checked():
+        if alive() is None:
+            raise AssertionError("page-locked memory was freed before a copy was done")
+        copy()
+
+    if _is_late():
+        return _queue().append(checked)
+    _late.append(checked)
     _given += 1
 
 
@@ -161,10 +249,7 @@ def catch_up():
     """Runs the delayed copies."""
     global _done
     while _late:
-        memory, copy = _late.pop(0)
-        if memory() is None:
-            raise AssertionError("page-locked memory was freed before a copy was done")
-        copy()
+        _late.pop(0)()
     _done = _given
 
 
@@ -214,6 +299,8 @@ def waits(what):
     if _forbidden:
         raise HiddenWait(what)
     catch_up()
+    if _tape is None:
+        drain()
     if _tape is not None:
         raise CaptureRefused(
             f"cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing ({what})"
@@ -314,6 +401,9 @@ class _Piece:
     def __init__(self, owner):
         self._a = owner
         self.ptr, self.size = owner.__array_interface__["data"][0], -(-owner.nbytes // 512) * 512
+        if _free is not None and isinstance(owner.base, _Block):
+            free = _free.setdefault((_current_stream().ptr, owner.nbytes), [])
+            weakref.finalize(self, free.append, owner.base).atexit = False
 
 
 _pieces = weakref.WeakValueDictionary()
@@ -338,7 +428,7 @@ class _Memory:
         memory = _pinned_at(mem)
         if memory is None:
             raise AssertionError("copy_from_host_async was given memory that is not page-locked")
-        _later(memory, lambda: ctypes.memmove(self._a.__array_interface__["data"][0], mem, size))
+        _later(memory, lambda a=self._a: ctypes.memmove(a.__array_interface__["data"][0], mem, size))
 
 
 class ndarray:
@@ -351,12 +441,14 @@ class ndarray:
         if memptr is not None:  # a vector over allocated memory, which has exactly the requested size
             whole = memptr.mem._a.ravel(order="K").view(np.uint8)
             a = whole[: min(a[0] * np.dtype(dtype).itemsize, whole.size)].view(dtype)
+        if _free is not None and _tape is None:
+            a = _in_blocks(a, copy=True)
         self._a = a
         if _tape is not None:
             _memory.append(a)
         self.base = None
         owner = a
-        while getattr(owner, "base", None) is not None:
+        while getattr(owner, "base", None) is not None and not isinstance(owner.base, _Block):
             owner = owner.base
         self._device = _current
         if owner is not a and isinstance(owner, np.ndarray):
@@ -386,10 +478,12 @@ class ndarray:
     data = property(_Memory)
     T = property(lambda self: wrap(self._a.T))
     real = property(
-        lambda self: wrap(self._a.real), lambda self, v: run(lambda: setattr(self._a, "real", unwrap(v)), mutates=True)
+        lambda self: wrap(self._a.real),
+        lambda self, v: run(lambda a=self._a, v=unwrap(v): setattr(a, "real", v), mutates=True),
     )
     imag = property(
-        lambda self: wrap(self._a.imag), lambda self, v: run(lambda: setattr(self._a, "imag", unwrap(v)), mutates=True)
+        lambda self: wrap(self._a.imag),
+        lambda self, v: run(lambda a=self._a, v=unwrap(v): setattr(a, "imag", v), mutates=True),
     )
     __cuda_array_interface__ = property(lambda self: {**self._a.__array_interface__, "version": 3})
 
@@ -425,7 +519,8 @@ class ndarray:
     def __getattr__(self, name):
         if name.startswith("_") or name not in NAMES["ndarray"]:
             raise AttributeError(f"CuPy's ndarray has no attribute {name!r}")
-        method = getattr(self._a, name)
+        a = self._a  # late work keeps the NumPy array, but not this object, with which the memory is freed
+        method = getattr(a, name)
 
         def call(*args, **kwargs):
             if name in ("item", "tolist", "tobytes"):
@@ -436,8 +531,7 @@ class ndarray:
             mutates = name in ("fill", "sort", "partition", "put") or "out" in kwargs
             check(self if mutates else (), args, kwargs)
             result = run(
-                lambda: as_cupy(name, [self._a], method(*raw, **named)) if typed else method(*raw, **named),
-                mutates=mutates,
+                lambda: as_cupy(name, [a], method(*raw, **named)) if typed else method(*raw, **named), mutates=mutates
             )
             check(self, args, kwargs, result=result)
             return wrap(result)
@@ -449,7 +543,7 @@ class ndarray:
             memory = _pinned_at(out.__array_interface__["data"][0])
             if memory is None and out.size:
                 raise AssertionError("get(blocking=False) was given memory that is not page-locked")
-            _later(memory, lambda: np.copyto(out, self._a))
+            _later(memory, lambda a=self._a: np.copyto(out, a))
             return out
         waits("get")
         _compact(self._a)
@@ -481,14 +575,14 @@ class ndarray:
         items = index if isinstance(index, tuple) else (index,)
         if not any(isinstance(i, (np.ndarray, list)) for i in items) and Ellipsis not in items:
             index = (*items, ...)  # NumPy returns a number here, CuPy returns a view
-        result = run(lambda: self._a[index])
+        result = run(lambda a=self._a: a[index])
         check(self, result=result)
         return wrap(result)
 
     def __setitem__(self, index, value):
         check(self, index, value)
         index, value = _index(index), unwrap(value)
-        run(lambda: self._a.__setitem__(index, value), mutates=True)
+        run(lambda a=self._a: a.__setitem__(index, value), mutates=True)
 
     def __len__(self):
         return len(self._a)
@@ -558,13 +652,9 @@ def _operator(name):
             and not in_place
             and all(isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) for x in raw)
         )
+        method = getattr(self._a, name)
         result = run(
-            lambda: (
-                as_cupy(OPERATORS[plain], inputs, getattr(self._a, name)(*raw))
-                if typed
-                else getattr(self._a, name)(*raw)
-            ),
-            mutates=in_place,
+            lambda: as_cupy(OPERATORS[plain], inputs, method(*raw)) if typed else method(*raw), mutates=in_place
         )
         if in_place:
             return self
@@ -767,10 +857,15 @@ class _Stream(_Current):
 
     def wait_event(self, event):
         self.matches()
+        stream, until = event._stream, event._number
+        if _is_late(self.ptr):
+            _queue(self.ptr).append(lambda: drain(stream, until))
+        else:
+            drain(stream, until)
 
     @property
     def done(self):
-        return True
+        return not _queue(self.ptr)
 
     def matches(self):
         """Refuse a stream of another device than the current one."""
@@ -824,19 +919,24 @@ def _compact(a):
 
 class _Event:
     def __init__(self, block=False, disable_timing=False, interprocess=False):
+        if interprocess and not disable_timing:
+            raise ValueError("Timing must be disabled for interprocess events")
         self._mark = 0
+        self._stream, self._number = 0, 0
         self._device = _current
         self.ptr = id(self)
 
     @property
     def done(self):
-        return _done >= self._mark
+        return _done >= self._mark and _queues.get(self._stream, (self._number,))[0] >= self._number
 
     def record(self, stream=None):
         (stream or _current_stream()).matches()
         if self._device != _current:
             raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
         self._mark = _given
+        self._stream = (stream or _current_stream()).ptr
+        self._number = _given_to(self._stream)
 
     def synchronize(self):
         waits("synchronize")

@@ -13,7 +13,7 @@ RUNS = [
     for name in ("random", "devices", "pinned", "sync", "cupy", "compile")
     for kernels in ("plain", "interpreter")
 ]
-RUNS.append(("check_memory.py", "plain"))
+RUNS += [("check_memory.py", "plain"), ("check_streams.py", "plain")]
 
 
 @pytest.mark.cpu_only

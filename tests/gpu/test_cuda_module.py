@@ -2,9 +2,14 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+
+from mytorch import cuda
+from mytorch.base import capturing
+from mytorch.base.config import temporarily
 
 LINES = """
 import mytorch
@@ -134,3 +139,26 @@ def test_without_a_gpu_nothing_is_in_use():
     mytorch.cuda.empty_cache()
     with pytest.raises(RuntimeError, match="CuPy is not installed"):
         mytorch.cuda.Stream()
+
+
+def test_another_thread_is_not_captured():
+    """A relaxed capture records one stream of one thread. A thread that loads batches meanwhile must not notice it."""
+    seen = []
+
+    def load():
+        capturing.refuse("a copy from the CPU", "do it before.")
+        generator = object()
+        capturing.note_draw(generator)
+        seen.append((capturing.is_recording(), generator in capturing.current.generators))
+
+    with temporarily(capturing, current=capturing.Capture(recording=True)):
+        thread = threading.Thread(target=load)
+        thread.start()
+        thread.join()
+        assert capturing.is_recording()
+    assert seen == [(False, False)]
+
+
+def test_events_of_several_processes_have_no_timing():
+    with pytest.raises(ValueError, match="Event: expected enable_timing=False"):
+        cuda.Event(enable_timing=True, interprocess=True)

@@ -444,8 +444,13 @@ def _options(bm, bn, warps, stages):
 
 
 @lru_cache
-def _candidates(kernel, depth, wide):
-    """Returns the candidate block sizes of a kernel (by name) for a padded head width. wide: float32."""
+def _candidates(kernel, depth, wide, crowded=False):
+    """Returns the candidate block sizes of a kernel (by name) for a padded head width.
+
+    Args:
+        wide: float32.
+        crowded: dropout or loads of a mask array need registers too, so the default has 8 warps.
+    """
     # float32 needs twice the registers, and three TF32 products need more: larger blocks would spill registers.
     if wide:
         known, size = _FLOAT32, 64 if depth <= 64 else depth
@@ -455,8 +460,9 @@ def _candidates(kernel, depth, wide):
             "max": [_options(32, 32, 4, 1), _options(16, 64, 8, 1)],
         }
     default, medium, large = _HALF[kernel]
+    chosen = _options(*default[max(depth, 64)])
     return {
-        "none": [_options(*default[max(depth, 64)])],
+        "none": [{**chosen, "num_warps": 8} if crowded else chosen],
         "medium": [_options(*blocks) for blocks in medium],
         "max": [_options(*blocks) for blocks in itertools.product(*large)],
     }
@@ -474,7 +480,7 @@ _HALF = {  # kernel -> (default by head width, candidates of "medium", values th
         ((64, 128), (32, 64, 128), (4, 8), (2, 3, 4)),
     ),
     "keys": (
-        {64: (64, 64, 4, 3), 128: (32, 128, 8, 2), 256: (64, 32, 8, 2)},
+        {64: (64, 64, 4, 3), 128: (32, 128, 8, 2), 256: (32, 64, 8, 2)},  # fewer than 64 keys would exclude wgmma
         [(64, 128, 8, 2), (64, 64, 4, 2), (64, 128, 8, 3), (32, 128, 4, 3)],
         ((16, 32, 64, 128), (64, 128), (4, 8), (1, 2, 3)),
     ),
@@ -568,7 +574,9 @@ class _Setting:
             count = cdiv(rows, blocks[side])
             launch(kernel, (count * heads,), *arrays, count, *shared, **self.constants, **constants, **blocks)
 
-        candidates = _candidates(name, self.depth, self.wide)
+        # Without a multiple of 16 keys, elements of the mask array are loaded one by one, which forward has no registers for.
+        by_element = name == "forward" and self.constants["MASK"] and self.sizes[1] % 16
+        candidates = _candidates(name, self.depth, self.wide, self.constants["DROP"] or bool(by_element))
         if mode_for(MODE) == "none":
             return attempt(candidates["none"][0])
         lengths = [power_of_2(n) for n in self.sizes[:2]]

@@ -19,10 +19,10 @@ def _append(k_ptr, v_ptr, keys_ptr, values_ptr, count, heads, length, rows, at, 
     """Copies k_ptr, v_ptr (B, H, T, D), contiguous in D, to positions `at` … of keys_ptr, values_ptr (B, H, rows, D)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
-    t = row % length
+    t = (row % length).to(tl.int64)  # int64, because t * stride may exceed 32 bits
     head = row // length
     b = (head // heads).to(tl.int64)
-    h = head % heads
+    h = (head % heads).to(tl.int64)
     # Row of the cache: `rows` positions per head, of which T from `at` on are written.
     target_row = head.to(tl.int64) * rows + at + t
     inside = (row < count) & (cols < width_k)

@@ -224,11 +224,13 @@ def rows_forward(xp, logits, target, weight, ignore_index, smoothing, weight_sum
 def rows_both(xp, logits, target, weight, ignore_index, smoothing, weight_sum, loss):
     """Fills `loss` (N,) for contiguous logits, and overwrites the logits with the gradient of the sum of the losses."""
     rows, classes = logits.shape
-    # Large blocks: few programs run at once, so their rows stay in the cache.
+    # Large blocks: few programs run at once, so their rows stay in the cache. A multiprocessor holds two programs of 16 warps.
+    # If their rows exceed the cache of an H100 (132 multiprocessors, 50 MB), it holds one program of 32 warps.
     block = min(power_of_2(max(classes, 64)), 16384)
+    most = 32 if 2 * 132 * classes * logits.itemsize > 45e6 else 16
     launch(
         _both, (rows,), logits, target, weight, loss, classes, classes, ignore_index, float(smoothing), weight_sum,
-        WEIGHT=weight is not None, SMOOTH=smoothing > 0, BLOCK=block, num_warps=max(2, min(block // 256, 16)),
+        WEIGHT=weight is not None, SMOOTH=smoothing > 0, BLOCK=block, num_warps=max(2, min(block // 256, most)),
     )  # fmt: skip
 
 

@@ -24,10 +24,10 @@ def _rotate(x_ptr, cos_ptr, sin_ptr, out_ptr, count, heads, length, half, stride
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     lane = tl.arange(0, BLOCK)[None, :]
     inside = (row < count) & (lane < half)
-    time = row % length
+    time = (row % length).to(tl.int64)  # int64, because time * stride may exceed 32 bits
     batch_head = row // length
     batch = (batch_head // heads).to(tl.int64)
-    head = batch_head % heads
+    head = (batch_head % heads).to(tl.int64)
     cos = tl.load(cos_ptr + (time + shift) * stride_ct + lane, mask=inside, other=0.0).to(tl.float32)
     sin = tl.load(sin_ptr + (time + shift) * stride_ct + lane, mask=inside, other=0.0).to(tl.float32)
     cos2 = cos

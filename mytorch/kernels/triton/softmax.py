@@ -54,9 +54,9 @@ def _scores(x_ptr, mask_ptr, row, cols, inside, sizes, strides, CAUSAL: tl.const
         batch_head = row // length
         offset = (
             (batch_head // heads).to(tl.int64) * stride_b
-            + (batch_head % heads) * stride_h
-            + query * stride_l
-            + cols * stride_s
+            + (batch_head % heads).to(tl.int64) * stride_h  # int64: one sample may have more than 2^31 elements
+            + query.to(tl.int64) * stride_l
+            + cols.to(tl.int64) * stride_s
         )
         if MASK == 1:
             x = tl.where(tl.load(mask_ptr + offset, mask=inside, other=0) != 0, x, float("-inf"))
