@@ -157,6 +157,11 @@ def current_walk():
     return stack[-1] if stack else None
 
 
+def outermost_walk():
+    """Returns the backward pass of this thread that contains the current one."""
+    return _walks.stack[0]
+
+
 class Walk:
     """One backward pass. The function `run` explains the options.
 
