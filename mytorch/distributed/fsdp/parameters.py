@@ -19,7 +19,7 @@ import numpy as np
 from ..._array import Array
 from ..._parameter import Parameter
 from ..._tensor import Tensor
-from ...backend import CPU, device_of, on, to_device, xp_of
+from ...backend import CPU, as_device, device_of, on, to_device, xp_of
 from ...base.errors import InPlaceError
 from ...engine import walk
 from ...engine.mode import get_mode, in_mode
@@ -89,14 +89,16 @@ class ShardedParameter:
         self.each = -(-self.rows // size)  # rows of a shard with padding
         self.length = chunk(self.rows, size, me)[1]
         self.width = math.prod(self.shape[1:])
-        self.requires_grad = parameter.requires_grad
         if not local.ndim:
             raise ValueError(
                 "fully_shard: expected parameters with at least one dimension, got a 0-d parameter. Give it the shape (1,)."
             )
-        self.device = device_of(local._data._array)  # of the computation
+        device = device_of(local._data._array)
+        self.home = None  # device of the computation, if the shards are in host memory
+        if offload is not None:
+            self.home = as_device(mesh.device_type) if device.type == "meta" else device
         shard = slice_rows(local.detach(), Shard(0), size, me)
-        if offload is not None and self.device is not CPU:
+        if offload is not None and device is not CPU and device.type != "meta":
             shard = shard.to("cpu").pin_memory() if offload.pin_memory else shard.to("cpu")
         placements = [Shard(0)]
         if isinstance(parameter, DTensor):
@@ -118,6 +120,28 @@ class ShardedParameter:
     def local(self) -> Tensor:
         """Returns the shard of this process, a plain tensor."""
         return self.sharded._local_tensor
+
+    @property
+    def device(self):
+        """The device of the computation. The shards can move, for example from the meta device."""
+        return device_of(self.local()._data._array) if self.home is None else self.home
+
+    def adopt(self):
+        """Replaces the sharded parameter by one that was assigned to the module, such as `load_state_dict(assign=True)`."""
+        assigned = [module._parameters.get(name) for module, name in self.owners]
+        fresh = next((p for p in assigned if p is not self.sharded and p is not self.unsharded), self.sharded)
+        if fresh is self.sharded:
+            return
+        mine = self.sharded
+        if not isinstance(fresh, DTensorParameter) or (
+            (fresh._mesh, fresh._placements, fresh._global_shape) != (mine._mesh, mine._placements, mine._global_shape)
+        ):
+            raise ValueError(
+                f"fully_shard: expected {self.name} to be a parameter with shape {tuple(mine.shape)} and placements "
+                f"{mine._placements}, got {getattr(fresh, '_placements', type(fresh).__name__)}. Change sharded parameters "
+                "in place, or assign nn.Parameter(distribute_tensor(...))."
+            )
+        self.sharded, self.version = fresh, -1
 
     def show(self, parameter):
         """Makes the modules contain the given version of the parameter."""
@@ -265,6 +289,8 @@ class ParameterGroup:
 
     def unshard(self):
         """Makes the whole parameters available to the modules."""
+        for p in self.parameters:
+            p.adopt()
         if (self.unsharded or self.gathering is not None) and [p.version for p in self.parameters] != self._versions():
             self.reshard()  # the shards have changed since they were gathered
         if self.unsharded:
@@ -293,6 +319,8 @@ class ParameterGroup:
 
     def reshard(self):
         """Releases the whole parameters."""
+        for p in self.parameters:
+            p.adopt()
         if self.gathering is not None:
             for work, *_ in self.gathering:
                 if work is not None:
