@@ -158,8 +158,9 @@ def current_walk():
 
 
 def outermost_walk():
-    """Returns the backward pass of this thread that contains the current one."""
-    return _walks.stack[0]
+    """Returns the backward pass of this thread that contains the current one, or None."""
+    stack = _walks.__dict__.get("stack")
+    return stack[0] if stack else None
 
 
 class Walk:

@@ -217,6 +217,7 @@ class ParameterGroup:
         for p in self.parameters:
             p.show(p.sharded)
         self.unsharded = False
+        self.spans: list[tuple] = []  # (first address, last address, array, parameter) of the gathered parameters
         self.gathering = None  # (work, buffer, parts) of a running all-gather
         self.reducing = None  # (work, output, buffer) of a running reduce-scatter
         self.arrived: set[int] = set()  # parameters with a complete gradient in this backward
@@ -310,6 +311,8 @@ class ParameterGroup:
                 start += p.each * p.width
         self.gathering = None
         self.unsharded = True
+        raws = [(leaf_of(p.unsharded)._data._array, p) for p in self.parameters]
+        self.spans = [(_address(raw), _address(raw) + raw.nbytes, raw, p) for raw, p in raws if raw.size]
         self.show_unsharded()
 
     def show_unsharded(self):
@@ -327,7 +330,7 @@ class ParameterGroup:
                     work.wait()
             self.gathering = None
         if self.unsharded:
-            self.unsharded = False
+            self.unsharded, self.spans = False, []
             for p in self.parameters:
                 p.free()
         for p in self.parameters:
@@ -348,15 +351,12 @@ class ParameterGroup:
         """Returns a context manager in which ops save positions in the gathered parameters instead of their memory."""
         mode = get_mode()
         outer = mode.saved_hooks
-        raws = [(leaf_of(p.unsharded)._data._array, p) for p in self.parameters]
-        # The arrays stay in the list, so that no other array can get their addresses.
-        spans = [(_address(raw), _address(raw) + raw.nbytes, raw, p) for raw, p in raws if raw.size]
 
         def pack(tensor):
             raw = tensor._data._array
             if raw.size:
                 where = _address(raw)
-                for start, stop, whole, p in spans:
+                for start, stop, whole, p in self.spans:
                     if start <= where < stop and raw.dtype == whole.dtype:
                         return _Saved(p, p.version, where - start, raw.shape, raw.strides)
             return tensor if outer is None else (outer, outer[0](tensor))

@@ -42,7 +42,7 @@ class _Context:
 
     def in_backward(self):
         """Calls `finish` at the end of the current backward pass."""
-        current = walk.current_walk()
+        current = walk.outermost_walk()  # a reentrant checkpoint runs a backward pass inside of backward
         if current is not None and self.walk is not current:
             self.walk = current
             current.callbacks.append(self.finish)

@@ -336,6 +336,13 @@ class DTensor(Tensor):
         """Returns a DTensor that shares the local memory and is not connected to the graph."""
         return DTensor._make(self._local_tensor.detach(), self._mesh, self._placements, self._global_shape)
 
+    def _make_parameter(self, parameter):
+        """Makes a new Parameter a parameter that shares the memory of this DTensor."""
+        if type(parameter) is not Parameter:
+            raise TypeError(f"{type(parameter).__name__}: expected a plain tensor, got a DTensor. Use nn.Parameter.")
+        parameter.__class__ = DTensorParameter
+        parameter.__dict__.update(self.detach().__dict__)
+
     def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
         """Computes the gradients of the leaves. Every process of the mesh calls it.
 

@@ -43,7 +43,9 @@ class Parts(nn.Module):
             found[name] = part.tanh() * (self.scale if name != "a" else 1) + self.empty.sum()
         if outputs == "sum":
             return sum(found.values()) if found else x.sum() * 0
-        return found if outputs == "dict" else list(found.values()) if outputs == "list" else (tuple(found.values()), {})
+        return (
+            found if outputs == "dict" else list(found.values()) if outputs == "list" else (tuple(found.values()), {})
+        )
 
 
 def loss_of(out, chosen):

@@ -78,6 +78,7 @@ SAVES = {
     "bits": lambda x, p: p * (p.view(mytorch.int32) > 0),
     "layer_norm": lambda x, p: F.layer_norm(x.sum() * 0.1 + p.detach(), p.shape[-1:]) * p if p.shape[-1] else p * 1,
     "embedding": lambda x, p: F.embedding(mytorch.tensor([0, len(p) - 1]), p.flatten(1)) if p.ndim > 1 and len(p) else p * 3,
+    "recomputed in backward": lambda x, p: checkpoint(lambda q, x: q * q * x.sum(), p, x, use_reentrant=True),
     "sum": lambda x, p: p.sum() * x.sum(),
 }  # fmt: skip
 
@@ -228,7 +229,9 @@ def differs(found, wanted, tolerance=2e-5):
     if a.shape != b.shape:
         return f"has the shape {a.shape}, not {b.shape}"
     worst = abs(a - b).max() if a.size else 0
-    return None if worst <= tolerance * max(1, abs(b).max() if b.size else 0) else f"differs by {worst} of {abs(b).max()}"
+    return (
+        None if worst <= tolerance * max(1, abs(b).max() if b.size else 0) else f"differs by {worst} of {abs(b).max()}"
+    )
 
 
 def sweep(count, seed):
