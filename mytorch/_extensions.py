@@ -47,6 +47,7 @@ EXTENSIONS = {
     "sparse": "sparse tensors: COO and CSR layouts, sparse gradients",
     "storage": "storages, the memory of tensors as objects",
     "tools": "drawings of graphs and memory, model summaries, benchmarks",
+    "utils.checkpoint_wrapper": "modules whose calls are checkpointed",
     "utils.selective_checkpoint": "checkpointing that stores the results of some ops",
     "utils.data.tokens": "token files and random batches of tokens",
     "vision": "image data sets, transforms and models",

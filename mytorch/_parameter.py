@@ -12,6 +12,9 @@ __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter
 
 def _take_memory(tensor, data):
     source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
+    if hasattr(source, "_make_parameter"):  # a DTensor, which has no memory of its own
+        source._make_parameter(tensor)
+        return
     tensor._data, tensor._edge, tensor._view = source._data, None, None
 
 

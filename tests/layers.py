@@ -49,7 +49,7 @@ LAYERS = [
     ("distributed", "process groups, collectives, gradient buckets"),
     ("optim nn", "optimizers; layers, DistributedDataParallel"),
     (
-        "func utils compiler utils.data.tokens utils.selective_checkpoint distributions flex_attention profiler sparse tools vision",
+        "func utils compiler utils.data.tokens utils.checkpoint_wrapper utils.selective_checkpoint distributions flex_attention profiler sparse tools vision",
         "function transforms, data loading; compiled functions, distributions, sparse tensors, profiling, drawing, image data and models",
     ),
     ("models", "language models and text generation"),

@@ -403,7 +403,7 @@ def _restore_code(function):
 
 def _public_functions(module):
     """Yields (name, function) for the overridable functions of a module."""
-    for name in dir(module):
+    for name in getattr(module, "__all__", dir(module)):
         if not name.startswith("_") and name not in _IGNORED:
             value = getattr(module, name, None)
             if type(value) is FunctionType and value.__module__.startswith("mytorch"):

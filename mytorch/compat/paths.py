@@ -46,6 +46,8 @@ PATHS = {
     "distributed._composable.fsdp": "distributed.fsdp",
     "distributed._tensor": "distributed.tensor",
     "distributed.algorithms": "distributed:",
+    "distributed.algorithms._checkpoint": "distributed:",
+    "distributed.algorithms._checkpoint.checkpoint_wrapper": "utils.checkpoint_wrapper",
     "distributed.algorithms.join": "distributed.join",
     "distributed.algorithms.ddp_comm_hooks": "distributed:",
     "distributed.algorithms.ddp_comm_hooks.default_hooks": "distributed.comm_hooks",

@@ -96,6 +96,16 @@ def _root(group, rank, group_rank, what, default=None):
     return group.number_of(int(rank))
 
 
+def _peer(group, rank, group_rank, what, role):
+    """Return the rank within the group of the other process of a send or receive."""
+    found = _root(group, rank, group_rank, what)
+    if found == group.rank() and group.size() > 1:
+        raise ValueError(
+            f"{what}: Invalid {role} rank: {role} rank should not be the same as the rank of the current process."
+        )
+    return found
+
+
 @_in_group
 def barrier(group: Group = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
     """Waits until all processes of the group reach this call.
@@ -451,7 +461,7 @@ def isend(
     Args:
         tensor: tensor to send; do not change it until the Work is done.
     """
-    to = _root(group, dst, group_dst, "send")
+    to = _peer(group, dst, group_dst, "send", "destination")
     sent = _Sent(tensor, group.engine, "send")
     label = f"send({_describe(sent.raw)}) from rank {group.ranks[group.rank()]} to rank {group.ranks[to]}"
     work = group.engine.send(sent.raw, to, tag, label)
@@ -469,7 +479,7 @@ def irecv(
         tensor: output; it is overwritten with the received data.
         src: rank of the source; None accepts any source.
     """
-    source = None if src is None and group_src is None else _root(group, src, group_src, "recv")
+    source = None if src is None and group_src is None else _peer(group, src, group_src, "recv", "source")
     out = _Sent(tensor, group.engine, "recv")
     who = "any rank" if source is None else f"rank {group.ranks[source]}"
     label = f"recv({_describe(out.raw)}) on rank {group.ranks[group.rank()]} from {who}"

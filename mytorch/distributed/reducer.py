@@ -21,6 +21,7 @@ from ..backend import device_of, on, to_device, xp_of
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
 from ..engine.node import Leaf
+from ..engine.walk import outermost_walk
 from . import collectives
 from .engine import ReduceOp
 from .objects import all_gather_bytes, decode, encode
@@ -156,9 +157,11 @@ class Reducer:
                 broadcast_coalesced(self.buffers, 0, self.group)
 
     def after_forward(self, outputs):
-        """Search for unused parameters after a forward, if `find_unused` is set."""
-        if self.find_unused and get_mode().grad:
+        """Search for unused parameters after a forward whose backward communicates, if `find_unused` is set."""
+        if self.find_unused and self.sync and get_mode().grad:
             self.look_for_unused(outputs)
+            if not self.reachable:  # backward will not reach a parameter, but other processes wait for this one
+                self._mark_all()
 
     def check_finished(self):
         """Check that all gradients of the last step have arrived.
@@ -203,12 +206,24 @@ class Reducer:
                 view._bump()
                 p._edge.grad = view
             return
-        if self.find_unused and not self.ready and self.reachable is not None:
-            for q in [q for b in self.buckets for q in b.params if id(q) not in self.reachable]:
-                self._mark(q)
+        if self.find_unused and not self.ready:
+            outermost_walk().callbacks.append(self._at_end)
+            if self.reachable is not None:
+                for q in [q for b in self.buckets for q in b.params if id(q) not in self.reachable]:
+                    self._mark(q)
         self._mark(p)
         if self.next == len(self.buckets):
             self._finish()
+
+    def _at_end(self):
+        """Complete a backward pass with `find_unused` if the loss depends on a part of the outputs only."""
+        if self.ready:
+            self._mark_all()
+
+    def _mark_all(self):
+        for q in [q for b in self.buckets for q in b.params if id(q) not in self.ready]:
+            self._mark(q)
+        self._finish()
 
     def _mark(self, p):
         """Mark a parameter as ready and start the buckets that are next in order."""

@@ -157,6 +157,12 @@ def current_walk():
     return stack[-1] if stack else None
 
 
+def outermost_walk():
+    """Returns the backward pass of this thread that contains the current one, or None."""
+    stack = _walks.__dict__.get("stack")
+    return stack[0] if stack else None
+
+
 class Walk:
     """One backward pass. The function `run` explains the options.
 

@@ -107,7 +107,7 @@ class Adagrad(Optimizer):
         super()._begin(params, options)
         for group in self.param_groups:
             for p in group["params"]:
-                raw = p._data._array
+                raw = getattr(p, "_local_tensor", p)._data._array  # the local part of a DTensor
                 with device_guard(raw):
                     total = xp_of(raw).full(raw.shape, group["initial_accumulator_value"], raw.dtype)
                     step = xp_of(raw).zeros((), "float32")

@@ -68,7 +68,7 @@ def get_model_state_dict(
     options = options or StateDictOptions()
     if submodules is not None:
         raise NotImplementedError("get_model_state_dict: expected submodules=None; call it with the submodule.")
-    frozen = {n for n, p in model.named_parameters(remove_duplicate=False) if not p.requires_grad}
+    frozen = {_name(n) for n, p in model.named_parameters(remove_duplicate=False) if not p.requires_grad}
     keeps, out = _keeps(options), {}
     with no_grad():
         for name, value in model.state_dict().items():
@@ -84,8 +84,13 @@ def _optimizers(optimizers):
     return [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
 
 
+def _name(name):
+    """Returns the name of a parameter in a state dict, which does not show `checkpoint_wrapper`."""
+    return name.replace("_checkpoint_wrapped_module.", "")
+
+
 def _names(model):
-    return {id(p): name for name, p in model.named_parameters()}
+    return {id(p): _name(name) for name, p in model.named_parameters()}
 
 
 def _prepare(optimizer):

@@ -19,7 +19,9 @@ import numpy as np
 from ..._array import Array
 from ..._parameter import Parameter
 from ..._tensor import Tensor
-from ...backend import CPU, device_of, on, to_device, xp_of
+from ...backend import CPU, as_device, device_of, on, to_device, xp_of
+from ...base.errors import InPlaceError
+from ...engine import walk
 from ...engine.mode import get_mode, in_mode
 from ...engine.node import Leaf
 from .. import collectives
@@ -78,7 +80,7 @@ class ShardedParameter:
     """
 
     def __init__(self, parameter, owners, mesh, full_mesh, offload):
-        self.owners, self.name = owners, ""
+        self.owners, self.name = owners, f"{type(owners[0][0]).__name__}.{owners[0][1]}"
         self.mesh = mesh
         size, me = mesh.size(), mesh.get_local_rank()
         local = leaf_of(parameter)
@@ -87,14 +89,16 @@ class ShardedParameter:
         self.each = -(-self.rows // size)  # rows of a shard with padding
         self.length = chunk(self.rows, size, me)[1]
         self.width = math.prod(self.shape[1:])
-        self.requires_grad = parameter.requires_grad
         if not local.ndim:
             raise ValueError(
                 "fully_shard: expected parameters with at least one dimension, got a 0-d parameter. Give it the shape (1,)."
             )
-        self.device = device_of(local._data._array)  # of the computation
+        device = device_of(local._data._array)
+        self.home = None  # device of the computation, if the shards are in host memory
+        if offload is not None:
+            self.home = as_device(mesh.device_type) if device.type == "meta" else device
         shard = slice_rows(local.detach(), Shard(0), size, me)
-        if offload is not None and self.device is not CPU:
+        if offload is not None and device is not CPU and device.type != "meta":
             shard = shard.to("cpu").pin_memory() if offload.pin_memory else shard.to("cpu")
         placements = [Shard(0)]
         if isinstance(parameter, DTensor):
@@ -110,10 +114,34 @@ class ShardedParameter:
             self.parallel = parameter._mesh, parameter._placements, parameter._global_shape
         self.unsharded: Any = None
         self.accumulated = None  # gradient of passes without synchronization, in the dtype of the reduction
+        self.partial = None  # shard of the gradient, and its use, that are not reduced over the copies yet
+        self.version = 0  # of the shard, when it was gathered
 
     def local(self) -> Tensor:
         """Returns the shard of this process, a plain tensor."""
         return self.sharded._local_tensor
+
+    @property
+    def device(self):
+        """The device of the computation. The shards can move, for example from the meta device."""
+        return device_of(self.local()._data._array) if self.home is None else self.home
+
+    def adopt(self):
+        """Replaces the sharded parameter by one that was assigned to the module, such as `load_state_dict(assign=True)`."""
+        assigned = [module._parameters.get(name) for module, name in self.owners]
+        fresh = next((p for p in assigned if p is not self.sharded and p is not self.unsharded), self.sharded)
+        if fresh is self.sharded:
+            return
+        mine = self.sharded
+        if not isinstance(fresh, DTensorParameter) or (
+            (fresh._mesh, fresh._placements, fresh._global_shape) != (mine._mesh, mine._placements, mine._global_shape)
+        ):
+            raise ValueError(
+                f"fully_shard: expected {self.name} to be a parameter with shape {tuple(mine.shape)} and placements "
+                f"{mine._placements}, got {getattr(fresh, '_placements', type(fresh).__name__)}. Change sharded parameters "
+                "in place, or assign nn.Parameter(distribute_tensor(...))."
+            )
+        self.sharded, self.version = fresh, -1
 
     def show(self, parameter):
         """Makes the modules contain the given version of the parameter."""
@@ -162,6 +190,7 @@ class _Saved(NamedTuple):
     """A view of a gathered parameter that an op saved for backward: the position, without the memory."""
 
     parameter: ShardedParameter
+    version: int
     offset: int
     shape: tuple
     strides: tuple
@@ -188,7 +217,7 @@ class ParameterGroup:
         for p in self.parameters:
             p.show(p.sharded)
         self.unsharded = False
-        self.versions: list[int] = []  # of the shards, when they were gathered
+        self.spans: list[tuple] = []  # (first address, last address, array, parameter) of the gathered parameters
         self.gathering = None  # (work, buffer, parts) of a running all-gather
         self.reducing = None  # (work, output, buffer) of a running reduce-scatter
         self.arrived: set[int] = set()  # parameters with a complete gradient in this backward
@@ -238,7 +267,8 @@ class ParameterGroup:
         if self.unsharded or self.gathering is not None:
             return
         works = []
-        self.versions = self._versions()
+        for p, version in zip(self.parameters, self._versions(), strict=True):
+            p.version = version
         for dtype, members in self._by_dtype().items():
             xp, there = on(members[0].device)
             with there:
@@ -260,7 +290,9 @@ class ParameterGroup:
 
     def unshard(self):
         """Makes the whole parameters available to the modules."""
-        if (self.unsharded or self.gathering is not None) and self.versions != self._versions():
+        for p in self.parameters:
+            p.adopt()
+        if (self.unsharded or self.gathering is not None) and [p.version for p in self.parameters] != self._versions():
             self.reshard()  # the shards have changed since they were gathered
         if self.unsharded:
             return
@@ -271,11 +303,16 @@ class ParameterGroup:
             start = 0
             for p in members:
                 part = out[:, start : start + p.each * p.width]
-                raw = part.reshape(self.size * p.each, p.width)[: p.rows].reshape(p.shape)
+                raw = part.reshape(self.size * p.each, p.width)[: p.rows]
+                # Compact memory, so that an address belongs to one parameter: with one row for each process, the
+                # reshape is a view that goes over the buffer of all parameters.
+                raw = xp_of(raw).ascontiguousarray(raw).reshape(p.shape)
                 p.set_unsharded(raw, self.on_gradient)
                 start += p.each * p.width
         self.gathering = None
         self.unsharded = True
+        raws = [(leaf_of(p.unsharded)._data._array, p) for p in self.parameters]
+        self.spans = [(_address(raw), _address(raw) + raw.nbytes, raw, p) for raw, p in raws if raw.size]
         self.show_unsharded()
 
     def show_unsharded(self):
@@ -285,13 +322,15 @@ class ParameterGroup:
 
     def reshard(self):
         """Releases the whole parameters."""
+        for p in self.parameters:
+            p.adopt()
         if self.gathering is not None:
             for work, *_ in self.gathering:
                 if work is not None:
                     work.wait()
             self.gathering = None
         if self.unsharded:
-            self.unsharded = False
+            self.unsharded, self.spans = False, []
             for p in self.parameters:
                 p.free()
         for p in self.parameters:
@@ -312,21 +351,14 @@ class ParameterGroup:
         """Returns a context manager in which ops save positions in the gathered parameters instead of their memory."""
         mode = get_mode()
         outer = mode.saved_hooks
-        index = {}
-        for p in self.parameters:
-            raw = leaf_of(p.unsharded)._data._array
-            if raw.size:
-                index[_address(raw)] = p, raw
-
-        spans = sorted((start, start + raw.nbytes, p) for start, (p, raw) in index.items())
 
         def pack(tensor):
             raw = tensor._data._array
             if raw.size:
                 where = _address(raw)
-                for start, stop, p in spans:
-                    if start <= where < stop and raw.dtype == leaf_of(p.unsharded)._data._array.dtype:
-                        return _Saved(p, where - start, raw.shape, raw.strides)
+                for start, stop, whole, p in self.spans:
+                    if start <= where < stop and raw.dtype == whole.dtype:
+                        return _Saved(p, p.version, where - start, raw.shape, raw.strides)
             return tensor if outer is None else (outer, outer[0](tensor))
 
         def unpack(value):
@@ -341,16 +373,17 @@ class ParameterGroup:
         if not self.unsharded:
             self.before_unpack()
             self.unshard()
+        if saved.version != saved.parameter.version:
+            raise InPlaceError(
+                "fully_shard: one of the parameters needed for gradient computation has been modified by an inplace "
+                f"operation: the shard of {saved.parameter.name} is at version {saved.parameter.version}; expected version "
+                f"{saved.version} instead. Call backward before optimizer.step()."
+            )
         raw = leaf_of(saved.parameter.unsharded)._data._array
         if saved.offset == 0 and saved.shape == raw.shape and saved.strides == raw.strides:
             return raw
-        if isinstance(raw, np.ndarray):
-            flat = raw.reshape(-1)[saved.offset // raw.itemsize :]
-            return np.lib.stride_tricks.as_strided(flat, saved.shape, saved.strides)
-        xp = xp_of(raw)
-        return xp.lib.stride_tricks.as_strided(
-            raw.reshape(-1)[saved.offset // raw.itemsize :], saved.shape, saved.strides
-        )
+        flat = raw.reshape(-1)[saved.offset // raw.itemsize :]
+        return xp_of(raw).lib.stride_tricks.as_strided(flat, saved.shape, saved.strides)
 
     # -- gradients -----------------------------------------------------------------------------------
 
@@ -372,8 +405,11 @@ class ParameterGroup:
             self.keep()
 
     def finish_backward(self):
-        """Completes a backward pass, also if it did not reach all parameters."""
-        if self.arrived:
+        """Completes a backward pass, also if it did not reach all parameters, or only passes before it did."""
+        waiting = self.sync and any(
+            p.accumulated is not None or (p.partial is not None and self.all_reduce) for p in self.parameters
+        )
+        if self.arrived or waiting:
             self.reduce()
         self.wait()
         if self.reshard_after_backward:
@@ -426,13 +462,16 @@ class ParameterGroup:
             xp, there = on(members[0][0].device)
             with there:
                 total = sum(p.each * p.width for p, _ in members)
-                send = xp.zeros((self.size, total), dtype)
+                # The last numbers tell all processes which parameters have a gradient. A parameter that no process
+                # used keeps its gradient: zeros would let an optimizer decay it.
+                send = xp.zeros((self.size, total + len(members)), dtype)
                 start = 0
-                for p, g in members:
+                for i, (p, g) in enumerate(members):
                     if g is not None:
                         self._copy_in(send[:, start : start + p.each * p.width], p, g)
+                        send[:, total + i] = 1
                     start += p.each * p.width
-                out = xp.empty(total, dtype) if self.size > 1 else send.reshape(-1)
+                out = xp.empty(total + len(members), dtype) if self.size > 1 else send.reshape(-1)
             world = self.size * (1 if self.replicate_mesh is None else self.replicate_mesh.size())
             factor = world if self.divide is None else self.divide
             work = None
@@ -447,7 +486,7 @@ class ParameterGroup:
                 )
             elif factor != 1:
                 out *= out.dtype.type(1 / factor)
-            self.reducing.append((work, out, [p for p, _ in members]))
+            self.reducing.append((work, out, [(p, g is not None) for p, g in members]))
         self.on_reduced()
 
     def _copy_in(self, target, p, g):
@@ -468,22 +507,28 @@ class ParameterGroup:
         for work, out, members in reducing or ():
             if work is not None:
                 work.wait()
-            if self.replicate_mesh is not None and self.all_reduce and self.replicate_mesh.size() > 1:
-                collectives.all_reduce(Tensor._wrap(out), ReduceOp.SUM, self.replicate_mesh.get_group())
-            start = 0
-            for p in members:
-                local = p.local()
-                raw = local._data._array
-                g = out[start : start + raw.size].reshape(raw.shape)
+            copies = self.replicate_mesh
+            complete = copies is None or self.all_reduce
+            used, parts, start = out[-len(members) :], [], 0
+            for i, (p, _) in enumerate(members):
+                part = out[start : start + math.prod(p.local().shape)]
+                parts.append(part)
                 start += p.each * p.width
-                g = g.astype(raw.dtype) if g.dtype != raw.dtype else g.copy()
-                g = to_device(g, device_of(raw))
-                before = local._edge.grad
-                if before is None:
-                    local._edge.grad = Array._wrap(g)
-                else:
-                    before._data._array += g
-                    before._data._bump()
+                if p.partial is not None:
+                    part += p.partial[0]
+                    used[i] += p.partial[1]
+                p.partial = None if complete else (part.copy(), used[i].copy())
+            if not complete:
+                continue
+            if copies is not None and copies.size() > 1:
+                collectives.all_reduce(Tensor._wrap(out), ReduceOp.SUM, copies.get_group())
+            # A backward pass from the shards calls their hooks, and adds the gradients to `.grad`.
+            roots = []
+            for i, ((p, used_here), part) in enumerate(zip(members, parts, strict=True)):
+                raw = p.local()._data._array
+                if used_here or bool(used[i]):  # on a GPU, reading the number waits, so only if necessary
+                    roots.append((p.local()._edge, to_device(part.reshape(raw.shape), device_of(raw))))
+            walk.run(roots[::-1])
 
 
 def _address(raw):

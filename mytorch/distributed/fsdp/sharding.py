@@ -42,7 +42,7 @@ class _Context:
 
     def in_backward(self):
         """Calls `finish` at the end of the current backward pass."""
-        current = walk.current_walk()
+        current = walk.outermost_walk()  # a reentrant checkpoint runs a backward pass inside of backward
         if current is not None and self.walk is not current:
             self.walk = current
             current.callbacks.append(self.finish)
@@ -56,10 +56,11 @@ class _Context:
 
 
 class _State:
-    """The state of one sharded module."""
+    """The state of one sharded module, or of several modules with one group of parameters."""
 
-    def __init__(self, module, group, reshard_after_forward, policy):
-        self.module, self.group, self.policy = module, group, policy
+    def __init__(self, modules, group, reshard_after_forward, policy):
+        self.modules, self.group, self.policy = modules, group, policy
+        self.waiting: set[Any] = set()  # modules whose forward is missing since the parameters were gathered
         self.reshard_after_forward = reshard_after_forward  # None: True, except in the root
         self.context = None
         self.is_root = False
@@ -73,7 +74,7 @@ class _State:
             return
         self.is_root = True
         context = _Context()
-        for module in self.module.modules():
+        for module in (part for top in self.modules for part in top.modules()):
             if isinstance(module, FSDPModule):
                 state = module._fsdp_state
                 if state.context is not None and state is not self:
@@ -98,22 +99,25 @@ class _State:
     def before_forward(self):
         """Gathers the parameters, and starts to gather the ones to prefetch."""
         self.ensure_context()
+        if not self.waiting:
+            self.waiting.update(self.modules)
         if self.group is not None:
             self.group.unshard()
         for state in self.forward_prefetch:
             if state.group is not None:
                 state.group.start_gather()
 
-    def after_forward(self, out):
-        """Releases the parameters, and gathers them again when backward reaches the outputs."""
+    def after_forward(self, module, out):
+        """Releases the parameters after the last module, and gathers them again when backward reaches the outputs."""
+        self.waiting.discard(module)
         recorded = get_mode().grad
         found = [t for t in _tensors(out) if t.requires_grad] if recorded else []
         for t in found:
             t.register_hook(self._on_output_gradient)
-        if recorded and not self.in_backward and self.group is not None:
+        if recorded and not self.in_backward and self.group is not None and self not in self.context.order[-1:]:
             self.context.order.append(self)
         keeps = self.is_root if self.reshard_after_forward is None else not self.reshard_after_forward
-        if self.group is not None and not self.in_backward and (not keeps or not found):
+        if self.group is not None and not self.in_backward and not self.waiting and (not keeps or not found):
             self.group.reshard()
         if self.policy.output_dtype is not None:
             dtype = self.policy.output_dtype
@@ -143,6 +147,7 @@ class _State:
     def finish_backward(self):
         """Completes a backward pass, for parameters that it did not reach."""
         self.in_backward = False
+        self.waiting.clear()
         if self.group is not None:
             self.group.finish_backward()
 
@@ -164,16 +169,22 @@ class FSDPModule:
                 out = super().__call__(*args, **kwargs)  # type: ignore[misc]
         except BaseException:
             if state.group is not None and not state.in_backward:  # in backward, a checkpoint ends its second run early
+                state.waiting.clear()
                 state.group.reshard()
             raise
-        return state.after_forward(out)
+        return state.after_forward(self, out)
 
     _call_impl = _wrapped_call_impl = __call__
+
+    def _apply(self, fn, recurse=True):
+        if self._fsdp_state.group is not None:
+            self._fsdp_state.group.reshard()  # the function changes the shards
+        return super()._apply(fn, recurse)  # type: ignore[misc]
 
     def _states(self, recurse=True):
         """Returns the states of this module and of the sharded modules in it."""
         modules = self.modules() if recurse else [self]  # type: ignore[attr-defined]
-        return [m._fsdp_state for m in modules if isinstance(m, FSDPModule)]
+        return list(dict.fromkeys(m._fsdp_state for m in modules if isinstance(m, FSDPModule)))
 
     def _groups(self, recurse=True):
         return [state.group for state in self._states(recurse) if state.group is not None]
@@ -287,11 +298,15 @@ def _state_of(module):
     return module._fsdp_state
 
 
-def _managed_parameters(module, ignored):
+def _managed_parameters(modules, ignored):
     """Returns (name, parameter, owners) of the parameters that no inner sharded module and no other call manages."""
     found: dict[int, tuple[str, Any, list]] = {}
+    visited = set()
 
     def visit(part, prefix):
+        if part in visited:
+            return
+        visited.add(part)
         for key, p in part._parameters.items():
             if p is None or id(p) in ignored:
                 continue
@@ -309,7 +324,8 @@ def _managed_parameters(module, ignored):
             if child is not None and not isinstance(child, FSDPModule):
                 visit(child, f"{prefix}{key}.")
 
-    visit(module, "")
+    for i, module in enumerate(modules):
+        visit(module, f"{i}." if len(modules) > 1 else "")
     return list(found.values())
 
 
@@ -351,7 +367,8 @@ def fully_shard(
     group of parameters, which are gathered together before forward and backward. Create the optimizer afterward.
 
     Args:
-        module: the module. Its class changes to a subclass with the methods of `FSDPModule`.
+        module: the module, or a list of modules with one group of parameters, such as the last norm and the head.
+            Its class changes to a subclass with the methods of `FSDPModule`.
         mesh: mesh of one dimension, over which parameters are sharded, or of two dimensions: copies, and shards (hybrid
             sharding). By default, all processes.
         reshard_after_forward: release the parameters after forward, and gather them again in backward. By default, True
@@ -362,10 +379,10 @@ def fully_shard(
         ignored_params: parameters that are not sharded. Their gradients are not reduced.
 
     Returns:
-        The module.
+        The module, or the list.
 
     Raises:
-        TypeError: `module` is not a Module, or `offload_policy` is not an OffloadPolicy.
+        TypeError: `module` is not a Module or a list of modules, or `offload_policy` is not an OffloadPolicy.
         ValueError: the module is sharded already, the mesh does not fit, or tied parameters are in several calls.
         RuntimeError: the processes have different parameters.
         NotImplementedError: `shard_placement_fn` is given.
@@ -386,9 +403,11 @@ def fully_shard(
         ('DTensorParameter', (Shard(dim=0),))
         >>> mytorch.distributed.destroy_process_group()
     """
-    if not isinstance(module, Module):
-        raise TypeError(f"fully_shard: expected a Module, got {type(module).__name__}. Call it once for each module.")
-    if isinstance(module, FSDPModule):
+    modules = list(dict.fromkeys(module)) if isinstance(module, (list, tuple)) else [module]
+    if not modules or not all(isinstance(part, Module) for part in modules):
+        kinds = ", ".join(type(part).__name__ for part in modules)
+        raise TypeError(f"fully_shard: expected a Module or a list of modules, got {kinds or 'an empty list'}.")
+    if any(isinstance(part, FSDPModule) for part in modules):
         raise ValueError("fully_shard: expected a module that is not sharded yet, got a sharded one.")
     if shard_placement_fn is not None:
         raise NotImplementedError(
@@ -407,7 +426,7 @@ def fully_shard(
         raise ValueError(f"fully_shard: expected a mesh of 1 or 2 dimensions, got {mesh}. Take a sub-mesh, mesh['dp'].")
     if mesh.get_coordinate() is None:
         raise ValueError(f"fully_shard: rank {mesh.get_rank()} is not in the mesh {mesh}.")
-    members = _managed_parameters(module, {id(p) for p in ignored_params or ()})
+    members = _managed_parameters(modules, {id(p) for p in ignored_params or ()})
     shard_mesh, replicate_mesh = mesh, None
     if mesh.ndim == 2:
         names = mesh.mesh_dim_names
@@ -418,19 +437,20 @@ def fully_shard(
     group = None
     if members:
         for name, p, _ in members:
-            p.__dict__["_sharded_in"] = f"{type(module).__name__} ({name})"
+            p.__dict__["_sharded_in"] = f"{type(modules[0]).__name__} ({name})"
         offload = offload_policy if isinstance(offload_policy, CPUOffloadPolicy) else None
         pairs = [(p, owners) for _, p, owners in members]
         group = ParameterGroup(pairs, shard_mesh, replicate_mesh, mesh, mp_policy, offload)
-    state = _State(module, group, reshard_after_forward, mp_policy)
-    cls = type(module)
-    module.__class__ = type(
-        f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__, "__doc__": cls.__doc__}
-    )
-    object.__setattr__(module, "_fsdp_state", state)
-    if group is not None:
-        module.register_state_dict_pre_hook(lambda *_: group.reshard())
-        module._register_load_state_dict_pre_hook(lambda *_: group.reshard())
+    state = _State(modules, group, reshard_after_forward, mp_policy)
+    for part in modules:
+        cls = type(part)
+        part.__class__ = type(
+            f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__, "__doc__": cls.__doc__}
+        )
+        object.__setattr__(part, "_fsdp_state", state)
+        if group is not None:
+            part.register_state_dict_pre_hook(lambda *_: group.reshard())
+            part._register_load_state_dict_pre_hook(lambda *_: group.reshard())
     return module
 
 
@@ -455,8 +475,8 @@ def register_fsdp_forward_method(module: Module, method_name: str) -> None:
         args, kwargs = state.cast_inputs(args, kwargs)
         if state.group is not None and get_mode().grad:
             with state.group.hooks():
-                return state.after_forward(method(*args, **kwargs))
-        return state.after_forward(method(*args, **kwargs))
+                return state.after_forward(module, method(*args, **kwargs))
+        return state.after_forward(module, method(*args, **kwargs))
 
     object.__setattr__(module, method_name, run)
 

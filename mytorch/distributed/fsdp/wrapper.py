@@ -227,7 +227,8 @@ class FullyShardedDataParallel(Module):
             rank0_only: accepted for compatibility; all processes gather the parameters.
         """
         modules = list(module.modules()) if recurse else [module, getattr(module, "module", module)]
-        groups = [m._fsdp_state.group for m in modules if isinstance(m, FSDPModule) and m._fsdp_state.group is not None]
+        states = dict.fromkeys(m._fsdp_state for m in modules if isinstance(m, FSDPModule))
+        groups = [state.group for state in states if state.group is not None]
         for group in groups:
             group.unshard()
         try:

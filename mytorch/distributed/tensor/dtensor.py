@@ -88,7 +88,10 @@ class DTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return RULES.get(func.__name__, RULES["default"])(func, args, kwargs or {})
+        kwargs = dict(kwargs or {})
+        if not args and "input" in kwargs:  # rules expect the tensor at the first position
+            args = (kwargs.pop("input"),)
+        return RULES.get(func.__name__, RULES["default"])(func, args, kwargs)
 
     # -- conversion --------------------------------------------------------------------------------
 
@@ -333,6 +336,13 @@ class DTensor(Tensor):
         """Returns a DTensor that shares the local memory and is not connected to the graph."""
         return DTensor._make(self._local_tensor.detach(), self._mesh, self._placements, self._global_shape)
 
+    def _make_parameter(self, parameter):
+        """Makes a new Parameter a parameter that shares the memory of this DTensor."""
+        if type(parameter) is not Parameter:
+            raise TypeError(f"{type(parameter).__name__}: expected a plain tensor, got a DTensor. Use nn.Parameter.")
+        parameter.__class__ = DTensorParameter
+        parameter.__dict__.update(self.detach().__dict__)
+
     def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
         """Computes the gradients of the leaves. Every process of the mesh calls it.
 
@@ -385,8 +395,11 @@ def local_of(d: DTensor, placements, copies=()) -> Tensor:
         placements: the placements.
         copies: mesh dimensions in which the consumer computes a partial sum of the gradient.
     """
-    mesh = d._mesh
-    local = redistributed(d._local_tensor, mesh, d._global_shape, d._placements, placements, frozenset(copies))
+    mesh, local = d._mesh, d._local_tensor
+    for i in d._varying:
+        if not placements[i].is_replicate():  # the gradient of the result is complete, not a partial sum
+            local = uncopy(local, mesh, i)
+    local = redistributed(local, mesh, d._global_shape, d._placements, placements, frozenset(copies))
     for i, p in enumerate(placements):
         if not p.is_replicate():
             continue

@@ -147,13 +147,17 @@ class Partial(Placement):
     """Stores one term of the tensor in each process. The tensor is the sum of the terms.
 
     Args:
-        reduce_op: "sum" (default) or "avg".
+        reduce_op: "sum" (default), or "avg", "max" or "min" for another combination of the terms.
     """
 
     def __init__(self, reduce_op: str = "sum"):
-        if reduce_op not in ("sum", "avg"):
-            raise ValueError(f"Partial: expected reduce_op to be 'sum' or 'avg', got {reduce_op!r}.")
+        if reduce_op not in ("sum", "avg", "max", "min"):
+            raise ValueError(f"Partial: expected reduce_op to be 'sum', 'avg', 'max' or 'min', got {reduce_op!r}.")
         self.reduce_op = reduce_op
+
+    def is_linear(self) -> bool:
+        """Returns True if the sum of two tensors is the sum of their terms, and a multiple the multiple of the terms."""
+        return self.reduce_op in ("sum", "avg")
 
     def _key(self):
         return type(self), self.reduce_op

@@ -100,15 +100,24 @@ class _Gather(Function):
         return out, None, None, None, None
 
 
+_EXTREMES = (ReduceOp.MAX, ReduceOp.MIN)
+
+
 class _AllReduce(Function):
     @staticmethod
     def forward(ctx, x, group, op, varying):
         ctx.group, ctx.op, ctx.varying = group, op, varying
-        return _reduced(x, group, op)
+        out = _reduced(x, group, op)
+        if op in _EXTREMES:
+            ctx.save_for_backward(x == out)
+        return out
 
     @staticmethod
     def backward(ctx, g):
         g = _reduced(g, ctx.group, ReduceOp.SUM) if ctx.varying else g
+        if ctx.op in _EXTREMES:  # equal terms share the gradient
+            chosen = ctx.saved_tensors[0].to(g.dtype)
+            return g * chosen / _reduced(chosen, ctx.group, ReduceOp.SUM), None, None, None
         return g / ctx.group.size() if ctx.op is ReduceOp.AVG else g, None, None, None
 
 
@@ -234,7 +243,12 @@ def redistributed(local: Tensor, mesh, shape, source, target, varying=frozenset(
         if p.is_partial() and p != target[i]:
             group, op = mesh.get_group(i), ReduceOp.of(p.reduce_op)
             to = target[i]
-            if to.is_shard() and len(order_of(target, to.dim)) == 1 and not order_of(source, to.dim):
+            if (
+                op not in _EXTREMES
+                and to.is_shard()
+                and len(order_of(target, to.dim)) == 1
+                and not order_of(source, to.dim)
+            ):
                 local = _ReduceScatter.apply(local, to, group, op)
                 source[i] = to
             else:
@@ -268,6 +282,9 @@ def redistributed(local: Tensor, mesh, shape, source, target, varying=frozenset(
                 source[i] = target[i]
     for i, p in enumerate(target):
         if p.is_partial() and not source[i].is_partial():
+            if not p.is_linear():  # each process has the value, and its part of the gradient
+                local = copy_to(local, mesh, i)
+                continue
             local = _FirstOnly.apply(local, mesh.get_group(i), True)
             if p.reduce_op == "avg":
                 local = local * mesh.size(i)

@@ -11,6 +11,7 @@ from typing import cast
 
 from ..._tensor import Tensor, is_tensor
 from ...autograd.function import Function
+from ...base.dtypes import dtype
 from ...base.pytree import tree_map_only
 from ...compat import overrides
 from ...engine.mode import no_grad
@@ -78,6 +79,14 @@ def varying(d: DTensor) -> DTensor:
     return DTensor._make(local_of(d, every, dims), d._mesh, every, d._global_shape, varying=dims)
 
 
+def _dim(k, ndim):
+    """Returns a dimension as a number from 0. A 0-d tensor accepts 0 and -1."""
+    ndim = max(ndim, 1)
+    if not -ndim <= k < ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {k})")
+    return k % ndim
+
+
 def _wrap(local, like, placements, shape):
     return DTensor._make(local, like._mesh, placements, shape)
 
@@ -136,19 +145,9 @@ _POINTWISE = """
     sub subtract swiglu tan tanh to true_divide trunc type_as where xlogy zeros_like full_like empty_like
     __radd__ __rsub__ __rmul__ __rtruediv__ __rpow__ __and__ __or__ __xor__ __invert__ __floordiv__ __rmod__ __rfloordiv__
 """.split()
-_LINEAR = (
-    "add",
-    "sub",
-    "subtract",
-    "neg",
-    "negative",
-    "clone",
-    "contiguous",
-    "__radd__",
-    "__rsub__",
-    "zeros_like",
-    "to",
-)
+# Functions that can be applied to the terms of a sum: of one tensor, of two sums, and of a sum and a number.
+_LINEAR = ("neg", "negative", "clone", "contiguous", "zeros_like")
+_SUMS = ("add", "sub", "subtract", "__radd__", "__rsub__")
 _SCALES = ("mul", "multiply", "div", "divide", "true_divide", "__rmul__")
 
 
@@ -162,9 +161,15 @@ def _broadcast(shapes):
     return tuple(out)
 
 
-def _common(func, mine, args, shape):
+def _common(func, mine, args, kwargs, shape):
     """Returns the placements of the result of an element-wise function."""
     mesh, name = mine[0]._mesh, func.__name__
+    operands = [a for a in args if not isinstance(a, (list, tuple))] + [kwargs[k] for k in ("other",) if k in kwargs]
+    linear = (
+        name in _LINEAR
+        or (name in _SUMS and len(operands) == len(mine) == 2)
+        or (name in _SCALES and len(mine) == 1 and operands[0] is mine[0] and not kwargs.get("rounding_mode"))
+    )
     out: list[Placement] = []
     for i in range(mesh.ndim):
         kinds = [d._placements[i] for d in mine]
@@ -175,23 +180,19 @@ def _common(func, mine, args, shape):
         if shard is not None:
             out.append(shard)
             continue
-        tensors = _tensors_of(args, [])
-        all_partial = all(p == kinds[0] and p.is_partial() for p in kinds)
-        linear = name in _LINEAR and (len(tensors) == 2 or not any(type(a) in (int, float) for a in args))
-        scaled = name in _SCALES and len(tensors) == 1 and args[0] is tensors[0]
-        keeps = all_partial and len(tensors) == len(mine) and (linear or scaled)
+        keeps = linear and all(p == kinds[0] and p.is_partial() and p.is_linear() for p in kinds)
         out.append(kinds[0] if keeps else Replicate())
     return out
 
 
-def _aligned(d, placements, ndim):
-    """Returns the local tensor of an input for a result with the given placements."""
+def _aligned(d, placements, shape):
+    """Returns the local tensor of an input for a result with the given placements and shape."""
     target, copies = [], []
-    lead = ndim - d.ndim
+    lead = len(shape) - d.ndim
     for i, p in enumerate(placements):
         if p.is_shard():
             own = p.dim - lead
-            if own < 0 or d._global_shape[own] == 1:
+            if own < 0 or d._global_shape[own] != shape[p.dim]:  # broadcast
                 target.append(Replicate())
                 copies.append(i)
             else:
@@ -205,8 +206,8 @@ def _aligned(d, placements, ndim):
 def _pointwise(func, args, kwargs):
     mine = _dtensors(func, args, kwargs)
     shape = _broadcast([t.shape for t in _tensors_of([args, kwargs], [])])
-    placements = _common(func, mine, args, shape)
-    args, kwargs = tree_map_only(DTensor, lambda d: _aligned(d, placements, len(shape)), (args, kwargs))
+    placements = _common(func, mine, args, kwargs, shape)
+    args, kwargs = tree_map_only(DTensor, lambda d: _aligned(d, placements, shape), (args, kwargs))
     return _wrap(func(*args, **kwargs), mine[0], placements, shape)
 
 
@@ -225,8 +226,7 @@ def _in_place(func, args, kwargs):
         raise NotImplementedError(
             f"{func.__name__}: expected a complete DTensor, got {me._placements}. Redistribute it."
         )
-    placements, ndim = list(me._placements), me.ndim
-    args, kwargs = tree_map_only(DTensor, lambda d: _aligned(d, placements, ndim), (args, kwargs))
+    args, kwargs = tree_map_only(DTensor, lambda d: _aligned(d, me._placements, me._global_shape), (args, kwargs))
     func(me._local_tensor, *args[1:], **kwargs)
     return me
 
@@ -260,11 +260,24 @@ def _copy(func, args, kwargs):
 def _random_in_place(func, args, kwargs):
     """Draws the whole tensor, and keeps this process's part: the numbers equal the numbers of one process."""
     me = args[0]
+    if any(p.is_partial() for p in me._placements):
+        raise NotImplementedError(
+            f"{func.__name__}: expected a complete DTensor, got {me._placements}. Redistribute it."
+        )
     full = zeros(tuple(me.shape), dtype=me.dtype, device=me.device)
     func(full, *args[1:], **kwargs)
     with no_grad():
-        me._local_tensor.copy_(_distributed(full, me._mesh, me._placements, None))
+        local = _same_on_copies(_distributed(full, me._mesh, me._placements, None), me)
+        me._local_tensor.copy_(local)
     return me
+
+
+def _same_on_copies(local, d):
+    """Sends the random numbers of the first process to the processes that store a copy."""
+    for i, p in enumerate(d._placements):
+        if not p.is_shard() and d._mesh.size(i) > 1:
+            collectives.broadcast(local, group=d._mesh.get_group(i), group_src=0)
+    return local
 
 
 @_rule("dropout")
@@ -277,11 +290,7 @@ def _dropout(func, args, kwargs):
     placements = [Replicate() if q.is_partial() else q for q in d._placements]
     local = local_of(d, placements)
     if training and p:
-        mask = func(ones_like(local.detach()), p, True)
-        for i, q in enumerate(placements):
-            if q.is_replicate() and d._mesh.size(i) > 1:  # one mask for all copies
-                collectives.broadcast(mask, group=d._mesh.get_group(i), group_src=0)
-        local = local * mask
+        local = local * _same_on_copies(func(ones_like(local.detach()), p, True), d)
     return _wrap(local, d, placements, d._global_shape)
 
 
@@ -354,11 +363,11 @@ class _VocabParallel(Function):
     """The rows of a table that is divided by rows. Rows of other processes are zeros."""
 
     @staticmethod
-    def forward(ctx, weight, index, start):
+    def forward(ctx, weight, index, start, padding):
         inside = (index >= start) & (index < start + weight.shape[0])
         local = (index - start) * inside
         ctx.rows = weight.shape[0]
-        ctx.save_for_backward(local, inside)
+        ctx.save_for_backward(local, inside if padding is None else inside & (index != padding))
         if not weight.shape[0]:
             return zeros((*index.shape, weight.shape[1]), dtype=weight.dtype, device=weight.device)
         return F.embedding(local, weight) * inside.unsqueeze(-1)
@@ -368,8 +377,8 @@ class _VocabParallel(Function):
         local, inside = ctx.saved_tensors
         out = zeros((ctx.rows, g.shape[-1]), dtype=g.dtype, device=g.device)
         if ctx.rows:
-            out.index_add_(0, local.reshape(-1), (g * inside.unsqueeze(-1)).reshape(-1, g.shape[-1]))
-        return out, None, None
+            out.index_add_(0, local.reshape(-1), (g * inside.unsqueeze(-1)).flatten(0, -2))
+        return out, None, None, None
 
 
 @_rule("embedding")
@@ -379,14 +388,11 @@ def _embedding(func, args, kwargs):
     mine = _dtensors(func, args, kwargs, plain=True)
     index, w = (_as_dtensor(given.pop(n), mine[0]) for n in ("input", "weight"))
     rows = any(p.is_shard(0) for p in w._placements)
-    if (
-        any(
-            given.get(n) not in (None, False, default)
-            for n, default in zip(names[2:], (None, None, 2.0, False, False), strict=True)
+    options = [n for n in ("max_norm", "scale_grad_by_freq", "sparse") if given.get(n) not in (None, False)]
+    if options and any(not p.is_replicate() for p in w._placements):
+        raise NotImplementedError(
+            f"embedding: expected a replicated DTensor as weight, got {options} and {w._placements}."
         )
-        and rows
-    ):
-        raise NotImplementedError("embedding: expected default options for a weight with Shard(0), got other options.")
     pi, pw, cw, out = [], [], [], []
     for i in range(w._mesh.ndim):
         p, q = index._placements[i], w._placements[i]
@@ -405,7 +411,9 @@ def _embedding(func, args, kwargs):
         bad = (local_index < 0) | (local_index >= w.shape[0])
         if w.device.type == "cpu" and bool(bad.any()):
             raise IndexError(f"embedding: expected indices from 0 to {w.shape[0] - 1}, got others.")
-        local = _VocabParallel.apply(local_w, local_index, int(where[0]) if len(where) else 0)
+        padding = given.get("padding_idx")
+        padding = padding + w.shape[0] if padding is not None and padding < 0 else padding
+        local = _VocabParallel.apply(local_w, local_index, int(where[0]) if len(where) else 0, padding)
     else:
         local = func(local_index, local_w, **given)
     return _wrap(local, w, out, (*index.shape, w.shape[1]))
@@ -417,34 +425,35 @@ def _embedding(func, args, kwargs):
 @_rule("layer_norm", "rms_norm", "rmsnorm")
 def _norm(func, args, kwargs):
     mine = _dtensors(func, args, kwargs, plain=True)
-    x = _as_dtensor(args[0] if args else kwargs["input"], mine[0])
+    x = _as_dtensor(args[0], mine[0])
     size = args[1] if len(args) > 1 else kwargs.get("normalized_shape", x.shape[-1:])
     lead = x.ndim - (len(size) if isinstance(size, (list, tuple)) else 1)
     placements = [p if p.is_shard() and p.dim < lead else Replicate() for p in x._placements]
     copies = [i for i, p in enumerate(placements) if p.is_shard()]
 
     def local(d):
-        return local_of(d, placements) if d is x else local_of(d, _replicated(d), copies)
+        return local_of(_as_dtensor(d, mine[0]), _replicated(mine[0]), copies)
 
-    args, kwargs = tree_map_only(
-        Tensor, lambda t: local(x if t is args[0] else _as_dtensor(t, mine[0])), (args, kwargs)
-    )
+    rest, kwargs = tree_map_only(Tensor, local, (args[1:], kwargs))
+    args = (local_of(x, placements), *rest)
     return _wrap(func(*args, **kwargs), x, placements, x.shape)
 
 
 def _keeping(func, args, kwargs, dims):
     """Runs a function of one DTensor that combines elements along `dims` only; shards of other dimensions stay."""
     (d,) = _dtensors(func, args[:1])
-    dims = {k % d.ndim for k in dims}
+    dims = {_dim(k, d.ndim) for k in dims}
     placements = [p if p.is_shard() and p.dim not in dims else Replicate() for p in d._placements]
     return _wrap(func(local_of(d, placements), *args[1:], **kwargs), d, placements, d.shape)
 
 
 @_rule("softmax", "log_softmax", "cumsum", "cumprod", "flip")
 def _along(func, args, kwargs):
-    dim = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else None))
+    dim = kwargs.get("dim", kwargs.get("axis", kwargs.get("dims", args[1] if len(args) > 1 else None)))
     if dim is None:
         return _default(func, args, kwargs)
+    if func.__name__ == "flip" and len(args) > 2:
+        dim = args[1:]
     return _keeping(func, args, kwargs, dim if isinstance(dim, (list, tuple)) else [dim])
 
 
@@ -456,6 +465,10 @@ def _attention(func, args, kwargs):
     free = all(p.is_replicate() or (p.is_shard() and p.dim < qkv[0].ndim - 2) for p in first)
     if len(qkv) < 3 or len(mine) != 3 or not free or any(d._placements != first for d in qkv):
         return _default(func, args, kwargs)
+    for i, p in enumerate(first):  # with fewer heads of keys, each process needs the keys of its queries
+        sizes = {d.shape[p.dim] for d in qkv} if p.is_shard() else set()
+        if len(sizes) > 1 and any(n % qkv[0]._mesh.size(i) for n in sizes):
+            return _default(func, args, kwargs)
     out = func(*(d._local_tensor for d in qkv), *rest, **kwargs)
     return _wrap(out, qkv[0], first, (*qkv[0].shape[:-1], qkv[2].shape[-1]))
 
@@ -484,29 +497,30 @@ def _reduce(func, args, kwargs):
     d = args[0]
     if not isinstance(d, DTensor):
         return _default(func, args, kwargs)
-    dim = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else None))
-    keepdim = kwargs.get("keepdim", kwargs.get("keepdims", args[2] if len(args) > 2 else False))
+    name = func.__name__
+    lead = 1 + (name == "norm")  # norm(p, dim, keepdim)
+    dim = kwargs.get("dim", kwargs.get("axis", args[lead] if len(args) > lead else None))
+    last = lead + 1 + (name in ("var", "std"))  # var(dim, unbiased, keepdim)
+    keepdim = kwargs.get("keepdim", kwargs.get("keepdims", args[last] if len(args) > last else False))
     dims = range(d.ndim) if dim is None or dim == () else dim if isinstance(dim, (list, tuple)) else [dim]
     if not all(type(k) is int for k in dims):
         return _default(func, args, kwargs)
-    dims = {k % d.ndim for k in dims} if d.ndim else set()
-    name = func.__name__
-    source, out, count = [], [], 1
-    for i, p in enumerate(d._placements):
+    dims = {_dim(k, d.ndim) for k in dims}
+    source, out = [], []
+    for p in d._placements:
         if p.is_shard() and p.dim in dims and name in ("sum", "mean"):
             source.append(p), out.append(Partial())
         elif p.is_shard() and p.dim not in dims:
-            lead = 0 if keepdim else sum(k < p.dim for k in dims)
-            source.append(p), out.append(p.at(p.dim - lead))
-        elif p.is_partial() and name in ("sum", "mean"):
+            source.append(p), out.append(p.at(p.dim if keepdim else p.dim - sum(k < p.dim for k in dims)))
+        elif p.is_partial() and p.is_linear() and name in ("sum", "mean"):
             source.append(p), out.append(p)
         else:
             source.append(Replicate()), out.append(Replicate())
-        del i
     local = local_of(d, source)
-    if name == "mean":
-        count = math.prod(d.shape[k] for k in dims)
-        result = Tensor.sum(local, *args[1:], **kwargs) / count
+    part, count = (math.prod(shape[k] for k in dims) if d.ndim else 1 for shape in (local.shape, d.shape))
+    if name == "mean" and part != count:
+        # The mean of the part is in the range of the dtype where the sum is not. The mean of an empty part is not 0.
+        result = (func if part else Tensor.sum)(local, *args[1:], **kwargs) * (part / count if part else 1)
     else:
         result = func(local, *args[1:], **kwargs)
     shape = tuple(1 if k in dims else n for k, n in enumerate(d.shape) if keepdim or k not in dims)
@@ -529,8 +543,8 @@ def _moved(func, args, kwargs, place):
 
 @_rule("transpose", "swapaxes", "swapdims")
 def _transpose(func, args, kwargs):
-    a, b = (k % args[0].ndim for k in (*args[1:], *kwargs.values()))
-    place = list(range(args[0].ndim))
+    a, b = (_dim(k, args[0].ndim) for k in (*args[1:], *kwargs.values()))
+    place = list(range(max(args[0].ndim, 1)))
     place[a], place[b] = b, a
     return _moved(func, args, kwargs, place)
 
@@ -543,14 +557,14 @@ def _t(func, args, kwargs):
 @_rule("permute")
 def _permute(func, args, kwargs):
     dims = args[1:] if len(args) > 2 else (*args[1:], *kwargs.values())[0]
-    dims = [k % args[0].ndim for k in dims]
+    dims = [_dim(k, args[0].ndim) for k in ([dims] if type(dims) is int else dims)]
     return _moved(func, args, kwargs, [dims.index(k) for k in range(args[0].ndim)])
 
 
 @_rule("unsqueeze")
 def _unsqueeze(func, args, kwargs):
     (d,) = _dtensors(func, args[:1])
-    k = (*args[1:], *kwargs.values())[0] % (d.ndim + 1)
+    k = _dim((*args[1:], *kwargs.values())[0], d.ndim + 1)
     out = [p.at(p.dim + (p.dim >= k)) if p.is_shard() else p for p in d._placements]
     return _wrap(func(d._local_tensor, k), d, out, (*d.shape[:k], 1, *d.shape[k:]))
 
@@ -559,6 +573,10 @@ def _unsqueeze(func, args, kwargs):
 def _reshape(func, args, kwargs):
     """Keeps a shard if its dimension stays, or is the first of merged or divided dimensions."""
     (d,) = _dtensors(func, args[:1])
+    if any(isinstance(a, Tensor) for a in (*args[1:], *kwargs.values())):  # view_as, reshape_as
+        func, args, kwargs = Tensor.reshape, (d, tuple((*args[1:], *kwargs.values())[0].shape)), {}
+    if any(isinstance(a, dtype) for a in (*args[1:], *kwargs.values())):  # view(dtype)
+        return _default(func, args, kwargs)
     if not any(p.is_shard() for p in d._placements):
         every = [Replicate() if p.is_partial() else p for p in d._placements]
         local = func(local_of(d, every), *args[1:], **kwargs)
@@ -589,7 +607,8 @@ def _kept_dim(before, after, dim, parts):
     for k, n in enumerate(after):
         if product == lead and n != 1:
             same = n == before[dim]
-            divides = before[dim] % parts == 0 and n % parts == 0 and (before[dim] % n == 0 or n % before[dim] == 0)
+            size = before[dim]
+            divides = size and n and not (size % parts or n % parts) and (size % n == 0 or n % size == 0)
             if n == 1 or not (same or divides):
                 return None
             return k
@@ -686,7 +705,8 @@ def _cross_entropy(func, args, kwargs):
     if len(sharded) != 1 or rows or logits.ndim != 2 or target.ndim != 1 or not plain_options:
         every = _replicated(logits)
         args, kwargs = tree_map_only(Tensor, lambda t: local_of(_as_dtensor(t, mine[0]), every), (args, kwargs))
-        return _wrap(func(*args, **kwargs), logits, every, ())
+        local = func(*args, **kwargs)
+        return _wrap(local, logits, every, local.shape)
     mesh, (i,) = logits._mesh, sharded
     placements = [p if k == i else Replicate() for k, p in enumerate(logits._placements)]
     where = rows_of(placements, mesh.shape, mesh.get_coordinate(), 1, logits.shape[1])

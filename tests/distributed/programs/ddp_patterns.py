@@ -1,0 +1,150 @@
+"""Generated training steps of DistributedDataParallel against one process: accumulation, unused parts, several outputs."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+
+import mytorch
+import mytorch.distributed as dist
+from mytorch import nn
+from mytorch.nn.parallel import DistributedDataParallel as DDP
+from mytorch.utils.checkpoint import checkpoint
+
+PARTS = "abcd"
+
+
+class Parts(nn.Module):
+    """Four linear layers, of which a forward uses some. The last two share a bias, and one layer can be frozen."""
+
+    def __init__(self, seed, shared, frozen):
+        super().__init__()
+        draw = np.random.default_rng(seed)
+        for name in PARTS:
+            layer = nn.Linear(3, 2).double()
+            for p in layer.parameters():
+                p.data = mytorch.from_numpy(draw.normal(size=tuple(p.shape)))
+            setattr(self, name, layer)
+        self.scale = nn.Parameter(mytorch.tensor(0.5, dtype=mytorch.float64))  # 0-d
+        self.empty = nn.Parameter(mytorch.zeros(0, 3, dtype=mytorch.float64))
+        if shared:
+            self.d.bias = self.c.bias
+        if frozen:
+            self.b.weight.requires_grad_(False)
+
+    def forward(self, x, used, outputs, recompute=False):
+        """A dict, list or tuple with the output of each part, or one tensor."""
+        found = {}
+        for name in used:
+            layer = getattr(self, name)
+            part = checkpoint(layer, x, use_reentrant=False) if recompute else layer(x)
+            found[name] = part.tanh() * (self.scale if name != "a" else 1) + self.empty.sum()
+        if outputs == "sum":
+            return sum(found.values()) if found else x.sum() * 0
+        return (
+            found if outputs == "dict" else list(found.values()) if outputs == "list" else (tuple(found.values()), {})
+        )
+
+
+def loss_of(out, chosen):
+    """A loss of some of the outputs."""
+    if isinstance(out, mytorch.Tensor):
+        return out.square().sum()
+    values = list(out.values()) if isinstance(out, dict) else list(out[0]) if isinstance(out, tuple) else out
+    values = [v for i, v in enumerate(values) if i in chosen or len(values) == 1]
+    return sum(v.square().sum() for v in values) if values else None
+
+
+def gradients(model):
+    return {n: None if p.grad is None else np.asarray(p.grad).copy() for n, p in model.named_parameters()}
+
+
+def one_pattern(draw):
+    """None, or the description of a difference."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    shared, frozen = (bool(draw.integers(2)) for _ in range(2))
+    unused = bool(draw.integers(4))
+    options = {
+        "find_unused_parameters": unused and bool(draw.integers(3)), "gradient_as_bucket_view": bool(draw.integers(2)),
+        "bucket_cap_mb": [25, 1e-5][draw.integers(2)],
+    }  # fmt: skip
+    options["static_graph"] = unused and not options["find_unused_parameters"]
+    seed = int(draw.integers(1 << 30))
+    one = Parts(seed, shared, frozen)
+    model = DDP(Parts(seed, shared, frozen), **options)
+    extra = bool(draw.integers(2))
+    text = [f"{options}, shared={shared}, frozen={frozen}"]
+    for _step in range(3):
+        micros, keeps = int(draw.integers(1, 4)), bool(draw.integers(4) == 0)
+        steps = []
+        for micro in range(micros):
+            each = []  # what each rank uses
+            outputs, recompute = draw.choice(["sum", "dict", "list", "tuple"]), bool(draw.integers(3) == 0)
+            same = [c for c in PARTS if draw.integers(3)] or ["a"]
+            chosen = {int(draw.integers(len(same))), int(draw.integers(len(same)))}
+            for _ in range(n):
+                if not unused:
+                    each.append((list(PARTS), set(range(4))))
+                elif extra and not options["static_graph"]:  # other parts on each rank
+                    mine = [c for c in PARTS if draw.integers(2)] if draw.integers(8) else []
+                    each.append((mine or ([] if outputs == "sum" else ["c"]), {0, int(draw.integers(4))}))
+                else:
+                    each.append((same, chosen))
+            x = mytorch.from_numpy(draw.normal(size=(n, 2, 3)))
+            steps.append((micro < micros - 1, outputs, recompute, each, x))
+        text.append(f"zero={not keeps} " + "; ".join(f"sync={not s[0]} {s[1]} {s[3]}" for s in steps))
+        if not keeps:
+            set_to_none = bool(draw.integers(2))
+            one.zero_grad(set_to_none)
+            model.zero_grad(set_to_none)
+        for waits, outputs, recompute, each, x in steps:
+            losses = [loss_of(one(x[r], used, outputs, recompute), chosen) for r, (used, chosen) in enumerate(each)]
+            total = sum(loss for loss in losses if loss is not None) / n
+            if isinstance(total, mytorch.Tensor) and total.requires_grad:
+                total.backward()
+            used, chosen = each[rank]
+
+            def backward(x=x, used=used, outputs=outputs, recompute=recompute, chosen=chosen):
+                loss = loss_of(model(x[rank], used, outputs, recompute), chosen)
+                if loss is not None and loss.requires_grad:
+                    loss.backward()
+
+            if waits:
+                with model.no_sync():
+                    backward()
+            else:
+                backward()
+        found, wanted = gradients(model.module), gradients(one)
+        for name, w in wanted.items():
+            f = found[name]
+            if (f is None) != (w is None):
+                return f"{name} has the gradient {f}, not {w}: {text}"
+            if w is not None and not np.allclose(f, w, atol=1e-9):
+                return f"{name} differs by {abs(f - w).max()} of {abs(w).max()}: {text}"
+    return None
+
+
+def sweep(count, seed):
+    draw, faults = np.random.default_rng(seed), []
+    for _ in range(count):
+        try:
+            result = one_pattern(draw)
+        except Exception as error:
+            result = f"{type(error).__name__}: {str(error)[:400]}"
+            raise
+        every = [None] * dist.get_world_size()
+        dist.all_gather_object(every, result)
+        faults += [f for f in every if f][:1]
+    return faults
+
+
+if __name__ == "__main__":
+    dist.init_process_group()
+    faults = sweep(int(sys.argv[1]), int(sys.argv[2]))
+    if dist.get_rank() == 0:
+        print(len(faults), "faults")
+        for f in faults[:5]:
+            print("-", f[:900])
+    dist.destroy_process_group()
