@@ -578,6 +578,16 @@ def _restore(cls, array, requires_grad, extra):
     return tensor
 
 
+class Parts(tuple):
+    """The steps of a view that a function with several results returned (split, unbind), or of a view of such a view.
+
+    A step of such a function is (op, attributes, position of the result). The view can't be changed in place while
+    recording, as in PyTorch; forward mode and export read the steps.
+    """
+
+    __slots__ = ()
+
+
 RESHAPED = "a view is used after its base was given another shape in place (by transpose_, …); take the view again."
 
 
@@ -594,7 +604,7 @@ def refresh(tensor):
             "a view is used after its base was changed in place and then detached by detach_. The graph of the view does not "
             "describe its values; take the view again."
         )
-    if steps is None:
+    if type(steps) is not tuple:
         raise InPlaceError(
             "a tensor that split, chunk, unbind or a custom Function returned is a view and its base was changed in place; "
             "take the views again."
