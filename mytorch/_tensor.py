@@ -588,15 +588,14 @@ class Parts(tuple):
     __slots__ = ()
 
 
-RESHAPED = "a view is used after its base was given another shape in place (by transpose_, …); take the view again."
-
-
 def refresh(tensor):
     """Updates the edge of a view after an in-place operation changed the graph of its base."""
-    base, _, steps = tensor._view
-    if base._view is not None:
-        raise InPlaceError(RESHAPED)
-    known = tensor._view[1]
+    base, known, steps = tensor._view
+    if base._view is not None:  # it has another shape (by transpose_, …), and is a view of a tensor of its former shape
+        base = base._view[0]
+        tensor._view = base, known, steps
+        if base._edge is known:
+            return
     if base.__dict__.get("_detached") == (id(known), base._version) or (base._edge is None and isinstance(known, Leaf)):
         return  # detach_ and requires_grad_(False): views that were up to date keep their graph
     if base._edge is None:

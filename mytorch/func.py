@@ -548,7 +548,7 @@ def _drawn(before):
 
 def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs):
     """Calls the function once for the whole batch (transforms/batching.py)."""
-    batch = Batch(size)
+    batch = Batch(size, [leaf for leaf, d in zip(leaves, dims, strict=True) if d is not None])
     values = [leaf if d is None else leaf.movedim(d, 0) for leaf, d in zip(leaves, dims, strict=True)]
     stand = [v if d is None else batch.stand_for(v) for v, d in zip(values, dims, strict=True)]
     try:

@@ -13,7 +13,7 @@ If nothing is recorded, a NumPy function writes directly into the memory of x.
 import numpy as np
 
 from .._array import Array
-from .._tensor import RESHAPED, Tensor, refresh, replace_edge
+from .._tensor import Tensor, refresh, replace_edge
 from ..backend import assign, device_guard, ndarray
 from ..base import dtypes
 from ..base.errors import InPlaceError, warn
@@ -245,10 +245,8 @@ def set_edge(tensor, edge):
         replace_edge(tensor, edge)
         return
     base, _, steps = view
-    if base._view is not None or type(steps) is not tuple:
-        raise InPlaceError(
-            RESHAPED if type(steps) is tuple else "one of several views (split, chunk, unbind) was changed in place."
-        )
+    if type(steps) is not tuple:
+        raise InPlaceError("one of several views (split, chunk, unbind) was changed in place.")
     changed = write_region(Tensor._of(base._data, base._edge), Tensor._of(tensor._data, edge), steps=steps)
     replace_edge(base, changed._edge)
     refresh(tensor)

@@ -39,11 +39,12 @@ class Unbatched(NotImplementedError):
 class Batch(Interpreter):
     """One call of a vmapped function, for a batch of `size` samples."""
 
-    def __init__(self, size):
+    def __init__(self, size, own=()):
         super().__init__()
         self.size = size
+        self.own = {id(_owner_of(tensor)) for tensor in own}  # the memory of the arguments
         self.nodes = weakref.WeakKeyDictionary()
-        self.written = False  # True after a value was changed in place, so that the function can't be called again
+        self.written = False  # True after an argument was changed in place, so that the function can't be called again
 
     def value(self, x):
         """Returns the value of a tensor or raw array of this batch, with the batch first; None for other objects.
@@ -157,7 +158,7 @@ class Batch(Interpreter):
                 "vmap: an in-place operation changes a tensor that all samples share, or writes a constant."
             )
         self.refuse_graph(tensor, result)
-        self.written = True
+        self.written = self.written or id(_owner_of(value)) in self.own
         with self.outside():
             value.copy_(result if new is None else new)
 
@@ -172,7 +173,7 @@ class Batch(Interpreter):
                 "vmap: an assignment changes a tensor that all samples share, or uses a tensor as an index."
             )
         self.refuse_graph(tensor, value)
-        self.written = True
+        self.written = self.written or id(_owner_of(own)) in self.own
         with self.outside():
             region = own[(slice(None), *items)]
             if new is not None:

@@ -295,7 +295,10 @@ _NONE: dict = {}
 def _base_of(tensor):
     """Returns the tensor that stores the tangent of a tensor, and the view ops from there."""
     view = tensor._view
-    return (tensor, ()) if view is None or view[2] is None else (view[0], view[2])
+    if view is None or view[2] is None:
+        return tensor, ()
+    base, _, steps = view
+    return (base if base._view is None else base._view[0]), steps  # of a base with a new shape: the former shape
 
 
 def _along(tangent, steps):
