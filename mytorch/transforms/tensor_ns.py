@@ -167,6 +167,13 @@ class TensorNamespace:
         """Returns e to the power of x. `out` is for raw arrays and is ignored."""
         return elementwise.exp.fast_call(x)
 
+    def matmul(self, a, b):
+        """Multiplies matrices. As with arrays, dtypes are promoted, which PyTorch mode refuses in programs."""
+        if a.dtype is not b.dtype:
+            dtype = dtypes.promote_types(a.dtype, b.dtype)
+            a, b = elementwise.cast(a, dtype), elementwise.cast(b, dtype)
+        return RECORDS["matmul"].fast_call(a, b)
+
     def divide(self, x, y, out=None):
         return x / y
 
