@@ -578,15 +578,24 @@ def _restore(cls, array, requires_grad, extra):
     return tensor
 
 
-RESHAPED = "a view is used after its base was given another shape in place (by transpose_, …); take the view again."
+class Parts(tuple):
+    """The steps of a view that a function with several results returned (split, unbind), or of a view of such a view.
+
+    A step of such a function is (op, attributes, position of the result). The view can't be changed in place while
+    recording, as in PyTorch; forward mode and export read the steps.
+    """
+
+    __slots__ = ()
 
 
 def refresh(tensor):
     """Updates the edge of a view after an in-place operation changed the graph of its base."""
-    base, _, steps = tensor._view
-    if base._view is not None:
-        raise InPlaceError(RESHAPED)
-    known = tensor._view[1]
+    base, known, steps = tensor._view
+    if base._view is not None:  # it has another shape (by transpose_, …), and is a view of a tensor of its former shape
+        base = base._view[0]
+        tensor._view = base, known, steps
+        if base._edge is known:
+            return
     if base.__dict__.get("_detached") == (id(known), base._version) or (base._edge is None and isinstance(known, Leaf)):
         return  # detach_ and requires_grad_(False): views that were up to date keep their graph
     if base._edge is None:
@@ -594,7 +603,7 @@ def refresh(tensor):
             "a view is used after its base was changed in place and then detached by detach_. The graph of the view does not "
             "describe its values; take the view again."
         )
-    if steps is None:
+    if type(steps) is not tuple:
         raise InPlaceError(
             "a tensor that split, chunk, unbind or a custom Function returned is a view and its base was changed in place; "
             "take the views again."

@@ -73,7 +73,8 @@ class _values_indices(NamedTuple):
     values: Tensor
     indices: Tensor
 
-RESHAPED: str
+class Parts(tuple):
+    ...
 class RemovableHandle:
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: Any) -> None: ...

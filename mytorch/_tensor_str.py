@@ -67,6 +67,16 @@ def in_torch_layout():
     return _options["layout"] == "torch"
 
 
+def tangents_of(tensor):
+    """Returns the tangents of a tensor in forward mode. A view has the tangents of its base."""
+    base = getattr(tensor, "_base", None)
+    levels = {
+        **getattr(base, "__dict__", {}).get("_tangents", {}),
+        **getattr(tensor, "__dict__", {}).get("_tangents", {}),
+    }
+    return [t for t in (level.tangent(tensor) for level in levels) if t is not None]
+
+
 def format_tensor(tensor):
     """Returns text such as `tensor([[…]], requires_grad=True)`, with `grad_fn` and device if necessary."""
     if _options["layout"] == "torch":
@@ -81,7 +91,7 @@ def format_tensor(tensor):
         suffix.append(f"grad_fn=<{tensor.grad_fn.label}>")
     elif tensor.requires_grad:
         suffix.append("requires_grad=True")
-    suffix += [f"tangent={t}" for t in getattr(tensor, "__dict__", {}).get("_tangents", {}).values()]
+    suffix += [f"tangent={t}" for t in tangents_of(tensor)]
     if tensor.device is not CPU:
         suffix.append(f"device={tensor.device}")
     text = "..." if tensor.is_meta else _numbers(tensor._data._array, 7)

@@ -26,7 +26,7 @@ from .nn.utils.stateless import _functional_call
 from .ops.creation import zeros_like
 from .ops.movement import cat, stack
 from .ops.random import positions, set_positions
-from .transforms.batching import Batch, Unbatched
+from .transforms.batching import Batch, Samples, Unbatched
 from .transforms.forward_mode import Level
 
 __all__ = [
@@ -548,7 +548,7 @@ def _drawn(before):
 
 def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs):
     """Calls the function once for the whole batch (transforms/batching.py)."""
-    batch = Batch(size)
+    batch = Batch(size, [leaf for leaf, d in zip(leaves, dims, strict=True) if d is not None])
     values = [leaf if d is None else leaf.movedim(d, 0) for leaf, d in zip(leaves, dims, strict=True)]
     stand = [v if d is None else batch.stand_for(v) for v, d in zip(values, dims, strict=True)]
     try:
@@ -591,12 +591,13 @@ def _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, chunk):
 def _one_by_one(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness):
     """Calls the function for each index, if an op has no batching rule."""
     state = positions() if randomness == "same" else None
-    results = []
+    results, samples = [], Samples([leaf for leaf, d in zip(leaves, dims, strict=True) if d is not None])
     for i in range(size):
         if state is not None:
             set_positions(state)
         chosen = [leaf if d is None else leaf.select(d, i) for leaf, d in zip(leaves, dims, strict=True)]
-        results.append(func(*rebuild(chosen), **kwargs))
+        with samples.next():
+            results.append(func(*rebuild(chosen), **kwargs))
     return _stacked(results, out_dims)
 
 

@@ -137,7 +137,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if not 0 <= number < len(_levels):
         return UnpackedDualTensor(tensor, None)
     current = _levels[number]
-    tangent = current.tangent(tensor)
+    tangent = current.shown(tensor)
     return UnpackedDualTensor(current.primal(tensor), tangent)
 
 

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from .._tensor_str import _options, dtype_is_plain, to_host
+from .._tensor_str import _options, dtype_is_plain, tangents_of, to_host
 from ..backend import CPU
 from ..base import dtypes
 
@@ -33,7 +33,7 @@ def _str_intern(tensor, *, tensor_contents=None):
         suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
-    suffixes += [f"tangent={t}" for t in getattr(tensor, "__dict__", {}).get("_tangents", {}).values()]
+    suffixes += [f"tangent={t}" for t in tangents_of(tensor)]
     text = tensor_contents or ("..." if tensor.is_meta else _tensor_str(tensor, len(prefix)))
     return _with_suffixes(prefix + text, suffixes, len(prefix))
 

@@ -13,7 +13,7 @@ If nothing is recorded, a NumPy function writes directly into the memory of x.
 import numpy as np
 
 from .._array import Array
-from .._tensor import RESHAPED, Tensor, refresh, replace_edge
+from .._tensor import Tensor, refresh, replace_edge
 from ..backend import assign, device_guard, ndarray
 from ..base import dtypes
 from ..base.errors import InPlaceError, warn
@@ -46,7 +46,10 @@ def check_writable(tensor, name):
             )
         elif name not in _ONE_VALUE:
             refuse_shared(tensor, name)
-    if isinstance(tensor, Tensor) and get_mode().grad:
+    mode = get_mode()
+    if mode.interpreter:
+        mode.interpreter.check_write(tensor, name)
+    if isinstance(tensor, Tensor) and mode.grad:
         check_shared(tensor, name)
         _drop_hooks(tensor)
 
@@ -71,7 +74,7 @@ def check_shared(tensor, name):
             raise RuntimeError(
                 f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation."
             )
-        if steps is None:
+        if type(steps) is not tuple:
             raise RuntimeError(
                 f"{name}: this tensor is a view made by a custom Function or a function that returns multiple views (split, chunk). "
                 "It can't be modified in place while recording; clone() the tensor first."
@@ -119,6 +122,10 @@ def in_place(function, name):
                     raise
                 array._bump()
                 return self
+        if get_mode().interpreter:
+            before = original(self)
+            args = tuple([before if a is self else a for a in args])
+            return overwrite(self, function(before, *args, **kwargs), name)
         return overwrite(self, function(self, *args, **kwargs), name)
 
     in_place_variant.__wrapped__ = function  # inspect.signature follows it
@@ -127,6 +134,15 @@ def in_place(function, name):
         f"In-place variant of `Tensor.{name.rstrip('_')}`: writes the result into the tensor and returns the tensor."
     )
     return in_place_variant
+
+
+def original(tensor):
+    """Returns the tensor that an op reads whose result will overwrite `tensor`.
+
+    In forward mode it is a copy, because the tangent of the result refers to the values before the change.
+    """
+    interpreter = get_mode().interpreter
+    return tensor if interpreter is None else interpreter.original(tensor)
 
 
 def overwrite(self, result, name):
@@ -229,10 +245,8 @@ def set_edge(tensor, edge):
         replace_edge(tensor, edge)
         return
     base, _, steps = view
-    if base._view is not None or steps is None:
-        raise InPlaceError(
-            RESHAPED if steps is not None else "one of several views (split, chunk, unbind) was changed in place."
-        )
+    if type(steps) is not tuple:
+        raise InPlaceError("one of several views (split, chunk, unbind) was changed in place.")
     changed = write_region(Tensor._of(base._data, base._edge), Tensor._of(tensor._data, edge), steps=steps)
     replace_edge(base, changed._edge)
     refresh(tensor)

@@ -27,6 +27,19 @@ class Interpreter:
         """Runs a block under this interpreter."""
         return interpreting(self)
 
+    def check_write(self, tensor, name):
+        """Raises an error if the function `name` must not change a tensor in place."""
+        if self.outer is not None:
+            self.outer.check_write(tensor, name)
+
+    def original(self, tensor):
+        """Returns a tensor with the values, edge and tangents of `tensor` that stays the same if `tensor` is changed in place."""
+        return tensor if self.outer is None else self.outer.original(tensor)
+
+    def writable(self, tensor, source):
+        """Returns a tensor equal to `tensor`, into which values such as `source` can be written."""
+        return tensor if self.outer is None else self.outer.writable(tensor, source)
+
     def adopt(self, tensor, result):
         """Handles an in-place change of `tensor` to the values of `result`, which is None for constants."""
         if self.outer is not None:
@@ -47,9 +60,10 @@ class Interpreter:
         with self.outside():
             return function.apply(*args, **kwargs)
 
-    def kept(self, node):
-        """Returns the (inputs, outputs) of the op of a node as Tensors that an interpreter tracks, or None."""
-        return self.outer.kept(node) if self.outer is not None else None
+    def restore(self, tensor, node, is_output, i):
+        """Gives a saved input or output of a node, at position `i`, the tangents that it had when the op ran."""
+        if self.outer is not None:
+            self.outer.restore(tensor, node, is_output, i)
 
     def detach(self, tensor, cut=None):
         """Returns a detached tensor that is still tracked. `cut` is called with its tangents."""

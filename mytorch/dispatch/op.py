@@ -20,7 +20,7 @@ import traceback
 from contextlib import nullcontext
 
 from .._array import Array, other_device
-from .._tensor import Tensor
+from .._tensor import Parts, Tensor
 from ..backend import gpu, is_raw, memory_owner, meta_ns
 from ..base import hooks
 from ..engine.mode import get_mode
@@ -147,8 +147,8 @@ class Op(Record):
         results = tuple([r if is_raw(r) else xp.asarray(r) for r in (result if self.outputs else (result,))])
         outs = tuple([wrap_tensor(r, mode) if as_tensor else wrap_array(r) for r in results])
         if self.view:
-            steps = ((self, attrs),) if self.outputs is None else None
-            for out, result in zip(outs, results, strict=True):
+            for i, (out, result) in enumerate(zip(outs, results, strict=True)):
+                steps = ((self, attrs),) if self.outputs is None else Parts(((self, attrs, i),))
                 self.share_memory(out, result, raws[0], inputs[0], steps)
         if mask and as_tensor and mode.grad:
             self.record(outs, results, implementation, extra, operands, attrs, mode)
@@ -207,7 +207,7 @@ class Op(Record):
             result: the raw array of the result.
             raw: the raw array of the first input.
             tensor: the first input, a Tensor or Array.
-            steps: ((op, attributes),), by which `inplace.py` computes the view again; None if that is not possible.
+            steps: ((op, attributes),), by which `inplace.py` computes the view again; Parts for one of several results.
         """
         base = result.base
         if result is not raw and base is not raw and (base is None or base is not raw.base):
@@ -218,14 +218,8 @@ class Op(Record):
         if counter is None:
             counter = array._version_counter = [0]
         out._data._version_counter = counter
-        if array is tensor:
-            return
-        view = tensor._view
-        if view is None:
-            out._view = (tensor, tensor._edge, steps)
-        else:
-            above, _, before = view
-            out._view = (above, above._edge, steps and before and (*before, *steps))
+        if array is not tensor:
+            set_view(out, tensor, steps)
 
     def _bind(self, inputs, attrs):
         """Sorts arguments into inputs and attributes, by position, by name, or by an alternative name."""
@@ -254,6 +248,19 @@ class Op(Record):
             missing = ", ".join(f"'{n}'" for n in self.inputs[len(inputs) : self.required])
             raise TypeError(f"{self.name}() missing required argument: {missing}.")
         return inputs, attrs
+
+
+def set_view(out, tensor, steps):
+    """Makes a tensor a view of another tensor, or of its base."""
+    view = tensor._view
+    if view is None:
+        out._view = (tensor, tensor._edge, steps)
+    else:
+        above, _, before = view
+        if before is not None:
+            kind = Parts if type(steps) is Parts else type(before)
+            steps = kind((*before, *steps))
+        out._view = (above, above._edge, before and steps)
 
 
 def attach(node, outputs):

@@ -12,7 +12,7 @@ from ..base import config, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
 from ..dispatch.half import once_rounded
-from ..dispatch.inplace import check_writable, overwrite
+from ..dispatch.inplace import check_writable, original, overwrite
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
@@ -56,6 +56,11 @@ def _masked(xp, mask, g):
 def _activation(name, forward, gradient, **options):
     """Defines the op of an activation from its forward function and the gradient of its input."""
     return op(name=name, **{"elementwise": True, **options})(forward).grad(input=gradient)
+
+
+def _source(input, inplace):
+    """Returns the tensor that the op reads."""
+    return original(input) if inplace else input
 
 
 def _maybe_inplace(input, out, inplace, name="inplace=True"):
@@ -181,7 +186,7 @@ def silu(input, inplace=False, *, fused=None, auto=False):
 
     See also: `nn.SiLU`.
     """
-    return _maybe_inplace(input, _silu.fast_call(input, fused=fused, auto=auto), inplace)
+    return _maybe_inplace(input, _silu.fast_call(_source(input, inplace), fused=fused, auto=auto), inplace)
 
 
 def _relu_squared_forward(xp, input):
@@ -458,7 +463,7 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=Fa
 
     See also: `nn.LeakyReLU`.
     """
-    out = _leaky_relu(input, slope=negative_slope, fused=fused, auto=auto)
+    out = _leaky_relu(_source(input, inplace), slope=negative_slope, fused=fused, auto=auto)
     if inplace and negative_slope < 0 and config.pytorch_mode:
         message = "leaky_relu: no derivative in place with a negative slope; call out-of-place version instead."
         out = without_derivative(out, input, name="leaky_relu", message=message)
@@ -482,7 +487,7 @@ def elu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
 
     See also: `nn.ELU`.
     """
-    return _maybe_inplace(input, _elu(input, alpha=alpha, fused=fused, auto=auto), inplace)
+    return _maybe_inplace(input, _elu(_source(input, inplace), alpha=alpha, fused=fused, auto=auto), inplace)
 
 
 def celu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
@@ -504,7 +509,11 @@ def celu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return _maybe_inplace(
-        input, _elu.named("Elu", "CeluBackward0")(input, alpha=alpha, rate=1.0 / alpha, fused=fused, auto=auto), inplace
+        input,
+        _elu.named("Elu", "CeluBackward0")(
+            _source(input, inplace), alpha=alpha, rate=1.0 / alpha, fused=fused, auto=auto
+        ),
+        inplace,
     )
 
 
@@ -526,7 +535,9 @@ def selu(input, inplace=False, *, fused=None, auto=False):
     See also: `nn.SELU`, `nn.functional.alpha_dropout`.
     """
     return _maybe_inplace(
-        input, _elu(input, alpha=1.6732632423543772, scale=1.0507009873554805, fused=fused, auto=auto), inplace
+        input,
+        _elu(_source(input, inplace), alpha=1.6732632423543772, scale=1.0507009873554805, fused=fused, auto=auto),
+        inplace,
     )
 
 
@@ -613,7 +624,9 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, aut
     """
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
-    return _maybe_inplace(input, _hardtanh(input, low=min_val, high=max_val, fused=fused, auto=auto), inplace)
+    return _maybe_inplace(
+        input, _hardtanh(_source(input, inplace), low=min_val, high=max_val, fused=fused, auto=auto), inplace
+    )
 
 
 def relu6(input, inplace=False, *, fused=None, auto=False):
@@ -647,7 +660,7 @@ def hardsigmoid(input, inplace=False, *, fused=None, auto=False):
 
     See also: `nn.Hardsigmoid`.
     """
-    return _maybe_inplace(input, _hardsigmoid(input, fused=fused, auto=auto), inplace)
+    return _maybe_inplace(input, _hardsigmoid(_source(input, inplace), fused=fused, auto=auto), inplace)
 
 
 def hardswish(input, inplace=False, *, fused=None, auto=False):
@@ -666,7 +679,7 @@ def hardswish(input, inplace=False, *, fused=None, auto=False):
 
     See also: `nn.Hardswish`.
     """
-    return _maybe_inplace(input, _hardswish(input, fused=fused, auto=auto), inplace)
+    return _maybe_inplace(input, _hardswish(_source(input, inplace), fused=fused, auto=auto), inplace)
 
 
 @public(method=False, inplace=False)
@@ -745,7 +758,10 @@ def threshold(input, threshold, value, inplace=False, *, fused=None, auto=False)
     See also: `nn.Threshold`.
     """
     return _maybe_inplace(
-        input, _threshold(input, level=threshold, value=value, fused=fused, auto=auto), inplace, "threshold_"
+        input,
+        _threshold(_source(input, inplace), level=threshold, value=value, fused=fused, auto=auto),
+        inplace,
+        "threshold_",
     )
 
 

@@ -61,9 +61,14 @@ def _H(xp, x):
     return xp.conj(xp.swapaxes(x, -1, -2))
 
 
+def _eye(xp, x):
+    """Returns a bool identity matrix with the size of the last axis of x. A product with it keeps the dtype."""
+    return xp.asarray(np.eye(x.shape[-1], dtype=bool))
+
+
 def _diagonal_part(xp, x):
     """x with zeros off the diagonal."""
-    return x * xp.asarray(np.eye(x.shape[-1]))
+    return x * _eye(xp, x)
 
 
 # -- inverse, solve, determinant ----------------------------------------------------------------------------------
@@ -388,7 +393,7 @@ def _eigh_grad(g, L, V, xp):
     gaps = xp.expand_dims(L, -2) - xp.expand_dims(L, -1)
     same = gaps == 0
     inner = xp.where(same, 0.0, xp.matmul(_H(xp, V), g_vectors) / xp.where(same, 1.0, gaps))
-    middle = inner + xp.asarray(np.eye(L.shape[-1])) * xp.expand_dims(g_values, -2)
+    middle = inner + _eye(xp, L) * xp.expand_dims(g_values, -2)
     s = xp.matmul(xp.matmul(V, middle), _H(xp, V))
     return (s + _H(xp, s)) * 0.5
 
@@ -411,7 +416,7 @@ def _eig_grad(g, L, V, xp):
     length = xp.real(_diagonal_part(xp, inner))  # columns keep the length 1
     inner = inner - xp.matmul(xp.matmul(_H(xp, V), V), length)
     inner = xp.where(same, 0.0, inner / xp.where(same, 1.0, gaps))
-    middle = inner + xp.asarray(np.eye(L.shape[-1])) * xp.expand_dims(g_values, -2)
+    middle = inner + _eye(xp, L) * xp.expand_dims(g_values, -2)
     return xp.call(_solve, _H(xp, V), xp.matmul(middle, _H(xp, V)))
 
 
@@ -435,7 +440,7 @@ def _svd_grad(g, U, S, Vh, xp):
     gu, gs, gv = g
     V, gv = _H(xp, Vh), _H(xp, gv)
     m, n, k = U.shape[-2], V.shape[-2], S.shape[-1]
-    eye = xp.asarray(np.eye(k, dtype=bool))
+    eye = _eye(xp, S)
     row, column = xp.expand_dims(S, -2), xp.expand_dims(S, -1)
     gaps = xp.where(eye, 1.0, (row - column) * (row + column))
     ug, vg = xp.matmul(_H(xp, U), gu), xp.matmul(_H(xp, V), gv)

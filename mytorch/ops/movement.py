@@ -13,6 +13,7 @@ from ..base.errors import kind
 from ..dispatch.bind import public
 from ..dispatch.errors import broadcast
 from ..dispatch.op import name_node, op
+from ..dispatch.record import RECORDS
 from ..dispatch.unwrap import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
 
@@ -682,6 +683,9 @@ def _rejoined(xp, parts, dim):
     return xp.concatenate(parts, axis=dim)
 
 
+_split.part = lambda i, sizes, dim: (
+    RECORDS["slice"], {"index": (slice(None),) * dim + (slice(sum(sizes[:i]), sum(sizes[: i + 1])),)}
+)  # fmt: skip
 _split.grad(input=lambda g, dim, xp: _rejoined(xp, g, dim))
 _split_sizes = _split.named("Split", "SplitWithSizesBackward0")
 
@@ -751,6 +755,7 @@ def _unbind(xp, input, *, dim):
     return [input[(*lead, i, ...)] for i in range(input.shape[dim])]  # with ..., of a vector too: a view, no number
 
 
+_unbind.part = lambda i, dim: (RECORDS["slice"], {"index": (slice(None),) * dim + (i,)})
 _unbind.grad(input=lambda g, dim, xp: xp.stack(g, axis=dim))
 
 

@@ -20,7 +20,7 @@ from ..engine.node import Leaf
 from .creation import arange, check_layout, empty
 from .elementwise import named
 from .indexing import ROWS, _put_index, _slice, read_along
-from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
+from .movement import as_shape, cat, flip, squeeze, stack, t, transpose, unsqueeze
 from .reduction import normalize_dim
 
 
@@ -156,7 +156,7 @@ def tensor_split(input, indices_or_sections, dim=0):
         if indices_or_sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {indices_or_sections}")
         size, extra = divmod(n, indices_or_sections)
-        return split(input, [size + 1] * extra + [size] * (indices_or_sections - extra), d)
+        indices_or_sections = [i * size + min(i, extra) for i in range(1, indices_or_sections)]
     cuts = [0, *(slice(None, i).indices(n)[1] for i in indices_or_sections), n]
     return tuple(narrow(input, d, a, b - a if b > a else 0) for a, b in itertools.pairwise(cuts))
 
@@ -763,6 +763,8 @@ def _reshaping(name, view):
             self.__dict__["_reshaped"] = True  # not a view of another tensor of the program: hooks stay
         out = view(before, *args, **kwargs)
         if out._data._array is not before._data._array:
+            for level, tangent in self.__dict__.pop("_tangents", {}).items():
+                level.give(before, tangent)
             # `_view` is the view of `before`. `refresh` rejects views whose base is self.
             self._data, self._view = out._data, out._view
             if out._edge is not None:

@@ -201,16 +201,29 @@ def _logcumsumexp(xp, input, *, dim):
     return input
 
 
-def _logcumsumexp_grad(g, input, out, dim, xp):
-    def part(g):
-        """exp(input) times the sum behind it of exp(log(g) - out), for positive parts of g, without overflow."""
-        logs = xp.where(g > 0, xp.log(xp.where(g > 0, g, 1.0)) - out, -math.inf)
-        return xp.exp(xp.flip(xp.call(_logcumsumexp, xp.flip(logs, dim), dim=dim), dim) + input)
+@op(dtype="same", name="scaled_cumsum", holomorphic=False)
+def _scaled_cumsum(xp, x, scale, total, *, dim):
+    """Returns the sums over j <= i of x[j] exp(scale[j] - total[i]), without overflow."""
 
-    return part(g) - part(-g)
+    def part(x):
+        logs = xp.where(x > 0, xp.log(xp.where(x > 0, x, 1.0)) + scale, -math.inf)
+        return xp.exp(_logcumsumexp.forward(xp, logs, dim=dim) - total)
+
+    return part(x) - part(-x)
 
 
-_logcumsumexp.grad(input=_logcumsumexp_grad)
+def _transposed_cumsum(g, scale, total, dim, xp):
+    """Returns the sums over i >= j of g[i] exp(scale[j] - total[i])."""
+    g, scale, total = (xp.flip(x, dim) for x in (g, -scale, -total))
+    return xp.flip(xp.call(_scaled_cumsum, g, total, scale, dim=dim), dim)
+
+
+_scaled_cumsum.grad(
+    x=_transposed_cumsum,
+    scale=lambda g, x, scale, total, dim, xp: x * _transposed_cumsum(g, scale, total, dim, xp),
+    total=lambda g, out: -g * out,
+)
+_logcumsumexp.grad(input=lambda g, input, out, dim, xp: _transposed_cumsum(g, input, out, dim, xp))
 
 
 # -- order statistics ------------------------------------------------------------------------------------------------

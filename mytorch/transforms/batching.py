@@ -18,17 +18,18 @@ import weakref
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..backend import MetaArray, device_of, hollow, numpy_ns
+from .._tensor import Parts, Tensor
+from ..backend import MetaArray, device_of, hollow, memory_owner, numpy_ns
 from ..base import dtypes
 from ..dispatch.interpreter import Interpreter, interpreting
+from ..dispatch.op import set_view
 from ..dispatch.record import RECORDS
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
 from ..engine.node import OutputEdge
 from ..ops import everything  # noqa: F401 - the rules name records of all operations
 from ..ops.indexing import joined, layout_of
-from .forward_mode import Level
+from .forward_mode import Level, _tangents_of
 
 
 class Unbatched(NotImplementedError):
@@ -38,11 +39,12 @@ class Unbatched(NotImplementedError):
 class Batch(Interpreter):
     """One call of a vmapped function, for a batch of `size` samples."""
 
-    def __init__(self, size):
+    def __init__(self, size, own=()):
         super().__init__()
         self.size = size
+        self.own = {id(_owner_of(tensor)) for tensor in own}  # the memory of the arguments
         self.nodes = weakref.WeakKeyDictionary()
-        self.written = False  # True after a value was changed in place, so that the function can't be called again
+        self.written = False  # True after an argument was changed in place, so that the function can't be called again
 
     def value(self, x):
         """Returns the value of a tensor or raw array of this batch, with the batch first; None for other objects.
@@ -90,7 +92,12 @@ class Batch(Interpreter):
         except Unbatched:
             with interpreting(self, autocast=None):
                 return _composed(self, record, inputs, attrs)
-        outs = tuple(map(self.stand_for, found if record.outputs else (found,)))
+        found = tuple(found) if record.outputs else (found,)
+        outs = tuple(map(self.stand_for, found))
+        if record.view:
+            for i, (out, value) in enumerate(zip(outs, found, strict=True)):
+                if value._view is not None and value._view[0] is (values[0]._base if values[0]._view else values[0]):
+                    set_view(out, inputs[0], Parts(((record, attrs, i),)) if record.outputs else ((record, attrs),))
         self.record(record, inputs, outs, attrs, mode)
         return outs if record.outputs else outs[0]
 
@@ -106,11 +113,15 @@ class Batch(Interpreter):
         operands = raws, edges, arrays, mask, numpy_ns
         record.record(outs, results, record.reference, (None,) * len(record.residuals), operands, attrs, mode)
         edge = outs[0]._edge
-        if edge is not None:
-            self.nodes[edge.node if type(edge) is OutputEdge else edge] = inputs, outs
+        if edge is not None and self.outer is not None:
+            tangents = [[_tangents_of(x) if isinstance(x, Tensor) else {} for x in given] for given in (inputs, outs)]
+            self.nodes[edge.node if type(edge) is OutputEdge else edge] = tangents
 
-    def kept(self, node):
-        return self.nodes.get(node) or super().kept(node)
+    def restore(self, tensor, node, is_output, i):
+        super().restore(tensor, node, is_output, i)
+        stored = self.nodes.get(node, ((), ()))[is_output]
+        for level, tangent in (stored[i] if i < len(stored) else {}).items():
+            level.give(tensor, tangent)
 
     def detach(self, tensor, cut=None):
         if self.value(tensor) is not None:
@@ -121,6 +132,20 @@ class Batch(Interpreter):
         return self.value(x) is not None or super().follows(x)
 
     # -- in place -------------------------------------------------------------------------------------------------
+
+    def original(self, tensor):
+        value = self.value(tensor)
+        if value is None or self.outer is None:
+            return super().original(tensor)
+        return Tensor._of(self.stand_for(self.outer.original(value))._data, tensor.edge)
+
+    def writable(self, tensor, source):
+        value = self.value(tensor)
+        if value is None and self.value(source) is None:
+            return super().writable(tensor, source)
+        with self.outside():
+            value = value if value is not None else tensor.expand(self.size, *tensor.shape).clone()
+            return self.stand_for(super().writable(value, self.value(source)))
 
     def adopt(self, tensor, result):
         value = self.value(tensor)
@@ -133,7 +158,7 @@ class Batch(Interpreter):
                 "vmap: an in-place operation changes a tensor that all samples share, or writes a constant."
             )
         self.refuse_graph(tensor, result)
-        self.written = True
+        self.written = self.written or id(_owner_of(value)) in self.own
         with self.outside():
             value.copy_(result if new is None else new)
 
@@ -148,7 +173,7 @@ class Batch(Interpreter):
                 "vmap: an assignment changes a tensor that all samples share, or uses a tensor as an index."
             )
         self.refuse_graph(tensor, value)
-        self.written = True
+        self.written = self.written or id(_owner_of(own)) in self.own
         with self.outside():
             region = own[(slice(None), *items)]
             if new is not None:
@@ -172,6 +197,51 @@ class Batch(Interpreter):
         if any(isinstance(a, Tensor) and self.value(a) is not None for a in args):
             raise Unbatched(f"vmap: {function.__name__} is a custom autograd.Function.")
         return super().apply(function, args, kwargs)
+
+
+class Samples(Interpreter):
+    """Calls of a vmapped function for one sample after the other. It refuses in-place changes of tensors that all samples share.
+
+    A tensor is shared if two samples change its memory, unless the memory belongs to the batched arguments `own`.
+    """
+
+    def __init__(self, own):
+        super().__init__()
+        self.own = {id(_owner_of(tensor)) for tensor in own}
+        self.sample = 0
+        self.changed = {}  # id of the memory -> (memory, number of the sample that changed it first, copy before the change)
+
+    def next(self):
+        """Returns a context manager in which the function runs for the next sample."""
+        self.sample += 1
+        return self.inside()
+
+    def __call__(self, record, inputs, fused, attrs):
+        with self.outside():
+            return record.dispatch(*inputs, fused=fused, **attrs)
+
+    def check_write(self, tensor, name):
+        super().check_write(tensor, name)
+        memory = _owner_of(tensor)
+        if id(memory) in self.own:
+            return
+        _, sample, before = self.changed.setdefault(id(memory), (memory, self.sample, None))
+        if sample != self.sample:
+            memory[...] = before
+            raise RuntimeError(
+                f"vmap: inplace arithmetic(self, *extra_args) is not possible: {name} changes a tensor that all samples share. "
+                "Please try to use out-of-place operators instead of inplace arithmetic."
+            )
+        if before is None:
+            self.changed[id(memory)] = memory, sample, memory.copy()
+
+
+def _owner_of(tensor):
+    """Returns the memory of a tensor, or of the value of a tensor of an outer batch."""
+    raw = raw_of(tensor)
+    while isinstance(raw, MetaArray) and raw.batch is not None:
+        raw = raw_of(raw.value)
+    return raw if isinstance(raw, MetaArray) else memory_owner(raw)
 
 
 class Call:

@@ -9,7 +9,11 @@ derived from the gradient formulas of the op, so ops need no second rule:
 * Any other formula is a linear map u -> Jᵀ u of the upstream gradient. Its backward is the transpose, t -> J t.
 
 These computations run outside of the level, so levels can be nested. They use Tensors, so tangents have a graph (reverse
-over forward). For forward over reverse, recorded nodes store the tensors (`kept`), and backward uses them.
+over forward). For forward over reverse, the level stores the tangents of the inputs and outputs of each recorded node, and
+backward gives them to the saved tensors again (`restore`).
+
+A tangent is never changed in place, because nodes and the level refer to it. A change in place of a tensor gives the tensor
+a new tangent. A view has no tangent of its own: it is computed from the tangent of its base.
 
 Source: Griewank, Walther: Evaluating Derivatives, 2008; Radul et al.: You Only Linearize Once, 2022.
 """
@@ -25,7 +29,7 @@ from ..dispatch.backward import grad
 from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import enable_grad, get_mode
-from ..engine.node import OutputEdge
+from ..engine.node import Leaf, OutputEdge
 from ..ops.creation import zeros_like
 from .tensor_ns import RecordedArithmetic, over_tensors, tensor_ns
 
@@ -53,27 +57,40 @@ class Level(Interpreter):
         """Returns the tangent of a tensor, or None. The tangent of a view is a view of the tangent of its base."""
         if not isinstance(x, Tensor):
             return None
-        found = _tangents_of(x).get(self)
-        if found is None and x._view is not None:
-            base, _, steps = x._view
-            found = None if steps is None else _tangents_of(base).get(self)
-            if found is not None:
-                found = self._along(found, steps)
-                self.give(x, found)
-        return found
-
-    def _along(self, tangent, steps):
+        base, steps = _base_of(x)
+        found = base.__dict__.get("_tangents", _NONE).get(self)
+        if found is None:
+            return None
         with self.outside():
-            for step, attrs in steps:
-                tangent = step.dispatch(tangent, **attrs)
-        return tangent
+            if type(found) is _Given:
+                found = found.current()
+            if not steps:
+                return found
+            if any(step[0].name == "as_strided" for step in steps) and not _same_layout(base, found):
+                found = _in_layout_of(base).copy_(found)
+            return _along(found, steps) if _has_tangents(x) else None
+
+    def shown(self, x):
+        """Returns the tangent of a tensor for the user: of a dual tensor, the tensor that the user gave, or a view of it."""
+        base, steps = _base_of(x)
+        found = base.__dict__.get("_tangents", _NONE).get(self)
+        if type(found) is not _Given:
+            return self.tangent(x)
+        with self.outside():
+            return _along(found.tensor, steps)
 
     def follows(self, x):
         return self.tangent(x) is not None or super().follows(x)
 
     def give(self, tensor, tangent):
         """Sets the tangent of a tensor."""
-        tensor.__dict__.setdefault("_tangents", {})[self] = tangent
+        tangents = tensor.__dict__.setdefault("_tangents", {})
+        given = tangents.get(self)
+        if type(given) is _Given and type(tangent) is not _Given and not isinstance(given.tensor.edge, Leaf):
+            with self.outside():
+                given.change(tangent)
+            return tensor
+        tangents[self] = tangent
         self.holders.append(weakref.ref(tensor))
         return tensor
 
@@ -83,11 +100,10 @@ class Level(Interpreter):
             dual = _same_tensor(primal)
             if not _same_layout(primal, tangent):
                 tangent = _in_layout_of(primal).copy_(tangent)
-        return self.give(dual, tangent)
+        return self.give(dual, _Given(tangent))
 
     def primal(self, tensor):
         """Returns a tensor that shares the memory of `tensor`, without the tangent of this level."""
-        self.tangent(tensor)
         same = _same_tensor(tensor)
         same.__dict__.get("_tangents", {}).pop(self, None)
         return same
@@ -114,18 +130,20 @@ class Level(Interpreter):
                 return out
             outs = tuple(out) if record.outputs else (out,)
             if record.view:
-                rest = inputs[1:]
-                found = record.dispatch(tangents[0], *rest, **attrs)
-                found = found if record.outputs else (found,)
-            else:
-                found = tangents_of(record, inputs, outs, tangents, attrs)
-                found = [t.clone() if any(_shares(t, x) for x in tangents) else t for t in found]
+                if any(_base_of(o)[0] is o for o in outs):  # a copy, such as a reshape of a transposed tensor
+                    found = record.dispatch(tangents[0], *inputs[1:], **attrs)
+                    for o, t in zip(outs, found if record.outputs else (found,), strict=True):
+                        if _base_of(o)[0] is o:
+                            self.give(o, t)
+                return out
+            found = tangents_of(record, inputs, outs, tangents, attrs)
+            found = [t.clone() if any(_shares(t, x) for x in tangents) else t for t in found]
         for o, t in zip(outs, found, strict=False):
             if t is not None:
                 self.give(o, t)
-            edge = o._edge
-            if edge is not None:
-                self.nodes[edge.node if type(edge) is OutputEdge else edge] = inputs, outs
+        edge = next((o._edge for o in outs if o._edge is not None), None)
+        if edge is not None:
+            self.nodes[edge.node if type(edge) is OutputEdge else edge] = tangents, found
         return out
 
     @staticmethod
@@ -139,45 +157,72 @@ class Level(Interpreter):
                 f"Trying to use forward AD with {record.name} that does not support it because it has not been implemented yet: {error}"
             ) from error
 
-    def kept(self, node):
-        return self.nodes.get(node) or super().kept(node)
+    def restore(self, tensor, node, is_output, i):
+        super().restore(tensor, node, is_output, i)
+        stored = self.nodes.get(node, ((), ()))[is_output]
+        tangent = stored[i] if i < len(stored) else None
+        if tangent is not None:
+            if tangent.dtype is not tensor.dtype:  # the op promoted its inputs
+                with self.outside():
+                    tangent = tangent.to(tensor.dtype)
+            self.give(tensor, tangent)
 
     # -- in place ---------------------------------------------------------------------------------------------
 
+    def original(self, tensor):
+        if not isinstance(tensor, Tensor):
+            return tensor
+        with self.outside():
+            copy = tensor.detach().clone()
+        same = Tensor._of(copy._data, tensor.edge)
+        for level, tangent in _tangents_of(tensor).items():
+            level.give(same, tangent)
+        return same
+
     def adopt(self, tensor, result):
         super().adopt(tensor, result)
-        if not isinstance(tensor, Tensor):
-            return
         new = self.tangent(result)
-        old = self.tangent(tensor)
-        if new is None and old is None:
+        if not isinstance(tensor, Tensor) or (new is None and self.tangent(tensor) is None):
             return
         with self.outside():
             if new is None:
-                old.zero_()
-            elif old is None and tensor._view is None:
-                self.give(tensor, new.to(tensor.dtype).clone())
-            else:
-                (old if old is not None else self._written(tensor)).copy_(new)
+                new = zeros_like(tensor.detach())
+            elif new.dtype is not tensor.dtype:
+                new = new.to(tensor.dtype)
+        if _base_of(tensor)[0] is tensor:
+            self.give(tensor, new)
+        else:
+            self._write(tensor, new, lambda part: part.copy_(new))
 
     def set_item(self, tensor, index, value):
         super().set_item(tensor, index, value)
         new = self.tangent(value)
         if not isinstance(tensor, Tensor) or (new is None and self.tangent(tensor) is None):
             return
-        old = self._written(tensor)
-        with self.outside():
-            old[index] = 0 if new is None else new
 
-    def _written(self, tensor):
-        """Returns the tangent of a tensor to write to, or zeros. For a view, it is a view of the tangent of the base."""
-        found = self.tangent(tensor)
-        if found is None:
-            base = tensor if tensor._view is None or tensor._view[2] is None else tensor._view[0]
-            with self.outside():
-                self.give(base, zeros_like(base.detach()))
-            found = self.tangent(tensor)
-        return found
+        def assign(part):
+            part[index] = 0 if new is None else new
+
+        self._write(tensor, new, assign)
+
+    def _write(self, tensor, new, write):
+        """Gives a tensor, or its base, a new tangent: a copy of its tangent, or zeros, to whose part `write` writes `new`."""
+        base, steps = _base_of(tensor)
+        with self.outside():
+            old = self.tangent(base)
+            tracked = isinstance(base._data._array, MetaArray) or (
+                old is not None and isinstance(old._data._array, MetaArray)
+            )
+            if tracked:
+                copy = zeros_like(base.detach()) if old is None else old.clone()
+            else:
+                copy = _in_layout_of(base)
+                if old is not None:
+                    copy.copy_(old)
+            if new is not None and self.outer is not None:
+                copy = self.outer.writable(copy, new)
+            write(_along(copy, steps))
+        self.give(base, copy)
 
     def check_out(self, tensors):
         super().check_out(tensors)
@@ -216,16 +261,58 @@ class Level(Interpreter):
                 raise RuntimeError(
                     f"{function.__name__}.jvp: expected a tangent of shape {tuple(o.shape)}, as the output, got {tuple(t.shape)}."
                 )
-            if any(o is x for x in changed) and self.tangent(o) is not None:
-                with self.outside():
-                    self.tangent(o).copy_(t)
+            if any(o is x for x in changed):
+                self._write(o, t, lambda part, t=t: part.copy_(t))
             else:
                 self.give(o, t)
         return result
 
 
+class _Given:
+    """A tangent that the user gave. Ops use a copy, since a change in place of the dual tensor also changes the tangent."""
+
+    __slots__ = ("copy", "tensor", "version")
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.copy = self.version = None
+
+    def current(self):
+        version = self.tensor._data.shared_version_counter()[0]
+        if version != self.version:
+            self.copy, self.version = self.tensor.clone(), version
+        return self.copy
+
+    def change(self, tangent):
+        """Writes a new tangent into the tensor of the user."""
+        self.tensor.copy_(tangent)
+        self.copy, self.version = tangent, self.tensor._data.shared_version_counter()[0]
+
+
+_NONE: dict = {}
+
+
+def _base_of(tensor):
+    """Returns the tensor that stores the tangent of a tensor, and the view ops from there."""
+    view = tensor._view
+    if view is None or view[2] is None:
+        return tensor, ()
+    base, _, steps = view
+    return (base if base._view is None else base._view[0]), steps  # of a base with a new shape: the former shape
+
+
+def _along(tangent, steps):
+    """Applies the view ops `steps` to a tangent."""
+    for op, attrs, *place in steps:
+        if place:
+            op, attrs = op.part(*place, **attrs)
+        tangent = op.dispatch(tangent, **attrs)
+    return tangent
+
+
 def _tangents_of(tensor):
-    return tensor.__dict__.get("_tangents", {})
+    """Returns the tangents of a tensor at all levels."""
+    return {level: level.tangent(tensor) for level in _base_of(tensor)[0].__dict__.get("_tangents", _NONE)}
 
 
 def _has_tangents(tensor):

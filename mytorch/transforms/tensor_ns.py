@@ -167,6 +167,13 @@ class TensorNamespace:
         """Returns e to the power of x. `out` is for raw arrays and is ignored."""
         return elementwise.exp.fast_call(x)
 
+    def matmul(self, a, b):
+        """Multiplies matrices. As with arrays, dtypes are promoted, which PyTorch mode refuses in programs."""
+        if a.dtype is not b.dtype:
+            dtype = dtypes.promote_types(a.dtype, b.dtype)
+            a, b = elementwise.cast(a, dtype), elementwise.cast(b, dtype)
+        return RECORDS["matmul"].fast_call(a, b)
+
     def divide(self, x, y, out=None):
         return x / y
 
@@ -288,43 +295,42 @@ class RecordedArithmetic:
 def _attached(node):
     """Returns the saved values of a node, with inputs and outputs as Tensors in the graph."""
     op_record, names = node.op, node.plan.names
-    saved, (given, outs) = list(node.saved), _followed(node)
+    saved = list(node.saved)
     for k, name in enumerate(names):
         value = saved[k]
         if name == "xp":
             saved[k] = tensor_ns(value)
         elif name in op_record.inputs and name not in op_record.integers:
             if op_record.variadic and name == op_record.inputs[-1]:
-                saved[k] = [_input(given, i, v, e) for i, (v, e) in enumerate(zip(value, node.parents, strict=True))]
+                saved[k] = [_input(node, i, v, e) for i, (v, e) in enumerate(zip(value, node.parents, strict=True))]
             elif value is not None and hasattr(value, "shape"):
                 i = op_record.inputs.index(name)
-                saved[k] = _input(given, i, value, node.parents[i] if i < len(node.parents) else None)
+                saved[k] = _input(node, i, value, node.parents[i] if i < len(node.parents) else None)
         elif name in op_record.outputs_names and hasattr(value, "shape"):
             i = op_record.outputs_names.index(name)
-            saved[k] = outs[i] if outs and value.dtype.kind in "fcV" else _output(node, i, value)
+            saved[k] = _output(node, i, value)
     return saved
 
 
-def _followed(node):
-    """Returns (inputs, outputs) of the op of a node that the current interpreter tracks, or ((), ())."""
+def _restored(tensor, node, is_output, i):
+    """Returns a saved value of a node with its tangents, if an interpreter tracks it."""
     interpreter = get_mode().interpreter
-    return (interpreter and interpreter.kept(node)) or ((), ())
+    if interpreter is not None:
+        interpreter.restore(tensor, node, is_output, i)
+    return tensor
 
 
-def _input(given, i, raw, edge):
-    """Returns a saved input of a node as a Tensor on its edge, or the original Tensor if an interpreter stored it."""
-    kept = given[i] if i < len(given) else None
-    return kept if isinstance(kept, Tensor) else Tensor._of(Array._wrap(raw), edge)
+def _input(node, i, raw, edge):
+    """Returns a saved input of a node as a Tensor on its edge."""
+    return _restored(Tensor._of(Array._wrap(raw), edge), node, False, i)
 
 
 def _output(node, i, raw):
     """Returns an output of a node as a Tensor on the edge of the node. Integer outputs, such as indices, stay raw."""
     if raw.dtype.kind not in "fcV":
         return raw
-    if not node.plan.ports:
-        return Tensor._of(Array._wrap(raw), node)
-    port = OutputEdge(node, i, raw.shape, raw.dtype)
-    return Tensor._of(Array._wrap(raw), port)
+    edge = OutputEdge(node, i, raw.shape, raw.dtype) if node.plan.ports else node
+    return _restored(Tensor._of(Array._wrap(raw), edge), node, True, i)
 
 
 def _replay(node, g):
@@ -336,7 +342,6 @@ def _replay(node, g):
     plan, record = node.plan, node.op
     values = dict(zip(plan.names, node.saved, strict=True))
     inputs, ends = [], {}
-    given, _ = _followed(node)
     if record.saves_sum:  # the sum of the first two inputs, which is an output of the node
         total = _alias.fast_call(_output(node, 0, values[record.outputs_names[0]]))
         inputs, ends = [total, None], {i: total._edge for i in (0, 1) if plan.needs[i]}
@@ -348,7 +353,7 @@ def _replay(node, g):
         if value is None or not hasattr(value, "shape") or i >= record.floats:
             inputs.append(value)
             continue
-        t = _input(given, i, value, edge)
+        t = _input(node, i, value, edge)
         if edge is not None and plan.needs[i]:
             with enable_grad():
                 t = _alias.fast_call(t)
