@@ -200,14 +200,3 @@ def storage_bytes(raw):
         return root.reshape(-1).view("u1")
     # A view by as_strided: return the whole memory block, whose size CuPy has rounded up.
     return xp.ndarray((memory.size,), "u1", xp.cuda.MemoryPointer(memory, 0)).view()
-
-
-def laid_out(g, owned, tensor):
-    """Returns a gradient in the memory format of its tensor (channels last), as in PyTorch; a copy, unless it is `owned`."""
-    raw = g if tensor is None else tensor._data._array
-    order = (0, *range(2, g.ndim), 1)
-    if raw.flags.c_contiguous or not raw.transpose(order).flags.c_contiguous:
-        return g if owned else g.copy()
-    channels_last = g.transpose(order)
-    channels_last = channels_last if owned and channels_last.flags.c_contiguous else channels_last.copy()
-    return channels_last.transpose(0, g.ndim - 1, *range(1, g.ndim - 1))

@@ -1,4 +1,16 @@
-"""PyTorch's memory formats: the order of a tensor's axes in memory."""
+"""PyTorch's memory formats, the order of a tensor's axes in memory, and the rules for the layout of results.
+
+PyTorch allocates the result of an elementwise function in the order of the axes of its first operand (`iterator`), a copy in the order
+of the original (`preserve`), and most other results in row-major order (`in_rows`). Convolutions, pools and norms keep channels last
+(`channels`). Each rule is a function of the result, of the raw inputs and of the attributes, and returns the result in its layout. NumPy
+returns other layouts: for several operands, for expanded ones, for advanced indices, and whenever a forward function ends with a transpose.
+"""
+
+import functools
+
+import numpy as np
+
+from .copies import row_major
 
 
 class memory_format:
@@ -48,10 +60,10 @@ def axes_in_memory(raw, format):
         RuntimeError: a format for tensors of another number of axes.
     """
     if format is None or format == preserve_format:
-        strides = raw.strides
-        if raw.flags.c_contiguous or 0 in strides:
+        if raw.flags.c_contiguous:
             return None
-        return tuple(sorted(range(raw.ndim), key=lambda axis: -abs(strides[axis])))
+        strides = _kept(raw.shape, element_strides(raw))
+        return tuple(sorted(range(raw.ndim), key=lambda axis: (-strides[axis], raw.shape[axis] > 1)))
     return channel_axes(raw.ndim, format)
 
 
@@ -105,3 +117,188 @@ def follows(raw, format):
             return False
         least = stride * size
     return True
+
+
+# -- the layout of results ---------------------------------------------------------------------------------------
+
+
+def is_dense(shape, strides):
+    """Returns True if elements fill their memory without gaps and overlaps, in any order of the axes."""
+    step = 1
+    for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride != step:
+            return False
+        step *= n
+    return True
+
+
+def _is_contiguous(shape, strides, axes=None):
+    """Returns True for contiguous strides of elements, in the order of `axes`. Axes of size 1 do not count."""
+    step = 1
+    for axis in reversed(axes or range(len(shape))):
+        if shape[axis] != 1:
+            if strides[axis] != step:
+                return False
+            step *= shape[axis]
+    return True
+
+
+def _innermost_first(shape, operands):
+    """Returns the axes from the innermost to the outermost, as PyTorch's TensorIterator orders them.
+
+    The first operand that can tell two axes apart decides: a stride of 0 can't, and equal strides only by the sizes.
+    """
+    order = list(range(len(shape)))[::-1]
+
+    def compare(a, b):
+        for strides in operands:
+            x, y = strides[a], strides[b]
+            if x and y:
+                if x != y:
+                    return -1 if x < y else 1
+                if shape[a] > shape[b]:
+                    return 1
+        return 0
+
+    for i in range(1, len(order)):
+        at = i
+        for j in range(i - 1, -1, -1):
+            swap = compare(order[j], order[at])
+            if swap > 0:
+                order[j], order[at] = order[at], order[j]
+                at = j
+            elif swap < 0:
+                break
+    return order
+
+
+def _filled(shape, order):
+    """Returns the strides of a dense array with this order of axes, innermost first."""
+    strides, step = [0] * len(shape), 1
+    for axis in order:
+        strides[axis] = step
+        step *= shape[axis] or 1
+    return tuple(strides)
+
+
+@functools.lru_cache(4096)
+def _kept(shape, strides):
+    """Returns the strides of `empty_like`: the same if they are dense, otherwise in the same order without gaps."""
+    return strides if is_dense(shape, strides) else _filled(shape, _innermost_first(shape, (strides,)))
+
+
+@functools.lru_cache(4096)
+def _iterated(shape, operands):
+    """Returns the strides of the result of an elementwise function.
+
+    Args:
+        shape: shape of the result.
+        operands: (shape, strides in elements) of each operand; () for a number.
+    """
+    same = all(size == shape for size, _ in operands)
+    if same:
+        for axes in (None, _CHANNELS_LAST[channels_last], _CHANNELS_LAST[channels_last_3d]):
+            if axes is None or len(axes) == len(shape):
+                if all(_is_contiguous(shape, strides, axes) for _, strides in operands):
+                    return row_major(shape) if axes is None else _filled(shape, axes[::-1])
+        first = operands[0][1]
+        if is_dense(shape, first) and all(strides == first for _, strides in operands):
+            return first
+    if len(shape) < 2:
+        return row_major(shape)
+    seen = []
+    for size, strides in operands:
+        missing = len(shape) - len(size)
+        seen.append(
+            (0,) * missing
+            + tuple(0 if n == 1 and shape[missing + i] != 1 else strides[i] for i, n in enumerate(size))
+        )
+    return _filled(shape, _innermost_first(shape, seen))
+
+
+def element_strides(raw):
+    """Returns the distances between neighbors along each axis, in elements."""
+    return tuple([abs(s) // raw.itemsize for s in raw.strides])
+
+
+def placed(out, strides):
+    """Returns an array with these strides, in elements, and the values of `out`; `out` itself if it has them.
+
+    The strides are dense. Axes of size 1 get their strides without a copy.
+    """
+    itemsize = out.itemsize
+    wanted = tuple([s * itemsize for s in strides])
+    if out.strides == wanted or not out.size:
+        return out
+    axes = tuple(sorted(range(out.ndim), key=lambda axis: (-strides[axis], out.shape[axis] > 1)))
+    laid = out.transpose(axes)
+    if not laid.flags.c_contiguous:
+        laid = laid.copy("C")
+        out = laid.transpose(inverse(axes))
+    if out.strides != wanted and type(out) is np.ndarray and out.dtype.kind != "V":
+        out = np.ndarray(out.shape, out.dtype, laid, 0, wanted)
+    return out
+
+
+def kept(out, like):
+    """Returns a copy `out` of the array `like` with the strides that PyTorch gives to copies."""
+    return out if like.flags.c_contiguous else placed(out, _kept(like.shape, element_strides(like)))
+
+
+def iterator(out, raws, _attrs=None):
+    """Returns the result of an elementwise function with PyTorch's strides."""
+    operands = [r for r in raws if hasattr(r, "strides")]
+    if all([r.flags.c_contiguous for r in operands]):
+        return out if out.flags.c_contiguous else out.copy("C")
+    numbers = ((),) * any(type(r) in (int, float, bool, complex) for r in raws)
+    arrays = [(r.shape, element_strides(r)) for r in operands]
+    return placed(out, _iterated(out.shape, (*arrays, *[(n, n) for n in numbers])))
+
+
+def preserve(out, raws, _attrs=None):
+    """Returns the copy of an array with PyTorch's strides."""
+    return kept(out, raws[0])
+
+
+def in_rows(out, _raws=None, _attrs=None):
+    """Returns a result in row-major order."""
+    return out if out.flags.c_contiguous else out.copy("C")
+
+
+def channels(out, raws, _attrs=None):
+    """Returns a result with its channels last if the channels of the input are, and otherwise in row-major order."""
+    last = suggested(raws[0])
+    if last is None or out.ndim != raws[0].ndim:
+        return in_rows(out)
+    return placed(out, _filled(out.shape, _CHANNELS_LAST[last][::-1]))
+
+
+def suggested(raw):
+    """Returns the channels-last format that an array follows, or None."""
+    last = {4: channels_last, 5: channels_last_3d}.get(raw.ndim)
+    return last if last is not None and not raw.flags.c_contiguous and follows(raw, last) else None
+
+
+def laid_out(g, owned, tensor):
+    """Returns the gradient of a leaf in the layout of the leaf, or in row-major order if the leaf has gaps, as PyTorch does.
+
+    Args:
+        g: the raw gradient.
+        owned: True if there is no other reference to `g`; otherwise the result is a copy.
+        tensor: the leaf, or None.
+    """
+    raw = g if tensor is None else tensor._data._array
+    if not raw.flags.c_contiguous or not g.flags.c_contiguous:
+        strides = element_strides(raw)
+        strides = strides if is_dense(raw.shape, strides) else row_major(raw.shape)
+        if not _agree(g, strides):
+            laid = placed(g, strides)
+            return laid if laid is not g else g.copy("K")
+        if not owned:
+            return g.copy("K")
+    return g if owned else g.copy()
+
+
+def _agree(raw, strides):
+    """Returns True if an array has these strides, in elements, along all axes of more than one element."""
+    return all(n < 2 or s == t * raw.itemsize for n, s, t in zip(raw.shape, raw.strides, strides, strict=True))

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from ..backend.memory_format import iterator
 from ..base import dtypes
 from ..dispatch.bind import _attribute, public
 from ..dispatch.op import op
@@ -124,7 +125,7 @@ def polar(abs, angle):
     return complex(abs * angle.cos(), abs * angle.sin())
 
 
-@op(dtype="same", name="conj", holomorphic=False)
+@op(dtype="same", name="conj", holomorphic=False, layout=iterator)
 def _conj(xp, input):
     return xp.conjugate(input)
 

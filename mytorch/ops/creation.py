@@ -23,6 +23,7 @@ from ..backend import (
     on,
     out_of_memory,
     pinned,
+    row_major,
     storage_bytes,
     to_device,
 )
@@ -485,7 +486,7 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 # -- dtype and device --------------------------------------------------------------------------------------------
 
 
-@op(dtype="same")
+@op(dtype="same", layout=None)
 def _to_device(xp, input, *, where, home, non_blocking):
     return to_device(input, where, non_blocking)
 
@@ -801,6 +802,8 @@ def stride(self, dim=None):
     """
     raw = raw_of(self)
     strides = tuple(s // raw.itemsize for s in raw.strides)
+    if not raw.size and not any(strides):  # NumPy's strides of some empty arrays
+        strides = row_major(raw.shape)
     return strides if dim is None else strides[dim]
 
 

@@ -7,7 +7,7 @@ import operator
 from .._array import Size
 from .._tensor import is_tensor
 from ..backend import MetaArray, Namespace, address, is_raw, memory_owner, ndarray
-from ..backend.memory_format import axes_in_memory, channel_axes, channels_last, channels_last_3d, follows, inverse
+from ..backend.memory_format import axes_in_memory, channel_axes, channels_last, channels_last_3d, follows, inverse, preserve, preserve_format
 from ..base import dtypes
 from ..base.errors import kind
 from ..dispatch.bind import public
@@ -483,7 +483,7 @@ def contiguous(input, memory_format=None):
     return _clone_ordered(input, axes=axes)
 
 
-@op(dtype="same", name="clone")
+@op(dtype="same", name="clone", layout=preserve)
 def _clone(xp, input):
     return input.copy("K")
 
@@ -491,7 +491,7 @@ def _clone(xp, input):
 _clone.grad(input=lambda g: g)
 
 
-@op(dtype="same", grad_name="Clone")
+@op(dtype="same", grad_name="Clone", layout=None)
 def _clone_ordered(xp, input, *, axes):
     if axes is None:
         return input.copy("C") if input.flags.c_contiguous else xp.ascontiguousarray(input)
@@ -515,7 +515,7 @@ def clone(input, *, memory_format=None):
         >>> x.grad.tolist()
         [2.0]
     """
-    if memory_format is None:
+    if memory_format is None or memory_format == preserve_format:
         return _clone.fast_call(input)
     return _clone_ordered(input, axes=axes_in_memory(raw_of(input), memory_format))
 

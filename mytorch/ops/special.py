@@ -8,6 +8,7 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor, is_tensor
 from ..backend import Namespace, is_raw, xp_of
+from ..backend.memory_format import iterator
 from ..base import dtypes
 from ..base.errors import kind
 from ..dispatch.bind import public
@@ -30,7 +31,7 @@ def _apply(xp, function, *arrays):
 def _op(name, function, doc, *names, binary=False, dtype="float", autocast="promote", bind=True):
     """The record of an elementwise op that is one function (see `_apply`), and further names for it."""
     if binary:
-        record = op(dtype=dtype, name=name, elementwise=name != "nextafter")(
+        record = op(dtype=dtype, name=name, elementwise=name != "nextafter", layout=iterator)(
             lambda xp, input, other: _apply(xp, function, input, other)
         )
     else:
