@@ -109,11 +109,17 @@ def lies_in(raw, format):
 
 def follows(raw, format):
     """Returns True if strides increase in the order of a channels-last format; gaps are allowed. PyTorch uses this rule for results."""
-    least, axes = 0, _CHANNELS_LAST[format]
+    return raw.ndim == len(_CHANNELS_LAST[format]) and _increase(raw.shape, raw.strides)
+
+
+def _increase(shape, strides):
+    least = 0
+    if not strides[1]:
+        return False
     # From the innermost axis outwards, each stride must be at least the extent of the axes inside.
-    for axis in reversed(axes):
-        size, stride = raw.shape[axis], raw.strides[axis]
-        if not size or stride < least or not stride or (axis == 0 and least == raw.strides[1]):
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        size, stride = shape[axis], strides[axis]
+        if not size or stride < least or (axis == 0 and least == strides[1]):
             return False
         least = stride * size
     return True
@@ -265,18 +271,53 @@ def in_rows(out, _raws=None, _attrs=None):
     return out if out.flags.c_contiguous else out.copy("C")
 
 
+def axes_strides(shape, axes):
+    """Returns the strides of a dense array with these axes, outermost first."""
+    return _filled(shape, axes[::-1])
+
+
+def in_columns(out, _raws=None, _attrs=None):
+    """Returns matrices in column-major order, as LAPACK writes them. Vectors and numbers are contiguous."""
+    if out.ndim < 2:
+        return in_rows(out)
+    rows, columns = out.shape[-2:]
+    return placed(out, (*row_major((*out.shape[:-2], rows * columns))[:-1], 1, max(rows, 1)))
+
+
 def channels(out, raws, _attrs=None):
     """Returns a result with its channels last if the channels of the input are, and otherwise in row-major order."""
-    last = suggested(raws[0])
-    if last is None or out.ndim != raws[0].ndim:
+    return with_channels(out, suggests_channels_last(raws[0]))
+
+
+def channels_of_any(out, raws, _attrs=None):
+    """Returns the result of a convolution: with its channels last if those of the input or of the weight are."""
+    return with_channels(out, any([suggests_channels_last(raw) for raw in raws[:2]]))
+
+
+def channels_of_all(out, raws, _attrs=None):
+    """Returns the result of a concatenation: with its channels last if those of all inputs are."""
+    return with_channels(out, all([suggests_channels_last(raw) for raw in raws]))
+
+
+def with_channels(out, last):
+    """Returns a result (N, C, …) with its channels last in memory if `last` is True, and otherwise in row-major order."""
+    if not last or out.ndim < 3:
         return in_rows(out)
-    return placed(out, _filled(out.shape, _CHANNELS_LAST[last][::-1]))
+    return placed(out, _filled(out.shape, (1, *range(out.ndim - 1, 1, -1), 0)))
 
 
-def suggested(raw):
-    """Returns the channels-last format that an array follows, or None."""
-    last = {4: channels_last, 5: channels_last_3d}.get(raw.ndim)
-    return last if last is not None and not raw.flags.c_contiguous and follows(raw, last) else None
+def suggests_channels_last(raw):
+    """Returns True if PyTorch takes an array for one with its channels last. (N, C, L) counts as (N, C, 1, L)."""
+    if raw.ndim not in (3, 4, 5) or raw.flags.c_contiguous:
+        return False
+    shape, strides = raw.shape, raw.strides
+    if raw.ndim == 3:
+        shape, strides = (*shape[:2], 1, shape[2]), (*strides[:2], strides[2] * shape[2], strides[2])
+    return _increase(shape, strides)
+
+
+# Rules whose results are in row-major order if all inputs are, so that they need not be called then.
+ROWS_FROM_ROWS = frozenset((in_rows, iterator, preserve, channels, channels_of_any, channels_of_all))
 
 
 def laid_out(g, owned, tensor):

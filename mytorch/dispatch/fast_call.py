@@ -17,7 +17,7 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import is_raw, ndarray, numpy_ns
-from ..backend.memory_format import in_rows, iterator
+from ..backend.memory_format import ROWS_FROM_ROWS, in_rows, iterator
 from ..base import config, dtypes
 from ..engine.mode import get_mode
 from ..engine.node import Node
@@ -79,7 +79,9 @@ def on_numpy(op):
 def _unary(op):
     """Returns the closure for one input without attributes: most elementwise functions."""
     compute, dispatch, run, kernels = on_numpy(op), op.dispatch, op.run, op.kernels.of
-    accepted, reference, layout, follows = _accepted(op), op.reference, op.layout, op.layout is iterator
+    accepted, reference = _accepted(op), op.reference
+    layout, follows = op.layout, op.layout is not in_rows
+    always = layout is not None and layout not in ROWS_FROM_ROWS
     # Set at the first recorded call, since the formulas are given after the definition.
     plan = wanted = saves_input = saves_out = pick = None
 
@@ -100,7 +102,7 @@ def _unary(op):
             raise translate_error(op, (x,), {}, error) from None
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
-        if layout is not None and not (x if follows else out).flags.c_contiguous:
+        if layout is not None and (always or not (x if follows else out).flags.c_contiguous):
             out = layout(out, (x,), {})
         data = _new(Array)
         data._array = out
@@ -143,6 +145,7 @@ def _unary_with_attributes(op):
     share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same"
     only = names[0] if names else None
     layout, follows = op.layout, op.layout is not in_rows
+    always = layout is not None and layout not in ROWS_FROM_ROWS
     plan = pick = None
     basic = ("input", "out", "xp", "shape", *op.attrs)
 
@@ -184,7 +187,9 @@ def _unary_with_attributes(op):
             out, *extra = out
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
-        if layout is not None and not (out.flags.c_contiguous and (not follows or x.flags.c_contiguous)):
+        if layout is not None and (
+            always or not (out.flags.c_contiguous and (not follows or x.flags.c_contiguous))
+        ):
             out = layout(out, (x,), attrs)
         result = _wrap(out, mode)
         if view:
@@ -252,7 +257,7 @@ def _binary(op, operator):
         if follows:
             if not (x0.flags.c_contiguous and (array1 is None or x1.flags.c_contiguous)):
                 out = layout(out, (x0, x1), {})
-        elif layout is not None and not out.flags.c_contiguous:
+        elif layout is not None and not (layout is in_rows and out.flags.c_contiguous):
             out = layout(out, (x0, x1), {})
         data = _new(Array)
         data._array = out

@@ -15,7 +15,7 @@ from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
 from ..engine.mode import get_mode
-from .movement import _reshape, cat, stack
+from .movement import _reshape, cat, contiguous, stack
 from .reduction import normalize_dim
 
 
@@ -195,7 +195,7 @@ def _blend(input, product, beta, alpha):
     expandable(input, product.shape, "beta * input + alpha * product")
     if beta == 0:
         return product
-    return (input if beta == 1 else input * beta) + product
+    return contiguous((input if beta == 1 else input * beta) + product)
 
 
 def _blends(function, once=True):

@@ -13,7 +13,7 @@ from ..dispatch.unwrap import raw_of, to_cpu
 from ..engine.mode import inference_counter
 from .creation import elements, uninitialized
 from .elementwise import named
-from .movement import as_shape, split
+from .movement import as_shape, contiguous, split
 
 
 @public(function=False, inplace=False)
@@ -265,7 +265,7 @@ def narrow_copy(input, dim, start, length):
         start: first index.
         length: number of elements.
     """
-    return input.narrow(dim, start, length).clone()
+    return contiguous(input.narrow(dim, start, length).clone())
 
 
 @public(function=False, inplace=False)

@@ -20,7 +20,7 @@ from ..engine.node import Leaf
 from .creation import arange, check_layout, empty
 from .elementwise import named
 from .indexing import ROWS, _put_index, _slice, read_along
-from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
+from .movement import as_shape, cat, contiguous, flip, split, squeeze, stack, t, transpose, unsqueeze
 from .reduction import normalize_dim
 
 
@@ -378,7 +378,7 @@ def roll(input, shifts, dims=None):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     for s, d in zip(shifts, dims, strict=True):
         input = _rolled(input, s, normalize_dim(d, input.ndim))
-    return input
+    return contiguous(input)
 
 
 def _rolled(input, shift, dim):
@@ -414,8 +414,7 @@ def rot90(input, k=1, dims=(0, 1)):
         return input.clone()
     if k == 2:
         return flip(input, (a, b))
-    turned = transpose(input, a, b)
-    return flip(turned, (a,)) if k == 1 else flip(turned, (b,))
+    return transpose(flip(input, (b if k == 1 else a,)), a, b)
 
 
 @public(inplace=False)
@@ -813,15 +812,16 @@ def unravel_index(indices, shape):
     if any(n < 0 for n in shape):
         raise ValueError(f"unravel_index(): 'shape' cannot have negative values, but got {tuple(shape)}")
     raw = raw_of(indices)
-    rest, found, xp = raw.astype(np.int64), [], xp_of(raw)
+    rest, xp = raw.astype(np.int64), xp_of(raw)
     if 0 in shape and rest.size:
         raise ValueError(
             f"unravel_index(): there are no indices of shape {tuple(shape)}, but {rest.size} are asked for"
         )
-    for n in reversed(shape):  # as PyTorch counts: without a look at the end, where the first axis begins again
-        found.append(Tensor._wrap(xp.asarray(rest % n)))
+    found = xp.empty((*raw.shape, len(shape)), np.int64)
+    for i, n in reversed([*enumerate(shape)]):  # as PyTorch counts: without a look at the end, where the first axis begins again
+        found[..., i] = rest % n
         rest = rest // n
-    return tuple(found[::-1])
+    return tuple(Tensor._wrap(found[..., i]) for i in range(len(shape)))
 
 
 @public(inplace=False)

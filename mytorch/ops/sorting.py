@@ -21,7 +21,7 @@ from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..numerics import blocks
 from .complex import complex as complex_of
 from .elementwise import cast, isnan, named, where, without_derivative
-from .movement import cat
+from .movement import cat, contiguous
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
@@ -938,7 +938,7 @@ def renorm(input, p, dim, maxnorm):
         )
     norms = input.norm(p, others, keepdim=True)
     above = norms > maxnorm
-    return input * where(above, maxnorm / where(above, norms + 1e-7, 1.0), 1.0)
+    return contiguous(input * where(above, maxnorm / where(above, norms + 1e-7, 1.0), 1.0))
 
 
 @public(inplace=False)

@@ -20,6 +20,7 @@ from ..dispatch.unwrap import raw_of
 from ..numerics import special
 from .elementwise import cast, documented, log, no_derivative, where, zero
 from .elementwise import pow as _pow
+from .movement import contiguous
 from .reduction import to_acc_type
 
 
@@ -463,7 +464,7 @@ def mvlgamma(input, p):
     out = lgamma.fast_call(input)
     for j in range(1, p):
         out = out + lgamma.fast_call(input - j / 2)
-    return out + total
+    return contiguous(out + total)
 
 
 @op(dtype="float", name="entr", elementwise=True)
