@@ -572,7 +572,7 @@ def lu(A, *, pivot=True):
         True
     """
     _, order, L, U = lu_parts(A, pivot)
-    P = in_column_order(_permutation(order, raw_of(A).dtype, A)) if pivot else _empty(A)
+    P = _permutation(order, raw_of(A).dtype, A) if pivot else _empty(A)
     return _Lu(P, L, U)
 
 

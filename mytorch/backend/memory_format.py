@@ -248,13 +248,13 @@ def placed(out, strides):
 
 def kept(out, like):
     """Returns a copy `out` of the array `like` with the strides that PyTorch gives to copies."""
-    return out if like.flags.c_contiguous else placed(out, _kept(like.shape, element_strides(like)))
+    return in_rows(out) if like.flags.c_contiguous else placed(out, _kept(like.shape, element_strides(like)))
 
 
 def iterator(out, raws, _attrs=None):
     """Returns the result of an elementwise function with PyTorch's strides."""
     operands = [r for r in raws if hasattr(r, "strides")]
-    if all([r.flags.c_contiguous for r in operands]):
+    if all(r.flags.c_contiguous for r in operands):
         return out if out.flags.c_contiguous else out.copy("C")
     numbers = ((),) * any(type(r) in (int, float, bool, complex) for r in raws)
     arrays = [(r.shape, element_strides(r)) for r in operands]
@@ -284,19 +284,40 @@ def in_columns(out, _raws=None, _attrs=None):
     return placed(out, (*row_major((*out.shape[:-2], rows * columns))[:-1], 1, max(rows, 1)))
 
 
+def factors(out, raws, _attrs=None):
+    """Returns a part of a decomposition: matrices in column-major order, vectors in row-major order."""
+    return in_columns(out) if out.ndim == raws[0].ndim else in_rows(out)
+
+
+def placed_axes(flat, shape, axes):
+    """Returns a view of a vector with `axes` as its order in memory, outermost first."""
+    return flat.reshape([shape[axis] for axis in axes]).transpose(inverse(axes))
+
+
+def suggested_format(raw):
+    """Returns the memory format that PyTorch takes an array for."""
+    last = {4: channels_last, 5: channels_last_3d}.get(raw.ndim)
+    return last if last is not None and suggests_channels_last(raw) else contiguous_format
+
+
 def channels(out, raws, _attrs=None):
     """Returns a result with its channels last if the channels of the input are, and otherwise in row-major order."""
+    return with_channels(out, raws[0].ndim > 3 and suggests_channels_last(raws[0]))
+
+
+def channels_of_pool(out, raws, _attrs=None):
+    """Returns a result like `channels`, also for one spatial axis."""
     return with_channels(out, suggests_channels_last(raws[0]))
 
 
 def channels_of_any(out, raws, _attrs=None):
     """Returns the result of a convolution: with its channels last if those of the input or of the weight are."""
-    return with_channels(out, any([suggests_channels_last(raw) for raw in raws[:2]]))
+    return with_channels(out, any(suggests_channels_last(raw) for raw in raws[raws[0].ndim < 4 : 2]))
 
 
 def channels_of_all(out, raws, _attrs=None):
     """Returns the result of a concatenation: with its channels last if those of all inputs are."""
-    return with_channels(out, all([suggests_channels_last(raw) for raw in raws]))
+    return with_channels(out, raws[0].ndim > 3 and all(suggests_channels_last(raw) for raw in raws))
 
 
 def with_channels(out, last):
@@ -317,7 +338,7 @@ def suggests_channels_last(raw):
 
 
 # Rules whose results are in row-major order if all inputs are, so that they need not be called then.
-ROWS_FROM_ROWS = frozenset((in_rows, iterator, preserve, channels, channels_of_any, channels_of_all))
+ROWS_FROM_ROWS = frozenset((in_rows, iterator, preserve, channels, channels_of_pool, channels_of_any, channels_of_all))
 
 
 def laid_out(g, owned, tensor):

@@ -27,7 +27,7 @@ from ..backend import (
     storage_bytes,
     to_device,
 )
-from ..backend.memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format, strided
+from ..backend.memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format, strided, suggested_format
 from ..base import config, dtypes
 from ..base.errors import kind, require_tensor, warn
 from ..dispatch.bind import _attribute, public
@@ -540,15 +540,23 @@ def to(self, *args, **named):
         result = _to_device(result, where=as_device(where), home=result.device, non_blocking=non_blocking)
     if copy and result is self:
         result = result.clone(memory_format=memory_format)
-    return result if memory_format in (None, preserve_format) else result.contiguous(memory_format)
+    return _formatted(result, self, memory_format)
+
+
+def _formatted(result, source, memory_format):
+    """Returns a result of `to` in a memory format. A tensor that did not change stays as it is if its format is similar."""
+    if memory_format in (None, preserve_format):
+        return result
+    if result is source and memory_format == suggested_format(raw_of(source)):
+        return result
+    return result.contiguous(memory_format)
 
 
 def _cast_method(name, d):
     @public(function=False, inplace=False)
     @named(name, f"Casts the tensor to {d.name}.")
     def method(self, memory_format=None):
-        result = cast(self, d)
-        return result if memory_format in (None, preserve_format) else result.contiguous(memory_format)
+        return _formatted(cast(self, d), self, memory_format)
 
     return method
 

@@ -11,7 +11,7 @@ from collections import namedtuple
 import numpy as np
 
 from ..backend import CPU, ON_NUMPY, device_of
-from ..backend.memory_format import in_columns
+from ..backend.memory_format import factors, in_columns
 from ..base import config, dtypes
 from ..base.errors import LinAlgError
 from ..dispatch.bind import public
@@ -352,7 +352,7 @@ def cholesky(input, upper=False):
         raise LinAlgError(
             "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
         ) from None
-    return out.mH if upper else out
+    return in_column_order(out.mH) if upper else out
 
 
 @public(inplace=False)
@@ -384,7 +384,7 @@ def cholesky_inverse(L, upper=False):
 # -- eigenvalues --------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh", holomorphic=False, autocast_cpu="float32", layout=in_columns)
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh", holomorphic=False, autocast_cpu="float32", layout=factors)
 def _eigh(xp, input, *, UPLO="L"):
     return tuple(xp.linalg.eigh(finite(input, "eigh"), UPLO=UPLO))
 
@@ -402,7 +402,7 @@ def _eigh_grad(g, L, V, xp):
 _eigh.grad(input=_eigh_grad)
 
 
-@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eig", holomorphic=False, autocast_cpu="float32", layout=in_columns)
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eig", holomorphic=False, autocast_cpu="float32", layout=factors)
 def _eig(xp, input):
     kind = np.complex128 if input.dtype.itemsize >= 8 and input.dtype != np.complex64 else np.complex64
     values, vectors = xp.linalg.eig(finite(input, "eig"))
@@ -427,7 +427,7 @@ _eig.grad(input=_eig_grad)
 # -- singular values ----------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd", holomorphic=False, autocast_cpu="float32", layout=in_columns)
+@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd", holomorphic=False, autocast_cpu="float32", layout=factors)
 def _svd(xp, input):
     return tuple(xp.linalg.svd(finite(input, "svd"), full_matrices=False))
 
@@ -537,7 +537,7 @@ _pinv.grad(input=_pinv_grad)
 # -- QR and LU ----------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr", holomorphic=False, autocast_cpu="float32", layout=in_columns)
+@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr", holomorphic=False, autocast_cpu="float32", layout=factors)
 def _qr(xp, input):
     """The reduced factors of matrices with at least as many rows as columns."""
     return tuple(xp.linalg.qr(input))
@@ -739,4 +739,4 @@ def lu_parts(A, pivot=True):
         L = cat([L, solve(U + singular.to(U.dtype).diag_embed(), moved[..., k:, :], left=False)], -2)
     elif columns > k:
         U = cat([U, solve(L, moved[..., k:])], -1)
-    return pivots, order, in_column_order(L), in_column_order(U)
+    return pivots, order, L, U

@@ -91,11 +91,11 @@ def _complex(input):
 
 def _transform(input, n, dim, norm, inverse, axes=None, **part):
     d = normalize_dim(dim, input.ndim)
-    x = _sized(_complex(input), n, d)
+    x = _sized(input, n, d)
     if x.shape[d] < 1:
         raise RuntimeError(f"Invalid number of data points ({x.shape[d]}) specified")
     axes = _axes_in_memory(x, (d,)) if axes is None else axes
-    return _fft(x, dim=d, inverse=inverse, scale=_scale(x.shape[d], norm, inverse), axes=axes, **part)
+    return _fft(_complex(x), dim=d, inverse=inverse, scale=_scale(x.shape[d], norm, inverse), axes=axes, **part)
 
 
 def fft(input, n=None, dim=-1, norm=None):
@@ -251,7 +251,7 @@ def _last_first(first, others):
         # rfft needs a real input, so it is first. irfft gives a real output, so it is last.
         if first in (rfft, ihfft):
             out = first(input, sizes[-1], dims[-1], norm)
-            return _over(others is ifft, out, sizes[:-1], dims[:-1], norm, dims[-1:])
+            return _over(others is ifft, out, sizes[:-1], dims[:-1], norm, dims[-1:] if first is rfft else ())
         return first(_over(others is ifft, _complex(input), sizes[:-1], dims[:-1], norm), sizes[-1], dims[-1], norm)
 
     return half

@@ -607,12 +607,12 @@ def nonzero(input, *, out=None, as_tuple=False):
         return write_out(nonzero(input, as_tuple=as_tuple), out, "nonzero", exact=True)
     raw = raw_of(input)
     xp = xp_of(raw)
-    found = xp.nonzero(raw.reshape(1) if raw.ndim == 0 else raw)
+    found = xp.stack(xp.nonzero(raw.reshape(1) if raw.ndim == 0 else raw), axis=0).astype(np.int64, copy=False)
     if as_tuple:
         return tuple(Tensor._wrap(f) for f in found)
     if raw.ndim == 0:
         return Tensor._wrap(xp.zeros((len(found[0]), 0), np.int64))
-    return Tensor._wrap(xp.stack(found, axis=0).astype(np.int64, copy=False).T)
+    return Tensor._wrap(found.T)
 
 
 @op(dtype="same")

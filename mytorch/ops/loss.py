@@ -446,7 +446,7 @@ def _picked_losses(rows, target, weight, ignore_index, reduction):
         weights = weights * weight[safe]
     losses = where(Tensor._wrap(kept), -rows.gather(1, safe.unsqueeze(1)).squeeze(1) * weights, 0.0)
     if reduction == "none":
-        return losses
+        return contiguous(losses)
     return losses.sum() / weights.sum() if reduction == "mean" else losses.sum()
 
 

@@ -285,7 +285,18 @@ def adjoint(input):
     return transpose(input, -2, -1).conj()
 
 
-@public(names=("ravel",), inplace=False)
+@public(inplace=False)
+def ravel(input):
+    """Returns the elements in row-major order as a vector: a view if the tensor is contiguous, otherwise a copy.
+
+    Example:
+        >>> mytorch.ravel(tensor([[1, 2], [3, 4]])).tolist()
+        [1, 2, 3, 4]
+    """
+    return contiguous(input).view(-1)
+
+
+@public(inplace=False)
 def flatten(input, start_dim=0, end_dim=-1):
     """Joins the dimensions from start_dim to end_dim into one.
 

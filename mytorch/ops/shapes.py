@@ -8,6 +8,7 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor, is_tensor, replace_edge
 from ..backend import address, storage_bytes, xp_of
+from ..backend.memory_format import axes_in_memory, axes_strides, placed
 from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import METHODS, public
@@ -411,7 +412,7 @@ def rot90(input, k=1, dims=(0, 1)):
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     k %= 4
     if k == 0:
-        return input.clone()
+        return contiguous(input.clone())
     if k == 2:
         return flip(input, (a, b))
     return transpose(flip(input, (b if k == 1 else a,)), a, b)
@@ -817,10 +818,12 @@ def unravel_index(indices, shape):
         raise ValueError(
             f"unravel_index(): there are no indices of shape {tuple(shape)}, but {rest.size} are asked for"
         )
-    found = xp.empty((*raw.shape, len(shape)), np.int64)
+    found = xp.empty((len(shape), *raw.shape), np.int64)
     for i, n in reversed([*enumerate(shape)]):  # as PyTorch counts: without a look at the end, where the first axis begins again
-        found[..., i] = rest % n
+        found[i] = rest % n
         rest = rest // n
+    axes = axes_in_memory(raw, None) or range(raw.ndim)
+    found = placed(xp.moveaxis(found, 0, -1), axes_strides((*raw.shape, len(shape)), (*axes, raw.ndim)))
     return tuple(Tensor._wrap(found[..., i]) for i in range(len(shape)))
 
 

@@ -220,7 +220,7 @@ def _picked(name, input, d, keepdim, indices):
     values = (input if input.ndim else input.reshape(1)).gather(d, indices)
     if not keepdim or input.ndim == 0:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return _pairs[name](values, indices)
+    return _pairs[name](values, contiguous(indices))
 
 
 def _kth(name, input, dim, keepdim, place):

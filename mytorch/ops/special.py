@@ -20,7 +20,7 @@ from ..dispatch.unwrap import raw_of
 from ..numerics import special
 from .elementwise import cast, documented, log, no_derivative, where, zero
 from .elementwise import pow as _pow
-from .movement import contiguous
+from .movement import contiguous, laid_by
 from .reduction import to_acc_type
 
 
@@ -527,4 +527,5 @@ def lerp(input, end, weight):
 @once_rounded
 def _lerp_by_tensor(input, end, weight):
     near = abs(weight) < 0.5
-    return where(near, input, end) + (end - input) * where(near, weight, weight - 1)
+    out = where(near, input, end) + (end - input) * where(near, weight, weight - 1)
+    return laid_by(iterator, out, input, end, weight)
