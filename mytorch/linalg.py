@@ -22,7 +22,7 @@ from .dispatch.unwrap import on_device_of, raw_of, to_cpu
 from .engine.mode import get_mode
 from .ops import decompositions as _d
 from .ops.creation import eye
-from .ops.decompositions import cholesky, det, inverse, lu_parts, qr_reduced, rows_after, slogdet, solve, square
+from .ops.decompositions import cholesky, det, in_column_order, inverse, lu_parts, qr_reduced, rows_after, slogdet, solve, square
 from .ops.elementwise import where
 from .ops.elementwise import without_derivative as _without_derivative
 from .ops.linalg import cross, matmul, tensordot
@@ -356,7 +356,7 @@ def svd(A, full_matrices=True, *, driver=None):
         full_u, _, full_v = xp_of(raw).linalg.svd(raw, full_matrices=True)
         U = cat([U, Tensor._wrap(full_u[..., k:])], -1) if rows > k else U
         Vh = cat([Vh, Tensor._wrap(full_v[..., k:, :])], -2) if columns > k else Vh
-    return _Svd(U, S, Vh)
+    return _Svd(in_column_order(U), S, in_column_order(Vh))
 
 
 def svdvals(A, *, driver=None):
@@ -498,7 +498,8 @@ def lstsq(A, B, rcond=None, *, driver=None):
         residuals = (A @ solution - right).abs().square().sum(-2)
     out_rank = _empty(A, np.int64) if driver == "gels" else rank
     s = svdvals(A.detach()) if driver in ("gelsd", "gelss") else _empty(A, _real_dtype(A))
-    return _Lstsq(solution.squeeze(-1) if vector else solution, residuals, out_rank, s)
+    solution = in_column_order(solution.squeeze(-1) if vector else solution)
+    return _Lstsq(solution, residuals, out_rank, s)
 
 
 # -- QR and LU ----------------------------------------------------------------------------------------------------
@@ -537,8 +538,8 @@ def qr(A, mode="reduced"):
         )
     raw = to_cpu(A)
     if mode == "r":
-        return _Qr(_empty(A), on_device_of(np.linalg.qr(raw, "r"), A))
-    return _Qr(*(on_device_of(x, A) for x in np.linalg.qr(raw, mode)))
+        return _Qr(_empty(A), in_column_order(on_device_of(np.linalg.qr(raw, "r"), A)))
+    return _Qr(*(in_column_order(on_device_of(x, A)) for x in np.linalg.qr(raw, mode)))
 
 
 def _permutation(order, dtype, like):
@@ -578,7 +579,7 @@ def lu(A, *, pivot=True):
 def _compact(L, U):
     """Returns one matrix with L below the diagonal, and U on and above the diagonal."""
     rows, k, columns = L.shape[-2], L.shape[-1], U.shape[-1]
-    return pad(L.tril(-1), (0, columns - k)) + pad(U, (0, 0, 0, rows - k))
+    return in_column_order(pad(L.tril(-1), (0, columns - k)) + pad(U, (0, 0, 0, rows - k)))
 
 
 def lu_factor(A, *, pivot=True):
@@ -743,6 +744,7 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False):
         raw = raw.copy()
         np.einsum("...ii->...i", raw).imag = 0
     LD, pivots, info = (on_device_of(part, A) for part in _d.ldl_parts(raw, hermitian))
+    LD = in_column_order(LD)
     if check_errors and info.any():
         raise LinAlgError(f"linalg.ldl_factor: D[{int(info.max())},{int(info.max())}] is zero.")
     return _LdlFactorEx(_without_derivative(LD, A, name="linalg.ldl_factor"), pivots, info)
@@ -781,7 +783,7 @@ def ldl_solve(LD, pivots, B, *, hermitian=False):
     right = np.broadcast_to(right, X.shape)
     for i in np.ndindex(batch):
         X[i] = _d.ldl_solved(A[i], order[i], right[i], hermitian and X.dtype.kind == "c")
-    solution = _without_derivative(on_device_of(X, LD), LD, name="linalg.ldl_solve")
+    solution = _without_derivative(in_column_order(on_device_of(X, LD)), LD, name="linalg.ldl_solve")
     return _without_derivative(solution, B, name="linalg.ldl_solve")
 
 
@@ -825,6 +827,7 @@ def _reflected(A, tau, count):
     for i in reversed(range(tau.shape[-1])):  # the last reflection first: it is applied to few columns
         v = V[..., i : i + 1]
         out = out - tau[..., i, None, None] * v @ (v.mH @ out)
+    out = in_column_order(out)
     return out if tau.shape[-1] else out + A[..., :0, :].sum()  # connects the graph to A without using its values
 
 
@@ -954,7 +957,7 @@ def solve_ex(A, B, *, left=True, check_errors=False):
             raise
     regular, bad, info = _without_singular(A, _steps_without_pivot(to_cpu(A)))
     found = solve(regular, B, left=left)
-    return _SolveEx(found.masked_fill(bad if found.ndim >= A.ndim else bad[..., 0], math.nan), info)
+    return _SolveEx(in_column_order(found.masked_fill(bad if found.ndim >= A.ndim else bad[..., 0], math.nan)), info)
 
 
 def inv_ex(A, *, check_errors=False):
@@ -985,7 +988,7 @@ def inv_ex(A, *, check_errors=False):
                 "matrix is singular."
             ) from None
     regular, bad, info = _without_singular(A, info)
-    return _InvEx(inverse(regular).masked_fill(bad, math.nan), info)
+    return _InvEx(in_column_order(inverse(regular).masked_fill(bad, math.nan)), info)
 
 
 def _without_singular(A, info):
@@ -1038,7 +1041,7 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
             minors = range(1, A.shape[-1] + 1)
             info[i] = 1 + bisect.bisect_left(minors, True, key=lambda k: _has_no_factor(raw[i][:k, :k]))
     regular, bad, info = _without_singular(A, info)
-    return _CholeskyEx(cholesky(regular, upper).masked_fill(bad, math.nan), info)
+    return _CholeskyEx(in_column_order(cholesky(regular, upper).masked_fill(bad, math.nan)), info)
 
 
 def _has_no_factor(raw):

@@ -13,6 +13,7 @@ from .copies import (
     owner_of,
     pinned,
     row_major,
+    spanned,
     storage_bytes,
     to_device,
 )

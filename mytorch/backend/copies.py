@@ -2,10 +2,12 @@
 
 import math
 
+import numpy as np
+
 from ..base import capturing
 from . import gpu, in_flight
 from .devices import CPU, META, device_guard, device_of, on
-from .gpu import cupy_ns, out_of_memory, xp_of
+from .gpu import address, cupy_ns, out_of_memory, xp_of
 from .meta import hollow
 from .namespaces import ndarray
 from .others import BY_ARRAY, BY_NAME
@@ -172,6 +174,24 @@ def row_major(shape):
     return tuple(math.prod([max(n, 1) for n in shape[i + 1 :]]) for i in range(len(shape)))
 
 
+class _Span:
+    """The bytes between the first and the last element of an array, which it keeps alive, for `np.asarray`."""
+
+    def __init__(self, raw):
+        self.raw = raw
+        low = high = raw.__array_interface__["data"][0]
+        for n, stride in zip(raw.shape, raw.strides, strict=True):
+            low, high = low + min(0, (n - 1) * stride), high + max(0, (n - 1) * stride)
+        self.__array_interface__ = {
+            "data": (low, not raw.flags.writeable), "shape": (high + raw.itemsize - low,), "typestr": "|u1", "version": 3,
+        }  # fmt: skip
+
+
+def spanned(raw):
+    """Returns the bytes from the first to the last element of a nonempty array as a vector without a base array."""
+    return np.asarray(_Span(raw))
+
+
 def storage_bytes(raw):
     """Returns all bytes of the memory of an array's base as a vector that shares the memory."""
     if device_of(raw) is META:
@@ -180,20 +200,11 @@ def storage_bytes(raw):
     while base is not None:
         root, base = (base if isinstance(base, type(raw)) else root), getattr(base, "base", None)
     if isinstance(raw, ndarray) or type(raw) in BY_ARRAY:
-        return root.ravel(order="K").view("u1")
+        flat = root.ravel(order="K")
+        # An array of another library can be strided without a base in NumPy; `ravel` would copy it.
+        return flat.view("u1") if address(flat) == address(root) or not root.size else spanned(root)
     xp, memory = xp_of(raw), raw.data.mem
     if root.flags.c_contiguous and root.data.mem is memory and -(-root.nbytes // 512) * 512 == memory.size:
         return root.reshape(-1).view("u1")
     # A view by as_strided: return the whole memory block, whose size CuPy has rounded up.
     return xp.ndarray((memory.size,), "u1", xp.cuda.MemoryPointer(memory, 0)).view()
-
-
-def laid_out(g, owned, tensor):
-    """Returns a gradient in the memory format of its tensor (channels last), as in PyTorch; a copy, unless it is `owned`."""
-    raw = g if tensor is None else tensor._data._array
-    order = (0, *range(2, g.ndim), 1)
-    if raw.flags.c_contiguous or not raw.transpose(order).flags.c_contiguous:
-        return g if owned else g.copy()
-    channels_last = g.transpose(order)
-    channels_last = channels_last if owned and channels_last.flags.c_contiguous else channels_last.copy()
-    return channels_last.transpose(0, g.ndim - 1, *range(1, g.ndim - 1))

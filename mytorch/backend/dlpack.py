@@ -94,6 +94,8 @@ def from_dlpack(source):
         # Let NumPy import the bits as uint16; the view at the end has the right dtype.
         start.code = _UNSIGNED
     raw = np.from_dlpack(_Capsule(source, start))
+    if any(stride < 0 for stride in raw.strides):
+        raise ValueError(f"from_dlpack: expected no negative strides, got {raw.strides}. Copy the array.")
     if not raw.flags.writeable:  # capsules of the first version have no flags, and NumPy makes them read-only
         raw = np.asarray(_Writable(raw))
     return raw.view(_BFLOAT16) if is_bfloat else raw

@@ -17,6 +17,7 @@ from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..nn.functional import pad
 from ..nn.utils.weight_norm import norm_except_dim
 from ..ops.creation import ones
+from ..ops.decompositions import in_column_order
 from ..ops.elementwise import without_derivative
 from ..ops.loss import pdist
 from ..ops.movement import stack
@@ -109,7 +110,7 @@ def ormqr(input, tau, other, left=True, transpose=False):
             raise RuntimeError(f"torch.ormqr: Expected batch dimensions of {word} to be equal to input.shape[:-2]")
     Q = linalg._reflected(input, tau, input.shape[-2])
     Q = Q.mH if transpose else Q
-    return Q @ other if left else other @ Q
+    return in_column_order(Q @ other if left else other @ Q)
 
 
 def pinverse(input, rcond=1e-15):
@@ -156,7 +157,7 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
         )
     triangle = A.triu() if upper else A.tril()
     triangle, upper = (triangle.mT, not upper) if transpose else (triangle, upper)
-    return _Triangular(linalg.solve_triangular(triangle, b, upper=upper, unitriangular=unitriangular), A.clone())
+    return _Triangular(linalg.solve_triangular(triangle, b, upper=upper, unitriangular=unitriangular), in_column_order(A.clone()))
 
 
 def svd_lowrank(A, q=6, niter=2, M=None):
@@ -423,7 +424,7 @@ def _copied(name):
 
     def copy(input, *args, **kwargs):
         found = getattr(Tensor, name)(input, *args, **kwargs)
-        return tuple(x.clone() for x in found) if isinstance(found, (tuple, list)) else found.contiguous().clone()
+        return tuple(x.contiguous().clone() for x in found) if isinstance(found, (tuple, list)) else found.contiguous().clone()
 
     copy.__name__ = copy.__qualname__ = name + "_copy"
     copy.__doc__ = f"Returns a copy of the view `Tensor.{name}`; `out` is a tensor for the result."

@@ -17,6 +17,7 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import is_raw, ndarray, numpy_ns
+from ..backend.memory_format import ROWS_FROM_ROWS, in_rows, iterator
 from ..base import config, dtypes
 from ..engine.mode import get_mode
 from ..engine.node import Node
@@ -79,6 +80,8 @@ def _unary(op):
     """Returns the closure for one input without attributes: most elementwise functions."""
     compute, dispatch, run, kernels = on_numpy(op), op.dispatch, op.run, op.kernels.of
     accepted, reference = _accepted(op), op.reference
+    layout, follows = op.layout, op.layout is not in_rows
+    always = layout is not None and layout not in ROWS_FROM_ROWS
     # Set at the first recorded call, since the formulas are given after the definition.
     plan = wanted = saves_input = saves_out = pick = None
 
@@ -99,6 +102,8 @@ def _unary(op):
             raise translate_error(op, (x,), {}, error) from None
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
+        if layout is not None and (always or not (x if follows else out).flags.c_contiguous):
+            out = layout(out, (x,), {})
         data = _new(Array)
         data._array = out
         data._version_counter = mode.counter
@@ -139,6 +144,8 @@ def _unary_with_attributes(op):
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
     share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same"
     only = names[0] if names else None
+    layout, follows = op.layout, op.layout is not in_rows
+    always = layout is not None and layout not in ROWS_FROM_ROWS
     plan = pick = None
     basic = ("input", "out", "xp", "shape", *op.attrs)
 
@@ -180,6 +187,10 @@ def _unary_with_attributes(op):
             out, *extra = out
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
+        if layout is not None and (
+            always or not (out.flags.c_contiguous and (not follows or x.flags.c_contiguous))
+        ):
+            out = layout(out, (x,), attrs)
         result = _wrap(out, mode)
         if view:
             share_memory(result, out, x, input, ((op, attrs),))
@@ -208,7 +219,8 @@ def _unary_with_attributes(op):
 def _binary(op, operator):
     compute, dispatch, accepted, promotes = on_numpy(op), op.dispatch, _accepted(op), op.dtype != "same"
     reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
-    any_dtype = accepted is _ALL
+    any_dtype, layout = accepted is _ALL, op.layout
+    follows = layout is iterator
 
     def general(input, other, args=(), **options):
         if operator and not is_operand(other):
@@ -242,6 +254,11 @@ def _binary(op, operator):
             raise translate_error(op, (x0, x1), {}, error) from None
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
+        if follows:
+            if not (x0.flags.c_contiguous and (array1 is None or x1.flags.c_contiguous)):
+                out = layout(out, (x0, x1), {})
+        elif layout is not None and not (layout is in_rows and out.flags.c_contiguous):
+            out = layout(out, (x0, x1), {})
         data = _new(Array)
         data._array = out
         data._version_counter = mode.counter
@@ -285,7 +302,7 @@ def _ternary(op):
     residuals, total, required = op.residuals, 3 + len(op.attrs), op.required
     promoted = () if op.dtype == "same" else op.promoted or range(3)
     first, second, third = (i in promoted for i in range(3))
-    accepted = _accepted(op)
+    accepted, layout, follows = _accepted(op), op.layout, op.layout is not in_rows
 
     def call(*args, fused=None, auto=False, **attrs):
         mode, count = get_mode(), len(args)
@@ -362,6 +379,10 @@ def _ternary(op):
         extra = ()
         if residuals:
             out, *extra = out
+        if layout is not None:
+            out = _as_array(out)
+            if follows or not out.flags.c_contiguous:
+                out = layout(out, (x0, x1, x2), attrs)
         result = _tensor(out, mode)
         out = result._data._array
         if mask:
@@ -387,6 +408,7 @@ def _nary(op):
     floats, integers = op.floats, op.integers
     promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
+    layout, follows = op.layout, op.layout is not in_rows
 
     def call(*args, fused=None, auto=False, **attrs):
         mode = get_mode()
@@ -445,6 +467,10 @@ def _nary(op):
         extra = ()
         if residuals:
             out, *extra = out
+        if layout is not None:
+            out = _as_array(out)
+            if follows or not out.flags.c_contiguous:
+                out = layout(out, raws, attrs)
         result = _tensor(out, mode)
         out = result._data._array
         if view:

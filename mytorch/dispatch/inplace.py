@@ -252,7 +252,7 @@ def set_edge(tensor, edge):
     refresh(tensor)
 
 
-@op(dtype="same", holomorphic=False)
+@op(dtype="same", holomorphic=False, layout=None)
 def constant(xp, input, values):
     """Returns `values`, for example random numbers. The gradient with respect to the input is zero, even for infinite gradients."""
     return values
@@ -293,7 +293,7 @@ def _walk(xp, g, steps):
     return g
 
 
-@op(dtype="same", holomorphic=False)
+@op(dtype="same", holomorphic=False, layout=None)
 def write_region(xp, input, src, *, steps):
     """Replaces the region of the input that `steps` select by `src`. The memory already contains the values."""
     return input

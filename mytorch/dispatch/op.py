@@ -22,6 +22,7 @@ from contextlib import nullcontext
 from .._array import Array, other_device
 from .._tensor import Parts, Tensor
 from ..backend import gpu, is_raw, memory_owner, meta_ns
+from ..backend.memory_format import preserve
 from ..base import hooks
 from ..engine.mode import get_mode
 from ..engine.node import Node, OutputEdge
@@ -145,6 +146,8 @@ class Op(Record):
             if self.outputs is None:
                 result = result[0]
         results = tuple([r if is_raw(r) else xp.asarray(r) for r in (result if self.outputs else (result,))])
+        if self.layout is not None:
+            results = tuple([self.layout(r, raws, attrs) for r in results])
         outs = tuple([wrap_tensor(r, mode) if as_tensor else wrap_array(r) for r in results])
         if self.view:
             for i, (out, result) in enumerate(zip(outs, results, strict=True)):
@@ -319,7 +322,7 @@ def op(**rules):
     return lambda forward: Op(forward, **rules)
 
 
-@op(dtype="same", name="to_dtype", passes_float32=True)
+@op(dtype="same", name="to_dtype", passes_float32=True, layout=preserve)
 def to_dtype(xp, input, *, dtype):
     """Casts the input to another dtype. The gradient has the dtype of the input."""
     return xp.cast(input, dtype.numpy)

@@ -5,6 +5,7 @@ import numpy as np
 from .._array import Array, as_raw
 from .._tensor import Tensor, refresh
 from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
+from ..backend.memory_format import kept
 from ..base import config, dtypes
 from ..base.errors import DeviceError, kind
 from .half import kind_of_half, stays_wide
@@ -173,5 +174,5 @@ def _promote(op, inputs, raws, edges, arrays):
                 cast = inputs[i].to(result)
                 raws[i], edges[i], arrays[i] = cast._data._array, cast._edge, cast._data
             else:
-                raws[i] = raw.astype(wanted)
+                raws[i] = kept(raw.astype(wanted), raw)
                 arrays[i] = Array._wrap(raws[i])

@@ -78,6 +78,8 @@ def write_out(result, out, name, exact=False):
                 "PyTorch release outputs will not be resized unless they have zero elements."
             )
         out.resize_(tuple(result.shape))
+        if not result.is_contiguous():
+            out.as_strided_(tuple(result.shape), result.stride(), out.storage_offset())
     out.copy_(result)
     return out
 

@@ -52,6 +52,8 @@ Rules:
 * `view=True`: the result can share the memory of the input.
 * `elementwise=True`: each element of the result depends on the input elements at the same position. "exact" also means
   that values are selected or compared, without rounding.
+* `layout=`: the rule for the order of the result's axes in memory (backend/memory_format.py). By default, results of elementwise
+  ops follow their operands (`iterator`), and other results are in row-major order (`in_rows`). None leaves a result as it is.
 * `xp_name=`: name of the op in NumPy. Formulas over Tensors find it by this name (transforms/tensor_ns.py).
 * `holomorphic=True`: the formulas hold for real numbers. For complex results, the engine conjugates gradients before and
   after a formula, so that gradients are dL/dx + i dL/dy. Set it to False for ops that are not complex-differentiable
@@ -72,6 +74,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import NamedTuple
 
+from ..backend.memory_format import in_rows, iterator
 from ..kernels.registry import Kernels
 
 PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum", "owned_sum")
@@ -108,7 +111,7 @@ class Record:
     def __init__(
         self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, undefined_grads=False,
         saves_sum=False, view=False, autocast="promote", autocast_cpu=None, xp_name=None, name=None, holomorphic=True,
-        grad_name=None, elementwise=False, passes_float32=False, integers=(),
+        grad_name=None, elementwise=False, passes_float32=False, integers=(), layout="",
     ):  # fmt: skip
         self.name = name or forward.__name__
         self.__doc__ = forward.__doc__
@@ -146,6 +149,8 @@ class Record:
         self.autocast_cpu = autocast_cpu or "promote"
         self.view = view
         self.elementwise = elementwise
+        # The rule for the memory order of results, a function of backend/memory_format.py; None: as forward returns them.
+        self.layout = (None if view else iterator if elementwise else in_rows) if layout == "" else layout
         self.passes_float32 = passes_float32
         self.holomorphic = holomorphic
         self.torch_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
 from .._array import Array
-from ..backend.copies import laid_out
+from ..backend.memory_format import laid_out
 from ..backend.namespaces import Namespace
 from ..base import config, hooks
 from ..base.errors import GraphFreedError, InPlaceError
@@ -92,7 +92,7 @@ class Leaf(_HookedNode, Edge):
         with accumulating:
             grad = self.grad
             if grad is None:
-                self.grad = Array._wrap(laid_out(g, owned, self.variable) if g.ndim > 3 else g if owned else g.copy())
+                self.grad = Array._wrap(laid_out(g, owned, self.variable) if g.ndim > 1 else g if owned else g.copy())
             elif type(grad) is Array and grad._array.dtype == g.dtype and grad._array.shape == g.shape:
                 raw = grad._array
                 if getattr(raw.flags, "writeable", True):

@@ -28,7 +28,7 @@ import numpy as np
 from .._array import Array, Size
 from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
-from ..backend import CPU, address, as_device, cuda_available, device_of, owner_of, row_major, to_device, xp_of
+from ..backend import CPU, address, as_device, cuda_available, device_of, owner_of, row_major, spanned, storage_bytes, to_device, xp_of
 from ..backend import device as device_class
 from ..backend.memory_format import layout
 from ..base import config, dtypes
@@ -147,7 +147,8 @@ class Pickler(pickle._Pickler):
         super().__init__(file, protocol=2)
         self.views = views  # before PyTorch 1.6 a storage could be a part of another storage
         self.storages = []  # raw arrays, flat and contiguous
-        self.keys = {}  # (address of the memory, dtype) -> key
+        self.keys = {}  # (address of the memory, size, dtype) -> key
+        self.dtypes = {}  # address of the memory -> dtype of its elements in the file
 
     def save(self, x, save_persistent_id=True):
         """Save one object.
@@ -243,6 +244,8 @@ class Pickler(pickle._Pickler):
 
     def _key_of(self, memory, dtype):
         place = (address(memory), memory.size, dtype) if memory.size else object()
+        if memory.size and self.dtypes.setdefault(address(memory), dtype) != dtype:
+            raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
         if place not in self.keys:
             self.keys[place] = str(len(self.storages))
             self.storages.append(memory)
@@ -296,9 +299,14 @@ def _global_of(value):
 def _memory_of(raw):
     """Return the flat contiguous memory of an array, and its offset and strides in elements.
 
-    Tensors of a file share memory if its owner is one contiguous block of the same dtype. Any other array is copied.
+    Tensors of a file share memory if its owner is one contiguous block. An array with negative strides, or with elements at odd
+    addresses, is copied.
     """
     owner, size = owner_of(raw), raw.itemsize
+    if owner is None and isinstance(raw, np.ndarray) and raw.size and all(s >= 0 and not s % size for s in raw.strides):
+        whole = storage_bytes(raw)  # of another dtype
+        if not whole.size % size and not (address(raw) - address(whole)) % size:
+            owner = whole.view(raw.dtype)
     if owner is None:
         return xp_of(raw).ascontiguousarray(raw).reshape(-1), 0, row_major(raw.shape)
     flat = (owner if owner.flags.c_contiguous else owner.T).reshape(-1)
@@ -761,8 +769,9 @@ def read(content, name, map_location=None, copy=True, encoding="utf-8", trusted=
                 raise ValueError(
                     f"storage {key[:99]!r} has {raw.size} bytes, expected {numel} elements of {dtype.name}"
                 )
+            # A storage in a mapped file is only this part of the file.
+            raw = raw.copy() if copy else spanned(raw) if raw.size else raw
             raw = raw.view(dtype.numpy)
-            raw = raw.copy() if copy else raw
             storages[key] = storage_like(place(raw.byteswap() if order == b"big" else raw, location), cls)
         return storages[key]
 

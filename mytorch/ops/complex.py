@@ -7,11 +7,12 @@ import math
 
 import numpy as np
 
+from ..backend.memory_format import iterator
 from ..base import dtypes
 from ..dispatch.bind import _attribute, public
 from ..dispatch.op import op
 from .elementwise import cast, where
-from .movement import broadcast_tensors, stack
+from .movement import broadcast_tensors, laid_by, stack
 
 
 @op(dtype="same", view=True, name="view_as_complex", holomorphic=False, autocast_cpu="float32")
@@ -106,7 +107,7 @@ def complex(real, imag):
         >>> mytorch.complex(tensor([1.0]), tensor([2.0])).tolist()
         [(1+2j)]
     """
-    return view_as_complex(stack(broadcast_tensors(real, imag), -1))
+    return laid_by(iterator, view_as_complex(stack(broadcast_tensors(real, imag), -1)), real, imag)
 
 
 @public(method=False)
@@ -121,10 +122,10 @@ def polar(abs, angle):
         >>> mytorch.polar(tensor([2.0]), tensor([0.0])).tolist()
         [(2+0j)]
     """
-    return complex(abs * angle.cos(), abs * angle.sin())
+    return laid_by(iterator, complex(abs * angle.cos(), abs * angle.sin()), abs, angle)
 
 
-@op(dtype="same", name="conj", holomorphic=False)
+@op(dtype="same", name="conj", holomorphic=False, layout=iterator)
 def _conj(xp, input):
     return xp.conjugate(input)
 

@@ -23,10 +23,11 @@ from ..backend import (
     on,
     out_of_memory,
     pinned,
+    row_major,
     storage_bytes,
     to_device,
 )
-from ..backend.memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format, strided
+from ..backend.memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format, strided, suggested_format
 from ..base import config, dtypes
 from ..base.errors import kind, require_tensor, warn
 from ..dispatch.bind import _attribute, public
@@ -485,7 +486,7 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 # -- dtype and device --------------------------------------------------------------------------------------------
 
 
-@op(dtype="same")
+@op(dtype="same", layout=None)
 def _to_device(xp, input, *, where, home, non_blocking):
     return to_device(input, where, non_blocking)
 
@@ -539,15 +540,23 @@ def to(self, *args, **named):
         result = _to_device(result, where=as_device(where), home=result.device, non_blocking=non_blocking)
     if copy and result is self:
         result = result.clone(memory_format=memory_format)
-    return result if memory_format in (None, preserve_format) else result.contiguous(memory_format)
+    return _formatted(result, self, memory_format)
+
+
+def _formatted(result, source, memory_format):
+    """Returns a result of `to` in a memory format. A tensor that did not change stays as it is if its format is similar."""
+    if memory_format in (None, preserve_format):
+        return result
+    if result is source and memory_format == suggested_format(raw_of(source)):
+        return result
+    return result.contiguous(memory_format)
 
 
 def _cast_method(name, d):
     @public(function=False, inplace=False)
     @named(name, f"Casts the tensor to {d.name}.")
     def method(self, memory_format=None):
-        result = cast(self, d)
-        return result if memory_format in (None, preserve_format) else result.contiguous(memory_format)
+        return _formatted(cast(self, d), self, memory_format)
 
     return method
 
@@ -801,6 +810,8 @@ def stride(self, dim=None):
     """
     raw = raw_of(self)
     strides = tuple(s // raw.itemsize for s in raw.strides)
+    if not raw.size and not any(strides):  # NumPy's strides of some empty arrays
+        strides = row_major(raw.shape)
     return strides if dim is None else strides[dim]
 
 

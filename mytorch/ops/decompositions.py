@@ -11,6 +11,7 @@ from collections import namedtuple
 import numpy as np
 
 from ..backend import CPU, ON_NUMPY, device_of
+from ..backend.memory_format import factors, in_columns
 from ..base import config, dtypes
 from ..base.errors import LinAlgError
 from ..dispatch.bind import public
@@ -19,7 +20,7 @@ from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, to_cpu
 from .elementwise import cast, sgn, where
 from .indexing import _triangle, tril
-from .movement import cat
+from .movement import cat, laid_by
 from .reduction import normalize_dims, vector_norm
 
 
@@ -66,6 +67,11 @@ def _eye(xp, x):
     return xp.asarray(np.eye(x.shape[-1], dtype=bool))
 
 
+def in_column_order(x):
+    """Returns matrices in column-major order, as LAPACK's results are."""
+    return laid_by(in_columns, x)
+
+
 def _diagonal_part(xp, x):
     """x with zeros off the diagonal."""
     return x * _eye(xp, x)
@@ -74,7 +80,7 @@ def _diagonal_part(xp, x):
 # -- inverse, solve, determinant ----------------------------------------------------------------------------------
 
 
-@op(dtype="float", name="inverse", autocast_cpu="float32")
+@op(dtype="float", name="inverse", autocast_cpu="float32", layout=in_columns)
 def _inv(xp, input):
     try:
         return xp.linalg.inv(input)
@@ -107,7 +113,7 @@ def inverse(input):
     return _inv.fast_call(square(input, "inv"))
 
 
-@op(dtype="float", name="linalg_solve", autocast_cpu="float32")
+@op(dtype="float", name="linalg_solve", autocast_cpu="float32", layout=in_columns)
 def _solve(xp, input, other):
     try:
         return xp.linalg.solve(input, other)
@@ -122,7 +128,7 @@ def _solve_input(g, input, out, xp):
 _solve.grad(input=_solve_input, other=lambda g, input, xp: xp.call(_solve, _T(xp, input), g))
 
 
-@op(dtype="float", name="linalg_solve_triangular", autocast_cpu="float32")
+@op(dtype="float", name="linalg_solve_triangular", autocast_cpu="float32", layout=in_columns)
 def triangular_solution(xp, input, other, *, upper, unit=False):
     """By substitution, which no row of another size disturbs; a zero on the diagonal gives inf."""
     if xp not in ON_NUMPY:
@@ -188,7 +194,7 @@ def solve(A, B, *, left=True):
         out = _solve.fast_call(A, B.unsqueeze(-1) if vector else B)
     except np.linalg.LinAlgError:
         raise LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
-    return out.squeeze(-1) if vector else out
+    return in_column_order(out.squeeze(-1)) if vector else out
 
 
 @op(dtype="float", name="adjugate")
@@ -308,7 +314,7 @@ def logdet(input):
 # -- Cholesky -----------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", name="cholesky", holomorphic=False, autocast_cpu="float32")
+@op(dtype="float", name="cholesky", holomorphic=False, autocast_cpu="float32", layout=in_columns)
 def _cholesky(xp, input):
     if device_of(input) is CPU and np.isnan(input).any():
         raise np.linalg.LinAlgError
@@ -351,7 +357,7 @@ def cholesky(input, upper=False):
         raise LinAlgError(
             "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
         ) from None
-    return out.mH if upper else out
+    return in_column_order(out.mH) if upper else out
 
 
 @public(inplace=False)
@@ -369,7 +375,7 @@ def cholesky_solve(input, L, upper=False):
         raise RuntimeError(f"cholesky_solve: a factor of shape {list(L.shape)} does not fit {list(input.shape)}")
     lower = L.mH if upper else L
     half = triangular_solution.fast_call(lower, input, upper=False)
-    return triangular_solution.fast_call(lower.mH, half, upper=True)
+    return in_column_order(triangular_solution.fast_call(lower.mH, half, upper=True))
 
 
 @public(inplace=False)
@@ -377,13 +383,21 @@ def cholesky_solve(input, L, upper=False):
 def cholesky_inverse(L, upper=False):
     """Computes the inverse of a matrix from its Cholesky factor."""
     half = inverse(tril(L.mH if upper else L))
-    return half.mH @ half
+    return in_column_order(half.mH @ half)
 
 
 # -- eigenvalues --------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh", holomorphic=False, autocast_cpu="float32")
+@op(
+    dtype="float",
+    outputs=("L", "V"),
+    differentiable=2,
+    name="eigh",
+    holomorphic=False,
+    autocast_cpu="float32",
+    layout=factors,
+)
 def _eigh(xp, input, *, UPLO="L"):
     return tuple(xp.linalg.eigh(finite(input, "eigh"), UPLO=UPLO))
 
@@ -401,7 +415,15 @@ def _eigh_grad(g, L, V, xp):
 _eigh.grad(input=_eigh_grad)
 
 
-@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eig", holomorphic=False, autocast_cpu="float32")
+@op(
+    dtype="float",
+    outputs=("L", "V"),
+    differentiable=2,
+    name="eig",
+    holomorphic=False,
+    autocast_cpu="float32",
+    layout=factors,
+)
 def _eig(xp, input):
     kind = np.complex128 if input.dtype.itemsize >= 8 and input.dtype != np.complex64 else np.complex64
     values, vectors = xp.linalg.eig(finite(input, "eig"))
@@ -426,7 +448,15 @@ _eig.grad(input=_eig_grad)
 # -- singular values ----------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd", holomorphic=False, autocast_cpu="float32")
+@op(
+    dtype="float",
+    outputs=("U", "S", "Vh"),
+    differentiable=3,
+    name="svd",
+    holomorphic=False,
+    autocast_cpu="float32",
+    layout=factors,
+)
 def _svd(xp, input):
     return tuple(xp.linalg.svd(finite(input, "svd"), full_matrices=False))
 
@@ -536,7 +566,15 @@ _pinv.grad(input=_pinv_grad)
 # -- QR and LU ----------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr", holomorphic=False, autocast_cpu="float32")
+@op(
+    dtype="float",
+    outputs=("Q", "R"),
+    differentiable=2,
+    name="qr",
+    holomorphic=False,
+    autocast_cpu="float32",
+    layout=factors,
+)
 def _qr(xp, input):
     """The reduced factors of matrices with at least as many rows as columns."""
     return tuple(xp.linalg.qr(input))
@@ -561,7 +599,7 @@ def qr_reduced(A):
     if rows >= columns:
         return _qr(A)
     Q, R = _qr(A[..., :rows])
-    return Q, cat([R, Q.mH @ A[..., rows:]], -1)
+    return Q, in_column_order(cat([R, Q.mH @ A[..., rows:]], -1))
 
 
 PANEL = 32  # columns that are eliminated one by one, before a matrix product updates the columns to the right

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..backend.memory_format import iterator
 from ..dispatch.op import op
 from ..dispatch.unwrap import raw_of
 from ..kernels.registry import device_type
@@ -56,7 +57,7 @@ def materialize(mask, shape, dtype):
     )
 
 
-@op(name="dropout", dtype="same")
+@op(name="dropout", dtype="same", layout=iterator)
 def dropout(xp, input, *, mask):
     """Computes input * mask."""
     return input * materialize(mask, input.shape, np.dtype(getattr(input.dtype, "numpy", input.dtype)))

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._tensor import Tensor
 from ..backend import CPU, device_of, is_raw, ndarray
+from ..backend.memory_format import iterator
 from ..base import dtypes
 from ..base.errors import kind
 from ..dispatch.bind import public
@@ -156,7 +157,7 @@ def no_derivative(name, message=None):
     return formula
 
 
-@op(dtype="same")
+@op(dtype="same", layout=None)
 def without_derivative(xp, result, input, *, name, message=None):
     """Returns `result`, the result of a function of `input` without a derivative. Its differentiation raises an error."""
     return result
@@ -366,7 +367,7 @@ def _sgn_grad(g, input, out, xp):
     return xp.where(size == 0, 0.0, (g - along) / xp.where(size == 0, 1.0, size))
 
 
-_sgn = op(name="sgn", holomorphic=False)(lambda xp, input: xp.sign(input)).grad(input=_sgn_grad)
+_sgn = op(name="sgn", holomorphic=False, layout=iterator)(lambda xp, input: xp.sign(input)).grad(input=_sgn_grad)
 
 
 @public()

@@ -7,27 +7,61 @@ complex conjugate: the unscaled transform with the opposite sign in the exponent
 import numpy as np
 
 from .._tensor import Tensor
+from ..backend.memory_format import axes_strides, in_rows, placed
 from ..base import dtypes
 from ..base.arguments import describe
 from ..dispatch.op import op
+from ..dispatch.unwrap import raw_of
 from .elementwise import cast, named
 from .movement import cat
-from .padding import pad
+from .padding import _pad, pad
 from .reduction import normalize_dim
 
 
-@op(dtype="same", name="fft", holomorphic=False, autocast_cpu="float32")
-def _fft(xp, input, *, dim, inverse, scale):
-    """Returns the unscaled transform times `scale`. The inverse has the opposite sign in the exponent."""
+def _by_axes(out, raws, attrs):
+    """Returns a transform with its axes in the order `axes` in memory."""
+    axes = attrs.get("axes")
+    if axes is None or len(axes) != out.ndim:  # an axis more for a batch of vmap
+        return in_rows(out)
+    return placed(out, axes_strides(out.shape, axes))
+
+
+@op(dtype="same", name="fft", holomorphic=False, autocast_cpu="float32", layout=_by_axes)
+def _fft(xp, input, *, dim, inverse, scale, axes=None, half=False, real=False):
+    """Returns the unscaled transform times `scale`. The inverse has the opposite sign in the exponent.
+
+    Args:
+        axes: order of the result's axes in memory, outermost first.
+        half: return the first n // 2 + 1 elements.
+        real: return the real part.
+    """
     n = input.shape[dim]
     # NumPy's ifft divides by n; undo this, since `scale` contains the normalization.
     out = xp.fft.ifft(input, axis=dim) * n if inverse else xp.fft.fft(input, axis=dim)
     dtype = np.complex128 if input.dtype in (np.float64, np.complex128) else np.complex64
     # NumPy 1 returns complex128 for float32 too.
-    return (out * scale).astype(dtype, copy=False)
+    out = (out * scale).astype(dtype, copy=False)
+    if half:
+        out = out[(slice(None),) * dim + (slice(n // 2 + 1),)]
+    return xp.real(out) if real else out
 
 
-_fft.grad(input=lambda g, dim, inverse, scale, xp: xp.call(_fft, g, dim=dim, inverse=not inverse, scale=scale))
+def _fft_grad(g, dim, inverse, scale, half, shape, xp):
+    if half:  # the gradient of the other half is 0
+        widths = [(0, 0)] * len(shape)
+        widths[dim] = (0, shape[dim] - g.shape[dim])
+        g = xp.call(_pad, g, widths=tuple(widths))
+    return xp.call(_fft, g, dim=dim, inverse=not inverse, scale=scale)
+
+
+_fft.grad(input=_fft_grad)
+
+
+def _axes_in_memory(input, dims):
+    """Returns the order of a transform's axes in memory as PyTorch chooses it: the transformed axes are innermost."""
+    strides = raw_of(input).strides
+    others = [d for d in range(input.ndim) if d not in dims]
+    return (*sorted(others, key=lambda d: -strides[d]), *dims)
 
 
 def _scale(n, norm, inverse):
@@ -55,12 +89,13 @@ def _complex(input):
     return cast(input, dtypes.complex128 if input.dtype is dtypes.float64 else dtypes.complex64)
 
 
-def _transform(input, n, dim, norm, inverse):
+def _transform(input, n, dim, norm, inverse, axes=None, **part):
     d = normalize_dim(dim, input.ndim)
-    x = _sized(_complex(input), n, d)
+    x = _sized(input, n, d)
     if x.shape[d] < 1:
         raise RuntimeError(f"Invalid number of data points ({x.shape[d]}) specified")
-    return _fft(x, dim=d, inverse=inverse, scale=_scale(x.shape[d], norm, inverse))
+    axes = _axes_in_memory(x, (d,)) if axes is None else axes
+    return _fft(_complex(x), dim=d, inverse=inverse, scale=_scale(x.shape[d], norm, inverse), axes=axes, **part)
 
 
 def fft(input, n=None, dim=-1, norm=None):
@@ -102,8 +137,7 @@ def rfft(input, n=None, dim=-1, norm=None):
         )
     d = normalize_dim(dim, input.ndim)
     # The spectrum of real numbers is conjugate symmetric, so its second half is redundant.
-    full = _transform(input, n, d, norm, False)
-    return full.narrow(d, 0, full.shape[d] // 2 + 1)
+    return _transform(input, n, d, norm, False, half=True)
 
 
 def irfft(input, n=None, dim=-1, norm=None):
@@ -116,6 +150,7 @@ def irfft(input, n=None, dim=-1, norm=None):
     d = normalize_dim(dim, input.ndim)
     n = 2 * (input.shape[d] - 1) if n is None else n
     x = _sized(_complex(input), n // 2 + 1, d)
+    axes = _axes_in_memory(x, (d,))
     # Rebuild the full spectrum: X[n - k] = conj(X[k]). The elements for k = 0 and, if n is even, k = n / 2 are real.
     first = _real_part(x.narrow(d, 0, 1))
     mirrored = x.narrow(d, 1, (n - 1) // 2).flip(d).conj()
@@ -123,7 +158,7 @@ def irfft(input, n=None, dim=-1, norm=None):
     if n % 2 == 0 and n > 1:
         last = _real_part(x.narrow(d, n // 2, 1))
         middle = cat([x.narrow(d, 1, n // 2 - 1), last], d)
-    return _transform(cat([first, middle, mirrored], d), None, d, norm, True).real
+    return _transform(cat([first, middle, mirrored], d), None, d, norm, True, axes, real=True)
 
 
 def _real_part(x):
@@ -168,9 +203,14 @@ def _axes(input, s, dim):
     return (None,) * len(dims) if s is None else tuple(None if n == -1 else n for n in s), dims
 
 
-def _over(transform, input, sizes, dims, norm):
+def _over(inverse, input, sizes, dims, norm, last=()):
+    """Transforms several axes. `last` is the axis that was transformed before."""
     for n, d in zip(sizes, dims, strict=True):
-        input = transform(input, n, d, norm)
+        input = _sized(input, n, d)
+    strides = raw_of(input).strides
+    axes = _axes_in_memory(input, (*sorted(dims, key=lambda d: -strides[d]), *last))
+    for d in dims:
+        input = _transform(input, None, d, norm, inverse, axes)
     return input
 
 
@@ -180,7 +220,7 @@ def fftn(input, s=None, dim=None, norm=None):
     Args:
         dim: dimensions to transform (default: all, or the last len(s)).
     """
-    return _over(fft, _complex(input), *_axes(input, s, dim), norm)
+    return _over(False, _complex(input), *_axes(input, s, dim), norm)
 
 
 def ifftn(input, s=None, dim=None, norm=None):
@@ -189,7 +229,7 @@ def ifftn(input, s=None, dim=None, norm=None):
     Args:
         dim: dimensions to transform (default: all, or the last len(s)).
     """
-    return _over(ifft, _complex(input), *_axes(input, s, dim), norm)
+    return _over(True, _complex(input), *_axes(input, s, dim), norm)
 
 
 def _last_first(first, others):
@@ -211,8 +251,8 @@ def _last_first(first, others):
         # rfft needs a real input, so it is first. irfft gives a real output, so it is last.
         if first in (rfft, ihfft):
             out = first(input, sizes[-1], dims[-1], norm)
-            return _over(others, out, sizes[:-1], dims[:-1], norm)
-        return first(_over(others, _complex(input), sizes[:-1], dims[:-1], norm), sizes[-1], dims[-1], norm)
+            return _over(others is ifft, out, sizes[:-1], dims[:-1], norm, dims[-1:] if first is rfft else ())
+        return first(_over(others is ifft, _complex(input), sizes[:-1], dims[:-1], norm), sizes[-1], dims[-1], norm)
 
     return half
 

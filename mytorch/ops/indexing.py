@@ -8,6 +8,7 @@ import numpy as np
 from .._array import Array, on_input_device, other_device
 from .._tensor import Tensor
 from ..backend import NO_DATA, ON_NUMPY, MetaArray, gpu, is_raw, ndarray, numpy_ns, xp_of
+from ..backend.memory_format import preserve
 from ..base import config, dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import METHODS, public
@@ -21,6 +22,7 @@ from ..dispatch.unwrap import index_raw, index_vector, outside, raw_of, shape_of
 from ..engine.mode import get_mode
 from ..numerics import blocks
 from .elementwise import where
+from .movement import contiguous
 from .reduction import normalize_dim, place
 
 # -- x[index] ------------------------------------------------------------------------------------------------
@@ -321,7 +323,7 @@ def getitem(self, index):
     return _index.fast_call(self, *arrays, layout=layout_of(found)) if arrays else _slice.fast_call(self, found)
 
 
-@op(dtype="same", name="index_write", integers=("indices",))
+@op(dtype="same", name="index_write", integers=("indices",), layout=None)
 def _write_index(xp, input, src, *indices, layout):
     """input with src written at an index; the memory holds that already (see setitem)."""
     return input
@@ -568,7 +570,7 @@ def masked_fill(input, mask, value):
         value = value.to(input.dtype)
     elif isinstance(value, (float, int)) and input.dtype.category < dtypes.FLOAT:
         value = bool(value) if input.dtype is dtypes.bool_ else int(value)
-    return name_node(where(mask, value, input), "MaskedFill", f"MaskedFillBackward{int(isinstance(value, Tensor))}")
+    return name_node(contiguous(where(mask, value, input)), "MaskedFill", f"MaskedFillBackward{int(isinstance(value, Tensor))}")
 
 
 @public(inplace=False)
@@ -605,12 +607,12 @@ def nonzero(input, *, out=None, as_tuple=False):
         return write_out(nonzero(input, as_tuple=as_tuple), out, "nonzero", exact=True)
     raw = raw_of(input)
     xp = xp_of(raw)
-    found = xp.nonzero(raw.reshape(1) if raw.ndim == 0 else raw)
+    found = xp.stack(xp.nonzero(raw.reshape(1) if raw.ndim == 0 else raw), axis=0).astype(np.int64, copy=False)
     if as_tuple:
         return tuple(Tensor._wrap(f) for f in found)
     if raw.ndim == 0:
         return Tensor._wrap(xp.zeros((len(found[0]), 0), np.int64))
-    return Tensor._wrap(xp.stack(found, axis=1).astype(np.int64, copy=False))
+    return Tensor._wrap(found.T)
 
 
 @op(dtype="same")
@@ -681,7 +683,7 @@ def _order(xp, x, dim, descending):
     return xp.flip(x.shape[dim] - 1 - xp.argsort(xp.flip(x, dim), axis=dim, kind="stable"), dim)
 
 
-@op(dtype="same", outputs=("values", "indices"), name="sort")
+@op(dtype="same", outputs=("values", "indices"), name="sort", layout=preserve)
 def _sort(xp, input, *, dim, descending):
     if input.ndim == 0:
         return input.copy(), xp.zeros((), np.int64)

@@ -15,7 +15,7 @@ from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
 from ..engine.mode import get_mode
-from .movement import _reshape, cat, stack
+from .movement import _reshape, cat, contiguous, stack
 from .reduction import normalize_dim
 
 
@@ -237,7 +237,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
         >>> mytorch.addmm(tensor([1.0, 1.0]), tensor([[1.0, 2.0]]), mytorch.eye(2)).tolist()
         [[2.0, 3.0]]
     """
-    return _blend(input, mm(mat1, mat2), beta, alpha)
+    return contiguous(_blend(input, mm(mat1, mat2), beta, alpha))
 
 
 @public()
@@ -274,7 +274,7 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """
     if input.dtype is not batch1.dtype:
         raise RuntimeError(f"Input dtypes must be the same, got: input {input.dtype}, batch1: {batch1.dtype}")
-    return _blend(input, bmm(batch1, batch2), beta, alpha)
+    return contiguous(_blend(input, bmm(batch1, batch2), beta, alpha))
 
 
 # -- the linear layer ------------------------------------------------------------------------------------------
@@ -567,7 +567,7 @@ def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
         beta: factor of `input` (default: 1).
         alpha: factor of the product (default: 1).
     """
-    return _blend(input, bmm(batch1, batch2).sum(0), beta, alpha)
+    return contiguous(_blend(input, bmm(batch1, batch2).sum(0), beta, alpha))
 
 
 @public(inplace=False)

@@ -11,6 +11,7 @@ import numpy as np
 from .._array import Array, on_input_device
 from .._tensor import Tensor
 from ..backend import CPU, device_of, ndarray, xp_of
+from ..backend.memory_format import iterator
 from ..base import config, dtypes
 from ..base.arguments import described
 from ..base.errors import warn
@@ -445,11 +446,11 @@ def _picked_losses(rows, target, weight, ignore_index, reduction):
         weights = weights * weight[safe]
     losses = where(Tensor._wrap(kept), -rows.gather(1, safe.unsqueeze(1)).squeeze(1) * weights, 0.0)
     if reduction == "none":
-        return losses
+        return contiguous(losses)
     return losses.sum() / weights.sum() if reduction == "mean" else losses.sum()
 
 
-@op()
+@op(layout=iterator)
 def _squared_error(xp, input, target):
     return xp.square(input - target)
 
@@ -507,7 +508,7 @@ def _clipped(xp, input, target, delta):
     return difference, xp.where(xp.abs(difference) < delta, difference, far)  # at NaN: NaN, with the derivative 0
 
 
-@op(dtype="float")
+@op(dtype="float", layout=iterator)
 def _clipped_error(xp, input, target, *, delta, scale):
     """Computes scale * d^2 / 2 for a difference |d| < delta, and scale * delta * (|d| - delta / 2) for larger differences."""
     difference, near = _clipped(xp, input, target, delta)
@@ -582,7 +583,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
     return loss.to(input.dtype) if input.dtype.is_floating_point and loss.dtype is not input.dtype else loss
 
 
-@op(name="binary_cross_entropy", dtype="float")
+@op(name="binary_cross_entropy", dtype="float", layout=iterator)
 def _likelihood_error(xp, input, target):
     """Computes -(target * log(input) + (1 - target) * log(1 - input)), with logarithms clamped to -100."""
     low = input.dtype.type(-100)
@@ -652,7 +653,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     return _of_elements("bce", input, target, _legacy(reduction, size_average, reduce), weight, fused)
 
 
-@op(dtype="float")
+@op(dtype="float", layout=iterator)
 def _logistic_error(xp, input, target):
     """Computes -(target * log(p) + (1 - target) * log(1 - p)) with p = sigmoid(input)."""
     return (1 - target) * input - xp.minimum(input, input.dtype.type(0)) + xp.log1p(xp.exp(-xp.absolute(input)))

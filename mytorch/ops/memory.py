@@ -5,7 +5,7 @@ import numpy as np
 from .._array import Array, on_input_device
 from .._tensor import Tensor, is_tensor
 from ..backend import address, device_of, in_flight, memory_owner, row_major, to_device, xp_of
-from ..backend.memory_format import strided
+from ..backend.memory_format import channel_axes, placed_axes, preserve_format, strided, suggested_format
 from ..dispatch.bind import METHODS, _attribute, public
 from ..dispatch.inplace import check_writable, overwrite
 from ..dispatch.op import name_node
@@ -13,7 +13,7 @@ from ..dispatch.unwrap import raw_of, to_cpu
 from ..engine.mode import inference_counter
 from .creation import elements, uninitialized
 from .elementwise import named
-from .movement import as_shape, split
+from .movement import as_shape, contiguous, split
 
 
 @public(function=False, inplace=False)
@@ -23,17 +23,20 @@ def resize_(self, *sizes, memory_format=None):
 
     Args:
         sizes: the new shape.
-        memory_format: ignored.
+        memory_format: order of the axes in memory (default: None, row-major, or the present order if the shape stays the same).
 
     Raises:
-        RuntimeError: the tensor requires grad.
+        RuntimeError: the tensor requires grad, or the format needs another number of axes.
     """
     if isinstance(self, Tensor) and self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     shape = as_shape(sizes)
     raw = raw_of(self)
-    if shape == raw.shape:
+    if shape == raw.shape and memory_format is None:
         return self
+    if memory_format == preserve_format:
+        raise RuntimeError(f"Unsupported memory format {memory_format}")
+    axes = channel_axes(len(shape), memory_format)
     if any(n < 0 for n in shape):
         raise RuntimeError(f"resize_: Trying to create tensor with negative dimension: {list(shape)}")
     need = elements(shape, raw.itemsize)
@@ -42,7 +45,8 @@ def resize_(self, *sizes, memory_format=None):
         grown = uninitialized(xp_of(raw).empty(need, raw.dtype))
         grown[: flat.size] = flat
         flat = grown
-    _replace(self, flat[:need].reshape(shape))
+    flat = flat[:need]
+    _replace(self, flat.reshape(shape) if axes is None else placed_axes(flat, shape, axes))
     return self
 
 
@@ -62,13 +66,16 @@ def _replace(self, raw):
 
 
 @public(function=False, inplace=False, spellings={"the_template": "other"})
-def resize_as_(self, other):
+def resize_as_(self, other, *, memory_format=None):
     """Changes the shape in place to the shape of another tensor.
 
     Args:
         other: the other tensor.
+        memory_format: order of the axes in memory (default: None, see `resize_`). `preserve_format` is the format of `other`.
     """
-    return resize_(self, tuple(other.shape))
+    if memory_format == preserve_format:
+        memory_format = suggested_format(raw_of(other))
+    return resize_(self, tuple(other.shape), memory_format=memory_format)
 
 
 @public(function=False, inplace=False)
@@ -286,7 +293,7 @@ def narrow_copy(input, dim, start, length):
         start: first index.
         length: number of elements.
     """
-    return input.narrow(dim, start, length).clone()
+    return contiguous(input.narrow(dim, start, length).clone())
 
 
 @public(function=False, inplace=False)

@@ -7,7 +7,15 @@ import operator
 from .._array import Size
 from .._tensor import is_tensor
 from ..backend import MetaArray, Namespace, address, is_raw, memory_owner, ndarray
-from ..backend.memory_format import axes_in_memory, channel_axes, channels_last, channels_last_3d, follows, inverse
+from ..backend.memory_format import (
+    axes_in_memory,
+    channel_axes,
+    channels,
+    channels_of_all,
+    inverse,
+    preserve,
+    preserve_format,
+)
 from ..base import dtypes
 from ..base.errors import kind
 from ..dispatch.bind import public
@@ -15,6 +23,7 @@ from ..dispatch.errors import broadcast
 from ..dispatch.op import name_node, op
 from ..dispatch.record import RECORDS
 from ..dispatch.unwrap import raw_of, shape_of
+from ..engine.mode import get_mode
 from .reduction import normalize_dim, normalize_dims
 
 
@@ -277,7 +286,18 @@ def adjoint(input):
     return transpose(input, -2, -1).conj()
 
 
-@public(names=("ravel",), inplace=False)
+@public(inplace=False)
+def ravel(input):
+    """Returns the elements in row-major order as a vector: a view if the tensor is contiguous, otherwise a copy.
+
+    Example:
+        >>> mytorch.ravel(tensor([[1, 2], [3, 4]])).tolist()
+        [1, 2, 3, 4]
+    """
+    return contiguous(input).view(-1)
+
+
+@public(inplace=False)
 def flatten(input, start_dim=0, end_dim=-1):
     """Joins the dimensions from start_dim to end_dim into one.
 
@@ -484,7 +504,7 @@ def contiguous(input, memory_format=None):
     return _clone_ordered(input, axes=axes)
 
 
-@op(dtype="same", name="clone")
+@op(dtype="same", name="clone", layout=preserve)
 def _clone(xp, input):
     return input.copy("K")
 
@@ -492,7 +512,7 @@ def _clone(xp, input):
 _clone.grad(input=lambda g: g)
 
 
-@op(dtype="same", grad_name="Clone")
+@op(dtype="same", grad_name="Clone", layout=None)
 def _clone_ordered(xp, input, *, axes):
     if axes is None:
         return input.copy("C") if input.flags.c_contiguous else xp.ascontiguousarray(input)
@@ -516,24 +536,38 @@ def clone(input, *, memory_format=None):
         >>> x.grad.tolist()
         [2.0]
     """
-    if memory_format is None:
+    if memory_format is None or memory_format == preserve_format:
         return _clone.fast_call(input)
     return _clone_ordered(input, axes=axes_in_memory(raw_of(input), memory_format))
 
 
+@op(dtype="same", grad_name="Clone", layout=None)
+def _relaid(xp, input, *, laid):
+    """Returns `laid`, the elements of the input in another order in memory."""
+    return laid
+
+
+_relaid.grad(input=lambda g: g)
+
+
+def laid_by(rule, out, *inputs):
+    """Returns the result of a function of several ops in the layout that a rule of backend/memory_format.py gives to it."""
+    raw = raw_of(out)
+    if get_mode().interpreter is not None:  # for example, a batch of vmap has an axis more in memory
+        return out
+    laid = rule(raw, [raw_of(x) for x in inputs])
+    return out if laid is raw else _relaid(out, laid=laid)
+
+
 def laid_out_as(input, out):
     """Returns `out` with its channels last in memory if the channels of the input are last, as in PyTorch; otherwise in order."""
-    raw = raw_of(input)
-    if raw.flags.c_contiguous or raw.ndim not in (4, 5):
-        return out if raw_of(out).flags.c_contiguous else contiguous(out)
-    last = channels_last if raw.ndim == 4 else channels_last_3d
-    return contiguous(out, memory_format=last) if follows(raw, last) else out
+    return laid_by(channels, out, input)
 
 
 # -- joining ---------------------------------------------------------------------------------------------------
 
 
-@op(name="cat", grad_name="Concat")
+@op(name="cat", grad_name="Concat", layout=channels_of_all)
 def _cat(xp, *tensors, dim=0):
     return xp.concatenate(tensors, axis=dim)
 
@@ -842,7 +876,7 @@ def tile(input, *dims, **named):
     return _repeat(input, repeats=(1,) * (input.ndim - len(times)) + times)
 
 
-@op(dtype="same", name="flip")
+@op(dtype="same", name="flip", layout=preserve)
 def _flip(xp, input, *, dims):
     return xp.flip(input, dims).copy()
 

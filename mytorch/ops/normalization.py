@@ -6,6 +6,7 @@ import numpy as np
 
 from .._array import on_input_device
 from ..backend import ON_NUMPY, Namespace, numpy_ns, xp_of
+from ..backend.memory_format import channels
 from ..base import config
 from ..base.dtypes import as_dtype, finfo, float32, promote_types
 from ..base.errors import require_tensor
@@ -340,7 +341,7 @@ def _channel_sum(xp, g, other=None):
     return xp.sum(g if other is None else g * other, axis=(0, *range(2, len(g.shape))))
 
 
-@op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",))
+@op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",), layout=channels)
 def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
     """Applies batch norm with the statistics of the batch. `stats` passes (mean, variance) that are already known."""
     x = _in_float32(xp, input)
@@ -380,7 +381,7 @@ _batch_norm.register_kernel(
 )
 
 
-@op(name="channel_affine", promoted=("input",))
+@op(name="channel_affine", promoted=("input",), layout=channels)
 def _channel_affine(xp, input, scale, shift):
     """Computes input * scale + shift for each channel (axis 1), with vectors (C,)."""
     ndim = len(input.shape)

@@ -51,7 +51,7 @@ def pad(input, pad, mode="constant", value=None):
 
     See also: `nn.ZeroPad2d`, `nn.ReflectionPad2d`.
     """
-    widths = [int(w) for w in pad]
+    widths, given = [int(w) for w in pad], input
     if len(widths) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
     if len(widths) // 2 > input.ndim:
@@ -70,7 +70,7 @@ def pad(input, pad, mode="constant", value=None):
                     )
                 order = np.arange(-a, input.shape[axis] + b).clip(0, input.shape[axis] - 1)
                 input = read_along(input, axis, order)
-        return input if any(widths) else input.clone()
+        return laid_out_as(given, input) if any(widths) else input.clone()
     d = len(widths) // 2
     if mode == "reflect" and 0 in input.shape[-d - 1 :]:
         raise RuntimeError(
@@ -97,4 +97,4 @@ def pad(input, pad, mode="constant", value=None):
         if a or b:  # select the elements of each axis by index
             order = np.pad(np.arange(input.shape[axis]), (a, b), mode=_MODES[mode])
             input = read_along(input, axis, order)
-    return input
+    return laid_out_as(given, input) if mode == "reflect" else input

@@ -12,6 +12,7 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import xp_of
+from ..backend.memory_format import channels_of_pool, in_rows
 from ..base.arguments import same_arguments
 from ..base.errors import alert_nondeterministic
 from ..dispatch.half import once_rounded_on_cpu
@@ -21,7 +22,7 @@ from ..dispatch.unwrap import on_device_of, watched
 from .conv import DIMS, check_window, several, tap_slices, taps
 from .creation import elements
 from .elementwise import named
-from .movement import laid_out_as
+from .movement import contiguous, laid_by, laid_out_as
 from .random import rand
 
 
@@ -58,7 +59,7 @@ def _enclose(xp, x, out, kernel, stride, padding, dilation, fill):
     return x
 
 
-@op(dtype="same", outputs=("out", "chosen"), name="max_pool", grad_name="MaxPool{d}d")
+@op(dtype="same", outputs=("out", "chosen"), name="max_pool", grad_name="MaxPool{d}d", layout=channels_of_pool)
 def _max_pool(xp, input, *, out_size, kernel, stride, padding, dilation):
     """Returns the maximum of each window, and the number of its position in the window."""
     low = -math.inf if input.dtype.kind in "fV" else np.iinfo(input.dtype).min
@@ -214,17 +215,24 @@ def _max_pooling(d):
             kernel, padding = _crop(x.shape[2:], out_size, kernel, stride, padding)
         geometry = _geometry(kernel, stride, padding, dilation)
         pooled, chosen = _max_pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
-        out = pooled.squeeze(0) if single else laid_out_as(input, pooled)
+        out = pooled.squeeze(0) if single else pooled
+        if d == 1 and not return_indices and not out.requires_grad:
+            out = contiguous(out)
         if not return_indices:
             return out
         indices = Tensor._wrap(_flat_positions(chosen._data._array, tuple(x.shape), **geometry))
-        indices = indices.squeeze(0) if single else laid_out_as(input, indices)
+        indices = indices.squeeze(0) if single else laid_by(channels_of_pool, indices, x)
         return out, Tensor._of(watched(indices._data._array, chosen))  # backward uses `chosen` instead of the indices
 
     return max_pool
 
 
-@op(dtype="same", name="avg_pool", grad_name="AveragePool{d}d")
+def _channels_of_means(out, raws, _attrs=None):
+    """Returns a result in its layout: means over three axes are in row-major order."""
+    return in_rows(out) if raws[0].ndim > 4 else channels_of_pool(out, raws)
+
+
+@op(dtype="same", name="avg_pool", grad_name="AveragePool{d}d", layout=_channels_of_means)
 def _sum_pool(xp, input, *, out_size, kernel, stride, padding, scale):
     """Returns the sum of each window times `scale` (a number, or an array of the output's spatial shape)."""
     one = (1,) * len(kernel)
@@ -456,11 +464,13 @@ def _adaptive_avg(d, pool):
             return _pooled_to_nothing(input, sizes, name)
         window = _even_window(input, sizes)
         if window is not None:
-            return pool(input, window) if math.prod(window) < 32 else _by_window(input, sizes).mean(-1)
+            out = pool(input, window) if math.prod(window) < 32 else _by_window(input, sizes).mean(-1)
+            return laid_by(_channels_of_means, out, input)
+        out = input
         for axis, size in enumerate(sizes, input.ndim - d):
             if input.shape[axis] != size:
-                input = along(input, axis, averaging_matrix(input.shape[axis], size))
-        return input
+                out = along(out, axis, averaging_matrix(input.shape[axis], size))
+        return laid_by(_channels_of_means, out, input) if input.ndim == d + 2 else contiguous(out)
 
     return adaptive
 
@@ -490,7 +500,10 @@ def _adaptive_max(d, pool):
             return (values, values.long()) if return_indices else values
         if window is not None and math.prod(window) < 32:
             return pool(input, window, return_indices=return_indices)
-        values, places = (laid_out_as(input, x) for x in _window_maxima(input, sizes))
+        values, places = (
+            contiguous(x) if d == 3 or input.ndim == d + 1 else laid_by(channels_of_pool, x, input)
+            for x in _window_maxima(input, sizes)
+        )
         return (values, places) if return_indices else values
 
     return adaptive
@@ -596,7 +609,8 @@ def _unpooling(d):
         lead = tuple(input.shape[:-d])
         flat = input.flatten(len(lead))
         out = input.new_zeros(*lead, math.prod(size))
-        return out.scatter(-1, indices.flatten(len(lead)), flat).reshape(*lead, *size)
+        out = out.scatter(-1, indices.flatten(len(lead)), flat).reshape(*lead, *size)
+        return laid_out_as(input, out) if d == 2 else out
 
     return max_unpool
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor
-from ..backend import numpy_ns, xp_of
+from ..backend import address, ndarray, numpy_ns, storage_bytes, xp_of
+from ..backend.memory_format import kept
 from ..base import dtypes
 from ..base.errors import alert_nondeterministic
 from ..dispatch.bind import METHODS, public
@@ -15,13 +16,13 @@ from ..dispatch.errors import broadcast
 from ..dispatch.half import once_rounded, once_rounded_on_cpu
 from ..dispatch.inplace import adopt, check_writable
 from ..dispatch.op import name_node, op
-from ..dispatch.overlap import refuse_overlap, refuse_shared
+from ..dispatch.overlap import refuse_overlap, refuse_shared, shares_places
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu, watched
 from ..engine.mode import get_mode
 from .elementwise import cast, where
 from .indexing import ROWS, _gather, _put_index, _scatter_zeros, layout_of, raw_index
-from .movement import cat
+from .movement import cat, contiguous
 from .reduction import normalize_dim
 from .shapes import as_strided, diagonal, select
 
@@ -173,7 +174,7 @@ def scatter_add(input, dim, index, src):
     src = _source(input, src, raw, "scatter_add")
     if tuple(src.shape) != raw.shape:
         src = src[tuple(slice(n) for n in raw.shape)]
-    return input + _scatter_zeros(src, index, dim=d, shape=tuple(input.shape))
+    return contiguous(input + _scatter_zeros(src, index, dim=d, shape=tuple(input.shape)))
 
 
 @public()
@@ -219,9 +220,9 @@ def _reduced(input, src, index, dim, reduce, include_self):
         count = _scatter_zeros(ones, index, dim=dim, shape=shape) + int(include_self)
         count = where(count == 0, 1, count).to(input.dtype)
         if input.dtype.is_floating_point:
-            return total / count
-        return total.div(count, rounding_mode="floor").to(input.dtype)
-    return total
+            return contiguous(total / count)
+        return contiguous(total.div(count, rounding_mode="floor").to(input.dtype))
+    return contiguous(total)
 
 
 def _reached(index, dim, shape):
@@ -354,7 +355,7 @@ def index_add(input, dim, index, source, *, alpha=1):
 
 @once_rounded
 def _added(input, source, index, layout):
-    return input + _put_index(source, index, layout=layout, shape=tuple(input.shape))
+    return contiguous(input + _put_index(source, index, layout=layout, shape=tuple(input.shape)))
 
 
 @public()
@@ -569,7 +570,7 @@ def masked_scatter(input, mask, source):
     positions = xp_of(raw).where(raw, order - 1, 0)
     # A sum of zero elements connects an empty source with the graph.
     picked = source.reshape(-1)[Tensor._wrap(positions)] if source.numel() else source.sum().to(source.dtype)
-    return where(mask, picked, input)
+    return contiguous(where(mask, picked, input))
 
 
 @public()
@@ -590,9 +591,23 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True):
     return scatter_reduce(input, d, index, source, reduce, include_self=include_self)
 
 
+@op(dtype="same", grad_name="Clone", layout=None)
+def _clone_memory(xp, input):
+    """Returns a copy with the strides of the input, in a copy of all its memory."""
+    memory = storage_bytes(input)
+    if input.nbytes == memory.size or shares_places(input):
+        return kept(input.copy("K"), input)
+    offset = address(input) - address(memory)
+    return xp.ndarray(input.shape, input.dtype, memory.copy().data, offset, input.strides)
+
+
+_clone_memory.grad(input=lambda g: g)
+
+
 def _written(input, src, view, *where_):
     """Returns a copy of input. In the copy, src replaces the view `view(copy, *where_)`."""
-    out = input.clone()
+    whole = type(raw_of(input)) is ndarray and get_mode().interpreter is None
+    out = _clone_memory(input) if whole else input.clone()
     region = view(out, *where_)
     if region.shape != src.shape:
         raise RuntimeError(

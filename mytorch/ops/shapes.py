@@ -8,6 +8,7 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor, is_tensor, replace_edge
 from ..backend import address, storage_bytes, xp_of
+from ..backend.memory_format import axes_in_memory, axes_strides, placed
 from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import METHODS, public
@@ -20,7 +21,7 @@ from ..engine.node import Leaf
 from .creation import arange, check_layout, empty
 from .elementwise import named
 from .indexing import ROWS, _put_index, _slice, read_along
-from .movement import as_shape, cat, flip, squeeze, stack, t, transpose, unsqueeze
+from .movement import as_shape, cat, contiguous, flip, split, squeeze, stack, t, transpose, unsqueeze
 from .reduction import normalize_dim
 
 
@@ -378,7 +379,7 @@ def roll(input, shifts, dims=None):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     for s, d in zip(shifts, dims, strict=True):
         input = _rolled(input, s, normalize_dim(d, input.ndim))
-    return input
+    return contiguous(input)
 
 
 def _rolled(input, shift, dim):
@@ -411,11 +412,10 @@ def rot90(input, k=1, dims=(0, 1)):
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     k %= 4
     if k == 0:
-        return input.clone()
+        return contiguous(input.clone())
     if k == 2:
         return flip(input, (a, b))
-    turned = transpose(input, a, b)
-    return flip(turned, (a,)) if k == 1 else flip(turned, (b,))
+    return transpose(flip(input, (b if k == 1 else a,)), a, b)
 
 
 @public(inplace=False)
@@ -815,15 +815,20 @@ def unravel_index(indices, shape):
     if any(n < 0 for n in shape):
         raise ValueError(f"unravel_index(): 'shape' cannot have negative values, but got {tuple(shape)}")
     raw = raw_of(indices)
-    rest, found, xp = raw.astype(np.int64), [], xp_of(raw)
+    rest, xp = raw.astype(np.int64), xp_of(raw)
     if 0 in shape and rest.size:
         raise ValueError(
             f"unravel_index(): there are no indices of shape {tuple(shape)}, but {rest.size} are asked for"
         )
-    for n in reversed(shape):  # as PyTorch counts: without a look at the end, where the first axis begins again
-        found.append(Tensor._wrap(xp.asarray(rest % n)))
+    found = xp.empty((len(shape), *raw.shape), np.int64)
+    for i, n in reversed(
+        [*enumerate(shape)]
+    ):  # as PyTorch counts: without a look at the end, where the first axis begins again
+        found[i] = rest % n
         rest = rest // n
-    return tuple(found[::-1])
+    axes = axes_in_memory(raw, None) or range(raw.ndim)
+    found = placed(xp.moveaxis(found, 0, -1), axes_strides((*raw.shape, len(shape)), (*axes, raw.ndim)))
+    return tuple(Tensor._wrap(found[..., i]) for i in range(len(shape)))
 
 
 @public(inplace=False)

@@ -21,7 +21,7 @@ from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..numerics import blocks
 from .complex import complex as complex_of
 from .elementwise import cast, isnan, named, where, without_derivative
-from .movement import cat
+from .movement import cat, contiguous
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
@@ -234,7 +234,7 @@ def _picked(name, input, d, keepdim, indices):
     values = (input if input.ndim else input.reshape(1)).gather(d, indices)
     if not keepdim or input.ndim == 0:
         values, indices = values.squeeze(d), indices.squeeze(d)
-    return _pairs[name](values, indices)
+    return _pairs[name](values, contiguous(indices))
 
 
 def _kth(name, input, dim, keepdim, place):
@@ -953,7 +953,7 @@ def renorm(input, p, dim, maxnorm):
         )
     norms = input.norm(p, others, keepdim=True)
     above = norms > maxnorm
-    return input * where(above, maxnorm / where(above, norms + 1e-7, 1.0), 1.0)
+    return contiguous(input * where(above, maxnorm / where(above, norms + 1e-7, 1.0), 1.0))
 
 
 @public(inplace=False)

@@ -8,6 +8,7 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor, is_tensor
 from ..backend import Namespace, is_raw, xp_of
+from ..backend.memory_format import iterator
 from ..base import dtypes
 from ..base.errors import kind
 from ..dispatch.bind import public
@@ -19,6 +20,7 @@ from ..dispatch.unwrap import raw_of
 from ..numerics import special
 from .elementwise import cast, documented, log, no_derivative, where, zero
 from .elementwise import pow as _pow
+from .movement import contiguous, laid_by
 from .reduction import to_acc_type
 
 
@@ -30,7 +32,7 @@ def _apply(xp, function, *arrays):
 def _op(name, function, doc, *names, binary=False, dtype="float", autocast="promote", bind=True):
     """The record of an elementwise op that is one function (see `_apply`), and further names for it."""
     if binary:
-        record = op(dtype=dtype, name=name, elementwise=name != "nextafter")(
+        record = op(dtype=dtype, name=name, elementwise=name != "nextafter", layout=iterator)(
             lambda xp, input, other: _apply(xp, function, input, other)
         )
     else:
@@ -462,7 +464,7 @@ def mvlgamma(input, p):
     out = lgamma.fast_call(input)
     for j in range(1, p):
         out = out + lgamma.fast_call(input - j / 2)
-    return out + total
+    return contiguous(out + total)
 
 
 @op(dtype="float", name="entr", elementwise=True)
@@ -525,4 +527,5 @@ def lerp(input, end, weight):
 @once_rounded
 def _lerp_by_tensor(input, end, weight):
     near = abs(weight) < 0.5
-    return where(near, input, end) + (end - input) * where(near, weight, weight - 1)
+    out = where(near, input, end) + (end - input) * where(near, weight, weight - 1)
+    return laid_by(iterator, out, input, end, weight)
