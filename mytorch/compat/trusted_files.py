@@ -6,41 +6,19 @@ Reading such a file can run any code that its author wrote.
 """
 
 import functools
-import importlib
 import io
 import pickle
 import sys
 from types import FunctionType
 from typing import Any, ClassVar
 
-from .. import nn, optim
 from .._array import Array, Size
-from .._parameter import Parameter
 from .._tensor import Tensor
 from ..backend import device
-from ..base import dtypes
+from ..base import config, dtypes
 from ..files import archive
 from ..storage import TypedStorage, UntypedStorage
-from . import paths
-
-_OPTIMIZERS = "adadelta adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd lr_scheduler"
-
-
-@functools.cache
-def _names():
-    """Returns {class of the library: its module in PyTorch}."""
-    found = {}
-    for path, home in [item for item in paths.PATHS.items() if item[0].startswith("nn.modules.")]:
-        for kind in vars(importlib.import_module(f"mytorch.{path}")).values():
-            own = isinstance(kind, type) and (":" in home or kind.__module__ == f"mytorch.{home}")
-            if own and issubclass(kind, nn.Module):
-                found.setdefault(kind, f"torch.{path}")
-    for path in _OPTIMIZERS.split():
-        for kind in vars(importlib.import_module(f"mytorch.optim.{path}")).values():
-            if isinstance(kind, type) and kind.__module__.startswith(optim.__name__):
-                if path in ("lr_scheduler", kind.__name__.lower()):
-                    found[kind] = f"torch.optim.{path}"
-    return {**found, Tensor: "torch", Parameter: "torch.nn.parameter"}
+from . import class_names, paths
 
 
 class Pickler(archive.Pickler):
@@ -59,7 +37,7 @@ class Pickler(archive.Pickler):
         own = name or getattr(x, "__qualname__", None) or x.__name__
         home = pickle.whichmodule(x, own)
         if home.partition(".")[0] == "mytorch" and "." not in own:
-            known = _names().get(x) if isinstance(x, type) else None
+            known = class_names.home_of(x) if isinstance(x, type) else None
             self.write(f"c{known or 'torch' + home.removeprefix('mytorch')}\n{own}\n".encode())
             self.memoize(x)
         else:
@@ -70,7 +48,7 @@ class Pickler(archive.Pickler):
     def reducer_override(self, x):
         """Return the representation of a tensor; NotImplemented for other objects."""
         if isinstance(x, Tensor):
-            return self._tensor(x) if type(x).__module__.startswith("mytorch") else self._subclass(x)
+            return self._tensor(x) if config.is_own(type(x)) else self._subclass(x)
         for kind in (Array, Size, device):
             if isinstance(x, kind):
                 return archive._REDUCERS[kind](self, x)
