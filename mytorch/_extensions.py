@@ -9,6 +9,7 @@ the core shows. An extension is imported when a program first uses one of its na
 """
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 
 # Extension -> purpose. Each is a module or package below `mytorch`.
@@ -123,6 +124,8 @@ METHODS = {
     "tools.drawing": "render",
 }
 
+after_load: Callable[[], None] | None = None  # set by compat/paths.py in PyTorch mode
+
 
 def load(path):
     """Returns the module "home" below `mytorch`, or the attribute of it that "home:name" names.
@@ -139,6 +142,8 @@ def load(path):
             raise
         text = f"mytorch.{missing} is an extension of mytorch that is not installed: {EXTENSIONS[missing]}."
         raise ModuleNotFoundError(text, name=error.name) from None
+    if after_load is not None:
+        after_load()
     return getattr(module, name) if name else module
 
 

@@ -16,10 +16,11 @@ import math
 import os
 import pickle
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from enum import Enum
+from pathlib import PurePath
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -108,6 +109,14 @@ def get_default_mmap_options() -> int:
     return _mmap_flags[0]
 
 
+class EmptyFileError(ValueError, EOFError):
+    """A file is empty."""
+
+
+class OtherFileError(ValueError, pickle.UnpicklingError):
+    """A file has none of the formats."""
+
+
 # -- safetensors ----------------------------------------------------------------------------------
 
 
@@ -171,7 +180,7 @@ def _read_header(content, name):
     """
     size = int.from_bytes(bytes(content[:8]), "little")
     if len(content) < 8 or size > min(_MAX_HEADER, len(content) - 8) or bytes(content[8:9]) != b"{":
-        raise ValueError(f"load: {name} is not a safetensors file, or it is truncated.")
+        raise OtherFileError(f"load: {name} is not a safetensors file, or it is truncated.")
     try:
         header = json.loads(bytes(content[8 : 8 + size]).decode(), object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
@@ -313,15 +322,13 @@ class _Writer:
         for mark, (kinds, encode, _) in _VALUES.items():
             if isinstance(x, kinds):
                 return {mark: encode(x)}
-        if isinstance(x, dict):
+        if type(x) in (dict, *_MAPPINGS.values()):
             return self.tree_of_dict(x, path)
-        if isinstance(x, (list, tuple, set, frozenset)):
+        if type(x) is list or type(x) in _SEQUENCES.values():
             items = [self.tree(item, f"{path}{i}.") for i, item in enumerate(x)]
-            if isinstance(x, list):
+            if type(x) is list:
                 return items
-            return {next(mark for mark, kind in _SEQUENCES.items() if isinstance(x, kind)): items}
-        if isinstance(x, os.PathLike):
-            return os.fspath(x)
+            return {next(mark for mark, kind in _SEQUENCES.items() if type(x) is kind): items}
         where = path.rstrip(".") or "the object"
         hint = "; save its state_dict() instead" if hasattr(x, "state_dict") else ""
         raise TypeError(
@@ -330,12 +337,10 @@ class _Writer:
         )
 
     def tree_of_dict(self, x, path):
-        ordered = isinstance(x, OrderedDict)
-        if all(type(k) is str and not k.startswith("$") for k in x):
-            items = {k: self.tree(v, f"{path}{k}.") for k, v in x.items()}
-            return {"$ordered": list(items.items())} if ordered else items
+        if type(x) is dict and all(type(k) is str and not k.startswith("$") for k in x):
+            return {k: self.tree(v, f"{path}{k}.") for k, v in x.items()}
         pairs = [[self.tree(k, f"{path}key."), self.tree(v, f"{path}{k}.")] for k, v in x.items()]
-        return {"$ordered" if ordered else "$dict": pairs}
+        return {next((mark for mark, kind in _MAPPINGS.items() if type(x) is kind), "$dict"): pairs}
 
     def name_of(self, array, path):
         """Returns the name of an array in the file. All references to an array have the same name."""
@@ -358,6 +363,7 @@ def _number(pair):
     return d.type(pair[1])
 
 
+_MAPPINGS = {"$ordered": OrderedDict, "$counter": Counter}
 _SEQUENCES = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
 _VALUES = {  # mark -> (classes, function to JSON, function from JSON)
     "$number": (np.generic, lambda x: [x.dtype.name, x.item()], _number),
@@ -366,6 +372,7 @@ _VALUES = {  # mark -> (classes, function to JSON, function from JSON)
     "$bytes": ((bytes, bytearray), lambda x: x.hex(), bytes.fromhex),
     "$size": (Size, list, Size),
     "$dtype": (dtypes.dtype, lambda x: x.name, dtypes.as_dtype),
+    "$path": (PurePath, lambda x: [type(x).__name__, *x.parts], archive.named_path),
     "$device": (device_class, str, archive.named_device),
 }
 
@@ -382,9 +389,9 @@ def _build(x, take):
     value = x[mark]
     if mark == "$tensor":
         return take(value, x.get("kind"), x.get("requires_grad", False))
-    if mark in ("$dict", "$ordered"):
-        pairs = [(_build(k, take), _build(v, take)) for k, v in value]
-        return OrderedDict(pairs) if mark == "$ordered" else dict(pairs)
+    if mark == "$dict" or mark in _MAPPINGS:
+        pairs = {_build(k, take): _build(v, take) for k, v in value}
+        return _MAPPINGS.get(mark, dict)(pairs)
     if mark in _SEQUENCES:
         return _SEQUENCES[mark](_build(item, take) for item in value)
     if mark not in _VALUES:
@@ -443,6 +450,8 @@ def save(
         raise ValueError(f"save: pickle_module={pickle_module.__name__} is not supported. Leave it out.")
     if pickle_protocol not in range(6):
         raise ValueError(f"save: expected a pickle_protocol from 0 to 5, got {pickle_protocol}.")
+    if not hasattr(f, "write") and not isinstance(f, (str, os.PathLike)):
+        raise AttributeError(f"save: expected a path or a file with the method `write`, got {type(f).__name__}.")
     if not hasattr(f, "write") and str(f).endswith(".safetensors") and _use_new_zipfile_serialization:
         save_tree(obj, f)
         return
@@ -501,6 +510,7 @@ def load(
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if pickle_load_args.keys() - {"encoding"}:
         raise ValueError(f"load: expected only the pickle argument 'encoding', got {', '.join(pickle_load_args)}.")
+    done = None
     trusted = (pickle_module or pickle) if weights_only is False or pickle_module is not None else None
     if hasattr(f, "read"):
         if mmap:
@@ -510,7 +520,12 @@ def load(
                 f"load: expected a file with the methods `seek` and `tell`, got {type(f).__name__}. torch.load reads only files that are "
                 "seekable. Load the data into a buffer like io.BytesIO first."
             )
+        start = f.tell() if hasattr(f, "seek") and hasattr(f, "tell") else None
         content, name = np.frombuffer(f.read(), np.uint8), getattr(f, "name", "the file")
+        if start is not None:
+            done = lambda size: f.seek(start + size)  # noqa: E731
+    elif not isinstance(f, (str, os.PathLike)):
+        raise AttributeError(f"load: expected a path or a file with the method `read`, got {type(f).__name__}.")
     else:
         name = os.fspath(f)
         check_regular(name)
@@ -518,12 +533,12 @@ def load(
             content = np.asarray(np.memmap(name, np.uint8, _mmap_modes[_mmap_flags[0]]))
         else:
             content = np.fromfile(name, np.uint8)
-    return load_content(content, name, map_location, not mmap, pickle_load_args.get("encoding", "utf-8"), trusted)
+    return load_content(content, name, map_location, not mmap, pickle_load_args.get("encoding", "utf-8"), trusted, done)
 
 
 def load_content(
     content: np.ndarray, name: str, map_location: MapLocation = None, copy: bool = True, encoding: str = "utf-8",
-    trusted: Any = None,
+    trusted: Any = None, done: Callable | None = None,
 ) -> Any:  # fmt: skip
     """Loads an object from the bytes of a file.
 
@@ -534,16 +549,24 @@ def load_content(
         copy: copy the tensors; if False, they share the memory of `content` (default: True).
         encoding: encoding of the strings of Python 2.
         trusted: the pickle module that reads a trusted file; None if the file must not run code (default: None).
+        done: function of the number of bytes that were read, for formats that other contents may follow.
     """
+    if not content.size:
+        raise EmptyFileError(
+            f"load: {name} is empty. It is not a PyTorch file and not a safetensors file, or it is truncated."
+        )
     first = bytes(content[:9])
     if first[:4] == b"PK\x03\x04":
         return archive.read(content, name, map_location, copy, encoding, trusted)
     if (
         first[:1] == b"\x80" and first[2:5] == b"\x8a\nl"
     ):  # PyTorch before 1.6 begins with a pickled integer of ten bytes
-        return files.legacy.read(content, name, map_location, encoding, trusted)
+        result, size = files.legacy.read(content, name, map_location, encoding, trusted)
+        if done is not None:
+            done(size)
+        return result
     if first[:1] == b"\x80" and first[8:] != b"{":
-        raise ValueError(
+        raise OtherFileError(
             f"load: {name} is a bare pickle, which is not supported because it can run code. Save it again with "
             "PyTorch 1.6 or later, which writes zip files."
         )

@@ -37,7 +37,13 @@ deterministic = False  # do not run kernels with an unspecified order of summati
 deterministic_alert = ""  # "error" or "warn": for operations without a deterministic implementation
 fill_uninitialized = False  # fill the results of `empty` with NaN, or with the largest integer
 pytorch_mode = False  # set by install_as_torch: `.grad` and `.data` are Tensors, and errors match PyTorch
+packages = ["mytorch"]  # first part of the `__module__` of the library's classes; in PyTorch mode also "torch"
 fused_policy = ContextVar("fused_policy", default=_policy_from_environment())  # noqa: B039
+
+
+def is_own(kind):
+    """Returns True for a class or function of the library."""
+    return (kind.__module__ or "").partition(".")[0] in packages
 
 
 def torch_name():

@@ -49,7 +49,7 @@ def _skip(file):
 
 
 def read(content, name, map_location=None, encoding="utf-8", trusted=None):
-    """Return the object in a file of this format.
+    """Return the object in a file of this format, and the number of bytes that it takes. Other contents may follow.
 
     Args:
         content: bytes of the file, an array of uint8.
@@ -85,7 +85,7 @@ def read(content, name, map_location=None, encoding="utf-8", trusted=None):
                 storages[key] = storage_like(place(raws[key], location), cls)
             return storages[key]
 
-        return unpickle(parts[3], storage_of, budget, encoding, trusted)
+        return unpickle(parts[3], storage_of, budget, encoding, trusted), file.tell()
 
     return guarded(run, name, trusted)
 

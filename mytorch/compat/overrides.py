@@ -23,6 +23,7 @@ from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
 from ..backend import as_device
 from ..backend.meta import hollow
+from ..base import config
 from ..base.dtypes import as_numpy, default_dtype
 from ..dispatch.bind import METHODS, PUBLIC, found_by_pickle
 from ..dispatch.operands import is_operand
@@ -195,7 +196,7 @@ def _overrides(kind):
         method = getattr(kind, "__torch_function__", None)
         found = method not in (None, _disabled_torch_function_impl) and kind is not type
         if issubclass(kind, (Tensor, Array)):
-            found = (found or hasattr(kind, "__torch_dispatch__")) and not kind.__module__.startswith("mytorch.")
+            found = (found or hasattr(kind, "__torch_dispatch__")) and not config.is_own(kind)
         _overriding[kind] = found
     return found
 
@@ -406,7 +407,7 @@ def _public_functions(module):
     for name in getattr(module, "__all__", dir(module)):
         if not name.startswith("_") and name not in _IGNORED:
             value = getattr(module, name, None)
-            if type(value) is FunctionType and value.__module__.startswith("mytorch"):
+            if type(value) is FunctionType and config.is_own(value):
                 yield name, value
 
 
@@ -545,7 +546,7 @@ def _overridable(descriptor):
 def _construct(cls, *args, **kwargs):
     """`Tensor.__new__` after a subclass was defined: `super().__new__(cls, data)` creates the data of the instance."""
     self = object.__new__(cls)
-    if cls is Tensor or cls.__module__.startswith("mytorch."):
+    if cls is Tensor or config.is_own(cls):
         return self
     if _overrides(cls):
         activate()

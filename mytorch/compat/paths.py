@@ -10,10 +10,11 @@ import importlib
 import importlib.machinery
 import sys
 
+from .. import _extensions
 from .._tensor import Tensor
 from .._tensor_str import set_printoptions
 from ..base import config, hooks
-from . import return_types, stubs, torch_version
+from . import class_names, return_types, stubs, torch_version
 
 _NORMALIZATION = "nn.sync_batch_norm: SyncBatchNorm; nn.normalization: _BatchNorm _NormBase"
 _BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
@@ -108,6 +109,18 @@ PATHS = {
     "ops.core": "dispatch.op",
     "amp.autocast_mode": "amp: autocast custom_fwd custom_bwd",
     "amp.grad_scaler": "amp: GradScaler",
+    "cuda.amp.autocast_mode": "cuda.amp",
+    "cuda.amp.grad_scaler": "cuda.amp",
+    "distributed.optim.zero_redundancy_optimizer": "optim.zero: ZeroRedundancyOptimizer",
+    "export.dynamic_shapes": "export.sizes",
+    "export.exported_program": "export.program",
+    "export.graph_signature": "export.program",
+    "profiler.profiler": "profiler",
+    "utils.benchmark.utils": "tools.benchmark:",
+    "utils.benchmark.utils.common": "tools.benchmark",
+    "utils.benchmark.utils.timer": "tools.benchmark",
+    "_library": "compat.library:",
+    "_library.custom_ops": "compat.library",
     "cuda.random": "cuda: manual_seed manual_seed_all get_rng_state set_rng_state",
     "utils._foreach_utils": "compat.foreach_utils",
     "utils._pytree": "base.pytree",
@@ -370,6 +383,7 @@ class _Torch:
                     if error.name is None or not error.name.startswith("mytorch"):
                         raise
                     return None
+                class_names.show()
                 package = home + name[len(alias) :]
                 if not hasattr(module, "__path__") and _has_modules(package[8:]):
                     module.__path__ = []
@@ -449,6 +463,10 @@ def install_as_torch():
         mine.version.__version__ = VERSIONS["torch"]
     sys.modules["torch"] = mine
     config.pytorch_mode = True
+    if "torch" not in config.packages:
+        config.packages.append("torch")
+    _extensions.after_load = class_names.show
+    class_names.show()
     hooks.shown = Tensor._of
     return_types.install()
     _use_legacy_constructor()

@@ -69,6 +69,8 @@ FOUND = {  # names in them that are not absent
     for name in "DisableTorchFunction DisableTorchFunctionSubclass _disabled_torch_function_impl".split()
 }
 FOUND |= {
+    "_C.Generator": "ops.random:Generator",
+    "_C.LinAlgError": "base.errors:LinAlgError",
     "_prims_common.corresponding_complex_dtype": "base.dtypes:dtype.to_complex",
     "_prims_common.corresponding_real_dtype": "base.dtypes:dtype.to_real",
     "_dynamo.list_backends": "compiler:list_backends",

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._tensor_str import _options, dtype_is_plain, tangents_of, to_host
 from ..backend import CPU
-from ..base import dtypes
+from ..base import config, dtypes
 
 
 def format_tensor(tensor):
@@ -20,7 +20,7 @@ def format_tensor(tensor):
 def _str_intern(tensor, *, tensor_contents=None):
     """Returns the text of a tensor. `tensor_contents` replaces the text of the numbers."""
     cls = type(tensor)
-    prefix = "tensor(" if cls.__module__.startswith("mytorch") else f"{cls.__name__}("
+    prefix = "tensor(" if config.is_own(cls) else f"{cls.__name__}("
     suffixes = []
     if tensor.device is not CPU:
         suffixes.append(f"device='{tensor.device}'")

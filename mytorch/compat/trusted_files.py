@@ -13,34 +13,38 @@ import sys
 from types import FunctionType
 from typing import Any, ClassVar
 
-from .. import nn, optim
+from .. import _extensions, nn
 from .._array import Array, Size
-from .._parameter import Parameter
 from .._tensor import Tensor
 from ..backend import device
-from ..base import dtypes
+from ..base import config, dtypes
 from ..files import archive
 from ..storage import TypedStorage, UntypedStorage
-from . import paths
-
-_OPTIMIZERS = "adadelta adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd lr_scheduler"
+from . import class_names, paths, stubs
 
 
-@functools.cache
-def _names():
-    """Returns {class of the library: its module in PyTorch}."""
-    found = {}
-    for path, home in [item for item in paths.PATHS.items() if item[0].startswith("nn.modules.")]:
-        for kind in vars(importlib.import_module(f"mytorch.{path}")).values():
-            own = isinstance(kind, type) and (":" in home or kind.__module__ == f"mytorch.{home}")
-            if own and issubclass(kind, nn.Module):
-                found.setdefault(kind, f"torch.{path}")
-    for path in _OPTIMIZERS.split():
-        for kind in vars(importlib.import_module(f"mytorch.optim.{path}")).values():
-            if isinstance(kind, type) and kind.__module__.startswith(optim.__name__):
-                if path in ("lr_scheduler", kind.__name__.lower()):
-                    found[kind] = f"torch.optim.{path}"
-    return {**found, Tensor: "torch", Parameter: "torch.nn.parameter"}
+def name_of(x, name=None):
+    """Returns the module and the name of a class or function in files. For those of the library, they are PyTorch's."""
+    name = name or getattr(x, "__qualname__", None) or x.__name__
+    home = pickle.whichmodule(x, name)
+    if home.partition(".")[0] != "mytorch":
+        return home, name
+    if isinstance(x, type):
+        known = class_names.home_of(x)
+    else:
+        known = "torch.nn.functional" if getattr(nn.functional, name, None) is x else None
+    return known or "torch" + home.removeprefix("mytorch"), name
+
+
+def among(allowed, module, name):
+    """Returns the class or function that PyTorch has at a path, if it is one of those that are allowed; otherwise None."""
+    if all(getattr(value, "__name__", None) != name.rpartition(".")[2] for value in allowed):
+        return None
+    try:
+        found = getattr(importlib.import_module("mytorch" + module.removeprefix("torch")), name)
+    except (ImportError, AttributeError):
+        return None
+    return found if any(found is value for value in allowed) else None
 
 
 class Pickler(archive.Pickler):
@@ -52,15 +56,15 @@ class Pickler(archive.Pickler):
             x = self._of_storage(x)
         elif isinstance(x, dtypes.dtype):
             x = archive._global("torch", x.name)
+        elif isinstance(x, tuple) and archive.is_result(x):
+            x = tuple(x)
         pickle._Pickler.save(self, x, save_persistent_id)
 
     def save_global(self, x, name=None):
         """Write the name of a class or function."""
-        own = name or getattr(x, "__qualname__", None) or x.__name__
-        home = pickle.whichmodule(x, own)
-        if home.partition(".")[0] == "mytorch" and "." not in own:
-            known = _names().get(x) if isinstance(x, type) else None
-            self.write(f"c{known or 'torch' + home.removeprefix('mytorch')}\n{own}\n".encode())
+        home, own = name_of(x, name)
+        if home.partition(".")[0] == "torch" and "." not in own:
+            self.write(f"c{home}\n{own}\n".encode())
             self.memoize(x)
         else:
             super().save_global(x, name)
@@ -70,7 +74,7 @@ class Pickler(archive.Pickler):
     def reducer_override(self, x):
         """Return the representation of a tensor; NotImplemented for other objects."""
         if isinstance(x, Tensor):
-            return self._tensor(x) if type(x).__module__.startswith("mytorch") else self._subclass(x)
+            return self._tensor(x) if config.is_own(type(x)) else self._subclass(x)
         for kind in (Array, Size, device):
             if isinstance(x, kind):
                 return archive._REDUCERS[kind](self, x)
@@ -104,7 +108,9 @@ def unpickler(base):
             super().__init__(io.BytesIO(content), encoding=encoding)
             self.storage_of, self.budget, self.file_name = storage_of, budget, budget.name
             makers = archive._Unpickler._makers(self)
-            self.makers = {key: make for key, make in makers.items() if key[0].startswith("torch._")}
+            self.makers = {
+                key: make for key, make in makers.items() if key[0].startswith("torch._") or key[1] == "_get_layout"
+            }
             self.makers["torch._tensor", "_rebuild_from_type_v2"] = _rebuild_from_type
 
         def find_class(self, module, name):
@@ -117,6 +123,8 @@ def unpickler(base):
                 return archive._StorageClass(dtypes.uint8, "UntypedStorage")
             if (module, name) == ("torch._C", "_VariableFunctionsClass"):
                 return sys.modules["mytorch"]  # a function of `torch` is an attribute of this class in PyTorch's files
+            if f"{module}.{name}".removeprefix("torch.") in stubs.FOUND:
+                return _extensions.load(stubs.FOUND[f"{module}.{name}".removeprefix("torch.")])
             for theirs, ours in paths.ALIASES:
                 if module == theirs or module.startswith(theirs + "."):
                     module = ours + module[len(theirs) :]

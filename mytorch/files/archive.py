@@ -11,16 +11,15 @@ uncompressed, and the bytes of each entry start at a multiple of 64.
 import copyreg
 import functools
 import io
-import os
 import pickle
 import struct
 import sys
 import weakref
 import zipfile
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -57,8 +56,18 @@ def _full_name(value):
 
 
 def _named(values):
-    """Return {full name: value}; an entry may be a pair (value, name) with another name."""
-    return {(v[1] if isinstance(v, tuple) else _full_name(v)): v[0] if isinstance(v, tuple) else v for v in values}
+    """Return {full name: value}; an entry may be a pair (value, name) with another name. Classes and functions of the
+    library have PyTorch's names in files."""
+    found = {}
+    for v in values:
+        if isinstance(v, tuple):
+            found[v[1]] = v[0]
+            continue
+        if config.is_own(v):
+            module, own = sys.modules[__package__].trusted.name_of(v)
+            found[f"{module}.{own}"] = v
+        found[_full_name(v)] = v
+    return found
 
 
 def add_safe_globals(safe_globals: Iterable[SafeGlobal]) -> None:
@@ -133,7 +142,10 @@ _REBUILD_PARAMETER_WITH_STATE = _global("torch._utils", "_rebuild_parameter_with
 _REBUILD_TYPE = _global("torch._tensor", "_rebuild_from_type_v2")
 _NUMPY = "numpy._core.multiarray"
 _PLAIN = {type(None), bool, int, float, str, dict, list, tuple, _Global}
-_NAMED = (Size, OrderedDict, Counter, _Storage, _Global)  # subclasses of dict and tuple that keep their class
+# Classes that a file may refer to but cannot call. `_FACTORIES` are the defaults of a defaultdict.
+_CLASSES = {("torch", "Tensor"): Tensor, ("torch.nn.parameter", "Parameter"): Parameter}
+_FACTORIES = {bool, int, float, str, bytes, list, dict, tuple, set, frozenset, OrderedDict, Counter}
+_PATHS = {kind.__name__: kind for kind in (PurePath, PurePosixPath, PureWindowsPath, Path, PosixPath, WindowsPath)}
 
 
 class Pickler(pickle._Pickler):
@@ -159,15 +171,7 @@ class Pickler(pickle._Pickler):
         if type(x) is int and x.bit_length() > 2040:
             raise TypeError(f"save: expected integers of at most 2040 bits, got {x.bit_length()} bits.")
         x = self._of_storage(x) if hasattr(type(x), "_write_file") else _named_in_files(x)
-        base = next((kind for kind in (dict, list, tuple) if isinstance(x, kind)), None)
-        if base is None or type(x) is base or isinstance(x, _NAMED) or _is_safe(type(x)):
-            super().save(x, save_persistent_id)
-        elif id(x) in self.memo:
-            self.write(self.get(self.memo[id(x)][0]))
-        elif config.pytorch_mode:
-            raise OtherObjectError(type(x).__name__)
-        else:  # a class without a name in files is saved as the plain container
-            self.dispatch[base](self, x)
+        super().save(x, save_persistent_id)
 
     def save_global_name(self, x):
         """Write a name without checking that it exists."""
@@ -188,16 +192,21 @@ class Pickler(pickle._Pickler):
             return NotImplemented
         if isinstance(x, Tensor):
             return self._tensor(x)
+        if _is_safe(type(x)):
+            return self._trusted(x)
         for kind, reduce in _REDUCERS.items():
             if isinstance(x, kind):
                 return reduce(self, x)
-        if _is_safe(type(x)):
-            return self._trusted(x)
-        if isinstance(x, (OrderedDict, Counter)):
-            versions = getattr(x, "__dict__", None) if isinstance(x, OrderedDict) else None  # of a state dict
-            name = "OrderedDict" if isinstance(x, OrderedDict) else "Counter"
-            return _global("collections", name), (), versions or None, None, iter(x.items())
-        if isinstance(x, (set, frozenset)):
+        if type(x) in (OrderedDict, Counter):
+            versions = vars(x) if type(x) is OrderedDict else None  # of a state dict
+            return _global("collections", type(x).__name__), (), versions or None, None, iter(x.items())
+        if type(x) is defaultdict and (x.default_factory is None or x.default_factory in _FACTORIES):
+            factory = x.default_factory
+            named = factory and _global(
+                "collections" if factory in (OrderedDict, Counter) else "__builtin__", factory.__name__
+            )
+            return _global("collections", "defaultdict"), (named,), None, None, iter(x.items())
+        if type(x) in (set, frozenset):
             return _global("__builtin__", type(x).__name__), (list(x),)
         raise OtherObjectError(type(x).__name__)
 
@@ -266,8 +275,8 @@ def _named_in_files(x):
     """Return the representation of an object that has a name in files."""
     if isinstance(x, dtypes.dtype):
         return _global("torch", x.name)
-    if isinstance(x, os.PathLike):
-        return os.fspath(x)
+    if isinstance(x, tuple) and is_result(x):
+        return tuple(x)
     return _global_of(x) if _is_safe(x) else x
 
 
@@ -277,11 +286,17 @@ _REDUCERS = {  # representations of objects, by type
     (bytes, bytearray): Pickler._text,
     complex: lambda _, x: (_global("__builtin__", "complex"), (x.real, x.imag)),
     device_class: lambda _, x: (_global("torch", "device"), (str(x),)),
+    PurePath: lambda _, x: (_global("pathlib", type(x).__name__), x.parts),
     layout: lambda _, x: (_global("torch.serialization", "_get_layout"), (repr(x),)),
     np.ndarray: Pickler._ndarray,
     np.generic: lambda _, x: (_global(_NUMPY, "scalar"), (x.dtype, x.tobytes())),
     np.dtype: lambda _, x: (_global("numpy", "dtype"), (x.name if x.kind == "V" else x.str, False, True)),
 }
+
+
+def is_result(x):
+    """Return True for the result of a function with several tensors. Its class has a name in files in PyTorch mode only."""
+    return not config.pytorch_mode and config.is_own(type(x)) and not isinstance(x, (Size, _Storage, _Global))
 
 
 def _is_safe(value):
@@ -336,14 +351,14 @@ def write(obj, file, name="archive"):
 
     Args:
         obj: the object.
-        file: the file.
+        file: the file. It is written from its current position on, without a jump back.
         name: root folder of the archive.
 
     Raises:
         TypeError, PicklingError: if an object cannot be saved.
     """
     content, pickler = pickled(obj)
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(_Stream(file), "w", zipfile.ZIP_STORED) as archive:
         put = _Entries(archive, name)
         put("data.pkl", content)
         put(".format_version", b"1")
@@ -355,6 +370,14 @@ def write(obj, file, name="archive"):
                 raw = raw.astype(raw.dtype.newbyteorder("<"))
             put(f"data/{key}", raw.view(np.uint8).data if raw.size else b"")
         put("version", b"3\n")
+
+
+class _Stream:
+    """A file that is written from start to end, such as a compressed file."""
+
+    def __init__(self, file):
+        self.write = file.write
+        self.flush = getattr(file, "flush", bool)
 
 
 class _Entries:
@@ -447,9 +470,15 @@ class _Unpickler(pickle._Unpickler):
             return _StorageClass(dtypes.uint8, "UntypedStorage")
         if module == "torch" and name in dtypes._BY_NAME:
             return dtypes.as_dtype(name)
-        if module == "torch" and name == "Tensor":
-            return "Tensor"  # argument of _rebuild_from_type_v2, otherwise unused
+        if (module, name) in _CLASSES:
+            return _CLASSES[module, name]
         found = self._makers().get((module.replace("numpy.core", "numpy._core"), name))
+        if (
+            found is None and _safe and module.partition(".")[0] == "torch"
+        ):  # another path of an allowed class or function
+            found = sys.modules[__package__].trusted.among(_safe.values(), module, name)
+        if found is None and module in ("builtins", "collections"):
+            found = next((kind for kind in _FACTORIES if (kind.__module__, kind.__name__) == (module, name)), None)
         if found is None:
             raise RefusedError(
                 f"load: {self.file_name} contains {module[:99]}.{name[:99]}, which is refused, because it could run code. Only "
@@ -465,10 +494,17 @@ class _Unpickler(pickle._Unpickler):
                 _keys(keys(items))
                 return kind(items)
 
+            make.kind = kind
             return make
 
         def rebuild(*args, **options):
             return _rebuild(*args, **options, budget=self.budget)
+
+        def with_default(factory=None):
+            factory = getattr(factory, "kind", factory)
+            if factory is not None and factory not in _FACTORIES and not _is_safe(factory):
+                raise RefusedError(f"load: {self.file_name} contains a defaultdict with a default that is refused.")
+            return defaultdict(factory)
 
         def parameter(data, requires_grad, hooks, state=None):
             made = TENSOR_CLASSES["parameter"](data, requires_grad)
@@ -487,7 +523,12 @@ class _Unpickler(pickle._Unpickler):
             ("torch", "device"): named_device,
             ("collections", "OrderedDict"): container(OrderedDict, lambda items: [key for key, _ in items]),
             ("collections", "Counter"): container(Counter),
-            ("collections", "defaultdict"): lambda *args: {},
+            ("collections", "defaultdict"): with_default,
+            **{
+                (module, name): functools.partial(lambda *args: named_path(args), name)
+                for module in ("pathlib", "pathlib._local")
+                for name in _PATHS
+            },
             ("builtins", "set"): container(set),
             ("builtins", "frozenset"): container(frozenset),
             ("builtins", "complex"): lambda *args: complex(*args),
@@ -512,18 +553,45 @@ class _Unpickler(pickle._Unpickler):
         self.budget.take(len(content), "text and bytes")
         return content
 
+    def _check_call(self, function):
+        if isinstance(function, type) and not _is_safe(function):
+            raise RefusedError(f"load: {self.file_name} calls {function.__name__}, which is refused.")
+
+    def load_reduce(self):
+        """Call a function."""
+        self._check_call(self.stack[-2])
+        super().load_reduce()
+
+    def load_newobj(self):
+        """Create an object of a class."""
+        self._check_call(self.stack[-2])
+        super().load_newobj()
+
+    def load_newobj_ex(self):
+        """Create an object of a class with keywords."""
+        self._check_call(self.stack[-3])
+        super().load_newobj_ex()
+
+    def _instantiate(self, klass, args):
+        self._check_call(klass)
+        super()._instantiate(klass, args)
+
     def load_build(self):
         """Set the state of the object below the top of the stack: attributes of trusted objects and OrderedDicts."""
         found, state = self.stack[-2], self.stack[-1]
         if isinstance(found, np.ndarray):
             _, shape, dtype, fortran, content = self.stack.pop()
             if not isinstance(content, bytes):
-                raise ValueError(f"load: {self.file_name} contains an ndarray of objects, which is refused.")
+                raise RefusedError(f"load: {self.file_name} contains an ndarray of objects, which is refused.")
             order = "F" if fortran else "C"
             flat = np.frombuffer(self._counted(content), dtype)
             self.stack[-1] = flat.reshape(shape, order=order).copy(order)
         elif isinstance(found, np.dtype):
             self.stack.pop()
+            if any(part is not None for part in state[2:5]) or state[8:]:
+                raise RefusedError(
+                    f"load: {self.file_name} contains an ndarray of structures or dates, which is refused."
+                )
             self.stack[-1] = found.newbyteorder(state[1]) if state[1] in (">", "<") else found
         elif type(found) is OrderedDict and isinstance(state, dict):
             self.stack.pop()
@@ -564,6 +632,7 @@ class _Unpickler(pickle._Unpickler):
 
     dispatch: ClassVar[dict[int, Any]] = {
         **pickle._Unpickler.dispatch,
+        pickle.REDUCE[0]: load_reduce, pickle.NEWOBJ[0]: load_newobj, pickle.NEWOBJ_EX[0]: load_newobj_ex,
         pickle.BUILD[0]: load_build, pickle.BYTEARRAY8[0]: load_bytearray8,
         **dict([
             _items(pickle.APPEND, list, 2, slice(0)), _items(pickle.APPENDS, list, None, slice(0)),
@@ -660,6 +729,14 @@ def named_device(*args):
         return device_class(*args)
     except RuntimeError as error:
         raise ValueError(str(error)) from None
+
+
+def named_path(parts):
+    """Return the path for the name of its class and its parts. A path of another system has no access to files."""
+    kind = _PATHS[parts[0]]
+    if kind in (PosixPath, WindowsPath) and type(Path()) is not kind:
+        kind = _PATHS[f"Pure{parts[0]}"]
+    return kind(*(str(part) for part in parts[1:]))
 
 
 def _numpy_dtype(name):

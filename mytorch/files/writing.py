@@ -32,6 +32,10 @@ _cleaned = set()  # directories that were already cleaned up
 _replacing = threading.RLock()  # only one thread replaces directories at a time
 
 
+class MissingFolderError(RuntimeError, FileNotFoundError):
+    """The folder of a file does not exist. It is also the RuntimeError that PyTorch raises."""
+
+
 def _partial(path):
     """Return a name next to `path` that no other thread or process uses."""
     return path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}.partial")
@@ -100,6 +104,8 @@ def atomic_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
         OSError: if the disk is full; the message contains path and size.
     """
     path = Path(os.path.realpath(path))
+    if not path.parent.is_dir():
+        raise MissingFolderError(f"save: expected an existing folder, got {str(path.parent)!r}. Create it first.")
     mode = path.stat().st_mode if path.exists() else None
     if mode is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         with open(path, "wb") as file:

@@ -1296,7 +1296,7 @@ class Module:
         fresh = vars(Module())
         if "_hooked" not in state:  # a pickle of PyTorch, which lacks the options that only this library has
             present = {*state, *state["_parameters"], *state["_buffers"], *state["_modules"]}
-            for kind in [kind for kind in type(self).__mro__ if kind.__module__.startswith("mytorch.")]:
+            for kind in [kind for kind in type(self).__mro__ if config.is_own(kind)]:
                 for name, option in inspect.signature(kind).parameters.items():
                     if name not in present and option.default is not option.empty:
                         fresh.setdefault(name, option.default)
