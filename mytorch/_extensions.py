@@ -15,7 +15,7 @@ from importlib import import_module
 # Extension -> purpose. Each is a module or package below `mytorch`.
 EXTENSIONS = {
     "accelerate.runs": "interruptions, logs, checkpoints and speed of training scripts",
-    "audio": "spectrograms, mel scales, resampling, filters and WAV files",
+    "audio": "WAV files",
     "cli.chat": "the command `mytorchrun chat`",
     "cli.torchrun": "the command `mytorchrun torchrun`",
     "cli.local_server": "HTTP servers for web pages on this computer",
@@ -51,7 +51,7 @@ EXTENSIONS = {
     "utils.checkpoint_wrapper": "modules whose calls are checkpointed",
     "utils.selective_checkpoint": "checkpointing that stores the results of some ops",
     "utils.data.tokens": "token files and random batches of tokens",
-    "vision": "image data sets, transforms and models",
+    "vision": "image data sets, transforms, ResNet, boxes and regions",
 }
 _SPARSE = (
     "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
@@ -223,9 +223,10 @@ class Finder:
         if not name.startswith(self.prefix) or f"mytorch.{self.home}".startswith(name):
             return None
         try:
-            return load(self.home).find_spec(name, path)
+            home = load(self.home)
         except ModuleNotFoundError:
             return None
+        return home.find_spec(name, path)
 
 
 class _Alias:

@@ -49,13 +49,13 @@ LAYERS = [
     ("distributed", "process groups, collectives, gradient buckets"),
     ("optim nn", "optimizers; layers, DistributedDataParallel"),
     (
-        "func utils compiler utils.data.tokens utils.checkpoint_wrapper utils.selective_checkpoint distributions flex_attention profiler sparse tools vision",
-        "function transforms, data loading; compiled functions, distributions, sparse tensors, profiling, drawing, image data and models",
+        "func utils compiler utils.data.tokens utils.checkpoint_wrapper utils.selective_checkpoint distributions flex_attention profiler sparse tools vision audio",
+        "function transforms, data loading; compiled functions, distributions, sparse tensors, profiling, drawing, image data, WAV files",
     ),
     ("models", "language models and text generation"),
     ("accelerate accelerate.runs", "the training loop helper, parts of training scripts"),
     ("compat", "PyTorch's other names and import paths"),
-    ("audio nested", "audio transforms and files; nested tensors"),
+    ("nested", "nested tensors"),
     (
         "distributed.comm_hooks distributed.device_mesh distributed.nn distributed.tensor distributed.fsdp distributed.checkpoint distributed.elastic "
         "distributed.join distributed.stores",

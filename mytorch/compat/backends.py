@@ -85,6 +85,8 @@ class _Convolutions(_Settings):
 
 
 __path__ = []  # marks the module as a package for imports
+# The code of array functions is NumPy's, on all processors.
+cpu = _Settings("cpu", get_cpu_capability=lambda: "DEFAULT")
 cudnn = _Convolutions(
     "cudnn", benchmark=False, deterministic=True, enabled=False, is_available=lambda: False, version=lambda: None
 )

@@ -7,6 +7,8 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlparse
 
+from tqdm import tqdm  # noqa: F401 (`utils.model_zoo` has it)
+
 from ..base.errors import warn
 from ..files.writing import atomic_file
 

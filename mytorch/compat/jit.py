@@ -1,11 +1,17 @@
 """`torch.jit`, which has no effect because mytorch has no TorchScript. Each function warns once."""
 
-from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: F401, UP035 (`jit.annotations` has them)
+import builtins
+import types
+from typing import Any, Dict, Final, List, Optional, Tuple, Union, get_args, get_origin  # noqa: F401, UP035 (`jit.annotations` has them)
 
 from ..base.errors import warn_once
 from ..nn.module import Module
 
 __path__: list[str] = []  # for the import of `jit.annotations`
+# In an annotation, a number that stands for a list of equal numbers.
+BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = BroadcastingList4 = BroadcastingList5 = (
+    BroadcastingList6
+) = list
 
 
 def _say(name):
@@ -19,7 +25,7 @@ def _refuse_save(self, f, _extra_files=None):
 
 def _without_save(obj):
     """Returns `obj`. From now on, modules have a method `save` that explains why they cannot be saved."""
-    if isinstance(obj, Module) and not hasattr(Module, "save"):
+    if builtins.isinstance(obj, Module) and not hasattr(Module, "save"):
         Module.save = _refuse_save
     return obj
 
@@ -52,6 +58,26 @@ def is_scripting():
 def is_tracing():
     """Returns False."""
     return False
+
+
+def isinstance(obj, target_type):
+    """Returns True if obj has a type, or one of several types; parameters of `List[…]` and others are checked, too."""
+    if builtins.isinstance(target_type, tuple):
+        return any(isinstance(obj, one) for one in target_type)
+    origin, inner = get_origin(target_type), get_args(target_type)
+    if origin in (Union, types.UnionType):
+        return any(isinstance(obj, one) for one in inner)
+    if target_type is None:
+        return obj is None
+    if origin is None:
+        return target_type is Any or builtins.isinstance(obj, target_type)
+    if not builtins.isinstance(obj, origin):
+        return False
+    if origin is dict:
+        return all(isinstance(k, inner[0]) and isinstance(v, inner[1]) for k, v in obj.items())
+    if origin is tuple:
+        return len(obj) == len(inner) and all(map(isinstance, obj, inner))
+    return all(isinstance(item, inner[0]) for item in obj)
 
 
 class ScriptModule(Module):

@@ -8,13 +8,13 @@ import sys
 
 from .._tensor import Tensor
 from ..autograd.function import Function
-from ..engine.mode import no_grad
+from ..engine.mode import get_mode, no_grad
 from . import aten
 from .stubs import AbsentError, is_asked
 
 _OPERATORS = {}  # "namespace::name" -> CustomOpDef
 _ON_GPU = ("cuda", "autogradcuda")
-_IGNORED_KEYS = ("meta", "autograd", "autogradcpu", "functionalize", "python")  # the implementations are not used
+_IGNORED_KEYS = ("autograd", "autogradcpu", "functionalize", "python")  # the implementations are not used
 
 
 class OpNamespace:
@@ -62,7 +62,7 @@ class CustomOpDef:
 
     def __init__(self, name, function):
         self._name, self._function, self._on_gpu, self._fake = name, function, None, None
-        self._call = function
+        self._call, self._autocast = function, {}  # device type -> implementation while autocast is enabled
         self._tensors = _tensor_arguments(function)
         self.__name__, self.__doc__ = name.rpartition("::")[2], getattr(function, "__doc__", None)
         _OPERATORS[name] = self
@@ -74,6 +74,10 @@ class CustomOpDef:
                     f"{self._name}() Expected a value of type 'Tensor' for argument '{name}' but instead found type "
                     f"'{type(value).__name__}'."
                 )
+        policy = get_mode().autocast
+        if policy is not None and policy.device_type in self._autocast:
+            if any(isinstance(a, Tensor) and a.device.type == policy.device_type for a in args):
+                return self._autocast[policy.device_type](*args, **kwargs)
         if self._on_gpu is not None and any(getattr(a, "is_cuda", False) for a in args):
             return self._on_gpu(*args, **kwargs)
         if self._fake is not None and any(getattr(a, "is_meta", False) for a in args):
@@ -92,6 +96,10 @@ class CustomOpDef:
         key = (key or "").lower()
         if key in _ON_GPU:
             self._on_gpu = function
+        elif key == "meta":
+            self._fake = function
+        elif key.startswith("autocast"):
+            self._autocast[key.removeprefix("autocast")] = function
         elif key not in _IGNORED_KEYS:
             self._function = self._call = function
 
@@ -201,6 +209,18 @@ def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=F
 
 
 impl_abstract = register_fake
+
+
+def get_ctx():
+    """Returns the context of `register_fake`, for results whose sizes depend on values.
+
+    Raises:
+        RuntimeError: always, because tensors on the `meta` device have no values.
+    """
+    raise RuntimeError(
+        "library.get_ctx: expected tensors with values, got tensors on the meta device. The sizes of the result depend on the values; "
+        "move the inputs to another device."
+    )
 
 
 def opcheck(op, args, kwargs=None, *, test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),

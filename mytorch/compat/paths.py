@@ -38,6 +38,7 @@ PATHS = {
     **{f"nn.modules.{name}": f"nn.{name}" for name in ("adaptive", "lazy", "module", "rnn", "transformer")},
     "_C._nn": "compat.core_nn",
     "_VF": "compat.vf",
+    "_custom_ops": "compat.library: custom_op get_ctx impl_abstract",
     "__config__": "compat.build",
     "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
     "autograd.grad_mode": "engine.mode: enable_grad inference_mode no_grad set_grad_enabled",
@@ -140,43 +141,40 @@ PATHS = {
     "utils.einops_hook": "compat.einops_hook",
     "utils.tensorboard.summary": "compat.tensorboard_summary",
     "utils.dlpack": "compat.names: from_dlpack to_dlpack",
-    "onnx.symbolic_opset9": "compat.onnx_paddings: _prepare_onnx_paddings=prepare_onnx_paddings",
+    "onnx.symbolic_helper": "compat.onnx_symbolic: parse_args",
+    "onnx.symbolic_opset9": "compat.onnx_symbolic: _prepare_onnx_paddings=prepare_onnx_paddings",
+    "onnx.symbolic_opset11": "compat.onnx_symbolic:",
     "utils.hipify": "compat.hipify:",
     "utils.hipify.hipify_python": "compat.hipify",
-    "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url",
+    "utils.model_zoo": "compat.hub: load_url=load_state_dict_from_url tqdm",
     "utils.hooks": "_tensor: RemovableHandle",
-    "vision.datasets.vision": "vision.datasets.base",
-    "vision.models.feature_extraction": "fx.feature_extraction",
-    "vision.models._utils": "vision.models.layer_getter",
-    "vision.models.detection.anchor_utils": "vision.models.detection.boxes: AnchorGenerator",
-    "vision.models.detection.backbone_utils": "vision.models.detection.backbone",
-    "vision.models.detection.roi_heads": "vision.models.detection.faster_rcnn: RoIHeads",
-    "vision.models.detection.rpn": "vision.models.detection.faster_rcnn: RPNHead RegionProposalNetwork",
-    "vision.models.detection.transform": "vision.models.detection.boxes: GeneralizedRCNNTransform",
-    "vision.models.mobilenetv2": "vision.models.mobilenet",
-    "vision.models.mobilenetv3": "vision.models.mobilenet",
-    "vision.ops.boxes": "vision.ops",
-    "vision.ops.misc": "vision.ops",
 }
 # Names that PyTorch has in a module which is a file here.
 _ADDITIONS = {
     "mytorch.distributed": "compat.distributed_names: _get_default_group _get_global_rank _rank_not_in_group",
+    "mytorch.onnx": "compat.onnx_symbolic: TensorProtoDataType register_custom_op_symbolic",
     "mytorch.utils.data._utils.collate": "compat.data_names: np_str_obj_array_pattern",
     "mytorch._tensor_str": "compat.tensor_str: PRINT_OPTS _tensor_str _str_intern _add_suffixes",
 }
 # Priyam Mazumdar's MyTorch first had its Accelerator in `miniddp.accelerate.Accelerator`.
 _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}
-VERSIONS = {
-    "torch": "2.13.0",
-    "torchvision": "0.28.0",
-    "torchaudio": "2.11.0",
-}  # reported versions under install_as_torch
-ALIASES = (*((f"torch{name}", f"mytorch.{name}") for name in ("audio", "vision")), ("torch", "mytorch"))
+VERSIONS = {"torch": "2.13.0"}  # reported versions under install_as_torch
+ALIASES = (("torch", "mytorch"),)
 _OPTIONAL = (("accelerate", "mytorch.accelerate"),)  # used if the package itself is not installed
-# Packages of PyTorch that have no counterpart here -> advice, if the package itself is not installed.
-_ABSENT = {"torchtext": "Use mytorch.models for tokenizers and language models, and mytorch.utils.data for data sets."}
+# PyTorch's packages that run on mytorch -> how to install them. mytorch's packages "vision" and "audio" have small parts of them.
+_INSTALL = {
+    f"torch{name}": f"pip install --no-deps torch{name}=={v}" for name, v in (("vision", "0.28.0"), ("audio", "2.11.0"))
+}
+# Packages of PyTorch -> advice, if the package itself is not installed.
+_ABSENT = {
+    "torchtext": "Use mytorch.models for tokenizers and language models, and mytorch.utils.data for data sets.",
+    **{
+        name: f"The package itself runs on mytorch. Install it without PyTorch: {line}"
+        for name, line in _INSTALL.items()
+    },
+}
 # Names that `importlib.util.find_spec` does not find, so that programs do not use parts that are not here.
-_HIDDEN = ("accelerate", "torchaudio")
+_HIDDEN = ("accelerate",)
 
 
 def _contents(spec):
@@ -208,11 +206,23 @@ def _absent_spec(name, loader):
     return importlib.machinery.ModuleSpec(name, loader, is_package=True, loader_state=stubs.Absent(name[8:]))
 
 
+def _advice(path):
+    """Returns how to use the package of PyTorch that may have a path below `mytorch`, such as "vision.models.swin_t"; else ""."""
+    first, _, rest = path.partition(".")
+    if f"torch{first}" not in _INSTALL:
+        return ""
+    module = f"torch{first}.{rest}".rpartition(".")[0]
+    return f"{module} may have it: {_INSTALL[f'torch{first}']}, and run the program with python -m mytorch"
+
+
 class _Paths:
     """Import finder of the paths in `PATHS` and `_OLDER`."""
 
     def find_spec(self, name, path=None, target=None):
         if _home(name) is None:
+            if advice := _advice(name.removeprefix("mytorch.")):
+                # Without a name, so that `from mytorch.vision import …` raises this error.
+                raise ModuleNotFoundError(f"No module named {name!r}. {advice}")
             return _absent_spec(name, self)
         is_package = name in _OLDER or any(p.startswith(name[8:] + ".") for p in PATHS)
         return importlib.machinery.ModuleSpec(name, self, is_package=is_package)
@@ -314,8 +324,10 @@ def attribute(package, name):
             sys.modules[package].__path__ = []
         return importlib.import_module(f"mytorch.{path}")
     if package == "mytorch.ops":
-        from . import library  # rarely used
+        from . import library, native_libraries  # rarely used
 
+        if name in ("load_library", "loaded_libraries"):
+            return getattr(native_libraries, name)
         if importlib.machinery.PathFinder.find_spec(name, sys.modules[package].__path__):
             return importlib.import_module(f"{package}.{name}")
         if config.pytorch_mode or library.has_namespace(name):
@@ -327,7 +339,8 @@ def attribute(package, name):
     if found is None:
         module = sys.modules[package]
         kind = _UnknownName if package == "mytorch" else AttributeError
-        raise kind(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
+        text = f"module {module.__name__!r} has no attribute {name!r}. {_advice(path)}".removesuffix(". ")
+        raise kind(text, name=name, obj=module)
     return found
 
 
@@ -361,7 +374,7 @@ def _has_modules(path):
 
 
 class _Torch:
-    """Import finder that imports `torch.x` as `mytorch.x`, `torchvision.x` as `mytorch.vision.x`, and so on: the same modules."""
+    """Import finder that imports `torch.x` as `mytorch.x`: the same modules."""
 
     def __init__(self, aliases):
         self._aliases = aliases
@@ -371,7 +384,7 @@ class _Torch:
             return None  # `importlib.util.find_spec` asks if the package itself is installed
         if name in _ABSENT and sys._getframe(2).f_globals.get("__name__") != "importlib.util":
             if importlib.machinery.PathFinder.find_spec(name) is None:
-                raise ModuleNotFoundError(f"import {name}: mytorch does not support {name}. {_ABSENT[name]}", name=name)
+                raise ModuleNotFoundError(f"import {name}: {name} is not installed. {_ABSENT[name]}", name=name)
         parent = sys.modules.get(name.rpartition(".")[0])
         if parent is not None and not parent.__name__.startswith(("mytorch", "torch", "accelerate")):
             return None  # the program has replaced the package
@@ -388,8 +401,6 @@ class _Torch:
                 if not hasattr(module, "__path__") and _has_modules(package[8:]):
                     module.__path__ = []
                 is_package = hasattr(module, "__path__")
-                if name in ("torchaudio", "torchvision"):
-                    module.__version__ = VERSIONS[name]
                 if is_package or package in _ADDITIONS or package.partition(".")[2] in stubs.NAMES:
                     _find_attributes(module, package)
                 return importlib.machinery.ModuleSpec(name, self, is_package=is_package, loader_state=module)
@@ -442,8 +453,7 @@ def _watch_classes():
 def install_as_torch():
     """Makes `import torch` and its submodules import mytorch in this process, for unchanged PyTorch programs.
 
-    `import torchvision` imports `mytorch.vision`, `import torchaudio` imports `mytorch.audio`, and `import accelerate` imports `mytorch.accelerate`. It also enables
-    PyTorch mode: tensors print as in PyTorch, `.grad` and `.data` are Tensors, and inputs of mixed dtypes raise an
+    `import accelerate` imports `mytorch.accelerate` if the package itself is not installed. It also enables PyTorch mode: tensors print as in PyTorch, `.grad` and `.data` are Tensors, and inputs of mixed dtypes raise an
     error where PyTorch raises one.
 
     Raises:

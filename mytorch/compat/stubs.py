@@ -69,6 +69,10 @@ FOUND = {  # names in them that are not absent
     for name in "DisableTorchFunction DisableTorchFunctionSubclass _disabled_torch_function_impl".split()
 }
 FOUND |= {
+    f"_C.{name}": f"compat.dispatch_keys:{name}"
+    for name in "DispatchKey DispatchKeySet _ExcludeDispatchKeyGuard".split()
+}
+FOUND |= {
     "_C.Generator": "ops.random:Generator",
     "_C.LinAlgError": "base.errors:LinAlgError",
     "_prims_common.corresponding_complex_dtype": "base.dtypes:dtype.to_complex",

@@ -9,6 +9,7 @@ from os import PathLike
 from .._array import Size
 from .._tensor import Tensor
 from ..backend import device as _device
+from ..base.dtypes import dtype as _dtype  # noqa: F401
 
 Number = _int | _float | _bool
 Device = _device | str | _int | None

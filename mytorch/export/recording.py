@@ -21,10 +21,9 @@ from ..dispatch.op import Op
 from ..dispatch.record import RECORDS
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import no_grad
-from ..ops import creation, padding, resample
+from ..ops import creation, padding, regions, resample
 from ..ops.elementwise import to_dtype
 from ..ops.rnn import gru_layer, lstm_layer, rnn_layer
-from ..vision import ops as vision_ops
 
 _PACKAGE = __file__.rpartition("export")[0]
 
@@ -40,7 +39,7 @@ def atoms():
         creation.ones_like,
         creation.empty_like,
     ]
-    found += [vision_ops.nms, vision_ops.batched_nms, vision_ops.roi_align, resample.interpolate, resample.grid_sample]
+    found += [regions.nms, regions.batched_nms, regions.roi_align, resample.interpolate, resample.grid_sample]
     found.append(padding.pad)
     methods = vars(Tensor)
     found += [methods[name] for name in ("new_zeros", "new_ones", "new_empty", "new_full", "nonzero")]

@@ -12,9 +12,8 @@ import numpy as np
 from .._tensor import Tensor
 from ..base import dtypes
 from ..export import building, recording
-from ..ops import creation, padding, resample
+from ..ops import creation, padding, regions, resample
 from ..ops.indexing import ARRAY
-from ..vision import ops as vision_ops
 
 
 class Unsupported(NotImplementedError):
@@ -1394,12 +1393,12 @@ def _nms_names(c, boxes, scores, threshold):
     return w.op("Gather", found, w.constant(np.int64(2)), axis=1)
 
 
-@rule(vision_ops.nms)
+@rule(regions.nms)
 def _nms(c, boxes, scores, iou_threshold):
     return _nms_names(c, c.tensor(boxes, "float32"), c.tensor(scores, "float32"), iou_threshold)
 
 
-@rule(vision_ops.batched_nms)
+@rule(regions.batched_nms)
 def _batched_nms(c, boxes, scores, idxs, iou_threshold):
     w, name = c.w, c.tensor(boxes, "float32")
     largest = w.op("ReduceMax", name, keepdims=0)
@@ -1408,22 +1407,13 @@ def _batched_nms(c, boxes, scores, idxs, iou_threshold):
     return _nms_names(c, moved, c.tensor(scores, "float32"), iou_threshold)
 
 
-@rule(vision_ops.roi_align)
-def _roi_align(c, x, boxes, output_size, spatial_scale=1.0, sampling_ratio=-1, aligned=False):
+@rule(regions.roi_align)
+def _roi_align(c, x, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
     w = c.w
-    height, width = (output_size, output_size) if isinstance(output_size, int) else output_size
-    if isinstance(boxes, Value):
-        rois = w.op("Slice", boxes.name, w.ints(1), w.ints(5), w.ints(1))
-        batch = w.cast(w.op("Gather", boxes.name, w.constant(np.int64(0)), axis=1), "int64")
-    else:
-        rois = w.op("Concat", *(b.name for b in boxes), axis=0) if len(boxes) > 1 else boxes[0].name
-        rows = [
-            w.op("Expand", w.constant(np.int64(i)), w.op("Gather", w.shape(b.name), w.ints(0)))
-            for i, b in enumerate(boxes)
-        ]
-        batch = w.op("Concat", *rows, axis=0) if len(rows) > 1 else rows[0]
+    boxes = w.op("Slice", rois.name, w.ints(1), w.ints(5), w.ints(1))
+    batch = w.cast(w.op("Gather", rois.name, w.constant(np.int64(0)), axis=1), "int64")
     return w.op(
-        "RoiAlign", x.name, rois, batch, output_height=height, output_width=width, spatial_scale=float(spatial_scale),
+        "RoiAlign", x.name, boxes, batch, output_height=pooled_height, output_width=pooled_width, spatial_scale=float(spatial_scale),
         sampling_ratio=max(sampling_ratio, 0), mode="avg",
         coordinate_transformation_mode="half_pixel" if aligned else "output_half_pixel",
     )  # fmt: skip

@@ -21,7 +21,7 @@ from ..engine.node import Leaf
 from .creation import arange, check_layout, empty
 from .elementwise import named
 from .indexing import ROWS, _put_index, _slice, read_along
-from .movement import as_shape, cat, contiguous, flip, split, squeeze, stack, t, transpose, unsqueeze
+from .movement import as_shape, cat, contiguous, flip, squeeze, stack, t, transpose, unsqueeze
 from .reduction import normalize_dim
 
 

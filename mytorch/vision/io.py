@@ -1,4 +1,4 @@
-"""Reading and writing images as uint8 tensors (C, H, W). Requires Pillow."""
+"""Reading images and writing PNG files, as uint8 tensors (C, H, W). Requires Pillow."""
 
 import io as _io
 import os
@@ -60,39 +60,24 @@ def write_file(filename: str | os.PathLike, data: Tensor) -> None:
         file.write(data.numpy().tobytes())
 
 
-def read_image(path: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
+def read_image(path: Any, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
     """Reads an image file as a uint8 tensor (C, H, W).
 
     Args:
         path: path of a file in a format that Pillow supports.
         mode: channels of the result, an ImageReadMode or its name.
-        apply_exif_orientation: not supported; must be False.
     """
-    if apply_exif_orientation:
-        raise NotImplementedError("read_image: apply_exif_orientation=True is not supported.")
     return _decoded(path, mode)
 
 
-def decode_image(input: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
+def decode_image(input: Any, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
     """Decodes an image as a uint8 tensor (C, H, W).
 
     Args:
         input: bytes of the file as a vector of uint8, or its path.
         mode: channels of the result, an ImageReadMode or its name.
-        apply_exif_orientation: not supported; must be False.
     """
-    if isinstance(input, (str, os.PathLike)):
-        return read_image(input, mode, apply_exif_orientation)
-    return read_image(_io.BytesIO(input.numpy().tobytes()), mode, apply_exif_orientation)
-
-
-decode_png = decode_jpeg = decode_gif = decode_webp = decode_image
-
-
-def _encoded(picture, kind, **options):
-    buffer = _io.BytesIO()
-    to_pil_image(picture).save(buffer, kind, **options)
-    return tensor(np.frombuffer(buffer.getvalue(), np.uint8).copy())
+    return _decoded(input if isinstance(input, (str, os.PathLike)) else _io.BytesIO(input.numpy().tobytes()), mode)
 
 
 def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:
@@ -105,20 +90,9 @@ def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:
     Returns:
         The bytes of the file as a vector of uint8.
     """
-    return _encoded(input, "PNG", compress_level=compression_level)
-
-
-def encode_jpeg(input: Tensor, quality: int = 75) -> Tensor:
-    """Encodes an image as JPEG.
-
-    Args:
-        input: uint8 tensor (C, H, W).
-        quality: quality from 1 to 100.
-
-    Returns:
-        The bytes of the file as a vector of uint8.
-    """
-    return _encoded(input, "JPEG", quality=quality)
+    buffer = _io.BytesIO()
+    to_pil_image(input).save(buffer, "PNG", compress_level=compression_level)
+    return tensor(np.frombuffer(buffer.getvalue(), np.uint8).copy())
 
 
 def write_png(input: Tensor, filename: str | os.PathLike, compression_level: int = 6) -> None:
@@ -132,18 +106,4 @@ def write_png(input: Tensor, filename: str | os.PathLike, compression_level: int
     write_file(filename, encode_png(input, compression_level))
 
 
-def write_jpeg(input: Tensor, filename: str | os.PathLike, quality: int = 75) -> None:
-    """Writes an image to a JPEG file.
-
-    Args:
-        input: uint8 tensor (C, H, W).
-        filename: path of the file.
-        quality: quality from 1 to 100.
-    """
-    write_file(filename, encode_jpeg(input, quality))
-
-
-__all__ = [
-    "ImageReadMode", "decode_gif", "decode_image", "decode_jpeg", "decode_png", "decode_webp", "encode_jpeg", "encode_png",
-    "read_file", "read_image", "write_file", "write_jpeg", "write_png",
-]  # fmt: skip
+__all__ = ["ImageReadMode", "decode_image", "encode_png", "read_file", "read_image", "write_file", "write_png"]

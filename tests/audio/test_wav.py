@@ -11,7 +11,6 @@ import mytorch
 from mytorch import audio
 
 pytestmark = pytest.mark.cpu_only
-KINDS = [("PCM_U", 8), ("PCM_S", 16), ("PCM_S", 24), ("PCM_S", 32), ("PCM_F", 32), ("PCM_F", 64)]
 
 
 def _bytes(src, rate=8000, **options):
@@ -20,23 +19,18 @@ def _bytes(src, rate=8000, **options):
     return file.getvalue()
 
 
-@pytest.mark.parametrize(("encoding", "bits"), KINDS)
+@pytest.mark.parametrize("bits", [8, 16, 24, 32, None])
 @pytest.mark.parametrize(("channels", "length"), [(1, 0), (1, 1), (2, 7), (3, 1000)])
-def test_files_round_trip(tmp_path, encoding, bits, channels, length):
-    x = np.random.default_rng(bits).uniform(-1, 1, (channels, length)).astype(np.float32)
+def test_files_round_trip(tmp_path, bits, channels, length):
+    x = np.random.default_rng(bits or 0).uniform(-1, 1, (channels, length)).astype(np.float32)
     path = tmp_path / "sound.wav"
-    audio.save(path, mytorch.tensor(x), 44100, encoding=encoding, bits_per_sample=bits)
+    audio.save(path, mytorch.tensor(x), 44100, bits_per_sample=bits)
     result, rate = audio.load(path)
     assert rate == 44100
     assert result.shape == (channels, length)
     assert result.dtype is mytorch.float32
-    np.testing.assert_allclose(result.numpy(), x, atol=0 if encoding == "PCM_F" else 2.0 ** (1 - min(bits, 24)))
-    meta = audio.info(path)
-    assert (meta.sample_rate, meta.num_frames, meta.num_channels) == (44100, length, channels)
-    assert (meta.encoding, meta.bits_per_sample) == (encoding, bits)
-    part = audio.load(path, frame_offset=2, num_frames=4, channels_first=False)[0]
-    np.testing.assert_array_equal(part.numpy(), result.numpy().T[2:6])
-    if encoding != "PCM_F":  # the module of Python reads integers only
+    np.testing.assert_allclose(result.numpy(), x, atol=2.0 ** (1 - min(bits, 24)) if bits else 0)
+    if bits is not None:  # the module of Python reads integers only
         with wave.open(str(path)) as file:
             assert file.getparams()[:4] == (channels, bits // 8, 44100, length)
             content = file.readframes(length)
@@ -55,7 +49,7 @@ def test_dtypes_are_kept(dtype):
     assert result.dtype.name == dtype
     np.testing.assert_array_equal(result.numpy(), x)
     floats = audio.load(io.BytesIO(_bytes(mytorch.tensor(x))))[0]
-    wider = audio.load(io.BytesIO(_bytes(mytorch.tensor(x), encoding="PCM_S", bits_per_sample=32)))[0]
+    wider = audio.load(io.BytesIO(_bytes(mytorch.tensor(x), bits_per_sample=32)))[0]
     np.testing.assert_allclose(wider.numpy(), floats.numpy(), atol=1e-7)
 
 
@@ -109,18 +103,15 @@ def test_files_are_replaced_when_complete(tmp_path, monkeypatch):
     ("call", "kind", "text"),
     [
         (lambda p: audio.save(p / "a.mp3", mytorch.zeros(1, 2), 8000), ValueError, "ends with .wav"),
-        (lambda p: audio.save(p / "a.wav", mytorch.zeros(1, 2), 8000, format="flac"), ValueError, "format 'wav'"),
         (lambda p: audio.save(p / "a.wav", mytorch.zeros(1, 2, 3), 8000), ValueError, "channels, time"),
         (lambda p: audio.save(p / "a.wav", mytorch.zeros(1, 2).long(), 8000), TypeError, "dtype"),
         (
-            lambda p: audio.save(p / "a.wav", mytorch.zeros(1, 2), 8000, encoding="ULAW"),
+            lambda p: audio.save(p / "a.wav", mytorch.zeros(1, 2), 8000, bits_per_sample=12),
             ValueError,
-            "PCM_F with 64 bits",
+            "bits_per_sample",
         ),
         (lambda p: audio.save(p / "a.wav", mytorch.zeros(1, 2), 0), ValueError, "positive rate"),
         (lambda p: audio.load(p / "a.wav"), FileNotFoundError, "a.wav"),
-        (lambda p: audio.load(io.BytesIO(), frame_offset=-1), ValueError, "frame_offset"),
-        (lambda p: audio.load(io.BytesIO(), num_frames=0), ValueError, "num_frames"),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, call, kind, text):

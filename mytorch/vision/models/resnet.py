@@ -1,12 +1,13 @@
 """Residual networks. Source: He et al., 2015. ResNeXt: Xie et al., 2017. Wide ResNet: Zagoruyko and Komodakis, 2016."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import nn
 from ..._tensor import Tensor
 from ...nn.module import Module
-from .common import variant
+from ...serialization import load
 
 
 def _conv3x3(inside, out, stride=1, groups=1, dilation=1):
@@ -157,8 +158,26 @@ class ResNet(Module):
 
 
 def _variant(name, block, layers, **fixed):
-    text = f"Builds a ResNet with {layers} blocks ({block.__name__})."
-    return variant(name, text, ResNet, lambda **kwargs: ResNet(block, layers, **fixed, **kwargs))
+    """Returns the function `name` that builds a network."""
+
+    def make(*, weights: Any = None, **kwargs: Any) -> ResNet:
+        model = ResNet(block, layers, **fixed, **kwargs)
+        if weights is not None:
+            if not isinstance(weights, (str, os.PathLike)) or not os.path.exists(weights):
+                raise ValueError(
+                    f"weights: expected the path of a state dict or None, got {weights!r}. Weights are not downloaded."
+                )
+            model.load_state_dict(load(weights))
+        return model
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"""Builds a ResNet with {layers} blocks ({block.__name__}).
+
+    Args:
+        weights: path of a state dict, or None.
+        kwargs: arguments of `ResNet`.
+    """
+    return make
 
 
 resnet18 = _variant("resnet18", BasicBlock, [2, 2, 2, 2])

@@ -1,36 +1,13 @@
-"""Image transforms with torchvision's names. `functional` contains the same operations without random choices."""
+"""Image transforms with torchvision's names. `functional` contains the same operations without random choices.
 
+In PyTorch mode, the package torchvision itself has further transforms.
+"""
+
+from ..._extensions import lazy
 from . import functional
-from .augment import (
-    AugMix,
-    AutoAugment,
-    AutoAugmentPolicy,
-    ElasticTransform,
-    FiveCrop,
-    GaussianBlur,
-    RandAugment,
-    RandomAdjustSharpness,
-    RandomAffine,
-    RandomAutocontrast,
-    RandomEqualize,
-    RandomInvert,
-    RandomPerspective,
-    RandomPosterize,
-    RandomSolarize,
-    TenCrop,
-    TrivialAugmentWide,
-)
-from .colour import ColorJitter, Grayscale, RandomGrayscale
-from .compose import Compose, Lambda, RandomApply, RandomChoice, RandomOrder, Transform
-from .conversion import ConvertImageDtype, Normalize, PILToTensor, RandomErasing, Reshape, ToPILImage, ToTensor
+from .compose import Compose, Lambda, Transform
+from .conversion import ConvertImageDtype, Normalize, PILToTensor, Reshape, ToPILImage, ToTensor
 from .functional import InterpolationMode
-from .geometry import (
-    CenterCrop,
-    Pad,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomResizedCrop,
-    RandomRotation,
-    RandomVerticalFlip,
-    Resize,
-)
+from .geometry import CenterCrop, Pad, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, RandomVerticalFlip, Resize
+
+__getattr__, __dir__ = lazy(__name__)

@@ -1,7 +1,7 @@
 """Base classes of the transforms, and transforms that combine others.
 
-Random numbers come from the library's CPU generator in torchvision's order. Equal seeds therefore give the same crops,
-flips and colors. `RandomChoice` and `RandomOrder` differ, because torchvision uses Python's generator for them.
+Random numbers come from the library's CPU generator in torchvision's order. Equal seeds therefore give the same crops and
+flips.
 """
 
 import functools
@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...nn import Module
-from ...ops.creation import tensor
-from ...ops.random import default_generator, multinomial, rand, randint, randperm
+from ...ops.random import default_generator, rand, randint
 
 
 def _plain(value):
@@ -128,63 +127,3 @@ class Lambda(Transform):
 
     def forward(self, img: Any) -> Any:
         return self.lambd(img)
-
-
-class RandomApply(Compose):
-    """Applies all transforms with probability p, and none otherwise.
-
-    Args:
-        transforms: the transforms.
-        p: probability.
-    """
-
-    def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: float = 0.5):
-        check_probability(p, "RandomApply")
-        super().__init__(transforms, p=p)
-
-    def forward(self, img: Any) -> Any:
-        return img if self.p < float(rand(1, device="cpu")[0]) else super().forward(img)
-
-    def __repr__(self):
-        return "\n".join(["RandomApply(", f"    p={self.p}", *(f"    {t}" for t in self.transforms), ")"])
-
-
-class RandomChoice(Compose):
-    """Applies one randomly chosen transform.
-
-    Args:
-        transforms: the transforms.
-        p: weights of the transforms (default: equal weights).
-
-    Raises:
-        TypeError: if p is not a sequence.
-        ValueError: if the number of weights differs from the number of transforms.
-    """
-
-    def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: Sequence[float] | None = None):
-        if p is not None and not isinstance(p, Sequence):
-            raise TypeError(f"Argument p should be a sequence, got {type(p).__name__}")
-        if p is not None and len(p) != len(transforms):
-            raise ValueError(
-                f"RandomChoice: expected {len(transforms)} weights in p (one per transform), got {len(p)}."
-            )
-        super().__init__(transforms, p=p)
-
-    def forward(self, img: Any) -> Any:
-        if self.p is None:
-            return self.transforms[whole(len(self.transforms))](img)
-        weights = tensor([float(w) for w in self.p], device="cpu")
-        return self.transforms[int(multinomial(weights, 1)[0])](img)
-
-
-class RandomOrder(Compose):
-    """Applies all transforms in random order.
-
-    Args:
-        transforms: the transforms.
-    """
-
-    def forward(self, img: Any) -> Any:
-        for i in randperm(len(self.transforms), device="cpu").tolist():
-            img = self.transforms[i](img)
-        return img

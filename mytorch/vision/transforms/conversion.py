@@ -1,15 +1,11 @@
-"""Conversions between PIL images, arrays and tensors, and transforms of values: scaling, normalization, erasing."""
+"""Conversions between PIL images, arrays and tensors, and transforms of values: scaling and normalization."""
 
-import math
 from collections.abc import Iterable, Sequence
 
-from ..._tensor import Tensor
 from ...base import dtypes
-from ...ops.creation import as_tensor
 from ...ops.movement import reshape
-from ...ops.random import randn
 from . import functional as F
-from .compose import RandomTransform, Transform, chance, uniform, whole
+from .compose import Transform
 
 
 class ToTensor(Transform):
@@ -91,62 +87,3 @@ class Reshape(Transform):
 
     def __init__(self, shape: Iterable[int]):
         super().__init__(shape=tuple(shape))
-
-
-class RandomErasing(RandomTransform):
-    """Erases a random rectangle of a tensor with probability p.
-
-    Args:
-        p: probability.
-        scale: minimum and maximum fraction of the area.
-        ratio: minimum and maximum height / width.
-        value: value of the rectangle: a number, one number per channel, or "random" for normal noise.
-        inplace: overwrite the image.
-
-    Raises:
-        ValueError: if an argument is out of range.
-
-    Source: Zhong et al., 2017.
-    """
-
-    def __init__(
-        self, p: float = 0.5, scale: tuple[float, float] = (0.02, 0.33), ratio: tuple[float, float] = (0.3, 3.3),
-        value: float | Sequence[float] | str = 0, inplace: bool = False,
-    ):  # fmt: skip
-        super().__init__(p, scale=scale, ratio=ratio, value=value, inplace=inplace)
-        if not 0 <= scale[0] <= scale[1] <= 1:
-            raise ValueError(f"RandomErasing: expected scale to be (minimum, maximum) between 0 and 1, got {scale}.")
-        if not 0 < ratio[0] <= ratio[1]:
-            raise ValueError(f"RandomErasing: expected ratio to be (minimum, maximum) above 0, got {ratio}.")
-        if isinstance(value, str) and value != "random":
-            raise ValueError("If value is str, it should be 'random'")
-
-    def get_params(self, img: Tensor) -> tuple[int, int, int, int, Tensor] | None:
-        """Returns (top, left, height, width, replacement), or None if no rectangle fits after ten attempts.
-
-        Args:
-            img: image (…, C, H, W).
-        """
-        channels, height, width = img.shape[-3:]
-        values = self.value if isinstance(self.value, (list, tuple)) else [self.value]
-        if len(values) not in (1, channels):
-            raise ValueError(
-                f"If value is a sequence, it should have either a single value or {channels} (number of input channels)"
-            )
-        for _ in range(10):
-            area = height * width * uniform(*self.scale)
-            ratio = math.exp(uniform(math.log(self.ratio[0]), math.log(self.ratio[1])))
-            h, w = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-            if h < height and w < width:
-                if self.value == "random":
-                    value = randn(channels, h, w, dtype=img.dtype, device="cpu")
-                else:
-                    value = as_tensor(values, dtype=img.dtype, device="cpu").reshape(-1, 1, 1)
-                return whole(height - h + 1), whole(width - w + 1), h, w, value
-        return None
-
-    def forward(self, img: Tensor) -> Tensor:
-        if not isinstance(img, Tensor) or img.ndim < 3:
-            raise TypeError(f"RandomErasing: expected a tensor (…, C, H, W), got {type(img)}.")
-        found = self.get_params(img) if chance(self.p) else None
-        return img if found is None else F.erase(img, *found[:4], found[4].to(img.device), self.inplace)

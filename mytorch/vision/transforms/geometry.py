@@ -1,7 +1,6 @@
-"""Geometric transforms: sizes, crops, flips and rotations."""
+"""Geometric transforms: sizes, crops and flips."""
 
 import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -178,46 +177,3 @@ class RandomVerticalFlip(RandomTransform):
     """
 
     function = staticmethod(F.vflip)
-
-
-class RandomRotation(Transform):
-    """Rotates an image by a random angle.
-
-    Args:
-        degrees: (minimum, maximum) angle in degrees, or d for (-d, d).
-        interpolation: see `functional.rotate`.
-        expand: see `functional.rotate`.
-        center: see `functional.rotate`.
-        fill: see `functional.rotate`.
-
-    Raises:
-        ValueError: if degrees is negative, or a sequence without two numbers.
-    """
-
-    def __init__(
-        self, degrees: float | Sequence[float], interpolation: InterpolationMode = InterpolationMode.NEAREST,
-        expand: bool = False, center: Sequence[float] | None = None, fill: Colour = 0,
-    ):  # fmt: skip
-        span: Any = degrees
-        if isinstance(span, numbers.Real):
-            if span < 0:
-                raise ValueError("If degrees is a single number, it must be positive.")
-            span = (-span, span)
-        if len(span) != 2:
-            raise ValueError("degrees should be a sequence of length 2.")
-        super().__init__(
-            degrees=list(map(float, span)), interpolation=interpolation, expand=expand, center=center, fill=fill
-        )
-
-    @staticmethod
-    def get_params(degrees: Sequence[float]) -> float:
-        """Returns a random angle.
-
-        Args:
-            degrees: (minimum, maximum) angle.
-        """
-        return uniform(degrees[0], degrees[1])
-
-    def forward(self, img: Any) -> Any:
-        angle = self.get_params(self.degrees)
-        return F.rotate(img, angle, self.interpolation, self.expand, self.center, self.fill)

@@ -12,6 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from ..._tensor import Tensor
+from ...base import dtypes
 from ...base.errors import needed
 from ...ops.creation import as_tensor
 
@@ -122,3 +123,21 @@ def pil_image(tensor, mode=None, like=None):
     if mode == natural:
         return Image.fromarray(array[:, :, 0] if channels == 1 else array)
     return Image.frombytes(mode, (width, height), array.tobytes())
+
+
+def highest(dtype):
+    """Return the maximum brightness of a dtype."""
+    if dtype.is_floating_point:
+        return 1
+    return 1 if dtype is dtypes.bool_ else int(np.iinfo(dtype.numpy).max)
+
+
+def in_floats(img, change):
+    """Apply a function in floats; integers are rounded and clipped afterward."""
+    if img.is_floating_point():
+        return change(img)
+    out = change(img.to(dtypes.float32)).round()
+    if img.dtype is dtypes.bool_:
+        return out > 0.5
+    info = np.iinfo(img.dtype.numpy)
+    return out.clamp(info.min, info.max).to(img.dtype)
