@@ -314,3 +314,34 @@ def test_quantiles(torch, name, interpolation):
 def test_no_dtype_equals_none():
     names = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split()
     assert not any(getattr(mytorch, name) == None for name in names)  # noqa: E711
+
+
+SELECTIONS = {
+    **{name: (lambda L, x, y, name=name: getattr(L, name)(x)) for name in "floor ceil round trunc frac sign sgn".split()},
+    **{name: (lambda L, x, y, name=name: getattr(L, name)(x, y)) for name in "maximum minimum fmax fmin xlogy nextafter".split()},
+    **{name: (lambda L, x, y, name=name: getattr(x, name)()) for name in "max min median nanmedian".split()},
+    **{name: (lambda L, x, y, name=name: getattr(L.nn.functional, name)(x)) for name in "relu relu6 elu selu celu hardtanh".split()},
+    "clamp": lambda L, x, y: L.clamp(x, -1, 1),
+    "where": lambda L, x, y: L.where(x > y, x, y),
+    "masked_fill": lambda L, x, y: x.masked_fill(x > y, 2.0),
+    "div_floor": lambda L, x, y: L.div(x, y, rounding_mode="floor"),
+    "sort": lambda L, x, y: x.sort().values,
+    "max_dim": lambda L, x, y: x.max(0).values,
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_an_element_that_is_not_selected_has_no_gradient(torch, name):
+    """A gradient of zero is zero for an infinite upstream gradient, too: a product with 0 would be NaN."""
+    points = [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, INF] + ([] if name in ("median", "sort") else [NAN])
+    pairs = np.array([(a, b) for a in points for b in (-2.0, 0.0, 0.5, 1.0, INF)])
+
+    def program(L, upstream):
+        x, y = (L.tensor(pairs[:, i].copy(), requires_grad=True) for i in (0, 1))
+        out = SELECTIONS[name](L, x, y)
+        grads = L.autograd.grad(out, (x, y), L.full_like(out, upstream), allow_unused=True)
+        return np.stack([(g + 0.0).numpy() for g in grads if g is not None])
+
+    for upstream in (0.7, INF, NAN):
+        np.testing.assert_allclose(program(mytorch, upstream), program(torch, upstream), rtol=1e-12)

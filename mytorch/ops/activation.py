@@ -428,7 +428,7 @@ def _elu_forward(xp, input, *, alpha, scale=1.0, rate=1.0):
 
 
 def _elu_grad(g, input, alpha, scale, rate, xp):
-    return g * xp.where(input > 0, scale, scale * alpha * rate * xp.exp(xp.minimum(input, 0.0) * rate))
+    return g * xp.where(input <= 0, scale * alpha * rate * xp.exp(xp.minimum(input, 0.0) * rate), scale)
 
 
 def _softplus_forward(xp, input, *, beta, limit):

@@ -141,9 +141,9 @@ def _log1p(xp, input):
     return out
 
 
-def zero(g):
-    """Returns the gradient of a step function: zeros, as in PyTorch."""
-    return g * 0
+def zero(g, xp):
+    """Returns the gradient of a step function: zeros, also where the upstream gradient is infinite or NaN."""
+    return xp.where((g == g) & (g != g), g, 0.0)
 
 
 def no_derivative(name, message=None):
@@ -521,7 +521,7 @@ def where_method(self, condition, other):
 
 def _share(g, lost, tie, xp):
     """Returns the gradient of a choice: none if the other input was chosen, half for equal values, all for NaN."""
-    return g * xp.where(tie, 0.5, xp.where(lost, 0.0, 1.0))
+    return xp.where(tie, g * 0.5, xp.where(lost, 0.0, g))
 
 
 # fmt: off

@@ -373,8 +373,8 @@ def _extreme(name, of, word, example):
         return getattr(xp, of)(input)
 
     def gradient_of_all(g, input, out, xp):
-        best = xp.astype((input == out) | ((input != input) & (out != out)), g.dtype)  # NaN is the extreme of NaN
-        return best * (g / xp.sum(best))
+        best = (input == out) | ((input != input) & (out != out))  # NaN is the extreme of NaN
+        return xp.where(best, g / xp.sum(xp.astype(best, g.dtype)), 0.0)
 
     return record.grad(input=gradient), extreme, over_all.grad(input=gradient_of_all)
 

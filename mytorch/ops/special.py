@@ -231,7 +231,7 @@ logaddexp2.grad(
 copysign = _op("copysign", "copysign", "Returns |input| with the sign of other.", binary=True)
 copysign.grad(input=lambda g, input, out, xp: g * xp.sign(input) * xp.sign(xp.detach(out)), other=zero)
 nextafter = _op("nextafter", "nextafter", "Returns the next floating-point number after input in the direction of other.", binary=True, dtype="promote")  # fmt: skip
-nextafter.grad(input=lambda g: g, other=lambda g: g * 0)
+nextafter.grad(input=lambda g, input, other, xp: xp.where(input == other, 0.0, g), other=zero)
 gcd = _op("gcd", "gcd", "Computes the greatest common divisor of integers, elementwise.", binary=True, dtype="promote")
 lcm = _op("lcm", "lcm", "Computes the least common multiple of integers, elementwise.", binary=True, dtype="promote")
 fmax = _op("fmax", "fmax", "Returns the larger of two elements, ignoring NaN if one is a number.", binary=True, dtype="promote")  # fmt: skip
@@ -296,7 +296,7 @@ def _times_log(name, text, log, at, example=None):
 
     forward.__doc__ = documented(text, name, example)
     return op(name=name, dtype="float", elementwise=True)(forward).grad(
-        input=lambda g, input, other, xp: g * xp.where((input == 0) & (at(other) <= 0), 0.0, log(xp, other)),
+        input=lambda g, input, other, xp: xp.where((input == 0) & (at(other) <= 0), 0.0, g * log(xp, other)),
         other=lambda g, input, other: g * (input / at(other)),
     )
 
