@@ -99,7 +99,8 @@ def _drop_hooks(tensor):
 def in_place(function, name):
     """Returns the in-place variant of a function whose first argument is the tensor."""
     into = _ufunc_of(function)
-    elementwise = not name.startswith(("index_", "scatter", "masked_scatter"))
+    elementwise = not name.startswith(("index_", "scatter"))
+    may_overlap = name in ("masked_scatter_", "masked_fill_", "index_fill_")  # as in PyTorch; the source is read first
 
     operator = name.startswith("__")
 
@@ -108,7 +109,7 @@ def in_place(function, name):
             return NotImplemented
         check_writable(self, name)
         for other in args:
-            if isinstance(other, Tensor):
+            if isinstance(other, Tensor) and not may_overlap:
                 refuse_overlap(self, other, name, None, elementwise)
         if into is not None and len(args) == into.nin - 1 and not kwargs and _nothing_to_record(self, args):
             array = self._data
