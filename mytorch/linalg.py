@@ -868,6 +868,8 @@ def matrix_power(A, n):
         return _eye_like(A, A.shape[-1]).expand(*A.shape).clone() + A * 0
     if n < 0:
         return matrix_power(inverse(A), -n)
+    if n == 1:
+        return A.clone()
     out = None
     while n:
         if n & 1:

@@ -56,6 +56,7 @@ DIFFERENT = {
 DIFFERENT_COMPLEX = {
     "cholesky", "linalg.cholesky", "linalg.cholesky_ex", "istft", "nn.functional.rms_norm", "logcumsumexp", "logsumexp", "H",
 }  # fmt: skip
+COPIED = {"ravel", "resize_", "resize_as_"}  # the copies of the samples have another layout, or their own storage
 CONVERSIONS = {"bool", "double", "float", "half", "int", "long", "short", "byte", "char", "cdouble", "cfloat"}
 
 
@@ -179,6 +180,26 @@ def _compare_all(theirs, mine, what):
             compare(a, b, what)
 
 
+def shared(results, inputs, shares):
+    """Returns, for each result and each input, whether they share memory."""
+    return [[bool(shares(y, x)) for x in inputs if x.numel()] for y in results if y.numel()]
+
+
+def compare_memory(sample, want, got, arguments):
+    """A change in place of a result changes the same inputs as in PyTorch."""
+    theirs_in, mine_in = (
+        [x for x in flat(list(given)) if isinstance(x, (torch.Tensor, mytorch.Tensor))]
+        for given in ([sample.input, sample.args, list(sample.kwargs.values())], arguments)
+    )
+    theirs, mine = ([y for y in flat(r) if isinstance(y, (torch.Tensor, mytorch.Tensor))] for r in (want, got))
+    if len(theirs_in) != len(mine_in) or any(x.layout is not torch.strided for x in (*theirs, *theirs_in)):
+        return
+    address = lambda x: x.untyped_storage().data_ptr()  # noqa: E731
+    wanted = shared(theirs, theirs_in, lambda y, x: address(y) == address(x))
+    memory = lambda x: x.detach().numpy()  # noqa: E731
+    assert wanted == shared(mine, mine_in, lambda y, x: np.may_share_memory(memory(y), memory(x))), "memory"
+
+
 def cases():
     for op in op_db:
         full = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
@@ -210,6 +231,8 @@ def test_as_pytorch(op, dtype):
         got = function(arguments[0], *arguments[1], **kwargs)
         theirs, mine = flat(want), flat(got)
         assert len(theirs) == len(mine), f"{len(mine)} results, PyTorch {len(theirs)}"
+        if op.name not in COPIED:
+            compare_memory(sample, want, got, arguments)
         if op.name in RANDOM:
             assert [tuple(getattr(x, "shape", ())) for x in theirs] == [tuple(getattr(x, "shape", ())) for x in mine]
             continue

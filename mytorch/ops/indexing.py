@@ -570,7 +570,9 @@ def masked_fill(input, mask, value):
         value = value.to(input.dtype)
     elif isinstance(value, (float, int)) and input.dtype.category < dtypes.FLOAT:
         value = bool(value) if input.dtype is dtypes.bool_ else int(value)
-    return name_node(contiguous(where(mask, value, input)), "MaskedFill", f"MaskedFillBackward{int(isinstance(value, Tensor))}")
+    return name_node(
+        contiguous(where(mask, value, input)), "MaskedFill", f"MaskedFillBackward{int(isinstance(value, Tensor))}"
+    )
 
 
 @public(inplace=False)

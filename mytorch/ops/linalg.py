@@ -703,7 +703,7 @@ def chain_matmul(*matrices):
     out = matrices[0]
     for m in matrices[1:]:
         out = out @ m
-    return out
+    return out.clone() if len(matrices) == 1 else out
 
 
 METHODS["__matmul__"] = lambda self, other: (

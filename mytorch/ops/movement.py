@@ -481,7 +481,7 @@ def broadcast_tensors(*tensors):
         shape = broadcast(*(t.shape for t in tensors))
     except ValueError:
         raise RuntimeError(f"broadcast_tensors: shapes {[tuple(t.shape) for t in tensors]} don't broadcast.") from None
-    return tuple(expand(t, *shape) for t in tensors)
+    return tuple(t if tuple(t.shape) == shape else expand(t, *shape) for t in tensors)
 
 
 @public(inplace=False)
@@ -560,8 +560,18 @@ def laid_by(rule, out, *inputs):
 
 
 def laid_out_as(input, out):
-    """Returns `out` with its channels last in memory if the channels of the input are last, as in PyTorch; otherwise in order."""
-    return laid_by(channels, out, input)
+    """Returns `out` with its channels last in memory if the channels of the input are last, as in PyTorch; otherwise in order.
+
+    The result has its own memory.
+    """
+    return laid_by(channels, unshared(input, out), input)
+
+
+def unshared(input, out):
+    """Returns `out`, or a copy if it shares memory with the input, as where a factor or power of 1 leaves nothing to compute."""
+    raw = raw_of(out)
+    shares = not isinstance(raw, MetaArray) and memory_owner(raw) is memory_owner(raw_of(input))
+    return out.clone() if shares else out
 
 
 # -- joining ---------------------------------------------------------------------------------------------------

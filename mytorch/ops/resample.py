@@ -16,7 +16,7 @@ from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, raw_of
 from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .elementwise import where
-from .movement import laid_out_as, stack
+from .movement import laid_out_as, stack, unshared
 from .padding import pad
 from .pool import along, averaging_matrix
 
@@ -378,7 +378,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     x = input.unsqueeze(0) if single else input
     _blocks(x.shape[2:], kernel, stride, padding, dilation)
     x = pad(x, (padding[1], padding[1], padding[0], padding[0])) if any(padding) else x
-    out = _windows(x, kernel=kernel, stride=stride, dilation=dilation)
+    out = unshared(input, _windows(x, kernel=kernel, stride=stride, dilation=dilation))
     return out.squeeze(0) if single else out
 
 

@@ -468,7 +468,7 @@ def take(input, index):
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
     if input.numel() == 0 and index.numel():
         raise IndexError("take(): tried to take from an empty tensor")
-    return input.reshape(-1)[index]
+    return input.reshape(-1)[index.reshape(-1)].reshape(index.shape)  # a 0-d index alone would select a view
 
 
 @public(inplace=False)

@@ -843,4 +843,4 @@ def sum_to_size(input, *size):
     if lead < 0 or any(n not in (1, m) for n, m in zip(size, input.shape[lead:], strict=True)):
         raise RuntimeError(f"size {{{list(size)}}} is not expandable to size {{{list(input.shape)}}}.")
     dims = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(size) if n == 1 and input.shape[i + lead] != 1)
-    return (input.sum(dims, keepdim=True) if dims else input).reshape(size)
+    return (input.sum(dims, keepdim=True) if dims or not size else input).reshape(size)
