@@ -190,6 +190,7 @@ def run_section(name, limit, results, options):
 
 def section(options):
     """Run one section in this process. With `part`, run only a share of the checks."""
+    faulthandler.enable()  # where a process crashed or hung is in its output
     if options.limit:
         faulthandler.dump_traceback_later(max(options.limit - 5, 0.8 * options.limit))
     if options.rehearse:
