@@ -165,7 +165,7 @@ def run_section(name, limit, results, options):
     if child.returncode and not problem:
         lost = f"the GPU was lost {starts} times" if child.returncode == LOST else f"exit {child.returncode}"
         problem = lost
-    if problem:
+    if problem and text.strip():
         problem += f": {text[-1500:].strip()}"
     with texts.open("a") as file:
         file.write(f"==== {name}\n{text[-50000:]}\n")

@@ -27,11 +27,7 @@ FIGURES = {  # a section, and the least number of its results
     "profile": 1, "parity": 5, "again": 1, "train-tuned": 2, "products": 70, "blocks": 12, "sanitizer": 1, "kernels-more": 60, "torch": 60,
     "correctness": 100, "train-more": 4, "torch-more": 4, "parity-more": 10,
 }  # fmt: skip
-RUN = (
-    "versions,torch-train,torch-small",
-    "versions,train,products,again",
-    "kernels,train-captured",
-)  # the rest takes minutes
+RUN = ("versions,torch-train,torch-small", "versions,train,again", "versions,kernels")  # the rest takes minutes
 
 
 def gpu_check_process(folder, *flags, script=ROOT / "benchmarks/gpu_check.py"):
