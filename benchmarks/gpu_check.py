@@ -70,6 +70,7 @@ SECTIONS = {  # in the order in which they run
     "train-more": Section(110, 600, "training:train_more"),
     "torch-more": Section(150, 600, "training:torch_more"),
     "parity-more": Section(120, 600, "parity:parity_more"),
+    "script": Section(40, 600, "training:script"),
 }
 _NAMES = list(SECTIONS)
 DAY = {  # the commands of gpu_day.sh

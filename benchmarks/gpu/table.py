@@ -73,7 +73,7 @@ def table(results, names):
     rows |= {name: {r["name"]: r for r in part.get("rows", [])} for name, part in results.items()}
     for name in names:
         own = rows[name]
-        if name in ("versions", "sanitizer", "again"):
+        if name in ("versions", "sanitizer", "again", "script"):
             lines += [
                 f"{key:<28}{_last(r['error']) if 'error' in r else r.get('value', 'ok')}" for key, r in own.items()
             ]
