@@ -70,6 +70,7 @@ SECTIONS = {  # in the order in which they run
     "train-more": Section(110, 600, "training:train_more"),
     "torch-more": Section(150, 600, "training:torch_more"),
     "parity-more": Section(120, 600, "parity:parity_more"),
+    "script": Section(40, 600, "training:script"),
 }
 _NAMES = list(SECTIONS)
 DAY = {  # the commands of gpu_day.sh
@@ -165,7 +166,7 @@ def run_section(name, limit, results, options):
     if child.returncode and not problem:
         lost = f"the GPU was lost {starts} times" if child.returncode == LOST else f"exit {child.returncode}"
         problem = lost
-    if problem:
+    if problem and text.strip():
         problem += f": {text[-1500:].strip()}"
     with texts.open("a") as file:
         file.write(f"==== {name}\n{text[-50000:]}\n")
@@ -190,6 +191,7 @@ def run_section(name, limit, results, options):
 
 def section(options):
     """Run one section in this process. With `part`, run only a share of the checks."""
+    faulthandler.enable()  # where a process crashed or hung is in its output
     if options.limit:
         faulthandler.dump_traceback_later(max(options.limit - 5, 0.8 * options.limit))
     if options.rehearse:

@@ -19,7 +19,7 @@ same machine, on one thread unless stated otherwise. `python benchmarks/report.p
 
 !!! note "No GPU timings yet"
     Nothing on this page was timed on a GPU. The last two sections contain estimates and compiler output for contributors.
-    `python benchmarks/gpu_check.py` checks and times everything on a GPU.
+    `bash benchmarks/gpu_day.sh LOGS first` checks and times the most important parts on a GPU in at most 7 minutes.
 """
 
 TITLES = {  # section of cpu.json -> (heading, description)

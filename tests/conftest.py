@@ -15,11 +15,19 @@ import numpy as np
 import pytest
 
 
-def pytest_addoption(parser):
+def pytest_addoption(parser, pluginmanager):
+    if not pluginmanager.hasplugin("timeout"):  # otherwise the option of pyproject.toml is unknown, which is an error
+        parser.addini("timeout", "without effect, because pytest-timeout is not installed")
     parser.addoption(
         "--device", default=os.environ.get("DEVICE", "cpu"), help="default device: cpu (default), cuda, cuda:1, toy"
     )
     parser.addoption("--fake-cupy", action="store_true", help="replace CuPy by a fake over NumPy")
+    parser.addoption(
+        "--all-kernels",
+        action="store_true",
+        default=os.environ.get("MYTORCH_ALL_KERNELS") == "1",
+        help="run all cases of Triton's kernels without a GPU, not a sample; also MYTORCH_ALL_KERNELS=1",
+    )
 
 
 def pytest_configure(config):
@@ -106,9 +114,26 @@ def _seeding_a_twin(seed):
     return seeded
 
 
+def sampled(items, most):
+    """Returns at most `most` cases of each test function, evenly spaced, in their order."""
+    functions = {}
+    for item in items:
+        functions.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+    kept = [
+        cases[i * len(cases) // min(most, len(cases))]
+        for cases in functions.values()
+        for i in range(min(most, len(cases)))
+    ]
+    return sorted(kept, key=items.index)
+
+
 def pytest_collection_modifyitems(config, items):
     import mytorch
 
+    # Triton's interpreter and its compiler take minutes for all cases of the kernels. A sample calls every kernel.
+    sample = "TRITON_INTERPRET" in os.environ or "MYTORCH_COMPILE_ONLY" in os.environ
+    if sample and not config.getoption("--all-kernels"):
+        items[:] = sampled(items, 1 if "MYTORCH_COMPILE_ONLY" in os.environ else 2)
     if config.getoption("--fake-cupy") or not mytorch.cuda.is_available():
         for item in items:
             if "gpu" in item.keywords and item.get_closest_marker("gpu"):

@@ -38,18 +38,19 @@ def _pytest_or_fallback():
                 return
             raise AssertionError(f"{kind.__name__} was not raised")
 
-        def parametrize(names, values, ids=None):
-            def mark(function):
-                function.pytestmark = [
-                    types.SimpleNamespace(args=(names, values)),
-                    *getattr(function, "pytestmark", []),
-                ]
-                return function
+        def marker(name):
+            def mark(*args, **kwargs):
+                def marked(function):
+                    own = types.SimpleNamespace(name=name, args=args)
+                    function.pytestmark = [own, *getattr(function, "pytestmark", [])]
+                    return function
+
+                return marked
 
             return mark
 
         module = types.ModuleType("pytest")
-        module.mark = types.SimpleNamespace(parametrize=parametrize)
+        module.mark = types.SimpleNamespace(parametrize=marker("parametrize"), skipif=marker("skipif"))
         module.raises = raises
         module.fixture = lambda **kwargs: lambda function: function
         sys.modules["pytest"] = module
@@ -58,8 +59,12 @@ def _pytest_or_fallback():
 
 def _cases(function):
     """Returns the dictionaries of arguments of a parametrized test."""
-    axes = []
-    for mark in getattr(function, "pytestmark", []):
+    axes, marks = [], getattr(function, "pytestmark", [])
+    if any(mark.name == "skipif" and mark.args[0] for mark in marks):
+        return
+    for mark in marks:
+        if mark.name != "parametrize":
+            continue
         names, values = mark.args[:2]
         names = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
         axes.append([dict(zip(names, v if len(names) > 1 else (v,), strict=True)) for v in values])
@@ -125,34 +130,30 @@ class _Tests:
     def __init__(self, report, names=None, seconds=90):
         self.report, self.seconds, self.running = report, seconds, []
         self.run = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(ROOT), "-p", "no:cacheprovider", "-q", "-W", "ignore", "--tb=short"]  # fmt: skip
-        self.waiting = self._collected() if names is None else names
+        self.waiting, self.collecting = names or [], None
+        if names is None:
+            # test_graphs.py wants --device cuda; test_on_the_gpu runs the checks of `correctness` again
+            files = [ROOT / "tests" / name for name in ("gpu", "kernels", "distributed/test_nccl.py")]
+            skipped = ["-k", "not test_on_the_gpu", "--ignore", ROOT / "tests/gpu/test_graphs.py"]
+            log = report_file()
+            command = [*self.run, "--collect-only", "-m", "gpu", *skipped, *files]
+            self.collecting = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log), log
 
-    def _collected(self):
-        # test_graphs.py wants --device cuda; test_on_the_gpu runs the checks of `correctness` again
-        files = [ROOT / "tests" / name for name in ("gpu", "kernels", "distributed/test_nccl.py")]
-        command = [
-            *self.run,
-            "--collect-only",
-            "-m",
-            "gpu",
-            "-k",
-            "not test_on_the_gpu",
-            "--ignore",
-            ROOT / "tests/gpu/test_graphs.py",
-            *files,
-        ]
-        try:
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-        except subprocess.TimeoutExpired:
-            return self.report("pytest", error="the collection of tests took more than 60 s") or []
-        found = [line.strip() for line in done.stdout.splitlines() if "::" in line]
+    def _collect(self):
+        """Reads the names of the tests when pytest has found them."""
+        process, log = self.collecting
+        if process.poll() is None:
+            return
+        self.collecting, text = None, end_of(log, 100000)
+        found = [line.strip() for line in text.splitlines() if "::" in line]
         if not found:
-            self.report("pytest", error=f"no test was collected: {(done.stdout + done.stderr)[-800:]}")
-        wanted = [name for name in found if name not in self.report.done]
-        return wanted[:TESTS]
+            self.report("pytest", error=f"no test was collected: {text[-800:]}")
+        self.waiting = [name for name in found if name not in self.report.done][:TESTS]
 
     def are_running(self):
         """Starts and ends processes; returns False when none is left."""
+        if self.collecting:
+            self._collect()
         for item in list(self.running):
             name, process, log, until = item
             if process.poll() is None and time.perf_counter() < until:
@@ -177,7 +178,7 @@ class _Tests:
             name, log = self.waiting.pop(0), report_file()
             process = subprocess.Popen([*self.run, name], cwd=ROOT, stdout=log, stderr=log)
             self.running.append((name, process, log, time.perf_counter() + self.seconds))
-        return bool(self.running)
+        return bool(self.collecting or self.running)
 
 
 def together(report, interpret):
@@ -218,8 +219,8 @@ def check_part(report, interpret, part, parts):
     todo = []
     for home in CHECKS:
         name = home.partition(".check_")[2]
-        if name in ("ops", "products") and interpret:
-            continue  # these require fixtures: python -m pytest tests/kernels tests/gpu
+        if name in ("ops", "products") and os.environ.get("MYTORCH_KERNELS_ON") != "cuda":
+            continue  # without a GPU, these require fixtures: python -m pytest tests/kernels tests/gpu
         try:
             module = importlib.import_module(f"tests.{home}")
         except Exception as error:

@@ -21,6 +21,12 @@ TANH = {
 MORE_MODELS = {"GPT-2 124M fp16 B32xT1024": (BASE, 32, "float16"), "GPT-2 124M fp32 B8xT1024": (BASE, 8, None)}
 
 
+SCRIPT = (  # options of train_gpt2.py
+    "--model_size", "small", "--context_length", 256, "--batch_size", 32, "--train_iterations", 300, "--eval_interval", 300,
+    "--eval_iterations", 10, "--log_iter", 25, "--warmup_steps", 20,
+)  # fmt: skip
+
+
 def parameters():
     """Returns the shapes of the parameters of GPT-2 124M."""
     matrices = [(3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)]

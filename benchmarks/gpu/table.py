@@ -73,7 +73,7 @@ def table(results, names):
     rows |= {name: {r["name"]: r for r in part.get("rows", [])} for name, part in results.items()}
     for name in names:
         own = rows[name]
-        if name in ("versions", "sanitizer", "again"):
+        if name in ("versions", "sanitizer", "again", "script"):
             lines += [
                 f"{key:<28}{_last(r['error']) if 'error' in r else r.get('value', 'ok')}" for key, r in own.items()
             ]
@@ -155,7 +155,8 @@ def failures(results, skipped):
     lines = []
     for name, part in results.items():
         if part["problem"]:
-            lines.append(f"  {name}: {part['problem'].splitlines()[0]} … {_last(part['problem'])}")
+            first, last = part["problem"].splitlines()[0], _last(part["problem"])
+            lines.append(f"  {name}: {first}{'' if last == first else f' … {last}'}")
         lines += [f"  {name}: {r['name']}: {_last(r['error'])}" for r in part["rows"] if "error" in r]
         skipped = {**skipped, **{r["name"]: r["skipped"] for r in part["rows"] if "skipped" in r}}
     return "\n".join(

@@ -1,12 +1,17 @@
 """Sections `train`, `small` and others: training steps of GPT-2, in mytorch and in PyTorch."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
-from .sizes import BASE_MODEL, DEVICE, MORE_MODELS, SMALL_MODEL, STEPS, TANH, TIME_STEPS
+from .sizes import BASE_MODEL, DEVICE, MORE_MODELS, SCRIPT, SMALL_MODEL, STEPS, TANH, TIME_STEPS
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _config(values):
@@ -153,6 +158,32 @@ def train_more(report, interpret):
         cudnn._trouble.pop()
     os.environ["TRITON_AUTOTUNE_MODE"] = os.environ["TRITON_FLASH_AUTOTUNE_MODE"] = "medium"
     _measure(report, {**SMALL_MODEL, **TANH}, captured=True, mark=", tuned")
+
+
+def script(report, interpret):
+    """Train a model with train_gpt2.py, captured and in bfloat16, on the text of prepare_demo.py."""
+
+    def program(*command):
+        fake = [ROOT / "tests" / "gpu" / "with_fake_cupy.py"] if DEVICE == "cpu" else []
+        run = [sys.executable, "-W", "ignore", *fake, *command]
+        done = subprocess.run([str(part) for part in run], cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"exit {done.returncode}: {(done.stdout + done.stderr)[-600:]}")
+
+    def train():
+        with tempfile.TemporaryDirectory() as folder:
+            data, work = Path(folder) / "data", Path(folder) / "work"
+            program("prepare_data/prepare_demo.py", "--path_to_save", data)
+            program(
+                "train_gpt2.py", "--device", "cuda", "--mixed_precision", "bf16", "--cuda_graph", "--max_lr", 1e-3, "--min_lr", 1e-4,
+                "--gradient_accumulation_steps", 1, "--path_to_data", data, "--working_directory", work, "--project_name", "gpu", *SCRIPT,
+            )  # fmt: skip
+            lines = (work / "gpu" / "log.jsonl").read_text().splitlines()
+        losses = [row["loss"] for row in map(json.loads, lines) if "loss" in row]
+        assert losses[-1] < losses[0], f"the loss went from {losses[0]:.3f} to {losses[-1]:.3f}"
+        return {"value": f"the loss went from {losses[0]:.3f} to {losses[-1]:.3f}"}
+
+    report.attempt("train_gpt2.py", train)
 
 
 def _torch_step(values, batch, half, compiled):

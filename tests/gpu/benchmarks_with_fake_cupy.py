@@ -16,6 +16,8 @@ SIZES = {
     "ROWS": 32, "WIDTH": 16, "CLASSES": 40, "HEADS": (1, 2, 16, 16), "LONG": (1, 1, 32, 32), "LOSSES": 8, "CONV": (2, 4, 6, 6), "GROUPED": (2, 32, 4, 4),
     "SQUARE": 32, "BATCHED": (3, 16, 16), "TIME_STEPS": 0, "STEPS": 1, "PARITY": (3, 2), "REPEATS": 1, "HOST_CALLS": 3, "CASES": 1, "WASTE": 1 << 12,
     "DEVICE": "cpu", "TESTS": 1,
+    "SCRIPT": ("--model_size", "demo", "--context_length", 8, "--batch_size", 2, "--train_iterations", 6, "--eval_interval", 6,
+               "--eval_iterations", 1, "--log_iter", 1, "--warmup_steps", 2),
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Compiled functions on a GPU: results, gradients, random numbers and in-place changes equal the eager ones.
 
-Runs over the fake CuPy, once without kernels and once with Triton's interpreter.
+Runs on a GPU, and over the fake CuPy, once without kernels and once with Triton's interpreter.
 """
 
 import os

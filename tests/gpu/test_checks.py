@@ -1,4 +1,4 @@
-"""Runs the checks of this folder over the fake CuPy, each in a separate process; once with Triton's interpreter."""
+"""Runs the checks of this folder over the fake CuPy, each in a separate process; once with Triton's interpreter. On a GPU, with CuPy."""
 
 import importlib.util
 from pathlib import Path
@@ -27,3 +27,9 @@ def test_over_the_fake_cupy(name, kernels):
         FAKE_CUPY_DEVICES="2" if "devices" in name else "1",
         TRITON_INTERPRET="1" if kernels == "interpreter" else None,
     )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["random", "pinned", "sync", "cupy", "compile", "memory"])
+def test_on_a_gpu(name):
+    assert " passed" in run_checks(HERE / f"check_{name}.py")

@@ -107,6 +107,24 @@ for f in (lambda: x * x, lambda: mytorch.zeros(1000, 1000, device="cuda")):
 """
 
 
+PARTS = """
+import importlib.util
+from mytorch.cli import env
+parts = env.parts()
+assert list(parts) == ["Driver", "CuPy", "Triton", "cuBLASLt", "cuDNN's attention", "NCCL"], parts
+assert parts["Driver"].startswith("works: CUDA driver 13000")
+assert parts["CuPy"].startswith("works: 14")
+assert parts["cuBLASLt"].startswith("does not work: ")  # its fake is not installed
+assert parts["NCCL"].startswith("does not work: distributed: expected CuPy with NCCL")
+if importlib.util.find_spec("triton") is None:
+    assert parts["Triton"] == "does not work: Triton is not installed"
+env._cudnn = lambda: 1 / 0
+assert env.parts()["cuDNN's attention"] == "does not work: division by zero"
+lines = dict(env._gpus())
+assert lines["CuPy"] == parts["CuPy"] and lines["GPU 0"].startswith("fake, 128.0 GiB")
+"""
+
+
 def _run(lines):
     install = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import fake_cupy; fake_cupy.install()\n"
     return subprocess.run([sys.executable, "-c", install + lines], capture_output=True, text=True)
@@ -115,8 +133,8 @@ def _run(lines):
 @pytest.mark.cpu_only
 @pytest.mark.parametrize(
     "lines",
-    [LINES, STREAMS, INDICES, OUT_OF_MEMORY],
-    ids=["module", "streams stay current", "indices", "out_of_memory"],
+    [LINES, STREAMS, INDICES, OUT_OF_MEMORY, PARTS],
+    ids=["module", "streams stay current", "indices", "out_of_memory", "parts of the software"],
 )
 def test_over_the_fake_cupy(lines):
     done = _run(lines)

@@ -25,35 +25,23 @@ from benchmarks.gpu.table import failures, show, steps, summary, table, verdict 
 FIGURES = {  # a section, and the least number of its results
     "versions": 20, "train": 2, "train-captured": 1, "together": 100, "torch-train": 2, "kernels": 30, "small": 2, "torch-small": 1,
     "profile": 1, "parity": 5, "again": 1, "train-tuned": 2, "products": 70, "blocks": 12, "sanitizer": 1, "kernels-more": 60, "torch": 60,
-    "correctness": 100, "train-more": 4, "torch-more": 4, "parity-more": 10,
+    "correctness": 100, "train-more": 4, "torch-more": 4, "parity-more": 10, "script": 1,
 }  # fmt: skip
-RUN = (
-    "versions,torch-train,torch-small",
-    "versions,train,products,again",
-    "kernels,train-captured",
-)  # the rest takes minutes
+RUN = ("versions,torch-train,torch-small", "versions,train,again", "versions,kernels")  # the rest takes minutes
 
 
-def gpu_check_process(folder, *flags, **options):
+def gpu_check_process(folder, *flags, script=ROOT / "benchmarks/gpu_check.py"):
     """Starts gpu_check.py over the fakes."""
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        str(ROOT / "benchmarks/gpu_check.py"),
-        "--rehearse",
-        "--output",
-        str(folder / "gpu.json"),
-    ]
+    command = [sys.executable, "-W", "ignore", str(script), "--rehearse", "--output", str(folder / "gpu.json")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options
+        [*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
 
 
-def rehearse(folder, *flags):
+def rehearse(folder, *flags, **options):
     """Returns the exit status, the printed text and the results of gpu_check.py over the fakes."""
-    process = gpu_check_process(folder, *flags)
+    process = gpu_check_process(folder, *flags, **options)
     out, err = process.communicate(timeout=500)
     assert "Traceback" not in err, err
     results = json.loads(
@@ -89,73 +77,134 @@ def test_rehearsal(sections, tmp_path, request):
 # -- what can go wrong on a GPU: the other sections and all rows so far remain -----------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def fakes():
-    pytest.importorskip("torch")
+TINY = """
+import sys, types
+sys.path[:0] = [{root!r}, {root!r} + "/benchmarks"]
+import gpu_check
+
+tiny = types.ModuleType("benchmarks.gpu.tiny")
+tiny.run = lambda report, interpret: [report.attempt(name, lambda: dict(ms=1.0, loss=1.0, GiB=1.0, **{{"ktok/s": 1.0}})) for name in "abc"] and None
+sys.modules["benchmarks.gpu.tiny"] = tiny
+for name, section in gpu_check.SECTIONS.items():
+    if name != "again":
+        gpu_check.SECTIONS[name] = section._replace(runner="tiny:run")
+gpu_check.__file__ = __file__
+sys.exit(gpu_check.main())
+"""
 
 
-def test_a_hang_costs_one_section(tmp_path, fakes):
+@pytest.fixture
+def tiny(tmp_path):
+    """gpu_check.py with three trivial results in each section, so that a test takes seconds."""
+    script = tmp_path / "script" / "tiny.py"
+    script.parent.mkdir()
+    script.write_text(TINY.format(root=str(ROOT)))
+    return str(script)
+
+
+def names(section):
+    return [row["name"] for row in section["rows"]]
+
+
+def test_a_hang_costs_one_section(tmp_path, tiny):
     """The results contain the place where the process hung."""
-    code, out, results = rehearse(
-        tmp_path, "--sections", "torch-train,torch-small", "--inject", "hang=torch-train", "--limit", "20"
-    )
-    hung, other = results["sections"]["torch-train"], results["sections"]["torch-small"]
+    flags = ["--sections", "train,kernels,small", "--inject", "hang=kernels", "--limit", "12"]
+    code, out, results = rehearse(tmp_path, *flags, script=tiny)
+    before, hung, after = results["sections"].values()
     assert code == 1
-    assert [row["name"] for row in hung["rows"]] == ["GPT-2 124M bf16 B32xT1024"]  # written before the hang
-    assert hung["problem"].startswith("stopped after 20 s")
+    assert names(before) == names(after) == ["a", "b", "c"]
+    assert names(hung) == ["a"]  # written before the hang
+    assert hung["problem"].startswith("stopped after 12 s")
     assert "in failing" in hung["problem"]  # the stack of the function that hangs
-    assert other["problem"] is None
-    assert len(other["rows"]) == 1
-    assert "failures: 1\n  torch-train: stopped after 20 s" in out
+    assert "failures: 1\n  kernels: stopped after 12 s" in out
 
 
-def test_a_crash_costs_one_section(tmp_path, fakes):
-    code, out, results = rehearse(tmp_path, "--sections", "torch-train,torch-small", "--inject", "crash=torch-train")
-    crashed = results["sections"]["torch-train"]
+def test_a_crash_costs_one_section(tmp_path, tiny):
+    code, out, results = rehearse(
+        tmp_path, "--sections", "train,kernels,small", "--inject", "crash=kernels", script=tiny
+    )
+    before, crashed, after = results["sections"].values()
     assert code == 1
+    assert names(before) == names(after) == ["a", "b", "c"]
+    assert names(crashed) == ["a"]
     assert crashed["problem"].startswith("exit -11")
     assert "Segmentation fault" in crashed["problem"]
-    assert len(crashed["rows"]) == 1
-    assert results["sections"]["torch-small"]["problem"] is None
-    assert "torch-train: exit -11" in out.split("failures: 1")[1]
+    assert "in failing" in crashed["problem"]
+    assert "kernels: exit -11" in out.split("failures: 1")[1]
 
 
-def test_a_lost_gpu_costs_one_result(tmp_path, fakes):
+def test_a_lost_gpu_costs_one_result(tmp_path, tiny):
     """The section is started again and goes on with the next result; `again` repeats the lost one."""
-    code, out, results = rehearse(tmp_path, "--sections", "torch-train,torch-small", "--inject", "lost=torch-train")
-    lost = results["sections"]["torch-train"]
-    assert code == 1
-    assert lost["starts"] == 2
-    assert [("error" in row, row.get("lost", False)) for row in lost["rows"]] == [(False, False), (True, True)]
-    assert "ZeroDivisionError" in out.split("failures: 1")[1]
-    assert results["sections"]["torch-small"]["problem"] is None
-
-    again = tmp_path / "again"
-    again.mkdir()
-    code, out, results = rehearse(again, "--sections", "again", "--earlier", str(tmp_path / "gpu.jsonl"))
-    (row,) = results["sections"]["again"]["rows"]
-    assert row["name"] == "GPT-2 124M bf16 B32xT1024 compiled"
-    assert row["ms"] > 0
-    assert code == 0
-
-
-def test_sigterm_writes_what_is_known(tmp_path, fakes):
-    """The command ends its section with all processes, writes the results and prints them."""
-    process = gpu_check_process(
-        tmp_path, "--sections", "torch-small,torch-train,torch-more", "--inject", "hang=torch-train"
+    code, out, results = rehearse(
+        tmp_path, "--sections", "train,kernels,small", "--inject", "lost=kernels", script=tiny
     )
-    rows, until = tmp_path / "gpu.jsonl", time.monotonic() + 200
-    while not (rows.exists() and '"torch-train"' in rows.read_text()) and time.monotonic() < until:
-        time.sleep(0.2)
+    before, lost, after = results["sections"].values()
+    assert code == 1
+    assert names(before) == names(after) == names(lost) == ["a", "b", "c"]
+    assert lost["problem"] is None
+    assert lost["starts"] == 2
+    assert [("error" in row, row.get("lost", False)) for row in lost["rows"]] == [
+        (False, False),
+        (True, True),
+        (False, False),
+    ]
+    assert "ZeroDivisionError" in out.split("failures: 1")[1]
+
+    folder = tmp_path / "again"
+    folder.mkdir()
+    code, out, results = rehearse(folder, "--sections", "again", "--earlier", str(tmp_path / "gpu.jsonl"), script=tiny)
+    assert code == 0
+    (row,) = results["sections"]["again"]["rows"]
+    assert (row["name"], row["ms"]) == ("b", 1.0)
+
+
+def test_sigterm_writes_what_is_known(tmp_path, tiny):
+    """The command ends its section with all processes, writes the results and prints them."""
+    process = gpu_check_process(tmp_path, "--sections", "train,kernels,small", "--inject", "hang=kernels", script=tiny)
+    rows, until = tmp_path / "gpu.jsonl", time.monotonic() + 100
+    while not (rows.exists() and '"kernels"' in rows.read_text()) and time.monotonic() < until:
+        time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1, err
     results = json.loads((tmp_path / "gpu.json").read_text())
-    assert len(results["sections"]["torch-small"]["rows"]) == 1
-    assert len(results["sections"]["torch-train"]["rows"]) == 1
-    assert results["sections"]["torch-train"]["problem"].startswith("the command was ended by SIGTERM")
-    assert results["not run"] == {"torch-more": "the command was ended by SIGTERM"}
-    assert out.strip().endswith("not run: 1\n  torch-more: the command was ended by SIGTERM")
+    assert [names(section) for section in results["sections"].values()] == [["a", "b", "c"], ["a"]]
+    assert results["sections"]["kernels"]["problem"].startswith("the command was ended by SIGTERM")
+    assert results["not run"] == {"small": "the command was ended by SIGTERM"}
+    assert out.strip().endswith("not run: 1\n  small: the command was ended by SIGTERM")
+
+
+def test_the_script_of_the_day(tmp_path, tiny):
+    """At most eight files can be brought back from the GPU machine, and SIGTERM reaches the running section."""
+    run = [
+        "bash",
+        str(ROOT / "benchmarks/gpu_day.sh"),
+        str(tmp_path / "logs"),
+        "first",
+        "--rehearse",
+        "--inject",
+        "hang=torch-small",
+    ]
+    wrapper = tmp_path / "python"  # runs the tiny sections in place of gpu_check.py
+    wrapper.write_text(f'#!/bin/sh\nshift\nexec "{sys.executable}" -W ignore "{tiny}" "$@"\n')
+    wrapper.chmod(0o755)
+    process = subprocess.Popen(run, env={**os.environ, "PYTHON": str(wrapper)}, stdout=subprocess.PIPE, text=True)
+    rows, until = tmp_path / "logs" / "results.jsonl", time.monotonic() + 200
+    while not (rows.exists() and '"torch-small"' in rows.read_text()) and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    written = {path.name for path in (tmp_path / "logs").iterdir()}
+    assert written == {"results.json", "results.jsonl", "results.txt", "log.txt"}
+    assert (tmp_path / "logs" / "log.txt").read_text() == out
+    first = gpu_check.DAY["first"]
+    at = first.index("torch-small")
+    results = json.loads((tmp_path / "logs" / "results.json").read_text())
+    assert list(results["sections"]) == first[: at + 1]
+    assert list(results["not run"]) == first[at + 1 :]
+    assert f"not run: {len(first) - at - 1}" in out
+    assert out.splitlines()[-1].startswith("==== first: exit 1 after ")
 
 
 def run_main(monkeypatch, tmp_path, section, *flags):

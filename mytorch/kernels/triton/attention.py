@@ -470,7 +470,7 @@ def _candidates(kernel, depth, wide, crowded=False):
 
 _FLOAT32 = {  # kernel -> head width -> BM, BN, warps, stages
     "forward": {64: (64, 32, 4, 2), 128: (32, 64, 8, 1), 256: (16, 16, 8, 1)},
-    "keys": {64: (32, 32, 4, 2), 128: (32, 32, 4, 2), 256: (16, 16, 8, 1)},
+    "keys": {64: (32, 32, 4, 2), 128: (32, 32, 8, 1), 256: (16, 16, 8, 1)},
     "queries": {64: (64, 32, 4, 2), 128: (32, 32, 8, 2), 256: (16, 16, 8, 1)},
 }
 _HALF = {  # kernel -> (default by head width, candidates of "medium", values that "max" combines)
