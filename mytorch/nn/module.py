@@ -18,7 +18,6 @@ from ..backend import as_device, device
 from ..base import config, dtypes
 from ..base.errors import warn
 from ..engine.mode import no_grad
-from ..ops.creation import empty_like
 from .common_types import Device
 from .hooks import BackwardBoundary
 from .parameter import Buffer, Parameter, is_lazy
