@@ -13,6 +13,7 @@ import numpy as np
 
 from .._tensor import Tensor
 from ..nn.parallel.distributed import DistributedDataParallel
+from ..optim.zero import ZeroRedundancyOptimizer
 from . import collectives
 from .engine import ReduceOp
 from .process_group import ProcessGroup, member_of
@@ -73,16 +74,49 @@ class _DDPHook(JoinHook):
         for i, bucket in enumerate(reducer.buckets):
             bucket.flat[...] = 0
             reducer._start(i)
-        if reducer.find_unused:
-            collectives.all_reduce(Tensor._wrap(np.zeros_like(reducer.used)), ReduceOp.MAX, reducer.group)
-        for bucket in reducer.buckets:
-            bucket.future.wait()
-            bucket.future = None
+        reducer._finish()  # a ZeroRedundancyOptimizer needs the gradients
 
     def post_hook(self, is_last_joiner):
         group = self.ddp.process_group
         source = _count(group, group.rank() if is_last_joiner else -1, ReduceOp.MAX)
         broadcast_coalesced([*self.ddp.module.parameters(), *self.ddp.module.buffers()], source, group)
+
+
+class _ZeROJoinable(Joinable):
+    """A ZeroRedundancyOptimizer in Join. A process without inputs continues to update its part of the parameters."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def join_hook(self, **kwargs):
+        return _ZeROHook(self.optimizer)
+
+    @property
+    def join_process_group(self):
+        return self.optimizer.process_group
+
+
+class _ZeROHook(JoinHook):
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def main_hook(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def _joinable(x):
+    """Returns the Joinable of an object."""
+    if isinstance(x, DistributedDataParallel):
+        return _DDPJoinable(x)
+    if isinstance(x, ZeroRedundancyOptimizer):
+        return _ZeROJoinable(x)
+    if not isinstance(x, Joinable):
+        raise TypeError(
+            "Join: expected a DistributedDataParallel, a ZeroRedundancyOptimizer or a Joinable, got "
+            f"{type(x).__name__}."
+        )
+    return x
 
 
 def _count(group, number, op=ReduceOp.SUM):
@@ -100,7 +134,8 @@ class Join:
     process that had inputs until the last step.
 
     Args:
-        joinables: DistributedDataParallel models and other Joinables with one process group.
+        joinables: DistributedDataParallel models, ZeroRedundancyOptimizers and other Joinables with one process group, in
+            the order of their communication in a step.
         enable: False disables the context (default: True).
         throw_on_early_termination: raise an error on all processes as soon as one has no more inputs (default: False).
         divide_by_initial_world_size: divide gradients by the number of all processes. False divides by the number of
@@ -127,10 +162,7 @@ class Join:
     ):  # fmt: skip
         if not joinables:
             raise ValueError("Join: expected at least one joinable, got an empty list.")
-        self._joinables = [_DDPJoinable(j) if isinstance(j, DistributedDataParallel) else j for j in joinables]
-        for j in self._joinables:
-            if not isinstance(j, Joinable):
-                raise TypeError(f"Join: expected a DistributedDataParallel or a Joinable, got {type(j).__name__}.")
+        self._joinables = [_joinable(j) for j in joinables]
         groups = [member_of(j.join_process_group) for j in self._joinables]
         if any(group is not groups[0] for group in groups):
             raise ValueError("Join: expected joinables with one process group, got several groups.")
@@ -144,7 +176,6 @@ class Join:
         if not self._enable:
             return self
         self._joinables[0].__dict__["_join"] = self
-        self._active = self._group.size()
         for j in self._joinables:
             if isinstance(j, _DDPJoinable):
                 self._watch(j)
@@ -162,17 +193,12 @@ class Join:
                 Join.notify_join_context(j)
 
         self._undo.append(ddp.register_forward_pre_hook(before).remove)
-        if not self._divide_by_initial:
-            finish = reducer._finish
 
-            def rescaled():
-                buckets = [bucket.flat for bucket in reducer.buckets]
-                finish()
-                for flat in buckets:
-                    flat *= flat.dtype.type(self._group.size() / self._active)
-
-            reducer._finish = rescaled
-            self._undo.append(lambda: reducer.__dict__.pop("_finish"))
+    def _divide(self, active):
+        """Divides the gradients of the next step by the number of processes with inputs, if wanted."""
+        for j in self._joinables:
+            if isinstance(j, _DDPJoinable) and not self._divide_by_initial:
+                j.ddp.reducer.scale = self._group.size() / active if active else 1.0
 
     def __exit__(self, kind, error, trace):
         if not self._enable:
@@ -184,11 +210,12 @@ class Join:
         if kind is not None:
             return
         steps, last = 0, True
-        while _count(self._group, 0):
+        while active := _count(self._group, 0):
             if self._throw:
                 _count(self._group, 1)  # the other processes wait for this collective and raise, too
                 raise RuntimeError("Join: this process has no more inputs, and throw_on_early_termination is set.")
             last = False
+            self._divide(active)
             for hook in self._hooks:
                 hook.main_hook()
             steps += 1
@@ -197,6 +224,7 @@ class Join:
                     "Join: other processes have at least 1000 batches more than this one. Divide the data more evenly.",
                     stacklevel=2,
                 )
+        self._divide(0)
         for hook in self._hooks:
             hook.post_hook(last)
 
@@ -213,10 +241,25 @@ class Join:
         join = joinable.__dict__.get("_join")
         if join is None:
             return
-        join._active = _count(join._group, 1)
-        if join._throw and join._active < join._group.size():
+        active = _count(join._group, 1)
+        join._divide(active)
+        if join._throw and active < join._group.size():
             _count(join._group, 0)
             raise RuntimeError("Join: another process has no more inputs, and throw_on_early_termination is set.")
+
+
+def join(
+    self: DistributedDataParallel, divide_by_initial_world_size: bool = True, enable: bool = True,
+    throw_on_early_termination: bool = False,
+) -> Join:  # fmt: skip
+    """Returns a `Join` context of this model: `with model.join():` trains with different numbers of batches on each process.
+
+    Args:
+        divide_by_initial_world_size: divide gradients by the number of all processes (default: True).
+        enable: False disables the context (default: True).
+        throw_on_early_termination: raise an error on all processes as soon as one has no more inputs (default: False).
+    """
+    return Join([self], enable, throw_on_early_termination, divide_by_initial_world_size)
 
 
 __all__ = ["Join", "JoinHook", "Joinable"]

@@ -132,6 +132,7 @@ class Reducer:
         self.buffers = list(buffers)
         self.find_unused, self.views = find_unused, views
         self.sync = True
+        self.scale = 1.0  # factor of the averages: Join divides by another number of processes
         self.hook = None
         self.names = {id(p): name for name, p in named}
         params = [p for _, p in named]
@@ -275,6 +276,8 @@ class Reducer:
                 result = result[0] if isinstance(result, (list, tuple)) else result
                 if result is not bucket.tensor:
                     bucket.flat[...] = result._data._array.reshape(-1)
+            if self.scale != 1:
+                bucket.flat *= bucket.flat.dtype.type(self.scale)
             bucket.waiting = len(bucket.params)
             for p, view in zip(bucket.params, bucket.views, strict=True):
                 if used is None or used[self.number[id(p)]]:

@@ -26,7 +26,7 @@ from ...engine.mode import get_mode, in_mode
 from ...engine.node import Leaf
 from .. import collectives
 from ..engine import ReduceOp
-from ..tensor.dtensor import DTensor, DTensorParameter
+from ..tensor.dtensor import DTensor, DTensorParameter, refuse_hooks
 from ..tensor.placement_types import Replicate, Shard, _StridedShard, chunk
 from ..tensor.redistribution import slice_rows
 
@@ -93,6 +93,7 @@ class ShardedParameter:
             raise ValueError(
                 "fully_shard: expected parameters with at least one dimension, got a 0-d parameter. Give it the shape (1,)."
             )
+        refuse_hooks(local, self.name, "fully_shard")
         device = device_of(local._data._array)
         self.home = None  # device of the computation, if the shards are in host memory
         if offload is not None:

@@ -271,6 +271,16 @@ class DTensor(Tensor):
     def __array__(self, *args, **kwargs):
         _refuse(self)
 
+    @property
+    def T(self):
+        """The tensor with its dimensions in reverse order."""
+        return self.permute(*reversed(range(self.ndim)))
+
+    @property
+    def mT(self):
+        """The tensor with its last two dimensions exchanged."""
+        return self.transpose(-2, -1)
+
     def numpy(self, *, force: bool = False) -> Any:
         """Raises an error: call `full_tensor().numpy()` or `to_local().numpy()`."""
         _refuse(self)
@@ -297,22 +307,26 @@ class DTensor(Tensor):
         """The position of the local tensor in the graph."""
         return self._local_tensor.edge
 
+    def _grad_placements(self):
+        """Returns the placements of the gradient: the terms of a sum have the gradient of the sum."""
+        return tuple(Replicate() if p.is_partial() and p.is_linear() else p for p in self._placements)
+
     @property
     def grad(self):
-        """The gradient, a DTensor with the placements of this one, or None."""
+        """The gradient, a DTensor with the placements of this one, or None. The gradient of a partial sum is replicated."""
         grad = self._local_tensor.grad
         if grad is None or _access[0]:
             return grad
-        return DTensor._make(
-            grad if isinstance(grad, Tensor) else Tensor._of(grad), self._mesh, self._placements, self.shape
-        )
+        grad = grad if isinstance(grad, Tensor) else Tensor._of(grad)
+        return DTensor._make(grad, self._mesh, self._grad_placements(), self.shape)
 
     @grad.setter
     def grad(self, value):
         if isinstance(value, DTensor):
-            if value._placements != self._placements:
-                value = value.redistribute(self._mesh, self._placements)
-            value = value._local_tensor
+            placements = self._grad_placements()
+            value = (
+                value if value._placements == placements else value.redistribute(self._mesh, placements)
+            )._local_tensor
         elif value is not None and not _access[0]:
             raise TypeError(f"DTensor.grad: expected a DTensor or None, got {type(value).__name__}.")
         self._local_tensor.grad = value
@@ -366,7 +380,7 @@ class DTensor(Tensor):
             A handle with a method `remove()`.
         """
         mesh, shape = self._mesh, self._global_shape
-        placements = [Replicate() if p.is_partial() else p for p in self._placements]
+        placements = self._grad_placements()
 
         def local_hook(g):
             g = g if isinstance(g, Tensor) else Tensor._of(g)
@@ -566,10 +580,20 @@ def distribute_module(
 _shared: dict[int, tuple] = {}  # id of a parameter -> weak references to it and to its DTensor: tied weights stay tied
 
 
+def refuse_hooks(tensor, name, who):
+    """Raises an error if a parameter that will be replaced has hooks, which nothing would call."""
+    edge = tensor._edge
+    if edge is not None and (edge.hooks or edge.post_hooks):
+        raise ValueError(
+            f"{who}: expected parameters without gradient hooks, got hooks of {name}. Register them after {who}."
+        )
+
+
 def shared_parameter(parameter, mesh, placements):
     """Returns the DTensor of a parameter, the same one for each module that contains the parameter."""
     if isinstance(parameter, DTensor):
         return distribute_tensor(parameter, mesh, placements)
+    refuse_hooks(parameter, f"a parameter of shape {tuple(parameter.shape)}", "parallelize_module")
     before, result = (reference() for reference in _shared.get(id(parameter), (lambda: None, lambda: None)))
     result = distribute_tensor(result if before is parameter and result is not None else parameter, mesh, placements)
     _shared[id(parameter)] = weakref.ref(parameter), weakref.ref(result)

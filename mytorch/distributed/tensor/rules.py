@@ -26,7 +26,7 @@ from .. import collectives
 from ..engine import ReduceOp
 from .dtensor import ON_FIRST, RULES, DTensor, _distributed, local_access, local_of
 from .placement_types import Partial, Placement, Replicate, Shard
-from .redistribution import rows_of
+from .redistribution import local_shape, rows_of
 
 
 def _rule(*names):
@@ -137,13 +137,14 @@ def _retain(func, args, kwargs):
 _POINTWISE = """
     abs acos acosh add addcdiv addcmul angle asin asinh atan atan2 atanh bfloat16 bitwise_and bitwise_not bitwise_or bitwise_xor
     bool ceil celu clamp clamp_max clamp_min clip clone contiguous copysign cos cosh cpu cuda deg2rad digamma div divide double
-    elu eq erf erfc erfinv exp exp2 expm1 float float_power floor floor_divide fmod frac gelu glu_gate greater greater_equal
+    elu eq erf erfcx fmax fmin heaviside erfc erfinv exp exp2 expm1 float float_power floor floor_divide fmod frac ge gelu glu_gate greater greater_equal
     gt half hardshrink hardsigmoid hardswish hardtanh hypot int isclose isfinite isinf isnan ldexp le leaky_relu lerp less
     less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor logit logsigmoid long lt
     masked_fill maximum minimum mish mul multiply nan_to_num ne neg negative not_equal ones_like positive pow rad2deg
     reciprocal relu relu6 relu_squared remainder round rsqrt rsub selu sigmoid sign silu sin sinh softplus softsign sqrt square
     sub subtract swiglu tan tanh to true_divide trunc type_as where xlogy zeros_like full_like empty_like
-    __radd__ __rsub__ __rmul__ __rtruediv__ __rpow__ __and__ __or__ __xor__ __invert__ __floordiv__ __rmod__ __rfloordiv__
+    i0 logaddexp2 nextafter sgn signbit sinc threshold
+    __eq__ __radd__ __rsub__ __rmul__ __rtruediv__ __rpow__ __and__ __or__ __xor__ __invert__ __floordiv__ __rmod__ __rfloordiv__
 """.split()
 # Functions that can be applied to the terms of a sum: of one tensor, of two sums, and of a sum and a number.
 _LINEAR = ("neg", "negative", "clone", "contiguous", "zeros_like")
@@ -329,14 +330,18 @@ def _linear(func, args, kwargs):
     return _wrap(local, x, out, (*x.shape[:-1], w.shape[0]))
 
 
-@_rule("matmul", "mm", "bmm", "__matmul__", "__rmatmul__")
+@_rule("matmul", "mm", "mv", "dot", "bmm", "__matmul__", "__rmatmul__")
 def _matmul(func, args, kwargs):
     mine = _dtensors(func, args, kwargs)
     a, b = args[0], args[1] if len(args) > 1 else next(iter(kwargs.values()))
     if func.__name__ == "__rmatmul__":
         return _matmul(Tensor.matmul, (b, a), {})
-    if min(a.ndim, b.ndim) < 2 or len(mine) < 2:
+    if min(a.ndim, b.ndim) < 1 or len(mine) < 2:
         return _default(func, args, kwargs)
+    if b.ndim == 1:
+        return (a @ b.unsqueeze(1)).squeeze(-1)
+    if a.ndim == 1:
+        return (a.unsqueeze(0) @ b).squeeze(-2)
     batch = _broadcast([a.shape[:-2], b.shape[:-2]])
     shape = (*batch, a.shape[-2], b.shape[-1])
     n = len(shape)
@@ -441,10 +446,72 @@ def _norm(func, args, kwargs):
 
 def _keeping(func, args, kwargs, dims):
     """Runs a function of one DTensor that combines elements along `dims` only; shards of other dimensions stay."""
-    (d,) = _dtensors(func, args[:1])
+    (d,) = _dtensors(func, args, kwargs)
     dims = {_dim(k, d.ndim) for k in dims}
     placements = [p if p.is_shard() and p.dim not in dims else Replicate() for p in d._placements]
-    return _wrap(func(local_of(d, placements), *args[1:], **kwargs), d, placements, d.shape)
+
+    def wrap(t):
+        kept = {p.dim for p in placements if p.is_shard()}
+        return _wrap(t, d, placements, [d.shape[k] if k in kept else n for k, n in enumerate(t.shape)])
+
+    return tree_map_only(Tensor, wrap, func(local_of(d, placements), *args[1:], **kwargs))
+
+
+@_rule("topk", "sort", "argsort", "glu", "cummax", "cummin", "logcumsumexp")
+def _along_last(func, args, kwargs):
+    """Functions along one dimension, by default the last one."""
+    place = 2 if func.__name__ == "topk" else 1
+    dim = kwargs.get("dim", args[place] if len(args) > place else -1)
+    return _keeping(func, args, kwargs, [dim]) if type(dim) is int else _default(func, args, kwargs)
+
+
+@_rule("tril", "triu")
+def _triangle(func, args, kwargs):
+    return _keeping(func, args, kwargs, (-2, -1))
+
+
+@_rule("normalize")
+def _normalize(func, args, kwargs):
+    return _keeping(func, args, kwargs, [kwargs.get("dim", args[2] if len(args) > 2 else 1)])
+
+
+@_rule("roll")
+def _roll(func, args, kwargs):
+    dims = kwargs.get("dims", args[2] if len(args) > 2 else None)
+    if dims is None or dims == ():
+        return _default(func, args, kwargs)
+    return _keeping(func, args, kwargs, dims if isinstance(dims, (list, tuple)) else [dims])
+
+
+@_rule("pad")
+def _pad(func, args, kwargs):
+    sizes = kwargs.get("pad", args[1] if len(args) > 1 else None)
+    return _keeping(func, args, kwargs, range(args[0].ndim - len(sizes) // 2, args[0].ndim))
+
+
+@_rule("expand", "expand_as", "broadcast_to")
+def _expand(func, args, kwargs):
+    (d,) = _dtensors(func, args[:1])
+    like = next((a for a in args[1:] if isinstance(a, Tensor)), None)
+    if like is not None:
+        func, args, kwargs = Tensor.expand, (d, tuple(like.shape)), {}
+    shape = tuple(func(empty(tuple(d.shape), device="meta"), *args[1:], **kwargs).shape)
+    lead = len(shape) - d.ndim
+    placements = [
+        p.at(p.dim + lead) if p.is_shard() and d.shape[p.dim] == shape[p.dim + lead] else Replicate()
+        for p in d._placements
+    ]
+    return _wrap(_aligned(d, placements, shape).expand(local_shape(shape, d._mesh, placements)), d, placements, shape)
+
+
+@_rule(*"mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits".split())
+def _loss(func, args, kwargs):
+    """Losses of each element, and their sum or mean."""
+    reduction = kwargs.get("reduction", "mean")
+    if len(args) > 2 or kwargs.keys() - {"target", "reduction", "beta", "delta", "weight", "pos_weight"}:
+        return _default(func, args, kwargs)
+    each = _pointwise(func, args, {**kwargs, "reduction": "none"})
+    return each if reduction == "none" else each.mean() if reduction == "mean" else each.sum()
 
 
 @_rule("softmax", "log_softmax", "cumsum", "cumprod", "flip")
@@ -461,16 +528,20 @@ def _along(func, args, kwargs):
 def _attention(func, args, kwargs):
     mine = _dtensors(func, args, kwargs)
     qkv, rest = args[:3], args[3:]
-    first = qkv[0]._placements
-    free = all(p.is_replicate() or (p.is_shard() and p.dim < qkv[0].ndim - 2) for p in first)
-    if len(qkv) < 3 or len(mine) != 3 or not free or any(d._placements != first for d in qkv):
+    if len(qkv) < 3 or len(mine) != 3 or any(d.ndim != qkv[0].ndim for d in qkv):
         return _default(func, args, kwargs)
-    for i, p in enumerate(first):  # with fewer heads of keys, each process needs the keys of its queries
+    placements = []
+    for i, p in enumerate(qkv[0]._placements):  # shards of the batch and of the heads stay
         sizes = {d.shape[p.dim] for d in qkv} if p.is_shard() else set()
-        if len(sizes) > 1 and any(n % qkv[0]._mesh.size(i) for n in sizes):
-            return _default(func, args, kwargs)
-    out = func(*(d._local_tensor for d in qkv), *rest, **kwargs)
-    return _wrap(out, qkv[0], first, (*qkv[0].shape[:-1], qkv[2].shape[-1]))
+        # With fewer heads of keys, each process needs the keys of its queries.
+        fits = len(sizes) == 1 or (p.is_shard(qkv[0].ndim - 3) and not any(n % qkv[0]._mesh.size(i) for n in sizes))
+        placements.append(p if p.is_shard() and p.dim < qkv[0].ndim - 2 and fits else Replicate())
+    out = func(*(local_of(d, placements) for d in qkv), *rest, **kwargs)
+    shape = list(out.shape)
+    for p in placements:
+        if p.is_shard():
+            shape[p.dim] = qkv[0].shape[p.dim]
+    return _wrap(out, qkv[0], placements, shape)
 
 
 # -- reductions --------------------------------------------------------------------------------------
@@ -492,15 +563,23 @@ def _attention(func, args, kwargs):
     "argmax",
     "argmin",
     "logsumexp",
+    "median",
+    "nanmedian",
+    "nansum",
+    "nanmean",
+    "count_nonzero",
+    "std_mean",
+    "var_mean",
+    "vector_norm",
 )
 def _reduce(func, args, kwargs):
     d = args[0]
     if not isinstance(d, DTensor):
         return _default(func, args, kwargs)
     name = func.__name__
-    lead = 1 + (name == "norm")  # norm(p, dim, keepdim)
+    lead = 1 + (name in ("norm", "vector_norm"))  # norm(p, dim, keepdim)
     dim = kwargs.get("dim", kwargs.get("axis", args[lead] if len(args) > lead else None))
-    last = lead + 1 + (name in ("var", "std"))  # var(dim, unbiased, keepdim)
+    last = lead + 1 + (name in ("var", "std", "var_mean", "std_mean"))  # var(dim, unbiased, keepdim)
     keepdim = kwargs.get("keepdim", kwargs.get("keepdims", args[last] if len(args) > last else False))
     dims = range(d.ndim) if dim is None or dim == () else dim if isinstance(dim, (list, tuple)) else [dim]
     if not all(type(k) is int for k in dims):
@@ -552,6 +631,16 @@ def _transpose(func, args, kwargs):
 @_rule("t")
 def _t(func, args, kwargs):
     return _moved(func, args, kwargs, [1, 0] if args[0].ndim == 2 else list(range(args[0].ndim)))
+
+
+@_rule("movedim", "moveaxis")
+def _movedim(func, args, kwargs):
+    order = list(range(args[0].ndim))
+    source, target = (_dim(k, len(order)) if type(k) is int else None for k in (*args[1:], *kwargs.values()))
+    if source is None or target is None:
+        return _default(func, args, kwargs)
+    order.insert(target, order.pop(source))
+    return args[0].permute(order)
 
 
 @_rule("permute")

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..._extensions import LazyMethod
 from ..._tensor import Tensor
 from ...base.config import temporarily
 from ...base.pytree import tree_map_only
@@ -125,3 +126,6 @@ class DistributedDataParallel(Module):
 
     def __getstate__(self):
         raise TypeError("DistributedDataParallel can't be pickled. Save module.state_dict() instead.")
+
+
+setattr(DistributedDataParallel, "join", LazyMethod(DistributedDataParallel, "join", "distributed.join"))  # noqa: B010

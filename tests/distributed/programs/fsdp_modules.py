@@ -78,7 +78,7 @@ SAVES = {
     "bits": lambda x, p: p * (p.view(mytorch.int32) > 0),
     "layer_norm": lambda x, p: F.layer_norm(x.sum() * 0.1 + p.detach(), p.shape[-1:]) * p if p.shape[-1] else p * 1,
     "embedding": lambda x, p: F.embedding(mytorch.tensor([0, len(p) - 1]), p.flatten(1)) if p.ndim > 1 and len(p) else p * 3,
-    "recomputed in backward": lambda x, p: checkpoint(lambda q, x: q * q * x.sum(), p, x, use_reentrant=True),
+    "recomputed in backward": lambda x, p: checkpoint(lambda q, x: q * q * x.sum(), p, x, use_reentrant=True) if p.requires_grad else p * 1,
     "sum": lambda x, p: p.sum() * x.sum(),
 }  # fmt: skip
 

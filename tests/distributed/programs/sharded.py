@@ -262,7 +262,10 @@ def check_changed_shards_are_gathered_again():
 
 
 def check_bytes_of_a_step():
-    """Two all-gathers and one reduce-scatter of all parameters: 3 (n - 1) / n times the bytes of the parameters."""
+    """Two all-gathers and one reduce-scatter of all parameters: 3 (n - 1) / n times the bytes of the parameters.
+
+    The reduce-scatter also sends a number for each parameter, which tells whether it has a gradient.
+    """
     sent = [0]
     originals = collectives.all_gather_into_tensor, collectives.reduce_scatter_tensor
     n = dist.get_world_size()
@@ -284,7 +287,7 @@ def check_bytes_of_a_step():
     finally:
         collectives.all_gather_into_tensor, collectives.reduce_scatter_tensor = originals
     total = sum(-(-p.shape[0] // n) * n * (p.numel() // p.shape[0]) * 4 for p in model.parameters())  # with padding
-    assert sent[0] == 3 * (n - 1) * total // n, (sent[0], total)
+    assert sent[0] == 3 * (n - 1) * total // n + (n - 1) * 4 * len(list(model.parameters())), (sent[0], total)
 
 
 def check_bytes_of_tensor_parallelism():
