@@ -231,12 +231,22 @@ def _of_kind(number, out, xp):
     return number if hasattr(number, "shape") else xp.ones_like(out) * number
 
 
-pow.grad(
-    input=lambda g, input, other, xp: xp.where(other == 0, 0.0, g * (other * input ** (other - 1))),
-    other=lambda g, input, other, out, xp: (
-        g * xp.where((input == 0) & (other >= 0), 0.0, out * xp.log(_of_kind(input, out, xp)))
-    ),
-)
+def _pow_input(g, input, other, xp):
+    """Returns g other input^(other - 1). An exponent of 0 is replaced, so that the second derivative at 0 ** 0 is 0, not NaN."""
+    if not hasattr(other, "shape"):
+        return g * (other * input ** (other - 1)) if other else xp.zeros_like(g)
+    constant = other == 0
+    other = xp.where(constant, 1.0, other)
+    return xp.where(constant, 0.0, g * (other * input ** (other - 1)))
+
+
+def _pow_other(g, input, other, out, xp):
+    base = _of_kind(input, out, xp)
+    constant = (base == 0) & (other >= 0)
+    return g * xp.where(constant, 0.0, out * xp.log(xp.where(constant, 1.0, base)))
+
+
+pow.grad(input=_pow_input, other=_pow_other)
 
 
 def _with_alpha(name, record, symbol, example):

@@ -277,7 +277,18 @@ def adjoint(input):
     return transpose(input, -2, -1).conj()
 
 
-@public(names=("ravel",), inplace=False)
+@public(inplace=False)
+def ravel(input):
+    """Returns all elements in one dimension: a new view of a contiguous tensor, a copy of another one.
+
+    Example:
+        >>> mytorch.ravel(tensor([[1, 2], [3, 4]])).tolist()
+        [1, 2, 3, 4]
+    """
+    return _reshape.fast_call(input, (raw_of(input).size,))
+
+
+@public(inplace=False)
 def flatten(input, start_dim=0, end_dim=-1):
     """Joins the dimensions from start_dim to end_dim into one.
 

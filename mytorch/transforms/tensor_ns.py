@@ -156,6 +156,10 @@ class TensorNamespace:
         """Returns the larger of x and y. If a number is equal to an element of x, the element gets no gradient."""
         return elementwise.maximum(x, y) if isinstance(y, Tensor) else self.where(x <= y, y, x)
 
+    def minimum(self, x, y):
+        """Returns the smaller of x and y. If a number is equal to an element of x, the element gets no gradient."""
+        return elementwise.minimum(x, y) if isinstance(y, Tensor) else self.where(x >= y, y, x)
+
     def clip(self, x, low, high):
         return self.where(x >= high, high, self.where(x <= low, low, x))
 
