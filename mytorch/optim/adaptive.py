@@ -110,7 +110,9 @@ class Adagrad(Optimizer):
                 raw, start = p._data._array, group["initial_accumulator_value"]
                 with device_guard(raw):
                     # The real and the imaginary part have separate sums.
-                    total = xp_of(raw).full(raw.shape, complex(start, start) if raw.dtype.kind == "c" else start, raw.dtype)
+                    total = xp_of(raw).full(
+                        raw.shape, complex(start, start) if raw.dtype.kind == "c" else start, raw.dtype
+                    )
                     step = xp_of(raw).zeros((), "float32")
                 self.state[p] = {"step": kept(step), "sum": kept(total)}
 
