@@ -7,7 +7,6 @@ import numpy as np
 from .._array import Array
 from ..backend import address, ndarray, numpy_ns
 
-
 ADDING = frozenset(("index_add_", "scatter_add_", "index_put_"))  # assignments are not written by `adopt`
 
 

@@ -246,6 +246,11 @@ class RecordedArithmetic:
         return elementwise.cast(g, dtypes.from_numpy(edge.dtype))
 
     @staticmethod
+    def replays(node):
+        """Returns True if backward differentiates the graph of the reference, whose nodes conjugate complex gradients."""
+        return node.plan.implementation.replays
+
+    @staticmethod
     def formulas(node, g):
         if node.plan.implementation.replays:
             return _replay(node, g)
