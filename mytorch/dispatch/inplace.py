@@ -18,7 +18,7 @@ from ..backend import assign, device_guard, ndarray
 from ..base import dtypes
 from ..base.errors import InPlaceError, warn
 from ..engine.mode import get_mode, inference_counter
-from ..engine.node import Leaf, Node
+from ..engine.node import Leaf, Node, copy_saved
 from .op import name_node, op, to_dtype
 from .operands import is_operand
 from .overlap import (
@@ -44,9 +44,11 @@ def check_writable(tensor, name):
         RuntimeError: while recording, the tensor is a leaf that requires gradients, or a view of such a leaf. Also raised
             if several elements share memory, as in an expanded tensor.
     """
-    raw = tensor._data._array
-    if tensor._data._version_counter is inference_counter:
+    raw, counter = tensor._data._array, tensor._data._version_counter
+    if counter is inference_counter:
         inference_counter[-1]  # raises an error outside of inference mode
+    elif counter is not None and len(counter) > 1:
+        copy_saved(counter)
     if 0 in raw.strides:
         if name in _ON_EXPANDED and shares_places(raw):
             warn(

@@ -366,7 +366,11 @@ def _run_node(node, g, arithmetic):
         ]
     run = arithmetic.formulas
     dtype = node.dtype
-    if (dtype if type(dtype) is not tuple else dtype[0]).kind == "c" and node.op.holomorphic and not arithmetic.replays(node):
+    if (
+        (dtype if type(dtype) is not tuple else dtype[0]).kind == "c"
+        and node.op.holomorphic
+        and not arithmetic.replays(node)
+    ):
         g = [arithmetic.conj(x) for x in g] if node.plan.ports else arithmetic.conj(g)
         return [(parent, gp if gp is None else arithmetic.conj(gp)) for parent, gp in run(node, g)]
     return run(node, g)

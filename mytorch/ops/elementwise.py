@@ -12,7 +12,7 @@ from .._tensor import Tensor
 from ..backend import CPU, device_of, is_raw, ndarray
 from ..base import dtypes
 from ..base.errors import kind
-from ..dispatch.bind import public
+from ..dispatch.bind import METHODS, public
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op, to_dtype
 from ..dispatch.operands import NUMBERS
@@ -186,6 +186,18 @@ fmod = binary("fmod", "Computes the remainder of input / other, with the sign of
               _divider(lambda xp, x, y: xp.fmod(x, y)), "[7, -7]; 3 -> [1, -1]",
               input=lambda g: g, other=lambda g, input, other, xp: -g * xp.trunc(xp.detach(input / other)))
 # fmt: on
+_divided_by = METHODS["__rtruediv__"]
+
+
+def _number_over(self, other):
+    """Divides a number by a tensor as PyTorch does, so that backward needs the reciprocal and not the tensor."""
+    if type(other) not in NUMBERS:
+        return _divided_by(self, other)
+    inverse = reciprocal(self)
+    return inverse if other == 1 else inverse * other
+
+
+METHODS["__rtruediv__"] = _number_over
 _divide_floor = op(name="_divide_floor", elementwise="exact")(_divider(lambda xp, x, y: xp.floor_divide(x, y)))
 _divide_floor.grad(input=zero, other=zero)
 _divide_trunc = op(name="_divide_trunc", elementwise="exact")(_divider(_truncated)).grad(input=zero, other=zero)
