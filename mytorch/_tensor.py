@@ -129,7 +129,7 @@ class Tensor:
 
     @property
     def data(self):
-        """The Array that stores the elements. In PyTorch mode (`install_as_torch`) it is a Tensor that shares this memory.
+        """An Array with the elements, in the same memory. In PyTorch mode (`install_as_torch`) it is a Tensor that shares this memory.
 
         Autograd does not record operations on it. Assign to `data` to replace the contents of the tensor.
 
@@ -142,7 +142,8 @@ class Tensor:
             >>> w.tolist()
             [0.5, 0.5]
         """
-        return Tensor._wrap(self._data._array) if config.pytorch_mode else self._data
+        raw = self._data._array
+        return Tensor._wrap(raw) if config.pytorch_mode else Array._wrap(raw)
 
     @data.setter
     def data(self, value):
@@ -151,7 +152,10 @@ class Tensor:
             raise RuntimeError(
                 f"data set to a tensor that requires gradients must be floating point, not {value.dtype}"
             )
-        self._data = value if isinstance(value, Array) else Array(value, device=self.device)
+        array = value if isinstance(value, Array) else Array(value, device=self.device)
+        counter = self._data._version_counter
+        self._data = Array._wrap(array._array)
+        self._data._version_counter = counter  # as in PyTorch: backward detects later changes of the tensor
         if isinstance(self._edge, Leaf):
             self._edge.shape = self._data._array.shape
             self._edge.dtype = self._data._array.dtype

@@ -36,7 +36,8 @@ from .ops.decompositions import (
 )
 from .ops.elementwise import where
 from .ops.elementwise import without_derivative as _without_derivative
-from .ops.linalg import cross, matmul, tensordot
+from .ops.linalg import cross as _cross
+from .ops.linalg import matmul, tensordot
 from .ops.movement import cat
 from .ops.padding import pad
 from .ops.reduction import normalize_dim, normalize_dims
@@ -92,6 +93,27 @@ def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
         [1, 4]
     """
     return _diagonal(A, offset, dim1, dim2)
+
+
+def cross(input, other, *, dim=-1):
+    """Computes the cross product of 3-d vectors.
+
+    Args:
+        input: first tensor.
+        other: second tensor, which broadcasts with `input`.
+        dim: dimension of size 3 (default: -1).
+
+    Returns:
+        A tensor of the broadcast shape.
+
+    Raises:
+        RuntimeError: dimension `dim` does not have size 3.
+
+    Example:
+        >>> mytorch.linalg.cross(tensor([1, 0, 0]), tensor([0, 1, 0])).tolist()
+        [0, 0, 1]
+    """
+    return _cross(input, other, dim)
 
 
 # -- norms --------------------------------------------------------------------------------------------------------
@@ -1229,7 +1251,7 @@ norm = also_named(norm, {"axis": "dim", "keepdims": "keepdim"})
 
 for _name, _function in list(globals().items()):
     _ours = getattr(_function, "__module__", None) in (__name__, _d.__name__) and not _name.startswith("_")
-    if (_ours or _name == "cross") and callable(_function) and not isinstance(_function, type):
+    if _ours and callable(_function) and not isinstance(_function, type):
         globals()[_name] = found_by_pickle(_described(takes_out(_function)), _name, __name__)
 
 __all__ = [

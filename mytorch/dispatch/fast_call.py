@@ -20,7 +20,7 @@ from ..backend import is_raw, ndarray, numpy_ns
 from ..backend.memory_format import ROWS_FROM_ROWS, in_rows, iterator
 from ..base import config, dtypes
 from ..engine.mode import get_mode
-from ..engine.node import Node
+from ..engine.node import Node, keep_saved
 from ..kernels.registry import SMALL
 from .errors import translate_error
 from .operands import is_operand
@@ -518,6 +518,8 @@ def _attach(op, plan, result, raws, values, extra, attrs, edges, arrays):
         saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
         saved = plan.pick((*values, out, *extra, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum))
     result._edge = Node(op, plan, edges, saved, versions, out.shape, out.dtype)
+    if op.keeps_saved:
+        keep_saved(result._edge)
 
 
 def operands_of(inputs):

@@ -18,10 +18,19 @@ from ..backend import assign, device_guard, ndarray
 from ..base import dtypes
 from ..base.errors import InPlaceError, warn
 from ..engine.mode import get_mode, inference_counter
-from ..engine.node import Leaf, Node
+from ..engine.node import Leaf, Node, copy_saved
 from .op import name_node, op, to_dtype
 from .operands import is_operand
-from .overlap import outside, refuse_overlap, refuse_shared, shares_places, where_written
+from .overlap import (
+    ADDING,
+    outside,
+    overlaps_itself,
+    refuse_overlap,
+    refuse_shared,
+    shares_places,
+    where_written,
+    write_overlapping,
+)
 from .record import RECORDS
 
 _ON_EXPANDED = frozenset(("index_put_", "index_fill_", "masked_fill_"))  # PyTorch only warns for expanded tensors
@@ -35,9 +44,11 @@ def check_writable(tensor, name):
         RuntimeError: while recording, the tensor is a leaf that requires gradients, or a view of such a leaf. Also raised
             if several elements share memory, as in an expanded tensor.
     """
-    raw = tensor._data._array
-    if tensor._data._version_counter is inference_counter:
+    raw, counter = tensor._data._array, tensor._data._version_counter
+    if counter is inference_counter:
         inference_counter[-1]  # raises an error outside of inference mode
+    elif counter is not None and len(counter) > 1:
+        copy_saved(counter)
     if 0 in raw.strides:
         if name in _ON_EXPANDED and shares_places(raw):
             warn(
@@ -222,10 +233,17 @@ def adopt(self, result, name):
             )
         if name in ("abs_", "absolute_") and raw.dtype.kind == "c":
             raise RuntimeError("In-place abs is not supported for complex tensors.")
-    if value is not raw:
+    mode, changed = get_mode(), None
+    if type(raw) is ndarray and value is not raw and not raw.flags.forc and overlaps_itself(raw):
+        tracked = mode.interpreter is not None and (mode.interpreter.follows(self) or mode.interpreter.follows(result))
+        if isinstance(self, Tensor) and mode.grad:
+            tracked = tracked or self._edge is not None or result._edge is not None
+        if name in ADDING and tracked:  # there is no formula for sums of elements that share memory
+            refuse_shared(self, name, overlapping=True)
+        changed = write_overlapping(raw, value.astype(raw.dtype, copy=False), name)
+    elif value is not raw:
         assign(raw, value)
     array._bump()
-    mode = get_mode()
     if mode.interpreter:
         mode.interpreter.adopt(self, result)
     if isinstance(self, Tensor) and mode.grad:
@@ -235,12 +253,18 @@ def adopt(self, result, name):
         elif edge is not None and value.dtype != raw.dtype:
             edge = to_dtype(result, dtype=self.dtype)._edge
         if edge is not None or self._edge is not None:
-            set_edge(self, edge)
+            set_edge(self, edge, changed)
     return self
 
 
-def set_edge(tensor, edge):
-    """Sets the new edge of a tensor that was changed in place, and of its base if it is a view."""
+def set_edge(tensor, edge, changed=None):
+    """Sets the new edge of a tensor that was changed in place, and of its base if it is a view.
+
+    Args:
+        tensor: the tensor.
+        edge: its new edge.
+        changed: if elements of the tensor share memory, a mask of the elements that were changed (default: all).
+    """
     view = tensor._view
     if view is None:
         replace_edge(tensor, edge)
@@ -248,7 +272,9 @@ def set_edge(tensor, edge):
     base, _, steps = view
     if type(steps) is not tuple:
         raise InPlaceError("one of several views (split, chunk, unbind) was changed in place.")
-    changed = write_region(Tensor._of(base._data, base._edge), Tensor._of(tensor._data, edge), steps=steps)
+    changed = write_region(
+        Tensor._of(base._data, base._edge), Tensor._of(tensor._data, edge), steps=steps, changed=changed
+    )
     replace_edge(base, changed._edge)
     refresh(tensor)
 
@@ -295,12 +321,12 @@ def _walk(xp, g, steps):
 
 
 @op(dtype="same", holomorphic=False, layout=None)
-def write_region(xp, input, src, *, steps):
+def write_region(xp, input, src, *, steps, changed=None):
     """Replaces the region of the input that `steps` select by `src`. The memory already contains the values."""
     return input
 
 
 write_region.grad(
     input=lambda g, steps, xp: outside(xp, g, steps),
-    src=lambda g, steps, xp: where_written(xp, g, _walk(xp, g, steps), steps),
+    src=lambda g, steps, changed, xp: where_written(xp, g, _walk(xp, g, steps), steps, changed),
 )

@@ -25,7 +25,7 @@ from ..backend import gpu, is_raw, memory_owner, meta_ns
 from ..backend.memory_format import preserve
 from ..base import hooks
 from ..engine.mode import get_mode
-from ..engine.node import Node, OutputEdge
+from ..engine.node import Node, OutputEdge, keep_saved
 from ..engine.saved import pack_node
 from ..kernels.registry import SMALL
 from .composed import composed_by
@@ -192,6 +192,8 @@ class Op(Record):
             node = Node(self, plan.with_ports(count), parents, saved, versions, shapes, numpy_dtypes)
         else:
             node = Node(self, plan, parents, saved, versions, first.shape, first.dtype)
+        if self.keeps_saved:
+            keep_saved(node)
         if not mode.plain:
             annotate(node, mode)
         attach(node, [out if result.dtype.kind in "fcV" else None for out, result in zip(outs, results)][:count])  # noqa: B905

@@ -7,15 +7,17 @@ import numpy as np
 from .._array import Array
 from ..backend import address, ndarray, numpy_ns
 
+ADDING = frozenset(("index_add_", "scatter_add_", "index_put_"))  # assignments are not written by `adopt`
 
-def refuse_shared(tensor, name):
+
+def refuse_shared(tensor, name, overlapping=False):
     """Checks that the elements of a tensor that is written to do not share memory, as in an expanded tensor.
 
     Raises:
         RuntimeError: several elements share memory.
     """
     raw = tensor._data._array
-    if shares_places(raw):
+    if overlapping or shares_places(raw):
         raise RuntimeError(
             f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
             "location. Please clone() the tensor before performing the operation."
@@ -96,16 +98,41 @@ def overlaps_itself(raw):
     return False
 
 
-def where_written(xp, g, written, steps):
+def write_overlapping(raw, value, name):
+    """Writes a result into an array whose elements share memory. Returns a mask of the elements that changed.
+
+    An element that the function did not select must not restore the memory that another element changed. Functions that
+    add to elements add the changes of all elements that share memory.
+    """
+    changed = value != raw
+    if name in ADDING:
+        places = _places(raw.shape, [stride // raw.itemsize for stride in raw.strides]).reshape(-1)
+        memory = np.lib.stride_tricks.as_strided(raw, (int(places.max()) + 1,), (raw.itemsize,))
+        np.add.at(memory, places, (value - raw).reshape(-1))
+    else:
+        raw[changed] = value[changed]
+    return changed
+
+
+def _places(shape, strides):
+    """Returns the position of each element in memory, counted from the first element."""
+    places = np.zeros(shape, np.int64)
+    for axis, stride in enumerate(strides):
+        places += (np.arange(shape[axis]) * stride).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    return places
+
+
+def where_written(xp, g, written, steps, changed=None):
     """Returns the gradient of the region that the view ops `steps` select.
 
-    If several elements share a position, only the last one has a gradient.
+    If several elements share a position, only the last one that was changed has a gradient.
 
     Args:
         xp: the namespace.
         g: gradient of the base.
         written: gradient of the region.
         steps: the view ops.
+        changed: mask of the changed elements (default: all).
     """
     kind, count = _kind_of_marks(g, steps), math.prod(g.shape)
     if not written.size or not overlaps_itself(_region(np.empty(g.shape, kind), steps)):
@@ -115,7 +142,9 @@ def where_written(xp, g, written, steps):
     places = _region(unique.reshape(g.shape), steps)
     numbers = places.real.astype(np.int64).reshape(-1)
     last = np.empty(numbers.max() + 1, np.int64)
-    last[numbers] = order = np.arange(numbers.size)
+    order = np.arange(numbers.size)
+    later = order if changed is None else np.argsort(changed.reshape(-1), kind="stable")
+    last[numbers[later]] = later
     return xp.where(xp.asarray((last[numbers] == order).reshape(places.shape)), written, 0.0)
 
 

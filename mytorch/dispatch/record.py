@@ -106,6 +106,9 @@ def formula_of(function):
 class Record:
     """The declaration of an op; see the module's docstring for the fields."""
 
+    keeps_saved = (
+        False  # True: a later change in place of a saved array is allowed, as in PyTorch, which saves other arrays
+    )
     keeps_python_scalars_float32 = False  # True: Python numbers are not rounded to the half precision of the tensors
 
     def __init__(

@@ -13,10 +13,12 @@ Each edge stores the shape and dtype of its tensor. The engine sums each gradien
 """
 
 import threading
+import weakref
 from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
 from .._array import Array
+from ..backend import is_raw
 from ..backend.memory_format import laid_out
 from ..backend.namespaces import Namespace
 from ..base import config, hooks
@@ -195,6 +197,23 @@ class Node(_HookedNode, Edge):
 
     def __repr__(self):
         return f"<{self.name()} object at {id(self):#x}>" if config.pytorch_mode else f"<{self.label}>"
+
+
+def keep_saved(node):
+    """Makes changes in place of the arrays that a node saved copy them first, instead of making backward raise an error."""
+    for counter, _ in node.versions:
+        if type(counter) is list:
+            counter[1:] = [other for other in counter[1:] if other() is not None]
+            counter.append(weakref.ref(node))
+
+
+def copy_saved(counter):
+    """Copies the saved arrays of the nodes that `keep_saved` stored in a version counter, before a change in place."""
+    for node in [reference() for reference in counter[1:]]:
+        if node is not None and type(node.saved) is tuple and (counter, counter[0]) in node.versions:
+            node.saved = tuple([value.copy() if is_raw(value) else value for value in node.saved])
+            node.versions = [pair for pair in node.versions if pair[0] is not counter]
+    del counter[1:]
 
 
 class OutputEdge(Edge):

@@ -46,6 +46,11 @@ class RawArithmetic:
         return g
 
     @staticmethod
+    def replays(node):
+        """Returns False: the formulas run."""
+        return False
+
+    @staticmethod
     def formulas(node, g):
         """Returns (parent, gradient) for each input of the node that needs one."""
         saved, plan = node.saved, node.plan
@@ -367,7 +372,11 @@ def _run_node(node, g, arithmetic):
         ]
     run = arithmetic.formulas
     dtype = node.dtype
-    if (dtype if type(dtype) is not tuple else dtype[0]).kind == "c" and node.op.holomorphic:
+    if (
+        (dtype if type(dtype) is not tuple else dtype[0]).kind == "c"
+        and node.op.holomorphic
+        and not arithmetic.replays(node)
+    ):
         g = [arithmetic.conj(x) for x in g] if node.plan.ports else arithmetic.conj(g)
         return [(parent, gp if gp is None else arithmetic.conj(gp)) for parent, gp in run(node, g)]
     return run(node, g)

@@ -13,7 +13,7 @@ from ..backend import CPU, device_of, is_raw, ndarray
 from ..backend.memory_format import iterator
 from ..base import dtypes
 from ..base.errors import kind
-from ..dispatch.bind import public
+from ..dispatch.bind import METHODS, public
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op, to_dtype
 from ..dispatch.operands import NUMBERS
@@ -187,6 +187,18 @@ fmod = binary("fmod", "Computes the remainder of input / other, with the sign of
               _divider(lambda xp, x, y: xp.fmod(x, y)), "[7, -7]; 3 -> [1, -1]",
               input=lambda g: g, other=lambda g, input, other, xp: -g * xp.trunc(xp.detach(input / other)))
 # fmt: on
+_divided_by = METHODS["__rtruediv__"]
+
+
+def _number_over(self, other):
+    """Divides a number by a tensor as PyTorch does, so that backward needs the reciprocal and not the tensor."""
+    if type(other) not in NUMBERS:
+        return _divided_by(self, other)
+    inverse = reciprocal(self)
+    return inverse if other == 1 else inverse * other
+
+
+METHODS["__rtruediv__"] = _number_over
 _divide_floor = op(name="_divide_floor", elementwise="exact")(_divider(lambda xp, x, y: xp.floor_divide(x, y)))
 _divide_floor.grad(input=zero, other=zero)
 _divide_trunc = op(name="_divide_trunc", elementwise="exact")(_divider(_truncated)).grad(input=zero, other=zero)
@@ -232,12 +244,22 @@ def _of_kind(number, out, xp):
     return number if hasattr(number, "shape") else xp.ones_like(out) * number
 
 
-pow.grad(
-    input=lambda g, input, other, xp: xp.where(other == 0, 0.0, g * (other * input ** (other - 1))),
-    other=lambda g, input, other, out, xp: (
-        g * xp.where((input == 0) & (other >= 0), 0.0, out * xp.log(_of_kind(input, out, xp)))
-    ),
-)
+def _pow_input(g, input, other, xp):
+    """Returns g other input^(other - 1). An exponent of 0 is replaced, so that the second derivative at 0 ** 0 is 0, not NaN."""
+    if not hasattr(other, "shape"):
+        return g * (other * input ** (other - 1)) if other else xp.zeros_like(g)
+    constant = other == 0
+    other = xp.where(constant, 1.0, other)
+    return xp.where(constant, 0.0, g * (other * input ** (other - 1)))
+
+
+def _pow_other(g, input, other, out, xp):
+    base = _of_kind(input, out, xp)
+    constant = (base == 0) & (other >= 0)
+    return g * xp.where(constant, 0.0, out * xp.log(xp.where(constant, 1.0, base)))
+
+
+pow.grad(input=_pow_input, other=_pow_other)
 
 
 def _with_alpha(name, record, symbol, example):

@@ -438,7 +438,11 @@ def _record_assignment(self, array, found, arrays, source):
         return
     before = Tensor._of(array, self._edge)
     written = _write_index(before, src, *arrays, layout=layout_of(found))
-    set_edge(self, (written if arrays else name_node(written, "IndexWrite", "CopySlices"))._edge)
+    changed = None
+    if self._view is not None and arrays and overlaps_itself(raw):
+        changed = np.zeros(raw.shape, bool)
+        changed[found] = True
+    set_edge(self, (written if arrays else name_node(written, "IndexWrite", "CopySlices"))._edge, changed)
 
 
 def delitem(self, index):

@@ -79,6 +79,9 @@ def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing,
 
 
 _cross_entropy.grad(input=_cross_entropy_grad)
+_cross_entropy.keeps_saved = (
+    True  # the logits; PyTorch saves the logarithms of the probabilities, which take more memory
+)
 _cross_entropy.register_kernel(cpu="mytorch.kernels.numba.cross_entropy", cuda="mytorch.kernels.triton.cross_entropy")
 
 
@@ -241,6 +244,7 @@ def _cross_entropy_soft_vjp(g, input, target, weight, label_smoothing, reduction
 
 
 _cross_entropy_soft.vjp(_cross_entropy_soft_vjp)
+_cross_entropy_soft.keeps_saved = True
 _cross_entropy_soft.register_kernel(cuda="mytorch.kernels.triton.cross_entropy_soft")
 
 

@@ -5,7 +5,7 @@ import math
 import operator
 
 from .._array import Size
-from .._tensor import is_tensor
+from .._tensor import Tensor, is_tensor
 from ..backend import MetaArray, Namespace, address, is_raw, memory_owner, ndarray
 from ..backend.memory_format import (
     axes_in_memory,
@@ -125,7 +125,10 @@ def view(input, *shape, **named):
     if named:
         shape = several_or_named("view", shape, named, "size", "dtype")
     if isinstance(shape, dtypes.dtype) or (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)):
-        return _view_dtype(input, dtype=shape if isinstance(shape, dtypes.dtype) else shape[0])
+        out = _view_dtype(input, dtype=shape if isinstance(shape, dtypes.dtype) else shape[0])
+        if isinstance(out, Tensor) and out.dtype is not input.dtype:
+            out._view = None  # as in PyTorch: other bytes have no derivative, so the graph of the input does not change
+        return out
     wanted = infer_shape(input, as_shape(shape), "view")
     out = _reshape.fast_call(input, wanted)
     raw = raw_of(input)

@@ -172,15 +172,17 @@ def _var(xp, input, *, dim=None, keepdim=False, correction=1):
             "var(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel "
             "divided by output numel)."
         )
-    return (total / free if free > 0 and n else total * math.nan).astype(
-        total.dtype if x.dtype.kind == "c" else input.dtype
-    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = total / (free if free > 0 else 0) if n else total * math.nan
+    return total.astype(total.dtype if x.dtype.kind == "c" else input.dtype)
 
 
 def _var_grad(g, input, shape, dim, keepdim, correction, xp):
     mean = xp.mean(input, axis=axes_of(dim, len(shape)), keepdims=True)
     free = count(shape, dim) - correction
-    scale = 2.0 / free if free > 0 else math.nan
+    if free <= 0 and dim is None:  # 2 / 0 * (input - mean)
+        return g * xp.where(input == mean, math.nan, math.inf)
+    scale = 2.0 / free if free else math.inf
     return spread(xp, g * scale, shape, dim, keepdim) * (input - mean)
 
 

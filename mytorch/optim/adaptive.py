@@ -108,8 +108,12 @@ class Adagrad(Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 raw = getattr(p, "_local_tensor", p)._data._array  # the local part of a DTensor
+                start = group["initial_accumulator_value"]
                 with device_guard(raw):
-                    total = xp_of(raw).full(raw.shape, group["initial_accumulator_value"], raw.dtype)
+                    # The real and the imaginary part have separate sums.
+                    total = xp_of(raw).full(
+                        raw.shape, complex(start, start) if raw.dtype.kind == "c" else start, raw.dtype
+                    )
                     step = xp_of(raw).zeros((), "float32")
                 self.state[p] = {"step": kept(step), "sum": kept(total)}
 

@@ -11,6 +11,7 @@ from .._array import Array
 from .._tensor import Tensor
 from ..backend import MetaArray, meta_ns, numpy_ns, xp_of
 from ..base import dtypes, hooks
+from ..dispatch.inplace import constant
 from ..dispatch.op import op
 from ..dispatch.record import RECORDS
 from ..dispatch.unwrap import raw_of
@@ -156,6 +157,10 @@ class TensorNamespace:
         """Returns the larger of x and y. If a number is equal to an element of x, the element gets no gradient."""
         return elementwise.maximum(x, y) if isinstance(y, Tensor) else self.where(x <= y, y, x)
 
+    def minimum(self, x, y):
+        """Returns the smaller of x and y. If a number is equal to an element of x, the element gets no gradient."""
+        return elementwise.minimum(x, y) if isinstance(y, Tensor) else self.where(x >= y, y, x)
+
     def clip(self, x, low, high):
         return self.where(x >= high, high, self.where(x <= low, low, x))
 
@@ -242,7 +247,19 @@ class RecordedArithmetic:
         return elementwise.cast(g, dtypes.from_numpy(edge.dtype))
 
     @staticmethod
+    def replays(node):
+        """Returns True if backward differentiates the graph of the reference, whose nodes conjugate complex gradients."""
+        return node.plan.implementation.replays
+
+    @staticmethod
     def formulas(node, g):
+        found = RecordedArithmetic._gradients(node, g)
+        if node.op.name in _PIECEWISE_LINEAR and get_mode().interpreter is None:
+            found = [(parent, _dependent(g, parent)) for parent, g in found]
+        return found
+
+    @staticmethod
+    def _gradients(node, g):
         if node.plan.implementation.replays:
             return _replay(node, g)
         saved, plan = _attached(node), node.plan
@@ -290,6 +307,20 @@ class RecordedArithmetic:
         with accumulating:
             leaf.grad = g if leaf.grad is None else elementwise._add.fast_call(g, leaf.grad)
         leaf.run_post_hooks()
+
+
+# The derivative is constant almost everywhere. As in PyTorch, the gradient requires gradients anyway, which are 0, so that a
+# gradient penalty on a network of these functions runs.
+_PIECEWISE_LINEAR = frozenset(
+    "avg_pool fmod hardshrink hardsigmoid hardtanh leaky_relu max_pool nll_loss relu remainder softshrink threshold".split()
+)
+
+
+def _dependent(g, parent):
+    """Returns a gradient with zero derivatives with respect to the input of its node, if it has no others."""
+    if parent is None or not isinstance(g, Tensor) or g.requires_grad:
+        return g
+    return constant(Tensor._of(g._data, parent), g)
 
 
 def _attached(node):
