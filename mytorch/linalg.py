@@ -22,7 +22,18 @@ from .dispatch.unwrap import on_device_of, raw_of, to_cpu
 from .engine.mode import get_mode
 from .ops import decompositions as _d
 from .ops.creation import eye
-from .ops.decompositions import cholesky, det, in_column_order, inverse, lu_parts, qr_reduced, rows_after, slogdet, solve, square
+from .ops.decompositions import (
+    cholesky,
+    det,
+    in_column_order,
+    inverse,
+    lu_parts,
+    qr_reduced,
+    rows_after,
+    slogdet,
+    solve,
+    square,
+)
 from .ops.elementwise import where
 from .ops.elementwise import without_derivative as _without_derivative
 from .ops.linalg import cross, matmul, tensordot

@@ -194,7 +194,7 @@ def _kept(shape, strides):
 
 
 @functools.lru_cache(4096)
-def _iterated(shape, operands):
+def iterated(shape, operands):
     """Returns the strides of the result of an elementwise function.
 
     Args:
@@ -258,7 +258,7 @@ def iterator(out, raws, _attrs=None):
         return out if out.flags.c_contiguous else out.copy("C")
     numbers = ((),) * any(type(r) in (int, float, bool, complex) for r in raws)
     arrays = [(r.shape, element_strides(r)) for r in operands]
-    return placed(out, _iterated(out.shape, (*arrays, *[(n, n) for n in numbers])))
+    return placed(out, iterated(out.shape, (*arrays, *[(n, n) for n in numbers])))
 
 
 def preserve(out, raws, _attrs=None):

@@ -28,7 +28,19 @@ import numpy as np
 from .._array import Array, Size
 from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
-from ..backend import CPU, address, as_device, cuda_available, device_of, owner_of, row_major, spanned, storage_bytes, to_device, xp_of
+from ..backend import (
+    CPU,
+    address,
+    as_device,
+    cuda_available,
+    device_of,
+    owner_of,
+    row_major,
+    spanned,
+    storage_bytes,
+    to_device,
+    xp_of,
+)
 from ..backend import device as device_class
 from ..backend.memory_format import layout
 from ..base import config, dtypes

@@ -27,7 +27,15 @@ from ..backend import (
     storage_bytes,
     to_device,
 )
-from ..backend.memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format, strided, suggested_format
+from ..backend.memory_format import (
+    axes_in_memory,
+    channel_axes,
+    in_order,
+    lies_in,
+    preserve_format,
+    strided,
+    suggested_format,
+)
 from ..base import config, dtypes
 from ..base.errors import kind, require_tensor, warn
 from ..dispatch.bind import _attribute, public

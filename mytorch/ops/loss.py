@@ -23,6 +23,7 @@ from ..dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, w
 from ..engine.mode import get_mode
 from .activation import _sigmoid, _softmax, log_softmax, logsigmoid
 from .elementwise import cast, minimum, where
+from .movement import contiguous
 from .special import xlogy
 
 

@@ -19,7 +19,7 @@ from .._array import on_input_device
 from .._tensor import Tensor, is_tensor
 from ..backend import CPU, META, as_device, assign, device_count, device_guard, device_of, hollow, is_raw, on
 from ..backend.devices import KINDS
-from ..backend.memory_format import preserve_format
+from ..backend.memory_format import axes_in_memory, in_order, preserve_format
 from ..base import capturing, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
@@ -768,10 +768,8 @@ def _drawn(self, generator):
 
 def _in_memory_order(raw, source, draw):
     """Returns draw(shape) with the numbers in the order of raw's memory, as PyTorch fills a transposed tensor on the CPU."""
-    if source.device is not CPU or raw.flags.c_contiguous or 0 in raw.strides:
-        return draw(raw.shape)
-    axes = sorted(range(raw.ndim), key=lambda axis: -abs(raw.strides[axis]))
-    return draw(tuple(raw.shape[axis] for axis in axes)).transpose(np.argsort(axes))
+    axes = axes_in_memory(raw, None) if source.device is CPU else None
+    return draw(raw.shape) if axes is None else in_order(lambda _, shape, __: draw(shape), axes)(None, raw.shape, None)
 
 
 def _filled(self, generator, name, draw, number=0):
@@ -916,12 +914,19 @@ def _unit_dtype(chance):
 
 @on_input_device
 def bernoulli_mask(like, shape, p):
-    """Returns a raw dropout mask: 0 with probability p, otherwise 1 / (1 - p), with like's dtype and device."""
+    """Returns a raw dropout mask: 0 with probability p, otherwise 1 / (1 - p), with like's dtype and device.
+
+    Args:
+        like: the tensor.
+        shape: shape of the mask, whose elements are drawn in row-major order. None stands for the shape of `like`, and for its order
+            in memory.
+        p: probability of 0.
+    """
     array = like._data._array
     source = generator_for(like._data.device)
     if p >= 1.0:
-        return source.xp.zeros(shape, array.dtype)
-    if tuple(shape) == array.shape:
+        return source.xp.zeros(array.shape if shape is None else shape, array.dtype)
+    if shape is None:
         kept = _in_memory_order(array, source, lambda shape: source.bernoulli(shape, 1.0 - p))
     else:
         kept = source.bernoulli(shape, 1.0 - p)
@@ -1020,7 +1025,7 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
         samples = xp.minimum(samples, n - 1)
     else:  # the largest weight / exponential (Efraimidis and Spirakis, 2006), in input's dtype
         dtype = raw.dtype
-        races = weights / source.exponential((rows, n)).astype(dtype)
+        races = weights / _in_memory_order(weights, source, source.exponential).astype(dtype)
         if num_samples == 1:
             samples = races.argmax(-1)[:, None]
         else:
