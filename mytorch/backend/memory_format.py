@@ -216,8 +216,7 @@ def iterated(shape, operands):
     for size, strides in operands:
         missing = len(shape) - len(size)
         seen.append(
-            (0,) * missing
-            + tuple(0 if n == 1 and shape[missing + i] != 1 else strides[i] for i, n in enumerate(size))
+            (0,) * missing + tuple(0 if n == 1 and shape[missing + i] != 1 else strides[i] for i, n in enumerate(size))
         )
     return _filled(shape, _innermost_first(shape, seen))
 

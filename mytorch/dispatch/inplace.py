@@ -104,7 +104,9 @@ def in_place(function, name):
         if operator and not is_operand(args[0]):
             return NotImplemented
         check_writable(self, name)
-        for other in args:
+        for other in args[
+            : 1 if name.startswith("masked_") else None
+        ]:  # the mask; values are read before anything is written
             if isinstance(other, Tensor):
                 refuse_overlap(self, other, name, None, elementwise)
         if into is not None and len(args) == into.nin - 1 and not kwargs and _nothing_to_record(self, args):

@@ -57,7 +57,7 @@ def raw_index(tensor, index):
         if isinstance(item, np.integer):
             out.append(int(item))
             continue
-        if isinstance(item, (bool, np.bool_)):
+        if isinstance(item, bool):
             out.append(np.asarray(item))
             arrays.append(Array._wrap(out[-1]))
             continue
@@ -69,6 +69,10 @@ def raw_index(tensor, index):
             item = np.asarray([int(i) for i in item]) if _all_scalars(item) else np.stack([np.asarray(i) for i in item])
         elif isinstance(item, range):
             item = np.asarray(item)
+        if isinstance(item, np.bool_):
+            raise IndexError(
+                "only integers, slices (`:`), ellipsis (`...`), None, bools and tensors are valid indices (got numpy.bool)"
+            )
         array = item._data._array if isinstance(item, Tensor) else item._array if isinstance(item, Array) else item
         if not is_raw(array):
             if hasattr(item, "__index__"):
@@ -613,7 +617,9 @@ def masked_fill(input, mask, value):
         value = value.to(input.dtype)
     elif isinstance(value, (float, int)) and input.dtype.category < dtypes.FLOAT:
         value = bool(value) if input.dtype is dtypes.bool_ else int(value)
-    return name_node(contiguous(where(mask, value, input)), "MaskedFill", f"MaskedFillBackward{int(isinstance(value, Tensor))}")
+    return name_node(
+        contiguous(where(mask, value, input)), "MaskedFill", f"MaskedFillBackward{int(isinstance(value, Tensor))}"
+    )
 
 
 @public(inplace=False)

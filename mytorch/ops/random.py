@@ -23,7 +23,7 @@ from ..backend.memory_format import axes_in_memory, in_order, preserve_format
 from ..base import capturing, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
-from ..dispatch.errors import broadcast
+from ..dispatch.errors import broadcast, refuse_complex
 from ..dispatch.inplace import check_writable, named_constant, record_fill, torch_name_of
 from ..dispatch.out import write_out
 from ..dispatch.unwrap import raw_of, to_cpu
@@ -701,6 +701,8 @@ def randint(
     shape, pin = size_and_pin("randint", () if size is None else (size,), named)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    if dtype is not None and dtypes.as_dtype(dtype).is_complex:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     numbers = _source(device, generator).integers(int(low), int(high), shape)
     return finish(numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin)
 
@@ -725,6 +727,10 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     kind = dtypes.as_dtype(dtype or (dtypes.int64 if out is None else out.dtype))
+    if kind.is_complex:
+        raise NotImplementedError(
+            f"\"randperm\" not implemented for '{dtypes.TYPE_WORDS[kind.name]}'. Cast the result."
+        )
     largest = (2 / dtypes.finfo(kind).eps if kind.is_floating_point else np.iinfo(kind.numpy).max) + 1
     if n > largest:
         raise RuntimeError(f"randperm: expected n <= {largest:.0f} for {kind}, got {n}. Use dtype=torch.int64.")
@@ -859,6 +865,7 @@ def random_(self, from_=None, to=..., *, generator=None):
         RuntimeError: the range is empty, or exceeds the range of the dtype.
     """
     raw, source = _drawn(self, generator)
+    refuse_complex("random_", (raw,))
     dtype, number = self.dtype, 2 if from_ is None else 1 if to is ... else 0
     if to is ... and from_ is not None:
         from_, to = 0, from_
