@@ -523,7 +523,7 @@ def vmap(
                 result = _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs)
             else:
                 result = _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, chunk_size)
-            if randomness == "different" and _drawn(before):
+            if randomness == "different" and size and _drawn(before):
                 raise Unbatched("vmap: the function draws random numbers.")
         except Exception as error:
             if getattr(error, "written", False):

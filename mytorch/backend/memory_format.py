@@ -194,7 +194,7 @@ def _kept(shape, strides):
 
 
 @functools.lru_cache(4096)
-def _iterated(shape, operands):
+def iterated(shape, operands):
     """Returns the strides of the result of an elementwise function.
 
     Args:
@@ -216,8 +216,7 @@ def _iterated(shape, operands):
     for size, strides in operands:
         missing = len(shape) - len(size)
         seen.append(
-            (0,) * missing
-            + tuple(0 if n == 1 and shape[missing + i] != 1 else strides[i] for i, n in enumerate(size))
+            (0,) * missing + tuple(0 if n == 1 and shape[missing + i] != 1 else strides[i] for i, n in enumerate(size))
         )
     return _filled(shape, _innermost_first(shape, seen))
 
@@ -258,7 +257,7 @@ def iterator(out, raws, _attrs=None):
         return out if out.flags.c_contiguous else out.copy("C")
     numbers = ((),) * any(type(r) in (int, float, bool, complex) for r in raws)
     arrays = [(r.shape, element_strides(r)) for r in operands]
-    return placed(out, _iterated(out.shape, (*arrays, *[(n, n) for n in numbers])))
+    return placed(out, iterated(out.shape, (*arrays, *[(n, n) for n in numbers])))
 
 
 def preserve(out, raws, _attrs=None):

@@ -157,7 +157,9 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
         )
     triangle = A.triu() if upper else A.tril()
     triangle, upper = (triangle.mT, not upper) if transpose else (triangle, upper)
-    return _Triangular(linalg.solve_triangular(triangle, b, upper=upper, unitriangular=unitriangular), in_column_order(A.clone()))
+    return _Triangular(
+        linalg.solve_triangular(triangle, b, upper=upper, unitriangular=unitriangular), in_column_order(A.clone())
+    )
 
 
 def svd_lowrank(A, q=6, niter=2, M=None):
@@ -424,7 +426,11 @@ def _copied(name):
 
     def copy(input, *args, **kwargs):
         found = getattr(Tensor, name)(input, *args, **kwargs)
-        return tuple(x.contiguous().clone() for x in found) if isinstance(found, (tuple, list)) else found.contiguous().clone()
+        return (
+            tuple(x.contiguous().clone() for x in found)
+            if isinstance(found, (tuple, list))
+            else found.contiguous().clone()
+        )
 
     copy.__name__ = copy.__qualname__ = name + "_copy"
     copy.__doc__ = f"Returns a copy of the view `Tensor.{name}`; `out` is a tensor for the result."

@@ -20,8 +20,9 @@ from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
 from ..nn import functional as F
 from ..ops import METHODS, PUBLIC, composites, foreach
-from ..ops.creation import check_layout, empty, finish, from_numpy, full, linspace
+from ..ops.creation import check_layout, empty, finish, from_numpy, full, linspace, ones_like, zeros_like
 from ..ops.embedding import embedding_renorm_
+from ..ops.random import bernoulli_mask
 from . import deterministic, functional, legacy_storage, recurrent
 from .legacy_tensor import construct
 
@@ -568,6 +569,22 @@ def detach_(input: Tensor) -> Tensor:
 def fill(input: Tensor, value) -> Tensor:
     """Returns a copy of input filled with a value."""
     return input.clone().fill_(value)
+
+
+def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """Computes `dropout`, and returns the result and a mask that is True for the elements that stay.
+
+    Args:
+        input: the input tensor.
+        p: probability that an element is set to zero.
+        train: if False, all elements stay.
+    """
+    if train is False or p == 0 or not input.numel():
+        return input.clone(), ones_like(input, dtype=dtypes.bool_)
+    if p == 1:
+        return zeros_like(input), zeros_like(input, dtype=dtypes.bool_)
+    kept = bernoulli_mask(input, None, p)
+    return input * Tensor._wrap(kept), Tensor._wrap(kept != 0)
 
 
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:

@@ -62,6 +62,11 @@ def fast_call(op, operator=False):
 
 def _accepted(op):
     """Returns the dtype characters that the fast path accepts in the first promoted input."""
+    found = _accepted_with_complex(op)
+    return found.replace("F", "").replace("D", "") if op.real_only else found
+
+
+def _accepted_with_complex(op):
     if op.dtype == "same" or (op.promoted and 0 not in op.promoted):
         return _ALL
     if op.dtype == "float":
@@ -142,7 +147,7 @@ def _unary_with_attributes(op):
     forward, dispatch, execute, kernels, names = op.forward, op.dispatch, op.execute, op.kernels, op.attrs
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
-    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same"
+    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not op.real_only
     only = names[0] if names else None
     layout, follows = op.layout, op.layout is not in_rows
     always = layout is not None and layout not in ROWS_FROM_ROWS
@@ -187,9 +192,7 @@ def _unary_with_attributes(op):
             out, *extra = out
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
-        if layout is not None and (
-            always or not (out.flags.c_contiguous and (not follows or x.flags.c_contiguous))
-        ):
+        if layout is not None and (always or not (out.flags.c_contiguous and (not follows or x.flags.c_contiguous))):
             out = layout(out, (x,), attrs)
         result = _wrap(out, mode)
         if view:
@@ -408,7 +411,7 @@ def _nary(op):
     floats, integers = op.floats, op.integers
     promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
-    layout, follows = op.layout, op.layout is not in_rows
+    layout, follows, real = op.layout, op.layout is not in_rows, op.real_only
 
     def call(*args, fused=None, auto=False, **attrs):
         mode = get_mode()
@@ -453,7 +456,7 @@ def _nary(op):
                     return run(args, fused, attrs, mode)
                 raws.append(raw)
         x = raws[0]
-        if x is None or several:
+        if x is None or several or (real and x.dtype.kind == "c"):
             return run(args, fused, attrs, mode)
         if "cpu" in kernels.of and fused is not False and (x.size >= SMALL or _fused_policy()):
             module = kernels.find("cpu", fused, raws, attrs)

@@ -111,7 +111,8 @@ def in_place(function, name):
     """Returns the in-place variant of a function whose first argument is the tensor."""
     into = _ufunc_of(function)
     elementwise = not name.startswith(("index_", "scatter"))
-    may_overlap = name in ("masked_scatter_", "masked_fill_", "index_fill_")  # as in PyTorch; the source is read first
+    # Arguments after these are read before the first write, so they may share memory with the tensor, as in PyTorch.
+    compared = {"masked_scatter_": 1, "masked_fill_": 1, "index_fill_": 2}.get(name)
 
     operator = name.startswith("__")
 
@@ -119,8 +120,8 @@ def in_place(function, name):
         if operator and not is_operand(args[0]):
             return NotImplemented
         check_writable(self, name)
-        for other in args:
-            if isinstance(other, Tensor) and not may_overlap:
+        for other in args[:compared]:
+            if isinstance(other, Tensor):
                 refuse_overlap(self, other, name, None, elementwise)
         if into is not None and len(args) == into.nin - 1 and not kwargs and _nothing_to_record(self, args):
             array = self._data

@@ -29,7 +29,7 @@ from ..engine.node import Node, OutputEdge, keep_saved
 from ..engine.saved import pack_node
 from ..kernels.registry import SMALL
 from .composed import composed_by
-from .errors import translate_error
+from .errors import refuse_complex, translate_error
 from .fast_call import fast_call, saved_versions
 from .half import back_to_bfloat16, in_float32, kernel_in_float32
 from .meta import on_meta
@@ -113,6 +113,8 @@ class Op(Record):
         raws, edges, arrays, mask, as_tensor, xp, half = unpack_inputs(self, inputs)
         if xp is meta_ns:
             return on_meta(self, inputs, attrs)
+        if self.real_only:
+            refuse_complex(self.name, raws)
         implementation = self.reference
         if half and xp.half_in_float32 and self.elementwise is True:
             implementation = in_float32(self)

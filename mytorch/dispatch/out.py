@@ -27,10 +27,14 @@ def check_out(out, inputs, name):
     if get_mode().interpreter:
         get_mode().interpreter.check_out((out, *inputs))
     for x in inputs:
-        if hasattr(x, "_data"):
-            refuse_overlap(out, x, name)
+        for item in x if isinstance(x, (list, tuple)) else (x,):
+            if hasattr(item, "_data"):
+                refuse_overlap(out, item, name, elementwise=name not in _MOVES)
 
 
+_MOVES = frozenset(  # functions that PyTorch does not run on the memory of an input
+    "cat concat concatenate stack hstack vstack dstack column_stack row_stack index_select gather take masked_select".split()
+)
 _SAME_DTYPE = frozenset(
     "bitwise_not ceil floor frac neg round sgn sign trunc".split()
 )  # whose `out` has the input's dtype
@@ -96,6 +100,11 @@ def _not_a_tensor(error, name, args):
 _NUMPY_NAMES = {"x1": "input", "x2": "other"}  # names of arguments that PyTorch also accepts
 
 
+_IN_DTYPE_OF_OUT = frozenset(
+    ("sum", "prod", "cumsum", "cumprod")
+)  # which convert the input to the dtype of `out` first
+
+
 def takes_out(function):
     """Adds an argument `out` to a function. Ops, and functions that already have it, are returned unchanged."""
     if hasattr(function, "op") or not inspect.isfunction(function) or "out" in names_of(inspect.unwrap(function)):
@@ -103,6 +112,13 @@ def takes_out(function):
 
     @functools.wraps(function)
     def with_out(*args, out=None, **kwargs):
+        if (
+            out is not None
+            and function.__name__ in _IN_DTYPE_OF_OUT
+            and kwargs.get("dtype") is None
+            and hasattr(out, "dtype")
+        ):
+            kwargs["dtype"] = out.dtype
         try:
             result = function(*args, **kwargs)
         except TypeError:

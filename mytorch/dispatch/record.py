@@ -77,6 +77,14 @@ from typing import NamedTuple
 from ..backend.memory_format import in_rows, iterator
 from ..kernels.registry import Kernels
 
+# Ops that compare numbers, or are defined for real numbers only. NumPy would order complex numbers by their real parts.
+REAL_ONLY = frozenset(
+    "lt le gt ge maximum minimum fmax fmin clamp max min amax amin max_of_all min_of_all argmax argmin sort topk median round sign "
+    "relu relu_squared leaky_relu gelu hardtanh hardsigmoid hardswish hardshrink softshrink threshold logsigmoid elu softplus "
+    "erf erfc erfinv erfcx ndtri polygamma digamma lgamma i0 i0e i1 i1e igamma igammac zeta xlogy special_xlog1py entr logit "
+    "heaviside nextafter copysign max_pool scatter_extreme softmax log_softmax masked_softmax cross_entropy nll _squared_error "
+    "_clipped_error binary_cross_entropy _logistic_error dropout".split()
+)
 PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum", "owned_sum")
 RECORDS = {}  # name -> Record, for tests and documentation
 
@@ -151,6 +159,7 @@ class Record:
         self.autocast = autocast
         self.autocast_cpu = autocast_cpu or "promote"
         self.view = view
+        self.real_only = self.name in REAL_ONLY
         self.elementwise = elementwise
         # The rule for the memory order of results, a function of backend/memory_format.py; None: as forward returns them.
         self.layout = (None if view else iterator if elementwise else in_rows) if layout == "" else layout

@@ -47,6 +47,11 @@ class Normal(RealFamily, ExponentialFamily):
     def _draw(self, shape):
         return self.loc + randn(shape, **self._options) * self.scale
 
+    def sample(self, sample_shape=()):
+        return (
+            super().sample(sample_shape).contiguous()
+        )  # PyTorch draws the sample itself, not a function of loc and scale
+
     def _log_prob(self, value):
         return -((value - self.loc) ** 2) / (2 * self.scale**2) - self.scale.log() - _HALF_LOG_2PI
 

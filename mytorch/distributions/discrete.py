@@ -312,7 +312,7 @@ class OneHotCategorical(OfCategories):
 
     def _one_hot(self, index):
         n = self._event_shape[0]
-        return (index.unsqueeze(-1) == arange(n, device=index.device)).to(self._param.dtype)
+        return (index.unsqueeze(-1) == arange(n, device=index.device)).to(self._param.dtype).contiguous()
 
     @property
     def mode(self) -> Tensor:

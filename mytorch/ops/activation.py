@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from ..backend import numpy_ns
+from ..backend.memory_format import contiguous_format
 from ..base import config, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
@@ -16,7 +17,9 @@ from ..dispatch.inplace import check_writable, original, overwrite
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
+from .creation import empty_like
 from .elementwise import cast, unary, where, without_derivative
+from .movement import contiguous
 from .random import rrelu_slopes
 from .reduction import normalize_dim
 
@@ -601,7 +604,7 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     if inplace:
         check_writable(input, "rrelu_")
     slopes = rrelu_slopes(input, lower, upper)
-    return _maybe_inplace(input, where(input > 0, input, input * slopes), inplace)
+    return _maybe_inplace(input, contiguous(where(input > 0, input, input * slopes)), inplace)
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, auto=False):
@@ -912,7 +915,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
         >>> F.gumbel_softmax(tensor([[0.0, 0.0, 0.0]]), hard=True).sum().item()
         1.0
     """
-    gumbels = -logits.detach().clone().exponential_().log()
+    gumbels = -empty_like(logits.detach(), memory_format=contiguous_format).exponential_().log()
     soft = softmax((logits + gumbels) / tau, dim)
     if not hard:
         return soft

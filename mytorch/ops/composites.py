@@ -9,6 +9,7 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor, is_tensor
+from ..backend.memory_format import iterator
 from ..base import config, dtypes
 from ..base.arguments import same_arguments
 from ..base.errors import kind, warn
@@ -26,7 +27,7 @@ from .linalg import _linear
 from .linear_activation import ACTIVATIONS, linear_activation
 from .linear_activation import gelu_mlp as _gelu_mlp
 from .loss import raw_of
-from .movement import cat, stack
+from .movement import cat, laid_by, stack
 from .normalization import rms_norm
 from .padding import pad as _pad
 from .random import bernoulli_mask
@@ -185,16 +186,16 @@ def relu_squared(input: Tensor, *, fused: bool | None = None, auto: bool = False
 
 
 def _drop(input, shape, p, training, inplace, name, fused=None, auto=False):
-    """Multiplies by a mask of `shape` that is 0 with probability p and 1 / (1 - p) otherwise."""
+    """Multiplies by a mask of `shape` (None: of the input) that is 0 with probability p and 1 / (1 - p) otherwise."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0.0:
+    if not training or p == 0.0 or not input.numel():
         return input
     if inplace and input.device.type == "cpu" and fused is not True:
         return input.mul_(Tensor._wrap(bernoulli_mask(input, shape, p)))
     if inplace:
         return overwrite(input, _drop(input, shape, p, training, False, name, fused, auto), "inplace=True")
-    if shape == tuple(input.shape):
+    if shape is None:
         return _dropout(input, mask=dropout_mask(_dropout, input, shape, p, fused), fused=fused, auto=auto)
     return _dropout(input, mask=bernoulli_mask(input, shape, p))
 
@@ -223,7 +224,7 @@ def dropout(
 
     See also: `nn.Dropout`.
     """
-    return _drop(input, tuple(input.shape), p, training, inplace, "dropout", fused, auto)
+    return _drop(input, None, p, training, inplace, "dropout", fused, auto)
 
 
 def relu(input: Tensor, inplace: bool = False, *, auto: bool = False, fused: bool | None = None) -> Tensor:
@@ -292,7 +293,7 @@ def _alpha(input, p, training, shape):
     limit = -1.7580993408473766
     kept = Tensor._wrap(bernoulli_mask(input, shape, p) != 0)
     scale = ((1 - p) * (1 + p * limit**2)) ** -0.5 if p < 1 else 0.0
-    return where(kept, input, limit) * scale + (-limit * p * scale)
+    return laid_by(iterator, where(kept, input, limit) * scale + (-limit * p * scale), input)
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
@@ -316,7 +317,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     """
     if inplace:
         check_writable(input, "inplace=True")
-    out = _alpha(input, p, training, tuple(input.shape))
+    out = _alpha(input, p, training, None)
     return overwrite(input, out, "inplace=True") if inplace else out
 
 

@@ -366,12 +366,21 @@ def arange(
         [1, 3, 5]
     """
     check_layout(layout)
-    start, end, step = _number(start), _number(end), _number(step)
+    start, end, step, count = _number(start), _number(end), _number(step), None
     if end is None:
         start, end = 0, start
     if dtype is not None and dtypes.as_dtype(dtype).category == dtypes.INT:
-        start, end, step = int(start), int(end), int(step)  # as PyTorch
-    if step == 0 or step != step:
+        # PyTorch counts the steps before it rounds the three numbers, except for int64.
+        count = (end - start) / step if dtypes.as_dtype(dtype) is not dtypes.int64 and step else None
+        if count is not None and 0 <= count < 1 << 63:
+            count = math.ceil(count)
+        start, end, step, whole = int(start), int(end), int(step), bool(step)
+        if step == 0 and whole and count is None:
+            raise ValueError("step must be nonzero")
+    elif dtype is not None and dtypes.as_dtype(dtype) in (dtypes.bool_, dtypes.complex64, dtypes.complex128):
+        word = dtypes.TYPE_WORDS[dtypes.as_dtype(dtype).name]
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{word}'. Cast the result.")
+    if count is None and (step == 0 or step != step):
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
@@ -379,12 +388,13 @@ def arange(
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if dtype is None:
         dtype = dtypes.default_dtype() if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
-    if (end - start) / step >= 1 << 63:
+    if count is None and (end - start) / step >= 1 << 63:
         raise RuntimeError(f"invalid size, possible overflow: the range {start} -> {end} has too many numbers")
     exact = np.int64 if all(isinstance(v, int) for v in (start, end, step)) else np.float64
     xp, there = on(as_device(device))
     with there:
-        numbers = xp.arange(math.ceil((end - start) / step), dtype=exact) * step + start
+        count = math.ceil((end - start) / step) if count is None else count
+        numbers = xp.arange(count, dtype=exact) * step + start
         raw = numbers.astype(dtypes.as_dtype(dtype).numpy, copy=False)
     return finish(raw, requires_grad, out, pin_memory)
 
@@ -954,6 +964,8 @@ def fill_(self, value):
     check_writable(self, "fill_")
     if is_tensor(value):
         return copy_(self, value)
+    if value is None or isinstance(value, str):
+        raise TypeError(f"fill_: expected a number or a 0-d tensor, got {kind(value)}.")
     assign(self._data._array, value)
     return record_fill(self, "FillBackward2")
 
@@ -977,18 +989,22 @@ def _of_matrices(self, name, least=2, most=math.inf):
     Raises:
         RuntimeError: it has another number of axes.
     """
-    if not least <= self.ndim <= most or (least == 0 and self.ndim == 1):
+    if self.ndim and not max(least, 2) <= self.ndim <= most:
         raise RuntimeError(
             f"tensor.{name} is only supported on matrices{' or batches of matrices' * (most > 2)}. Got {self.ndim}-D tensor."
         )
     return self
 
 
+def _of_last_two(self):
+    return self.transpose(-2, -1) if self.ndim else _permute.fast_call(self, ())
+
+
 _attribute(
     "T", lambda self: _permute.fast_call(self, tuple(range(self.ndim))[::-1]), doc="A view with reversed dimensions."
 )
 _attribute(
-    "mT", lambda self: _of_matrices(self, "mT").transpose(-2, -1), doc="A view with the last two dimensions exchanged."
+    "mT", lambda self: _of_last_two(_of_matrices(self, "mT")), doc="A view with the last two dimensions exchanged."
 )
 _attribute(
     "H", lambda self: _of_matrices(self, "H", 0, 2).transpose(-2, -1).conj() if self.ndim else self,

@@ -40,7 +40,8 @@ class DropoutSeed(NamedTuple):
 def dropout_mask(op, like, shape, p, fused=None):
     """Returns a DropoutSeed if the op's kernel generates its own random bits and may be used; otherwise a raw mask.
 
-    The mask is 0 with probability p and 1 / (1 - p) otherwise. It has the given shape and the dtype of `like`.
+    The mask is 0 with probability p and 1 / (1 - p) otherwise. It has the given shape (None: the shape and order in memory of `like`) and
+    the dtype of `like`.
     """
     module = op.kernels.allowed(device_type(raw_of(like)), fused)
     if not getattr(module, "draws", False):

@@ -1,5 +1,6 @@
 """Reading and writing parts of tensors: x[...], gather, index_select, masks, sorting."""
 
+import copy
 import math
 from collections import namedtuple
 
@@ -8,11 +9,12 @@ import numpy as np
 from .._array import Array, on_input_device, other_device
 from .._tensor import Tensor
 from ..backend import NO_DATA, ON_NUMPY, MetaArray, gpu, is_raw, ndarray, numpy_ns, xp_of
-from ..backend.memory_format import preserve
+from ..backend.memory_format import element_strides, in_rows, iterated, placed, preserve
 from ..base import config, dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import METHODS, public
 from ..dispatch.errors import broadcast
+from ..dispatch.fast_call import fast_call
 from ..dispatch.inplace import check_shared, check_writable, set_edge
 from ..dispatch.op import name_node, op
 from ..dispatch.operands import NUMBERS
@@ -55,7 +57,7 @@ def raw_index(tensor, index):
         if isinstance(item, np.integer):
             out.append(int(item))
             continue
-        if isinstance(item, (bool, np.bool_)):
+        if isinstance(item, bool):
             out.append(np.asarray(item))
             arrays.append(Array._wrap(out[-1]))
             continue
@@ -67,6 +69,10 @@ def raw_index(tensor, index):
             item = np.asarray([int(i) for i in item]) if _all_scalars(item) else np.stack([np.asarray(i) for i in item])
         elif isinstance(item, range):
             item = np.asarray(item)
+        if isinstance(item, np.bool_):
+            raise IndexError(
+                "only integers, slices (`:`), ellipsis (`...`), None, bools and tensors are valid indices (got numpy.bool)"
+            )
         array = item._data._array if isinstance(item, Tensor) else item._array if isinstance(item, Array) else item
         if not is_raw(array):
             if hasattr(item, "__index__"):
@@ -234,7 +240,46 @@ def _slice(xp, input, *, index):
         raise IndexError(_misfit(input.shape, index)) from None
 
 
-@op(dtype="same", name="index", integers=("indices",))
+def _picked_order(out, raws, attrs):
+    """Returns the elements at index arrays in PyTorch's layout: an elementwise function of the rest of the input and of the indices."""
+    for raw in raws:
+        if not raw.flags.c_contiguous:
+            break
+    else:
+        return in_rows(out)
+    input, arrays = raws[0], iter(raws[1:])
+    if type(input) is not ndarray:
+        return in_rows(out)
+    basic, picked, own = [], [], []  # the index of a view, and for each of its axes whether an array picks from it
+    free = input.ndim - sum(map(_dims_of, joined(attrs["layout"], raws[1:])))
+    for item in attrs["layout"]:
+        if item is ARRAY:
+            own.append(next(arrays))
+            dims = _dims_of(own[-1])
+            basic += [slice(None)] * dims
+            picked += [True] * dims
+        elif item is Ellipsis:
+            basic += [slice(None)] * free
+            picked += [False] * free
+            free = 0
+        else:
+            basic.append(item)
+            picked += [False] * (type(item) is not int)
+    view = input[tuple(basic)]
+    picked += [False] * (view.ndim - len(picked))
+    first, count = picked.index(True), picked.count(True)
+    at = first if all(picked[first : first + count]) else 0
+    rest = [s for s, taken in zip(element_strides(view), picked, strict=True) if not taken]
+    dims = out.ndim - len(rest)
+    operands = [(out.shape, (*rest[:at], *[0] * dims, *rest[at:]))]
+    before, after, size = (1,) * at, (1,) * (len(rest) - at), out.shape[at : at + dims]
+    for index in own:
+        index = np.zeros(size) if index.dtype.kind == "b" else np.broadcast_to(index, size)
+        operands.append(((*before, *size, *after), (*[0] * len(before), *element_strides(index), *[0] * len(after))))
+    return placed(out, iterated(out.shape, tuple(operands)))
+
+
+@op(dtype="same", name="index", integers=("indices",), layout=_picked_order)
 def _index(xp, input, *indices, layout):
     """input[joined(layout, indices)], a copy: the index has arrays."""
     return _slice.forward(xp, input, index=indices if layout is ROWS else joined(layout, indices))
@@ -264,7 +309,9 @@ def _read_grad(g, indices, layout, xp):
 
 _put_index.grad(src=_read_grad)
 _slice.grad(input=lambda g, index, shape, xp: xp.call(_put_index, g, layout=index, shape=shape))
-_index_select = _index.named("Index", "IndexSelectBackward0")
+_index_select = copy.copy(_index.named("Index", "IndexSelectBackward0"))
+_index_select.layout = in_rows
+_index_select.fast_call = fast_call(_index_select)
 _index.grad(input=lambda g, indices, layout, shape, xp: xp.call(_put_index, g, *indices, layout=layout, shape=shape))
 
 

@@ -273,6 +273,8 @@ def movedim(input, source, destination):
         )
     if len({*sources}) < len(sources) or len({*targets}) < len(targets):
         raise RuntimeError(f"movedim: repeated dim in source ({source}) or destination ({destination})")
+    if input.ndim == 0:
+        return _permute(input, dims=())
     order = [d for d in range(input.ndim) if d not in sources]
     for target, d in sorted(zip(targets, sources, strict=True)):
         order.insert(target, d)
@@ -282,6 +284,8 @@ def movedim(input, source, destination):
 @public(inplace=False)
 def adjoint(input):
     """Swaps the last two dimensions and computes the complex conjugate."""
+    if input.ndim == 0:
+        return input.conj()
     if input.ndim < 2:
         raise RuntimeError(
             f"tensor.adjoint() is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
@@ -454,18 +458,18 @@ def expand_as(input, other):
 
 
 @public(inplace=False)
-def broadcast_to(input, size):
+def broadcast_to(input, *size, **named):
     """Expands a tensor to a shape.
 
     Args:
         input: the input tensor.
-        size: the shape.
+        size: the shape, as separate integers or one tuple.
 
     Example:
         >>> mytorch.broadcast_to(tensor([1, 2]), (2, 2)).tolist()
         [[1, 2], [1, 2]]
     """
-    return expand(input, *size)
+    return expand(input, *size, **named)
 
 
 @public(inplace=False, method=False)
@@ -786,6 +790,8 @@ def chunk(input, chunks, dim=0):
         >>> [x.tolist() for x in mytorch.arange(5).chunk(2)]
         [[0, 1, 2], [3, 4]]
     """
+    if input.ndim == 0:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     n = input.shape[normalize_dim(dim, input.ndim)]
@@ -819,7 +825,7 @@ def unbind(input, dim=0):
         [[1, 2], [3, 4]]
     """
     if input.ndim == 0:
-        raise RuntimeError("unbind: Dimension specified as 0 but tensor has no dimensions")
+        raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
     return _unbind(input, dim=normalize_dim(dim, input.ndim))
 
 

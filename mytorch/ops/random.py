@@ -19,11 +19,11 @@ from .._array import on_input_device
 from .._tensor import Tensor, is_tensor
 from ..backend import CPU, META, as_device, assign, device_count, device_guard, device_of, hollow, is_raw, on
 from ..backend.devices import KINDS
-from ..backend.memory_format import preserve_format
+from ..backend.memory_format import axes_in_memory, in_order, preserve_format
 from ..base import capturing, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
-from ..dispatch.errors import broadcast
+from ..dispatch.errors import broadcast, refuse_complex
 from ..dispatch.inplace import check_writable, named_constant, record_fill, torch_name_of
 from ..dispatch.out import write_out
 from ..dispatch.unwrap import raw_of, to_cpu
@@ -701,6 +701,8 @@ def randint(
     shape, pin = size_and_pin("randint", () if size is None else (size,), named)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    if dtype is not None and dtypes.as_dtype(dtype).is_complex:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     numbers = _source(device, generator).integers(int(low), int(high), shape)
     return finish(numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin)
 
@@ -725,6 +727,10 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     kind = dtypes.as_dtype(dtype or (dtypes.int64 if out is None else out.dtype))
+    if kind.is_complex:
+        raise NotImplementedError(
+            f"\"randperm\" not implemented for '{dtypes.TYPE_WORDS[kind.name]}'. Cast the result."
+        )
     largest = (2 / dtypes.finfo(kind).eps if kind.is_floating_point else np.iinfo(kind.numpy).max) + 1
     if n > largest:
         raise RuntimeError(f"randperm: expected n <= {largest:.0f} for {kind}, got {n}. Use dtype=torch.int64.")
@@ -768,10 +774,8 @@ def _drawn(self, generator):
 
 def _in_memory_order(raw, source, draw):
     """Returns draw(shape) with the numbers in the order of raw's memory, as PyTorch fills a transposed tensor on the CPU."""
-    if source.device is not CPU or raw.flags.c_contiguous or 0 in raw.strides:
-        return draw(raw.shape)
-    axes = sorted(range(raw.ndim), key=lambda axis: -abs(raw.strides[axis]))
-    return draw(tuple(raw.shape[axis] for axis in axes)).transpose(np.argsort(axes))
+    axes = axes_in_memory(raw, None) if source.device is CPU else None
+    return draw(raw.shape) if axes is None else in_order(lambda _, shape, __: draw(shape), axes)(None, raw.shape, None)
 
 
 def _filled(self, generator, name, draw, number=0):
@@ -861,6 +865,7 @@ def random_(self, from_=None, to=..., *, generator=None):
         RuntimeError: the range is empty, or exceeds the range of the dtype.
     """
     raw, source = _drawn(self, generator)
+    refuse_complex("random_", (raw,))
     dtype, number = self.dtype, 2 if from_ is None else 1 if to is ... else 0
     if to is ... and from_ is not None:
         from_, to = 0, from_
@@ -916,12 +921,19 @@ def _unit_dtype(chance):
 
 @on_input_device
 def bernoulli_mask(like, shape, p):
-    """Returns a raw dropout mask: 0 with probability p, otherwise 1 / (1 - p), with like's dtype and device."""
+    """Returns a raw dropout mask: 0 with probability p, otherwise 1 / (1 - p), with like's dtype and device.
+
+    Args:
+        like: the tensor.
+        shape: shape of the mask, whose elements are drawn in row-major order. None stands for the shape of `like`, and for its order
+            in memory.
+        p: probability of 0.
+    """
     array = like._data._array
     source = generator_for(like._data.device)
     if p >= 1.0:
-        return source.xp.zeros(shape, array.dtype)
-    if tuple(shape) == array.shape:
+        return source.xp.zeros(array.shape if shape is None else shape, array.dtype)
+    if shape is None:
         kept = _in_memory_order(array, source, lambda shape: source.bernoulli(shape, 1.0 - p))
     else:
         kept = source.bernoulli(shape, 1.0 - p)
@@ -1020,7 +1032,7 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
         samples = xp.minimum(samples, n - 1)
     else:  # the largest weight / exponential (Efraimidis and Spirakis, 2006), in input's dtype
         dtype = raw.dtype
-        races = weights / source.exponential((rows, n)).astype(dtype)
+        races = weights / _in_memory_order(weights, source, source.exponential).astype(dtype)
         if num_samples == 1:
             samples = races.argmax(-1)[:, None]
         else:

@@ -13,6 +13,7 @@ from ..backend import NO_DATA, ON_NUMPY, MetaArray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
+from ..dispatch.errors import refuse_complex
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.out import write_out
@@ -149,6 +150,7 @@ def _running(name, better):
             >>> mytorch.{name}(tensor([2.0, 3.0, 1.0]), 0).indices.tolist()
             {indices}
         """
+        refuse_complex(name, (raw_of(input),))
         d = normalize_dim(dim, input.ndim)
         if input.ndim == 0:
             return _pairs[name](input.clone(), on_device_of(np.zeros((), np.int64), input))
@@ -243,6 +245,8 @@ def _kth(name, input, dim, keepdim, place):
     x = input.detach() if input.ndim else input.detach().reshape(1)
     if not x.shape[d]:
         raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+    if x.dtype is dtypes.bool_:
+        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'. Cast the input to uint8.")
     raw, place = raw_of(x), place(x.shape[d])
     found = blocks.kth(np.moveaxis(raw, d, -1), place) if type(raw) is np.ndarray and raw.size >= blocks.LARGE else None
     found = x.argsort(d, stable=True).narrow(d, place, 1) if found is None else Tensor._wrap(np.expand_dims(found, d))
@@ -285,7 +289,11 @@ def median(input, dim=None, keepdim=False):
     if dim is None:
         if not input.numel():
             number = input.dtype.category >= dtypes.FLOAT
-            return input.sum() + math.nan if number else input.new_full((), np.iinfo(input.dtype.numpy).min)
+            if number:
+                return input.sum() + math.nan
+            return input.new_full((), input.dtype is dtypes.bool_ or np.iinfo(input.dtype.numpy).min)
+        if input.dtype is dtypes.bool_:
+            raise NotImplementedError("\"median_cpu\" not implemented for 'Bool'. Cast the input to uint8.")
         ordered = input.detach().reshape(-1).sort().values  # NaNs last
         middle = ordered[(ordered.shape[0] - 1) // 2]
         if not input.dtype.is_floating_point:
@@ -355,6 +363,7 @@ def mode(input, dim=-1, keepdim=False):
         >>> mytorch.mode(tensor([1, 2, 2, 3])).values.item()
         2
     """
+    refuse_complex("mode", (raw_of(input),))
     d = normalize_dim(dim, input.ndim)
     raw = np.moveaxis(np.atleast_1d(to_cpu(input)), d, -1)
     if not raw.shape[-1]:
@@ -574,6 +583,7 @@ def histc(input, bins=100, min=0, max=0):
         >>> mytorch.histc(tensor([1.0, 2.0, 1.0]), bins=2, min=0, max=4).tolist()
         [2.0, 1.0]
     """
+    refuse_complex("histc", (raw_of(input),))
     raw = to_cpu(input).reshape(-1)
     min, max = (v.item() if isinstance(v, Tensor) else v for v in (min, max))
     low, high = (raw.min(), raw.max()) if min == max and raw.size else (min, max)
@@ -662,6 +672,7 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
         >>> mytorch.searchsorted(tensor([1, 3, 5]), tensor([0, 3, 6])).tolist()
         [0, 1, 3]
     """
+    refuse_complex("searchsorted", (raw_of(sorted_sequence),))
     seq = raw_of(sorted_sequence)
     xp = xp_of(seq)
     if type(raw_of(values)) is MetaArray and type(seq) is not MetaArray:
@@ -706,6 +717,7 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
         >>> mytorch.bucketize(tensor([0, 3, 6]), tensor([1, 3, 5])).tolist()
         [0, 1, 3]
     """
+    refuse_complex("bucketize", (raw_of(boundaries),))
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
@@ -727,6 +739,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
         >>> values.tolist(), counts.tolist()
         ([1, 3], [1, 2])
     """
+    refuse_complex("unique", (raw_of(input),))
     raw = to_cpu(input)
     if dim is not None and input.ndim == 0:
         raise IndexError(f"unique: dim {dim} was specified, but the tensor has no dimensions.")
@@ -815,6 +828,7 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 
     See also: `unique`.
     """
+    refuse_complex("unique_consecutive", (raw_of(input),))
     raw = to_cpu(input)
     if dim is not None and input.ndim == 0:
         raise IndexError(f"unique_consecutive: dim {dim} was specified, but the tensor has no dimensions.")
