@@ -69,10 +69,10 @@ class Policy:
         return op.run(inputs, fused, attrs, get_mode())
 
     def run(self, function, wanted, inside, args, kwargs):
-        """Calls a function in a precision; see `dispatch.precision.in_precision`. On a CPU, the function runs unchanged."""
+        """Calls a function in a precision; see `dispatch.precision.in_precision`."""
         given = [x for arg in (*args, *kwargs.values()) for x in (arg if isinstance(arg, (tuple, list)) else (arg,))]
         given = [a for a in (getattr(x, "_data", x) for x in given) if isinstance(a, Array) and self._here(a._array)]
-        if self.device_type == "cpu" or not given:
+        if wanted == "inside" or not given:
             return function(*args, **kwargs)
         if wanted == "widest":
             wanted = "float32" if any(a.dtype is dtypes.float32 for a in given) else None

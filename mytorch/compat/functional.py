@@ -13,6 +13,7 @@ from .._tensor import Tensor
 from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import PUBLIC
+from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..nn.functional import pad
 from ..nn.utils.weight_norm import norm_except_dim
@@ -67,6 +68,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     return _Lu(*linalg.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots))
 
 
+@in_precision()
 def geqrf(input):
     """Computes (reflectors, tau) of the QR decomposition in LAPACK's format: R, and the Householder vectors below it.
 
@@ -81,6 +83,7 @@ def geqrf(input):
     return _Geqrf(*[without_derivative(part, input, name="geqrf") for part in parts])
 
 
+@in_precision()
 def ormqr(input, tau, other, left=True, transpose=False):
     """Multiplies a matrix by the square Q of `geqrf`: Q other, or other Q; Qᴴ instead of Q if `transpose`.
 
@@ -140,6 +143,7 @@ def lu_solve(b, LU_data, LU_pivots):
     return linalg.lu_solve(LU_data, LU_pivots, b)
 
 
+@in_precision()
 def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
     """Solves A X = b (or Aᵀ X = b) for triangular A, and returns (X, A).
 

@@ -15,7 +15,7 @@ from .dropout import dropout_mask, materialize
 
 @op(
     name="scaled_dot_product_attention", grad_name="SDPA", residuals=("probabilities",), autocast="half",
-    promoted=("query", "key", "value"), autocast_cpu="half",
+    promoted=("query", "key", "value"),
 )  # fmt: skip
 def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """Computes softmax(query @ keyᵀ * scale + mask) @ value. `keep` is the scaled dropout mask, a DropoutSeed, or None."""

@@ -125,7 +125,7 @@ def _chunks(xp, n, each):
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-@op(name="convolution", grad_name="Conv{d}d", autocast="half", autocast_cpu="half")
+@op(name="convolution", grad_name="Conv{d}d", autocast="half")
 def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
     """Returns the convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
     kernel, n = weight.shape[2:], input.shape[0]
@@ -162,7 +162,7 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
     return result
 
 
-@op(name="convolution_input", grad_name="ConvTranspose{d}d", autocast="half", autocast_cpu="half")
+@op(name="convolution_input", grad_name="ConvTranspose{d}d", autocast="half")
 def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):
     """Returns the gradient of a convolution's input of the given spatial `shape`."""
     kernel, out, n = weight.shape[2:], g.shape[2:], g.shape[0]

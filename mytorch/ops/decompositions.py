@@ -69,7 +69,7 @@ def _diagonal_part(xp, x):
 # -- inverse, solve, determinant ----------------------------------------------------------------------------------
 
 
-@op(dtype="float", name="inverse", autocast_cpu="float32")
+@op(dtype="float", name="inverse")
 def _inv(xp, input):
     try:
         return xp.linalg.inv(input)
@@ -102,7 +102,7 @@ def inverse(input):
     return _inv.fast_call(square(input, "inv"))
 
 
-@op(dtype="float", name="linalg_solve", autocast_cpu="float32")
+@op(dtype="float", name="linalg_solve")
 def _solve(xp, input, other):
     try:
         return xp.linalg.solve(input, other)
@@ -117,7 +117,7 @@ def _solve_input(g, input, out, xp):
 _solve.grad(input=_solve_input, other=lambda g, input, xp: xp.call(_solve, _T(xp, input), g))
 
 
-@op(dtype="float", name="linalg_solve_triangular", autocast_cpu="float32")
+@op(dtype="float", name="linalg_solve_triangular")
 def triangular_solution(xp, input, other, *, upper, unit=False):
     """By substitution, which no row of another size disturbs; a zero on the diagonal gives inf."""
     if xp not in ON_NUMPY:
@@ -303,7 +303,7 @@ def logdet(input):
 # -- Cholesky -----------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", name="cholesky", holomorphic=False, autocast_cpu="float32")
+@op(dtype="float", name="cholesky", holomorphic=False)
 def _cholesky(xp, input):
     if device_of(input) is CPU and np.isnan(input).any():
         raise np.linalg.LinAlgError
@@ -378,7 +378,7 @@ def cholesky_inverse(L, upper=False):
 # -- eigenvalues --------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh", holomorphic=False, autocast_cpu="float32")
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh", holomorphic=False)
 def _eigh(xp, input, *, UPLO="L"):
     return tuple(xp.linalg.eigh(finite(input, "eigh"), UPLO=UPLO))
 
@@ -396,7 +396,7 @@ def _eigh_grad(g, L, V, xp):
 _eigh.grad(input=_eigh_grad)
 
 
-@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eig", holomorphic=False, autocast_cpu="float32")
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eig", holomorphic=False)
 def _eig(xp, input):
     kind = np.complex128 if input.dtype.itemsize >= 8 and input.dtype != np.complex64 else np.complex64
     values, vectors = xp.linalg.eig(finite(input, "eig"))
@@ -421,7 +421,7 @@ _eig.grad(input=_eig_grad)
 # -- singular values ----------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd", holomorphic=False, autocast_cpu="float32")
+@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd", holomorphic=False)
 def _svd(xp, input):
     return tuple(xp.linalg.svd(finite(input, "svd"), full_matrices=False))
 
@@ -497,7 +497,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     return vector_norm(input, ord=order, dim=normalize_dims(dim, input.ndim, "norm"), keepdim=keepdim)
 
 
-@op(dtype="float", name="pinv", holomorphic=False, autocast_cpu="float32")
+@op(dtype="float", name="pinv", holomorphic=False)
 def _pinv(xp, input, *, cut=None, hermitian=False):
     """The pseudo-inverse; singular values up to `cut(the largest)` count as 0. The largest is of the same decomposition: another
     one's can differ in the last bit."""
@@ -531,7 +531,7 @@ _pinv.grad(input=_pinv_grad)
 # -- QR and LU ----------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr", holomorphic=False, autocast_cpu="float32")
+@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr", holomorphic=False)
 def _qr(xp, input):
     """The reduced factors of matrices with at least as many rows as columns."""
     return tuple(xp.linalg.qr(input))
@@ -670,7 +670,7 @@ def _matrices(A):
     return A.copy().reshape(math.prod(A.shape[:-2]), *A.shape[-2:])
 
 
-@op(dtype="float", outputs=("L", "U"), differentiable=2, name="lu", holomorphic=False, autocast_cpu="float32")
+@op(dtype="float", outputs=("L", "U"), differentiable=2, name="lu", holomorphic=False)
 def _lu(xp, input):
     """Returns L (with ones on its diagonal) and U of square matrices, without an exchange of rows."""
     A = _matrices(input)

@@ -16,7 +16,7 @@ from .padding import pad
 from .reduction import normalize_dim
 
 
-@op(dtype="same", name="fft", holomorphic=False, autocast_cpu="float32")
+@op(dtype="same", name="fft", holomorphic=False)
 def _fft(xp, input, *, dim, inverse, scale):
     """Returns the unscaled transform times `scale`. The inverse has the opposite sign in the exponent."""
     n = input.shape[dim]

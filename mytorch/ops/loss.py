@@ -25,7 +25,7 @@ from .elementwise import cast, minimum, where
 from .special import xlogy
 
 
-@op(name="cross_entropy", dtype="same", autocast="float32", autocast_cpu="float32", integers=("target",))
+@op(name="cross_entropy", dtype="same", autocast="float32", integers=("target",))
 def _cross_entropy(
     xp, input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None
 ):
@@ -242,6 +242,7 @@ _cross_entropy_soft.vjp(_cross_entropy_soft_vjp)
 _cross_entropy_soft.register_kernel(cuda="mytorch.kernels.triton.cross_entropy_soft")
 
 
+@in_precision(name="cross_entropy")
 def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused, auto):
     """Computes the cross-entropy with class probabilities as targets."""
     if input.device.type != "cpu":
@@ -1257,6 +1258,7 @@ _ctc_normalizer.grad(
 )
 
 
+@in_precision()
 @on_input_device
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """Computes the connectionist temporal classification (CTC) loss.

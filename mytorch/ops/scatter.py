@@ -358,6 +358,7 @@ def _added(input, source, index, layout):
 
 
 @public()
+@in_precision()
 @on_numbers_too
 def index_copy(input, dim, index, source):
     """Replaces the slices at an index along a dimension by the slices of `source`, in a copy.

@@ -37,7 +37,7 @@ def _for_products(input, dtype):
     return cast(input, dtypes.int64) if input.dtype.category < dtypes.FLOAT else input
 
 
-@op(dtype="same", name="prod", autocast="float32", autocast_cpu="float32")
+@op(dtype="same", name="prod", autocast="float32")
 def _prod(xp, input, *, dim=None, keepdim=False):
     return xp.asarray(xp.prod(input, axis=axes_of(dim, input.ndim), keepdims=keepdim)).astype(input.dtype, copy=False)
 
@@ -394,6 +394,7 @@ def _stacked(out, input, q, dim, d, keepdim):
 
 
 @public(inplace=False)
+@in_precision()
 def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """Computes quantiles of all elements or along a dimension.
 
@@ -434,6 +435,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
 
 
 @public(inplace=False)
+@in_precision()
 def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """Computes quantiles of the elements that are not NaN.
 
