@@ -611,6 +611,7 @@ _likelihood_error.grad(
 )
 
 
+@in_precision()
 @on_input_device
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean", *, fused=None):
     """Computes the binary cross-entropy between probabilities and targets.
