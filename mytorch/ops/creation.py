@@ -32,7 +32,7 @@ from ..base.errors import kind, require_tensor, warn
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, record_fill
 from ..dispatch.op import name_node, op
-from ..dispatch.operands import is_operand
+from ..dispatch.operands import NUMBERS, is_operand
 from ..dispatch.overlap import refuse_overlap
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
@@ -307,7 +307,7 @@ def full(
         dtype = fill_value.dtype if dtype is None else dtype
         fill_value = fill_value.item()
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
-    shape = as_shape((size,))
+    shape, fill_value = as_shape((size,)), dtypes.fitting(fill_value, dtypes.as_dtype(dtype), fill=True)
     return _filled(lambda xp, s, d: xp.full(s, fill_value, d), shape, dtype, device, requires_grad, out, pin_memory)
 
 
@@ -935,7 +935,7 @@ def fill_(self, value):
     check_writable(self, "fill_")
     if is_tensor(value):
         return copy_(self, value)
-    assign(self._data._array, value)
+    assign(self._data._array, dtypes.fitting(value, self.dtype, fill=True) if isinstance(value, NUMBERS) else value)
     return record_fill(self, "FillBackward2")
 
 

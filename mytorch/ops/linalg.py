@@ -187,9 +187,7 @@ def _blend(input, product, beta, alpha):
     if product.dtype.category < dtypes.FLOAT:
         if not (math.isfinite(alpha) and math.isfinite(beta)):
             raise RuntimeError(f"alpha {alpha} or beta {beta} cannot be converted to {product.dtype}")
-        alpha, beta = int(alpha), int(beta)
-        if product.dtype is dtypes.bool_:
-            alpha, beta = bool(alpha), bool(beta)
+        alpha, beta = dtypes.fitting(alpha, product.dtype), dtypes.fitting(beta, product.dtype)
     if alpha != 1:
         product = product * alpha
     expandable(input, product.shape, "beta * input + alpha * product")

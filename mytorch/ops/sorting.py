@@ -536,6 +536,8 @@ def bincount(input, weights=None, minlength=0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs; it is not implemented for others.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
+    if raw.size and raw.max() == np.iinfo(np.int64).max:
+        raise RuntimeError("bincount: maximum value of input overflowed, it should be < 9223372036854775807")
     if weights is not None and tuple(getattr(weights, "shape", ())) != raw.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     found = xp_of(raw).bincount(raw, weights=raw_of(weights), minlength=minlength)
