@@ -345,7 +345,7 @@ def fitting(value, dtype, fill=False):
     Args:
         value: the number.
         dtype: the dtype.
-        fill: True for fills, which convert float16 and bfloat16 from float64, without a check (default: False).
+        fill: True to round to float16 and bfloat16 without a check, as for a single element (default: False).
 
     Raises:
         RuntimeError: the number is out of range.

@@ -307,7 +307,8 @@ def full(
         dtype = fill_value.dtype if dtype is None else dtype
         fill_value = fill_value.item()
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
-    shape, fill_value = as_shape((size,)), dtypes.fitting(fill_value, dtypes.as_dtype(dtype), fill=True)
+    shape = as_shape((size,))
+    fill_value = dtypes.fitting(fill_value, dtypes.as_dtype(dtype), math.prod(shape) == 1)
     return _filled(lambda xp, s, d: xp.full(s, fill_value, d), shape, dtype, device, requires_grad, out, pin_memory)
 
 
@@ -935,7 +936,9 @@ def fill_(self, value):
     check_writable(self, "fill_")
     if is_tensor(value):
         return copy_(self, value)
-    assign(self._data._array, dtypes.fitting(value, self.dtype, fill=True) if isinstance(value, NUMBERS) else value)
+    assign(
+        self._data._array, dtypes.fitting(value, self.dtype, self.numel() == 1) if isinstance(value, NUMBERS) else value
+    )
     return record_fill(self, "FillBackward2")
 
 

@@ -651,6 +651,10 @@ def _with_value(name, symbol, record, example):
     @once_rounded
     def scaled(input, tensor1, tensor2, value):
         if value != 1:
+            if isinstance(value, complex) and not any(
+                getattr(t, "is_complex", bool)() for t in (input, tensor1, tensor2)
+            ):
+                raise RuntimeError("value cannot be converted to a real dtype without overflow")
             if integers(input, tensor1, tensor2):
                 value = dtypes.fitting(
                     value, functools.reduce(dtypes.promote_types, (t.dtype for t in (input, tensor1, tensor2)))

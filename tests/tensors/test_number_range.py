@@ -59,7 +59,7 @@ def test_pytorch_converts_the_same_numbers(torch, name, dtype):
     if (name, dtype) in DIFFERENT:
         pytest.skip("PyTorch does not implement it")
     for number in NUMBERS:
-        if name in ARITHMETIC and abs(number) > 3e38 and ("float" in dtype or "complex" in dtype):
+        if name in ARITHMETIC and not abs(number) < 6e4 and ("float" in dtype or "complex" in dtype):
             continue  # infinity here, which PyTorch refuses for some
         if isinstance(number, complex) and (name in ("clamp", "clamp_max") or dtype == "float16"):
             continue
