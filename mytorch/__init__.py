@@ -88,12 +88,11 @@ _NAMES = {
     "func": "vmap",
     "nn.functional": """
         adaptive_avg_pool1d adaptive_max_pool1d affine_grid alpha_dropout avg_pool1d batch_norm bilinear
-        binary_cross_entropy_with_logits celu celu_ channel_shuffle constant_pad_nd conv1d conv2d conv3d conv_tbc
-        conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout
-        embedding feature_alpha_dropout group_norm hinge_embedding_loss instance_norm kl_div layer_norm logsigmoid
-        margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool2d max_pool3d pairwise_distance pixel_shuffle
-        pixel_unshuffle poisson_nll_loss prelu relu_ rms_norm rrelu rrelu_ selu selu_ softplus threshold_
-        triplet_margin_loss""",
+        celu celu_ channel_shuffle constant_pad_nd conv1d conv2d conv3d conv_tbc
+        conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity dropout
+        embedding feature_alpha_dropout group_norm instance_norm layer_norm logsigmoid
+        max_pool1d max_pool1d_with_indices max_pool2d max_pool3d pairwise_distance pixel_shuffle
+        pixel_unshuffle prelu relu_ rms_norm rrelu rrelu_ selu selu_ softplus threshold_""",
     "serialization": "load save",
 }
 __getattr__, __dir__ = _extensions.lazy(__name__, _MODULES, _NAMES)

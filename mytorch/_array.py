@@ -375,6 +375,14 @@ def _from_python(data, device, wanted):
             raise ValueError(f"Overflow when unpacking long: value {host.max()} is out of range for int64.")
         wanted = wanted.numpy
     if host.dtype != wanted:
+        if (
+            host.dtype.kind == "f"
+            and type(data) in (float, list, tuple)
+            and wanted.kind in "iu"
+            and not _holds_arrays(data)
+        ):
+            for value in host.flat:
+                dtypes.fitting(float(value), dtypes.from_numpy(wanted))
         _check_fits(host, wanted)
         host = host.astype(wanted, copy=False)
     return to_device(host, as_device(device))

@@ -69,10 +69,10 @@ class Policy:
         return op.run(inputs, fused, attrs, get_mode())
 
     def run(self, function, wanted, inside, args, kwargs):
-        """Calls a function in a precision; see `dispatch.precision.in_precision`. On a CPU, the function runs unchanged."""
+        """Calls a function in a precision; see `dispatch.precision.in_precision`."""
         given = [x for arg in (*args, *kwargs.values()) for x in (arg if isinstance(arg, (tuple, list)) else (arg,))]
         given = [a for a in (getattr(x, "_data", x) for x in given) if isinstance(a, Array) and self._here(a._array)]
-        if self.device_type == "cpu" or not given:
+        if wanted == "inside" or not given:
             return function(*args, **kwargs)
         if wanted == "widest":
             wanted = "float32" if any(a.dtype is dtypes.float32 for a in given) else None
@@ -400,7 +400,8 @@ class GradScaler:
         """Multiplies outputs by the scale. Call `backward()` on the result.
 
         Args:
-            outputs: a tensor, or nested lists and tuples of tensors. Tensors of half precision are converted to float32.
+            outputs: a tensor, or nested lists and tuples of tensors. The results have their dtypes, so sums of many elements
+                should be computed in float32.
 
         Raises:
             ValueError: an item is not a tensor, a list or a tuple.
@@ -408,8 +409,6 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            if outputs.dtype in _HALVES:
-                outputs = outputs.float()  # 65536 overflows in float16
             self._settle(outputs._data._array)
             if self._live is None or device_of(self._live) is not outputs.device:
                 return outputs * self._values()[0]
@@ -446,16 +445,18 @@ class GradScaler:
         return self._optimizers.get(id(optimizer), (_Stage.READY, False, optimizer))
 
     def _unscale(self, optimizer):
-        """Divides the gradients by the scale in place. Returns True if an element is infinite or NaN.
+        """Divides the gradients by the scale in place. Returns True if an element is infinite or NaN, None without gradients.
 
         With kernels the result is an array in GPU memory. Otherwise it is a bool, and the CPU waits for it.
         """
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not grads:
+            return None
         arrays = [getattr(g, "_data", g) for g in grads]
         if any(a.dtype == dtypes.float16 for a in arrays):
             raise ValueError("Attempting to unscale FP16 gradients.")
         raws = [a._array for a in arrays]
-        module = None if self._live is None or not raws else multi_tensor(raws)
+        module = None if self._live is None else multi_tensor(raws)
         if module is not None and device_of(raws[0]) is device_of(self._live):  # one launch for all gradients
             with device_guard(self._live):
                 found_inf = self._found_inf_array(optimizer)
@@ -497,6 +498,7 @@ class GradScaler:
 
         Raises:
             RuntimeError: it is called twice without `update` in between, or with a closure.
+            AssertionError: no parameter has a gradient.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -507,6 +509,8 @@ class GradScaler:
             raise RuntimeError("step() has already been called since the last update().")
         if stage is _Stage.READY:
             found = self._unscale(optimizer)
+        if found is None:
+            raise AssertionError("No inf checks were recorded for this optimizer.")
         self._optimizers[id(optimizer)] = (_Stage.STEPPED, found, optimizer)
         if getattr(optimizer, "_step_supports_amp_scaling", False):
             return self._hand_over(optimizer, found, kwargs)
@@ -536,7 +540,8 @@ class GradScaler:
         Args:
             optimizer: the optimizer.
         """
-        return self._stage(optimizer)[1]
+        found = self._stage(optimizer)[1]
+        return False if found is None else found
 
     def found_inf(self, optimizer: Any) -> bool:
         """Returns True if a gradient of an optimizer was infinite or NaN since the last `update`. Waits for the GPU.
@@ -580,7 +585,7 @@ class GradScaler:
         found = module.one(self._live, module.FOUND_INF)
         with device_guard(self._live):
             for _, bad, _ in self._optimizers.values():
-                if not isinstance(bad, bool):
+                if not isinstance(bad, bool | None):
                     xp_of(found).maximum(found, bad, out=found)
                 elif bad:
                     found.fill(1.0)

@@ -449,6 +449,7 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     return _d._pinv(A, cut=functools.partial(_cut, shape=A.shape, **options), hermitian=hermitian)
 
 
+@in_precision()
 def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     """Computes the rank of matrices: the number of singular values above `max(atol, rtol * largest)`.
 
@@ -484,6 +485,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     return on_device_of(np.asarray((s > cut[..., None]).sum(-1)), A)
 
 
+@in_precision()
 def lstsq(A, B, rcond=None, *, driver=None):
     """Computes least-squares solutions: the X that minimizes the norm of `A X - B`.
 
@@ -820,6 +822,7 @@ def ldl_solve(LD, pivots, B, *, hermitian=False):
     return _without_derivative(solution, B, name="linalg.ldl_solve")
 
 
+@in_precision()
 def householder_product(A, tau):
     """Computes the first columns of a product of Householder reflections `1 - tau v v^H`.
 

@@ -8,6 +8,7 @@ tensors with dimensions, tensors without dimensions, and Python numbers. A lower
 if its category is higher (bool < integer < float < complex). If a Python float does so, the result has the default dtype.
 """
 
+import functools
 import math
 
 import ml_dtypes
@@ -322,6 +323,57 @@ _C_NAMES = {
     "bfloat16": "c10::BFloat16",
     "int64": "long int",
 }
+
+
+_C_NUMBERS = {**_C_NAMES, "int64": "int64_t", "int32": "int", "complex64": "c10::complex<float>"}
+
+
+@functools.cache
+def _bounds(dtype):
+    """Returns the smallest and the largest number of a dtype. As in PyTorch, unsigned dtypes accept -1, which wraps."""
+    if dtype.category == FLOAT:
+        return -float(finfo(dtype).max), float(finfo(dtype).max)
+    info = iinfo(dtype)
+    return info.min or -info.max, info.max
+
+
+def fitting(value, dtype, fill=False):
+    """Converts a Python number to the values of a dtype, as PyTorch converts the numbers that it writes to tensors.
+
+    Fractions are dropped. For unsigned dtypes, negative numbers of their range wrap.
+
+    Args:
+        value: the number.
+        dtype: the dtype.
+        fill: True to round to float16 and bfloat16 without a check, as for a single element (default: False).
+
+    Raises:
+        RuntimeError: the number is out of range.
+    """
+    if type(value) is int and not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError("int too big to convert" if value > 0 else "can't convert negative int to unsigned")
+    if dtype is bool_:
+        return bool(value)
+    if dtype.category == COMPLEX:
+        fits, parts = True, (value.real, value.imag)
+        if dtype is complex64:
+            largest = _bounds(float32)[1]
+            fits = all(abs(part) <= largest or not math.isfinite(part) for part in parts)
+    elif fits := type(value) is not complex or not value.imag:
+        value = value.real if type(value) is complex else value
+        if fill and dtype.category == FLOAT and dtype.itemsize == 2:
+            return float(value)
+        low, high = _bounds(dtype)
+        low = 0 if low == -high and type(value) is float and dtype.category < FLOAT else low
+        fits = low <= value <= high or (dtype.category == FLOAT and not math.isfinite(value))
+        if fits and dtype.category < FLOAT:
+            value = int(value) & high if low == -high else int(value)  # of an unsigned dtype
+        elif type(value) is int:
+            value = float(value)
+    if not fits:
+        name = _C_NUMBERS.get(dtype.name, f"{dtype.name}_t")
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+    return value
 
 
 def refuse_mixed(op_name, found):

@@ -1,5 +1,6 @@
 """Functions of `torch` that are built from ops: older names of linear algebra, and short-time Fourier transforms."""
 
+import functools
 import itertools
 import math
 import operator
@@ -10,10 +11,12 @@ import numpy as np
 from .. import fft, linalg
 from .._array import on_input_device
 from .._tensor import Tensor
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import PUBLIC
+from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
+from ..nn import functional as F
 from ..nn.functional import pad
 from ..nn.utils.weight_norm import norm_except_dim
 from ..ops.creation import ones
@@ -68,6 +71,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     return _Lu(*linalg.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots))
 
 
+@in_precision()
 def geqrf(input):
     """Computes (reflectors, tau) of the QR decomposition in LAPACK's format: R, and the Householder vectors below it.
 
@@ -82,6 +86,7 @@ def geqrf(input):
     return _Geqrf(*[without_derivative(part, input, name="geqrf") for part in parts])
 
 
+@in_precision()
 def ormqr(input, tau, other, left=True, transpose=False):
     """Multiplies a matrix by the square Q of `geqrf`: Q other, or other Q; Qᴴ instead of Q if `transpose`.
 
@@ -141,6 +146,7 @@ def lu_solve(b, LU_data, LU_pivots):
     return linalg.lu_solve(LU_data, LU_pivots, b)
 
 
+@in_precision()
 def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False):
     """Solves A X = b (or Aᵀ X = b) for triangular A, and returns (X, A).
 
@@ -475,6 +481,47 @@ def batch_norm_update_stats(input, running_mean, running_var, momentum):
     return mean, var
 
 
+_REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
+
+
+def _loss(name, names):
+    """Returns a loss of `nn.functional` with the arguments of torch.<name>, where 0, 1 and 2 stand for the reductions."""
+    loss = getattr(F, name)
+    arguments = names.split()
+
+    @functools.wraps(loss)
+    def numbered(*args, **kwargs):
+        if len(args) > len(arguments):
+            raise TypeError(f"{name}() takes {len(arguments)} positional arguments but {len(args)} were given")
+        given = dict(zip(arguments, args, strict=False))
+        for word in given.keys() & kwargs.keys():
+            raise TypeError(f"{name}() got multiple values for argument '{word}'")
+        given.update(kwargs)
+        reduction = given.get("reduction", 1)
+        if type(reduction) is int:  # other numbers do not reduce, as in PyTorch
+            given["reduction"] = _REDUCTIONS.get(reduction, "none")
+        elif config.pytorch_mode:
+            position = arguments.index("reduction") + 1
+            raise TypeError(
+                f"{name}(): argument 'reduction' (position {position}) must be int, not {type(reduction).__name__}"
+            )
+        return loss(**given)
+
+    return numbered
+
+
+_PAIR, _MARGIN = "input target", "input1 input2 target margin reduction"
+_LOSSES = {
+    "binary_cross_entropy_with_logits": f"{_PAIR} weight pos_weight reduction",
+    "cosine_embedding_loss": _MARGIN,
+    "ctc_loss": "log_probs targets input_lengths target_lengths blank reduction zero_infinity",
+    "hinge_embedding_loss": f"{_PAIR} margin reduction",
+    "kl_div": f"{_PAIR} reduction",
+    "margin_ranking_loss": _MARGIN,
+    "poisson_nll_loss": f"{_PAIR} log_input full eps reduction",
+    "triplet_margin_loss": "anchor positive negative margin p eps swap reduction",
+}
+
 orgqr = linalg.householder_product
 FUNCTIONS = {
     "alias_copy": Tensor.clone, "batch_norm_update_stats": batch_norm_update_stats, "geqrf": geqrf, "histogramdd": histogramdd,
@@ -483,6 +530,7 @@ FUNCTIONS = {
     "pca_lowrank": pca_lowrank, "pdist": pdist, "pinverse": pinverse, "qr": qr, "segment_reduce": segment_reduce, "_segment_reduce": segment_reduce,
     "slice_copy": slice_copy, "stft": stft, "svd": svd, "svd_lowrank": svd_lowrank, "triangular_solve": triangular_solve,
     **{f"{name}_copy": _copied(name) for name in _VIEWS},
+    **{name: _loss(name, names) for name, names in _LOSSES.items()},
 }  # fmt: skip
 
 _ELSEWHERE = frozenset(

@@ -123,7 +123,9 @@ def once_rounded(function):
         dtype = getattr(input, "dtype", None)
         if dtype is None or dtype.itemsize != 2 or not dtype.is_floating_point:
             return function(input, *args, **kwargs)
-        floats = [t for t in (*args, *kwargs.values()) if hasattr(t, "requires_grad") and t.dtype.is_floating_point]
+        floats = [
+            t for t in (*args, *kwargs.values()) if hasattr(t, "requires_grad") and t.dtype.category >= dtypes.FLOAT
+        ]
         if any(t.dtype is not dtype for t in floats):
             return function(input, *args, **kwargs)
 

@@ -11,6 +11,7 @@ from ..base.errors import DeviceError, kind
 from .half import kind_of_half, stays_wide
 
 _ONE_DTYPE = frozenset(("matmul", "linear", "convolution", "einsum"))  # where PyTorch does not promote
+_CHECKED = frozenset(("where", "clamp"))  # where PyTorch refuses numbers that do not fit the dtype of the result
 NUMBERS = (float, int, bool, complex)
 asarray = np.asarray
 
@@ -163,6 +164,8 @@ def _promote(op, inputs, raws, edges, arrays):
         if raw is None:
             continue
         if not is_raw(raw):
+            if op.name in _CHECKED or (op.name == "pow" and i):
+                raws[i] = raw = dtypes.fitting(raw, result, fill=op.name == "where")
             if result.category == dtypes.INT or result.category == dtypes.BOOL:
                 raws[i] = asarray(raw).astype(wanted)  # wraps around, as PyTorch does
             elif type(raw) is bool:

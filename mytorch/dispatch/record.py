@@ -42,8 +42,8 @@ Rules:
   several, formulas receive a list of gradients. `outputs="list"` stands for any number of outputs.
 * `undefined_grads=True`: the gradient of an unused output is None instead of zeros.
 * `autocast=`: precision of the inputs under autocast on a GPU: "half", "float32", or "promote" for no cast. If the op has
-  an attribute `dtype` for its result, "float32" sets the attribute instead of casting the inputs. `autocast_cpu=`: the
-  same for a CPU.
+  an attribute `dtype` for its result, "float32" sets the attribute instead of casting the inputs. For a CPU, the table
+  `ON_CPU` has the precision of each op by its name.
 * `dtype=`: "promote" promotes the inputs, or the inputs in `promoted`, by PyTorch's rules. "float" also converts integers
   to the default dtype. "same" does not convert the inputs.
 * `integers=("index",)`: names of the last inputs, if they contain indices, classes or masks. They have no gradient and
@@ -86,6 +86,33 @@ REAL_ONLY = frozenset(
     "_clipped_error binary_cross_entropy _logistic_error dropout".split()
 )
 PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum", "owned_sum")
+# Precision under autocast on a CPU, by the name of the op or function, from PyTorch's lists (ATen/autocast_mode.cpp): "half",
+# "float32", or "widest" for the widest dtype of the inputs. An op without an entry keeps the dtypes of its inputs. A
+# function without an entry that has the decorator `in_precision` does so, too, and its ops run without autocast; the entry
+# "inside" stands for a function that runs its ops with autocast.
+ON_CPU = {
+    **dict.fromkeys(
+        """
+        addbmm addmm baddbmm convolution convolution_input einsum linear matmul prelu
+        scaled_dot_product_attention vecdot
+        """.split(),
+        "half",
+    ),
+    **dict.fromkeys(
+        """
+        adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d binary_cross_entropy binary_cross_entropy_with_logits cdist cholesky
+        cholesky_inverse cosine_embedding_loss cross_entropy ctc_loss eig eigh fft fractional_max_pool2d
+        fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices geqrf grid_sample gru
+        hinge_embedding_loss householder_product huber_loss inverse kl_div l1_loss linalg_solve linalg_solve_triangular lstm lstsq lu
+        margin_ranking_loss matrix_rank max_pool3d max_unpool1d max_unpool2d max_unpool3d mse_loss
+        multi_margin_loss multilabel_margin_loss nanquantile nll_loss ormqr pinv poisson_nll_loss polar prod qr quantile reflection_pad1d
+        reflection_pad2d replication_pad1d replication_pad2d replication_pad3d rnn smooth_l1_loss soft_margin_loss svd trace triangular_solve triplet_margin_loss view_as_complex
+        """.split(),
+        "float32",
+    ),
+    "index_copy": "widest",
+    **dict.fromkeys("chain_matmul inner tensordot".split(), "inside"),
+}
 RECORDS = {}  # name -> Record, for tests and documentation
 
 
@@ -121,7 +148,7 @@ class Record:
 
     def __init__(
         self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, undefined_grads=False,
-        saves_sum=False, view=False, autocast="promote", autocast_cpu=None, xp_name=None, name=None, holomorphic=True,
+        saves_sum=False, view=False, autocast="promote", xp_name=None, name=None, holomorphic=True,
         grad_name=None, elementwise=False, passes_float32=False, integers=(), layout="",
     ):  # fmt: skip
         self.name = name or forward.__name__
@@ -157,7 +184,7 @@ class Record:
         promoted = promoted or (self.inputs[: self.floats] if integers else ())
         self.promoted = tuple(self.inputs.index(n) for n in promoted) or None
         self.autocast = autocast
-        self.autocast_cpu = autocast_cpu or "promote"
+        self.autocast_cpu = ON_CPU.get(self.name, "promote")
         self.view = view
         self.real_only = self.name in REAL_ONLY
         self.elementwise = elementwise

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from .._tensor import Tensor
+from ..base.dtypes import float32, promote_types
 from ..base.errors import warn
 from ..dispatch.precision import in_precision
 from ..ops.creation import empty, zeros
@@ -134,22 +135,28 @@ class RNNBase(_Recurrent):
             return tuple(zeros(batch, n, dtype=like.dtype, device=like.device) for n in self._state_sizes())
         return tuple(h[index] for h in _as_tuple(hx))
 
-    def _run(self, x, state, suffix, sizes, reverse):
+    def _run(self, x, state, suffix, sizes, reverse, packed):
         """Runs one direction of one layer. Returns (outputs, final states)."""
         w_ih, w_hh = self._get("weight_ih", suffix), self._get("weight_hh", suffix)
         b_ih, b_hh = self._get("bias_ih", suffix), self._get("bias_hh", suffix)
         if self.mode == "GRU":
             # The reset gate multiplies b_hn, so that b_hh cannot be added to b_ih.
             hidden_bias = b_hh if b_hh is not None else zeros(w_hh.shape[0], dtype=x.dtype, device=x.device)
-            out, h = gru_layer(F.linear(x, w_ih, b_ih), *state, w_hh, hidden_bias, sizes=sizes, reverse=reverse)
+            gates = F.linear(x, w_ih, b_ih)
+            out, h = gru_layer(gates, *state, w_hh, hidden_bias, sizes=sizes, reverse=reverse)
+            out, h = _rounded((out, h), promote_types(gates.dtype, state[0].dtype))
             return out, (h,)
         # The part of the input in all gates, for all steps in one matrix multiplication: (T, N, gates * H).
         gates = F.linear(x, w_ih, None if b_ih is None else b_ih + b_hh)
         if self.mode == "LSTM":
             projection = getattr(self, f"weight_hr_{suffix}") if self.proj_size else None
             out, h, c = lstm_layer(gates, *state, w_hh, projection, sizes=sizes, reverse=reverse)
-            return out, (h, c)
+            # PyTorch's library for CPUs rounds c, too. Without it, for packed sequences and projections, c keeps its dtype.
+            cell = promote_types(gates.dtype, state[1].dtype) if packed or self.proj_size else gates.dtype
+            out, h = _rounded((out, h), gates.dtype if self.proj_size else cell)
+            return out, (h, *_rounded((c,), cell))
         out, h = rnn_layer(gates, *state, w_hh, sizes=sizes, reverse=reverse, relu=self.mode == "RNN_RELU")
+        out, h = _rounded((out, h), gates.dtype)
         return out, (h,)
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
@@ -214,7 +221,7 @@ class RNNBase(_Recurrent):
             for d in range(directions):
                 suffix = f"l{layer}" + ("_reverse" if d else "")
                 state = self._start(hx, layer * directions + d, x.shape[1], x)
-                out, final = self._run(x, state, suffix, sizes, bool(d))
+                out, final = self._run(x, state, suffix, sizes, bool(d), packed is not None)
                 outs.append(out)
                 finals.append(final)
             x = outs[0] if directions == 1 else cat(outs, 2)  # (T, N, directions * H)
@@ -230,6 +237,11 @@ class RNNBase(_Recurrent):
             "proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False,
         }  # fmt: skip
         return text + "".join(f", {n}={v}" for n, d in defaults.items() if (v := getattr(self, n)) != d)
+
+
+def _rounded(results, dtype):
+    """Rounds the results of autocast on a CPU, which are float32, to the dtype of PyTorch's results."""
+    return tuple(r.to(dtype) if dtype.itemsize == 2 and r.dtype is float32 else r for r in results)
 
 
 def _reorder(hx, order):

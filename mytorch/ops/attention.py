@@ -15,7 +15,7 @@ from .dropout import dropout_mask, materialize
 
 @op(
     name="scaled_dot_product_attention", grad_name="SDPA", residuals=("probabilities",), autocast="half",
-    promoted=("query", "key", "value"), autocast_cpu="half", layout=None,
+    promoted=("query", "key", "value"), layout=None,
 )  # fmt: skip
 def _attention(xp, query, key, value, mask=None, *, keep=None, causal=False, window=None, scale, softcap=None):
     """Computes softmax(query @ keyᵀ * scale + mask) @ value. `keep` is the scaled dropout mask, a DropoutSeed, or None."""
@@ -105,6 +105,13 @@ _attention.vjp(_attention_vjp)
 _attention.register_kernel(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.triton.attention")
 
 
+def _is_mask(dtype, query):
+    """Returns True if a mask may have a dtype. PyTorch mode requires bool, float32, or the dtype of the query."""
+    if config.pytorch_mode:
+        return dtype in (dtypes.bool_, dtypes.float32, query)
+    return dtype is dtypes.bool_ or dtype.is_floating_point
+
+
 @spelled(Q="query", K="key", V="value")
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *, causal=None,
@@ -158,6 +165,11 @@ def scaled_dot_product_attention(
         is_causal, window = (True, None) if window[1] == 0 else (False, window)
     if config.pytorch_mode:
         dtypes.refuse_mixed("scaled_dot_product_attention", [x.dtype for x in (query, key, value)])
+    if attn_mask is not None and not _is_mask(attn_mask.dtype, query.dtype):
+        raise RuntimeError(
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+            f"{attn_mask.dtype} and  query.dtype: {query.dtype} instead."
+        )
     if attn_mask is not None and is_causal:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if not 0.0 <= dropout_p <= 1.0:

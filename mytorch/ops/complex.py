@@ -11,11 +11,12 @@ from ..backend.memory_format import iterator
 from ..base import dtypes
 from ..dispatch.bind import _attribute, public
 from ..dispatch.op import op
+from ..dispatch.precision import in_precision
 from .elementwise import cast, where
 from .movement import broadcast_tensors, laid_by, stack
 
 
-@op(dtype="same", view=True, name="view_as_complex", holomorphic=False, autocast_cpu="float32")
+@op(dtype="same", view=True, name="view_as_complex", holomorphic=False)
 def _as_complex(xp, input):
     kind = np.complex128 if input.dtype == np.float64 else np.complex64
     return (input if input.strides[-1] == input.itemsize else xp.ascontiguousarray(input)).view(kind)[..., 0]
@@ -111,6 +112,7 @@ def complex(real, imag):
 
 
 @public(method=False)
+@in_precision()
 def polar(abs, angle):
     """Creates complex numbers from absolute values and angles: abs * exp(i * angle).
 

@@ -126,7 +126,7 @@ def _chunks(xp, n, each):
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-@op(name="convolution", grad_name="Conv{d}d", autocast="half", autocast_cpu="half", layout=channels_of_any)
+@op(name="convolution", grad_name="Conv{d}d", autocast="half", layout=channels_of_any)
 def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
     """Returns the convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
     kernel, n = weight.shape[2:], input.shape[0]
@@ -167,7 +167,6 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
     name="convolution_input",
     grad_name="ConvTranspose{d}d",
     autocast="half",
-    autocast_cpu="half",
     layout=channels_of_any,
 )
 def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):

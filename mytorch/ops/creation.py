@@ -41,7 +41,7 @@ from ..base.errors import kind, require_tensor, warn
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, record_fill
 from ..dispatch.op import name_node, op
-from ..dispatch.operands import is_operand
+from ..dispatch.operands import NUMBERS, is_operand
 from ..dispatch.overlap import refuse_overlap
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
@@ -317,6 +317,7 @@ def full(
         fill_value = fill_value.item()
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
     shape = as_shape((size,))
+    fill_value = dtypes.fitting(fill_value, dtypes.as_dtype(dtype), math.prod(shape) == 1)
     return _filled(lambda xp, s, d: xp.full(s, fill_value, d), shape, dtype, device, requires_grad, out, pin_memory)
 
 
@@ -966,7 +967,9 @@ def fill_(self, value):
         return copy_(self, value)
     if value is None or isinstance(value, str):
         raise TypeError(f"fill_: expected a number or a 0-d tensor, got {kind(value)}.")
-    assign(self._data._array, value)
+    assign(
+        self._data._array, dtypes.fitting(value, self.dtype, self.numel() == 1) if isinstance(value, NUMBERS) else value
+    )
     return record_fill(self, "FillBackward2")
 
 

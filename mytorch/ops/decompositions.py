@@ -80,7 +80,7 @@ def _diagonal_part(xp, x):
 # -- inverse, solve, determinant ----------------------------------------------------------------------------------
 
 
-@op(dtype="float", name="inverse", autocast_cpu="float32", layout=in_columns)
+@op(dtype="float", name="inverse", layout=in_columns)
 def _inv(xp, input):
     try:
         return xp.linalg.inv(input)
@@ -113,7 +113,7 @@ def inverse(input):
     return _inv.fast_call(square(input, "inv"))
 
 
-@op(dtype="float", name="linalg_solve", autocast_cpu="float32", layout=in_columns)
+@op(dtype="float", name="linalg_solve", layout=in_columns)
 def _solve(xp, input, other):
     try:
         return xp.linalg.solve(input, other)
@@ -128,7 +128,7 @@ def _solve_input(g, input, out, xp):
 _solve.grad(input=_solve_input, other=lambda g, input, xp: xp.call(_solve, _T(xp, input), g))
 
 
-@op(dtype="float", name="linalg_solve_triangular", autocast_cpu="float32", layout=in_columns)
+@op(dtype="float", name="linalg_solve_triangular", layout=in_columns)
 def triangular_solution(xp, input, other, *, upper, unit=False):
     """By substitution, which no row of another size disturbs; a zero on the diagonal gives inf."""
     if xp not in ON_NUMPY:
@@ -314,7 +314,7 @@ def logdet(input):
 # -- Cholesky -----------------------------------------------------------------------------------------------------
 
 
-@op(dtype="float", name="cholesky", holomorphic=False, autocast_cpu="float32", layout=in_columns)
+@op(dtype="float", name="cholesky", holomorphic=False, layout=in_columns)
 def _cholesky(xp, input):
     if device_of(input) is CPU and np.isnan(input).any():
         raise np.linalg.LinAlgError
@@ -395,7 +395,6 @@ def cholesky_inverse(L, upper=False):
     differentiable=2,
     name="eigh",
     holomorphic=False,
-    autocast_cpu="float32",
     layout=factors,
 )
 def _eigh(xp, input, *, UPLO="L"):
@@ -421,7 +420,6 @@ _eigh.grad(input=_eigh_grad)
     differentiable=2,
     name="eig",
     holomorphic=False,
-    autocast_cpu="float32",
     layout=factors,
 )
 def _eig(xp, input):
@@ -454,7 +452,6 @@ _eig.grad(input=_eig_grad)
     differentiable=3,
     name="svd",
     holomorphic=False,
-    autocast_cpu="float32",
     layout=factors,
 )
 def _svd(xp, input):
@@ -532,7 +529,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     return vector_norm(input, ord=order, dim=normalize_dims(dim, input.ndim, "norm"), keepdim=keepdim)
 
 
-@op(dtype="float", name="pinv", holomorphic=False, autocast_cpu="float32")
+@op(dtype="float", name="pinv", holomorphic=False)
 def _pinv(xp, input, *, cut=None, hermitian=False):
     """The pseudo-inverse; singular values up to `cut(the largest)` count as 0. The largest is of the same decomposition: another
     one's can differ in the last bit."""
@@ -572,7 +569,6 @@ _pinv.grad(input=_pinv_grad)
     differentiable=2,
     name="qr",
     holomorphic=False,
-    autocast_cpu="float32",
     layout=factors,
 )
 def _qr(xp, input):
@@ -713,7 +709,7 @@ def _matrices(A):
     return A.copy().reshape(math.prod(A.shape[:-2]), *A.shape[-2:])
 
 
-@op(dtype="float", outputs=("L", "U"), differentiable=2, name="lu", holomorphic=False, autocast_cpu="float32")
+@op(dtype="float", outputs=("L", "U"), differentiable=2, name="lu", holomorphic=False)
 def _lu(xp, input):
     """Returns L (with ones on its diagonal) and U of square matrices, without an exchange of rows."""
     A = _matrices(input)

@@ -4,6 +4,7 @@ Most ops are a row of a table. `unary` and `binary` define an op from its name, 
 function and its derivatives, and bind it to the API.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -307,6 +308,10 @@ def _scaled(input, other, alpha):
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
     if alpha == 1:
         return other
+    if type(other) in NUMBERS:  # stays a number, which does not change the dtype of a 0-d tensor
+        return other * dtypes.fitting(alpha, input.dtype)
+    if category < dtypes.FLOAT:
+        alpha = dtypes.fitting(alpha, dtypes.promote_types(*(getattr(t, "dtype", other.dtype) for t in (input, other))))
     if isinstance(input, Tensor) and isinstance(other, Tensor) and input.dtype is not other.dtype:
         kinds = [[t.dtype for t in (input, other) if bool(t.ndim) is having] for having in (True, False)]
         other = cast(other, dtypes.result_type(*kinds, []))  # the result's dtype, for bytes times alpha may overflow
@@ -669,7 +674,15 @@ def _with_value(name, symbol, record, example):
     @once_rounded
     def scaled(input, tensor1, tensor2, value):
         if value != 1:
-            tensor1 = tensor1 * (int(value) if integers(input, tensor1, tensor2) else value)
+            if isinstance(value, complex) and not any(
+                getattr(t, "is_complex", bool)() for t in (input, tensor1, tensor2)
+            ):
+                raise RuntimeError("value cannot be converted to a real dtype without overflow")
+            if integers(input, tensor1, tensor2):
+                value = dtypes.fitting(
+                    value, functools.reduce(dtypes.promote_types, (t.dtype for t in (input, tensor1, tensor2)))
+                )
+            tensor1 = tensor1 * value
         return input + record.fast_call(tensor1, tensor2)
 
     def integers(*tensors):

@@ -26,7 +26,7 @@ def _by_axes(out, raws, attrs):
     return placed(out, axes_strides(out.shape, axes))
 
 
-@op(dtype="same", name="fft", holomorphic=False, autocast_cpu="float32", layout=_by_axes)
+@op(dtype="same", name="fft", holomorphic=False, layout=_by_axes)
 def _fft(xp, input, *, dim, inverse, scale, axes=None, half=False, real=False):
     """Returns the unscaled transform times `scale`. The inverse has the opposite sign in the exponent.
 

@@ -416,7 +416,7 @@ def setitem(self, index, value):
         if type(written) is MetaArray and type(array._array) is not MetaArray:
             raise NotImplementedError(NO_DATA)
     else:
-        written = value if isinstance(value, NUMBERS) else Array(value)._array
+        written = dtypes.fitting(value, array.dtype, fill=True) if isinstance(value, NUMBERS) else Array(value)._array
     try:
         array._array[found] = written
     except (IndexError, TypeError, ValueError) as error:
@@ -619,8 +619,8 @@ def masked_fill(input, mask, value):
         if value.dtype.is_complex and not input.dtype.is_complex:
             raise RuntimeError(f"masked_fill_: a complex value can't be written into a tensor of {input.dtype}")
         value = value.to(input.dtype)
-    elif isinstance(value, (float, int)) and input.dtype.category < dtypes.FLOAT:
-        value = bool(value) if input.dtype is dtypes.bool_ else int(value)
+    elif type(value) in NUMBERS:
+        value = dtypes.fitting(value, input.dtype)
     return name_node(
         contiguous(where(mask, value, input)), "MaskedFill", f"MaskedFillBackward{int(isinstance(value, Tensor))}"
     )

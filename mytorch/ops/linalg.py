@@ -14,7 +14,6 @@ from ..dispatch.half import once_rounded_on_cpu
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import shape_of
-from ..engine.mode import get_mode
 from .movement import _reshape, cat, contiguous, stack
 from .reduction import normalize_dim
 
@@ -23,7 +22,7 @@ def _swap(xp, x):
     return xp.swapaxes(x, -1, -2)
 
 
-@op(name="matmul", xp_name="matmul", autocast="half", autocast_cpu="half")
+@op(name="matmul", xp_name="matmul", autocast="half")
 def _matmul(xp, input, other):
     return xp.matmul(input, other)
 
@@ -128,6 +127,7 @@ def bmm(input, mat2):
 
 
 @public(inplace=False)
+@in_precision("half")
 def mv(input, vec):
     """Multiplies a matrix by a vector.
 
@@ -187,9 +187,7 @@ def _blend(input, product, beta, alpha):
     if product.dtype.category < dtypes.FLOAT:
         if not (math.isfinite(alpha) and math.isfinite(beta)):
             raise RuntimeError(f"alpha {alpha} or beta {beta} cannot be converted to {product.dtype}")
-        alpha, beta = int(alpha), int(beta)
-        if product.dtype is dtypes.bool_:
-            alpha, beta = bool(alpha), bool(beta)
+        alpha, beta = dtypes.fitting(alpha, product.dtype), dtypes.fitting(beta, product.dtype)
     if alpha != 1:
         product = product * alpha
     expandable(input, product.shape, "beta * input + alpha * product")
@@ -204,7 +202,7 @@ def _blends(function, once=True):
     With `once`, half precision is computed in float32 and rounded once.
     """
 
-    rounded = once_rounded_on_cpu(function) if once else function
+    rounded = in_precision("half")(once_rounded_on_cpu(function) if once else function)
 
     @functools.wraps(function)
     def run(*args, **kwargs):
@@ -215,8 +213,7 @@ def _blends(function, once=True):
                 name = function.__name__
                 warn(f"This overload of {name} is deprecated: use {name}(input, …, *, beta, alpha) instead.")
                 kwargs.update(zip(("beta", "alpha"), factors, strict=False))
-        policy = get_mode().autocast
-        return rounded(*args, **kwargs) if policy is None else policy.run(rounded, "half", False, args, kwargs)
+        return rounded(*args, **kwargs)
 
     return run
 
@@ -280,7 +277,7 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
 # -- the linear layer ------------------------------------------------------------------------------------------
 
 
-@op(name="linear", autocast="half", autocast_cpu="half")
+@op(name="linear", autocast="half")
 def _linear(xp, input, weight, bias=None):
     rows = input if input.ndim == 2 else _rows(xp, input)
     half = bias is not None and rows.dtype.itemsize == 2 and xp in ON_NUMPY
@@ -314,7 +311,7 @@ _linear.register_kernel(cuda="mytorch.kernels.linear")
 # -- sums of products --------------------------------------------------------------------------------------------
 
 
-@op(name="einsum", autocast="half", autocast_cpu="half")
+@op(name="einsum", autocast="half")
 def _einsum(xp, *operands, spec):
     return xp.astype(xp.asarray(xp.einsum(spec, *operands)), operands[0].dtype)
 
@@ -443,7 +440,17 @@ def einsum(equation, *operands):
                 f"einsum(): operands do not broadcast with remapped shapes: {[tuple(t.shape) for t in operands]}"
             )
         ready[i] = x if tuple(x.shape) == full else x.expand(*full)
-    return _einsum(*ready, spec=f"{','.join(terms)}->{output}")
+    joined, spec = "".join(terms), f"{','.join(terms)}->{output}"
+    if any(joined.count(c) > 1 and c not in output for c in set(joined)):
+        return _einsum(*ready, spec=spec)
+    return _product_of_elements(*ready, spec=spec)
+
+
+@in_precision(None)
+def _product_of_elements(*operands, spec):
+    """Computes an einsum without a product of matrices: autocast leaves it alone, and dtypes are promoted."""
+    dtype = functools.reduce(dtypes.promote_types, (x.dtype for x in operands))
+    return _einsum(*(x.to(dtype) for x in operands), spec=spec)
 
 
 @public(method=False, inplace=False)
@@ -494,6 +501,8 @@ def tensordot(a, b, dims=2):
     # Move the summed axes to the end of a and to the front of b: then it is one matrix product.
     x = a.permute(*keep_a, *left).reshape(math.prod(a.shape[d] for d in keep_a), n)
     y = b.permute(*right, *keep_b).reshape(n, math.prod(b.shape[d] for d in keep_b))
+    if len(x) == y.shape[1] == 1:  # one element, which a CPU's autocast does not lower
+        return dot(x[0], y[:, 0]).reshape((1,) * (len(keep_a) + len(keep_b)))
     return matmul(x, y).reshape(*(a.shape[d] for d in keep_a), *(b.shape[d] for d in keep_b))
 
 

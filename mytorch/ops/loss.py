@@ -27,7 +27,7 @@ from .movement import contiguous
 from .special import xlogy
 
 
-@op(name="cross_entropy", dtype="same", autocast="float32", autocast_cpu="float32", integers=("target",))
+@op(name="cross_entropy", dtype="same", autocast="float32", integers=("target",))
 def _cross_entropy(
     xp, input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None
 ):
@@ -248,6 +248,7 @@ _cross_entropy_soft.keeps_saved = True
 _cross_entropy_soft.register_kernel(cuda="mytorch.kernels.triton.cross_entropy_soft")
 
 
+@in_precision(name="cross_entropy")
 def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused, auto):
     """Computes the cross-entropy with class probabilities as targets."""
     if input.device.type != "cpu":
@@ -616,6 +617,7 @@ _likelihood_error.grad(
 )
 
 
+@in_precision()
 @on_input_device
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean", *, fused=None):
     """Computes the binary cross-entropy between probabilities and targets.
@@ -1263,6 +1265,7 @@ _ctc_normalizer.grad(
 )
 
 
+@in_precision()
 @on_input_device
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """Computes the connectionist temporal classification (CTC) loss.

@@ -195,7 +195,7 @@ def multi_head_attention_forward(
     weights = None
     if need_weights:
         scores = (q * (1.0 / math.sqrt(head_dim))) @ k.transpose(-2, -1)
-        weights = softmax(scores if mask is None else scores + mask, -1, fused=fused)
+        weights = softmax(scores if mask is None else scores + mask.to(scores.dtype), -1, fused=fused)
         weights = dropout(weights, p, fused=fused) if p else weights
         out = weights @ v
         weights = weights.mean(1) if average_attn_weights else weights

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..backend import Namespace
 from ..dispatch.op import op
+from ..dispatch.precision import in_precision
 from .indexing import read_along
 from .movement import laid_out_as
 
@@ -61,17 +62,9 @@ def pad(input, pad, mode="constant", value=None):
     if mode not in ("constant", *_MODES):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     pairs = [(0, 0)] * (input.ndim - len(widths) // 2) + list(zip(widths[-2::-2], widths[::-2], strict=True))
-    if mode == "replicate":  # crops and copies at once: positions past an end read the end
-        for axis, (a, b) in enumerate(pairs):
-            if a or b:
-                if input.shape[axis] == 0:
-                    raise RuntimeError(
-                        f"Expected a non-empty axis to replicate, but got input of shape {list(input.shape)}"
-                    )
-                order = np.arange(-a, input.shape[axis] + b).clip(0, input.shape[axis] - 1)
-                input = read_along(input, axis, order)
-        return laid_out_as(given, input) if any(widths) else input.clone()
     d = len(widths) // 2
+    if mode == "replicate":
+        return laid_out_as(given, _replicated.get(d, _replicate)(input, pairs)) if any(widths) else input.clone()
     if mode == "reflect" and 0 in input.shape[-d - 1 :]:
         raise RuntimeError(
             f"Expected {d + 1}D or {d + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
@@ -93,8 +86,31 @@ def pad(input, pad, mode="constant", value=None):
             raise RuntimeError(
                 f"Padding size should be less than the corresponding input dimension, but got: padding ({a}, {b}) for a size of {n} in mode {mode}"
             )
+    if mode == "reflect":
+        return laid_out_as(given, _reflected.get(d, _select)(input, pairs, _MODES[mode]))
+    return _select(input, pairs, _MODES[mode])
+
+
+def _replicate(input, pairs):
+    """Crops and copies at once: positions past an end read the end."""
     for axis, (a, b) in enumerate(pairs):
-        if a or b:  # select the elements of each axis by index
-            order = np.pad(np.arange(input.shape[axis]), (a, b), mode=_MODES[mode])
+        if a or b:
+            if input.shape[axis] == 0:
+                raise RuntimeError(
+                    f"Expected a non-empty axis to replicate, but got input of shape {list(input.shape)}"
+                )
+            order = np.arange(-a, input.shape[axis] + b).clip(0, input.shape[axis] - 1)
             input = read_along(input, axis, order)
-    return laid_out_as(given, input) if mode == "reflect" else input
+    return input
+
+
+def _select(input, pairs, mode):
+    """Selects the elements of each axis by index, in the order of `np.pad`."""
+    for axis, (a, b) in enumerate(pairs):
+        if a or b:
+            input = read_along(input, axis, np.pad(np.arange(input.shape[axis]), (a, b), mode=mode))
+    return input
+
+
+_replicated = {d: in_precision(name=f"replication_pad{d}d")(_replicate) for d in (1, 2, 3)}
+_reflected = {d: in_precision(name=f"reflection_pad{d}d")(_select) for d in (1, 2)}

@@ -179,6 +179,8 @@ def _windows(kernel_size, stride, padding, d, name):
 def _max_pooling(d):
     name = f"max_pool{d}d"
 
+    values = in_precision(name=name)(_max_pool.fast_call)
+
     @on_input_device
     @named(name, **DIMS[d])
     def max_pool(
@@ -214,7 +216,8 @@ def _max_pooling(d):
         if dilation == (1,) * d:
             kernel, padding = _crop(x.shape[2:], out_size, kernel, stride, padding)
         geometry = _geometry(kernel, stride, padding, dilation)
-        pooled, chosen = _max_pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
+        pool = _max_pool if return_indices else values
+        pooled, chosen = pool(x, out_size=out_size, **geometry, fused=fused, auto=auto)
         out = pooled.squeeze(0) if single else pooled
         if d == 1 and not return_indices and not out.requires_grad:
             out = contiguous(out)
@@ -285,6 +288,7 @@ def _counts(shape, out_size, kernel, stride, padding, count_include_pad):
 def _avg_pooling(d):
     name = f"avg_pool{d}d"
 
+    @in_precision()
     @named(name, **DIMS[d])
     @once_rounded_on_cpu
     def avg_pool(
@@ -444,6 +448,7 @@ def _pooled_to_nothing(input, sizes, name):
 def _adaptive_avg(d, pool):
     name = f"adaptive_avg_pool{d}d"
 
+    @in_precision()
     @named(name, **DIMS[d])
     @once_rounded_on_cpu
     def adaptive(input, output_size):
@@ -478,6 +483,7 @@ def _adaptive_avg(d, pool):
 def _adaptive_max(d, pool):
     name = f"adaptive_max_pool{d}d"
 
+    @in_precision()
     @named(name, **DIMS[d])
     def adaptive(input, output_size, return_indices=False):
         """Computes maxima of windows of the last {axes}. The sizes of the windows follow from the output size.
@@ -568,6 +574,7 @@ def _unpooled_size(requested, default, stride, name):
 def _unpooling(d):
     name = f"max_unpool{d}d"
 
+    @in_precision()
     @named(name, **DIMS[d])
     def max_unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
         """Inverts `max_pool{d}d` partially: writes the maxima to their positions and zeros elsewhere.
@@ -740,7 +747,7 @@ def _fractional_pooling(d):
         fractional_with_indices
     )
     named(name, returned="if True, also returns the positions of the maxima (default: False)", **DIMS[d])(fractional)
-    return fractional_with_indices, fractional
+    return in_precision()(fractional_with_indices), in_precision()(fractional)
 
 
 fractional_max_pool2d_with_indices, fractional_max_pool2d = _fractional_pooling(2)

@@ -699,10 +699,7 @@ def randint(
     if "size" not in named and "shape" not in named and size is None:
         raise TypeError("randint(): missing the argument 'size'.")
     shape, pin = size_and_pin("randint", () if size is None else (size,), named)
-    if low >= high:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    if dtype is not None and dtypes.as_dtype(dtype).is_complex:
-        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
+    _check_range(low, high, dtypes.int64 if dtype is None else dtypes.as_dtype(dtype))
     numbers = _source(device, generator).integers(int(low), int(high), shape)
     return finish(numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin)
 

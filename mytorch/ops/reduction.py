@@ -112,7 +112,8 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
     elif input.dtype.category < dtypes.FLOAT:
         counted = input.dtype.category == dtypes.BOOL and dim is None and not keepdim
         input = input if counted else cast(input, dtypes.int64)
-    return _sum.fast_call(input, dim if dim is None else normalize_dims(dim, input.ndim, "sum"), keepdim)
+    out = _sum.fast_call(input, dim if dim is None else normalize_dims(dim, input.ndim, "sum"), keepdim)
+    return cast(out, dtypes.bool_) if dtype is not None and dtypes.as_dtype(dtype) is dtypes.bool_ else out
 
 
 @op(dtype="same", name="mean")

@@ -18,7 +18,7 @@ from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .elementwise import where
 from .movement import laid_out_as, stack, unshared
 from .padding import pad
-from .pool import along, averaging_matrix
+from .pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, along
 
 _DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 
@@ -196,10 +196,12 @@ def interpolate(
             wide = _resized(input.to(dtypes.float32), sizes, only, mode, align_corners, antialias)
             input = laid_out_as(input, wide.round().clamp(0, 255).to(dtypes.uint8))
         return input
-    resize = _resized if mode == "area" else in_precision("float32")(_resized)
-    return laid_out_as(input, resize(input, out, scales, mode, align_corners, antialias))
+    if mode == "area":
+        return laid_out_as(input, (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[d - 1](input, out))
+    return laid_out_as(input, _resized(input, out, scales, mode, align_corners, antialias))
 
 
+@in_precision("float32")
 @once_rounded
 def _resized(input, out, scales, mode, align_corners, antialias):
     """Resizes the spatial axes of the input to the sizes `out`, one axis after the other."""
@@ -212,8 +214,6 @@ def _resized(input, out, scales, mode, align_corners, antialias):
         elif n != o or mode == "bicubic":
             if antialias:
                 matrix = smoothing_matrix(n, o, ((n - 1) / (o - 1) if o > 1 else 0.0) if align_corners else scale, mode)
-            elif mode == "area":
-                matrix = averaging_matrix(n, o)
             else:
                 taps_of = _cubic_taps if mode == "bicubic" else _linear_taps
                 indices, weights = taps_of(n, o, scale, bool(align_corners))

@@ -35,7 +35,7 @@ def _rest(xp, x, rows):
 
 @op(
     name="lstm", outputs=("out", "h_n", "c_n"), differentiable=3, residuals=("gates", "cells", "hiddens"),
-    autocast="half", autocast_cpu="float32",
+    autocast="half",
 )  # fmt: skip
 def lstm_layer(xp, x, h, c, weight, projection=None, *, sizes, reverse=False):
     """Computes one direction of one LSTM layer.
@@ -102,7 +102,6 @@ lstm_layer.register_kernel(cpu="mytorch.kernels.rnn:LSTM")
 
 @op(
     name="gru", outputs=("out", "h_n"), differentiable=2, residuals=("gates", "hiddens"), autocast="half",
-    autocast_cpu="float32",
 )  # fmt: skip
 def gru_layer(xp, x, h, weight, bias, *, sizes, reverse=False):
     """Computes one direction of one GRU layer: x (T, N, 3H) from the input, h (N, H), weight (3H, H), bias (3H,).
@@ -157,7 +156,6 @@ gru_layer.register_kernel(cpu="mytorch.kernels.rnn:GRU")
 
 @op(
     name="rnn", outputs=("out", "h_n"), differentiable=2, residuals=("outs", "hiddens"), autocast="half",
-    autocast_cpu="float32",
 )  # fmt: skip
 def rnn_layer(xp, x, h, weight, *, sizes, reverse=False, relu=False):
     """Computes one direction of one simple recurrent layer: h = tanh(x[t] + h weightᵀ), or with relu."""

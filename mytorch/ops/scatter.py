@@ -60,9 +60,9 @@ _scatter.grad(input=_without, src=_cropped)
 
 def _source(input, src, index, name):
     """The values to scatter: a tensor at least as large as the index, or a number."""
-    if isinstance(src, (int, float, bool)):
+    if isinstance(src, (int, float, complex)):
         raw = raw_of(input)
-        return Tensor._wrap(xp_of(raw).full(index.shape, src, raw.dtype))
+        return Tensor._wrap(xp_of(raw).full(index.shape, dtypes.fitting(src, input.dtype), raw.dtype))
     if src.dtype is not input.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     if index.size == 0:
@@ -348,7 +348,7 @@ def index_add(input, dim, index, source, *, alpha=1):
         [1.0, 0.0, 5.0]
     """
     d, raw = _at(input, dim, index, "index_add", source)
-    source = source if alpha == 1 else source * alpha
+    source = source if alpha == 1 else source * dtypes.fitting(alpha, source.dtype)
     index, layout = watched(raw, index), (slice(None),) * d + ROWS
     return _added(input, cast(source, input.dtype), index, layout)
 
@@ -359,6 +359,7 @@ def _added(input, source, index, layout):
 
 
 @public()
+@in_precision()
 @on_numbers_too
 def index_copy(input, dim, index, source):
     """Replaces the slices at an index along a dimension by the slices of `source`, in a copy.
@@ -397,8 +398,8 @@ def index_fill(input, dim, index, value):
         value = value.to(input.dtype)
     elif isinstance(value, complex) and not input.dtype.is_complex:
         raise RuntimeError("index_fill(): Converting complex Scalar to non-complex type is not supported")
-    elif input.dtype.category < dtypes.FLOAT:
-        value = bool(value) if input.dtype is dtypes.bool_ else int(value)
+    else:
+        value = dtypes.fitting(value, input.dtype)
     return name_node(where(Tensor._wrap(_along(mask, input.ndim, d)), value, input), "Where", "IndexFillBackward0")
 
 

@@ -38,7 +38,7 @@ def _for_products(input, dtype):
     return cast(input, dtypes.int64) if input.dtype.category < dtypes.FLOAT else input
 
 
-@op(dtype="same", name="prod", autocast="float32", autocast_cpu="float32")
+@op(dtype="same", name="prod", autocast="float32")
 def _prod(xp, input, *, dim=None, keepdim=False):
     return xp.asarray(xp.prod(input, axis=axes_of(dim, input.ndim), keepdims=keepdim)).astype(input.dtype, copy=False)
 
@@ -417,6 +417,7 @@ def _stacked(out, input, q, dim, d, keepdim):
 
 
 @public(inplace=False)
+@in_precision()
 def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """Computes quantiles of all elements or along a dimension.
 
@@ -458,6 +459,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
 
 
 @public(inplace=False)
+@in_precision()
 def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """Computes quantiles of the elements that are not NaN.
 
@@ -558,6 +560,8 @@ def bincount(input, weights=None, minlength=0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs; it is not implemented for others.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
+    if raw.size and raw.max() == np.iinfo(np.int64).max:
+        raise RuntimeError("bincount: maximum value of input overflowed, it should be < 9223372036854775807")
     if weights is not None and tuple(getattr(weights, "shape", ())) != raw.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     found = xp_of(raw).bincount(raw, weights=raw_of(weights), minlength=minlength)

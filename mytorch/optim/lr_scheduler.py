@@ -40,20 +40,28 @@ class LRScheduler:
         self.optimizer = optimizer
         if last_epoch == -1:
             for group in optimizer.param_groups:
-                group.setdefault("initial_lr", number(group["lr"]))
+                group.setdefault("initial_lr", _copied(group["lr"]))
         else:
             for i, group in enumerate(optimizer.param_groups):
                 if "initial_lr" not in group:
                     raise KeyError(
                         f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an optimizer"
                     )
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.base_lrs = [_copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
+        self._get_lr_called_within_step = False
+        self._initial_step()
+
+    _is_initial = False
+
+    def _initial_step(self):
+        """Sets the learning rates of step `last_epoch + 1`, when the scheduler is created."""
         self._step_count = 0
         self._is_initial = True
-        self._get_lr_called_within_step = False
-        self.step()
-        self._is_initial = False
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
 
     def get_lr(self) -> list[float]:
         """Returns the learning rate of each group at `last_epoch`.
@@ -66,7 +74,7 @@ class LRScheduler:
         return self._last_lr
 
     def _now(self):
-        return [number(group["lr"]) for group in self.optimizer.param_groups]
+        return [_copied(group["lr"]) for group in self.optimizer.param_groups]
 
     def step(self, epoch: int | None = None) -> None:
         """Advances the schedule by one step. Call it after `optimizer.step()`.
@@ -135,7 +143,13 @@ def for_each_group(optimizer, value):
         optimizer: the optimizer.
         value: one value for all groups, or a list of values.
     """
-    return list(value) if isinstance(value, (list, tuple)) else [value] * len(optimizer.param_groups)
+    values = value if isinstance(value, (list, tuple)) else [value] * len(optimizer.param_groups)
+    return [_copied(v) for v in values]
+
+
+def _copied(value):
+    """Returns a number unchanged, and a copy of a tensor, which an optimizer or a scheduler may change in place."""
+    return value.detach().clone() if hasattr(value, "clone") else value
 
 
 def _set_lr(group, lr):
@@ -209,7 +223,7 @@ class MultiplicativeLR(LambdaLR):
     """
 
     def get_lr(self):
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._now()
         return [lr * f(self.last_epoch) for lr, f in zip(self._now(), self.lr_lambdas, strict=True)]
 
@@ -217,8 +231,12 @@ class MultiplicativeLR(LambdaLR):
 class _FactorLR(LRScheduler):
     """A schedule of factors: `_change(t)` is the factor of the rate of step t - 1, and `_share(t)` of the initial rate."""
 
+    # True: a scheduler that is created with `last_epoch` leaves the learning rate unchanged. As in PyTorch, the others
+    # apply the change of the step `last_epoch + 1`.
+    _continues = False
+
     def get_lr(self):
-        change = self._change(self.last_epoch)
+        change = 1 if self._continues and self._is_initial and self.last_epoch else self._change(self.last_epoch)
         return [lr * change for lr in self._now()]
 
     def _get_closed_form_lr(self):
@@ -341,6 +359,8 @@ class LinearLR(_FactorLR):
         [0.75, 1.0, 1.0]
     """
 
+    _continues = True
+
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5,
         last_epoch: int = -1,
@@ -379,6 +399,8 @@ class ExponentialLR(_FactorLR):
         [0.5, 0.25, 0.125]
     """
 
+    _continues = True
+
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -407,6 +429,8 @@ class PolynomialLR(_FactorLR):
         >>> [schedule.get_last_lr()[0] for _ in range(5) if optimizer.step() is schedule.step()]
         [0.75, 0.5, 0.25, 0.0, 0.0]
     """
+
+    _continues = True
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
         self.total_iters, self.power = total_iters, power
@@ -448,7 +472,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._now()
         if self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
@@ -641,8 +665,8 @@ class OneCycleLR(LRScheduler):
         pct_start: fraction of the steps with an increasing learning rate (default: 0.3).
         anneal_strategy: "cos" (default) or "linear".
         cycle_momentum: if True, momentum (or beta1) decreases while the learning rate increases, and vice versa (default: True).
-        base_momentum: smallest momentum (default: 0.85).
-        max_momentum: largest momentum (default: 0.95).
+        base_momentum: smallest momentum, or a list with one for each group (default: 0.85).
+        max_momentum: largest momentum, or a list with one for each group (default: 0.95).
         div_factor: largest divided by first learning rate (default: 25.0).
         final_div_factor: first divided by last learning rate (default: 1e4).
         three_phase: if True, decreases to the first learning rate as fast as it increased, then to the last (default: False).
@@ -663,7 +687,8 @@ class OneCycleLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, max_lr: float | list[float], total_steps: int | None = None, epochs: int | None = None,
         steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos", cycle_momentum: bool = True,
-        base_momentum: float = 0.85, max_momentum: float = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
+        base_momentum: float | list[float] = 0.85,
+        max_momentum: float | list[float] = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
         three_phase: bool = False, last_epoch: int = -1,
     ):  # fmt: skip
         if total_steps is None:
@@ -687,13 +712,14 @@ class OneCycleLR(LRScheduler):
         else:
             self._phases = [up, (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
         if last_epoch == -1:
-            for group, top in zip(optimizer.param_groups, for_each_group(optimizer, max_lr), strict=True):
+            tops, highs, lows = (for_each_group(optimizer, value) for value in (max_lr, max_momentum, base_momentum))
+            for group, top, high, low in zip(optimizer.param_groups, tops, highs, lows, strict=True):
                 group["initial_lr"] = top / div_factor
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
                 if cycle_momentum:
-                    group["max_momentum"], group["base_momentum"] = max_momentum, base_momentum
-                    self._set_momentum(group, max_momentum)
+                    group["max_momentum"], group["base_momentum"] = high, low
+                    self._set_momentum(group, high)
         super().__init__(optimizer, last_epoch)
 
     @staticmethod
@@ -756,8 +782,8 @@ class CyclicLR(LRScheduler):
         scale_fn: custom scale function, which replaces `mode` (default: None).
         scale_mode: argument of `scale_fn`: "cycle" (default), the number of the cycle, or "iterations", the step.
         cycle_momentum: if True, momentum (or beta1) decreases while the learning rate increases, and vice versa (default: True).
-        base_momentum: smallest momentum (default: 0.8).
-        max_momentum: largest momentum (default: 0.9).
+        base_momentum: smallest momentum, or a list with one for each group (default: 0.8).
+        max_momentum: largest momentum, or a list with one for each group (default: 0.9).
         last_epoch: number of finished steps; -1 starts a new schedule (default: -1).
 
     Raises:
@@ -775,7 +801,8 @@ class CyclicLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, base_lr: float | list[float], max_lr: float | list[float], step_size_up: int = 2000,
         step_size_down: int | None = None, mode: str = "triangular", gamma: float = 1.0, scale_fn: Callable | None = None,
-        scale_mode: str = "cycle", cycle_momentum: bool = True, base_momentum: float = 0.8, max_momentum: float = 0.9,
+        scale_mode: str = "cycle", cycle_momentum: bool = True, base_momentum: float | list[float] = 0.8,
+        max_momentum: float | list[float] = 0.9,
         last_epoch: int = -1,
     ):  # fmt: skip
         bases, self.max_lrs = for_each_group(optimizer, base_lr), for_each_group(optimizer, max_lr)
@@ -790,10 +817,13 @@ class CyclicLR(LRScheduler):
         self.mode, self.gamma, self.scale_fn = mode, gamma, scale_fn
         self.scale_mode = scale_mode if scale_fn else "iterations" if mode == "exp_range" else "cycle"
         self.cycle_momentum = cycle_momentum
-        self.base_momentum, self.max_momentum = base_momentum, max_momentum
         if cycle_momentum:
-            for group in optimizer.param_groups:
-                OneCycleLR._set_momentum(group, max_momentum)
+            self.base_momentums = for_each_group(optimizer, base_momentum)
+            self.max_momentums = for_each_group(optimizer, max_momentum)
+            for group, low, high in zip(optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True):
+                if last_epoch == -1:
+                    OneCycleLR._set_momentum(group, high)
+                    group["max_momentum"], group["base_momentum"] = high, low
         super().__init__(optimizer, last_epoch)
         self.base_lrs = bases
 
@@ -808,10 +838,10 @@ class CyclicLR(LRScheduler):
         height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
         factor = self._factor(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
-            for group in self.optimizer.param_groups:
-                OneCycleLR._set_momentum(
-                    group, self.max_momentum - (self.max_momentum - self.base_momentum) * height * factor
-                )
+            for group, low, high in zip(
+                self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
+            ):
+                OneCycleLR._set_momentum(group, high - (high - low) * height * factor)
         return [base + (top - base) * height * factor for base, top in zip(self.base_lrs, self.max_lrs, strict=True)]
 
 
@@ -854,6 +884,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
         self.min_lrs = for_each_group(optimizer, min_lr)
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.last_epoch = 0
         self._last_lr = self._now()
         self._reset()
@@ -897,13 +928,30 @@ class ReduceLROnPlateau(LRScheduler):
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
             rates = []
-            for lr, low in zip(self._now(), self.min_lrs, strict=True):
+            for lr, low in zip(self._now(), self._all_min_lrs(), strict=True):
                 new = max(lr * self.factor, low)
                 rates.append(new if lr - new > self.eps else lr)
             self._set(rates)
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = self._now()
+
+    def _all_min_lrs(self):
+        """Returns the smallest learning rate of each group, also of the groups that were added since.
+
+        Raises:
+            RuntimeError: `min_lr` was a list, and a group was added.
+        """
+        count = len(self.optimizer.param_groups)
+        if len(self.min_lrs) != count:
+            if self.default_min_lr is None:
+                raise RuntimeError(
+                    f"The number of param groups in the `optimizer` ({count}) differs from when `ReduceLROnPlateau` was "
+                    f"initialized ({len(self.min_lrs)}), usually due to a new param group being added to the optimizer. "
+                    "Please modify the `min_lrs` field to match the length of the `optimizer` param groups."
+                )
+            self.min_lrs = [self.default_min_lr] * count
+        return self.min_lrs
 
 
 class ChainedScheduler(LRScheduler):
@@ -991,11 +1039,18 @@ class SequentialLR(LRScheduler):
         self.last_epoch = last_epoch + 1
         for group in optimizer.param_groups:
             _set_lr(group, group["initial_lr"])
-        for s in self._schedulers:
-            s.last_epoch -= 1
-        self._schedulers[0]._step_count = 0  # otherwise the step warns that the optimizer has not stepped
-        self._schedulers[0].step()
-        self._last_lr = self._now()
+        self._undo(self)
+        first = self._schedulers[bisect_right(self._milestones, 0)]
+        first._initial_step()
+        self._last_lr = first.get_last_lr()
+
+    def _undo(self, scheduler):
+        """Takes back the first step of the schedulers in a scheduler."""
+        for s in scheduler._schedulers:
+            if hasattr(s, "_schedulers"):
+                self._undo(s)
+            elif hasattr(s, "last_epoch"):
+                s.last_epoch -= 1
 
     def step(self, epoch: int | None = None) -> None:
         """Advances the active scheduler by one step.

@@ -73,6 +73,8 @@ class Muon(Optimizer):
                     )
 
     def update(self, p, g, state, group):
+        if g.ndim != 2:  # of a group that was added later
+            raise ValueError("Param gradient must be a 2D matrix")
         if p.dtype.kind == "c":
             raise RuntimeError("Muon does not support complex parameters")
         lr, momentum = number(group["lr"]), group["momentum"]

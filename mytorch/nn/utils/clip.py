@@ -59,7 +59,7 @@ def _norm(raws, norm_type):
         flat = [r.reshape(-1) for r in wide]
         return xp.sqrt(sum(xp.dot(r, r) for r in flat))
     if norm_type == 0:  # the number of tensors with a nonzero element, as in PyTorch
-        return xp.sum(xp.stack([xp.any(r != 0) for r in wide])).astype(np.result_type(*wide))
+        return xp.sum(xp.stack([xp.any(r != 0) for r in wide])).astype(np.result_type(*[r.dtype for r in wide]))
     norms = xp.stack([xp.sum(xp.abs(r) ** norm_type) ** (1.0 / norm_type) for r in wide])
     return xp.sum(norms**norm_type) ** (1.0 / norm_type)
 
