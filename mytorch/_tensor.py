@@ -142,10 +142,16 @@ class Tensor:
             >>> w.tolist()
             [0.5, 0.5]
         """
-        return Tensor._wrap(self._data._array) if config.pytorch_mode else self._data
+        if not config.pytorch_mode:
+            return self._data
+        shown = Tensor._wrap(self._data._array)
+        shown._data._version_counter = self._data._version_counter if self.is_inference() else None
+        return shown
 
     @data.setter
     def data(self, value):
+        if config.pytorch_mode and not is_tensor(value):
+            raise TypeError(f"data: expected a tensor, got {type(value).__name__}. Convert it with torch.tensor first.")
         value = value._data if is_tensor(value) else value
         if self._edge is not None and hasattr(value, "dtype") and dtypes.as_dtype(value.dtype).category < dtypes.FLOAT:
             raise RuntimeError(
@@ -248,7 +254,10 @@ class Tensor:
             >>> (w * 2).requires_grad
             True
         """
-        return self.edge is not None
+        if self.edge is not None:
+            return True
+        view = self._view  # a view of no_grad or inference mode: PyTorch looks at its base
+        return view is not None and config.pytorch_mode and view[1] is not None and self.dtype.category >= dtypes.FLOAT
 
     @requires_grad.setter
     def requires_grad(self, value):
@@ -390,6 +399,8 @@ class Tensor:
     @grad.setter
     def grad(self, value):
         if value is not None:
+            if value is self:
+                raise RuntimeError("grad: expected another tensor, got the tensor itself. Assign a clone() of it.")
             if isinstance(value, Tensor):
                 if value._edge is None:
                     if config.pytorch_mode:

@@ -33,13 +33,14 @@ _fused_policy = config.fused_policy.get
 _FLOATS, _NOT_HALF, _ALL = "fdFD", "fdFD?bBhHiIlLqQ", "".join({t.char for t in dtypes._BY_NUMPY})
 
 
-def fast_call(op, operator=False):
+def fast_call(op, operator=False, public=False):
     """Returns the closure that users call for an op.
 
     Args:
         op: the op.
         operator: create the method of a binary operator such as `+`. It returns NotImplemented if the second operand is
             neither a tensor nor a number.
+        public: create the function that programs call, which checks that its inputs are tensors.
     """
     if op.variadic:
         call = _nary(op)
@@ -48,9 +49,10 @@ def fast_call(op, operator=False):
     elif op.inputs[0] != "input":  # the name that the closures below give it
         call = _nary(op)
     elif op.required == len(op.inputs) == 1:
-        call = _unary_with_attributes(op) if op.attrs or op.view or op.residuals or op.outputs else _unary(op)
+        make = _unary_with_attributes if op.attrs or op.view or op.residuals or op.outputs else _unary
+        call = make(op, op.dispatch_checked if public else op.dispatch)
     elif len(op.inputs) == 2 and not (op.attrs or op.residuals or op.outputs or op.view):
-        call = _binary(op, operator)
+        call = _binary(op, operator, op.dispatch_checked if public else op.dispatch)
     else:
         call = _nary(op)
     call.__name__ = call.__qualname__ = op.name
@@ -61,6 +63,12 @@ def fast_call(op, operator=False):
 
 def _accepted(op):
     """Returns the dtype characters that the fast path accepts in the first promoted input."""
+    if op.refused:
+        return "".join(char for char in _of_dtype(op) if char not in op.refused)
+    return _of_dtype(op)
+
+
+def _of_dtype(op):
     if op.dtype == "same" or (op.promoted and 0 not in op.promoted):
         return _ALL
     if op.dtype == "float":
@@ -75,9 +83,9 @@ def on_numpy(op):
     return getattr(numpy_ns, op.array_function) if op.array_function else MethodType(op.forward, numpy_ns)
 
 
-def _unary(op):
+def _unary(op, dispatch):
     """Returns the closure for one input without attributes: most elementwise functions."""
-    compute, dispatch, run, kernels = on_numpy(op), op.dispatch, op.run, op.kernels.of
+    compute, run, kernels = on_numpy(op), op.run, op.kernels.of
     accepted, reference = _accepted(op), op.reference
     # Set at the first recorded call, since the formulas are given after the definition.
     plan = wanted = saves_input = saves_out = pick = None
@@ -132,12 +140,12 @@ def _unary(op):
     return call
 
 
-def _unary_with_attributes(op):
+def _unary_with_attributes(op, dispatch):
     """Returns the closure for one input and attributes: reductions, views, activations with options."""
-    forward, dispatch, execute, kernels, names = op.forward, op.dispatch, op.execute, op.kernels, op.attrs
+    forward, execute, kernels, names = op.forward, op.execute, op.kernels, op.attrs
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
-    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same"
+    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not op.refused
     only = names[0] if names else None
     plan = pick = None
     basic = ("input", "out", "xp", "shape", *op.attrs)
@@ -205,8 +213,8 @@ def _unary_with_attributes(op):
     return call
 
 
-def _binary(op, operator):
-    compute, dispatch, accepted, promotes = on_numpy(op), op.dispatch, _accepted(op), op.dtype != "same"
+def _binary(op, operator, dispatch):
+    compute, accepted, promotes = on_numpy(op), _accepted(op), op.dtype != "same"
     reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
     any_dtype = accepted is _ALL
 

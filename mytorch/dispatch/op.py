@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from .._array import Array, other_device
 from .._tensor import Tensor
 from ..backend import gpu, is_raw, memory_owner, meta_ns
-from ..base import hooks
+from ..base import config, hooks
 from ..engine.mode import get_mode
 from ..engine.node import Node, OutputEdge
 from ..engine.saved import pack_node
@@ -35,6 +35,7 @@ from .meta import on_meta
 from .operands import unpack_inputs
 from .out import check_out, write_out
 from .record import Record
+from .refused import check_arguments, check_dtypes
 
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
 wrap_array = Array._wrap
@@ -100,6 +101,12 @@ class Op(Record):
         with device or nullcontext():
             return mode.wrap(self, inputs, fused, attrs)
 
+    def dispatch_checked(self, *inputs, **options):
+        """Runs the op for a call of the public function with any arguments."""
+        if config.pytorch_mode and not (inputs and isinstance(inputs[0], Tensor) and isinstance(inputs[-1], Tensor)):
+            check_arguments(self, inputs)
+        return self.dispatch(*inputs, **options)
+
     def run(self, inputs, fused, attrs, mode):
         """Runs the op without modes: unpacks the inputs, chooses an implementation and executes it."""
         if hooks.run_sparse is not None and (result := hooks.run_sparse(self, inputs, attrs)) is not NotImplemented:
@@ -109,6 +116,8 @@ class Op(Record):
             if device is not None:
                 with device:
                     return self.run(inputs, fused, attrs, mode)
+        if self.refused:
+            check_dtypes(self.name, [getattr(x, "_data", x) for x in inputs[: self.floats]])
         raws, edges, arrays, mask, as_tensor, xp, half = unpack_inputs(self, inputs)
         if xp is meta_ns:
             return on_meta(self, inputs, attrs)

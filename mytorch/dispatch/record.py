@@ -73,6 +73,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ..kernels.registry import Kernels
+from .refused import characters
 
 PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum", "owned_sum")
 RECORDS = {}  # name -> Record, for tests and documentation
@@ -140,6 +141,7 @@ class Record:
         self.replayed = (self.outputs_names[0], *self.inputs[2:]) if saves_sum else self.inputs
         self.residuals = tuple(residuals)
         self.dtype = dtype
+        self.refused = characters(self.name)
         promoted = promoted or (self.inputs[: self.floats] if integers else ())
         self.promoted = tuple(self.inputs.index(n) for n in promoted) or None
         self.autocast = autocast

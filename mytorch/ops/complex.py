@@ -10,6 +10,7 @@ import numpy as np
 from ..base import dtypes
 from ..dispatch.bind import _attribute, public
 from ..dispatch.op import op
+from ..dispatch.refused import refuses
 from .elementwise import cast, where
 from .movement import broadcast_tensors, stack
 
@@ -95,6 +96,7 @@ def imag(input):
 
 
 @public(method=False)
+@refuses("BCI")
 def complex(real, imag):
     """Creates complex numbers from real and imaginary parts.
 
@@ -110,6 +112,7 @@ def complex(real, imag):
 
 
 @public(method=False)
+@refuses("BCI")
 def polar(abs, angle):
     """Creates complex numbers from absolute values and angles: abs * exp(i * angle).
 

@@ -28,7 +28,7 @@ from ..backend import (
 )
 from ..backend.memory_format import axes_in_memory, channel_axes, in_order, lies_in, preserve_format, strided
 from ..base import config, dtypes
-from ..base.errors import kind, require_tensor, warn
+from ..base.errors import kind, require_tensor, warn, warn_as_pytorch
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, record_fill
 from ..dispatch.op import name_node, op
@@ -965,9 +965,19 @@ def _of_matrices(self, name, least=2, most=math.inf):
     return self
 
 
+def _expected_matrix(self):
+    if self.ndim not in (1, 2):
+        warn_as_pytorch(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated. Consider `x.mT` to transpose "
+            "batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
+        )
+    return self
+
+
 _attribute(
-    "T", lambda self: _permute.fast_call(self, tuple(range(self.ndim))[::-1]), doc="A view with reversed dimensions."
-)
+    "T", lambda self: _permute.fast_call(_expected_matrix(self), tuple(range(self.ndim))[::-1]),
+    doc="A view with reversed dimensions.",
+)  # fmt: skip
 _attribute(
     "mT", lambda self: _of_matrices(self, "mT").transpose(-2, -1), doc="A view with the last two dimensions exchanged."
 )

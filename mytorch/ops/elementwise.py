@@ -16,6 +16,7 @@ from ..dispatch.bind import public
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op, to_dtype
 from ..dispatch.operands import NUMBERS
+from ..dispatch.refused import refuses
 from ..numerics.blocks import LARGE
 
 
@@ -355,6 +356,7 @@ neg.grad(input=lambda g: -g)
 
 
 @public(dunder="__pos__")
+@refuses("B")
 def positive(input):
     """Returns the input unchanged."""
     return input
@@ -453,6 +455,7 @@ def round(input, *, decimals=0):
 
 
 @public()
+@refuses("bi")
 def frac(input):
     """Returns the fractional part of each element, with the sign of the element.
 

@@ -13,11 +13,12 @@ from .._tensor import Tensor
 from ..backend import CPU, device_of, ndarray, xp_of
 from ..base import config, dtypes
 from ..base.arguments import described
-from ..base.errors import warn
+from ..base.errors import warn, warn_as_pytorch
 from ..dispatch.bind import spelled
 from ..dispatch.errors import broadcast
 from ..dispatch.op import name_node, op
 from ..dispatch.precision import in_precision
+from ..dispatch.refused import refuses
 from ..dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, watched
 from ..engine.mode import get_mode
 from .activation import _sigmoid, _softmax, log_softmax, logsigmoid
@@ -327,9 +328,11 @@ def _legacy(reduction, size_average, reduce_):
     """Returns the reduction that PyTorch's older arguments `size_average` and `reduce` select."""
     if size_average is None and reduce_ is None:
         return reduction
+    found = "mean" if size_average is None or size_average else "sum"
     if reduce_ is not None and not reduce_:
-        return "none"
-    return "mean" if size_average is None or size_average else "sum"
+        found = "none"
+    warn_as_pytorch(f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.")
+    return found
 
 
 def _reduce(losses, reduction, size_average=None, reduce=None, weight=None):
@@ -522,6 +525,7 @@ _clipped_error.register_kernel(cpu="mytorch.kernels.numba.losses:clipped_error")
 
 
 @_loss
+@refuses("bci")
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0, *, fused=None):
     """Computes a loss that is quadratic for small errors and linear for large errors.
 
@@ -553,6 +557,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 
 @_loss
+@refuses("bci")
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused=None):
     """Computes the Huber loss, which is quadratic for small errors and linear for large errors.
 
@@ -702,6 +707,7 @@ def binary_cross_entropy_with_logits(
 
 
 @_loss
+@refuses("CI")
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False, *, fused=None):
     """Computes the Kullback-Leibler divergence between a target distribution and `input`.
 
@@ -721,6 +727,11 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     See also: `nn.KLDivLoss`.
     """
     kind, reduction = "kl_log" if log_target else "kl", _legacy(reduction, size_average, reduce)
+    if reduction == "mean":
+        warn_as_pytorch(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides only by "
+            "the batch size, and aligns with the KL div math definition."
+        )
     if reduction == "batchmean":
         return _of_elements(kind, input, target, "sum", None, fused) / (input.shape[0] if input.ndim else 1)
     return _of_elements(kind, input, target, reduction, None, fused)
@@ -862,6 +873,7 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 
 
 @in_precision("float32")
+@refuses("BCI")
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """Computes the cosine of the angle between vectors along a dimension.
 
@@ -928,6 +940,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 
 @in_precision("float32")
 @on_input_device
+@refuses("BCI")
 def pdist(input, p=2.0):
     """Computes the p-norm distance between every pair of rows.
 

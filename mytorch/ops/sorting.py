@@ -17,6 +17,7 @@ from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.out import write_out
 from ..dispatch.precision import in_precision
+from ..dispatch.refused import refuses
 from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..numerics import blocks
 from .complex import complex as complex_of
@@ -253,6 +254,7 @@ _median_of_all.grad(input=_share)
 
 
 @public(inplace=False)
+@refuses("bc")
 def median(input, dim=None, keepdim=False):
     """Returns the median of all elements or along a dimension.
 
@@ -281,6 +283,7 @@ def median(input, dim=None, keepdim=False):
 
 
 @public(inplace=False)
+@refuses("bc")
 def nanmedian(input, dim=None, keepdim=False):
     """Returns the median of the elements that are not NaN.
 
@@ -302,6 +305,7 @@ def nanmedian(input, dim=None, keepdim=False):
 
 
 @public(inplace=False)
+@refuses("bc")
 def kthvalue(input, k, dim=-1, keepdim=False):
     """Returns the k-th smallest element along a dimension.
 
@@ -325,6 +329,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 
 @public(inplace=False)
 @on_input_device
+@refuses("c")
 def mode(input, dim=-1, keepdim=False):
     """Returns the most frequent element along a dimension, and its last position.
 
@@ -494,6 +499,7 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
 
 @public(inplace=False)
 @in_precision(None)
+@refuses("BI")
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """Averages the elements that are not NaN.
 
@@ -544,6 +550,7 @@ def bincount(input, weights=None, minlength=0):
 
 @public(inplace=False)
 @on_input_device
+@refuses("ci")
 def histc(input, bins=100, min=0, max=0):
     """Counts the elements in intervals of equal width.
 
@@ -629,6 +636,7 @@ def histogram(input, bins=100, *, range=None, weight=None, density=False, out=No
 
 @public(inplace=False, spellings={"input": "values", "self": "values"})
 @on_input_device
+@refuses("bc")
 def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
     """Returns the insertion positions of values that keep a sorted sequence sorted.
 
@@ -878,6 +886,7 @@ def _trapezoids(y, x, dx, dim):
 
 
 @public(inplace=False, names=("trapz",))
+@refuses("B")
 def trapezoid(y, x=None, *, dx=None, dim=-1):
     """Computes the integral along a dimension by the trapezoidal rule.
 
@@ -894,6 +903,7 @@ def trapezoid(y, x=None, *, dx=None, dim=-1):
 
 
 @public(inplace=False)
+@refuses("B")
 def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
     """Computes the cumulative integral along a dimension by the trapezoidal rule.
 
@@ -942,6 +952,7 @@ def renorm(input, p, dim, maxnorm):
 
 
 @public(inplace=False)
+@refuses("B")
 def cov(input, *, correction=1, fweights=None, aweights=None):
     """Computes the covariance matrix of variables in rows and observations in columns.
 
@@ -994,6 +1005,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 
 
 @public(inplace=False)
+@refuses("B")
 def corrcoef(input):
     """Computes the correlation matrix of variables in rows.
 
