@@ -261,6 +261,8 @@ class Tensor:
 
     @requires_grad.setter
     def requires_grad(self, value):
+        if config.pytorch_mode and type(value) is not bool:
+            raise RuntimeError(f"requires_grad: expected a bool, got {type(value).__name__}.")
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad=True):

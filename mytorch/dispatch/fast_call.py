@@ -23,6 +23,7 @@ from ..engine.node import Node
 from ..kernels.registry import SMALL
 from .errors import translate_error
 from .operands import is_operand
+from .refused import SECOND
 
 _as_array, generic = np.asarray, np.generic
 _MISSING = object()
@@ -52,7 +53,7 @@ def fast_call(op, operator=False, public=False):
         make = _unary_with_attributes if op.attrs or op.view or op.residuals or op.outputs else _unary
         call = make(op, op.dispatch_checked if public else op.dispatch)
     elif len(op.inputs) == 2 and not (op.attrs or op.residuals or op.outputs or op.view):
-        call = _binary(op, operator, op.dispatch_checked if public else op.dispatch)
+        call = _binary(op, operator, op.dispatch_checked if public else op.dispatch, not public or op.name in SECOND)
     else:
         call = _nary(op)
     call.__name__ = call.__qualname__ = op.name
@@ -213,7 +214,7 @@ def _unary_with_attributes(op, dispatch):
     return call
 
 
-def _binary(op, operator, dispatch):
+def _binary(op, operator, dispatch, numbers):
     compute, accepted, promotes = on_numpy(op), _accepted(op), op.dtype != "same"
     reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
     any_dtype = accepted is _ALL
@@ -239,7 +240,12 @@ def _binary(op, operator, dispatch):
             if type(x1) is not ndarray or (promotes and x1.dtype is not x0.dtype):
                 return general(input, other)
             edge1 = other._edge if other._view is None else other.edge
-        elif promotes and (type(other) is float or type(other) is int) and _keeps_dtype(other, x0.dtype):
+        elif (
+            promotes
+            and (type(other) is float or type(other) is int)
+            and _keeps_dtype(other, x0.dtype)
+            and (numbers or not config.pytorch_mode)
+        ):
             x1 = other
             array1 = edge1 = None
         else:

@@ -14,17 +14,16 @@ from ..base.errors import kind
 # Ops -> kinds of dtypes that they refuse: b for bool, i for integers, c for complex numbers. A capital letter stands for
 # a RuntimeError, another one for a NotImplementedError, as in PyTorch.
 _KINDS = {
-    "b": "abs bitwise_left_shift bitwise_right_shift ceil floor linear matmul pow trunc",
+    "b": "_divide_floor abs bitwise_left_shift bitwise_right_shift ceil floor floor_divide fmod linear matmul pow remainder trunc",
     "bc": "clamp median round",
-    "bci": "elu gelu group_norm hardsigmoid hardswish igamma igammac leaky_relu log_softmax softmax softplus softshrink",
-    "bi": "eigh hypot lu logaddexp logaddexp2 logcumsumexp nextafter",
-    "c": "amax amin digamma entr erf erfc erfcx erfinv ge gt i0 i0e i1 i1e le lgamma logit lt ndtri sign special_xlog1py "
+    "bci": "elu gelu group_norm hardshrink hardsigmoid hardswish igamma igammac leaky_relu log_softmax logsigmoid softmax softplus softshrink",
+    "bi": "eigh hypot lu silu logaddexp logaddexp2 logcumsumexp nextafter",
+    "c": "amax amin digamma entr erf erfc erfcx erfinv ge gt i0 i0e i1 i1e le lgamma logit lt max_of_all min_of_all ndtri sign special_xlog1py "
     "xlogy zeta",
-    "ci": "hardshrink logsigmoid",
-    "i": "lerp silu",
+    "i": "lerp",
     "BI": "adjugate cholesky eig inverse linalg_det linalg_solve logabsdet norm pinv qr sign_of_det std svd var",
     "Bc": "hardtanh relu",
-    "C": "fmax fmin max max_of_all maximum min min_of_all minimum sort",
+    "C": "fmax fmin max maximum min minimum sort",
     "BC": "argmax argmin topk",
 }
 _CHARACTERS = {"b": "?", "i": "bBhHiIlLqQ", "c": "FD"}
@@ -36,7 +35,7 @@ _FIRST = set(
     "add sub mul div floor_divide _divide_floor _divide_trunc pow remainder bitwise_and bitwise_or bitwise_xor bitwise_left_shift "
     "bitwise_right_shift xlogy special_xlog1py zeta".split()
 )
-_SECOND = _FIRST | set("copysign eq fmod ge gt le lt ne".split())
+SECOND = _FIRST | set("copysign eq fmod ge gt le lt ne".split())
 
 
 def characters(name):
@@ -47,7 +46,7 @@ def characters(name):
 def _dtype(x):
     if isinstance(x, Array):
         x = x._array
-    return dtypes.from_numpy(x.dtype) if hasattr(x, "dtype") else dtypes.of_number(x)
+    return dtypes.from_numpy(x.dtype) if hasattr(x, "dtype") else dtypes.of_number(int(x) if type(x) is bool else x)
 
 
 def check_dtypes(name, values):
@@ -76,7 +75,7 @@ def check_arguments(op, inputs):
     """
     for i, x in enumerate(inputs[: op.required]):
         if not isinstance(x, (Tensor, Array)) and not (
-            op.name in (_SECOND if i else _FIRST) and isinstance(x, (int, float, complex))
+            op.name in (SECOND if i else _FIRST) and isinstance(x, (int, float, complex))
         ):
             raise TypeError(f"{op.name}(): argument {op.inputs[i]!r} (position {i + 1}) must be Tensor, not {kind(x)}")
 

@@ -934,6 +934,10 @@ def fill_(self, value):
     """
     check_writable(self, "fill_")
     if is_tensor(value):
+        if value.ndim:
+            raise RuntimeError(
+                f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
+            )
         return copy_(self, value)
     assign(self._data._array, value)
     return record_fill(self, "FillBackward2")

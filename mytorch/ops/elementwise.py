@@ -10,7 +10,7 @@ import numpy as np
 
 from .._tensor import Tensor
 from ..backend import CPU, device_of, is_raw, ndarray
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.errors import kind
 from ..dispatch.bind import public
 from ..dispatch.half import once_rounded
@@ -766,6 +766,8 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         raise TypeError("isclose(): rtol and atol must be numbers, not tensors that require grad")
     if not (rtol >= 0 and atol >= 0):
         raise RuntimeError(f"isclose: rtol and atol must be greater than or equal to zero, but got {rtol} and {atol}")
+    if config.pytorch_mode and input.dtype is not other.dtype:
+        raise RuntimeError(f"isclose: {input.dtype} did not match {other.dtype}. Convert one of the inputs.")
     if input.dtype is dtypes.bool_:
         return input == other
     close = (input - other).abs() <= atol + rtol * other.abs()

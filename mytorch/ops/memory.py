@@ -28,7 +28,7 @@ def resize_(self, *sizes, memory_format=None):
     Raises:
         RuntimeError: the tensor requires grad.
     """
-    if isinstance(self, Tensor) and self.requires_grad:
+    if isinstance(self, Tensor) and self.requires_grad and not get_mode().inference:
         raise RuntimeError("cannot resize variables that require grad")
     self._data._bump()
     shape = as_shape(sizes)

@@ -166,7 +166,7 @@ def _running(name, better):
         indices = Tensor._wrap(xp.ascontiguousarray(xp.moveaxis(place, 0, d)))
         return _pairs[name](input.gather(d, indices), indices)
 
-    return public(inplace=False)(running)
+    return public(inplace=False)(refuses("c")(running))
 
 
 cummax, cummin = _running("cummax", "maximum"), _running("cummin", "minimum")
@@ -699,6 +699,8 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
         >>> mytorch.bucketize(tensor([0, 3, 6]), tensor([1, 3, 5])).tolist()
         [0, 1, 3]
     """
+    if boundaries.ndim != 1:
+        raise RuntimeError(f"bucketize: boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
