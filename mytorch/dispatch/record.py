@@ -73,16 +73,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ..kernels.registry import Kernels
-from .refused import characters
+from .refused import characters, names_of
 
 PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum", "owned_sum")
 RECORDS = {}  # name -> Record, for tests and documentation
-
-
-def names_of(function, skip=0):
-    """Returns the parameter names of a function after the first `skip`. It reads the code object, since `inspect` is slow."""
-    code = function.__code__
-    return code.co_varnames[skip : code.co_argcount + code.co_kwonlyargcount]
 
 
 class Formula(NamedTuple):

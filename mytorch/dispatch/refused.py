@@ -5,6 +5,7 @@ PyTorch refuses raise its errors. Natively, only functions of complex numbers wi
 """
 
 import functools
+import inspect
 
 from .._array import Array
 from .._tensor import Tensor
@@ -36,6 +37,12 @@ _FIRST = set(
     "bitwise_right_shift xlogy special_xlog1py zeta".split()
 )
 SECOND = _FIRST | set("copysign eq fmod ge gt le lt ne".split())
+
+
+def names_of(function, skip=0):
+    """Returns the parameter names of a function after the first `skip`. It reads the code object, since `inspect` is slow."""
+    code = function.__code__
+    return code.co_varnames[skip : code.co_argcount + code.co_kwonlyargcount]
 
 
 def characters(name):
@@ -93,6 +100,44 @@ def refuses(letters):
             x = args[0] if args else None
             if isinstance(x, (Tensor, Array)) and getattr(x._data, "_array", x._data).dtype.kind in kinds:
                 check_dtypes(name, (x._data,))
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+def takes_tensors(*names, index="iu"):
+    """Decorates a function whose arguments with these names are tensors, which is checked in PyTorch mode.
+
+    Args:
+        names: names of the arguments. An argument `index` has 32 or 64 bits.
+        index: "long" if the argument `index` has 64 bits.
+    """
+
+    def decorate(function):
+        own = names_of(inspect.unwrap(function))
+        positions = [(own.index(name), name) for name in names]
+
+        @functools.wraps(function)
+        def checked(*args, **kwargs):
+            if config.pytorch_mode:
+                for i, name in positions:
+                    x = args[i] if i < len(args) else kwargs.get(name, function)
+                    if x is not function and not isinstance(x, (Tensor, Array)):
+                        raise TypeError(
+                            f"{function.__name__}(): argument {name!r} (position {i + 1}) must be Tensor, not {kind(x)}"
+                        )
+                    if name == "index" and x is not function and x.dtype.itemsize < (8 if index == "long" else 4):
+                        wanted = "int64" if index == "long" else "int32 or int64"
+                        error = IndexError if function.__name__ == "index_fill" else RuntimeError
+                        raise error(
+                            f"{function.__name__}(): expected dtype {wanted} for index, got {x.dtype}. Convert it with long()."
+                        )
+                    if name == "source" and x is not function and args and x.dtype is not args[0].dtype:
+                        raise RuntimeError(
+                            f"{function.__name__}(): expected self and source to have the same dtype, got {args[0].dtype} and {x.dtype}."
+                        )
             return function(*args, **kwargs)
 
         return checked

@@ -158,6 +158,11 @@ def scaled_dot_product_attention(
         is_causal, window = (True, None) if window[1] == 0 else (False, window)
     if config.pytorch_mode:
         dtypes.refuse_mixed("scaled_dot_product_attention", [x.dtype for x in (query, key, value)])
+    if is_tensor(attn_mask) and attn_mask.dtype not in (dtypes.bool_, dtypes.float32, query.dtype):
+        raise RuntimeError(
+            f"scaled_dot_product_attention: expected attn_mask dtype to be bool, float32 or the dtype of query, {query.dtype}, got "
+            f"{attn_mask.dtype}. Convert it first."
+        )
     if attn_mask is not None and is_causal:
         raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if not 0.0 <= dropout_p <= 1.0:

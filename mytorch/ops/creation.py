@@ -939,6 +939,8 @@ def fill_(self, value):
                 f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
             )
         return copy_(self, value)
+    if value is None:
+        raise TypeError("fill_(): argument 'value' must be a number or a 0-d tensor, not NoneType")
     assign(self._data._array, value)
     return record_fill(self, "FillBackward2")
 

@@ -16,7 +16,7 @@ from ..dispatch.bind import public
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op, to_dtype
 from ..dispatch.operands import NUMBERS
-from ..dispatch.refused import refuses
+from ..dispatch.refused import refuses, takes_tensors
 from ..numerics.blocks import LARGE
 
 
@@ -794,6 +794,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 @public(inplace=False)
+@takes_tensors("other")
 def equal(input, other):
     """Returns True if two tensors have the same shape and equal elements.
 

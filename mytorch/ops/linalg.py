@@ -13,7 +13,7 @@ from ..dispatch.errors import broadcast, expandable
 from ..dispatch.half import once_rounded_on_cpu
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
-from ..dispatch.refused import refuses
+from ..dispatch.refused import refuses, takes_tensors
 from ..dispatch.unwrap import shape_of
 from ..engine.mode import get_mode
 from .movement import _reshape, cat, stack
@@ -147,6 +147,7 @@ def mv(input, vec):
 
 @public(inplace=False)
 @in_precision("widest")
+@takes_tensors("tensor")
 def dot(input, tensor):
     """Computes the inner product of two vectors.
 

@@ -446,7 +446,7 @@ def _picked_losses(rows, target, weight, ignore_index, reduction):
     weights = Tensor._wrap(kept.astype(raw_of(rows).dtype))
     if weight is not None:
         weights = weights * weight[safe]
-    losses = where(Tensor._wrap(kept), -rows.gather(1, safe.unsqueeze(1)).squeeze(1) * weights, 0.0)
+    losses = where(Tensor._wrap(kept), -rows.gather(1, safe.long().unsqueeze(1)).squeeze(1) * weights, 0.0)
     if reduction == "none":
         return losses
     return losses.sum() / weights.sum() if reduction == "mean" else losses.sum()
@@ -1102,7 +1102,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 supported, got {p}")
     rows = _scores(input, target)
     index = Tensor._of(watched(class_indices(target, "multi_margin_loss"), target)).reshape(rows.shape[0], 1)
-    margins = _positive(margin - rows.gather(1, index) + rows)
+    margins = _positive(margin - rows.gather(1, index.long()) + rows)
     margins = margins if p == 1 else margins.square()
     if weight is not None:
         margins = margins * weight[index]
@@ -1183,7 +1183,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     where_rows, where_columns = xp.nonzero(listed)
     is_target[where_rows, index[where_rows, where_columns]] = True
     safe = Tensor._of(watched(xp.where(listed, index, 0), target))
-    picked = rows.gather(1, safe)  # (N, C): the logits of the listed targets
+    picked = rows.gather(1, safe.long())  # (N, C): the logits of the listed targets
     margins = _positive(1 - (picked.unsqueeze(2) - rows.unsqueeze(1)))
     counted = Tensor._wrap(listed[:, :, None] & ~is_target[:, None, :])
     losses = where(counted, margins, 0.0).sum((1, 2)) / rows.shape[1]

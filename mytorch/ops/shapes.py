@@ -20,7 +20,7 @@ from ..engine.node import Leaf
 from .creation import arange, check_layout, empty
 from .elementwise import named
 from .indexing import ROWS, _put_index, _slice, read_along
-from .movement import as_shape, cat, flip, split, squeeze, stack, t, transpose, unsqueeze
+from .movement import as_shape, cat, flip, squeeze, stack, t, transpose, unsqueeze
 from .reduction import normalize_dim
 
 
@@ -156,7 +156,8 @@ def tensor_split(input, indices_or_sections, dim=0):
         if indices_or_sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {indices_or_sections}")
         size, extra = divmod(n, indices_or_sections)
-        return split(input, [size + 1] * extra + [size] * (indices_or_sections - extra), d)
+        ends = [size * i + min(i, extra) for i in range(1, indices_or_sections)]
+        indices_or_sections = ends
     cuts = [0, *(slice(None, i).indices(n)[1] for i in indices_or_sections), n]
     return tuple(narrow(input, d, a, b - a if b > a else 0) for a, b in itertools.pairwise(cuts))
 
@@ -371,6 +372,7 @@ def roll(input, shifts, dims=None):
         [3, 0, 1, 2]
     """
     if dims is None:
+        shifts = int(shifts) if is_tensor(shifts) and not shifts.ndim else shifts
         if not isinstance(shifts, int) and len(shifts) != 1:
             raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:0")
         return _rolled(input.reshape(-1), shifts if isinstance(shifts, int) else shifts[0], 0).reshape(input.shape)
