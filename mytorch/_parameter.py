@@ -4,6 +4,8 @@ from typing import Any
 
 from . import _tensor_str
 from ._tensor import Tensor
+from .base import config
+from .dispatch.bind import METHODS
 from .engine.node import Leaf
 from .ops.creation import empty
 
@@ -11,6 +13,10 @@ __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter
 
 
 def _take_memory(tensor, data):
+    if config.pytorch_mode and not hasattr(data, "dtype") and data is not None:
+        raise AttributeError(
+            f"{type(tensor).__name__}: expected a tensor, got {type(data).__name__}. Convert it with torch.tensor first."
+        )
     source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
     if hasattr(source, "_make_parameter"):  # a DTensor, which has no memory of its own
         source._make_parameter(tensor)
@@ -71,11 +77,39 @@ class Buffer(Tensor):
         self.persistent = persistent
 
 
+# Methods that work before a tensor has a shape.
+_ALLOWED = frozenset(
+    "bfloat16 bool char copy_ cpu cuda data_ptr detach double element_size float get_device half int is_complex is_contiguous "
+    "is_floating_point is_inference is_meta long requires_grad_ short share_memory_ size to type".split()
+)
+
+
 class _Uninitialized(Tensor):
     """The base class of lazy parameters and buffers, which have no shape before `materialize`."""
 
     __slots__ = ()
     _becomes: Any
+
+    def __getattribute__(self, name):
+        if name in METHODS and name not in _ALLOWED:
+            raise ValueError(
+                f"Attempted to use an uninitialized parameter or buffer in {name}. This error happens when you are using a lazy "
+                "module, or explicitly manipulating uninitialized parameters. Call `forward` first."
+            )
+        return super().__getattribute__(name)
+
+    def _refuse(self, *args):
+        raise ValueError("Attempted to use an uninitialized parameter or buffer in an operator. Call `forward` first.")
+
+    __add__ = __sub__ = __mul__ = __truediv__ = __matmul__ = __neg__ = __getitem__ = __len__ = __radd__ = __rmul__ = (
+        _refuse
+    )
+
+    def share_memory_(self):
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters before "
+            "calling `module.share_memory()`."
+        )
 
     def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
         """Allocates memory of the given shape, and changes the class to the regular one.

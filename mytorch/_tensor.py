@@ -143,10 +143,16 @@ class Tensor:
             [0.5, 0.5]
         """
         raw = self._data._array
-        return Tensor._wrap(raw) if config.pytorch_mode else Array._wrap(raw)
+        if not config.pytorch_mode:
+            return Array._wrap(raw)
+        shown = Tensor._wrap(raw)
+        shown._data._version_counter = self._data._version_counter if self.is_inference() else None
+        return shown
 
     @data.setter
     def data(self, value):
+        if config.pytorch_mode and not is_tensor(value):
+            raise TypeError(f"data: expected a tensor, got {type(value).__name__}. Convert it with torch.tensor first.")
         value = value._data if is_tensor(value) else value
         if self._edge is not None and hasattr(value, "dtype") and dtypes.as_dtype(value.dtype).category < dtypes.FLOAT:
             raise RuntimeError(
@@ -252,10 +258,15 @@ class Tensor:
             >>> (w * 2).requires_grad
             True
         """
-        return self.edge is not None
+        if self.edge is not None:
+            return True
+        view = self._view  # a view of no_grad or inference mode: PyTorch looks at its base
+        return view is not None and config.pytorch_mode and view[1] is not None and self.dtype.category >= dtypes.FLOAT
 
     @requires_grad.setter
     def requires_grad(self, value):
+        if config.pytorch_mode and type(value) is not bool:
+            raise RuntimeError(f"requires_grad: expected a bool, got {type(value).__name__}.")
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad=True):
@@ -394,6 +405,8 @@ class Tensor:
     @grad.setter
     def grad(self, value):
         if value is not None:
+            if value is self:
+                raise RuntimeError("grad: expected another tensor, got the tensor itself. Assign a clone() of it.")
             if isinstance(value, Tensor):
                 if value._edge is None:
                     if config.pytorch_mode:

@@ -111,7 +111,7 @@ class FunctionCtx:
         Args:
             tensors: the changed inputs.
         """
-        self._dirty = tensors
+        self._dirty = _only_tensors("mark_dirty", tensors)
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Marks outputs that are not differentiable, such as indices.
@@ -119,7 +119,7 @@ class FunctionCtx:
         Args:
             tensors: outputs of forward.
         """
-        self._non_differentiable = tensors
+        self._non_differentiable = _only_tensors("mark_non_differentiable", tensors)
 
     def set_materialize_grads(self, value: bool) -> None:
         """Sets the gradient that backward receives for unused outputs.
@@ -127,7 +127,18 @@ class FunctionCtx:
         Args:
             value: True for tensors of zeros (the default), False for None.
         """
+        if type(value) is not bool:
+            raise TypeError(f"set_materialize_grads: expected a bool, got {kind(value)}.")
         self._materialize = value
+
+
+def _only_tensors(name, values):
+    for value in values:
+        if not is_tensor(value):
+            raise RuntimeError(
+                f"{name}: expected tensors, got {kind(value)}. Store other objects as attributes of the context."
+            )
+    return values
 
 
 class FunctionNode(Node):
@@ -297,6 +308,10 @@ class Function(metaclass=_Meta):
         Returns:
             The result of forward.
         """
+        if "vjp" in cls.__dict__ and "backward" in cls.__dict__:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. Define one of them."
+            )
         interpreter = get_mode().interpreter
         if interpreter is not None:
             return interpreter.apply(cls, args, kwargs)
@@ -334,6 +349,7 @@ class Function(metaclass=_Meta):
             if isinstance(o, Tensor) and o._view is not None and not _is_in(o, args):
                 o._view = (*o._view[:2], None)  # an in-place change would replace the gradient of this function
         if not record:
+            _check_dirty(ctx._dirty, args, outs)
             return ctx, result, ctx._dirty
         outs, changed = cls._own_outputs(ctx, args, outs)
         differentiable = [
@@ -392,7 +408,8 @@ class Function(metaclass=_Meta):
         ctx._node.node = node
         try:
             with enable_grad() if recorded else no_grad():
-                results = cls.backward(ctx, *grads)
+                by_vjp = cls.backward is Function.backward and hasattr(cls, "vjp")  # another name of backward
+                results = (cls.vjp if by_vjp else cls.backward)(ctx, *grads)
         finally:
             ctx._node.node = None
         results = results if isinstance(results, tuple) else (results,)
@@ -403,17 +420,40 @@ class Function(metaclass=_Meta):
                 f"function {node.label} returned an incorrect number of gradients (expected {len(node.parents)}, got {len(results)})"
             )
         pairs = []
-        for parent, value in zip(node.parents, results, strict=True):
+        for i, (parent, value) in enumerate(zip(node.parents, results, strict=True)):
             if parent is None:
                 continue
-            if value is not None and not is_tensor(value):
-                raise TypeError(f"{node.label}: expected a Tensor or None as gradient, got {kind(value)}.")
+            if value is not None:
+                _check_gradient(node, i, parent, value)
             if value is not None and not recorded:
                 value = _borrowed(value._data._array)
             elif isinstance(value, Array):
                 value = Tensor._of(value)
             pairs.append((parent, value))
         return pairs
+
+
+def _check_gradient(node, i, parent, value):
+    """Checks a gradient that `backward` returned for argument i.
+
+    Raises:
+        RuntimeError: it is not a tensor, its shape is not a broadcast of the argument's shape, or it is complex and the
+            argument is real.
+    """
+    if not is_tensor(value):
+        raise RuntimeError(f"{node.label}: expected a Tensor or None as gradient, got {kind(value)}.")
+    own, wanted = tuple(value.shape), tuple(parent.shape)
+    if own != wanted and (
+        len(own) < len(wanted) or any(n not in (1, m) for n, m in zip(wanted[::-1], own[::-1], strict=False))
+    ):
+        raise RuntimeError(
+            f"Function {node.label} returned an invalid gradient at index {i} - got {list(own)} but expected shape compatible "
+            f"with {list(wanted)}"
+        )
+    if value.is_complex() and parent.dtype.kind != "c":
+        raise RuntimeError(
+            f"{node.label}: expected a real gradient at index {i}, got {value.dtype}. Return its real part."
+        )
 
 
 def _check_dirty(tensors, args, outs):

@@ -52,6 +52,12 @@ def alert_nondeterministic(name):
         warn(text)
 
 
+def warn_as_pytorch(text, category=UserWarning):
+    """Issues a warning of PyTorch about a call that works, in PyTorch mode only."""
+    if config.pytorch_mode:
+        warn(text, category)
+
+
 def warn(text, category=UserWarning):
     """Issues a warning for the innermost line outside of this library."""
     frame, level = sys._getframe(1), 2

@@ -9,6 +9,7 @@ import functools
 import importlib
 import importlib.machinery
 import sys
+import warnings
 
 from .. import _extensions
 from .._tensor import Tensor
@@ -475,6 +476,8 @@ def install_as_torch():
     config.pytorch_mode = True
     if "torch" not in config.packages:
         config.packages.append("torch")
+    # NumPy's warnings of infinite and undefined results, which PyTorch does not have.
+    warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning, "mytorch")
     _extensions.after_load = class_names.show
     class_names.show()
     hooks.shown = Tensor._of

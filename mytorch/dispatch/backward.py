@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..base import config, hooks
+from ..base.errors import kind, warn_as_pytorch
 from ..engine import walk
 from ..engine.mode import get_mode, reset_mode, set_mode
 from ..engine.node import Leaf, OutputEdge
@@ -15,7 +16,11 @@ def _as_tuple(x):
     """Returns the tensors or GradientEdges in x, which may be one of them or a sequence."""
     if x is None:
         return ()
-    return (x,) if is_tensor(x) or _is_gradient_edge(x) or not hasattr(x, "__iter__") else tuple(x)
+    if is_tensor(x) or _is_gradient_edge(x):
+        return (x,)
+    if not hasattr(x, "__iter__"):
+        raise TypeError(f"autograd: expected a tensor or a sequence of tensors, got {kind(x)}.")
+    return tuple(x)
 
 
 def _is_gradient_edge(x):
@@ -77,6 +82,11 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         >>> x.grad.tolist()
         [3.0, 5.0]
     """
+    if create_graph:
+        warn_as_pytorch(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can "
+            "cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this."
+        )
     tensors = _as_tuple(tensors)
     targets = None
     if inputs is not None:
@@ -145,7 +155,7 @@ def grad(
             if materialize_grads:
                 g = hooks.recorded_arithmetic.constant(
                     walk.raw.zeros(edge.shape, edge.dtype, t._data._array)
-                ).requires_grad_()
+                ).requires_grad_(create_graph)
             elif not allow_unused:
                 raise RuntimeError(
                     f"One of the differentiated Tensors (input {i}) appears to not have been used in the graph. Set "

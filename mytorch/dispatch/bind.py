@@ -66,7 +66,7 @@ def public(
     """
 
     def register(definition):
-        call = described(definition.fast_call if isinstance(definition, Op) else definition)
+        call = described(fast_call(definition, public=True) if isinstance(definition, Op) else definition)
         words = {**({} if isinstance(definition, Op) else _numpy_names(definition)), **(spellings or {})}
         if words:
             call = also_named(call, words)

@@ -24,6 +24,7 @@ from ..engine.node import Node, keep_saved
 from ..kernels.registry import SMALL
 from .errors import translate_error
 from .operands import is_operand
+from .refused import SECOND
 
 _as_array, generic = np.asarray, np.generic
 _MISSING = object()
@@ -34,13 +35,14 @@ _fused_policy = config.fused_policy.get
 _FLOATS, _NOT_HALF, _ALL = "fdFD", "fdFD?bBhHiIlLqQ", "".join({t.char for t in dtypes._BY_NUMPY})
 
 
-def fast_call(op, operator=False):
+def fast_call(op, operator=False, public=False):
     """Returns the closure that users call for an op.
 
     Args:
         op: the op.
         operator: create the method of a binary operator such as `+`. It returns NotImplemented if the second operand is
             neither a tensor nor a number.
+        public: create the function that programs call, which checks that its inputs are tensors.
     """
     if op.variadic:
         call = _nary(op)
@@ -49,9 +51,10 @@ def fast_call(op, operator=False):
     elif op.inputs[0] != "input":  # the name that the closures below give it
         call = _nary(op)
     elif op.required == len(op.inputs) == 1:
-        call = _unary_with_attributes(op) if op.attrs or op.view or op.residuals or op.outputs else _unary(op)
+        make = _unary_with_attributes if op.attrs or op.view or op.residuals or op.outputs else _unary
+        call = make(op, op.dispatch_checked if public else op.dispatch)
     elif len(op.inputs) == 2 and not (op.attrs or op.residuals or op.outputs or op.view):
-        call = _binary(op, operator)
+        call = _binary(op, operator, op.dispatch_checked if public else op.dispatch, not public or op.name in SECOND)
     else:
         call = _nary(op)
     call.__name__ = call.__qualname__ = op.name
@@ -62,11 +65,12 @@ def fast_call(op, operator=False):
 
 def _accepted(op):
     """Returns the dtype characters that the fast path accepts in the first promoted input."""
-    found = _accepted_with_complex(op)
-    return found.replace("F", "").replace("D", "") if op.real_only else found
+    if op.refused:
+        return "".join(char for char in _of_dtype(op) if char not in op.refused)
+    return _of_dtype(op)
 
 
-def _accepted_with_complex(op):
+def _of_dtype(op):
     if op.dtype == "same" or (op.promoted and 0 not in op.promoted):
         return _ALL
     if op.dtype == "float":
@@ -81,9 +85,9 @@ def on_numpy(op):
     return getattr(numpy_ns, op.array_function) if op.array_function else MethodType(op.forward, numpy_ns)
 
 
-def _unary(op):
+def _unary(op, dispatch):
     """Returns the closure for one input without attributes: most elementwise functions."""
-    compute, dispatch, run, kernels = on_numpy(op), op.dispatch, op.run, op.kernels.of
+    compute, run, kernels = on_numpy(op), op.run, op.kernels.of
     accepted, reference = _accepted(op), op.reference
     layout, follows = op.layout, op.layout is not in_rows
     always = layout is not None and layout not in ROWS_FROM_ROWS
@@ -142,12 +146,12 @@ def _unary(op):
     return call
 
 
-def _unary_with_attributes(op):
+def _unary_with_attributes(op, dispatch):
     """Returns the closure for one input and attributes: reductions, views, activations with options."""
-    forward, dispatch, execute, kernels, names = op.forward, op.dispatch, op.execute, op.kernels, op.attrs
+    forward, execute, kernels, names = op.forward, op.execute, op.kernels, op.attrs
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
-    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not op.real_only
+    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not op.refused
     only = names[0] if names else None
     layout, follows = op.layout, op.layout is not in_rows
     always = layout is not None and layout not in ROWS_FROM_ROWS
@@ -219,8 +223,8 @@ def _unary_with_attributes(op):
     return call
 
 
-def _binary(op, operator):
-    compute, dispatch, accepted, promotes = on_numpy(op), op.dispatch, _accepted(op), op.dtype != "same"
+def _binary(op, operator, dispatch, numbers):
+    compute, accepted, promotes = on_numpy(op), _accepted(op), op.dtype != "same"
     reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
     any_dtype, layout = accepted is _ALL, op.layout
     follows = layout is iterator
@@ -246,7 +250,12 @@ def _binary(op, operator):
             if type(x1) is not ndarray or (promotes and x1.dtype is not x0.dtype):
                 return general(input, other)
             edge1 = other._edge if other._view is None else other.edge
-        elif promotes and (type(other) is float or type(other) is int) and _keeps_dtype(other, x0.dtype):
+        elif (
+            promotes
+            and (type(other) is float or type(other) is int)
+            and _keeps_dtype(other, x0.dtype)
+            and (numbers or not config.pytorch_mode)
+        ):
             x1 = other
             array1 = edge1 = None
         else:
@@ -411,7 +420,7 @@ def _nary(op):
     floats, integers = op.floats, op.integers
     promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
-    layout, follows, real = op.layout, op.layout is not in_rows, op.real_only
+    layout, follows, refused = op.layout, op.layout is not in_rows, op.refused
 
     def call(*args, fused=None, auto=False, **attrs):
         mode = get_mode()
@@ -456,7 +465,7 @@ def _nary(op):
                     return run(args, fused, attrs, mode)
                 raws.append(raw)
         x = raws[0]
-        if x is None or several or (real and x.dtype.kind == "c"):
+        if x is None or several or (refused and x.dtype.char in refused):
             return run(args, fused, attrs, mode)
         if "cpu" in kernels.of and fused is not False and (x.size >= SMALL or _fused_policy()):
             module = kernels.find("cpu", fused, raws, attrs)

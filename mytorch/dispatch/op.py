@@ -23,19 +23,20 @@ from .._array import Array, other_device
 from .._tensor import Parts, Tensor
 from ..backend import gpu, is_raw, memory_owner, meta_ns
 from ..backend.memory_format import preserve
-from ..base import hooks
+from ..base import config, hooks
 from ..engine.mode import get_mode
 from ..engine.node import Node, OutputEdge, keep_saved
 from ..engine.saved import pack_node
 from ..kernels.registry import SMALL
 from .composed import composed_by
-from .errors import refuse_complex, translate_error
+from .errors import translate_error
 from .fast_call import fast_call, saved_versions
 from .half import back_to_bfloat16, in_float32, kernel_in_float32
 from .meta import on_meta
 from .operands import unpack_inputs
 from .out import check_out, write_out
 from .record import Record
+from .refused import check_arguments, check_dtypes
 
 SPELLINGS = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
 wrap_array = Array._wrap
@@ -101,6 +102,12 @@ class Op(Record):
         with device or nullcontext():
             return mode.wrap(self, inputs, fused, attrs)
 
+    def dispatch_checked(self, *inputs, **options):
+        """Runs the op for a call of the public function with any arguments."""
+        if config.pytorch_mode and not (inputs and isinstance(inputs[0], Tensor) and isinstance(inputs[-1], Tensor)):
+            check_arguments(self, inputs)
+        return self.dispatch(*inputs, **options)
+
     def run(self, inputs, fused, attrs, mode):
         """Runs the op without modes: unpacks the inputs, chooses an implementation and executes it."""
         if hooks.run_sparse is not None and (result := hooks.run_sparse(self, inputs, attrs)) is not NotImplemented:
@@ -110,11 +117,11 @@ class Op(Record):
             if device is not None:
                 with device:
                     return self.run(inputs, fused, attrs, mode)
+        if self.refused:
+            check_dtypes(self.name, [getattr(x, "_data", x) for x in inputs[: self.floats]])
         raws, edges, arrays, mask, as_tensor, xp, half = unpack_inputs(self, inputs)
         if xp is meta_ns:
             return on_meta(self, inputs, attrs)
-        if self.real_only:
-            refuse_complex(self.name, raws)
         implementation = self.reference
         if half and xp.half_in_float32 and self.elementwise is True:
             implementation = in_float32(self)

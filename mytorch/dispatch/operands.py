@@ -52,7 +52,7 @@ def unpack_inputs(op, inputs):
             edge = t._edge
             if edge is not None:
                 mask |= bit
-        elif t is None:
+        elif t is None and len(raws) >= op.required:
             raw = None
         elif type(t) in NUMBERS:
             raw = t

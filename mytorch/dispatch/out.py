@@ -8,6 +8,7 @@ kind raises an error, and `out` cannot be combined with recording.
 import functools
 import inspect
 
+from ..base import config
 from ..base.dtypes import TYPE_WORDS
 from ..base.errors import warn
 from ..engine.mode import get_mode
@@ -23,21 +24,35 @@ def check_out(out, inputs, name):
     """
     if not hasattr(out, "_version_counter") and not hasattr(out, "_data"):
         return
+    if config.pytorch_mode and name in _WITHOUT_OUT:
+        raise TypeError(f"{name}() got an unexpected keyword argument 'out'")
     refuse_shared(out, name)
     if get_mode().interpreter:
         get_mode().interpreter.check_out((out, *inputs))
     for x in inputs:
         for item in x if isinstance(x, (list, tuple)) else (x,):
             if hasattr(item, "_data"):
-                refuse_overlap(out, item, name, elementwise=name not in _MOVES)
+                refuse_overlap(out, item, name, elementwise=name not in _APART)
 
 
-_MOVES = frozenset(  # functions that PyTorch does not run on the memory of an input
-    "cat concat concatenate stack hstack vstack dstack column_stack row_stack index_select gather take masked_select".split()
-)
+# Functions whose `out` has exactly the dtype of the result.
 _SAME_DTYPE = frozenset(
-    "bitwise_not ceil floor frac neg round sgn sign trunc".split()
-)  # whose `out` has the input's dtype
+    "abs absolute amax amin aminmax argmax argmin bitwise_not ceil float_power floor frac hardshrink log_softmax logcumsumexp "
+    "nan_to_num neg norm renorm round sgn sign signbit softmax softplus trunc".split()
+)
+# Functions whose `out` cannot be an input.
+_APART = frozenset(
+    "cat column_stack concat concatenate dstack gather hstack index_select row_stack stack take vstack".split()
+)
+# Functions that have no argument `out` in PyTorch.
+_WITHOUT_OUT = frozenset(
+    "adaptive_avg_pool1d adaptive_max_pool1d adjoint argsort argwhere atleast_1d atleast_2d atleast_3d avg_pool1d block_diag "
+    "broadcast_tensors cdist celu chunk clone conj corrcoef cosine_similarity count_nonzero cov cumulative_trapezoid det detach "
+    "diag_embed diagflat diagonal dist einsum fill flatten fliplr flipud flip gradient group_norm hsplit imag isclose isfinite "
+    "isinf isnan isreal kl_div logdet matrix_exp pairwise_distance pdist pinverse positive put ravel real relu repeat_interleave "
+    "resolve_conj resolve_neg roll rot90 rsub selu split squeeze std_mean t tensor_split tile trapezoid trapz unbind unique "
+    "unique_consecutive unravel_index unsqueeze var_mean view_as_real vsplit".split()
+)
 
 
 def write_out(result, out, name, exact=False):

@@ -76,15 +76,8 @@ from typing import NamedTuple
 
 from ..backend.memory_format import in_rows, iterator
 from ..kernels.registry import Kernels
+from .refused import characters, names_of
 
-# Ops that compare numbers, or are defined for real numbers only. NumPy would order complex numbers by their real parts.
-REAL_ONLY = frozenset(
-    "lt le gt ge maximum minimum fmax fmin clamp max min amax amin max_of_all min_of_all argmax argmin sort topk median round sign "
-    "relu relu_squared leaky_relu gelu hardtanh hardsigmoid hardswish hardshrink softshrink threshold logsigmoid elu softplus "
-    "erf erfc erfinv erfcx ndtri polygamma digamma lgamma i0 i0e i1 i1e igamma igammac zeta xlogy special_xlog1py entr logit "
-    "heaviside nextafter copysign max_pool scatter_extreme softmax log_softmax masked_softmax cross_entropy nll _squared_error "
-    "_clipped_error binary_cross_entropy _logistic_error dropout".split()
-)
 PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum", "owned_sum")
 # Precision under autocast on a CPU, by the name of the op or function, from PyTorch's lists (ATen/autocast_mode.cpp): "half",
 # "float32", or "widest" for the widest dtype of the inputs. An op without an entry keeps the dtypes of its inputs. A
@@ -114,12 +107,6 @@ ON_CPU = {
     **dict.fromkeys("chain_matmul inner tensordot".split(), "inside"),
 }
 RECORDS = {}  # name -> Record, for tests and documentation
-
-
-def names_of(function, skip=0):
-    """Returns the parameter names of a function after the first `skip`. It reads the code object, since `inspect` is slow."""
-    code = function.__code__
-    return code.co_varnames[skip : code.co_argcount + code.co_kwonlyargcount]
 
 
 class Formula(NamedTuple):
@@ -181,12 +168,12 @@ class Record:
         self.replayed = (self.outputs_names[0], *self.inputs[2:]) if saves_sum else self.inputs
         self.residuals = tuple(residuals)
         self.dtype = dtype
+        self.refused = characters(self.name)
         promoted = promoted or (self.inputs[: self.floats] if integers else ())
         self.promoted = tuple(self.inputs.index(n) for n in promoted) or None
         self.autocast = autocast
         self.autocast_cpu = ON_CPU.get(self.name, "promote")
         self.view = view
-        self.real_only = self.name in REAL_ONLY
         self.elementwise = elementwise
         # The rule for the memory order of results, a function of backend/memory_format.py; None: as forward returns them.
         self.layout = (None if view else iterator if elementwise else in_rows) if layout == "" else layout

@@ -54,7 +54,7 @@ class Mode:
     """
 
     __slots__ = (
-        "anomaly", "autocast", "counter", "grad", "hooks_refused", "inference", "interpreter", "plain", "profile", "saved_hooks",
+        "anomaly", "autocast", "counter", "grad", "grad_enabled", "hooks_refused", "inference", "interpreter", "plain", "profile", "saved_hooks",
         "wrap",
     )  # fmt: skip
 
@@ -63,6 +63,7 @@ class Mode:
         profile=None, interpreter=None,
     ):  # fmt: skip
         self.grad = grad and not inference
+        self.grad_enabled = grad  # what `is_grad_enabled` returns; inference mode records nothing even so
         self.inference = inference
         self.counter = inference_counter if inference else None
         self.autocast = autocast
@@ -83,7 +84,7 @@ class Mode:
     def replace(self, **changes):
         """Returns a copy of this mode with some fields changed."""
         fields = {
-            "grad": self.grad, "inference": self.inference, "autocast": self.autocast, "anomaly": self.anomaly,
+            "grad": self.grad_enabled, "inference": self.inference, "autocast": self.autocast, "anomaly": self.anomaly,
             "saved_hooks": self.saved_hooks, "hooks_refused": self.hooks_refused, "profile": self.profile,
             "interpreter": self.interpreter,
         }  # fmt: skip
@@ -306,7 +307,7 @@ def is_grad_enabled():
         ...     mytorch.is_grad_enabled()
         False
     """
-    return get_mode().grad
+    return get_mode().grad_enabled
 
 
 hooks.is_grad_enabled = is_grad_enabled

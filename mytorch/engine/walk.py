@@ -27,8 +27,8 @@ from numpy import asarray, generic
 
 from .._array import Array, Size
 from ..backend import device_of, gpu, on, restore_device, set_device_of, xp_of
-from ..base import hooks
-from ..base.errors import warn
+from ..base import config, hooks
+from ..base.errors import kind, warn
 from .mode import get_mode
 from .node import Leaf, Node, OutputEdge, node_hooks
 
@@ -229,6 +229,7 @@ class Walk:
             wrapped = self.arithmetic.wrap(g) if wrapped is None else wrapped
             changed = hook(wrapped)
             if changed is not None:
+                _check_hook(hook, wrapped, changed)
                 g, wrapped = self.arithmetic.fit(self.arithmetic.unwrap(changed), edge), None
                 self.owned.discard(edge)
         if self.targets is not None and edge in self.targets:
@@ -321,6 +322,24 @@ class Walk:
         self.waiting[edge] -= 1
         if not self.waiting[edge]:
             self.ready.append(edge)
+
+
+def _check_hook(hook, given, changed):
+    """Checks the result of a hook on a gradient.
+
+    Raises:
+        TypeError: it is not a tensor.
+        RuntimeError: it has another shape than the gradient, or another dtype in PyTorch mode.
+    """
+    name = getattr(hook, "__name__", type(hook).__name__)
+    if not hasattr(changed, "_data"):
+        raise TypeError(f"hook '{name}': expected a tensor or None, got {kind(changed)}.")
+    if tuple(changed.shape) != tuple(given.shape):
+        raise RuntimeError(
+            f"hook '{name}' has changed the size of value: {tuple(given.shape)} to {tuple(changed.shape)}."
+        )
+    if config.pytorch_mode and changed.dtype is not given.dtype:
+        raise RuntimeError(f"hook '{name}' has changed the type of value (was {given.dtype} got {changed.dtype})")
 
 
 def _as_many(changed, values, hook):
@@ -509,5 +528,10 @@ def gradient_of_root(raw_output, g, what, i):
         raise RuntimeError(
             f"Mismatch in shape: grad_output[{i}] has a shape of {Size(g.shape)} and output[{i}] has a shape of "
             f"{Size(raw_output.shape)}."
+        )
+    if (g.dtype.kind == "c") != (raw_output.dtype.kind == "c"):
+        raise RuntimeError(
+            f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+            f"grad_output[{i}] has a dtype of {g.dtype} and output[{i}] has a dtype of {raw_output.dtype}."
         )
     return g

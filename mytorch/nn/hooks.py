@@ -8,6 +8,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..autograd.function import Function
+from ..base.errors import warn_as_pytorch
 
 
 class _Identity(Function):
@@ -98,6 +99,11 @@ class BackwardBoundary:
         for hook in self.pre_hooks:
             self.grad_output = _changed_by(hook, self.grad_output, "grad_output", self.module, self.grad_output)
         if not self.inputs_watched:
+            if self.hooks:
+                warn_as_pytorch(
+                    "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
+                    "require gradients."
+                )
             for hook in self.hooks:
                 hook(self.module, (None,), self.grad_output)
         return self.grad_output

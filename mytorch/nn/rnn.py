@@ -171,6 +171,10 @@ class RNNBase(_Recurrent):
             ValueError: the input does not have 2 or 3 dimensions.
             RuntimeError: the size of the input or of a state does not match the layer.
         """
+        if self.mode == "LSTM" and isinstance(hx, Tensor):
+            raise RuntimeError(
+                "LSTM: expected the initial state to be a tuple (h, c), got a tensor. Pass both tensors."
+            )
         output: Any
         if isinstance(hx, list) and self.mode != "LSTM":
             raise TypeError(f"{type(self).__name__}: expected hx to be a Tensor, got a list.")

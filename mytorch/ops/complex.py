@@ -12,6 +12,7 @@ from ..base import dtypes
 from ..dispatch.bind import _attribute, public
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
+from ..dispatch.refused import refuses
 from .elementwise import cast, where
 from .movement import broadcast_tensors, laid_by, stack
 
@@ -97,6 +98,7 @@ def imag(input):
 
 
 @public(method=False)
+@refuses("BCI")
 def complex(real, imag):
     """Creates complex numbers from real and imaginary parts.
 
@@ -112,6 +114,7 @@ def complex(real, imag):
 
 
 @public(method=False)
+@refuses("BCI")
 @in_precision()
 def polar(abs, angle):
     """Creates complex numbers from absolute values and angles: abs * exp(i * angle).

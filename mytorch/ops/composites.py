@@ -633,7 +633,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         >>> F.one_hot(tensor([0, 2]), num_classes=3).tolist()
         [[1, 0, 0], [0, 0, 1]]
     """
-    if tensor.dtype.category != dtypes.INT:
+    if tensor.dtype.category != dtypes.INT or (config.pytorch_mode and tensor.dtype is not dtypes.int64):
         raise RuntimeError(f"one_hot is only applicable to index tensors of integer dtype, got {tensor.dtype}.")
     if tensor.numel() == 0:
         if num_classes <= 0:

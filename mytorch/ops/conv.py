@@ -163,12 +163,7 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
     return result
 
 
-@op(
-    name="convolution_input",
-    grad_name="ConvTranspose{d}d",
-    autocast="half",
-    layout=channels_of_any,
-)
+@op(name="convolution_input", grad_name="ConvTranspose{d}d", autocast="half", layout=channels_of_any)
 def convolve_input(xp, g, weight, bias=None, *, shape, stride, padding, dilation, groups):
     """Returns the gradient of a convolution's input of the given spatial `shape`."""
     kernel, out, n = weight.shape[2:], g.shape[2:], g.shape[0]

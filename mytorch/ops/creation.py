@@ -37,7 +37,7 @@ from ..backend.memory_format import (
     suggested_format,
 )
 from ..base import config, dtypes
-from ..base.errors import kind, require_tensor, warn
+from ..base.errors import kind, require_tensor, warn, warn_as_pytorch
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, record_fill
 from ..dispatch.op import name_node, op
@@ -964,6 +964,10 @@ def fill_(self, value):
     """
     check_writable(self, "fill_")
     if is_tensor(value):
+        if value.ndim:
+            raise RuntimeError(
+                f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
+            )
         return copy_(self, value)
     if value is None or isinstance(value, str):
         raise TypeError(f"fill_: expected a number or a 0-d tensor, got {kind(value)}.")
@@ -1003,9 +1007,19 @@ def _of_last_two(self):
     return self.transpose(-2, -1) if self.ndim else _permute.fast_call(self, ())
 
 
+def _expected_matrix(self):
+    if self.ndim not in (1, 2):
+        warn_as_pytorch(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated. Consider `x.mT` to transpose "
+            "batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
+        )
+    return self
+
+
 _attribute(
-    "T", lambda self: _permute.fast_call(self, tuple(range(self.ndim))[::-1]), doc="A view with reversed dimensions."
-)
+    "T", lambda self: _permute.fast_call(_expected_matrix(self), tuple(range(self.ndim))[::-1]),
+    doc="A view with reversed dimensions.",
+)  # fmt: skip
 _attribute(
     "mT", lambda self: _of_last_two(_of_matrices(self, "mT")), doc="A view with the last two dimensions exchanged."
 )

@@ -389,14 +389,7 @@ def cholesky_inverse(L, upper=False):
 # -- eigenvalues --------------------------------------------------------------------------------------------------
 
 
-@op(
-    dtype="float",
-    outputs=("L", "V"),
-    differentiable=2,
-    name="eigh",
-    holomorphic=False,
-    layout=factors,
-)
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eigh", holomorphic=False, layout=factors)
 def _eigh(xp, input, *, UPLO="L"):
     return tuple(xp.linalg.eigh(finite(input, "eigh"), UPLO=UPLO))
 
@@ -414,14 +407,7 @@ def _eigh_grad(g, L, V, xp):
 _eigh.grad(input=_eigh_grad)
 
 
-@op(
-    dtype="float",
-    outputs=("L", "V"),
-    differentiable=2,
-    name="eig",
-    holomorphic=False,
-    layout=factors,
-)
+@op(dtype="float", outputs=("L", "V"), differentiable=2, name="eig", holomorphic=False, layout=factors)
 def _eig(xp, input):
     kind = np.complex128 if input.dtype.itemsize >= 8 and input.dtype != np.complex64 else np.complex64
     values, vectors = xp.linalg.eig(finite(input, "eig"))
@@ -446,14 +432,7 @@ _eig.grad(input=_eig_grad)
 # -- singular values ----------------------------------------------------------------------------------------------
 
 
-@op(
-    dtype="float",
-    outputs=("U", "S", "Vh"),
-    differentiable=3,
-    name="svd",
-    holomorphic=False,
-    layout=factors,
-)
+@op(dtype="float", outputs=("U", "S", "Vh"), differentiable=3, name="svd", holomorphic=False, layout=factors)
 def _svd(xp, input):
     return tuple(xp.linalg.svd(finite(input, "svd"), full_matrices=False))
 
@@ -563,14 +542,7 @@ _pinv.grad(input=_pinv_grad)
 # -- QR and LU ----------------------------------------------------------------------------------------------------
 
 
-@op(
-    dtype="float",
-    outputs=("Q", "R"),
-    differentiable=2,
-    name="qr",
-    holomorphic=False,
-    layout=factors,
-)
+@op(dtype="float", outputs=("Q", "R"), differentiable=2, name="qr", holomorphic=False, layout=factors)
 def _qr(xp, input):
     """The reduced factors of matrices with at least as many rows as columns."""
     return tuple(xp.linalg.qr(input))

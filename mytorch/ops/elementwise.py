@@ -12,12 +12,13 @@ import numpy as np
 from .._tensor import Tensor
 from ..backend import CPU, device_of, is_raw, ndarray
 from ..backend.memory_format import iterator
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.errors import kind
 from ..dispatch.bind import METHODS, public
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op, to_dtype
 from ..dispatch.operands import NUMBERS
+from ..dispatch.refused import refuses, takes_tensors
 from ..numerics.blocks import LARGE
 
 
@@ -383,6 +384,7 @@ neg.grad(input=lambda g: -g)
 
 
 @public(dunder="__pos__")
+@refuses("B")
 def positive(input):
     """Returns the input unchanged."""
     return input
@@ -481,6 +483,7 @@ def round(input, *, decimals=0):
 
 
 @public()
+@refuses("bi")
 def frac(input):
     """Returns the fractional part of each element, with the sign of the element.
 
@@ -799,6 +802,8 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         raise TypeError("isclose(): rtol and atol must be numbers, not tensors that require grad")
     if not (rtol >= 0 and atol >= 0):
         raise RuntimeError(f"isclose: rtol and atol must be greater than or equal to zero, but got {rtol} and {atol}")
+    if config.pytorch_mode and input.dtype is not other.dtype:
+        raise RuntimeError(f"isclose: {input.dtype} did not match {other.dtype}. Convert one of the inputs.")
     if input.dtype is dtypes.bool_:
         return input == other
     close = (input - other).abs() <= atol + rtol * other.abs()
@@ -825,6 +830,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 @public(inplace=False)
+@takes_tensors("other")
 def equal(input, other):
     """Returns True if two tensors have the same shape and equal elements.
 

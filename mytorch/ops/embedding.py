@@ -5,7 +5,7 @@ import numpy as np
 from .._array import on_input_device
 from .._tensor import Tensor
 from ..backend import Namespace, xp_of
-from ..base import dtypes, hooks
+from ..base import config, dtypes, hooks
 from ..base.errors import warn
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
@@ -94,6 +94,13 @@ def embedding(
     index = raw_of(input)
     if index.dtype.kind not in "iu":
         raise RuntimeError(f"embedding: expected indices of an integer dtype, got {index.dtype}.")
+    if config.pytorch_mode:
+        if index.dtype.itemsize < 4:
+            raise RuntimeError(
+                f"embedding: expected indices of dtype int64 or int32, got {index.dtype}. Convert them with long()."
+            )
+        if len(shape_of(weight)) != 2:
+            raise RuntimeError(f"embedding: 'weight' must be 2-D, got {len(shape_of(weight))}-D.")
     rows = shape_of(weight)[0]
     if outside(index, rows):
         bad = index[(index < 0) | (index >= rows)].reshape(-1)[0]
@@ -238,7 +245,12 @@ def embedding_bag(
         count, size = index.shape
         bags = np.repeat(np.arange(count), size)
     else:
-        begins = to_cpu(offsets).astype(np.int64)
+        begins = to_cpu(offsets)
+        if begins.dtype.kind not in "iu":
+            raise RuntimeError(f"embedding_bag: expected offsets of an integer dtype, got {offsets.dtype}.")
+        begins = begins.astype(np.int64)
+        if (np.diff(begins) < 0).any():
+            raise RuntimeError("embedding_bag: expected offsets in ascending order. Sort them.")
         if len(begins) and begins[0] != 0:
             raise RuntimeError(
                 f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {begins[0]}"
@@ -264,7 +276,12 @@ def embedding_bag(
         bags, kept = bags[kept], xp.asarray(kept)
         flat = flat[kept]
         factors = None if factors is None else factors[Tensor._wrap(kept)]
-    rows = embedding(watched(flat, input), weight, None, max_norm, norm_type, scale_grad_by_freq, sparse, fused=fused)
+    try:
+        rows = embedding(
+            watched(flat, input), weight, None, max_norm, norm_type, scale_grad_by_freq, sparse, fused=fused
+        )
+    except IndexError as error:  # PyTorch raises another error than for `embedding`
+        raise RuntimeError(str(error).replace("embedding", "embedding_bag", 1)) from None
     if index.ndim == 2 and padding_idx is None and mode != "max":  # bags of one size: no need to sort them out
         rows = rows.reshape(count, size, weight.shape[1])
         rows = rows if factors is None else rows * factors.to(rows.dtype).reshape(count, size, 1)

@@ -20,6 +20,7 @@ from ..dispatch.op import name_node, op
 from ..dispatch.operands import NUMBERS
 from ..dispatch.out import write_out
 from ..dispatch.overlap import overlaps_itself, refuse_overlap
+from ..dispatch.refused import takes_tensors
 from ..dispatch.unwrap import index_raw, index_vector, outside, raw_of, shape_of, watched
 from ..engine.mode import get_mode
 from ..numerics import blocks
@@ -531,6 +532,7 @@ _scatter_zeros.grad(src=lambda g, index, dim, xp: xp.call(_gather, g, index, dim
 
 
 @public(inplace=False)
+@takes_tensors("index")
 def gather(input, dim, index, *, sparse_grad=False):
     """Gathers elements along a dimension.
 
@@ -571,6 +573,7 @@ def gather(input, dim, index, *, sparse_grad=False):
 
 
 @public(inplace=False)
+@takes_tensors("index")
 def index_select(input, dim, index):
     """Selects slices along a dimension by index.
 
@@ -594,6 +597,7 @@ def index_select(input, dim, index):
 
 
 @public()
+@takes_tensors("mask")
 def masked_fill(input, mask, value):
     """Fills the elements where a mask is True with a value, in a copy.
 
@@ -627,6 +631,7 @@ def masked_fill(input, mask, value):
 
 
 @public(inplace=False)
+@takes_tensors("mask")
 def masked_select(input, mask):
     """Returns the elements where a mask is True, as a 1-d tensor.
 

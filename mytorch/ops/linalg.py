@@ -7,12 +7,13 @@ import re
 from .._tensor import Tensor
 from ..backend import ON_NUMPY, is_raw
 from ..base import dtypes
-from ..base.errors import warn
+from ..base.errors import warn, warn_as_pytorch
 from ..dispatch.bind import METHODS, public
 from ..dispatch.errors import broadcast, expandable
 from ..dispatch.half import once_rounded_on_cpu
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
+from ..dispatch.refused import refuses, takes_tensors
 from ..dispatch.unwrap import shape_of
 from .movement import _reshape, cat, contiguous, stack
 from .reduction import normalize_dim
@@ -146,6 +147,7 @@ def mv(input, vec):
 
 @public(inplace=False)
 @in_precision("widest")
+@takes_tensors("tensor")
 def dot(input, tensor):
     """Computes the inner product of two vectors.
 
@@ -619,6 +621,11 @@ def cross(input, other, dim=None):
     shape = broadcast(input.shape, other.shape)
     d = next((i for i, n in enumerate(shape) if n == 3), -1) if dim is None else dim
     d = normalize_dim(d, len(shape))
+    if dim is None:
+        warn_as_pytorch(
+            "Using torch.cross without specifying the dim arg is deprecated. Please either pass the dim explicitly or use "
+            "torch.linalg.cross."
+        )
     if dim is None and 3 not in shape:
         raise RuntimeError(f"no dimension of size 3 in input: {list(shape)}")
     if not shape or input.ndim != other.ndim or input.shape[d] != 3 or other.shape[d] != 3:
@@ -659,6 +666,7 @@ def _per(xp, g, distance):
 
 @public(method=False, inplace=False)
 @in_precision("float32")
+@refuses("BCI")
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     """Computes the p-norm distances of all pairs of rows.
 
@@ -705,6 +713,7 @@ def chain_matmul(*matrices):
     Args:
         matrices: the matrices.
     """
+    warn_as_pytorch("torch.chain_matmul is deprecated. Use torch.linalg.multi_dot instead.")
     if not matrices:
         raise RuntimeError("chain_matmul(): Expected one or more matrices")
     if any(m.ndim != 2 for m in matrices):

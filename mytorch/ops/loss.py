@@ -14,11 +14,12 @@ from ..backend import CPU, device_of, ndarray, xp_of
 from ..backend.memory_format import iterator
 from ..base import config, dtypes
 from ..base.arguments import described
-from ..base.errors import warn
+from ..base.errors import warn, warn_as_pytorch
 from ..dispatch.bind import spelled
 from ..dispatch.errors import broadcast
 from ..dispatch.op import name_node, op
 from ..dispatch.precision import in_precision
+from ..dispatch.refused import refuses
 from ..dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, watched
 from ..engine.mode import get_mode
 from .activation import _sigmoid, _softmax, log_softmax, logsigmoid
@@ -334,9 +335,11 @@ def _legacy(reduction, size_average, reduce_):
     """Returns the reduction that PyTorch's older arguments `size_average` and `reduce` select."""
     if size_average is None and reduce_ is None:
         return reduction
+    found = "mean" if size_average is None or size_average else "sum"
     if reduce_ is not None and not reduce_:
-        return "none"
-    return "mean" if size_average is None or size_average else "sum"
+        found = "none"
+    warn_as_pytorch(f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.")
+    return found
 
 
 def _reduce(losses, reduction, size_average=None, reduce=None, weight=None):
@@ -450,7 +453,7 @@ def _picked_losses(rows, target, weight, ignore_index, reduction):
     weights = Tensor._wrap(kept.astype(raw_of(rows).dtype))
     if weight is not None:
         weights = weights * weight[safe]
-    losses = where(Tensor._wrap(kept), -rows.gather(1, safe.unsqueeze(1)).squeeze(1) * weights, 0.0)
+    losses = where(Tensor._wrap(kept), -rows.gather(1, safe.long().unsqueeze(1)).squeeze(1) * weights, 0.0)
     if reduction == "none":
         return contiguous(losses)
     return losses.sum() / weights.sum() if reduction == "mean" else losses.sum()
@@ -529,6 +532,7 @@ _clipped_error.register_kernel(cpu="mytorch.kernels.numba.losses:clipped_error")
 
 
 @_loss
+@refuses("bci")
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0, *, fused=None):
     """Computes a loss that is quadratic for small errors and linear for large errors.
 
@@ -560,6 +564,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 
 @_loss
+@refuses("bci")
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused=None):
     """Computes the Huber loss, which is quadratic for small errors and linear for large errors.
 
@@ -710,6 +715,7 @@ def binary_cross_entropy_with_logits(
 
 
 @_loss
+@refuses("CI")
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False, *, fused=None):
     """Computes the Kullback-Leibler divergence between a target distribution and `input`.
 
@@ -729,6 +735,11 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     See also: `nn.KLDivLoss`.
     """
     kind, reduction = "kl_log" if log_target else "kl", _legacy(reduction, size_average, reduce)
+    if reduction == "mean":
+        warn_as_pytorch(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides only by "
+            "the batch size, and aligns with the KL div math definition."
+        )
     if reduction == "batchmean":
         return _of_elements(kind, input, target, "sum", None, fused) / (input.shape[0] if input.ndim else 1)
     return _of_elements(kind, input, target, reduction, None, fused)
@@ -870,6 +881,7 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 
 
 @in_precision("float32")
+@refuses("BCI")
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """Computes the cosine of the angle between vectors along a dimension.
 
@@ -936,6 +948,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 
 @in_precision("float32")
 @on_input_device
+@refuses("BCI")
 def pdist(input, p=2.0):
     """Computes the p-norm distance between every pair of rows.
 
@@ -1097,7 +1110,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 supported, got {p}")
     rows = _scores(input, target)
     index = Tensor._of(watched(class_indices(target, "multi_margin_loss"), target)).reshape(rows.shape[0], 1)
-    margins = _positive(margin - rows.gather(1, index) + rows)
+    margins = _positive(margin - rows.gather(1, index.long()) + rows)
     margins = margins if p == 1 else margins.square()
     if weight is not None:
         margins = margins * weight[index]
@@ -1178,7 +1191,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     where_rows, where_columns = xp.nonzero(listed)
     is_target[where_rows, index[where_rows, where_columns]] = True
     safe = Tensor._of(watched(xp.where(listed, index, 0), target))
-    picked = rows.gather(1, safe)  # (N, C): the logits of the listed targets
+    picked = rows.gather(1, safe.long())  # (N, C): the logits of the listed targets
     margins = _positive(1 - (picked.unsqueeze(2) - rows.unsqueeze(1)))
     counted = Tensor._wrap(listed[:, :, None] & ~is_target[:, None, :])
     losses = where(counted, margins, 0.0).sum((1, 2)) / rows.shape[1]

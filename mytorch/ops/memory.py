@@ -7,10 +7,10 @@ from .._tensor import Tensor, is_tensor
 from ..backend import address, device_of, in_flight, memory_owner, row_major, to_device, xp_of
 from ..backend.memory_format import channel_axes, placed_axes, preserve_format, strided, suggested_format
 from ..dispatch.bind import METHODS, _attribute, public
-from ..dispatch.inplace import check_writable, overwrite
+from ..dispatch.inplace import check_shared, check_writable, overwrite
 from ..dispatch.op import name_node
 from ..dispatch.unwrap import raw_of, to_cpu
-from ..engine.mode import inference_counter
+from ..engine.mode import get_mode, inference_counter
 from .creation import elements, uninitialized
 from .elementwise import named
 from .movement import as_shape, contiguous, split
@@ -28,8 +28,9 @@ def resize_(self, *sizes, memory_format=None):
     Raises:
         RuntimeError: the tensor requires grad, or the format needs another number of axes.
     """
-    if isinstance(self, Tensor) and self.requires_grad:
+    if isinstance(self, Tensor) and self.requires_grad and not get_mode().inference:
         raise RuntimeError("cannot resize variables that require grad")
+    self._data._bump()
     shape = as_shape(sizes)
     raw = raw_of(self)
     if shape == raw.shape and memory_format is None:
@@ -62,7 +63,9 @@ def _replace(self, raw):
     if isinstance(self, Array):
         self._array = raw
     else:
+        counter = self._data._version_counter
         self._data = Array._wrap(raw)
+        self._data._version_counter = counter
 
 
 @public(function=False, inplace=False, spellings={"the_template": "other"})
@@ -91,6 +94,8 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
     Raises:
         RuntimeError: another dtype or device, or a shape that exceeds the memory.
     """
+    if isinstance(self, Tensor) and get_mode().grad:
+        check_shared(self, "set_")
     raw = raw_of(self)
     if source is None:
         source = Tensor._wrap(xp_of(raw).empty(0, raw.dtype))
@@ -102,6 +107,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         there = raw_of(source)
     else:
         raise RuntimeError(f"set_: Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
+    self._data._bump()
     _replace(self, there)
     if size is not None or storage_offset:
         size = as_shape((size,)) if size is not None else (there.size - storage_offset,)

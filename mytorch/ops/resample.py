@@ -10,6 +10,7 @@ import numpy as np
 
 from .._tensor import Tensor
 from ..base import dtypes
+from ..base.errors import warn_as_pytorch
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
@@ -235,6 +236,7 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
         mode: as in `interpolate` (default: "nearest").
         align_corners: as in `interpolate` (default: None).
     """
+    warn_as_pytorch("nn.functional.upsample is deprecated. Use nn.functional.interpolate instead.")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
@@ -481,7 +483,14 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
 # -- sampling on a grid ----------------------------------------------------------------------------------------------
 
 
-def affine_grid(theta, size, align_corners=False):
+def _warn_of_default(name):
+    warn_as_pytorch(
+        f"Default {name} behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old "
+        f"behavior is desired. See the documentation of {name} for details."
+    )
+
+
+def affine_grid(theta, size, align_corners=None):
     """Computes the positions of the pixels of an image after an affine map, as a grid.
 
     Args:
@@ -502,6 +511,10 @@ def affine_grid(theta, size, align_corners=False):
 
     See also: `nn.functional.grid_sample`.
     """
+    if not theta.is_floating_point():
+        raise ValueError(f"affine_grid: expected theta to have floating point type, but got {theta.dtype}")
+    if align_corners is None:
+        _warn_of_default("affine_grid")
     n, _, *spatial = size
     d = len(spatial)
     if tuple(theta.shape) != (n, d, d + 1):
@@ -619,6 +632,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         raise ValueError(
             f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
         )
+    if align_corners is None:
+        _warn_of_default("grid_sample")
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(
             f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"

@@ -18,6 +18,7 @@ from ..dispatch.inplace import adopt, check_writable
 from ..dispatch.op import name_node, op
 from ..dispatch.overlap import refuse_overlap, refuse_shared, shares_places
 from ..dispatch.precision import in_precision
+from ..dispatch.refused import takes_tensors
 from ..dispatch.unwrap import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu, watched
 from ..engine.mode import get_mode
 from .elementwise import cast, where
@@ -127,6 +128,7 @@ def _numbers_with_numbers(function):
 
 @public()
 @on_numbers_too
+@takes_tensors("index")
 def scatter(input, dim, index, src=None, *, value=None, reduce=None):
     """Writes values at an index along a dimension, into a copy.
 
@@ -156,6 +158,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 @public()
 @on_numbers_too
 @in_precision("widest")
+@takes_tensors("index", "src")
 def scatter_add(input, dim, index, src):
     """Adds values at an index along a dimension, into a copy. Indices may repeat.
 
@@ -180,6 +183,7 @@ def scatter_add(input, dim, index, src):
 @public()
 @on_numbers_too
 @once_rounded_on_cpu
+@takes_tensors("index", "src")
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     """Reduces values into a copy, at an index along a dimension.
 
@@ -334,6 +338,7 @@ def _full_index(raw, source, dim, index):
 @public()
 @_numbers_with_numbers
 @on_numbers_too
+@takes_tensors("index", "source")
 def index_add(input, dim, index, source, *, alpha=1):
     """Adds alpha * source to the slices at an index along a dimension, in a copy. Indices may repeat.
 
@@ -361,6 +366,7 @@ def _added(input, source, index, layout):
 @public()
 @in_precision()
 @on_numbers_too
+@takes_tensors("index", "source", index="long")
 def index_copy(input, dim, index, source):
     """Replaces the slices at an index along a dimension by the slices of `source`, in a copy.
 
@@ -378,6 +384,7 @@ def index_copy(input, dim, index, source):
 
 @public()
 @on_numbers_too
+@takes_tensors("index", index="long")
 def index_fill(input, dim, index, value):
     """Fills the slices at an index along a dimension with one value, in a copy.
 
@@ -454,6 +461,7 @@ def index_put(input, indices, values, accumulate=False):
 
 
 @public(inplace=False)
+@takes_tensors("index")
 def take(input, index):
     """Returns the elements at positions in the flattened input.
 
@@ -473,6 +481,7 @@ def take(input, index):
 
 
 @public(inplace=False)
+@takes_tensors("index", "source")
 def put(input, index, source, accumulate=False):
     """Writes values at positions in the flattened input, in a copy.
 
@@ -545,6 +554,7 @@ def take_along_dim(input, indices, dim=None):
 
 @public()
 @on_input_device
+@takes_tensors("mask", "source")
 def masked_scatter(input, mask, source):
     """Writes the elements of `source`, in order, where a mask is True, in a copy.
 
@@ -576,6 +586,7 @@ def masked_scatter(input, mask, source):
 
 @public()
 @on_numbers_too
+@takes_tensors("index", "source")
 def index_reduce(input, dim, index, source, reduce, *, include_self=True):
     """Reduces the slices of `source` into a copy, at an index along a dimension.
 

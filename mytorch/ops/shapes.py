@@ -372,6 +372,9 @@ def roll(input, shifts, dims=None):
         [3, 0, 1, 2]
     """
     if dims is None:
+        shifts = int(shifts) if is_tensor(shifts) and not shifts.ndim else shifts
+        if not isinstance(shifts, int) and len(shifts) != 1:
+            raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:0")
         return _rolled(input.reshape(-1), shifts if isinstance(shifts, int) else shifts[0], 0).reshape(input.shape)
     shifts = shifts if isinstance(shifts, (tuple, list)) else (shifts,)
     dims = dims if isinstance(dims, (tuple, list)) else (dims,)
@@ -467,6 +470,8 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
     times = to_cpu(repeats)
+    if times.ndim > 1:
+        raise RuntimeError(f"repeat_interleave: repeats must be 0-dim or 1-dim tensor, got {times.ndim}-dim.")
     if (times < 0).any():
         raise RuntimeError("repeats can not be negative")
     if times.ndim and times.size not in (1, n):

@@ -18,6 +18,7 @@ from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.out import write_out
 from ..dispatch.precision import in_precision
+from ..dispatch.refused import refuses
 from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..numerics import blocks
 from .complex import complex as complex_of
@@ -168,7 +169,7 @@ def _running(name, better):
         indices = Tensor._wrap(xp.ascontiguousarray(xp.moveaxis(place, 0, d)))
         return _pairs[name](input.gather(d, indices), indices)
 
-    return public(inplace=False)(running)
+    return public(inplace=False)(refuses("c")(running))
 
 
 cummax, cummin = _running("cummax", "maximum"), _running("cummin", "minimum")
@@ -271,6 +272,7 @@ _median_of_all.grad(input=_share)
 
 
 @public(inplace=False)
+@refuses("bc")
 def median(input, dim=None, keepdim=False):
     """Returns the median of all elements or along a dimension.
 
@@ -303,6 +305,7 @@ def median(input, dim=None, keepdim=False):
 
 
 @public(inplace=False)
+@refuses("bc")
 def nanmedian(input, dim=None, keepdim=False):
     """Returns the median of the elements that are not NaN.
 
@@ -324,6 +327,7 @@ def nanmedian(input, dim=None, keepdim=False):
 
 
 @public(inplace=False)
+@refuses("bc")
 def kthvalue(input, k, dim=-1, keepdim=False):
     """Returns the k-th smallest element along a dimension.
 
@@ -347,6 +351,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 
 @public(inplace=False)
 @on_input_device
+@refuses("c")
 def mode(input, dim=-1, keepdim=False):
     """Returns the most frequent element along a dimension, and its last position.
 
@@ -520,6 +525,7 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
 
 @public(inplace=False)
 @in_precision(None)
+@refuses("BI")
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """Averages the elements that are not NaN.
 
@@ -572,6 +578,7 @@ def bincount(input, weights=None, minlength=0):
 
 @public(inplace=False)
 @on_input_device
+@refuses("ci")
 def histc(input, bins=100, min=0, max=0):
     """Counts the elements in intervals of equal width.
 
@@ -658,6 +665,7 @@ def histogram(input, bins=100, *, range=None, weight=None, density=False, out=No
 
 @public(inplace=False, spellings={"input": "values", "self": "values"})
 @on_input_device
+@refuses("bc")
 def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None):
     """Returns the insertion positions of values that keep a sorted sequence sorted.
 
@@ -722,6 +730,8 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
         [0, 1, 3]
     """
     refuse_complex("bucketize", (raw_of(boundaries),))
+    if boundaries.ndim != 1:
+        raise RuntimeError(f"bucketize: boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
@@ -911,6 +921,7 @@ def _trapezoids(y, x, dx, dim):
 
 
 @public(inplace=False, names=("trapz",))
+@refuses("B")
 def trapezoid(y, x=None, *, dx=None, dim=-1):
     """Computes the integral along a dimension by the trapezoidal rule.
 
@@ -927,6 +938,7 @@ def trapezoid(y, x=None, *, dx=None, dim=-1):
 
 
 @public(inplace=False)
+@refuses("B")
 def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
     """Computes the cumulative integral along a dimension by the trapezoidal rule.
 
@@ -975,6 +987,7 @@ def renorm(input, p, dim, maxnorm):
 
 
 @public(inplace=False)
+@refuses("B")
 def cov(input, *, correction=1, fweights=None, aweights=None):
     """Computes the covariance matrix of variables in rows and observations in columns.
 
@@ -1027,6 +1040,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 
 
 @public(inplace=False)
+@refuses("B")
 def corrcoef(input):
     """Computes the correlation matrix of variables in rows.
 

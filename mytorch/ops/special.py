@@ -16,6 +16,7 @@ from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.out import write_out
 from ..dispatch.precision import in_precision
+from ..dispatch.refused import refuses
 from ..dispatch.unwrap import raw_of
 from ..numerics import special
 from .elementwise import cast, documented, log, no_derivative, where, zero
@@ -371,6 +372,7 @@ def float_power(input, exponent):
 
 @public(inplace=False)
 @on_input_device
+@refuses("c")
 def signbit(input):
     """Returns True for each element with a sign bit: negative numbers and -0.0."""
     if not input.dtype.is_floating_point:
@@ -380,6 +382,7 @@ def signbit(input):
 
 
 @public(inplace=False)
+@refuses("C")
 def isposinf(input, *, out=None):
     """Returns True for each element that is +infinity.
 
@@ -391,6 +394,7 @@ def isposinf(input, *, out=None):
 
 
 @public(inplace=False)
+@refuses("C")
 def isneginf(input, *, out=None):
     """Returns True for each element that is -infinity.
 
@@ -448,6 +452,7 @@ def _log_ndtr(input):
 
 
 @public()
+@refuses("B")
 def mvlgamma(input, p):
     """Computes the logarithm of the multivariate gamma function.
 
@@ -503,6 +508,7 @@ _lerp.grad(input=lambda g, weight: g * (1 - weight), end=lambda g, weight: g * w
 
 
 @public()
+@refuses("bi")
 def lerp(input, end, weight):
     """Interpolates linearly between two tensors.
 

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from ..._array import Array
 from ..._tensor import Tensor
 from ...backend import device_guard, device_of, to_device, xp_of
+from ...base.errors import warn_as_pytorch
 from ...kernels.registry import multi_tensor
 
 Tensors = Tensor | Iterable[Tensor]
@@ -197,7 +199,15 @@ def clip_grad_norm_(
     return total
 
 
-clip_grad_norm = clip_grad_norm_
+def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
+    """Is the older name of `clip_grad_norm_`.
+
+    Args:
+        args: arguments of `clip_grad_norm_`.
+        kwargs: further arguments of `clip_grad_norm_`.
+    """
+    warn_as_pytorch("nn.utils.clip_grad_norm is deprecated. Use nn.utils.clip_grad_norm_ instead.", FutureWarning)
+    return clip_grad_norm_(*args, **kwargs)
 
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
