@@ -14,7 +14,7 @@ import mytorch
 MODULES = """nn nn.functional nn.init nn.utils nn.utils.rnn nn.utils.parametrize nn.attention optim optim.lr_scheduler optim.swa_utils linalg fft
     special random autograd autograd.forward_ad autograd.functional autograd.graph storage quasirandom amp func serialization utils utils.data utils.checkpoint distributions distributed models vision vision.transforms
     vision.datasets profiler accelerate cuda nn.residual cli.arguments models.run_files
-    fx fx.feature_extraction fx.node fx.experimental.optimization fx.passes.shape_prop export onnx""".split()  # fmt: skip
+    fx fx.node fx.experimental.optimization fx.passes.shape_prop export onnx""".split()  # fmt: skip
 SCOPE = {
     "mytorch": mytorch, "np": np, "nn": mytorch.nn, "F": mytorch.nn.functional, "optim": mytorch.optim, "tensor": mytorch.tensor,
 }  # fmt: skip

@@ -513,7 +513,7 @@ def _share_names(cls):
 
 def define(cls):
     """Prepares a new subclass of Tensor: its properties call `__torch_function__`, and its first instance activates it."""
-    if not _active[0] and Tensor.__init__ is _initialize:
+    if Tensor.__init__ is _initialize:
         Tensor.__new__, Tensor.__init__ = staticmethod(_construct), _construct_init
         Tensor._of = staticmethod(_of_class)
     _share_names(cls)

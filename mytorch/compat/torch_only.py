@@ -5,6 +5,7 @@ import functools
 import math
 
 from .. import amp, cuda
+from .._tensor import Tensor
 from ..base import dtypes
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
@@ -12,6 +13,7 @@ from ..nn import functional as F
 from ..nn.utils.weight_norm import normalized
 from ..ops.creation import arange
 from ..ops.movement import stack
+from ..ops.random import standard_gamma
 from . import cpu, jit
 from .futures import Future  # noqa: F401 (`torch.Future`)
 
@@ -150,10 +152,16 @@ def _element_size(dtype):
     return dtypes.as_dtype(dtype).itemsize
 
 
+def _sample_dirichlet(input, generator=None):
+    """Draws from Dirichlet distributions with the given concentrations, without gradients."""
+    gammas = Tensor._wrap(standard_gamma(input.detach().to(dtypes.float64), generator))
+    return (gammas / gammas.sum(-1, keepdim=True)).to(input.dtype)
+
+
 ScriptModule, ScriptFunction = jit.ScriptModule, jit.ScriptFunction
 Stream, Event = cuda.Stream, cuda.Event
 NAMES = {
     k: v for k, v in list(vars().items())
-    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "F", "get_mode", "arange", "stack", "_Symbolic", "_element_size")
+    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "F", "get_mode", "arange", "stack", "standard_gamma", "Tensor", "_Symbolic", "_element_size")
     and not k.startswith("__")
 }  # fmt: skip

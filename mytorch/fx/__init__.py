@@ -8,7 +8,6 @@ Source: Reed, DeVito, He, Ussery and Ansel: torch.fx, 2022.
 
 from . import (
     experimental,
-    feature_extraction,
     graph,
     graph_module,
     immutable_collections,
@@ -28,7 +27,7 @@ from .subgraph_rewriter import replace_pattern
 from .tracer import PH, Tracer, symbolic_trace, wrap
 
 __all__ = [
-    "PH", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "experimental", "feature_extraction", "graph",
+    "PH", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "experimental", "graph",
     "graph_module", "has_side_effect", "immutable_collections", "interpreter", "map_arg", "node", "passes", "proxy", "replace_pattern",
     "subgraph_rewriter", "symbolic_trace", "wrap",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from .graph import Graph
 from .node import package_name
 
 _numbers = itertools.count()
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"  # PyTorch's key of `meta`; copies keep all attributes here
 
 
 def _compiled(src, names):
@@ -21,7 +22,7 @@ def _compiled(src, names):
     return names["forward"]
 
 
-def _copy_attribute(source, target, name):
+def _copy_attr(source, target, name):
     """Copies an attribute such as "layer.weight" between modules, with empty modules on the way."""
     *prefix, field = name.split(".")
     for part in prefix:
@@ -39,6 +40,14 @@ def _assign(target, field, value):
         target.register_buffer(field, value)
     else:
         setattr(target, field, value)
+
+
+class _CodeOnlyModule(Module):
+    """A module with given attributes and no graph, from which subclasses of GraphModule copy their attributes."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.__dict__ = body
 
 
 class GraphModule(Module):
@@ -68,7 +77,7 @@ class GraphModule(Module):
             return add
     """
 
-    def __new__(cls, root=None, graph=None, class_name=None):
+    def __new__(cls, *args, **kwargs):
         base = next(c for c in cls.__mro__ if "_is_generated" not in vars(c))
         return super().__new__(
             type(base.__name__, (base,), {"_is_generated": True, "__module__": base.__module__, "__doc__": None})
@@ -81,7 +90,7 @@ class GraphModule(Module):
             self.training = root.training
             for node in graph.nodes:
                 if node.op in ("get_attr", "call_module"):
-                    _copy_attribute(root, self, node.target)
+                    _copy_attr(root, self, node.target)
         elif isinstance(root, dict):
             self._fill(root, graph)
         else:

@@ -3,6 +3,7 @@
 import builtins
 import operator
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ..base import config
@@ -12,6 +13,7 @@ from ..dispatch.op import Op
 from .immutable_collections import immutable_dict, immutable_list
 
 OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
+Target = Callable[..., Any] | str  # what a node calls
 _side_effects: set = set()
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ..nn import Module
 from .graph import Graph
-from .graph_module import GraphModule, _copy_attribute
+from .graph_module import GraphModule, _copy_attr
 from .node import Node, map_arg
 from .tracer import symbolic_trace
 
@@ -180,7 +180,7 @@ def replace_pattern_with_filters(gm, pattern, replacement, match_filters=None, i
                 for part in prefix:
                     owner = getattr(owner, part, None)
                 if not hasattr(owner, name):
-                    _copy_attribute(new_module, gm, node.target)
+                    _copy_attr(new_module, gm, node.target)
     gm.graph.lint()
     gm.recompile()
     return done

@@ -274,7 +274,7 @@ def _rounded(x):
 
 def _ranges(start, length, bins, low, high):
     """Returns the first pixel of each bin, and the pixel after its last, limited to an interval."""
-    step, i = length / bins, np.arange(bins)
+    step, i = length / type(length)(bins), np.arange(bins, dtype=type(length))
     first, last = np.floor(i * step).astype(np.int64), np.ceil((i + 1) * step).astype(np.int64)
     return np.clip(first + start, low, high), np.clip(last + start, low, high)
 
@@ -291,10 +291,10 @@ def _bins(rows, shape, spatial_scale, size, extra, margin):
     return found
 
 
-def _means(rois, shape, spatial_scale, size):
+def _means(rois, shape, spatial_scale, size, margin):
     """Returns the regions of `_pooled` for the means of whole pixels."""
     found = []
-    for image, *axes in _bins(rois, shape, spatial_scale, size, 0, 1):
+    for image, *axes in _bins(rois, shape, spatial_scale, size, 0, margin):
         item = [image]
         for (first, last), pixels in zip(axes, shape[2:], strict=True):
             index = np.arange(pixels)
@@ -320,16 +320,19 @@ def ps_roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
     size = pooled_height, pooled_width
     rows = _checked(input, rois, "ps_roi_pool")
     _check_channels(input, size, "ps_roi_pool")
-    regions = _means(rows, input.shape, spatial_scale, size)
+    regions = _means(rows, input.shape, spatial_scale, size, 1)  # as torchvision, without the last row and column
     return _position_sensitive(input, regions, size), _channel_mapping(rois, input.shape[1], size)
 
 
 @once_rounded
 def ps_roi_pool_backward(grad, rois, channel_mapping, spatial_scale, pooled_height, pooled_width, batch_size, channels,
                          height, width):  # fmt: skip
-    """Computes the gradient of `ps_roi_pool` for an input (batch_size, channels, height, width)."""
+    """Computes torchvision's gradient of `ps_roi_pool` for an input (batch_size, channels, height, width).
+
+    It includes the last row and column of the image, unlike the result. `ps_roi_pool` itself has the exact gradient.
+    """
     shape, size = (batch_size, channels, height, width), (pooled_height, pooled_width)
-    regions = _means(_numbers(rois), shape, spatial_scale, size)
+    regions = _means(_numbers(rois), shape, spatial_scale, size, 0)
     return _spread(grad, regions=regions, shape=shape, by_position=True)
 
 

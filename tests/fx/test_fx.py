@@ -379,38 +379,6 @@ def test_interpreters_name_the_failing_node():
         fx.Interpreter(traced).run()
 
 
-def test_features_are_extracted():
-    from mytorch.fx.feature_extraction import create_feature_extractor, get_graph_node_names
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4))
-            self.head, self.drop = nn.Linear(4, 2), nn.Dropout(0.5)
-
-        def forward(self, x):
-            h = self.body(x) + 1
-            h = self.drop(h) + h if self.training else h
-            return self.head(h)
-
-    model, x = Net().eval(), mytorch.randn(5, 3)
-    train, evaluation = get_graph_node_names(model)
-    assert evaluation == ["x", "body.0", "body.1", "body.2", "add", "head"]
-    assert train == ["x", "body.0", "body.1", "body.2", "add", "drop", "add_1", "head"]
-    features = create_feature_extractor(model, {"body": "features", "add": "sum"})
-    found = features(x)
-    assert mytorch.equal(found["features"], model.body(x))
-    assert mytorch.equal(found["sum"], model.body(x) + 1)
-    assert set(features.state_dict()) == {f"body.{i}.{n}" for i in (0, 2) for n in ("weight", "bias")}
-    both = create_feature_extractor(model, train_return_nodes=["drop"], eval_return_nodes=["body.1"])
-    assert set(both(x)) == {"body.1"}
-    assert set(both.train()(x)) == {"drop"}
-    assert set(both.eval()(x)) == {"body.1"}
-    assert not model.training
-    with pytest.raises(ValueError, match="expected names of nodes, got 'tail'"):
-        create_feature_extractor(model, ["tail"])
-
-
 # -- errors --------------------------------------------------------------------------------------------------------
 
 

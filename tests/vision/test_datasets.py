@@ -24,7 +24,6 @@ from mytorch.vision.datasets import (
     MNIST,
     DatasetFolder,
     Digits,
-    FakeData,
     FashionMNIST,
     ImageFolder,
     SyntheticDigits,
@@ -337,25 +336,6 @@ def test_batches_admit_nothing_but_arrays(tmp_path):
 
 
 # -- made here ------------------------------------------------------------------------------------------------------
-
-
-def test_fake_data_is_the_same_for_an_index_and_draws_as_pytorch(torch):
-    data = FakeData(size=5, image_size=(3, 8, 9), num_classes=7, random_offset=3)
-    state = mytorch.get_rng_state()
-    for index in (4, 0, 4):
-        torch.manual_seed(index + 3)
-        noise = torch.randn(3, 8, 9)
-        expected = (noise.mul(255)).to(torch.int64).to(torch.uint8).permute(1, 2, 0).numpy()
-        picture, target = data[index]
-        off = np.asarray(picture).astype(int) - expected
-        assert (np.minimum(np.abs(off), 256 - np.abs(off)) <= 1).all()  # noise agrees to rounding
-        assert target == torch.randint(0, 7, (1,)).item()
-    assert (mytorch.get_rng_state() == state).all()
-    assert len(data) == len(list(data)) == 5
-    with pytest.raises(IndexError):
-        data[5]
-    with pytest.raises(ValueError, match="image_size"):
-        FakeData(image_size=(2, 8, 8))
 
 
 def test_digits_are_scikit_learns(monkeypatch):

@@ -1,4 +1,4 @@
-"""Networks, boxes and regions of `mytorch.vision`, compared with formulas and with torchvision if it is installed."""
+"""Networks, boxes and regions of `mytorch.vision`, compared with formulas. Their operators are compared with torchvision in tests/packages."""
 
 import numpy as np
 import pytest
@@ -7,20 +7,10 @@ import mytorch
 from mytorch import vision
 from mytorch.vision import ops
 
-torch = pytest.importorskip("torch")
-
 
 @pytest.mark.parametrize(
     ("name", "parameters", "keys"),
-    [
-        ("resnet18", 11689512, 122),
-        ("resnet50", 25557032, 320),
-        ("resnext50_32x4d", 25028904, 320),
-        ("vgg11", 132863336, 22),
-        ("alexnet", 61100840, 16),
-        ("squeezenet1_0", 1248424, 52),
-        ("squeezenet1_1", 1235496, 52),
-    ],
+    [("resnet18", 11689512, 122), ("resnet50", 25557032, 320), ("resnext50_32x4d", 25028904, 320)],
 )
 def test_networks_have_torchvisions_numbers_of_parameters(name, parameters, keys):
     model = getattr(vision.models, name)()
@@ -45,51 +35,9 @@ def test_a_dilated_network_keeps_its_resolution():
     assert model.layer4(model.layer3(model.layer2(model.layer1(model.maxpool(x))))).shape[-2:] == (8, 8)
 
 
-def test_networks_have_torchvisions_keys():
-    torchvision = pytest.importorskip("torchvision")
-    for name in ("resnet18", "resnet50", "vgg16_bn"):
-        theirs = getattr(torchvision.models, name)(weights=None).state_dict()
-        ours = getattr(vision.models, name)().state_dict()
-        assert {k: tuple(v.shape) for k, v in ours.items()} == {k: tuple(v.shape) for k, v in theirs.items()}
-
-
-def test_networks_are_found_by_name():
-    names = vision.models.list_models()
-    assert {"alexnet", "resnet18", "vit_b_16"} <= set(names)
-    assert names == sorted(names)
-    assert vision.models.list_models(include=["vgg*", "alex*"], exclude="*_bn") == [
-        "alexnet",
-        "vgg11",
-        "vgg13",
-        "vgg16",
-        "vgg19",
-    ]
-    assert vision.models.get_model_builder("ResNet18") is vision.models.resnet18
-    with pytest.raises(ValueError, match="Unknown model resnet19"):
-        vision.models.get_model("resnet19")
-
-
-def test_alexnet_and_squeezenet_have_torchvisions_keys_and_sizes():
-    keys = set(vision.models.squeezenet1_1().state_dict())
-    assert {
-        "features.0.weight",
-        "features.3.squeeze.weight",
-        "features.12.expand3x3.bias",
-        "classifier.1.weight",
-    } <= keys
-    squeeze = vision.models.squeezenet1_0(num_classes=7).eval()
-    assert squeeze.features(mytorch.zeros(1, 3, 224, 224)).shape == (1, 512, 13, 13)
-    assert squeeze(mytorch.zeros(2, 3, 65, 63)).shape == (2, 7)
-    alex = vision.models.alexnet(num_classes=3).eval()
-    assert {f"features.{i}.weight" for i in (0, 3, 6, 8, 10)} <= set(alex.state_dict())
-    assert alex.features(mytorch.zeros(1, 3, 224, 224)).shape == (1, 256, 6, 6)
-    with pytest.raises(ValueError, match="Unsupported SqueezeNet version"):
-        vision.models.SqueezeNet("2_0")
-
-
 def test_weights_are_files():
     with pytest.raises(ValueError, match="not downloaded"):
-        vision.models.resnet18(weights=vision.models.ResNet18_Weights.DEFAULT)
+        vision.models.resnet18(weights="IMAGENET1K_V1")
 
 
 def boxes(n, seed=0):
@@ -154,66 +102,3 @@ def test_regions_pass_gradients_on():
     picture = mytorch.randn(1, 2, 9, 9, dtype=mytorch.float64, requires_grad=True)
     rows = mytorch.tensor([[0.0, 1.2, 2.1, 6.3, 7.7]], dtype=mytorch.float64)
     assert mytorch.autograd.gradcheck(lambda p: ops.roi_align(p, rows, 3, 0.9, 2), (picture,))
-
-
-def test_focal_loss_is_cross_entropy_without_focus():
-    x, t = mytorch.randn(5, 3), mytorch.tensor(np.random.default_rng(0).integers(0, 2, (5, 3)).astype(np.float32))
-    plain = mytorch.nn.functional.binary_cross_entropy_with_logits(x, t)
-    assert np.allclose(ops.sigmoid_focal_loss(x, t, -1, 0, "mean").item(), plain.item(), atol=1e-6)
-    with pytest.raises(ValueError, match="reduction"):
-        ops.sigmoid_focal_loss(x, t, reduction="max")
-
-
-def test_blocks_of_networks():
-    x = mytorch.randn(2, 4, 8, 8)
-    assert ops.Conv2dNormActivation(4, 6, 3, 2)(x).shape == (2, 6, 4, 4)
-    assert ops.SqueezeExcitation(4, 2)(x).shape == x.shape
-    assert ops.Permute([0, 2, 3, 1])(x).shape == (2, 8, 8, 4)
-    assert ops.MLP(8, [16, 3], mytorch.nn.LayerNorm)(x).shape == (2, 4, 8, 3)
-    frozen, norm = ops.FrozenBatchNorm2d(4), mytorch.nn.BatchNorm2d(4).eval()
-    assert np.allclose(frozen(x).numpy(), norm(x).detach().numpy(), atol=1e-6)
-    mytorch.manual_seed(0)
-    dropped = ops.stochastic_depth(mytorch.ones(200, 3), 0.25, "row")
-    assert set(np.round(dropped.numpy().ravel(), 4)) == {0, np.float32(1.3333)}
-    assert ops.StochasticDepth(0.5, "batch").eval()(x) is x
-
-
-# parameters and keys of the state dict with 7 classes, of which the head has (width + 1) * 7, in torchvision
-NEWER = {
-    "mobilenet_v2": (2232839, 314),
-    "mobilenet_v3_large": (4210999, 312),
-    "mobilenet_v3_small": (1525031, 244),
-    "vit_b_32": (0, 152),
-    "convnext_tiny": (0, 182),
-    "efficientnet_b0": (4016515, 360),
-    "densenet121": (6961031, 727),
-}
-
-
-@pytest.mark.parametrize("name", NEWER)
-def test_newer_networks_have_torchvisions_keys(name):
-    parameters, keys = NEWER[name]
-    model = getattr(vision.models, name)(num_classes=7)
-    assert len(model.state_dict()) == keys
-    if parameters:
-        assert sum(p.numel() for p in model.parameters()) == parameters
-
-
-def test_newer_networks_learn():
-    mytorch.manual_seed(0)
-    models = vision.models
-    small = [
-        models.MobileNetV2(3, 0.25, [(1, 8, 1, 1), (6, 8, 2, 2)]),
-        models.MobileNetV3([(3, 16, 16, 1, 1, 1), (5, 32, 16, 0, 0, 2)], 16, 3),
-        models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=3, representation_size=8),
-        models.ConvNeXt((8, 16), (1, 1), 0.5, num_classes=3),
-        models.EfficientNet(0.25, 0.25, num_classes=3),
-        models.DenseNet(4, (2, 2), 8, num_classes=3),
-    ]
-    x, y = mytorch.randn(4, 3, 32, 32), mytorch.tensor([0, 1, 2, 1])
-    for model in small:
-        mytorch.nn.functional.cross_entropy(model(x), y).backward()
-        assert (
-            sum(p.grad is not None and bool((p.grad != 0).any()) for p in model.parameters()) >= 2
-        )  # a new ViT has a head of zeros
-        assert model.eval()(x).shape == (4, 3)

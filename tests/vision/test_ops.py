@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch import nn
 from mytorch.vision import ops
 
 
@@ -75,15 +74,6 @@ def test_deformable_convolution_refuses_offsets_of_another_shape():
         ops.deform_conv2d(mytorch.ones(1, 1, 4, 4), mytorch.zeros(1, 8, 4, 4), mytorch.ones(1, 1, 3, 3))
 
 
-def test_deformable_layer_without_offsets_is_a_convolution(rng):
-    layer = ops.DeformConv2d(4, 6, 3, padding=1, groups=2)
-    x = mytorch.tensor(rng.normal(size=(2, 4, 5, 7)).astype(np.float32))
-    expected = nn.functional.conv2d(x, layer.weight, layer.bias, padding=1, groups=2)
-    np.testing.assert_allclose(
-        layer(x, mytorch.zeros(2, 18, 5, 7)).detach().numpy(), expected.detach().numpy(), atol=1e-5
-    )
-
-
 def test_distance_and_complete_box_iou(rng):
     low, high = rng.uniform(size=(2, 4, 2)), rng.uniform(size=(2, 4, 2)) + 1
     boxes = np.concatenate([low, low + high], -1)
@@ -102,3 +92,52 @@ def test_distance_and_complete_box_iou(rng):
             complete[i, j].item(), iou - apart / diagonal - v * v / (1 - iou + v + 1e-7), atol=1e-6
         )
     assert mytorch.autograd.gradcheck(ops.distance_box_iou, (first, second))
+
+
+POOLED = {
+    "roi_align": lambda x, r: ops.roi_align(x, r, (2, 3), 0.7),
+    "roi_align aligned": lambda x, r: ops.roi_align(x, r, (2, 3), 0.7, 2, aligned=True),
+    "roi_pool": lambda x, r: ops.roi_pool(x, r, (2, 3), 0.7),
+    "ps_roi_align": lambda x, r: ops.ps_roi_align(x, r, (2, 3), 0.7, 1),
+    "ps_roi_pool": lambda x, r: ops.ps_roi_pool(x, r, (2, 3), 0.7),
+}
+
+
+@pytest.mark.parametrize("name", POOLED)
+def test_pooled_regions(rng, name):
+    """Derivatives, half precision, layouts, no regions, and refused arguments. tests/packages compares values with torchvision."""
+    pool, x = POOLED[name], rng.normal(size=(2, 12, 7, 9))
+    low = rng.uniform(-1, 6, (4, 2))
+    rows = np.concatenate([[[0], [1], [1], [0]], low, low + rng.uniform(0.5, 6, (4, 2))], 1)
+    images, rois = mytorch.tensor(x, requires_grad=True), mytorch.tensor(rows)
+    assert mytorch.autograd.gradcheck(lambda x: pool(x, rois), (images,), fast_mode=True)
+    assert mytorch.autograd.gradgradcheck(lambda x: pool(x, rois) ** 2, (images,), fast_mode=True)
+    expected = pool(images, rois).detach()
+    wide = mytorch.tensor(x.transpose(2, 3, 0, 1).copy()).permute(2, 3, 0, 1)
+    np.testing.assert_allclose(pool(wide, rois).numpy(), expected.numpy(), atol=1e-12)
+    for dtype in (mytorch.float16, mytorch.bfloat16):
+        half, numbers = images.detach().to(dtype), rois.to(dtype)
+        exact = pool(half.float(), numbers.float()).to(dtype)
+        assert mytorch.equal(pool(half, numbers), exact)
+    assert pool(images, rois[:0]).shape == (0, *expected.shape[1:])
+    if "ps" not in name:
+        lists = pool(images, [rois[rois[:, 0] == i, 1:] for i in range(2)])
+        np.testing.assert_allclose(lists.detach().numpy(), expected.numpy()[[0, 3, 1, 2]])
+    with pytest.raises(RuntimeError, match="same type"):
+        pool(images, rois.float())
+    with pytest.raises(RuntimeError, match=r"Tensor\[K, 5\]"):
+        pool(images, rois[:, :4])
+    with pytest.raises(IndexError, match="numbers of images from 0 to 1"):
+        pool(images, rois + mytorch.tensor([2.0, 0, 0, 0, 0], dtype=mytorch.float64))
+
+
+def test_suppression_of_many_boxes_and_equal_scores(rng):
+    """Boxes with NaN are kept, NaN scores are first, and equal scores keep their order."""
+    boxes = mytorch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 2, 1.9], [float("nan"), 0, 1, 1], [5, 5, 5, 5]])
+    assert ops.nms(boxes, mytorch.tensor([0.5, 0.5, float("nan"), 0.1, 0.1]), 0.5).tolist() == [2, 3, 4]
+    low = rng.uniform(0, 2000, (20000, 2))
+    many = mytorch.tensor(np.concatenate([low, low + rng.uniform(5, 20, low.shape)], 1))
+    kept = ops.nms(many, mytorch.tensor(rng.uniform(size=20000)), 0.3)
+    assert 10000 < len(kept) < 20000
+    with pytest.raises(RuntimeError, match="same dtype"):
+        ops.nms(boxes, mytorch.zeros(5).double(), 0.5)

@@ -1,6 +1,5 @@
-"""Transforms against NumPy, PyTorch's functions, Pillow and colorsys; draws against PyTorch's generator."""
+"""Transforms against NumPy, PyTorch's functions and Pillow; draws against PyTorch's generator."""
 
-import colorsys
 import math
 import pickle
 import sys
@@ -144,8 +143,6 @@ def test_convert_image_dtype():
 def test_dimensions(pixels, image):
     for picture in (pixels, image, as_chw(pixels)):
         assert F.get_dimensions(picture) == [3, 37, 53]
-        assert F.get_image_size(picture) == [53, 37]
-        assert F.get_image_num_channels(picture) == 3
 
 
 # -- numbers --------------------------------------------------------------------------------------------------------
@@ -179,18 +176,6 @@ def test_reshape_lambda_compose(pixels):
     )
     with pytest.raises(TypeError, match="lambd should be callable"):
         T.Lambda(3)
-
-
-def test_erase_and_invert(pixels):
-    t = as_chw(pixels)
-    out = F.erase(t, 2, 3, 4, 5, 7)
-    expected = pixels.transpose(2, 0, 1).copy()
-    expected[:, 2:6, 3:8] = 7
-    assert (out.numpy() == expected).all()
-    assert (t.numpy() == pixels.transpose(2, 0, 1)).all()
-    assert F.erase(t, 0, 0, 1, 1, 0, inplace=True) is t
-    assert (F.invert(as_chw(pixels)).numpy() == 255 - pixels.transpose(2, 0, 1)).all()
-    assert F.invert(mytorch.tensor([[[0.25]]])).item() == 0.75
 
 
 # -- place ----------------------------------------------------------------------------------------------------------
@@ -288,79 +273,7 @@ def test_resize_has_gradients():
         assert mytorch.autograd.gradcheck(lambda t, a=antialias: F.resize(t, (4, 9), "bilinear", antialias=a), (x,))
 
 
-def test_rotate_by_right_angles(pixels):
-    square = pixels[:, :37]
-    for turns in range(-4, 5):
-        for mode in ("nearest", "bilinear"):
-            assert (F.rotate(square, 90 * turns, mode) == np.rot90(square, turns)).all()
-            assert (F.rotate(pixels, 90 * turns, mode, expand=True) == np.rot90(pixels, turns)).all()
-
-
-@pytest.mark.parametrize("expand", [False, True])
-@pytest.mark.parametrize("angle", [30, -45, 123.4])
-def test_rotate_is_pillows(image, pixels, angle, expand):
-    found, expected = F.rotate(image, angle, expand=expand), image.rotate(angle, expand=expand)
-    assert found.size == expected.size
-    assert (difference(found, expected) > 0).mean() < 0.02  # pixels exactly between two pixels
-    smooth = F.rotate(image, angle, 2, expand=expand), image.rotate(angle, 2, expand=expand)
-    inner = (slice(15, 22), slice(21, 32))
-    assert difference(np.asarray(smooth[0])[inner], np.asarray(smooth[1])[inner]).max() <= 2
-
-
-def test_rotate_about_a_point_and_filling(image, pixels):
-    found, expected = F.rotate(image, 20, center=(5, 8)), image.rotate(20, center=(5, 8))
-    assert (difference(found, expected) > 0).mean() < 0.02
-    corner = F.rotate(pixels, 45, fill=(9, 8, 7))[0, 0]
-    assert tuple(corner) == (9, 8, 7)
-    assert F.rotate(mytorch.ones(1, 9, 9), 45, "bilinear", fill=0.5)[0, 0, 0].item() == 0.5
-    with pytest.raises(ValueError, match="'nearest' or 'bilinear'"):
-        F.rotate(pixels, 3, "bicubic")
-
-
 # -- color ----------------------------------------------------------------------------------------------------------
-
-
-def test_grayscale(pixels, image):
-    expected = pixels @ (0.2989, 0.587, 0.114)
-    for picture in (pixels, image):
-        assert difference(T.Grayscale()(picture), expected if picture is image else expected[:, :, None]).max() <= 1
-    three = T.Grayscale(3)(image)
-    assert three.mode == "RGB"
-    assert (np.ptp(np.asarray(three), axis=2) == 0).all()
-    with pytest.raises(TypeError, match="1 or 3 channels, got 4"):
-        F.rgb_to_grayscale(mytorch.zeros(4, 2, 2))
-
-
-@pytest.mark.parametrize("factor", [0.0, 0.4, 1.0, 1.7])
-def test_brightness_contrast_and_saturation_are_pillows(image, factor):
-    enhance = pytest.importorskip("PIL.ImageEnhance")
-    for ours, theirs in (
-        (F.adjust_brightness, "Brightness"),
-        (F.adjust_contrast, "Contrast"),
-        (F.adjust_saturation, "Color"),
-    ):
-        assert difference(ours(image, factor), getattr(enhance, theirs)(image).enhance(factor)).max() <= 2
-        with pytest.raises(ValueError, match="not non-negative"):
-            ours(image, -0.1)
-
-
-@pytest.mark.parametrize("turn", [-0.5, -0.2, 0.0, 0.3])
-def test_hue_is_colorsyss(rng, turn):
-    x = rng.random((3, 6, 7))
-    x[:, 0] = 0.4  # greys have no hue
-    out = F.adjust_hue(mytorch.tensor(x), turn).numpy()
-    for place in np.ndindex(6, 7):
-        h, s, v = colorsys.rgb_to_hsv(*x[(slice(None), *place)])
-        expected = colorsys.hsv_to_rgb((h + turn) % 1, s, v)
-        np.testing.assert_allclose(out[(slice(None), *place)], expected, atol=1e-12)
-    with pytest.raises(ValueError, match="hue_factor"):
-        F.adjust_hue(mytorch.tensor(x), 0.6)
-
-
-def test_gamma(pixels):
-    out = F.adjust_gamma(pixels, 2.2, gain=1.1)
-    expected = (1.1 * (pixels / 255) ** 2.2).clip(0, 1) * 255
-    assert difference(out, expected).max() <= 1
 
 
 # -- chance ---------------------------------------------------------------------------------------------------------
@@ -414,100 +327,8 @@ def test_resized_crops_draw_as_pytorch(torch, pixels):
     assert T.RandomResizedCrop.get_params(long, (1.0, 1.0), (0.9, 1.1)) == (0, 49, 2, 2)
 
 
-def test_rotations_draw_as_pytorch(torch, pixels):
-    mytorch.manual_seed(5)
-    torch.manual_seed(5)
-    for _ in range(3):
-        assert (T.RandomRotation((-20, 70))(pixels) == F.rotate(pixels, draw(torch, -20, 70), fill=0)).all()
-    assert T.RandomRotation(30).degrees == [-30.0, 30.0]
-    with pytest.raises(ValueError, match="must be positive"):
-        T.RandomRotation(-3)
-
-
-def test_color_jitter_draws_as_pytorch(torch, pixels):
-    jitter = T.ColorJitter(0.4, (0.5, 1.5), 0.3, 0.2)
-    assert (jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue) == (
-        (0.6, 1.4),
-        (0.5, 1.5),
-        (0.7, 1.3),
-        (-0.2, 0.2),
-    )
-    changes = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
-    mytorch.manual_seed(5)
-    torch.manual_seed(5)
-    order = torch.randperm(4).tolist()
-    factors = [draw(torch, *r) for r in (jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue)]
-    expected = pixels
-    for i in order:
-        expected = changes[i](expected, factors[i])
-    assert (jitter(pixels) == expected).all()
-    assert T.ColorJitter().brightness is None
-    assert (T.ColorJitter()(pixels) == pixels).all()
-    with pytest.raises(ValueError, match="hue values"):
-        T.ColorJitter(hue=0.7)
-    with pytest.raises(ValueError, match="non negative"):
-        T.ColorJitter(contrast=-1)
-    with pytest.raises(TypeError, match="length 2"):
-        T.ColorJitter(saturation="much")
-
-
-def test_erasing_draws_as_pytorch(torch):
-    x = mytorch.ones(3, 30, 40)
-    mytorch.manual_seed(5)
-    torch.manual_seed(5)
-    for value in (0, (0.1, 0.2, 0.3), "random"):
-        torch.rand(1)
-        while True:
-            area = 30 * 40 * draw(torch, 0.02, 0.33)
-            ratio = math.exp(draw(torch, math.log(0.3), math.log(3.3)))
-            h, w = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-            if h < 30 and w < 40:
-                break
-        patch = (
-            torch.randn(3, h, w).numpy()
-            if value == "random"
-            else np.broadcast_to(np.reshape(value, (-1, 1, 1)), (3, h, w))
-        )
-        i, j = torch.randint(0, 30 - h + 1, (1,)).item(), torch.randint(0, 40 - w + 1, (1,)).item()
-        expected = np.ones((3, 30, 40), np.float32)
-        expected[:, i : i + h, j : j + w] = patch
-        np.testing.assert_allclose(T.RandomErasing(p=1.0, value=value)(x).numpy(), expected, rtol=1e-5, atol=1e-6)
-    assert T.RandomErasing(p=0.0)(x) is x
-    with pytest.raises(ValueError, match="'random'"):
-        T.RandomErasing(value="noise")
-    with pytest.raises(ValueError, match="single value or 3"):
-        T.RandomErasing(p=1, value=(1, 2))(x)
-
-
-def test_random_apply_choice_and_order():
-    plus = T.Lambda(lambda x: x + 1)
-    hits = sum(T.RandomApply([plus, plus], p=0.3)(0) for _ in range(500)) / 1000
-    assert 0.2 < hits < 0.4
-    numbers = [T.Lambda(lambda x, i=i: i) for i in range(3)]
-    even = np.bincount([T.RandomChoice(numbers)(0) for _ in range(600)], minlength=3)
-    assert (np.abs(even - 200) < 60).all()
-    uneven = np.bincount([T.RandomChoice(numbers, p=[3, 0, 1])(0) for _ in range(600)], minlength=3)
-    assert uneven[1] == 0
-    assert abs(uneven[0] - 450) < 60
-    steps = [T.Lambda(lambda x: x + "a"), T.Lambda(lambda x: x + "b")]
-    assert {T.RandomOrder(steps)("") for _ in range(30)} == {"ab", "ba"}
-    with pytest.raises(ValueError, match="expected 3 weights in p .*got 2"):
-        T.RandomChoice(numbers, p=[1, 2])
-    with pytest.raises(ValueError, match="probability"):
-        T.RandomApply([plus], p=2)
-
-
-def test_random_grayscale(pixels):
-    out = T.RandomGrayscale(p=1.0)(pixels)
-    assert out.shape == pixels.shape
-    assert (np.ptp(out, axis=2) == 0).all()
-    assert T.RandomGrayscale(p=0.0)(pixels) is pixels
-
-
 def test_equal_seeds_give_equal_images(pixels):
-    t = T.Compose(
-        [T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.ColorJitter(0.3, 0.3, 0.3, 0.1), T.RandomRotation(20)]
-    )
+    t = T.Compose([T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.RandomCrop(16)])
     outs = []
     for seed in (1, 1, 2):
         mytorch.manual_seed(seed)
@@ -517,9 +338,7 @@ def test_equal_seeds_give_equal_images(pixels):
 
 
 def test_transforms_go_to_workers_and_draw_there_by_the_seed():
-    t = T.Compose(
-        [T.RandomCrop(20, padding=2), T.RandomHorizontalFlip(), T.ToTensor(), T.RandomErasing(), T.Resize(10)]
-    )
+    t = T.Compose([T.RandomCrop(20, padding=2), T.RandomHorizontalFlip(), T.ToTensor(), T.Resize(10)])
     assert repr(pickle.loads(pickle.dumps(t))) == repr(t)
     data = SyntheticDigits(size=24, transform=t)
     epochs = []

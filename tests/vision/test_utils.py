@@ -1,5 +1,6 @@
 """Grids of images, image files, and the import of the module."""
 
+import importlib.machinery
 import subprocess
 import sys
 
@@ -80,17 +81,32 @@ def test_the_module_is_imported_when_asked_for():
     assert done.stdout == "ok\n", done.stderr
 
 
-def test_programs_for_torchvision_run_unchanged():
-    code = (
-        "import mytorch; mytorch.install_as_torch()\n"
-        "import torch, torchvision, torchvision.transforms as transforms, torchvision.transforms.functional as TF\n"
-        "from torchvision import datasets\n"
-        "from torchvision.datasets import MNIST\n"
-        "from torchvision.utils import make_grid\n"
-        "data = torchvision.datasets.FakeData(4, (3, 8, 8), transform=transforms.Compose([transforms.ToTensor(), transforms.RandomCrop(6)]))\n"
-        "x, y = next(iter(torch.utils.data.DataLoader(data, batch_size=4)))\n"
-        "assert TF.hflip is mytorch.vision.transforms.functional.hflip and MNIST is datasets.MNIST\n"
-        "print(tuple(make_grid(x).shape))\n"
-    )
+def test_names_of_torchvision_have_advice():
+    """Names that only torchvision has, as attributes and in imports."""
+    install = "pip install --no-deps torch{}==.*python -m mytorch"
+    for module, name in (
+        ("models", "swin_t"),
+        ("transforms", "v2"),
+        ("ops", "MLP"),
+        ("datasets", "FakeData"),
+        ("", "tv_tensors"),
+    ):
+        home = f"mytorch.vision.{module}".rstrip(".")
+        with pytest.raises(AttributeError, match=install.format("vision")):
+            getattr(sys.modules[home], name)
+        with pytest.raises(ModuleNotFoundError, match=install.format("vision")):
+            exec(f"from {home} import {name}")
+    for module in ("functional", "transforms"):
+        with pytest.raises(ModuleNotFoundError, match=install.format("audio")):
+            __import__(f"mytorch.audio.{module}")
+
+
+@pytest.mark.parametrize("name", ["torchvision", "torchaudio"])
+def test_packages_that_are_not_installed_have_advice(name):
+    if importlib.machinery.PathFinder.find_spec(name):
+        pytest.skip(f"{name} is installed")
+    code = f"import mytorch; mytorch.install_as_torch()\nimport importlib.util\nprint(importlib.util.find_spec({name!r}))\nimport {name}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "(3, 10, 34)\n", done.stderr
+    assert done.stdout == "None\n"
+    assert f"ModuleNotFoundError: import {name}" in done.stderr
+    assert f"pip install --no-deps {name}==" in done.stderr
