@@ -824,6 +824,8 @@ def _limits(dtype):
     """Returns (smallest, largest int64 that a dtype can represent, limit up to which all integers are exact)."""
     if dtype is dtypes.bool_:
         return 0, 1, 1
+    if dtype.is_complex:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     if dtype.category == dtypes.INT:
         info = dtypes.iinfo(dtype)
         return info.min, info.max, info.max
