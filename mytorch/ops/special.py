@@ -61,7 +61,16 @@ cosh.grad(input=lambda g, input, xp: g * (xp.exp(input) - xp.exp(-input)) * 0.5)
 asinh = _op("asinh", "arcsinh", "Computes the inverse hyperbolic sine of each element.", "arcsinh")
 asinh.grad(input=lambda g, input, xp: g / xp.sqrt(input * input + 1.0))
 acosh = _op("acosh", "arccosh", "Computes the inverse hyperbolic cosine of each element.", "arccosh")
-acosh.grad(input=lambda g, input, xp: g / (xp.sqrt(input - 1.0) * xp.sqrt(input + 1.0)))  # holds in all quadrants
+
+
+def _acosh_grad(g, input, xp):
+    low, high = input - 1.0, input + 1.0
+    if "complex" in str(input.dtype):
+        return g / (xp.sqrt(low) * xp.sqrt(high))  # holds in all quadrants
+    return g / xp.sqrt(low * high)  # a number for input < -1, too, as in PyTorch
+
+
+acosh.grad(input=_acosh_grad)
 atanh = _op("atanh", "arctanh", "Computes the inverse hyperbolic tangent of each element.", "arctanh")
 atanh.grad(input=lambda g, input: g / (1.0 - input * input))
 deg2rad = _op("deg2rad", "deg2rad", "Converts degrees to radians: input * pi / 180.")
