@@ -67,7 +67,7 @@ def _acosh_grad(g, input, xp):
     low, high = input - 1.0, input + 1.0
     if "complex" in str(input.dtype):
         return g / (xp.sqrt(low) * xp.sqrt(high))  # holds in all quadrants
-    return g / xp.sqrt(low * high)  # a number for input < -1, too, as in PyTorch
+    return g / xp.sqrt(low * high + 0.0)  # a number for input < -1, too, as in PyTorch; -0.0 + 0.0 is 0.0
 
 
 acosh.grad(input=_acosh_grad)
