@@ -17,7 +17,7 @@ def results(request, tmp_path_factory):
     return results_of(request.param, "ddp.py", tmp_path_factory.mktemp("ddp") / "results.json", timeout=30)
 
 
-@pytest.mark.parametrize("name", checks_in("ddp.py"))
+@pytest.mark.parametrize("name", [*checks_in("ddp.py"), *checks_in("ddp_patterns.py")])
 def test_ddp(results, name):
     assert results[name] is None, results[name]
 

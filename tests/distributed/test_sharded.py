@@ -30,8 +30,10 @@ THREE = [
 ]
 FOUR = ["fsdp_and_tensor_parallel", "hybrid_sharding", "functions_of_dtensors", "redistribution", "meshes"]
 FOUR += ["checkpoints_are_loaded_in_other_layouts", "fsdp_llama"]
+GENERATED = [*checks_in("dtensor_functions.py"), *checks_in("fsdp_modules.py")]
 CASES = (
-    [(2, name) for name in checks_in("sharded.py")]
+    [(n, name) for n in (2, 3, 4) for name in GENERATED]
+    + [(2, name) for name in checks_in("sharded.py")]
     + [(3, f"check_{n}") for n in THREE]
     + [(4, f"check_{n}") for n in FOUR]
 )

@@ -157,8 +157,11 @@ def _broadcast(shapes):
     out = [1] * ndim
     for shape in shapes:
         for i, n in enumerate(shape, ndim - len(shape)):
-            if n != 1:
-                out[i] = n
+            if 1 != out[i] != n != 1:  # the local parts can fit although the tensors do not
+                raise RuntimeError(
+                    f"The size of tensor a ({out[i]}) must match the size of tensor b ({n}) at non-singleton dimension {i}"
+                )
+            out[i] = out[i] if n == 1 else n
     return tuple(out)
 
 
@@ -227,7 +230,12 @@ def _in_place(func, args, kwargs):
         raise NotImplementedError(
             f"{func.__name__}: expected a complete DTensor, got {me._placements}. Redistribute it."
         )
-    args, kwargs = tree_map_only(DTensor, lambda d: _aligned(d, me._placements, me._global_shape), (args, kwargs))
+    shape = _broadcast([t.shape for t in _tensors_of([args, kwargs], [])])
+    if shape != me._global_shape:
+        raise RuntimeError(
+            f"output with shape {list(me._global_shape)} doesn't match the broadcast shape {list(shape)}"
+        )
+    args, kwargs = tree_map_only(DTensor, lambda d: _aligned(d, me._placements, shape), (args, kwargs))
     func(me._local_tensor, *args[1:], **kwargs)
     return me
 
@@ -310,6 +318,8 @@ def _linear(func, args, kwargs):
     x, w, b = (_as_dtensor(names.get(n), mine[0]) for n in ("input", "weight", "bias"))
     options = {k: v for k, v in names.items() if k not in ("input", "weight", "bias")}
     last = x.ndim - 1
+    if w.ndim != 2 or not x.ndim or x.shape[-1] != w.shape[1] or (b is not None and tuple(b.shape) != (w.shape[0],)):
+        return _run_replicated(func, (x, w, b), options, [x])  # an error, or a bias that is broadcast
     px, pw, pb, out = [], [], [], []
     cx, cw, cb = [], [], []
     for i in range(x._mesh.ndim):
@@ -338,6 +348,9 @@ def _matmul(func, args, kwargs):
         return _matmul(Tensor.matmul, (b, a), {})
     if min(a.ndim, b.ndim) < 1 or len(mine) < 2:
         return _default(func, args, kwargs)
+    dims = {"mm": (2, 2), "bmm": (3, 3), "mv": (2, 1), "dot": (1, 1)}.get(func.__name__, (a.ndim, b.ndim))
+    if dims != (a.ndim, b.ndim) or a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
+        return _run_replicated(func, (a, b), {}, mine)  # raises an error
     if b.ndim == 1:
         return (a @ b.unsqueeze(1)).squeeze(-1)
     if a.ndim == 1:
@@ -534,7 +547,8 @@ def _attention(func, args, kwargs):
     for i, p in enumerate(qkv[0]._placements):  # shards of the batch and of the heads stay
         sizes = {d.shape[p.dim] for d in qkv} if p.is_shard() else set()
         # With fewer heads of keys, each process needs the keys of its queries.
-        fits = len(sizes) == 1 or (p.is_shard(qkv[0].ndim - 3) and not any(n % qkv[0]._mesh.size(i) for n in sizes))
+        grouped = kwargs.get("enable_gqa") and p.is_shard(qkv[0].ndim - 3)
+        fits = len(sizes) == 1 or (grouped and not any(n % qkv[0]._mesh.size(i) for n in sizes))
         placements.append(p if p.is_shard() and p.dim < qkv[0].ndim - 2 and fits else Replicate())
     out = func(*(local_of(d, placements) for d in qkv), *rest, **kwargs)
     shape = list(out.shape)
@@ -791,7 +805,8 @@ def _cross_entropy(func, args, kwargs):
     plain_options = all(
         k in usual or v in (None, False, 0.0) for k, v in given.items() if not is_tensor(v) or k not in usual
     )
-    if len(sharded) != 1 or rows or logits.ndim != 2 or target.ndim != 1 or not plain_options:
+    fits = logits.ndim == 2 and target.ndim == 1 and logits.shape[0] == target.shape[0]
+    if len(sharded) != 1 or rows or not fits or not plain_options:
         every = _replicated(logits)
         args, kwargs = tree_map_only(Tensor, lambda t: local_of(_as_dtensor(t, mine[0]), every), (args, kwargs))
         local = func(*args, **kwargs)

@@ -27,10 +27,12 @@ from mytorch.distributed.checkpoint.state_dict import (
 )
 from mytorch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from mytorch.distributed.fsdp import (
+    CPUOffloadPolicy,
     FullyShardedDataParallel,
     FullyShardedDataParallelPlugin,
     MixedPrecision,
     MixedPrecisionPolicy,
+    OffloadPolicy,
     ShardedGradScaler,
     StateDictType,
     fully_shard,
@@ -39,12 +41,19 @@ from mytorch.distributed.fsdp.wrap import ModuleWrapPolicy
 from mytorch.distributed.join import Join
 from mytorch.distributed.mpi import MPIEngine
 from mytorch.distributed.nn import functional as DF
-from mytorch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-from mytorch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from mytorch.distributed.optim import ZeroRedundancyOptimizer
+from mytorch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor
+from mytorch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, parallelize_module
 from mytorch.distributed.tensor.parallel.plans import plan_of
 from mytorch.models import GPT2, Llama
 from mytorch.models.gpt2 import Block
 from mytorch.utils.checkpoint import checkpoint
+from mytorch.utils.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+    offload_wrapper,
+)
 
 STEPS, BATCH = 20, 12  # BATCH of all ranks together
 
@@ -397,6 +406,121 @@ def check_fully_sharded_data_parallel():
     optimizer.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(model, optimizer, state))
 
 
+def small(seed=0):
+    mytorch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 1))
+
+
+def check_meta_models_lists_of_modules_and_assigned_parameters():
+    x, reference = mytorch.arange(12.0).reshape(4, 3), small()
+    for offload in (OffloadPolicy(), CPUOffloadPolicy()):
+        with mytorch.device("meta"):
+            model = small()
+        pair = [model[1], model[2]]
+        assert fully_shard(pair, offload_policy=offload) is pair
+        fully_shard(model, offload_policy=offload)
+        assert len(model._groups()) == 2
+        model.to_empty(device="cpu").load_state_dict(reference.state_dict())
+        np.testing.assert_allclose(model(x).detach().numpy(), reference(x).detach().numpy(), rtol=1e-5)
+        doubled = {
+            k: nn.Parameter(v.detach() * 2) if isinstance(v, DTensor) else v for k, v in model.state_dict().items()
+        }
+        model.load_state_dict(doubled, assign=True)
+        assert model[0].weight is doubled["0.weight"]
+        model(x).sum().backward()
+        found = model[0].weight.full_tensor().detach().numpy()
+        np.testing.assert_array_equal(found, 2 * reference[0].weight.detach().numpy())
+        assert doubled["0.weight"].grad is not None
+    model[0].weight = nn.Parameter(mytorch.ones(5, 3))
+    raises(ValueError, "Linear.weight to be a parameter with shape (5, 3)", lambda: model(x))
+
+
+def check_optimizers_of_sharded_parameters():
+    """Each optimizer of the library has the weights of one process, or raises an error."""
+    refused = []
+    for kind in vars(mytorch.optim).values():
+        if not (isinstance(kind, type) and issubclass(kind, mytorch.optim.Optimizer)):
+            continue
+        if kind in (mytorch.optim.Optimizer, mytorch.optim.SparseAdam):  # which requires sparse gradients
+            continue
+        one, model = nn.Linear(3, 4, bias=False), nn.Linear(3, 4, bias=False)
+        with mytorch.no_grad():
+            for m in (one, model):
+                m.weight.copy_(mytorch.linspace(-1, 1, 12).reshape(4, 3))
+        fully_shard(model)
+        try:
+            for m in (one, model):
+                optimizer = kind(m.parameters(), lr=0.1)
+                for step in range(3):
+
+                    def closure(m=m, optimizer=optimizer, step=step):
+                        optimizer.zero_grad()
+                        loss = m(mytorch.arange(6.0).reshape(2, 3) - step).square().mean()
+                        loss.backward()
+                        return loss
+
+                    optimizer.step(closure)
+        except NotImplementedError:
+            refused.append(kind.__name__)
+            continue
+        whole = model.weight.detach().full_tensor().numpy()
+        np.testing.assert_allclose(whole, one.weight.detach().numpy(), rtol=1e-5, err_msg=kind.__name__)
+    assert sorted(refused) == ["Adafactor", "LBFGS", "Muon"], refused
+
+
+def check_an_optimizer_in_backward():
+    one, model = small(), shard_each(small())
+    for m in (one, model):
+        for p in m.parameters():
+            optimizer = mytorch.optim.AdamW([p], lr=0.1)
+            p.register_post_accumulate_grad_hook(lambda p, o=optimizer: (o.step(), o.zero_grad())[0])
+        for step in range(3):
+            m(mytorch.arange(12.0).reshape(4, 3) * (step + 1)).square().mean().backward()
+    same_weights(model, one, 1e-5)
+
+
+def shard_each(model):
+    for layer in model:
+        fully_shard(layer)
+    return fully_shard(model)
+
+
+def check_wrong_use_of_sharded_parameters():
+    plain = small()
+    plain[0].weight.register_hook(lambda g: g)
+    raises(ValueError, "got hooks of Linear.weight", lambda: fully_shard(plain))
+    model = fully_shard(small(), reshard_after_forward=True)
+    loss = model(mytorch.ones(4, 3)).square().mean()
+    with mytorch.no_grad():
+        for p in model.parameters():
+            p.mul_(2)
+    raises(RuntimeError, "modified by an inplace operation", loss.backward)
+    rank = dist.get_rank()
+    raises(ValueError, "should not be the same as the rank", lambda: dist.send(mytorch.ones(1), rank))
+    raises(ValueError, "should not be the same as the rank", lambda: dist.recv(mytorch.ones(1), rank))
+
+
+def check_checkpoint_wrapper():
+    for impl in CheckpointImpl:
+        for wrap in (functools.partial(checkpoint_wrapper, checkpoint_impl=impl), offload_wrapper):
+            for first in (True, False):
+                one, model = (nn.Sequential(small(), nn.Linear(1, 2)) for _ in range(2))
+                if first:
+                    fully_shard(model[0])
+                apply_activation_checkpointing(model, wrap, lambda m: isinstance(m, nn.Sequential))
+                fully_shard(model)
+                assert list(model.state_dict()) == list(one.state_dict())
+                x = mytorch.arange(12.0).reshape(4, 3)
+                for m in (one, model):
+                    m(x.clone().requires_grad_()).square().sum().backward()
+                for p, q in zip(one.parameters(), model.parameters(), strict=True):
+                    np.testing.assert_allclose(q.grad.full_tensor().numpy(), np.asarray(p.grad), rtol=1e-4, atol=1e-5)
+                optimizer = mytorch.optim.AdamW(model.parameters())
+                optimizer.step()
+                names = get_state_dict(model, optimizer)[1]["state"]
+                assert set(names) == {name for name, _ in one.named_parameters()}
+
+
 def check_scaler_skips_on_all_ranks():
     model = fully_shard(nn.Linear(4, dist.get_world_size()))
     optimizer = mytorch.optim.SGD(model.parameters(), lr=0.1)
@@ -579,6 +703,48 @@ def check_meshes():
         assert mesh["dp", "tp"] == mesh
 
 
+def check_parameters_of_dtensors():
+    layer, mesh = nn.Linear(3, 4), world_mesh()
+
+    def partition(name, module, mesh):
+        for key, p in list(module.named_parameters(recurse=False)):
+            module.register_parameter(key, nn.Parameter(distribute_tensor(p, mesh, [Shard(0)]), key == "weight"))
+
+    distribute_module(layer, mesh, partition)
+    assert isinstance(layer.weight, nn.Parameter) and isinstance(layer.weight, DTensor)
+    assert layer.weight.placements == (Shard(0),)
+    assert (layer.weight.requires_grad, layer.bias.requires_grad) == (True, False)
+    inputs = distribute_tensor(mytorch.ones(2, 3), mesh, [Replicate()])
+    layer(inputs).sum().backward()
+    assert layer.weight.grad.full_tensor().tolist() == [[2.0] * 3] * 4
+
+
+def check_varying_inputs_of_other_functions():
+    """A layer of tensor parallelism can use its input in a function without partial sums, too."""
+
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(mytorch.arange(8.0).reshape(2, 4))
+
+        def forward(self, x):
+            return (x * self.scale).sum() + x.sum()
+
+    plain, model = Gate(), Gate()
+    distribute_module(model, world_mesh(), lambda name, m, mesh: set_scale(m, mesh))
+    layouts = {"input_layouts": Replicate(), "desired_input_layouts": Replicate()}
+    parallelize_module(model, world_mesh(), PrepareModuleInput(**layouts))
+    values = mytorch.linspace(0, 1, 8).reshape(2, 4)
+    x, y = values.clone().requires_grad_(), values.clone().requires_grad_()
+    plain(x).backward()
+    model(y).full_tensor().backward()
+    np.testing.assert_allclose(np.asarray(y.grad), np.asarray(x.grad))
+
+
+def set_scale(module, mesh):
+    module.scale = nn.Parameter(distribute_tensor(module.scale.detach(), mesh, [Shard(1)]))
+
+
 def check_errors_on_every_rank():
     n, rank = dist.get_world_size(), dist.get_rank()
     raises(RuntimeError, "expected the same parameters on all ranks", lambda: fully_shard(nn.Linear(3, 2 + rank)))
@@ -609,6 +775,31 @@ def _tied():
     model = model_of("gpt2")
     fully_shard(model.lm_head)
     fully_shard(model)
+
+
+def check_join_with_zero():
+    rank, n = dist.get_rank(), dist.get_world_size()
+    for views, initial, zero in ((True, True, True), (False, False, True), (False, False, False)):
+        one = small()[::2]
+        model = nn.parallel.DistributedDataParallel(small()[::2], gradient_as_bucket_view=views)
+        other = mytorch.optim.AdamW(one.parameters(), lr=0.1)
+        optimizer = mytorch.optim.AdamW(model.parameters(), lr=0.1)
+        if zero:
+            optimizer = ZeroRedundancyOptimizer(model.parameters(), mytorch.optim.AdamW, lr=0.1)
+        x = mytorch.arange(float(n * 4 * 6)).reshape(n, 4, 2, 3) / 50
+        joined = Join([model, optimizer], divide_by_initial_world_size=initial) if zero else model.join(initial)
+        with joined:
+            for i in range(1 + rank):
+                model(x[rank, i]).square().sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        for i in range(n):
+            active = [k for k in range(n) if i < 1 + k]
+            (sum(one(x[k, i]).square().sum() for k in active) / (n if initial else len(active))).backward()
+            other.step()
+            other.zero_grad()
+        for p, q in zip(one.parameters(), model.parameters(), strict=True):
+            np.testing.assert_allclose(q.detach().numpy(), p.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
 def check_join():
@@ -751,6 +942,9 @@ def check_the_accelerator_saves_parts_and_loads_them_in_other_layouts():
     assert differ(get_model_state_dict(model, options=StateDictOptions(full_state_dict=True)), before) == 0
     raises(ValueError, "state_dict_type", lambda: FullyShardedDataParallelPlugin(state_dict_type="LOCAL"))
 
+
+from dtensor_functions import check_generated_functions_of_dtensors  # noqa: E402, F401
+from fsdp_modules import check_generated_sharded_modules  # noqa: E402, F401
 
 if __name__ == "__main__":
     checks.run(globals(), sys.argv[1])
