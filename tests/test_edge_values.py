@@ -345,3 +345,9 @@ def test_an_element_that_is_not_selected_has_no_gradient(torch, name):
 
     for upstream in (0.7, INF, NAN):
         np.testing.assert_allclose(program(mytorch, upstream), program(torch, upstream), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64"])
+def test_pairs_of_other_dtypes_are_not_viewed_as_complex_numbers(dtype):
+    with pytest.raises(RuntimeError):  # NotImplementedError is a RuntimeError
+        mytorch.view_as_complex(mytorch.ones(3, 2).to(getattr(mytorch, dtype)))

@@ -46,6 +46,10 @@ def view_as_complex(input):
         >>> mytorch.view_as_complex(tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
         [(1+2j), (3+4j)]
     """
+    if input.dtype is dtypes.float16:
+        raise NotImplementedError("view_as_complex: no tensor has dtype complex32. Convert the input to float32.")
+    if input.dtype not in (dtypes.float32, dtypes.float64):
+        raise RuntimeError(f"view_as_complex is only supported for float and double tensors, but got {input.dtype}")
     if not input.ndim:
         raise RuntimeError("Input tensor must have one or more dimensions")
     if input.shape[-1] != 2:

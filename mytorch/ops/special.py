@@ -267,6 +267,8 @@ def heaviside(input, other, *, out=None):
     Raises:
         RuntimeError: complex numbers, or different dtypes.
     """
+    if not hasattr(other, "dtype"):
+        raise TypeError(f"heaviside: expected values to be a tensor, got {kind(other)}. Use torch.tensor(value).")
     if input.dtype.is_complex or other.dtype.is_complex or (out is not None and out.dtype.is_complex):
         raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     if input.dtype is not other.dtype:
