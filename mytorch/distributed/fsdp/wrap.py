@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...nn.containers import ModuleList
+from ...nn.containers import ModuleDict, ModuleList
 from ...nn.module import Module
+from ...nn.transformer import MultiheadAttention
 
 Policy = Callable[..., bool]
 
@@ -38,8 +39,9 @@ def transformer_auto_wrap_policy(
 
 
 def size_based_auto_wrap_policy(
-    module: Module, recurse: bool, nonwrapped_numel: int, min_num_params: int = int(1e8)
-) -> bool:
+    module: Module, recurse: bool, nonwrapped_numel: int, min_num_params: int = int(1e8),
+    force_leaf_modules: set[type[Module]] | None = None, exclude_wrap_modules: set[type[Module]] | None = None,
+) -> bool:  # fmt: skip
     """Selects modules with many parameters. Use it with `functools.partial`.
 
     Args:
@@ -47,8 +49,13 @@ def size_based_auto_wrap_policy(
         recurse: True to ask about the submodules of the module.
         nonwrapped_numel: number of elements of the parameters that are not selected yet.
         min_num_params: least number of elements (default: 100 million).
+        force_leaf_modules: classes whose submodules are not selected (default: MultiheadAttention, which uses the
+            parameters of its submodules without calling them).
+        exclude_wrap_modules: classes that are not selected (default: ModuleList and ModuleDict, which are not called).
     """
-    return nonwrapped_numel >= min_num_params
+    leaves = {MultiheadAttention} if force_leaf_modules is None else force_leaf_modules
+    excluded = {ModuleList, ModuleDict} if exclude_wrap_modules is None else exclude_wrap_modules
+    return nonwrapped_numel >= min_num_params and not isinstance(module, tuple(leaves if recurse else excluded))
 
 
 def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:

@@ -782,7 +782,7 @@ class _ParallelCrossEntropy(Function):
         collectives.all_reduce(both, ReduceOp.SUM, group)
         ctx.save_for_backward(exps / both[0].unsqueeze(1), local, inside, target != ignore_index)
         ctx.dtype = logits.dtype
-        return (both[0].log() + top - both[1]) * (target != ignore_index)
+        return (both[0].log() + top - both[1]).masked_fill(target == ignore_index, 0)
 
     @staticmethod
     def backward(ctx, g):
@@ -790,7 +790,8 @@ class _ParallelCrossEntropy(Function):
         out = softmax.clone()
         if out.shape[1]:
             out.scatter_add_(1, local.unsqueeze(1), -(inside.to(out.dtype)).unsqueeze(1))
-        return (out * (g * counted).unsqueeze(1)).to(ctx.dtype), None, None, None, None
+        g = g.masked_fill(counted.logical_not(), 0)  # the mean of no rows has an infinite gradient
+        return (out * g.unsqueeze(1)).to(ctx.dtype), None, None, None, None
 
 
 @_rule("cross_entropy")
