@@ -312,7 +312,7 @@ class RecordedArithmetic:
 # The derivative is constant almost everywhere. As in PyTorch, the gradient requires gradients anyway, which are 0, so that a
 # gradient penalty on a network of these functions runs.
 _PIECEWISE_LINEAR = frozenset(
-    "avg_pool fmod hardshrink hardsigmoid hardtanh leaky_relu max_pool nll_loss relu remainder softshrink threshold".split()
+    "avg_pool hardshrink hardsigmoid hardtanh leaky_relu max_pool nll_loss relu softshrink threshold".split()
 )
 
 
