@@ -274,7 +274,7 @@ def _scaled(input, other, alpha):
     Raises:
         RuntimeError: a fractional alpha for integers, or a bool for numbers.
     """
-    category = max(getattr(t, "dtype", dtypes.int64).category for t in (input, other))
+    category = max(t.dtype.category if hasattr(t, "dtype") else dtypes.of_number(t).category for t in (input, other))
     if isinstance(alpha, float) and category < dtypes.FLOAT:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if isinstance(alpha, complex) and category < dtypes.COMPLEX:
@@ -286,7 +286,9 @@ def _scaled(input, other, alpha):
     if alpha == 1:
         return other
     if type(other) in NUMBERS:  # stays a number, which does not change the dtype of a 0-d tensor
-        return other * dtypes.fitting(alpha, input.dtype)
+        dtype = dtypes.result_type([input.dtype], [], [dtypes.of_number(other)])
+        product = other * dtypes.fitting(alpha, dtype)
+        return bool(product) if dtype is dtypes.bool_ else product
     if category < dtypes.FLOAT:
         alpha = dtypes.fitting(alpha, dtypes.promote_types(*(getattr(t, "dtype", other.dtype) for t in (input, other))))
     if isinstance(input, Tensor) and isinstance(other, Tensor) and input.dtype is not other.dtype:
