@@ -4,7 +4,6 @@ Most ops are a row of a table. `unary` and `binary` define an op from its name, 
 function and its derivatives, and bind it to the API.
 """
 
-import functools
 import math
 
 import numpy as np
@@ -268,6 +267,11 @@ add = public()(_with_alpha("add", _add, "+", "[1, 2]; [10, 20]; alpha=2 -> [21, 
 sub = public(names=("subtract",))(_with_alpha("sub", _sub, "-", "[1, 2]; [10, 20] -> [-9, -18]"))
 
 
+def _common_dtype(*tensors):
+    """Returns the dtype of the result of an operation on tensors."""
+    return dtypes.result_type(*[[t.dtype for t in tensors if bool(t.ndim) is having] for having in (True, False)], [])
+
+
 def _scaled(input, other, alpha):
     """Computes alpha * other.
 
@@ -292,8 +296,7 @@ def _scaled(input, other, alpha):
     if category < dtypes.FLOAT:
         alpha = dtypes.fitting(alpha, dtypes.promote_types(*(getattr(t, "dtype", other.dtype) for t in (input, other))))
     if isinstance(input, Tensor) and isinstance(other, Tensor) and input.dtype is not other.dtype:
-        kinds = [[t.dtype for t in (input, other) if bool(t.ndim) is having] for having in (True, False)]
-        other = cast(other, dtypes.result_type(*kinds, []))  # the result's dtype, for bytes times alpha may overflow
+        other = cast(other, _common_dtype(input, other))  # the result's dtype, for bytes times alpha may overflow
     return mul.fast_call(other, alpha)
 
 
@@ -658,9 +661,8 @@ def _with_value(name, symbol, record, example):
             ):
                 raise RuntimeError("value cannot be converted to a real dtype without overflow")
             if integers(input, tensor1, tensor2):
-                value = dtypes.fitting(
-                    value, functools.reduce(dtypes.promote_types, (t.dtype for t in (input, tensor1, tensor2)))
-                )
+                dtype = _common_dtype(input, tensor1, tensor2)
+                tensor1, value = cast(tensor1, dtype), dtypes.fitting(value, dtype)
             tensor1 = tensor1 * value
         return input + record.fast_call(tensor1, tensor2)
 
