@@ -125,8 +125,8 @@ class Namespace:
 
     def squared_deviations(self, x, axis=None, keepdims=False):
         """Returns the sum of |x - mean|^2 over axes."""
-        few = x.size < blocks.LARGE and x.dtype.kind == "f"
-        # Small arrays: float64 is exact enough and costs little.
+        few = x.dtype.kind == "f" and (x.size < blocks.LARGE or self.kind == "cpu")
+        # On a CPU, and for small arrays, float64 is exact enough and costs little.
         x = x.astype(np.float64) if few else x
         total = self.sum(x, axis=axis, keepdims=True)
         n = max(x.size // max(total.size, 1), 1)

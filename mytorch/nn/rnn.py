@@ -176,6 +176,12 @@ class RNNBase(_Recurrent):
                 "LSTM: expected the initial state to be a tuple (h, c), got a tensor. Pass both tensors."
             )
         output: Any
+        if hx is not None and (self.mode == "LSTM") is not (isinstance(hx, (tuple, list)) and len(hx) == 2):
+            if self.mode == "LSTM":
+                got = f"{len(hx)} states" if isinstance(hx, (tuple, list)) else "a Tensor"
+                raise RuntimeError(f"lstm expects two hidden states: a tuple (h, c), got {got}.")
+            if isinstance(hx, tuple):
+                raise TypeError(f"{type(self).__name__}: expected hx to be a Tensor, got a tuple.")
         if isinstance(hx, list) and self.mode != "LSTM":
             raise TypeError(f"{type(self).__name__}: expected hx to be a Tensor, got a list.")
         if isinstance(input, PackedSequence):
@@ -468,6 +474,8 @@ class LSTMCell(RNNCellBase):
 
     @in_precision("half", inside=True)
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        if isinstance(hx, Tensor):
+            raise TypeError("lstm_cell(): argument 'hx' (position 2) must be tuple of Tensors, not Tensor")
         h, c = (self._zeros(input), self._zeros(input)) if hx is None else hx
         a, b = self._gates(input, h)
         if c.shape != h.shape:

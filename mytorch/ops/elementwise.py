@@ -4,7 +4,6 @@ Most ops are a row of a table. `unary` and `binary` define an op from its name, 
 function and its derivatives, and bind it to the API.
 """
 
-import functools
 import math
 
 import numpy as np
@@ -292,13 +291,18 @@ add = public()(_with_alpha("add", _add, "+", "[1, 2]; [10, 20]; alpha=2 -> [21, 
 sub = public(names=("subtract",))(_with_alpha("sub", _sub, "-", "[1, 2]; [10, 20] -> [-9, -18]"))
 
 
+def _common_dtype(*tensors):
+    """Returns the dtype of the result of an operation on tensors."""
+    return dtypes.result_type(*[[t.dtype for t in tensors if bool(t.ndim) is having] for having in (True, False)], [])
+
+
 def _scaled(input, other, alpha):
     """Computes alpha * other.
 
     Raises:
         RuntimeError: a fractional alpha for integers, or a bool for numbers.
     """
-    category = max(getattr(t, "dtype", dtypes.int64).category for t in (input, other))
+    category = max(t.dtype.category if hasattr(t, "dtype") else dtypes.of_number(t).category for t in (input, other))
     if isinstance(alpha, float) and category < dtypes.FLOAT:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if isinstance(alpha, complex) and category < dtypes.COMPLEX:
@@ -310,12 +314,13 @@ def _scaled(input, other, alpha):
     if alpha == 1:
         return other
     if type(other) in NUMBERS:  # stays a number, which does not change the dtype of a 0-d tensor
-        return other * dtypes.fitting(alpha, input.dtype)
+        dtype = dtypes.result_type([input.dtype], [], [dtypes.of_number(other)])
+        product = other * dtypes.fitting(alpha, dtype)
+        return bool(product) if dtype is dtypes.bool_ else product
     if category < dtypes.FLOAT:
         alpha = dtypes.fitting(alpha, dtypes.promote_types(*(getattr(t, "dtype", other.dtype) for t in (input, other))))
     if isinstance(input, Tensor) and isinstance(other, Tensor) and input.dtype is not other.dtype:
-        kinds = [[t.dtype for t in (input, other) if bool(t.ndim) is having] for having in (True, False)]
-        other = cast(other, dtypes.result_type(*kinds, []))  # the result's dtype, for bytes times alpha may overflow
+        other = cast(other, _common_dtype(input, other))  # the result's dtype, for bytes times alpha may overflow
     return mul.fast_call(other, alpha)
 
 
@@ -682,9 +687,8 @@ def _with_value(name, symbol, record, example):
             ):
                 raise RuntimeError("value cannot be converted to a real dtype without overflow")
             if integers(input, tensor1, tensor2):
-                value = dtypes.fitting(
-                    value, functools.reduce(dtypes.promote_types, (t.dtype for t in (input, tensor1, tensor2)))
-                )
+                dtype = _common_dtype(input, tensor1, tensor2)
+                tensor1, value = cast(tensor1, dtype), dtypes.fitting(value, dtype)
             tensor1 = tensor1 * value
         return input + record.fast_call(tensor1, tensor2)
 

@@ -37,7 +37,7 @@ def _in_float32(xp, x):
 
 def _rows(xp, x, width):
     """Returns x as rows (N, width), at least in float32."""
-    return xp.reshape(_in_float32(xp, x), (-1, width))
+    return xp.reshape(_in_float32(xp, x), (math.prod(x.shape) // width if width else 0, width))
 
 
 def _like(xp, out, input, dtype):
@@ -50,8 +50,24 @@ def _normed(xp, x, eps):
     mean = xp.mean(x, axis=-1, keepdims=True)
     centred = x - mean
     variance = xp.mean(centred * centred, axis=-1, keepdims=True)
-    rstd = 1.0 / xp.sqrt(variance + (variance * 0.0 + eps))  # NaN where it overflows, which is not to look like zeros
+    if xp not in ON_NUMPY:
+        rstd = 1.0 / xp.sqrt(
+            variance + (variance * 0.0 + eps)
+        )  # NaN where it overflows, which is not to look like zeros
+    elif variance.max(initial=0.0) < math.inf:
+        rstd = 1.0 / np.sqrt(variance + eps)
+    else:
+        mean, rstd = _wide_statistics(x, -1, eps)
+        centred = x - mean
     return centred * rstd, mean, rstd
+
+
+def _wide_statistics(x, axes, eps):
+    """Returns mean and 1 / sqrt(variance + eps), computed in float64, for numbers whose squares overflow."""
+    wide = x.astype(np.float64)
+    mean = wide.mean(axis=axes, keepdims=True)
+    variance = np.square(wide - mean).mean(axis=axes, keepdims=True)
+    return mean.astype(x.dtype), (1.0 / np.sqrt(variance + eps)).astype(x.dtype)
 
 
 def _normed_grad(xp, g, normed, rstd):
@@ -140,7 +156,10 @@ def _dtype(like):
 @op(name="rms_norm", grad_name="RMSNorm", dtype="same", residuals=("rstd",), autocast="float32")
 def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
     x = _rows(xp, input, width)
-    rstd = 1.0 / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + eps)
+    square = xp.mean(x * x, axis=-1, keepdims=True)
+    rstd = 1.0 / xp.sqrt(square + eps)
+    if xp in ON_NUMPY and not square.max(initial=0.0) < math.inf:
+        rstd = (1.0 / np.sqrt(np.square(x.astype(np.float64)).mean(axis=-1, keepdims=True) + eps)).astype(x.dtype)
     out = x * rstd
     if weight is not None:
         out = out * xp.reshape(weight, (-1,))
@@ -354,6 +373,9 @@ def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
         centred = x - mean
         var = xp.mean(centred * centred, axis=axes, keepdims=True)
     rstd = 1.0 / xp.sqrt(var + eps)
+    if xp in ON_NUMPY and not var.max(initial=0.0) < math.inf:
+        mean, rstd = _wide_statistics(x, axes, eps)
+        centred = x - mean
     if weight is not None:
         out = centred * (rstd * _channels(xp, weight, len(input.shape)))
     else:

@@ -601,7 +601,6 @@ def _unpooling(d):
         """
         kernel, padding = several(kernel_size, d, name), several(padding, d, name)
         stride = kernel if stride is None or stride in ((), []) else several(stride, d, name)
-        check_window(name, stride=stride)
         _batched(input, d, name)
         alert_nondeterministic(f"max_unpooling{max(d, 2)}d_forward_out")
         if tuple(input.shape) != tuple(indices.shape):
@@ -612,6 +611,11 @@ def _unpooling(d):
         default = tuple(
             (n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[-d:], stride, padding, kernel, strict=True)
         )
+        for i, n in enumerate(default):
+            if n < 0:
+                raise ValueError(
+                    f"max_unpooling: output_size must contain non-negative spatial dimensions, but got output_size[{i}]={n}"
+                )
         size = _unpooled_size(output_size, default, stride, name)
         lead = tuple(input.shape[:-d])
         flat = input.flatten(len(lead))

@@ -7,6 +7,7 @@ from collections import namedtuple
 import numpy as np
 
 from .._tensor import is_tensor
+from ..backend import ON_NUMPY
 from ..base import dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import public
@@ -107,13 +108,14 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
+    boolean = dtype is not None and dtypes.as_dtype(dtype) is dtypes.bool_
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
-    elif input.dtype.category < dtypes.FLOAT:
+    if boolean or (dtype is None and input.dtype.category < dtypes.FLOAT):
         counted = input.dtype.category == dtypes.BOOL and dim is None and not keepdim
         input = input if counted else cast(input, dtypes.int64)
     out = _sum.fast_call(input, dim if dim is None else normalize_dims(dim, input.ndim, "sum"), keepdim)
-    return cast(out, dtypes.bool_) if dtype is not None and dtypes.as_dtype(dtype) is dtypes.bool_ else out
+    return cast(out, dtypes.bool_) if boolean else out
 
 
 @op(dtype="same", name="mean")
@@ -178,13 +180,19 @@ def _var(xp, input, *, dim=None, keepdim=False, correction=1):
     return total.astype(total.dtype if x.dtype.kind == "c" else input.dtype)
 
 
+def _centered(xp, input, axes):
+    """Returns input - mean. The second subtraction corrects the rounding error of a large mean."""
+    centered = input - xp.mean(input, axis=axes, keepdims=True)
+    return centered - xp.mean(centered, axis=axes, keepdims=True)
+
+
 def _var_grad(g, input, shape, dim, keepdim, correction, xp):
-    mean = xp.mean(input, axis=axes_of(dim, len(shape)), keepdims=True)
     free = count(shape, dim) - correction
+    centered = _centered(xp, input, axes_of(dim, len(shape)))
     if free <= 0 and dim is None:  # 2 / 0 * (input - mean)
-        return g * xp.where(input == mean, math.nan, math.inf)
+        return g * xp.where(centered == 0, math.nan, math.inf)
     scale = 2.0 / free if free else math.inf
-    return spread(xp, g * scale, shape, dim, keepdim) * (input - mean)
+    return spread(xp, g * scale, shape, dim, keepdim) * centered
 
 
 _var.grad(input=_var_grad)
@@ -239,15 +247,29 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
         >>> mytorch.std(tensor([1.0, 3.0]), correction=0).item()
         1.0
     """
-    return _root(var(input, dim, unbiased, keepdim, correction=correction, axis=axis, keepdims=keepdims))
+    correction, dim = _correction(unbiased, correction, dim if axis is None else axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    return _std.fast_call(input, normalize_dims(dim, input.ndim, "std"), keepdim, correction)
 
 
-@op(dtype="float", name="std")
-def _root(xp, input):
-    return xp.sqrt(input)
+@op(dtype="same", name="std")
+def _std(xp, input, *, dim=None, keepdim=False, correction=1):
+    # In float64 on a CPU, where squares of large or small numbers neither overflow nor vanish.
+    wide = input.astype(np.float64) if xp in ON_NUMPY and input.dtype.kind == "f" else input
+    out = xp.sqrt(_var.forward(xp, wide, dim=dim, keepdim=keepdim, correction=correction))
+    return out if input.dtype.kind == "c" else out.astype(input.dtype)
 
 
-_root.grad(input=lambda g, out, xp: xp.where(out == 0, 0.0, g / (out * 2)))
+def _std_grad(g, input, out, shape, dim, keepdim, correction, xp):
+    free = count(shape, dim) - correction
+    scale = xp.where(out == 0, 0.0, g * (1.0 / free if free > 0 else math.nan))
+    units = _centered(xp, input, axes_of(dim, len(shape))) / spread(
+        xp, xp.where(out == 0, 1.0, out), shape, dim, keepdim
+    )
+    return units * spread(xp, scale, shape, dim, keepdim)
+
+
+_std.grad(input=_std_grad)
 
 
 @public(inplace=False)

@@ -396,8 +396,11 @@ def index_fill(input, dim, index, value):
         >>> mytorch.index_fill(mytorch.zeros(3), 0, tensor([0, 2]), 5).tolist()
         [5.0, 0.0, 5.0]
     """
-    d, raw = _at(input, dim, index, "index_fill")
-    mask = xp_of(raw).zeros(input.shape[d], bool)
+    d = normalize_dim(dim, input.ndim)
+    raw, size = index_raw(index, "index_fill"), input.shape[d]
+    if outside(raw % size if size and not outside(raw + size, 2 * size) else raw, size):
+        raise IndexError(f"index_fill(): index out of range in self: expected values from {-size} to {size - 1}.")
+    mask = xp_of(raw).zeros(size, bool)
     mask[raw] = True
     if isinstance(value, Tensor):
         if value.numel() != 1:

@@ -49,7 +49,8 @@ def _bwd_tanh(g, x, out):
         u = _SCALE * (v + _CUBE * v * v * v)
         s = np.float32(1.0) / (np.float32(1.0) + exp(np.float32(-2.0) * u))
         slope = np.float32(2.0) * _SCALE * (np.float32(1.0) + np.float32(3.0) * _CUBE * v * v)
-        out[i] = g[i] * (s + v * s * (np.float32(1.0) - s) * slope)
+        tail = s * (np.float32(1.0) - s)  # 0 for large numbers, where the slope can be infinite
+        out[i] = g[i] * (s + (v * tail * slope if tail > np.float32(0.0) else np.float32(0.0)))
 
 
 LEAST = 512  # for fewer elements, NumPy's calls cost less than the launch

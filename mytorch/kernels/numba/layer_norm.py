@@ -28,8 +28,17 @@ def _fwd(x, out, mean, rstd, weight, bias, eps):
             d = x[r, j] - m
             squares += d * d
         s = np.float32(1.0) / np.sqrt(squares / np.float32(width) + eps)
-        if not squares < np.float32(np.inf):  # overflow: rstd would be 0, and the row a row of biases
-            s = np.float32(np.nan)
+        if not squares < np.float32(np.inf):  # overflow: again in float64
+            wide_total = np.float64(0.0)
+            for j in range(width):
+                wide_total += x[r, j]
+            wide_mean = wide_total / width
+            wide_squares = np.float64(0.0)
+            for j in range(width):
+                wide = x[r, j] - wide_mean
+                wide_squares += wide * wide
+            m = np.float32(wide_mean)
+            s = np.float32(1.0 / np.sqrt(wide_squares / width + eps))
         mean[r] = m
         rstd[r] = s
         for j in range(width):
