@@ -17,9 +17,10 @@ from ..base.errors import kind
 _KINDS = {
     "b": "_divide_floor abs bitwise_left_shift bitwise_right_shift ceil floor floor_divide fmod linear matmul pow remainder trunc",
     "bc": "clamp median round",
-    "bci": "elu gelu group_norm hardshrink hardsigmoid hardswish igamma igammac leaky_relu log_softmax logsigmoid softmax softplus softshrink",
-    "bi": "eigh hypot lu silu logaddexp logaddexp2 logcumsumexp nextafter",
-    "c": "amax amin digamma entr erf erfc erfcx erfinv ge gt i0 i0e i1 i1e le lgamma logit lt max_of_all min_of_all ndtri sign special_xlog1py "
+    "bci": "batch_norm cross_entropy elu gated gelu group_norm hardshrink hardsigmoid hardswish igamma igammac layer_norm leaky_relu log_softmax logsigmoid softmax softplus softshrink",
+    "bi": "eigh hypot lu rms_norm silu logaddexp logaddexp2 logcumsumexp nextafter",
+    "BcI": "dropout",
+    "c": "avg_pool polygamma threshold amax amin digamma entr erf erfc erfcx erfinv ge gt i0 i0e i1 i1e le lgamma logit lt max_of_all min_of_all ndtri sign special_xlog1py "
     "xlogy zeta",
     "i": "lerp",
     "BI": "adjugate cholesky eig inverse linalg_det linalg_solve logabsdet norm pinv qr sign_of_det std svd var",
@@ -88,7 +89,7 @@ def check_arguments(op, inputs):
 
 
 def refuses(letters):
-    """Decorates a function of tensors that refuses some kinds of dtypes of its first input; see `_KINDS`."""
+    """Decorates a function of tensors that refuses some kinds of dtypes of its inputs; see `_KINDS`."""
     kinds = letters.lower().replace("i", "iu")
 
     def decorate(function):
@@ -97,9 +98,9 @@ def refuses(letters):
 
         @functools.wraps(function)
         def checked(*args, **kwargs):
-            x = args[0] if args else None
-            if isinstance(x, (Tensor, Array)) and getattr(x._data, "_array", x._data).dtype.kind in kinds:
-                check_dtypes(name, (x._data,))
+            found = [x._data for x in args if isinstance(x, (Tensor, Array))]
+            if any(x._array.dtype.kind in kinds for x in found):
+                check_dtypes(name, found)
             return function(*args, **kwargs)
 
         return checked
