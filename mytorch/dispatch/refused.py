@@ -17,11 +17,13 @@ from ..base.errors import kind
 _KINDS = {
     "b": "_divide_floor abs bitwise_left_shift bitwise_right_shift ceil floor floor_divide fmod linear matmul pow remainder trunc",
     "bc": "clamp median round",
-    "bci": "elu gelu group_norm hardshrink hardsigmoid hardswish igamma igammac leaky_relu log_softmax logsigmoid nextafter softmax softplus softshrink",
-    "bi": "eigh hypot lu silu logaddexp logaddexp2 logcumsumexp",
-    "c": "_clipped_error _logistic_error _squared_error amax amin binary_cross_entropy copysign cross_entropy digamma dropout "
-    "entr erf erfc erfcx erfinv ge gt heaviside i0 i0e i1 i1e le lgamma logit lt masked_softmax max_of_all max_pool "
-    "min_of_all ndtri nll polygamma relu_squared scatter_extreme sign special_xlog1py threshold xlogy zeta",
+    "bci": "batch_norm cross_entropy elu gated gelu group_norm hardshrink hardsigmoid hardswish igamma igammac layer_norm leaky_relu "
+    "log_softmax logsigmoid nextafter softmax softplus softshrink",
+    "bi": "eigh hypot lu rms_norm silu logaddexp logaddexp2 logcumsumexp",
+    "BcI": "dropout",
+    "c": "_clipped_error _logistic_error _squared_error amax amin avg_pool binary_cross_entropy copysign digamma entr erf erfc erfcx "
+    "erfinv ge gt heaviside i0 i0e i1 i1e le lgamma logit lt masked_softmax max_of_all max_pool min_of_all ndtri nll polygamma "
+    "relu_squared scatter_extreme sign special_xlog1py threshold xlogy zeta",
     "i": "lerp",
     "BI": "adjugate cholesky eig inverse linalg_det linalg_solve logabsdet norm pinv qr sign_of_det std svd var",
     "Bc": "hardtanh relu",
@@ -89,7 +91,7 @@ def check_arguments(op, inputs):
 
 
 def refuses(letters):
-    """Decorates a function of tensors that refuses some kinds of dtypes of its first input; see `_KINDS`."""
+    """Decorates a function of tensors that refuses some kinds of dtypes of its inputs; see `_KINDS`."""
     kinds = letters.lower().replace("i", "iu")
 
     def decorate(function):
@@ -98,9 +100,9 @@ def refuses(letters):
 
         @functools.wraps(function)
         def checked(*args, **kwargs):
-            x = args[0] if args else None
-            if isinstance(x, (Tensor, Array)) and getattr(x._data, "_array", x._data).dtype.kind in kinds:
-                check_dtypes(name, (x._data,))
+            found = [x._data for x in args if isinstance(x, (Tensor, Array))]
+            if any(x._array.dtype.kind in kinds for x in found):
+                check_dtypes(name, found)
             return function(*args, **kwargs)
 
         return checked

@@ -19,7 +19,7 @@ from ..dispatch.bind import spelled
 from ..dispatch.errors import broadcast
 from ..dispatch.op import name_node, op
 from ..dispatch.precision import in_precision
-from ..dispatch.refused import refuses
+from ..dispatch.refused import check_dtypes, refuses
 from ..dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, watched
 from ..engine.mode import get_mode
 from .activation import _sigmoid, _softmax, log_softmax, logsigmoid
@@ -122,7 +122,9 @@ def _check_classes(raw, classes, ignore_index, name):
             raise IndexError(f"{name}: Target {int(raw[bad][0])} is out of bounds for {classes} classes.")
 
 
-def _check_weight(weight, classes, name):
+def _check_weight(weight, classes, name, input):
+    if config.pytorch_mode and weight is not None and weight.dtype.category != input.dtype.category:
+        raise RuntimeError(f"{name}: expected weight of dtype {input.dtype}, got {weight.dtype}.")
     if weight is not None and shape_of(weight) != (classes,):
         raise RuntimeError(
             f"{name}: weight tensor should be defined either for all {classes} classes or no classes but got weight tensor "
@@ -200,7 +202,9 @@ def cross_entropy(
             )
         classes, out_shape = shape[1], (shape[0], *shape[2:])
         rows = input if len(shape) == 2 else input.movedim(1, -1).reshape(-1, classes)
-    _check_weight(weight, classes, "cross_entropy")
+    _check_weight(weight, classes, "cross_entropy", input)
+    if input.dtype.category != dtypes.FLOAT:
+        check_dtypes("cross_entropy", (input._data,))
     index = class_indices(target, "cross_entropy").reshape(-1)
     _check_classes(index, classes, ignore_index, "cross_entropy")
     out = _cross_entropy(
@@ -426,7 +430,7 @@ def nll_loss(
     single = input.ndim == 1
     rows = input.unsqueeze(0) if single else input
     classes = rows.shape[1]
-    _check_weight(weight, classes, "nll_loss")
+    _check_weight(weight, classes, "nll_loss", input)
     index = class_indices(target, "nll_loss")
     index = index.reshape(1) if single and index.size == 1 else index
     if (rows.shape[0], *rows.shape[2:]) != tuple(index.shape):
@@ -906,6 +910,8 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     x1, x2 = x1.expand(*shape), x2.expand(*shape)
     if not eps >= 0:
         raise RuntimeError(f"eps must be non-negative, got: {eps}")
+    dtype = dtypes.promote_types(x1.dtype, x2.dtype)
+    x1, x2 = x1.to(dtype), x2.to(dtype)
     a = x1 / x1.norm(2, dim, keepdim=True).clamp_min(eps)
     b = x2 / x2.norm(2, dim, keepdim=True).clamp_min(eps)
     return (a * b).sum(dim)

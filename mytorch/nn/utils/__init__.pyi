@@ -8,7 +8,7 @@ from mytorch.nn.utils import parametrize as parametrize
 from mytorch.nn.utils import prune as prune
 from mytorch.nn.utils import rnn as rnn
 from mytorch.nn.utils import stateless as stateless
-
+from mytorch.nn.utils.clip import clip_grad_norm as clip_grad_norm
 from mytorch.nn.utils.clip import clip_grad_norm_ as clip_grad_norm_
 from mytorch.nn.utils.clip import clip_grad_value_ as clip_grad_value_
 from mytorch.nn.utils.clip import clip_grads_with_norm_ as clip_grads_with_norm_
