@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages.environment import needs_packages, run_with_packages
 from tests.vision.test_datasets import write_mnist
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,8 +25,6 @@ RUNS = {  # arguments, pattern of the result, condition on the result (for sciki
     "custom_function": ("--steps 200", r"accuracy (\S+)", lambda a: a > 0.8),
     "custom_kernel": ("--repeats 1 --most 1000", r"differs from the reference by (\S+)", lambda error: error < 1e-6),
     "sparse_graph": ("--nodes 700 --epochs 40", r"accuracy (\S+)", lambda a: a > 0.4),
-    "detector": ("--steps 120", r"found: (\S+),", lambda share: share > 0.2),
-    "keyword_spotting": ("--epochs 3 --count 240", r"accuracy (\S+)", lambda a: a > 0.6),
     "graph_convolution": ("--steps 40", r"accuracy (\S+)", lambda a: a > 0.85),
     "neural_ode": ("--steps 4 --points 40 --length 3", r"mean error (\S+)", lambda error: error < 3),
     "mixed_precision": ("--steps 20", r"accuracy (\S+)", lambda a: a > 0.3),
@@ -61,6 +60,10 @@ RUNS = {  # arguments, pattern of the result, condition on the result (for sciki
         lambda loss: loss < 4,
     ),
 }
+PROGRAMS_FOR_PYTORCH = {  # which use torchvision or torchaudio
+    "detector": ("--steps 120", r"found: (\S+),", lambda share: share > 0.2),
+    "keyword_spotting": ("--epochs 3 --count 240", r"accuracy (\S+)", lambda a: a > 0.6),
+}
 
 
 def run(*command, cwd=ROOT):
@@ -73,7 +76,7 @@ def run(*command, cwd=ROOT):
 def test_every_example_is_run_here_and_listed():
     files = {p.relative_to(EXAMPLES) for p in EXAMPLES.rglob("*.py") if 'if __name__ == "__main__":' in p.read_text()}
     names = {".".join(p.with_suffix("").parts) for p in files}
-    assert names - {"ddp_mnist"} == set(RUNS)  # that one needs a launcher
+    assert names - {"ddp_mnist"} == {*RUNS, *PROGRAMS_FOR_PYTORCH}  # that one needs a launcher
     listed = (EXAMPLES / "README.md").read_text()
     assert [str(p) for p in sorted(files) if f"`{p.as_posix()}" not in listed] == []
 
@@ -90,7 +93,7 @@ def test_example(name, text, tmp_path, capsys, monkeypatch):
     """The example reaches the expected result and saves a valid image."""
     arguments, pattern, good = RUNS[name]
     path = tmp_path / "x.png"
-    if name not in ("graph", "fuse_and_export", "keyword_spotting", "sparse_graph") and find_spec("matplotlib"):
+    if name not in ("graph", "fuse_and_export", "sparse_graph") and find_spec("matplotlib"):
         arguments += f" --save {path}"
     monkeypatch.setattr(sys, "argv", [name, *arguments.format(text=text).split()])
     import_module(f"examples.{name}").main()
@@ -101,6 +104,17 @@ def test_example(name, text, tmp_path, capsys, monkeypatch):
         content = path.read_bytes()
         assert content.startswith(b"\x89PNG")
         assert int.from_bytes(content[16:20], "big") > 200
+
+
+@needs_packages
+@pytest.mark.parametrize("name", PROGRAMS_FOR_PYTORCH)
+def test_programs_for_pytorch(name, tmp_path):
+    arguments, pattern, good = PROGRAMS_FOR_PYTORCH[name]
+    option, path = ("--wav", tmp_path / "right.wav") if name == "keyword_spotting" else ("--save", tmp_path / "x.png")
+    target = path.parent if option == "--wav" else path
+    said = run_with_packages("-m", "mytorch", "-m", f"examples.{name}", *arguments.split(), option, target, cwd=ROOT)
+    assert good(float(re.findall(pattern, said)[-1])), said
+    assert path.read_bytes()[:4] in (b"\x89PNG", b"RIFF")
 
 
 def test_examples_run_as_scripts(tmp_path):

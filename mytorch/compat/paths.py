@@ -153,7 +153,6 @@ PATHS = {
 # Names that PyTorch has in a module which is a file here.
 _ADDITIONS = {
     "mytorch.distributed": "compat.distributed_names: _get_default_group _get_global_rank _rank_not_in_group",
-    "mytorch.onnx": "compat.onnx_symbolic: TensorProtoDataType register_custom_op_symbolic",
     "mytorch.utils.data._utils.collate": "compat.data_names: np_str_obj_array_pattern",
     "mytorch._tensor_str": "compat.tensor_str: PRINT_OPTS _tensor_str _str_intern _add_suffixes",
 }

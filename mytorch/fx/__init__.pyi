@@ -3,7 +3,6 @@
 from typing import Any
 
 from mytorch.fx import experimental as experimental
-from mytorch.fx import feature_extraction as feature_extraction
 from mytorch.fx import graph as graph
 from mytorch.fx import graph_module as graph_module
 from mytorch.fx import immutable_collections as immutable_collections

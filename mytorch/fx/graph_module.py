@@ -10,7 +10,8 @@ from .graph import Graph
 from .node import package_name
 
 _numbers = itertools.count()
-_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"  # PyTorch's key of `meta`; copies keep all attributes here
+# PyTorch's key of `meta` for attributes that copies keep. Copies keep all attributes here.
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 
 
 def _compiled(src, names):

@@ -12,6 +12,7 @@ import numpy as np
 from .._tensor import Tensor
 from ..base import pytree
 from ..base.errors import warn
+from ..compat.onnx_symbolic import TensorProtoDataType, register_custom_op_symbolic
 from ..dispatch.op import Op
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import no_grad

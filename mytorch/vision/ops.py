@@ -21,7 +21,7 @@ from ..ops.regions import batched_nms, deform_conv2d, nms
 
 __all__ = [
     "batched_nms", "box_area", "box_convert", "box_iou", "clip_boxes_to_image", "complete_box_iou", "deform_conv2d", "distance_box_iou",
-    "generalized_box_iou", "masks_to_boxes", "nms", "ps_roi_align", "ps_roi_pool", "remove_small_boxes", "roi_align", "roi_pool",
+    "generalized_box_iou", "masks_to_boxes", "nms", "remove_small_boxes", "roi_align", "roi_pool",
 ]  # fmt: skip
 __path__: list[str] = []  # for the advice about torchvision's `ops.boxes` and `ops.misc`
 __getattr__, __dir__ = lazy(__name__)
@@ -234,32 +234,3 @@ def roi_pool(
         spatial_scale: see `roi_align`.
     """
     return regions.roi_pool(input, _numbered(boxes), spatial_scale, *_two(output_size))[0]
-
-
-def ps_roi_align(
-    input: Tensor, boxes: Tensor | Sequence[Tensor], output_size: Any, spatial_scale: float = 1.0, sampling_ratio: int = -1
-) -> Tensor:  # fmt: skip
-    """As `roi_align`, with channels of its own for each bin: (K, C / bins, *output_size). Source: Dai et al., 2016.
-
-    Args:
-        input: images or feature maps (N, C, H, W).
-        boxes: see `roi_align`.
-        output_size: see `roi_align`.
-        spatial_scale: see `roi_align`.
-        sampling_ratio: see `roi_align`.
-    """
-    return regions.ps_roi_align(input, _numbered(boxes), spatial_scale, *_two(output_size), sampling_ratio)[0]
-
-
-def ps_roi_pool(
-    input: Tensor, boxes: Tensor | Sequence[Tensor], output_size: Any, spatial_scale: float = 1.0
-) -> Tensor:  # fmt: skip
-    """Averages whole pixels, with channels of its own for each bin: (K, C / bins, *output_size). Source: Dai et al., 2016.
-
-    Args:
-        input: images or feature maps (N, C, H, W).
-        boxes: see `roi_align`.
-        output_size: see `roi_align`.
-        spatial_scale: see `roi_align`.
-    """
-    return regions.ps_roi_pool(input, _numbered(boxes), spatial_scale, *_two(output_size))[0]

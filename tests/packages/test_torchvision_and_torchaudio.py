@@ -69,7 +69,7 @@ def test_versions_and_files_are_the_packages_own():
         "except RuntimeError as error:\n    print(error)\n"
         "x = torch.ones(1, 1, 8, 8, requires_grad=True)\n"
         "out = torchvision.ops.roi_align(x, torch.tensor([[0.0, 1, 1, 5, 5]]), 2)\n"
-        "g = torch.autograd.grad(out.sum(), x, create_graph=True)[0]\n"
+        "g = torch.autograd.grad((out**2).sum(), x, create_graph=True)[0]\n"
         "try:\n    g.sum().backward()\n"
         "except RuntimeError as error:\n    print(error)\n"
     )

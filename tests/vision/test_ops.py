@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from mytorch.ops import regions
 from mytorch.vision import ops
 
 
@@ -98,8 +99,8 @@ POOLED = {
     "roi_align": lambda x, r: ops.roi_align(x, r, (2, 3), 0.7),
     "roi_align aligned": lambda x, r: ops.roi_align(x, r, (2, 3), 0.7, 2, aligned=True),
     "roi_pool": lambda x, r: ops.roi_pool(x, r, (2, 3), 0.7),
-    "ps_roi_align": lambda x, r: ops.ps_roi_align(x, r, (2, 3), 0.7, 1),
-    "ps_roi_pool": lambda x, r: ops.ps_roi_pool(x, r, (2, 3), 0.7),
+    "ps_roi_align": lambda x, r: regions.ps_roi_align(x, r, 0.7, 2, 3, 1)[0],
+    "ps_roi_pool": lambda x, r: regions.ps_roi_pool(x, r, 0.7, 2, 3)[0],
 }
 
 

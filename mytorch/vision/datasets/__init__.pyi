@@ -5,7 +5,6 @@ from mytorch.vision.datasets.cifar import CIFAR10 as CIFAR10
 from mytorch.vision.datasets.cifar import CIFAR100 as CIFAR100
 from mytorch.vision.datasets.digits import Digits as Digits
 from mytorch.vision.datasets.digits import SyntheticDigits as SyntheticDigits
-from mytorch.vision.datasets.fake import FakeData as FakeData
 from mytorch.vision.datasets.folder import DatasetFolder as DatasetFolder
 from mytorch.vision.datasets.folder import ImageFolder as ImageFolder
 from mytorch.vision.datasets.mnist import FashionMNIST as FashionMNIST
