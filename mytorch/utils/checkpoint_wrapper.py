@@ -28,7 +28,7 @@ def _rename(state, before, after):
 
 
 class ActivationWrapper(Module):
-    """The base class of the wrappers. Names of parameters and of the state dict are those of the wrapped module.
+    """The base class of the wrappers. Parameters and the state dict have the names of the wrapped module.
 
     Args:
         mod: the module.

@@ -463,7 +463,7 @@ class ParameterGroup:
             xp, there = on(members[0][0].device)
             with there:
                 total = sum(p.each * p.width for p, _ in members)
-                # The last numbers tell all processes which parameters have a gradient. A parameter that no process
+                # The last numbers show all processes which parameters have a gradient. A parameter that no process
                 # used keeps its gradient: zeros would let an optimizer decay it.
                 send = xp.zeros((self.size, total + len(members)), dtype)
                 start = 0

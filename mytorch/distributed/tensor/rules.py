@@ -165,6 +165,12 @@ def _broadcast(shapes):
     return tuple(out)
 
 
+def _scales(operands, kwargs):
+    """Returns True for a finite number that is not 0: the terms that are zeros stay zeros."""
+    number = operands[1] if len(operands) == 2 else 0
+    return type(number) in (int, float) and number != 0 and math.isfinite(number) and not kwargs.get("rounding_mode")
+
+
 def _common(func, mine, args, kwargs, shape):
     """Returns the placements of the result of an element-wise function."""
     mesh, name = mine[0]._mesh, func.__name__
@@ -172,7 +178,7 @@ def _common(func, mine, args, kwargs, shape):
     linear = (
         name in _LINEAR
         or (name in _SUMS and len(operands) == len(mine) == 2)
-        or (name in _SCALES and len(mine) == 1 and operands[0] is mine[0] and not kwargs.get("rounding_mode"))
+        or (name in _SCALES and len(mine) == 1 and operands[0] is mine[0] and _scales(operands, kwargs))
     )
     out: list[Placement] = []
     for i in range(mesh.ndim):
