@@ -246,7 +246,8 @@ def _root(xp, input):
     return xp.sqrt(input)
 
 
-_root.grad(input=lambda g, out, xp: xp.where(out == 0, 0.0, g / (out * 2)))
+# Without a division by 0, whose derivative with respect to g is NaN: forward mode computes it.
+_root.grad(input=lambda g, out, xp: xp.where(out == 0, 0.0, g / xp.where(out == 0, 1.0, out * 2)))
 
 
 @public(inplace=False)
