@@ -256,6 +256,8 @@ class RecordedArithmetic:
         found = RecordedArithmetic._gradients(node, g)
         if node.op.name in _PIECEWISE_LINEAR and get_mode().interpreter is None:
             found = [(parent, _dependent(g, parent)) for parent, g in found]
+        elif node.op.name in ("fmod", "remainder"):  # linear in the first input
+            found = [(parent, _dependent(g, parent) if parent is node.parents[1] else g) for parent, g in found]
         return found
 
     @staticmethod

@@ -265,3 +265,9 @@ def test_second_derivatives_of_decompositions_in_both_modes(name, dtype, monkeyp
     for native, other in zip(*found, strict=True):
         np.testing.assert_allclose(other, native, rtol=1e-3 if dtype in ("float32", "complex64") else 1e-9, atol=1e-4)
     assert math.isfinite(abs(found[0][1].sum()))
+
+
+@pytest.mark.parametrize("name", ["std", "norm"])
+def test_tangents_at_zero_are_zero(name):
+    x, t = mytorch.ones(3, 2).double(), mytorch.tensor([[1.0, 2.0], [0.5, -1.0], [3.0, 1.0]]).double()
+    assert func.jvp(lambda y: getattr(y - y, name)(dim=0), (x,), (t,))[1].tolist() == [0.0, 0.0]
