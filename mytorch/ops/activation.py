@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from ..backend import numpy_ns
-from ..backend.memory_format import contiguous_format
+from ..backend.memory_format import contiguous_format, in_rows
 from ..base import config, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
@@ -416,7 +416,7 @@ _threshold = _activation(
     lambda g, input, level, xp: _masked(xp, ~(input <= level), g), elementwise="exact")
 _logsigmoid = _activation(
     "logsigmoid", lambda xp, input: xp.minimum(input, input.dtype.type(0)) - xp.log1p(xp.exp(-xp.absolute(input))),
-    lambda g, input, xp: g * _precise_sigmoid(xp, -input))
+    lambda g, input, xp: g * _precise_sigmoid(xp, -input), layout=in_rows)
 # fmt: on
 
 
