@@ -18,7 +18,7 @@ from . import layers
 
 ROOT, PACKAGE, FILES = layers.ROOT, layers.PACKAGE, layers.FILES
 MAX_CORE_CODE_LINES = (
-    40_680  # without comments, docstrings and blank lines; lower it when code goes, raise it only for fixes
+    41_200  # without comments, docstrings and blank lines; lower it when code goes, raise it only for fixes
 )
 
 
