@@ -91,6 +91,7 @@ def _unary(op, dispatch):
     accepted, reference = _accepted(op), op.reference
     layout, follows = op.layout, op.layout is not in_rows
     always = layout is not None and layout not in ROWS_FROM_ROWS
+    ufunc = layout is iterator and isinstance(compute, np.ufunc)
     # Set at the first recorded call, since the formulas are given after the definition.
     plan = wanted = saves_input = saves_out = pick = None
 
@@ -103,7 +104,7 @@ def _unary(op, dispatch):
         x = array._array
         if type(x) is not ndarray or x.dtype.char not in accepted:
             return dispatch(input)
-        if "cpu" in kernels and (x.size >= SMALL or x.itemsize == 2 or _fused_policy()):
+        if kernels and "cpu" in kernels and (x.size >= SMALL or x.itemsize == 2 or _fused_policy()):
             return run((input,), None, {}, mode)
         try:
             out = compute(x)
@@ -111,7 +112,10 @@ def _unary(op, dispatch):
             raise translate_error(op, (x,), {}, error) from None
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
-        if layout is not None and (always or not (x if follows else out).flags.c_contiguous):
+        # For one input, NumPy's order of axes differs from PyTorch's only if the input is expanded, which is a view.
+        if (input._view is not None if ufunc else layout is not None) and (
+            always or not (x if follows else out).flags.c_contiguous
+        ):
             out = layout(out, (x,), {})
         data = _new(Array)
         data._array = out
@@ -228,6 +232,7 @@ def _binary(op, operator, dispatch, numbers):
     reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
     any_dtype, layout = accepted is _ALL, op.layout
     follows = layout is iterator
+    ufunc = follows and isinstance(compute, np.ufunc)
 
     def general(input, other, args=(), **options):
         if operator and not is_operand(other):
@@ -240,20 +245,23 @@ def _binary(op, operator, dispatch, numbers):
             return general(input, other, args, **kwargs)
         array0 = input._data
         x0 = array0._array
-        if type(x0) is not ndarray or not (any_dtype or x0.dtype.char in accepted):
+        if type(x0) is not ndarray:
             return general(input, other)
-        if "cpu" in kernels and (x0.size >= SMALL or x0.itemsize == 2 or _fused_policy()):
+        dtype = x0.dtype
+        if not (any_dtype or dtype.char in accepted):
+            return general(input, other)
+        if kernels and "cpu" in kernels and (x0.size >= SMALL or x0.itemsize == 2 or _fused_policy()):
             return general(input, other)
         if isinstance(other, Tensor):
             array1 = other._data
             x1 = array1._array
-            if type(x1) is not ndarray or (promotes and x1.dtype is not x0.dtype):
+            if type(x1) is not ndarray or (promotes and x1.dtype is not dtype):
                 return general(input, other)
             edge1 = other._edge if other._view is None else other.edge
         elif (
             promotes
             and (type(other) is float or type(other) is int)
-            and _keeps_dtype(other, x0.dtype)
+            and _keeps_dtype(other, dtype)
             and (numbers or not config.pytorch_mode)
         ):
             x1 = other
@@ -266,7 +274,12 @@ def _binary(op, operator, dispatch, numbers):
             raise translate_error(op, (x0, x1), {}, error) from None
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out)
-        if follows:
+        if ufunc:  # NumPy's order of axes differs for expanded inputs, and if a first operand in another order competes with a second one
+            if (not x0.flags.c_contiguous if array1 is not None or input._view is not None else False) or (
+                array1 is not None and other._view is not None and not x1.flags.c_contiguous
+            ):
+                out = layout(out, (x0, x1), {})
+        elif follows:
             if not (x0.flags.c_contiguous and (array1 is None or x1.flags.c_contiguous)):
                 out = layout(out, (x0, x1), {})
         elif layout is not None and not (layout is in_rows and out.flags.c_contiguous):
@@ -315,6 +328,7 @@ def _ternary(op):
     promoted = () if op.dtype == "same" else op.promoted or range(3)
     first, second, third = (i in promoted for i in range(3))
     accepted, layout, follows = _accepted(op), op.layout, op.layout is not in_rows
+    always = layout is not None and layout not in ROWS_FROM_ROWS
 
     def call(*args, fused=None, auto=False, **attrs):
         mode, count = get_mode(), len(args)
@@ -392,8 +406,16 @@ def _ternary(op):
         if residuals:
             out, *extra = out
         if layout is not None:
-            out = _as_array(out)
-            if follows or not out.flags.c_contiguous:
+            out = out if type(out) is ndarray else _as_array(out)
+            if always or not (
+                out.flags.c_contiguous
+                and (
+                    not follows
+                    or (x0.flags.c_contiguous
+                    and (array1 is None or x1.flags.c_contiguous)
+                    and (array2 is None or x2.flags.c_contiguous))
+                )
+            ):
                 out = layout(out, (x0, x1, x2), attrs)
         result = _tensor(out, mode)
         out = result._data._array
@@ -421,6 +443,7 @@ def _nary(op):
     promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
     layout, follows, refused = op.layout, op.layout is not in_rows, op.refused
+    always = layout is not None and layout not in ROWS_FROM_ROWS
 
     def call(*args, fused=None, auto=False, **attrs):
         mode = get_mode()
@@ -480,8 +503,8 @@ def _nary(op):
         if residuals:
             out, *extra = out
         if layout is not None:
-            out = _as_array(out)
-            if follows or not out.flags.c_contiguous:
+            out = out if type(out) is ndarray else _as_array(out)
+            if always or not out.flags.c_contiguous or (follows and not _all_in_rows(raws)):
                 out = layout(out, raws, attrs)
         result = _tensor(out, mode)
         out = result._data._array
@@ -496,6 +519,14 @@ def _nary(op):
         return result
 
     return call
+
+
+def _all_in_rows(raws):
+    """Returns True if all arrays among the raw operands are in row-major order."""
+    for raw in raws:
+        if type(raw) is ndarray and not raw.flags.c_contiguous:
+            return False
+    return True
 
 
 def _tensor(out, mode):

@@ -9,7 +9,7 @@ import numpy as np
 from .._array import Array, on_input_device, other_device
 from .._tensor import Tensor
 from ..backend import NO_DATA, ON_NUMPY, MetaArray, gpu, is_raw, ndarray, numpy_ns, xp_of
-from ..backend.memory_format import element_strides, in_rows, iterated, placed, preserve
+from ..backend.memory_format import ROWS_FROM_ROWS, element_strides, in_rows, iterated, placed, preserve
 from ..base import config, dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import METHODS, public
@@ -243,13 +243,8 @@ def _slice(xp, input, *, index):
 
 def _picked_order(out, raws, attrs):
     """Returns the elements at index arrays in PyTorch's layout: an elementwise function of the rest of the input and of the indices."""
-    for raw in raws:
-        if not raw.flags.c_contiguous:
-            break
-    else:
-        return in_rows(out)
     input, arrays = raws[0], iter(raws[1:])
-    if type(input) is not ndarray:
+    if type(input) is not ndarray or all(raw.flags.c_contiguous for raw in raws):
         return in_rows(out)
     basic, picked, own = [], [], []  # the index of a view, and for each of its axes whether an array picks from it
     free = input.ndim - sum(map(_dims_of, joined(attrs["layout"], raws[1:])))
@@ -268,7 +263,8 @@ def _picked_order(out, raws, attrs):
             picked += [False] * (type(item) is not int)
     view = input[tuple(basic)]
     picked += [False] * (view.ndim - len(picked))
-    first, count = picked.index(True), picked.count(True)
+    count = picked.count(True)
+    first = picked.index(True) if count else 0
     at = first if all(picked[first : first + count]) else 0
     rest = [s for s, taken in zip(element_strides(view), picked, strict=True) if not taken]
     dims = out.ndim - len(rest)
@@ -278,6 +274,9 @@ def _picked_order(out, raws, attrs):
         index = np.zeros(size) if index.dtype.kind == "b" else np.broadcast_to(index, size)
         operands.append(((*before, *size, *after), (*[0] * len(before), *element_strides(index), *[0] * len(after))))
     return placed(out, iterated(out.shape, tuple(operands)))
+
+
+ROWS_FROM_ROWS.add(_picked_order)
 
 
 @op(dtype="same", name="index", integers=("indices",), layout=_picked_order)

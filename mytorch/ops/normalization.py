@@ -14,6 +14,7 @@ from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.unwrap import shape_of
 from ..kernels.registry import device_type
+from .movement import laid_out_as
 from .padding import pad
 from .pool import avg_pool1d
 
@@ -153,7 +154,7 @@ def _dtype(like):
     return None if like is None else as_dtype(like)
 
 
-@op(name="rms_norm", grad_name="RMSNorm", dtype="same", residuals=("rstd",), autocast="float32")
+@op(name="rms_norm", grad_name="RMSNorm", dtype="same", residuals=("rstd",), autocast="float32", layout=channels)
 def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
     x = _rows(xp, input, width)
     square = xp.mean(x * x, axis=-1, keepdims=True)
@@ -511,7 +512,7 @@ def _batch_norm_in_evaluation(input, running_mean, running_var, weight, bias, ep
     return _channel_affine(input, scale, shift, **how)
 
 
-@op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
+@op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32", layout=channels)
 def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
     out, mean, rstd = _normed(xp, _in_float32(xp, xp.reshape(input, (input.shape[0] * num_groups, -1))), eps)
     out = xp.reshape(out, input.shape)
@@ -579,7 +580,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
         return _group_norm(input, weight, bias, num_groups=num_groups, eps=eps, fused=fused, auto=auto)
     if not input.numel():
         return _affine(input * 1, weight, bias)
-    out = _grouped(input, num_groups, weight, bias, eps=eps, fused=fused, auto=auto)
+    out = laid_out_as(input, _grouped(input, num_groups, weight, bias, eps=eps, fused=fused, auto=auto))
     return out.to(input.dtype) if input.dtype.itemsize == 2 else out  # float32 parameters leave 16 bits as they are
 
 

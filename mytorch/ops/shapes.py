@@ -21,7 +21,7 @@ from ..engine.node import Leaf
 from .creation import arange, check_layout, empty
 from .elementwise import named
 from .indexing import ROWS, _put_index, _slice, read_along
-from .movement import as_shape, cat, contiguous, flip, squeeze, stack, t, transpose, unsqueeze
+from .movement import as_shape, cat, contiguous, flip, laid_out_as, squeeze, stack, t, transpose, unsqueeze
 from .reduction import normalize_dim
 
 
@@ -382,7 +382,7 @@ def roll(input, shifts, dims=None):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     for s, d in zip(shifts, dims, strict=True):
         input = _rolled(input, s, normalize_dim(d, input.ndim))
-    return contiguous(input)
+    return laid_out_as(input, input)
 
 
 def _rolled(input, shift, dim):
