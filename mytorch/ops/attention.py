@@ -9,6 +9,7 @@ from ..dispatch.bind import spelled
 from ..dispatch.errors import broadcast
 from ..dispatch.op import op
 from ..dispatch.unwrap import shape_of
+from ..engine.mode import get_mode
 from ..kernels.registry import CACHE, device_type
 from .dropout import dropout_mask, materialize
 
@@ -105,9 +106,9 @@ _attention.vjp(_attention_vjp)
 _attention.register_kernel(cpu="mytorch.kernels.numba.attention", cuda="mytorch.kernels.triton.attention")
 
 
-def _is_mask(dtype, query):
-    """Returns True if a mask may have a dtype. PyTorch mode requires bool, float32, or the dtype of the query."""
-    if config.pytorch_mode:
+def _is_mask(dtype, query, strict):
+    """Returns True if a mask may have a dtype. `strict` requires bool, float32, or the dtype of the query."""
+    if strict:
         return dtype in (dtypes.bool_, dtypes.float32, query)
     return dtype is dtypes.bool_ or dtype.is_floating_point
 
@@ -163,9 +164,10 @@ def scaled_dot_product_attention(
             raise ValueError("CausalBias should not be used with causal=True")
         attn_mask, window = None, attn_mask.attention_window
         is_causal, window = (True, None) if window[1] == 0 else (False, window)
-    if config.pytorch_mode:
+    strict = config.pytorch_mode and get_mode().autocast is None
+    if strict:
         dtypes.refuse_mixed("scaled_dot_product_attention", [x.dtype for x in (query, key, value)])
-    if attn_mask is not None and not _is_mask(attn_mask.dtype, query.dtype):
+    if attn_mask is not None and not _is_mask(attn_mask.dtype, query.dtype, strict):
         raise RuntimeError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
             f"{attn_mask.dtype} and  query.dtype: {query.dtype} instead."

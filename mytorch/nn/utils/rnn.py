@@ -105,6 +105,8 @@ def pack_padded_sequence(
         )
     order = None
     x = input.transpose(0, 1) if batch_first else input
+    if sizes.max() > x.shape[0]:
+        raise RuntimeError(f"pack_padded_sequence: expected lengths of at most {x.shape[0]}, got {sizes.max()}.")
     if enforce_sorted:
         if (np.diff(sizes) > 0).any():
             raise RuntimeError(
