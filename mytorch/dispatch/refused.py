@@ -7,6 +7,8 @@ PyTorch refuses raise its errors. Natively, only functions of complex numbers wi
 import functools
 import inspect
 
+import numpy as np
+
 from .._array import Array
 from .._tensor import Tensor
 from ..base import config, dtypes
@@ -85,7 +87,7 @@ def check_arguments(op, inputs):
     """
     for i, x in enumerate(inputs[: op.required]):
         if not isinstance(x, (Tensor, Array)) and not (
-            op.name in (SECOND if i else _FIRST) and isinstance(x, (int, float, complex))
+            op.name in (SECOND if i else _FIRST) and isinstance(x, (int, float, complex, np.generic))
         ):
             raise TypeError(f"{op.name}(): argument {op.inputs[i]!r} (position {i + 1}) must be Tensor, not {kind(x)}")
 
