@@ -411,9 +411,11 @@ def _ternary(op):
                 out.flags.c_contiguous
                 and (
                     not follows
-                    or (x0.flags.c_contiguous
-                    and (array1 is None or x1.flags.c_contiguous)
-                    and (array2 is None or x2.flags.c_contiguous))
+                    or (
+                        x0.flags.c_contiguous
+                        and (array1 is None or x1.flags.c_contiguous)
+                        and (array2 is None or x2.flags.c_contiguous)
+                    )
                 )
             ):
                 out = layout(out, (x0, x1, x2), attrs)
