@@ -200,11 +200,13 @@ class Node(_HookedNode, Edge):
 
 
 def keep_saved(node):
-    """Makes changes in place of the arrays that a node saved copy them first, instead of making backward raise an error."""
-    for counter, _ in node.versions:
-        if type(counter) is list:
-            counter[1:] = [other for other in counter[1:] if other() is not None]
-            counter.append(weakref.ref(node))
+    """Makes changes in place of the first input of a node copy it first, if it was saved, instead of making backward raise an error."""
+    if node.plan.inputs[:1] != (0,):
+        return
+    counter = node.versions[0][0]
+    if type(counter) is list:
+        counter[1:] = [other for other in counter[1:] if other() is not None]
+        counter.append(weakref.ref(node))
 
 
 def copy_saved(counter):

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from .._tensor import Tensor
+from ..backend import is_raw, memory_owner
 from ..base import dtypes
 from ..base.errors import warn_as_pytorch
 from ..dispatch.half import once_rounded
@@ -17,7 +18,7 @@ from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, raw_of
 from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .elementwise import where
-from .movement import laid_out_as, stack, unshared
+from .movement import laid_out_as, stack
 from .padding import pad
 from .pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, along
 
@@ -380,7 +381,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     x = input.unsqueeze(0) if single else input
     _blocks(x.shape[2:], kernel, stride, padding, dilation)
     x = pad(x, (padding[1], padding[1], padding[0], padding[0])) if any(padding) else x
-    out = unshared(input, _windows(x, kernel=kernel, stride=stride, dilation=dilation))
+    out = _windows(x, kernel=kernel, stride=stride, dilation=dilation)
     return out.squeeze(0) if single else out
 
 
@@ -402,7 +403,10 @@ def _blocks(spatial, kernel, stride, padding, dilation):
 @op(dtype="same", name="unfold_windows")
 def _windows(xp, input, *, kernel, stride, dilation):
     view = windows(xp, input, kernel, stride, dilation)
-    return view.reshape(input.shape[0], input.shape[1] * math.prod(kernel), math.prod(view.shape[2 + len(kernel) :]))
+    shape = input.shape[0], input.shape[1] * math.prod(kernel), math.prod(view.shape[2 + len(kernel) :])
+    columns = view.reshape(shape)
+    # A window of one element: the result has its own memory, too.
+    return columns.copy() if is_raw(columns) and memory_owner(columns) is memory_owner(input) else columns
 
 
 @op(dtype="same", name="fold_windows")
