@@ -15,9 +15,10 @@ from .. import backend
 from ..base.pytree import tree_flatten
 from ..cuda.graphs import CompiledStep, device_for
 from ..nn.module import Module
-from .arrays import Untraceable, current_tape
-from .compiled import Compiled, _all
+from .arrays import Untraceable
+from .compiled import Compiled, _all, is_active
 from .compiled import stance as _stance
+from .program import listing
 
 __all__ = [
     "Compiled",
@@ -201,7 +202,7 @@ def substitute_in_graph(original_fn, **options):
 
 def is_compiling():
     """Returns True while a function is recorded."""
-    return current_tape() is not None
+    return is_active()
 
 
 is_dynamo_compiling = is_exporting = is_compiling
@@ -292,19 +293,11 @@ def explain(function):
     function = getattr(function, "_compiled", None) or getattr(function, "on_cpu", None) or function
     if not isinstance(function, Compiled):
         raise TypeError(f"explain: expected a compiled function, got {type(function).__name__}.")
-    return "\n".join([_state_of(function), *([function.trace] if function.entries else []), *_parts_of(function)])
-
-
-def _state_of(function):
-    count = sum(map(len, function.entries.values()))
-    if function.eager:
-        return f"runs eagerly: {function.eager}"
-    return f"{count} trace{'s' if count != 1 else ''}" if count else "not recorded yet"
-
-
-def _parts_of(function, indent="  "):
-    """Returns a line for each module that a function calls when it runs eagerly."""
-    lines = []
-    for module, part in function.parts.items():
-        lines += [f"{indent}{type(module).__name__}: {_state_of(part)}", *_parts_of(part, indent + "  ")]
-    return lines
+    if not function.calls:
+        return "not called yet"
+    regions = [region for found in function.regions.values() for region in found]
+    lines = [*map(str, regions), *[f"{what}: runs eagerly: {reason}" for reason, what in function.reasons.items()]]
+    for region in regions:
+        if region.program is not None:
+            lines += [f"# {region.what}", listing(region.program)]
+    return "\n".join(lines) if lines else "runs eagerly: it has no backward pass and no optimizer step"

@@ -129,13 +129,21 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     Returns:
         A dict {target: gradient} of the targets that backward reached.
     """
+    if hooks.run_backward is not None and arithmetic is raw and leaves and targets is None and not keep_grads:
+        if hooks.run_backward(roots, keep_graph):
+            return {}
+    return run_eagerly(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
+
+
+def run_eagerly(roots, keep_graph=False, keep_grads=False, targets=None, leaves=True, arithmetic=raw):
+    """Runs backward as `run`, without a compiled program."""
     kind = getattr(get_mode().profile, "walk", Walk)  # a profile measures each node
     walk = kind(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
     walks = _walks.__dict__.setdefault("stack", [])
     if len(walks) == NESTED:
         with ThreadPoolExecutor(1) as pool:
-            again = partial(run, roots, keep_graph=keep_graph, keep_grads=keep_grads, targets=targets, leaves=leaves)
-            return pool.submit(copy_context().run, again, arithmetic=arithmetic).result()
+            again = partial(run_eagerly, roots, keep_graph, keep_grads, targets, leaves, arithmetic)
+            return pool.submit(copy_context().run, again).result()
     walks.append(walk)
     try:
         with restore_device():
