@@ -622,6 +622,6 @@ def _recorded(function, name=None):
 
 
 trace_ns = TraceNamespace()
-Tape.traced = TracedArray
+Tape.traced, Tape.namespace = TracedArray, trace_ns
 ON_NUMPY.add(trace_ns)
 BY_ARRAY[TracedArray] = trace_ns

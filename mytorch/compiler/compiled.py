@@ -16,7 +16,7 @@ from ..base.pytree import tree_flatten
 from ..engine.mode import get_mode
 from ..engine.node import Leaf
 from .arrays import Untraceable, current_tape
-from .regions import Backward, Group, Update
+from .regions import Backward, Update
 
 MOST = 8  # regions of one kind with one first operation; further forms run eagerly
 stance = ["default"]  # see `set_stance`
@@ -67,13 +67,15 @@ class Compiled:
 
         Args:
             key: what the region starts with.
-            form: function from a region to (whatever, True if the region has this form).
+            form: function from a region to what its method `match` returns.
             create: function that creates another region.
         """
         known = self.regions.setdefault(key, [])
-        for region in known:
+        for i, region in enumerate(known):
             found = form(region)
-            if found:
+            if found is not None:
+                if i:  # the next call compares with it first
+                    self.regions[key] = [region, *known[:i], *known[i + 1 :]]
                 return region, found
         if known and stance[0] == "eager_on_recompile":
             return None, None
@@ -135,17 +137,14 @@ def _run_backward(roots, keep_graph):
     ):
         return False
     try:
-        region, (edges, arrays) = compiled.region(
-            ("backward", getattr(roots[0][0], "plan", None)),
-            lambda region: found if (found := region.match(roots))[0] is not None else None,
-            lambda: Backward(roots),
-        )
+        key = "backward", getattr(roots[0][0], "plan", None)
+        region, found = compiled.region(key, lambda region: region.match(roots), lambda: Backward(roots, compiled.regions[key]))
     except Untraceable as error:
         compiled.reasons[str(error)] = "backward"
         return False
-    if region is None:
+    if region is None or found is None:
         return False
-    region.run(roots, edges, arrays, keep_graph)
+    region.run(roots, *found, keep_graph)
     return True
 
 
@@ -154,17 +153,17 @@ def _update_group(optimizer, group):
     compiled = _active.get()
     if compiled is None or capturing.is_recording():
         return False
+    key = "update", type(optimizer).update
     try:
-        members = Group(optimizer, group)
-        region, _ = compiled.region(
-            ("update", members.function), lambda region: region.accepts(members), lambda: Update(members)
+        region, found = compiled.region(
+            key, lambda region: region.match(optimizer, group), lambda: Update(optimizer, group)
         )
     except Untraceable as error:
         compiled.reasons[str(error)] = f"{type(optimizer).__name__}.step"
         return False
-    if region is None:
+    if region is None or found is None:
         return False
-    region.run(members)
+    region.run(optimizer, group, *found)
     return True
 
 

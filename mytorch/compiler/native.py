@@ -869,8 +869,8 @@ def _machine():
 _engines = []  # keeps the code alive
 
 
-def build(text, names):
-    """Compiles a module. Returns {name: function of the address of a list of arrays}."""
+def build(text, names, kind=ctypes.CFUNCTYPE(None, ctypes.c_void_p)):
+    """Compiles a module. Returns {name: function}, by default functions of the address of a list of arrays."""
     with _lock:
         module = llvm.parse_assembly(text)
         machine = _machine()
@@ -885,7 +885,6 @@ def build(text, names):
         engine = llvm.create_mcjit_compiler(module, _new_machine())
         engine.finalize_object()
         _engines.append(engine)
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
         return {name: kind(engine.get_function_address(name)) for name in names}
 
 

@@ -13,23 +13,22 @@ import time
 import numpy as np
 
 from .._array import Array
-from ..backend import gpu as devices
-from ..backend import numpy_ns
+from ..backend import as_device, device_of, is_raw
 from ..backend.namespaces import Namespace
 from ..dispatch.record import SavePlan
 from ..engine import walk
 from ..engine.node import Leaf, Node, OutputEdge, node_hooks
 from ..optim.optimizer import Optimizer
-from .arrays import Tape, Untraceable, record_call, trace_ns
+from .arrays import Tape, Untraceable, record_call
+from .matching import ARRAY, Layouts, Source, Varying, described, inputs_in, items_of, markers, merged, rebuilt
 from .program import Program
 from .replay import Instance
-from .updates import Number, State, functions_of, numbered, traced
+from .updates import Number, State, functions_of, numbered
 
 ndarray = np.ndarray
 LARGEST = 1 << 26  # bytes of inputs; the Python code between larger arrays takes no time that matters
 FASTER = 0.95  # a program must take less than this part of the eager time
-_ARRAY = object()  # stands for an array in the description of saved values
-_ATOMS = (int, bool, str, type(None), type(...), type, np.dtype)
+MOST_EDGES = 5000
 
 
 def checks():
@@ -49,7 +48,7 @@ class Region:
         reason: the reason for which the region runs eagerly, or None.
     """
 
-    what = "region"
+    what, tape, instance = "region", Tape, Instance
 
     def __init__(self):
         self.program = self.reason = None
@@ -63,7 +62,7 @@ class Region:
         self.calls += 1
         if self.calls > 8:
             return "program"
-        if self.calls == 8 and self.compiled > self.eager * FASTER:
+        if self.calls == 8 and self.compiled > self.eager * FASTER and not checks():
             self.drop("the library's own code is as fast")
             return "eager"
         return "eager" if self.calls in (1, 4, 6) else "program"
@@ -84,7 +83,7 @@ class Region:
             arrays: the inputs.
             numbers: see `updates.py`.
         """
-        instance = self.free.pop() if self.free else Instance(self.program)
+        instance = self.free.pop() if self.free else self.instance(self.program)
         found = instance.run(arrays, numbers)
         self.free.append(instance)
         return found
@@ -94,7 +93,7 @@ class Region:
         try:
             with np.errstate(all="ignore"):
                 self.record(*arguments)
-                self.free = [Instance(self.program)]
+                self.free = [self.instance(self.program)]
         except Untraceable as error:
             self.drop(str(error))
         except Exception as error:  # in a formula, or in the compiler: a processor that LLVM does not know
@@ -109,64 +108,7 @@ class Region:
         return f"{self.what}: a program of {len(self.program.steps)} operations"
 
 
-def same(a, b):
-    """Returns True if two values are equal in type and bits."""
-    if a is b:
-        return True
-    kind = type(a)
-    if kind is not type(b):
-        return False
-    if kind is float:
-        return a == b and math.copysign(1.0, a) == math.copysign(1.0, b)
-    if kind is tuple or kind is list:
-        return len(a) == len(b) and all(map(same, a, b))
-    if kind is slice:
-        return same((a.start, a.stop, a.step), (b.start, b.stop, b.step))
-    if kind is complex:
-        return same((a.real, a.imag), (b.real, b.imag))
-    if isinstance(a, np.generic):
-        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
-    return isinstance(a, _ATOMS) and a == b
-
-
-def layouts_of(arrays):
-    """Returns what machine code depends on."""
-    return [(a.shape, a.strides, a.dtype) for a in arrays]
-
-
 # -- backward ---------------------------------------------------------------------------------------------------------
-
-
-def described(value):
-    """Returns the description of a saved value: the value itself, with `_ARRAY` for arrays.
-
-    Raises:
-        Untraceable: the value is an object of an unknown type.
-    """
-    if type(value) is ndarray:
-        return _ARRAY
-    if type(value) in (tuple, list):
-        return type(value)(map(described, value))
-    if type(value) is slice:
-        return slice(described(value.start), described(value.stop), described(value.step))
-    if isinstance(value, (*_ATOMS, float, complex, np.generic, Namespace)):
-        return value
-    raise Untraceable(f"an operation saves an object of type {type(value).__name__}")
-
-
-def _matches(value, description, arrays):
-    """Returns True if a saved value has a description. Appends its arrays to `arrays`."""
-    if description is _ARRAY:
-        arrays.append(value)
-        return type(value) is ndarray
-    if type(value) in (tuple, list):
-        pairs = zip(value, description, strict=False)
-        return (
-            type(value) is type(description)
-            and len(value) == len(description)
-            and all(_matches(a, b, arrays) for a, b in pairs)
-        )
-    return same(value, description)
 
 
 class Backward(Region):
@@ -184,111 +126,149 @@ class Backward(Region):
 
     what = "backward"
 
-    def __init__(self, roots):
+    def __init__(self, roots, known=()):
         super().__init__()
         edges = reachable(roots)
+        if len(edges) > MOST_EDGES:
+            raise Untraceable(f"its graph has {len(edges)} edges")
         numbers = {edge: i for i, edge in enumerate(edges)}
-        arrays = [g for _, g in roots]
         self.edges = []
         for edge in edges:
             kind = type(edge)
             if kind is Node and edge.plan.run is not None:
                 raise Untraceable("it contains a custom autograd.Function")
+            if kind is Node and type(edge.saved) is not tuple:
+                raise Untraceable("it uses hooks on saved tensors, or a graph that was freed")
             plan = edge.plan if kind is Node else edge.index if kind is OutputEdge else None
-            saved = None
-            if kind is Node:
-                if type(edge.saved) is not tuple:
-                    raise Untraceable("it uses hooks on saved tensors, or a graph that was freed")
-                saved = described(edge.saved)
-                _matches(edge.saved, saved, arrays)
+            saved = described(edge.saved) if kind is Node else ()
             parents = tuple(None if p is None else numbers[p] for p in edge.parents)
             self.edges.append((kind, plan, edge.shape, edge.dtype, parents, saved))
-        if any(type(a) is not ndarray for a in arrays):
-            raise Untraceable("it uses arrays of several devices")
+        for region in known:  # numbers that differ become inputs
+            found = region.merged_with(self.edges)
+            if found is not None:
+                self.edges = found
+                break
+        inputs = [g for _, g in roots]
+        for edge, (*_, saved) in zip(edges, self.edges, strict=True):
+            if saved:
+                inputs_in(edge.saved, saved, inputs)
+        arrays = [x for x in inputs if is_raw(x)]
+        self.tape, self.instance = classes_for(arrays)
         unique = {}
         for position, array in enumerate(arrays):
             unique.setdefault(id(array), position)
         self.first = list(unique.values())
-        self.repeated = [(i, unique[id(a)]) for i, a in enumerate(arrays) if unique[id(a)] != i]
-        self.layouts = layouts_of(arrays)
-        self.roots = len(roots)
-        self.size = sum(arrays[i].nbytes for i in self.first)
-        if self.size > LARGEST:
-            raise Untraceable(f"its arrays have {self.size >> 20} MiB, so that programs are not faster")
-        self.nodes = [i for i, edge in enumerate(self.edges) if edge[0] is Node]
+        self.repeated = {i: unique[id(a)] for i, a in enumerate(arrays) if unique[id(a)] != i}
+        self.layouts = Layouts([arrays[i] for i in self.first])
+        size = sum(arrays[i].nbytes for i in self.first)
+        if size > LARGEST and self.tape is Tape:
+            raise Untraceable(f"its arrays have {size >> 20} MiB, so that programs are not faster")
+        self.compare = self._comparison(len(roots))
+
+    def merged_with(self, edges):
+        """Returns the description of edges that this region and other edges fit; None if only numbers of this region differ."""
+        if self.reason is not None or len(edges) != len(self.edges):
+            return None
+        found = []
+        for (*mine, saved), (*theirs, other) in zip(self.edges, edges, strict=True):
+            both = merged(other, saved) if mine == theirs else None
+            if both is None:
+                return None
+            found.append((*theirs, both))
+        return found
+
+    def _comparison(self, roots):
+        """Returns the function from roots to (edges, arrays, numbers) of a graph with this structure, or None."""
+        source, numbers = Source("compare", "roots"), []
+        source.add(f"{''.join(f'(e{i}, a{i}), ' for i in range(roots))} = roots")
+        count, known = roots, roots
+        for i, (kind, plan, shape, dtype, parents, saved) in enumerate(self.edges):
+            e = f"e{i}"
+            source.require(
+                f"type({e}) is {source.constant(kind)}", f"{e}.shape == {source.constant(shape)}",
+                f"{e}.dtype == {source.constant(dtype)}", f"not {e}.hooks",
+                f"not {e}.post_hooks" if kind is Leaf else f"not {e}.keeps_grad",
+            )  # fmt: skip
+            if kind is Leaf:
+                continue
+            if kind is OutputEdge:
+                source.require(f"{e}.index == {plan}")
+            else:
+                source.require(f"{e}.plan is {source.constant(plan)}", f"type({e}.saved) is tuple")
+                source.add(f"for counter, version in {e}.versions:")
+                source.add(" if counter[0] != version: return None")
+                if saved:
+                    source.add(f"{''.join(f'v{k}, ' for k in range(len(saved)))} = {e}.saved")
+                for k, description in enumerate(saved):
+                    found = markers(description)
+                    if not found:
+                        source.require(source.equal(f"v{k}", description))
+                        continue
+                    names = []
+                    for marker in found:
+                        if marker is ARRAY:
+                            names.append(f"a{count}")
+                            count += 1
+                        else:
+                            names.append(f"n{len(numbers)}")
+                            numbers.append(names[-1])
+                    if description is ARRAY:
+                        source.add(f"{names[0]} = v{k}")
+                    else:
+                        source.add("found = []")
+                        source.require(f"inputs_in(v{k}, {source.constant(description)}, found)")
+                        source.add(f"{', '.join(names)}, = found")
+            names = [f"p{k}" for k in range(len(parents))]
+            for k, number in enumerate(parents):
+                if number == known:
+                    names[k], known = f"e{known}", known + 1
+            if parents:
+                source.add(f"{''.join(f'{name}, ' for name in names)} = {e}.parents")
+            for name, number in zip(names, parents, strict=True):
+                if name[0] == "p":
+                    source.require(f"{name} is {None if number is None else f'e{number}'}")
+        edges = "".join(f"e{i}, " for i in range(len(self.edges)))
+        source.require(f"len({{{edges}}}) == {len(self.edges)}")
+        for i, j in self.repeated.items():
+            source.require(f"a{i} is a{j}")
+        arrays, numbers = (", ".join(names) for names in ([f"a{i}" for i in self.first], numbers))
+        return source.function(f"({edges}), [{arrays}], [{numbers}]")
 
     def match(self, roots):
-        """Returns (edges, arrays) of a graph with this structure, or (None, None)."""
-        edges, arrays = [edge for edge, _ in roots], [g for _, g in roots]
-        if len(edges) != self.roots:
-            return None, None
-        for i, (kind, plan, shape, dtype, parents, saved) in enumerate(self.edges):
-            edge = edges[i]
-            if (
-                type(edge) is not kind
-                or edge.shape != shape
-                or edge.dtype != dtype
-                or edge.hooks
-                or (edge.keeps_grad and kind is not Leaf)
-            ):
-                return None, None
-            if kind is Leaf:
-                if edge.post_hooks:
-                    return None, None
-                continue
-            if kind is Node:
-                if edge.plan is not plan or type(edge.saved) is not tuple:
-                    return None, None
-                for counter, version in edge.versions:
-                    if counter[0] != version:
-                        return None, None
-                for value, description in zip(edge.saved, saved, strict=False):
-                    if description is _ARRAY:
-                        if type(value) is not ndarray:
-                            return None, None
-                        arrays.append(value)
-                    elif value is not description and not _matches(value, description, arrays):
-                        return None, None
-            elif edge.index != plan:
-                return None, None
-            if len(edge.parents) != len(parents):
-                return None, None
-            for parent, number in zip(edge.parents, parents, strict=False):
-                if number is None or parent is None:
-                    if parent is not number:
-                        return None, None
-                elif number == len(edges):
-                    edges.append(parent)
-                elif number > len(edges) or edges[number] is not parent:
-                    return None, None
-        if len(edges) != len(self.edges) or len(set(edges)) != len(edges) or layouts_of(arrays) != self.layouts:
-            return None, None
-        for i, j in self.repeated:
-            if arrays[i] is not arrays[j]:
-                return None, None
-        if node_hooks.data and any(edge in node_hooks for edge in edges):
-            return None, None
-        return edges, arrays
+        """Returns (edges, arrays, numbers) of a graph with this structure, or None."""
+        found = self.compare(roots)
+        if found is None or not self.layouts.hold(found[1]):
+            return None
+        if found[2] and self.program is not None and not self.holds(None, found[2]):
+            return None
+        return None if node_hooks.data and any(edge in node_hooks for edge in found[0]) else found
 
-    def shadow(self, roots, edges, arrays, library=None, plan_of=lambda plan: plan):
+    def shadow(self, roots, edges, arrays, numbers, library=None, plan_of=lambda plan: plan):
         """Returns (roots, edges) of a copy of a graph with other arrays, which has its own leaves.
 
         Args:
             roots, edges: the graph.
-            arrays: the arrays of the copy.
+            arrays: the different arrays of the copy.
+            numbers: the varying numbers of the copy.
             library: the namespace of the copy; None for the same one.
             plan_of: function from a plan to the plan of the copy.
         """
-        given = iter(arrays)
+        numbered = dict(zip(self.first, arrays, strict=True))
+        given = iter([numbered[self.repeated.get(i, i)] for i in range(len(self.first) + len(self.repeated))])
         starts = [next(given) for _ in roots]
         copies = []
 
+        others = iter(numbers)
+
         def replaced(value, description):
-            if description is _ARRAY:
+            if description is ARRAY:
                 return next(given)
-            if type(description) in (tuple, list):
-                return type(value)(replaced(a, b) for a, b in zip(value, description, strict=True))
-            return library if value is numpy_ns and library is not None else value
+            if type(description) is Varying:
+                return next(others)
+            if markers(description):
+                pairs = zip(items_of(value), items_of(description), strict=True)
+                return rebuilt(value, [replaced(a, b) for a, b in pairs])
+            return library if isinstance(value, Namespace) and library is not None else value
 
         for edge, (kind, _, _, _, _, saved) in zip(edges, self.edges, strict=True):
             if kind is Leaf:
@@ -305,15 +285,14 @@ class Backward(Region):
                 edge.node = edge.parents[0]
         return list(zip(copies[: len(roots)], starts, strict=True)), copies
 
-    def record(self, roots, edges, arrays):
+    def record(self, roots, edges, arrays, numbers):
         """Records the program: the walk over a copy of the graph with TracedArrays."""
-        tape = Tape()
-        inputs = {i: tape.input(arrays[i]) for i in self.first}
-        repeated = dict(self.repeated)
-        lifted = [inputs[repeated.get(i, i)] for i in range(len(arrays))]
-        starts, copies = self.shadow(roots, edges, lifted, trace_ns, _Plans())
+        tape = self.tape()
+        given = [Number(f"s[{k}]", x) for k, x in enumerate(numbers)]
+        starts, copies = self.shadow(roots, edges, [*map(tape.input, arrays)], given, tape.namespace, _Plans())
         with tape:
-            walk.run_eagerly(starts, keep_graph=True)
+            walk.run_eagerly(starts)
+        self.freed = [i for i, edge in enumerate(copies) if type(edge) is Node and edge.saved is None]
         self.leaves, results = [], []
         for i, edge in enumerate(copies):
             if type(edge) is Leaf and edge.grad is not None:
@@ -323,25 +302,26 @@ class Backward(Region):
         program = Program(tape, results)
         if program.written:
             raise Untraceable("a formula changes a saved array")
+        self.numbers, self.holds = functions_of(program)
         self.program = program
 
-    def run(self, roots, edges, arrays, keep_graph):
+    def run(self, roots, edges, arrays, numbers, keep_graph):
         """Runs backward by the program or eagerly."""
         turn = self.turn()
         start = time.perf_counter()
-        if turn == "program" and (self.program is not None or self.try_recording(roots, edges, arrays)):
+        if turn == "program" and (self.program is not None or self.try_recording(roots, edges, arrays, numbers)):
             try:
-                grads = self.execute([arrays[i] for i in self.first])
+                grads = self.execute(arrays.copy() if checks() else arrays, self.numbers(None, numbers))
             except Untraceable as error:
                 self.drop(str(error))
             except Exception:  # the eager run raises the error, if it has one
                 self.drop("an error in its program")
             else:
                 if checks():
-                    self.check(roots, edges, arrays, grads)
+                    self.check(roots, edges, arrays, numbers, grads)
                 if not keep_graph:
-                    for i in self.nodes:
-                        edges[i].release()
+                    for i in self.freed:
+                        edges[i].saved, edges[i].versions = None, ()
                 for i, g in zip(self.leaves, grads, strict=True):
                     edges[i].accumulate(g, True)
                 self.measured("compiled", start)
@@ -349,15 +329,32 @@ class Backward(Region):
         walk.run_eagerly(roots, keep_graph)
         self.measured("eager", start)
 
-    def check(self, roots, edges, arrays, grads):
+    def check(self, roots, edges, arrays, numbers, grads):
         """Compares the gradients with those of an eager walk over a copy of the graph."""
-        starts, copies = self.shadow(roots, edges, [a.copy("K") for a in arrays])
-        walk.run_eagerly(starts, keep_graph=True)
+        starts, copies = self.shadow(roots, edges, [self.tape.copy_of(a) for a in arrays], numbers)
+        walk.run_eagerly(starts)
         expected = {i: edge.grad._array for i, edge in enumerate(copies) if type(edge) is Leaf and edge.grad is not None}
         if list(expected) != self.leaves:
             raise Wrong("backward: other leaves have gradients")
+        scale = max([_largest(e) for e in expected.values()], default=0.0)
         for g, e in zip(grads, expected.values(), strict=True):
-            compare("a gradient", g, e)
+            compare("a gradient", g, e, scale)
+
+
+def classes_for(arrays):
+    """Returns the classes of the tape and of the instances for arrays.
+
+    Raises:
+        Untraceable: they are on several devices, or on one without support.
+    """
+    if all(type(a) is ndarray for a in arrays):
+        return Tape, Instance
+    device = device_of(arrays[0])
+    if any(device_of(a) is not device for a in arrays) or device.type != "cuda" or device is not as_device("cuda"):
+        raise Untraceable("it uses several devices, or a device without support")
+    from .gpu import GpuInstance, GpuTape
+
+    return GpuTape, GpuInstance
 
 
 def reachable(roots):
@@ -441,8 +438,17 @@ def _opaque(function, name, plan, arguments):
     return recorded
 
 
-def compare(what, found, expected):
+def _largest(array):
+    return float(np.abs(array[np.isfinite(array)].astype(np.complex128)).max(initial=0.0))
+
+
+def compare(what, found, expected, scale=0.0):
     """Compares an array with the eager one.
+
+    Args:
+        what: its name in the error.
+        found, expected: the arrays.
+        scale: size of the numbers that were added; differences of their rounding errors are accepted.
 
     Raises:
         Wrong: they differ by more than rounding.
@@ -455,9 +461,8 @@ def compare(what, found, expected):
         wide = np.complex128 if found.dtype.kind == "c" else np.float64
         a, b = found.astype(wide), expected.astype(wide)
         with np.errstate(all="ignore"):
-            scale = np.abs(b[np.isfinite(b)]).max(initial=0.0)
             tolerance = 200 * float(np.finfo(found.dtype).eps)
-            equal = np.allclose(a, b, tolerance, tolerance * scale, equal_nan=True)
+            equal = np.allclose(a, b, tolerance, tolerance * max(scale, _largest(b), 0.01), equal_nan=True)
     if not equal:
         raise Wrong(f"{what}: {found}, eager: {expected}")
 
@@ -469,188 +474,168 @@ class Update(Region):
     """The update of one parameter group by a rule of the library.
 
     Args:
-        group: the `Group`.
-    """
-
-    def __init__(self, group):
-        super().__init__()
-        self.what = f"{type(group.optimizer).__name__}.step"
-        self.function, self.options, self.names = group.function, group.constants, group.names
-        self.layouts, self.pattern = layouts_of(group.arrays), group.pattern
-        size = sum(a.nbytes for a in group.arrays)
-        if size > LARGEST:
-            raise Untraceable(f"its arrays have {size >> 20} MiB, so that programs are not faster")
-
-    def accepts(self, group):
-        """Returns True if a group has this form."""
-        if (
-            group.function is not self.function
-            or group.names != self.names
-            or group.pattern != self.pattern
-            or not same(group.constants, self.options)
-            or layouts_of(group.arrays) != self.layouts
-        ):
-            return False
-        return self.program is None or self.holds(group.group, group.steps)
-
-    def record(self, group):
-        """Records the program: the rule runs on TracedArrays."""
-        tape = Tape()
-        options, optimizer = numbered(group.group), group.optimizer
-        members = []
-        for k, (p, g, state) in enumerate(group.members):
-            raw, grad = tape.input(p), tape.input(g)
-            members.append((raw, grad, {n: traced(state[n], tape) for n in group.names[k] if n != "step"}))
-        with tape:
-            for k, (raw, grad, values) in enumerate(members):
-                step = group.number_of_steps(k)
-                if step is not None:
-                    values["step"] = step
-                optimizer.update(raw, -grad if group.group.get("maximize") else grad, State(values, step), options)
-        program = Program(tape, [])
-        grads = {program.values[i].storage for i in group.gradients(program.inputs)}
-        if not program.written.isdisjoint(grads):
-            raise Untraceable("the rule changes a gradient")
-        self.numbers, self.holds = functions_of(program)
-        self.written = [
-            k for k, i in enumerate(program.inputs) if program.values[i].storage in program.written
-        ]  # fmt: skip
-        self.program = program
-
-    def run(self, group):
-        """Updates the group by the program or eagerly."""
-        turn = self.turn()
-        start = time.perf_counter()
-        if turn == "program" and (self.program is not None or self.try_recording(group)):
-            if group.is_separate(self.written):
-                expected = group.updated() if checks() else None
-                self.execute(list(group.arrays), self.numbers(group.group, group.steps))
-                group.finish()
-                for found, array in zip(group.arrays, expected or (), strict=expected is not None):
-                    compare(self.what, found, array)
-                self.measured("compiled", start)
-                return
-        group.optimizer.update_group(group.group)
-        self.measured("eager", start)
-
-
-class Group:
-    """A parameter group with everything that its update depends on.
+        optimizer: the optimizer.
+        group: the parameter group.
 
     Attributes:
-        function: the update rule.
-        constants: the options except floats, which are read in each step.
-        members: (raw parameter, raw gradient, state) of each parameter with a gradient.
-        names: for each of them, the names of its state.
-        arrays: all arrays.
-        steps: the different numbers of finished steps.
-        pattern: for each parameter, the position of its number in `steps`.
+        names: for each parameter with a gradient, the names of its state except "step".
+        pattern: for each parameter with a gradient, the position of its number of steps in `steps`, or None.
+        steps: the different numbers of finished steps when the region was created.
 
     Raises:
         Untraceable: the update must run eagerly.
     """
 
     def __init__(self, optimizer, group):
+        super().__init__()
+        self.what = f"{type(optimizer).__name__}.step"
         kind = type(optimizer)
-        self.optimizer, self.group, self.function = optimizer, group, kind.update
-        own = optimizer.__dict__
-        if (
-            kind.update_group is not Optimizer.update_group
-            or kind._update_each is not Optimizer._update_each
-            or kind.step is not Optimizer.step
-            or not kind.update.__module__.startswith(Optimizer.__module__.rpartition(".")[0] + ".")
-            or not own.keys().isdisjoint(("update", "update_group", "_update_each", "kernels"))
-        ):
-            raise Untraceable("it has a step or an update rule of its own")
-        if optimizer._found_inf is not None or optimizer._device_states or devices.several_gpus:
-            raise Untraceable("it runs on a GPU")
+        if not kind.update.__module__.startswith(Optimizer.__module__.rpartition(".")[0] + "."):
+            raise Untraceable("it has an update rule of its own")
         if group.get("differentiable") or group.get("capturable") or group.get("fused"):
             raise Untraceable("it is differentiable, capturable or fused")
-        self.constants = [
-            (name, _constant(value)) for name, value in group.items() if name not in ("params", "param_names")
-        ]
-        self.members, self.names, self.arrays, self.params = [], [], [], []
-        self.steps, self.pattern, self.counters = [], [], []
-        states, known = optimizer.state, {}
-        for p in group["params"]:
-            grad = p.grad
-            if grad is None:
+        self.names, self.pattern, self.steps, self.numbers = [], [], [], None
+        self.compare = self._comparison(optimizer, group)
+        found = self.compare(optimizer, group)
+        if found is None:
+            raise Untraceable("it has a step of its own, or its parameters, gradients or states are not arrays on the CPU")
+        self.arrays_are_alone = all(a.base is None for a in found[0])
+        self._set_layouts(found[0], range(len(found[0])))
+        if any(a.dtype.kind != "f" for a in found[0]):
+            raise Untraceable("its parameters are not floats")
+        size = sum(a.nbytes for a in found[0])
+        if size > LARGEST:
+            raise Untraceable(f"its arrays have {size >> 20} MiB, so that programs are not faster")
+
+    def _set_layouts(self, arrays, written):
+        self.layouts = Layouts(arrays, written, self.arrays_are_alone)
+
+    def _comparison(self, optimizer, group):
+        """Returns the function from (optimizer, group) to (arrays, step counters, numbers of steps, parameters), or None."""
+        kind, source = type(optimizer), Source("compare", "optimizer, group")
+        source.add("kind = type(optimizer)")
+        source.require(
+            f"kind is {source.constant(kind)}", "optimizer._found_inf is None", "not optimizer._device_states",
+            f"optimizer.kernels is {source.constant(optimizer.kernels)}",
+            f"optimizer.update.__func__ is {source.constant(kind.update)}",
+            *[f"kind.{name} is {source.constant(getattr(Optimizer, name))}" for name in ("step", "update_group", "_update_each")],
+            "optimizer.__dict__.keys().isdisjoint(('update_group', '_update_each'))",
+            f"len(group) == {len(group)}",
+        )  # fmt: skip
+        for name, value in group.items():
+            if name in ("params", "param_names"):
                 continue
-            raw, g, state = p._data._array, grad._data._array, states.get(p, {})
-            self.arrays += (raw, g)
-            for name, value in state.items():
-                if name != "step":
-                    self.arrays.append(value._data._array)
-            if "step" in state:
-                counter = state["step"]._data._array
-                number = int(counter)
-                self.counters.append((counter, number + 1))
-                if number not in known:
-                    known[number] = len(self.steps)
+            text = f"group[{name!r}]"
+            if type(value) is tuple:
+                source.require(f"type({text}) is tuple", f"len({text}) == {len(value)}")
+            for part, item in [(text, value)] if type(value) is not tuple else [(f"{text}[{i}]", x) for i, x in enumerate(value)]:
+                if type(item) not in (float, int, bool, str, type(None)):
+                    raise Untraceable(f"the option {name} is a {type(item).__name__}")
+                source.require(f"type({part}) is float" if type(item) is float else source.equal(part, item))
+        params = group["params"]
+        source.add(f"{''.join(f'p{i}, ' for i in range(len(params)))} = params = group['params']" if params else "params = ()")
+        source.add("states = optimizer.state")
+        arrays, counters, known, kept = [], [], {}, []
+        leaf = source.constant(Leaf)
+        for i, p in enumerate(params):
+            if p.grad is None:
+                source.require(f"p{i}.grad is None")
+                continue
+            kept.append(f"p{i}")
+            source.require(f"type(p{i}._edge) is {leaf}")
+            arrays += (f"p{i}._data._array", f"p{i}._edge.grad._array")
+            state = optimizer.state.get(p, {})
+            names = tuple(state)
+            if not names:
+                source.require(f"not states.get(p{i})")
+            else:
+                source.add(f"s = states.get(p{i})")
+                source.require(f"tuple(s) == {names!r}")
+            for k, name in enumerate(names):
+                if name == "step":
+                    source.add(f"c{i} = s['step']._data._array")
+                    source.add(f"n{i} = int(c{i}.item())")
+                    source.require(f"type(c{i}) is {source.constant(ndarray)}", f"c{i}.dtype.kind == 'f'")
+                else:
+                    source.add(f"a{i}_{k} = s[{name!r}]._data._array")
+                    arrays.append(f"a{i}_{k}")
+            self.names.append(tuple(name for name in names if name != "step"))
+            if "step" in names:
+                number = int(state["step"]._data._array)
+                if number in known:
+                    source.require(f"n{i} == n{known[number][1]}")
+                else:
+                    known[number] = len(self.steps), i
                     self.steps.append(number)
-                self.pattern.append(known[number])
+                self.pattern.append(known[number][0])
+                counters.append(f"c{i}")
             else:
                 self.pattern.append(None)
-            self.params.append(p)
-            self.members.append((raw, g, state))
-            self.names.append(tuple(state))
-        if not all(type(a) is ndarray and a.dtype.kind == "f" for a in self.arrays):
-            raise Untraceable("its parameters, gradients or states are not floats on the CPU")
-        if not all(type(c) is ndarray and c.dtype.kind == "f" and c.ndim == 0 for c, _ in self.counters):
-            raise Untraceable("its number of steps is not an array")
+        steps = "".join(f"n{i}, " for _, i in known.values())
+        return source.function(
+            f"[{', '.join(arrays)}], ({''.join(f'{c}, ' for c in counters)}), ({steps}), ({''.join(f'{p}, ' for p in kept)})"
+        )
 
-    def number_of_steps(self, k):
-        """Returns the number of finished steps of a parameter as a Number, or None."""
-        i = self.pattern[k]
-        return None if i is None else Number(f"s[{i}]", self.steps[i])
+    def match(self, optimizer, group):
+        """Returns (arrays, step counters, numbers of steps, parameters) of a group with this form, or None."""
+        found = self.compare(optimizer, group)
+        if found is None or not self.layouts.hold(found[0]):
+            return None
+        # The program changes arrays, so they must not share memory.
+        owners = found[0] if self.arrays_are_alone else [_memory(a) for a in found[0]]
+        if len({*map(id, owners)}) != len(owners) or any(a is None for a in owners):
+            return None
+        return found if self.numbers is None or self.holds(group, found[2]) else None
 
-    def gradients(self, inputs):
-        """Returns the inputs that are gradients."""
-        found, position = [], 0
-        for names in self.names:
-            found.append(inputs[position + 1])
-            position += 2 + len(names) - ("step" in names)
-        return found
+    def record(self, optimizer, group, arrays):
+        """Records the program: the rule runs on TracedArrays."""
+        tape = Tape()
+        inputs = iter([*map(tape.input, arrays)])
+        members = [
+            (next(inputs), next(inputs), {name: Array._wrap(next(inputs)) for name in names}) for names in self.names
+        ]
+        options = numbered(group)
+        with tape:
+            for (p, g, values), k in zip(members, self.pattern, strict=True):
+                step = None if k is None else Number(f"s[{k}]", self.steps[k])
+                optimizer.update(p, -g if group.get("maximize") else g, State(values, step), options)
+        program = Program(tape, [])
+        if not {g.storage for _, g, _ in members}.isdisjoint(program.written):
+            raise Untraceable("the rule changes a gradient")
+        self.numbers, self.holds = functions_of(program)
+        self._set_layouts(
+            arrays, [k for k, i in enumerate(program.inputs) if program.values[i].storage in program.written]
+        )
+        self.program = program
 
-    def is_separate(self, written):
-        """Returns True if the arrays that the program changes are writable, and share no memory with others."""
-        arrays = self.arrays
-        if not all(arrays[k].flags.writeable for k in written):
-            return False
-        owners = arrays if all(a.base is None for a in arrays) else [_memory(a) for a in arrays]
-        return not any(a is None for a in owners) and len(set(map(id, owners))) == len(owners)
+    def run(self, optimizer, group, arrays, counters, steps, params):
+        """Updates the group by the program or eagerly."""
+        turn = self.turn()
+        start = time.perf_counter()
+        if turn == "program" and (self.program is not None or self.try_recording(optimizer, group, arrays)):
+            expected = self._updated(optimizer, group, arrays, steps) if checks() else None
+            self.execute(arrays.copy() if checks() else arrays, self.numbers(group, steps))
+            for counter, k in zip(counters, [k for k in self.pattern if k is not None], strict=True):
+                counter.fill(steps[k] + 1)
+            for p in params:
+                p._data._bump()
+            for found, array in zip(arrays, expected or (), strict=False):
+                compare(self.what, found, array)
+            self.measured("compiled", start)
+            return
+        optimizer.update_group(group)
+        self.measured("eager", start)
 
-    def finish(self):
-        """Counts the step."""
-        for counter, number in self.counters:
-            counter.fill(number)
-        for p in self.params:
-            p._data._bump()
-
-    def updated(self):
+    def _updated(self, optimizer, group, arrays, steps):
         """Returns the arrays as an eager update would change them."""
-        found = []
-        for raw, g, state in self.members:
-            p, grad = raw.copy("K"), g.copy("K")
-            copies = {name: Array._wrap(value._data._array.copy("K")) for name, value in state.items()}
-            self.optimizer.update(p, -grad if self.group.get("maximize") else grad, copies, self.group)
-            found += (p, grad, *[value._data._array for name, value in copies.items() if name != "step"])
+        copies = iter(found := [a.copy("K") for a in arrays])
+        for names, k in zip(self.names, self.pattern, strict=True):
+            p, g = next(copies), next(copies)
+            state = {name: Array._wrap(next(copies)) for name in names}
+            if k is not None:
+                state["step"] = Array._wrap(np.array(steps[k], np.float32))
+            optimizer.update(p, -g if group.get("maximize") else g, state, group)
         return found
-
-
-def _constant(value):
-    """Returns an option without its floats, which are inputs of the program.
-
-    Raises:
-        Untraceable: the option is an object of an unknown type.
-    """
-    if type(value) is float:
-        return float
-    if type(value) is tuple:
-        return tuple(map(_constant, value))
-    if type(value) in (int, bool, str, type(None)):
-        return value
-    raise Untraceable(f"an option is a {type(value).__name__}")
 
 
 def _memory(array):

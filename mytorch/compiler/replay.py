@@ -15,6 +15,7 @@ from .arrays import HostNumber, Ref, Untraceable, copy_of, empty_like, layout_by
 from .program import is_dense, plan_memory
 
 ndarray = np.ndarray
+_EMPTY = {np.empty, np.empty_like}
 SMALL = 1 << 15  # bytes; smaller results have a fixed position in the block of memory of an instance
 
 
@@ -42,7 +43,8 @@ class Instance:
         fixed = {
             values[step.results.index].storage
             for step, description in zip(program.steps, descriptions, strict=True)
-            if (description is not None or _writes_to(step.function)) and isinstance(step.results, Ref) and not step.writes
+            if (description is not None or _writes_to(step.function) or step.function in _EMPTY)
+            and isinstance(step.results, Ref) and not step.writes
         }
         fixed = {
             s for s in fixed & program.own.keys() - kept if layout_bytes(values[program.own[s]]) < SMALL
@@ -139,8 +141,8 @@ class Instance:
     def _build(self, descriptions):
         program, run = self.program, []
         for position, (step, description) in enumerate(zip(program.steps, descriptions, strict=True)):
-            if program.is_view(step):
-                continue
+            if program.is_view(step) or step.function in _EMPTY:
+                continue  # created when another step needs it
             if description is not None:
                 description.storage = step.storage(program.values)
                 run.append((position, description))
@@ -159,11 +161,14 @@ class Instance:
         """Adds the calls that create a view."""
         if index in self.made:
             return
+        self.made.add(index)
+        if index not in self.views:
+            self.calls.append(functools.partial(_allocate, index, _allocation(self.program.values[index])))
+            return
         step = self.views[index]
         for base in step.refs():
             self._need(base)
         self.calls.append(self._python_call(step))
-        self.made.add(index)
 
     def _finish(self, run):
         """Adds the call of the machine code of some steps."""
@@ -291,6 +296,10 @@ def _laid_out(found, value, function):
     return result
 
 
+def _allocate(index, allocate, slots):
+    slots[index] = allocate()
+
+
 def _drop(indices, slots):
     for i in indices:
         slots[i] = None
@@ -300,6 +309,8 @@ def _allocation(value):
     """Returns a function that allocates an array with the layout of a value."""
     if is_dense(value) and all(a >= b for a, b in zip(value.strides, value.strides[1:], strict=False)):
         return functools.partial(np.empty, value.shape, value.dtype)
+    if is_dense(value) and len(value.shape) == 2:
+        return functools.partial(np.empty, value.shape, value.dtype, "F")
     return functools.partial(empty_like, value)
 
 

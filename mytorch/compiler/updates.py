@@ -8,7 +8,6 @@ comparison of a Number is a condition of the program.
 import math
 import operator
 
-from .._array import Array
 from .arrays import Untraceable, current_tape
 
 
@@ -127,8 +126,3 @@ def functions_of(program):
     return eval(f"lambda o, s: ({numbers},)" if numbers else "lambda o, s: ()", names), eval(
         f"lambda o, s: {conditions or True}", names
     )
-
-
-def traced(value, tape):
-    """Returns a state value with a TracedArray as the next input of a tape."""
-    return Array._wrap(tape.input(value._data._array))
