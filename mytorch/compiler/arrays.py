@@ -362,6 +362,8 @@ class Tape:
                 return HostNumber(self.numbers.setdefault(x.text, len(self.numbers)))
             return x.module if isinstance(x, TraceNamespace) else x
 
+        if not written and any(wrapped is x for x in arrays):
+            return wrapped
         writes = tuple({x.storage for x in written})
         args, kwargs, results = mapped(tuple(args), refs), mapped(kwargs, refs), mapped(wrapped, refs)
         self.steps.append(Step(function, args, kwargs, results, writes))

@@ -62,6 +62,11 @@ class Compiled:
                     _made[edge] = self
         return result
 
+    @property
+    def programs(self):
+        """The regions that are programs."""
+        return [region for known in self.regions.values() for region in known if region.program is not None]
+
     def region(self, key, form, create):
         """Returns the region that `form` accepts, and what it returned.
 

@@ -111,7 +111,7 @@ class Item:
 
 def described(program, step):
     """Returns the Item of a step, or None if groups do not support it."""
-    if step.kind != "array" or not isinstance(step.results, Ref) or not hasattr(step.function, "in_groups"):
+    if not isinstance(step.results, Ref) or not hasattr(step.function, "in_groups"):
         return None
     values, name, kwargs = program.values, step.name, dict(step.kwargs)
     out = values[step.results.index]

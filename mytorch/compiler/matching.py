@@ -121,7 +121,7 @@ def inputs_in(value, description, found):
     if type(value) is not type(description):
         return False
     values = items_of(value)
-    return len(values) == len(items) and all([inputs_in(a, b, found) for a, b in zip(values, items, strict=True)])
+    return len(values) == len(items) and all(inputs_in(a, b, found) for a, b in zip(values, items, strict=True))
 
 
 def markers(description):

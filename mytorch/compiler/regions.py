@@ -59,10 +59,12 @@ class Region:
         """Returns "eager" or "program" for the next call. The first calls alternate, to measure both."""
         if self.reason is not None:
             return "eager"
-        self.calls += 1
-        if self.calls > 8:
+        if checks():
             return "program"
-        if self.calls == 8 and self.compiled > self.eager * FASTER and not checks():
+        self.calls += 1
+        if self.calls > 8 or (self.tape is not Tape and self.calls > 1):  # times of a GPU are not known
+            return "program"
+        if self.calls == 8 and self.compiled > self.eager * FASTER:
             self.drop("the library's own code is as fast")
             return "eager"
         return "eager" if self.calls in (1, 4, 6) else "program"
@@ -265,7 +267,7 @@ class Backward(Region):
                 return next(given)
             if type(description) is Varying:
                 return next(others)
-            if markers(description):
+            if items_of(description) is not None:
                 pairs = zip(items_of(value), items_of(description), strict=True)
                 return rebuilt(value, [replaced(a, b) for a, b in pairs])
             return library if isinstance(value, Namespace) and library is not None else value
@@ -462,7 +464,7 @@ def compare(what, found, expected, scale=0.0):
         a, b = found.astype(wide), expected.astype(wide)
         with np.errstate(all="ignore"):
             tolerance = 200 * float(np.finfo(found.dtype).eps)
-            equal = np.allclose(a, b, tolerance, tolerance * max(scale, _largest(b), 0.01), equal_nan=True)
+            equal = np.allclose(a, b, tolerance, tolerance * max(scale, _largest(b), 1.0), equal_nan=True)
     if not equal:
         raise Wrong(f"{what}: {found}, eager: {expected}")
 

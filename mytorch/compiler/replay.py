@@ -66,6 +66,8 @@ class Instance:
         self.template += [array for _, array in self.numbers.values()]
         for slot, key in enumerate(self.numbers, len(values) + 1):
             self.numbers[key] = slot, self.numbers[key][1]
+        self.plain = len(self.template)  # slots of the numbers as Python objects, for kernels
+        self.template += [None] * len(program.numbers)
         self.made = {*program.inputs, *program.constants, *self.fixed}
         self.views = {step.results.index: step for step in program.steps if program.is_view(step)}
         self.module, self.calls = native.Module(), []
@@ -86,7 +88,8 @@ class Instance:
         slots = self.template.copy()
         slots[: len(inputs)] = inputs
         inputs.clear()
-        if self.numbers:
+        if found:
+            slots[self.plain :] = found
             for (index, _), (_, array) in self.numbers.items():
                 array.fill(found[index])
         for call in self.calls:
@@ -117,6 +120,9 @@ class Instance:
                 if index not in example:
                     own = fixed.get(value.storage)
                     example[index] = own if own is not None and not value.is_view else empty_like(value)
+            if _takes_numbers(step):
+                found.append(None)
+                continue
             hidden = self.hidden.isdisjoint((*step.refs(), *step.outs()))
             single = isinstance(step.results, (Ref, type(None))) and hidden and native.available()
             out = None if step.writes or not single else example[step.results.index]
@@ -125,11 +131,13 @@ class Instance:
 
     def _example_of(self, step):
         values = self.program.values
-        dtype = next((values[i].dtype for i in step.refs() if values[i].dtype.kind in "fc"), np.dtype(np.float64))
+        dtype = next((values[i].dtype for i in step.refs() if values[i].dtype.kind in "fc"), None)
 
         def lower(x):
             if type(x) is Ref:
                 return self.example[x.index]
+            if type(x) is HostNumber and (dtype is None or _takes_numbers(step)):
+                return 1
             if type(x) is HostNumber:
                 return self.numbers.setdefault((x.index, dtype), (None, np.zeros((), dtype)))[1]
             return x
@@ -200,11 +208,11 @@ class Instance:
 
     def _python_call(self, step):
         program = self.program
-        dtype = next(
-            (program.values[i].dtype for i in step.refs() if program.values[i].dtype.kind in "fc"), np.dtype(np.float64)
-        )
+        dtype = next((program.values[i].dtype for i in step.refs() if program.values[i].dtype.kind in "fc"), None)
 
         def lower(x):
+            if type(x) is HostNumber and (dtype is None or _takes_numbers(step)):
+                return Ref(self.plain + x.index)
             return Ref(self.numbers[x.index, dtype][0]) if type(x) is HostNumber else x
 
         args, kwargs = list(mapped(step.args, lower)), mapped(step.kwargs, lower)
@@ -229,6 +237,18 @@ class Instance:
             value = program.values[results.index]
             return functools.partial(_call_and_store, function, get, results.index, value, value.strides)
         return functools.partial(_call_and_store_all, function, get, results, program.values)
+
+
+def _takes_numbers(step):
+    """Returns True if a step gets numbers as Python objects: a kernel, or a function that is not a ufunc."""
+    function = step.function
+    return not isinstance(function, np.ufunc) and any(_has_numbers(x) for x in (*step.args, *step.kwargs.values()))
+
+
+def _has_numbers(x):
+    if type(x) is HostNumber:
+        return True
+    return isinstance(x, (tuple, list)) and any(map(_has_numbers, x))
 
 
 def _arguments(args, refs, kwargs, slots):
