@@ -287,7 +287,8 @@ class Tape:
     def _add(self, array, storage, is_view, scalar=False, root=None):
         self.values.append(Value(array, storage, is_view, scalar))
         traced = self.traced(self, array, len(self.values) - 1, storage, owner(array) if root is None else root)
-        self._first.setdefault(storage, traced)
+        if not is_view:
+            self._first[storage] = traced
         return traced
 
     def base_of(self, storage):

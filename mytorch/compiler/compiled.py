@@ -34,9 +34,9 @@ class Compiled:
         reasons: {reason: kind of region} for the parts that run eagerly.
     """
 
-    def __init__(self, function, fullgraph=False, limit=None):
+    def __init__(self, function, limit=None):
         functools.update_wrapper(self, function)
-        self.function, self.fullgraph = function, fullgraph
+        self.function = function
         self.limit = MOST if limit is None else limit
         self.regions, self.reasons = {}, {}
         self.calls = 0
@@ -143,7 +143,9 @@ def _run_backward(roots, keep_graph):
         return False
     try:
         key = "backward", getattr(roots[0][0], "plan", None)
-        region, found = compiled.region(key, lambda region: region.match(roots), lambda: Backward(roots, compiled.regions[key]))
+        region, found = compiled.region(
+            key, lambda region: region.match(roots), lambda: Backward(roots, compiled.regions[key])
+        )
     except Untraceable as error:
         compiled.reasons[str(error)] = "backward"
         return False

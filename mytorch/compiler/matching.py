@@ -72,7 +72,13 @@ def items_of(value):
 def rebuilt(value, items):
     """Returns a tuple, a list or a slice like `value` with other items."""
     items = list(items)
-    return slice(*items) if type(value) is slice else type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return (
+        slice(*items)
+        if type(value) is slice
+        else type(value)(*items)
+        if hasattr(value, "_fields")
+        else type(value)(items)
+    )
 
 
 def described(value):

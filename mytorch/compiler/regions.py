@@ -15,6 +15,7 @@ import numpy as np
 from .._array import Array
 from ..backend import as_device, device_of, is_raw
 from ..backend.namespaces import Namespace
+from ..dispatch.overlap import overlaps_itself
 from ..dispatch.record import SavePlan
 from ..engine import walk
 from ..engine.node import Leaf, Node, OutputEdge, node_hooks
@@ -296,11 +297,12 @@ class Backward(Region):
             walk.run_eagerly(starts)
         self.freed = [i for i, edge in enumerate(copies) if type(edge) is Node and edge.saved is None]
         self.leaves, results = [], []
-        for i, edge in enumerate(copies):
-            if type(edge) is Leaf and edge.grad is not None:
-                raw = edge.grad._array
-                self.leaves.append(i)
-                results.append(raw.index if hasattr(raw, "tape") else tape.lift(raw).index)
+        with tape:
+            for i, edge in enumerate(copies):
+                if type(edge) is Leaf and edge.grad is not None:
+                    raw = edge.grad._array if hasattr(edge.grad._array, "tape") else tape.lift(edge.grad._array)
+                    self.leaves.append(i)
+                    results.append((raw.copy() if overlaps_itself(raw.value) else raw).index)
         program = Program(tape, results)
         if program.written:
             raise Untraceable("a formula changes a saved array")
@@ -335,7 +337,9 @@ class Backward(Region):
         """Compares the gradients with those of an eager walk over a copy of the graph."""
         starts, copies = self.shadow(roots, edges, [self.tape.copy_of(a) for a in arrays], numbers)
         walk.run_eagerly(starts)
-        expected = {i: edge.grad._array for i, edge in enumerate(copies) if type(edge) is Leaf and edge.grad is not None}
+        expected = {
+            i: edge.grad._array for i, edge in enumerate(copies) if type(edge) is Leaf and edge.grad is not None
+        }
         if list(expected) != self.leaves:
             raise Wrong("backward: other leaves have gradients")
         scale = max([_largest(e) for e in expected.values()], default=0.0)
@@ -500,7 +504,9 @@ class Update(Region):
         self.compare = self._comparison(optimizer, group)
         found = self.compare(optimizer, group)
         if found is None:
-            raise Untraceable("it has a step of its own, or its parameters, gradients or states are not arrays on the CPU")
+            raise Untraceable(
+                "it has a step of its own, or its parameters, gradients or states are not arrays on the CPU"
+            )
         self.arrays_are_alone = all(a.base is None for a in found[0])
         self._set_layouts(found[0], range(len(found[0])))
         if any(a.dtype.kind != "f" for a in found[0]):
@@ -530,12 +536,16 @@ class Update(Region):
             text = f"group[{name!r}]"
             if type(value) is tuple:
                 source.require(f"type({text}) is tuple", f"len({text}) == {len(value)}")
-            for part, item in [(text, value)] if type(value) is not tuple else [(f"{text}[{i}]", x) for i, x in enumerate(value)]:
+            for part, item in (
+                [(text, value)] if type(value) is not tuple else [(f"{text}[{i}]", x) for i, x in enumerate(value)]
+            ):
                 if type(item) not in (float, int, bool, str, type(None)):
                     raise Untraceable(f"the option {name} is a {type(item).__name__}")
                 source.require(f"type({part}) is float" if type(item) is float else source.equal(part, item))
         params = group["params"]
-        source.add(f"{''.join(f'p{i}, ' for i in range(len(params)))} = params = group['params']" if params else "params = ()")
+        source.add(
+            f"{''.join(f'p{i}, ' for i in range(len(params)))} = params = group['params']" if params else "params = ()"
+        )
         source.add("states = optimizer.state")
         arrays, counters, known, kept = [], [], {}, []
         leaf = source.constant(Leaf)

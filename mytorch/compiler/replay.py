@@ -44,7 +44,8 @@ class Instance:
             values[step.results.index].storage
             for step, description in zip(program.steps, descriptions, strict=True)
             if (description is not None or _writes_to(step.function) or step.function in _EMPTY)
-            and isinstance(step.results, Ref) and not step.writes
+            and isinstance(step.results, Ref)
+            and not step.writes
         }
         fixed = {
             s for s in fixed & program.own.keys() - kept if layout_bytes(values[program.own[s]]) < SMALL
@@ -94,7 +95,10 @@ class Instance:
                 array.fill(found[index])
         for call in self.calls:
             call(slots)
-        return [copy_of(slots[i]) if copied else slots[i] for i, copied in zip(self.program.results, self.copied, strict=True)]
+        return [
+            copy_of(slots[i]) if copied else slots[i]
+            for i, copied in zip(self.program.results, self.copied, strict=True)
+        ]
 
     def _is_shared(self, index):
         program, storage = self.program, self.program.values[index].storage
@@ -381,4 +385,3 @@ class _Slots:
     def __call__(self, array):
         slot, first = self.owners[id(owner(array))]
         return slot, array.__array_interface__["data"][0] - first.__array_interface__["data"][0]
-

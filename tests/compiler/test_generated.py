@@ -381,7 +381,9 @@ def test_random_programs_give_the_eager_results(code):
         case = Case(SEED, number)
         problem, function = difference(case, code == "numpy")
         traced += bool(function.programs)
-        reasons.update(map(str, [*function.reasons, *[r.reason for rs in function.regions.values() for r in rs if r.reason]]))
+        reasons.update(
+            map(str, [*function.reasons, *[r.reason for rs in function.regions.values() for r in rs if r.reason]])
+        )
         if problem:
             failed.append(f"--- program {number}\n{case.source}{problem}")
     assert not failed, f"{len(failed)} of {count}\n" + "\n".join(failed[:10])
