@@ -16,9 +16,10 @@ from ..base.pytree import tree_flatten
 from ..engine.mode import get_mode
 from ..engine.node import Leaf
 from .arrays import Untraceable, current_tape
-from .regions import Backward, Update
+from .regions import Backward, Update, checks
 
 MOST = 8  # regions of one kind with one first operation; further forms run eagerly
+PAUSE = 100  # calls without a comparison after a region ran eagerly, so that it costs nothing
 stance = ["default"]  # see `set_stance`
 _all = weakref.WeakSet()
 _active = ContextVar("mytorch_compiled", default=None)  # the compiled function that runs
@@ -38,7 +39,7 @@ class Compiled:
         functools.update_wrapper(self, function)
         self.function = function
         self.limit = MOST if limit is None else limit
-        self.regions, self.reasons = {}, {}
+        self.regions, self.reasons, self.paused = {}, {}, {}
         self.calls = 0
         hooks.run_backward, hooks.update_group = _run_backward, _update_group
         _all.add(self)
@@ -68,17 +69,22 @@ class Compiled:
         return [region for known in self.regions.values() for region in known if region.program is not None]
 
     def region(self, key, form, create):
-        """Returns the region that `form` accepts, and what it returned.
+        """Returns the region that `form` accepts, and what it returned; (None, None) if the region must run eagerly.
 
         Args:
             key: what the region starts with.
             form: function from a region to what its method `match` returns.
             create: function that creates another region.
         """
+        if self.paused.get(key):
+            self.paused[key] -= 1
+            return None, None
         known = self.regions.setdefault(key, [])
         for i, region in enumerate(known):
             found = form(region)
             if found is not None:
+                if region.reason is not None:
+                    return self.pause(key)
                 if i:  # the next call compares with it first
                     self.regions[key] = [region, *known[:i], *known[i + 1 :]]
                 return region, found
@@ -95,6 +101,13 @@ class Compiled:
         known.append(region)
         return region, form(region)
 
+    def pause(self, key, reason=None, what=None):
+        """Lets the next calls of a region run eagerly. Returns (None, None)."""
+        if reason is not None:
+            self.reasons[reason] = what
+        self.paused[key] = 0 if checks() else PAUSE
+        return None, None
+
     def __deepcopy__(self, memo):
         return copy.deepcopy(self.function, memo)
 
@@ -103,7 +116,7 @@ class Compiled:
 
     def reset(self):
         """Deletes all regions."""
-        self.regions, self.reasons, self.calls = {}, {}, 0
+        self.regions, self.reasons, self.paused, self.calls = {}, {}, {}, 0
 
 
 def _same(function):
@@ -141,14 +154,13 @@ def _run_backward(roots, keep_graph):
         or capturing.is_recording()
     ):
         return False
+    key = "backward", getattr(roots[0][0], "plan", None)
     try:
-        key = "backward", getattr(roots[0][0], "plan", None)
         region, found = compiled.region(
             key, lambda region: region.match(roots), lambda: Backward(roots, compiled.regions[key])
         )
     except Untraceable as error:
-        compiled.reasons[str(error)] = "backward"
-        return False
+        region, found = compiled.pause(key, str(error), "backward")
     if region is None or found is None:
         return False
     region.run(roots, *found, keep_graph)
@@ -160,14 +172,13 @@ def _update_group(optimizer, group):
     compiled = _active.get()
     if compiled is None or capturing.is_recording():
         return False
-    key = "update", type(optimizer).update
+    key = "update", type(optimizer).update, len(group["params"])
     try:
         region, found = compiled.region(
             key, lambda region: region.match(optimizer, group), lambda: Update(optimizer, group)
         )
     except Untraceable as error:
-        compiled.reasons[str(error)] = f"{type(optimizer).__name__}.step"
-        return False
+        region, found = compiled.pause(key, str(error), f"{type(optimizer).__name__}.step")
     if region is None or found is None:
         return False
     region.run(optimizer, group, *found)

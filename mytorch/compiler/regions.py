@@ -53,14 +53,14 @@ class Region:
 
     def __init__(self):
         self.program = self.reason = None
-        self.calls, self.free = 0, []
+        self.calls, self.free, self.checked = 0, [], checks()
         self.eager = self.compiled = math.inf  # seconds of the fastest calls
 
     def turn(self):
         """Returns "eager" or "program" for the next call. The first calls alternate, to measure both."""
         if self.reason is not None:
             return "eager"
-        if checks():
+        if self.checked:
             return "program"
         self.calls += 1
         if self.calls > 8 or (self.tape is not Tape and self.calls > 1):  # times of a GPU are not known
@@ -312,16 +312,16 @@ class Backward(Region):
     def run(self, roots, edges, arrays, numbers, keep_graph):
         """Runs backward by the program or eagerly."""
         turn = self.turn()
-        start = time.perf_counter()
+        start = time.perf_counter() if self.calls < 8 else 0.0
         if turn == "program" and (self.program is not None or self.try_recording(roots, edges, arrays, numbers)):
             try:
-                grads = self.execute(arrays.copy() if checks() else arrays, self.numbers(None, numbers))
+                grads = self.execute(arrays.copy() if self.checked else arrays, self.numbers(None, numbers))
             except Untraceable as error:
                 self.drop(str(error))
             except Exception:  # the eager run raises the error, if it has one
                 self.drop("an error in its program")
             else:
-                if checks():
+                if self.checked:
                     self.check(roots, edges, arrays, numbers, grads)
                 if not keep_graph:
                     for i in self.freed:
@@ -502,6 +502,7 @@ class Update(Region):
             raise Untraceable("it is differentiable, capturable or fused")
         self.names, self.pattern, self.steps, self.numbers = [], [], [], None
         self.compare = self._comparison(optimizer, group)
+        self.counted = [k for k in self.pattern if k is not None]
         found = self.compare(optimizer, group)
         if found is None:
             raise Untraceable(
@@ -623,11 +624,11 @@ class Update(Region):
     def run(self, optimizer, group, arrays, counters, steps, params):
         """Updates the group by the program or eagerly."""
         turn = self.turn()
-        start = time.perf_counter()
+        start = time.perf_counter() if self.calls < 8 else 0.0
         if turn == "program" and (self.program is not None or self.try_recording(optimizer, group, arrays)):
-            expected = self._updated(optimizer, group, arrays, steps) if checks() else None
-            self.execute(arrays.copy() if checks() else arrays, self.numbers(group, steps))
-            for counter, k in zip(counters, [k for k in self.pattern if k is not None], strict=True):
+            expected = self._updated(optimizer, group, arrays, steps) if self.checked else None
+            self.execute(arrays.copy() if self.checked else arrays, self.numbers(group, steps))
+            for counter, k in zip(counters, self.counted, strict=True):
                 counter.fill(steps[k] + 1)
             for p in params:
                 p._data._bump()
