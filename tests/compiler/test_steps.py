@@ -27,7 +27,7 @@ OPTIMIZERS = {
     "ASGD": [{}],
     "Rprop": [{}],
     "Adafactor": [{}],
-    "LBFGS": [{"max_iter": 2}],
+    "LBFGS": [{"max_iter": 1}],
 }  # fmt: skip
 LOOPS = """
     zero first|opt.zero_grad(); loss = loss_of(x, y); loss.backward(); opt.step()
