@@ -79,17 +79,15 @@ class Region:
         if 2 < self.calls < 8:
             setattr(self, kind, min(getattr(self, kind), time.perf_counter() - start))
 
-    def execute(self, arrays, numbers=()):
-        """Runs the program on raw arrays. Returns its results.
-
-        Args:
-            arrays: the inputs.
-            numbers: see `updates.py`.
-        """
-        instance = self.free.pop() if self.free else self.instance(self.program)
-        found = instance.run(arrays, numbers)
-        self.free.append(instance)
-        return found
+    def take(self, *arguments):
+        """Returns an instance of the program that no other thread uses, or None. The arguments are those of `record`."""
+        program = self.program
+        if program is None and not (self.try_recording(*arguments) and (program := self.program)):
+            return None
+        try:
+            return self.free.pop()
+        except IndexError:
+            return self.instance(program)
 
     def try_recording(self, *arguments):
         """Records the program. Returns True if that was possible."""
@@ -313,9 +311,10 @@ class Backward(Region):
         """Runs backward by the program or eagerly."""
         turn = self.turn()
         start = time.perf_counter() if self.calls < 8 else 0.0
-        if turn == "program" and (self.program is not None or self.try_recording(roots, edges, arrays, numbers)):
+        if turn == "program" and (instance := self.take(roots, edges, arrays, numbers)) is not None:
             try:
-                grads = self.execute(arrays.copy() if self.checked else arrays, self.numbers(None, numbers))
+                grads = instance.run(arrays.copy() if self.checked else arrays, self.numbers(None, numbers))
+                self.free.append(instance)
             except Untraceable as error:
                 self.drop(str(error))
             except Exception:  # the eager run raises the error, if it has one
@@ -500,7 +499,7 @@ class Update(Region):
             raise Untraceable("it has an update rule of its own")
         if group.get("differentiable") or group.get("capturable") or group.get("fused"):
             raise Untraceable("it is differentiable, capturable or fused")
-        self.names, self.pattern, self.steps, self.numbers = [], [], [], None
+        self.names, self.pattern, self.steps = [], [], []
         self.compare = self._comparison(optimizer, group)
         self.counted = [k for k in self.pattern if k is not None]
         found = self.compare(optimizer, group)
@@ -598,7 +597,7 @@ class Update(Region):
         owners = found[0] if self.arrays_are_alone else [_memory(a) for a in found[0]]
         if len({*map(id, owners)}) != len(owners) or any(a is None for a in owners):
             return None
-        return found if self.numbers is None or self.holds(group, found[2]) else None
+        return found if self.program is None or self.holds(group, found[2]) else None
 
     def record(self, optimizer, group, arrays):
         """Records the program: the rule runs on TracedArrays."""
@@ -625,9 +624,10 @@ class Update(Region):
         """Updates the group by the program or eagerly."""
         turn = self.turn()
         start = time.perf_counter() if self.calls < 8 else 0.0
-        if turn == "program" and (self.program is not None or self.try_recording(optimizer, group, arrays)):
+        if turn == "program" and (instance := self.take(optimizer, group, arrays)) is not None:
             expected = self._updated(optimizer, group, arrays, steps) if self.checked else None
-            self.execute(arrays.copy() if self.checked else arrays, self.numbers(group, steps))
+            instance.run(arrays.copy() if self.checked else arrays, self.numbers(group, steps))
+            self.free.append(instance)
             for counter, k in zip(counters, self.counted, strict=True):
                 counter.fill(steps[k] + 1)
             for p in params:
