@@ -17,8 +17,8 @@ import pytest
 from . import layers
 
 ROOT, PACKAGE, FILES = layers.ROOT, layers.PACKAGE, layers.FILES
-MAX_CORE_CODE_LINES = 40_700
-    40_680  # without comments, docstrings and blank lines; lower it when code goes, raise it only for fixes
+MAX_CORE_CODE_LINES = (
+    40_720  # without comments, docstrings and blank lines; lower it when code goes, raise it only for fixes
 )
 
 

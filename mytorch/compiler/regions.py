@@ -27,7 +27,7 @@ from .replay import Instance
 from .updates import Number, State, functions_of, numbered
 
 ndarray = np.ndarray
-LARGEST = 1 << 26  # bytes of inputs; the Python code between larger arrays takes no time that matters
+LARGEST = 1 << 24  # bytes of inputs; the Python code between larger arrays takes no time that matters
 FASTER = 0.95  # a program must take less than this part of the eager time
 MOST_EDGES = 5000
 
