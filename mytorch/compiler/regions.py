@@ -386,12 +386,8 @@ def reachable(roots):
     return edges
 
 
-# Ops with kernels whose gradient formula in NumPy is translated to machine code, and those where that is better for few elements.
+# Ops with kernels whose gradient formula in NumPy is translated to machine code.
 _FUSED = frozenset("relu leaky_relu hardtanh relu6 threshold mse_loss l1_loss smooth_l1_loss huber_loss".split())
-_SMALL_FUSED = frozenset(
-    "sigmoid tanh silu softplus elu selu celu mish hardswish hardsigmoid logsigmoid softmax log_softmax layer_norm cross_entropy "
-    "binary_cross_entropy binary_cross_entropy_with_logits".split()
-)
 
 
 class _Plans:
