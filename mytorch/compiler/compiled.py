@@ -151,7 +151,6 @@ def _run_backward(roots, keep_graph):
         or mode.anomaly
         or mode.interpreter is not None
         or current_tape() is not None
-        or capturing.is_recording()
     ):
         return False
     key = "backward", getattr(roots[0][0], "plan", None)

@@ -15,6 +15,7 @@ import numpy as np
 from .._array import Array
 from ..backend import as_device, device_of, is_raw
 from ..backend.namespaces import Namespace
+from ..base import capturing
 from ..dispatch.overlap import overlaps_itself
 from ..dispatch.record import SavePlan
 from ..engine import walk
@@ -58,7 +59,7 @@ class Region:
 
     def turn(self):
         """Returns "eager" or "program" for the next call. The first calls alternate, to measure both."""
-        if self.reason is not None:
+        if self.reason is not None or (self.program is None and capturing.is_recording()):  # a recording waits for the GPU
             return "eager"
         if self.checked:
             return "program"
@@ -505,8 +506,8 @@ class Update(Region):
             )
         self.arrays_are_alone = all(a.base is None for a in found[0])
         self._set_layouts(found[0], range(len(found[0])))
-        if any(a.dtype.kind != "f" for a in found[0]):
-            raise Untraceable("its parameters are not floats")
+        if any(type(a) is not ndarray or a.dtype.kind != "f" for a in found[0]):
+            raise Untraceable("its parameters are not floats on the CPU")
         size = sum(a.nbytes for a in found[0])
         if size > LARGEST:
             raise Untraceable(f"its arrays have {size >> 20} MiB, so that programs are not faster")
