@@ -32,7 +32,7 @@ COMPILERS = {  # name -> (library, environment)
     "mytorch compiled": ("mytorch", {}),
     "mytorch compiled, NumPy": ("mytorch", {"MYTORCH_COMPILE": "numpy", "MYTORCH_FUSED": "0"}),
 }
-CALLS = 3  # calls until a step is compiled: mytorch records the second call, PyTorch compiles again when optimizer states exist
+CALLS = 9  # calls until a step is compiled: mytorch measures both ways in its first calls, PyTorch compiles again when optimizer states exist
 IN_JAX = "mlp_tiny mlp_mnist vae_mlp manual_attention gpt_0p8m".split()  # of jax_steps.py
 SKIPPED = {"loader_epoch": "loads data and computes nothing that a compiler could change"}
 

@@ -21,9 +21,13 @@ is_grad_enabled: Callable[[], bool]
 # Called by _tensor.py: (class) prepares a subclass of Tensor that a program defines. Defined in _extensions.py.
 define_subclass: Callable[[type], None] | None = None
 
-# Called by optim/optimizer.py: (optimizer, group) -> True if a trace of the step records the update instead of running it.
-# Set by compiler/tracing.py during a trace.
-update_on_host: Callable[..., bool] | None = None
+# Called by engine/walk.py: (roots, keep_graph) -> True if a compiled program has run backward. Defined in
+# compiler/compiled.py; None until a function is compiled.
+run_backward: Callable[..., bool] | None = None
+
+# Called by optim/optimizer.py: (optimizer, group) -> True if a compiled program has updated the group. Defined in
+# compiler/compiled.py; None until a function is compiled.
+update_group: Callable[..., bool] | None = None
 
 # Called by dispatch/op.py: (op, inputs, attrs) -> result of the op on sparse tensors, or NotImplemented if all inputs are
 # dense. Defined in sparse/operators.py; None until a program creates a sparse tensor.

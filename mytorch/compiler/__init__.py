@@ -1,10 +1,12 @@
 """Compilation of functions, modules and training steps.
 
-`mytorch.compile` runs a function once with arrays that record the operations on them (`arrays.py`, `tracing.py`). `program.py`
-removes work that the results do not need. `replay.py` runs the rest with prepared arguments and memory, and `native.py` translates
-it to machine code. On a GPU, `gpu.py` replays the rest, and `groups.py` translates groups of steps to Triton kernels. `guards.py` and `observe.py` decide when a trace is valid. Functions that cannot be traced run eagerly.
+The Python code of a compiled function runs in each call (`compiled.py`). Backward passes and the updates of optimizers are regions
+(`regions.py`): each is recorded once with arrays that record the operations on them (`arrays.py`, `updates.py`). `program.py` removes work
+that the results do not need. `replay.py` runs the rest with prepared arguments and memory, and `native.py` translates it to machine
+code. On a GPU, `gpu.py` runs the rest, and `groups.py` translates groups of steps to Triton kernels. Before each run, `matching.py` compares
+everything that the program depends on. A region that has changed runs eagerly.
 
-`explain` shows the traces of a compiled function, and the reason if it runs eagerly.
+`explain` shows the regions of a compiled function, and the reasons for which some of them run eagerly.
 """
 
 import functools
@@ -15,9 +17,10 @@ from .. import backend
 from ..base.pytree import tree_flatten
 from ..cuda.graphs import CompiledStep, device_for
 from ..nn.module import Module
-from .arrays import Untraceable, current_tape
-from .compiled import Compiled, _all
+from .arrays import Untraceable
+from .compiled import Compiled, _all, is_active
 from .compiled import stance as _stance
+from .program import listing
 
 __all__ = [
     "Compiled",
@@ -42,22 +45,22 @@ def compile(
 ):  # fmt: skip
     """Compiles a function or a module, which then runs faster. Without a function, returns a decorator.
 
-    The first call runs eagerly and checks that the function only computes with tensors. The second call records the array
-    operations of forward and backward. Later calls replay them. A call with other shapes, dtypes, modes or Python values is
-    recorded separately. A function that cannot be recorded runs eagerly. It reads an element of a tensor, prints, or changes
-    Python objects, for example. On a GPU, groups of elementwise operations and of sums over rows become Triton kernels.
+    The Python code of the function runs in each call, so it may do anything. Two parts of it become programs: the backward pass of
+    its results, inside or after the call, and updates of optimizers inside the call. A program runs without the Python code
+    between its array operations, in machine code if llvmlite is installed. On a GPU, groups of elementwise operations and of
+    sums over rows of a backward pass become Triton kernels.
 
     Args:
         model: function or module. A module is wrapped in an `OptimizedModule`.
-        fullgraph: if True, raises an error instead of running eagerly (default: False).
+        fullgraph: has no effect: all functions are accepted.
         dynamic: has no effect: each shape is recorded separately.
         backend: name of one of PyTorch's backends. With "eager" or a callable, the function runs eagerly.
         mode: name of one of PyTorch's modes. All modes do the same.
         options: accepted only without `mode`; has no effect.
         name: has no effect.
         disable: if True, returns the function unchanged (default: False).
-        recompile_limit: largest number of traces of one form of the arguments (default: 8). Calls that need another trace
-            run eagerly.
+        recompile_limit: largest number of programs for backward passes that start with the same operation, and for updates of
+            one optimizer class (default: 8). Further ones run eagerly.
         isolate_recompiles: has no effect.
         shapes_spec: has no effect.
 
@@ -83,14 +86,13 @@ def compile(
         raise RuntimeError(f"Invalid backend: {backend!r}, expected one of: {', '.join(_BACKENDS)}, or a callable.")
     if model is None:
         return functools.partial(
-            compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options, disable=disable,
-            recompile_limit=recompile_limit,
+            compile, backend=backend, mode=mode, options=options, disable=disable, recompile_limit=recompile_limit,
         )  # fmt: skip
     if disable or backend == "eager" or callable(backend):
         return model
     if isinstance(model, Module):
-        return OptimizedModule(model, fullgraph, recompile_limit)
-    return Compiled(model, fullgraph, recompile_limit)
+        return OptimizedModule(model, recompile_limit)
+    return Compiled(model, recompile_limit)
 
 
 class OptimizedModule(Module):
@@ -98,17 +100,16 @@ class OptimizedModule(Module):
 
     Args:
         module: the module.
-        fullgraph: see `compile`.
         recompile_limit: see `compile`.
 
     Shape:
         As in the original module.
     """
 
-    def __init__(self, module, fullgraph=False, recompile_limit=None):
+    def __init__(self, module, recompile_limit=None):
         super().__init__()
         self._orig_mod = module
-        self._compiled = Compiled(module.__call__, fullgraph, recompile_limit)
+        self._compiled = Compiled(module.__call__, recompile_limit)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the compiled module."""
@@ -134,7 +135,7 @@ class _Step(CompiledStep):
         return self.on_cpu(*args, **kwargs)
 
     def reset(self) -> None:
-        """Deletes all traces and graphs."""
+        """Deletes all programs and graphs."""
         super().reset()
         self.on_cpu.reset()
 
@@ -150,15 +151,15 @@ def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callab
             optimizer.step()
             return loss
 
-    On a CPU, the step is compiled as `compile` does. On a GPU, it becomes one CUDA graph: the first calls run the function
-    normally, the next call captures it, and later calls replay the graph on new inputs. Each call is a real training step.
-    Another shape, dtype or value of an argument gets a separate trace or graph. Learning rates may change between steps
-    (call `scheduler.step()` outside). If hyperparameters, parameters' memory or a loaded state dict change, the step is
-    recorded again.
+    On a CPU, this is the same as `compile`: the Python code runs in each call, and may do anything.
 
-    On a GPU, the function must not wait for the GPU (`.item()`, `print(loss)`, `if loss > 3`) or read data from the CPU. Other
-    Python code in it (counters, `model.train()`, hooks) runs only in the first calls. Pass batches as arguments; they may be
-    on the CPU. The results are copies, which later steps do not change.
+    On a GPU, the step becomes one CUDA graph: the first calls run the function normally, the next call captures it, and later
+    calls replay the graph on new inputs, without any Python code of the function. So the function must be a fixed sequence of
+    operations on the memory of its arguments and of the model: it must not wait for the GPU (`.item()`, `print(loss)`,
+    `if loss > 3`) or read data from the CPU, and other Python code in it (counters, `model.train()`, hooks) runs only in the first
+    calls. Another shape, dtype or value of an argument gets a separate graph. Learning rates may change between steps (call
+    `scheduler.step()` outside). If hyperparameters, the memory of parameters or a loaded state dict change, the step is captured
+    again. Pass batches as arguments; they may be on the CPU. The results are copies, which later steps do not change.
 
     Args:
         function: function of tensors and hashable values. `compile_step(warmup=5)` is a decorator.
@@ -176,7 +177,7 @@ def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callab
 
 
 def disable(fn=None, recursive=True, *, reason=None):
-    """Returns a function unchanged. A compiled function that calls it is recorded with it.
+    """Returns a function unchanged.
 
     Args:
         fn: the function; None for a decorator.
@@ -187,7 +188,7 @@ def disable(fn=None, recursive=True, *, reason=None):
 
 
 def allow_in_graph(fn):
-    """Returns a function unchanged, because all functions can be recorded."""
+    """Returns a function unchanged, because compiled functions may call all functions."""
     return fn
 
 
@@ -200,8 +201,8 @@ def substitute_in_graph(original_fn, **options):
 
 
 def is_compiling():
-    """Returns True while a function is recorded."""
-    return current_tape() is not None
+    """Returns True while a compiled function runs."""
+    return is_active()
 
 
 is_dynamo_compiling = is_exporting = is_compiling
@@ -223,10 +224,10 @@ class set_stance:
     """Sets how compiled functions run: as a function for the rest of the program, as a context, or as a decorator.
 
     Args:
-        stance: "default", "eager_then_compile" or "aot_eager_then_compile": functions are recorded and replayed.
-            "force_eager": all functions run eagerly. "eager_on_recompile": functions that have a trace run eagerly if it is not valid. "fail_on_recompile": these
-            calls raise a RuntimeError.
-        skip_guard_eval_unsafe: only False is supported: guards are always checked.
+        stance: "default", "eager_then_compile" or "aot_eager_then_compile": regions become programs. "force_eager": all functions
+            run eagerly. "eager_on_recompile": regions of another form than the known ones run eagerly. "fail_on_recompile": they
+            raise a RuntimeError.
+        skip_guard_eval_unsafe: only False is supported: everything that a program depends on is always compared.
         force_backend: only None is supported.
 
     Raises:
@@ -269,42 +270,33 @@ class set_stance:
 
 
 def reset():
-    """Deletes the traces of all compiled functions."""
+    """Deletes the programs of all compiled functions."""
     for function in list(_all):
         function.reset()
 
 
 def explain(function):
-    """Returns a text about a compiled function: its traces, or the reason for which it runs eagerly.
+    """Returns a text about a compiled function: its programs, and the reasons for which parts of it run eagerly.
 
     Args:
         function: a `Compiled` function, an `OptimizedModule`, or the result of `compile_step`.
 
     Example:
-        >>> f = mytorch.compile(lambda x: x * 2 + 1)
+        >>> w = mytorch.ones(3, requires_grad=True)
+        >>> f = mytorch.compile(lambda x: (w * x).sum().backward())
         >>> for _ in range(2):
-        ...     _ = f(mytorch.ones(3))
-        >>> print(mytorch.compiler.explain(f))
-        1 trace
-        %1: float32[3] = multiply(%0, 2)
-        %2: float32[3] = add(%1, 1)
+        ...     f(mytorch.ones(3))
+        >>> print(mytorch.compiler.explain(f).splitlines()[0])
+        backward: a program of 3 operations
     """
     function = getattr(function, "_compiled", None) or getattr(function, "on_cpu", None) or function
     if not isinstance(function, Compiled):
         raise TypeError(f"explain: expected a compiled function, got {type(function).__name__}.")
-    return "\n".join([_state_of(function), *([function.trace] if function.entries else []), *_parts_of(function)])
-
-
-def _state_of(function):
-    count = sum(map(len, function.entries.values()))
-    if function.eager:
-        return f"runs eagerly: {function.eager}"
-    return f"{count} trace{'s' if count != 1 else ''}" if count else "not recorded yet"
-
-
-def _parts_of(function, indent="  "):
-    """Returns a line for each module that a function calls when it runs eagerly."""
-    lines = []
-    for module, part in function.parts.items():
-        lines += [f"{indent}{type(module).__name__}: {_state_of(part)}", *_parts_of(part, indent + "  ")]
-    return lines
+    if not function.calls:
+        return "not called yet"
+    regions = [region for found in function.regions.values() for region in found]
+    lines = [*map(str, regions), *[f"{what}: runs eagerly: {reason}" for reason, what in function.reasons.items()]]
+    for region in regions:
+        if region.program is not None:
+            lines += [f"# {region.what}", listing(region.program)]
+    return "\n".join(lines) if lines else "runs eagerly: it has no backward pass and no optimizer step"

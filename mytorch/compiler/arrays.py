@@ -4,12 +4,11 @@ A `TracedArray` wraps a NumPy array and behaves like it. Each operation runs on 
 as a `Step`. So a program runs once with real numbers, and leaves a list of array operations. `gpu.py` does the same with
 arrays of CuPy.
 
-The library treats a TracedArray as an array of a registered device (`backend/others.py`), so all ops, gradient formulas and
+The library treats a TracedArray as an array of a registered device (`backend/others.py`), so all gradient formulas and
 update rules accept it. A conversion to a Python number or to a NumPy array raises `Untraceable`, because the list of
 operations would then depend on the values.
 
-Other threads can use the parameters of a module while it is traced. In these threads, and after the trace, operations on a
-TracedArray are not recorded.
+The inputs of a tape are copies, so recording changes nothing that a program can see.
 """
 
 import operator
@@ -19,10 +18,9 @@ import weakref
 
 import numpy as np
 
-from ..backend import CPU, devices
+from ..backend import CPU
 from ..backend.namespaces import ON_NUMPY, Namespace, numpy_ns
 from ..backend.others import BY_ARRAY
-from ..base.config import temporarily
 from ..dispatch.overlap import overlaps_itself
 
 ndarray = np.ndarray
@@ -54,20 +52,6 @@ class HostNumber:
 
     def __repr__(self):
         return f"#{self.index}"
-
-
-class DrawNumber:
-    """The number of a draw in the arguments of a Step, which differs between replays.
-
-    Attributes:
-        value: the number in the trace.
-    """
-
-    def __init__(self, value):
-        self.value = value
-
-    def __repr__(self):
-        return "draw"
 
 
 class Value:
@@ -102,16 +86,13 @@ class Step:
         args, kwargs: the arguments, with `Ref` for arrays.
         results: the result: a Ref, or a nested tuple of Refs.
         writes: numbers of the storages that the function changes.
-        kind: "array" for a function of its arguments, "draw" for random numbers, "check" for a condition, "host" for other
-            Python code.
-        line: the line of the user's program, as (file, line, function).
     """
 
-    __slots__ = ("args", "function", "kind", "kwargs", "line", "results", "writes")
+    __slots__ = ("args", "function", "kwargs", "results", "writes")
 
-    def __init__(self, function, args, kwargs, results, writes, kind, line):
+    def __init__(self, function, args, kwargs, results, writes):
         self.function, self.args, self.kwargs, self.results = function, args, kwargs, results
-        self.writes, self.kind, self.line = writes, kind, line
+        self.writes = writes
 
     @property
     def name(self):
@@ -168,6 +149,48 @@ def owner(array):
         array = base
 
 
+def strided(buffer, offset, value):
+    """Returns an array in a buffer, with the layout of a value. Its first element is at the offset."""
+    return ndarray(value.shape, value.dtype, buffer, offset, value.strides)
+
+
+def placed(buffer, offset, value):
+    """Returns an array as `strided`, but its memory begins at the offset, also if strides are negative."""
+    if 0 not in value.shape:
+        offset -= sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True) if s < 0)
+    return strided(buffer, offset, value)
+
+
+def layout_bytes(value):
+    """Returns the size of the memory of an array in bytes."""
+    if 0 in value.shape:
+        return 0
+    return sum((n - 1) * abs(s) for n, s in zip(value.shape, value.strides, strict=True)) + value.dtype.itemsize
+
+
+def empty_like(value):
+    """Returns a new array with the layout of a value."""
+    if 0 in value.shape:
+        return np.empty_like(strided(np.empty(0, np.uint8), 0, value))
+    return placed(np.empty(layout_bytes(value), np.uint8), 0, value)
+
+
+def copy_of(array):
+    """Returns a copy with the same strides, also of an array that is not dense."""
+    result = array.copy("K")
+    if result.strides == array.strides:
+        return result
+    result = empty_like(array)
+    if not overlaps_itself(array):
+        np.copyto(result, array)
+        return result
+    window = tuple(slice(0, 1) if s == 0 else slice(None) for s in array.strides)
+    if overlaps_itself(array[window]):
+        raise Untraceable("an array has overlapping elements")
+    np.copyto(result[window], array[window])
+    return result
+
+
 # Attributes of NumPy arrays that depend on the elements.
 _ELEMENTS = frozenset("item tolist tobytes dump dumps tofile data ctypes flat nonzero compress".split())
 # Functions whose results depend only on shapes and dtypes.
@@ -200,35 +223,23 @@ class Tape:
     Attributes:
         values: the `Value` of each array.
         steps: the steps.
-        lifted: {number of a value: raw array} for arrays that existed before: arguments, parameters, constants.
-        saved: {storage: (array, copy)} for memory that existed before and was changed; `restore` undoes the changes.
-        where: function without arguments that returns the current line of the user's program.
-        thread: the thread that records; None before and after the trace.
+        inputs: numbers of the inputs.
+        constants: {number of a value: raw array} for arrays that formulas created without an operation on an input.
+        numbers: {expression: its position} for the Python numbers that each run computes again; see updates.py.
+        conditions: {expression: bool} for comparisons of these numbers that must have the same result in each run.
     """
 
-    thread = None
     traced: type  # the class of its arrays
-    kind, library = "cpu", np
+    library, namespace = np, None  # set below
     static, shaped = _STATIC, _SHAPED_BY_ELEMENTS
-    records_updates = True  # of optimizers; otherwise they run as usual between the steps of a replay
 
-    def __init__(self, where=lambda: None):
-        self.values, self.steps, self.lifted, self.saved, self.where = [], [], {}, {}, where
-        self.generators = {}  # random generator -> its state before the first draw
+    def __init__(self):
+        self.values, self.steps, self.inputs, self.constants = [], [], [], {}
         self._of = {}  # id of a raw array -> its TracedArray
-        self._storages = {}  # id of the owner of memory that existed before -> storage
-        self._owners = {}  # storage -> the owner of memory that existed before
         self._first = weakref.WeakValueDictionary()  # storage -> its first array, the base of its views
         self._lost = {}  # storage -> the base of its views after the first array was freed
         self.count = 0  # number of storages
-        # Recorded updates of optimizers, see updates.py: numbers by key, conditions, step counters, groups and states.
-        self.numbers, self.conditions, self.counts = {}, {}, {}
-        self.counters, self.groups, self.states = [], [], []
-
-    @staticmethod
-    def accepts(raw):
-        """Returns True for a raw array that the tape can lift."""
-        return type(raw) is ndarray
+        self.numbers, self.conditions = {}, {}
 
     @staticmethod
     def is_array(x):
@@ -245,39 +256,28 @@ class Tape:
         """Returns the method of an array as a function; raises AttributeError for other names."""
         return getattr(ndarray, name)
 
-    def copy_if_writable(self, array):
+    @staticmethod
+    def copy_if_writable(array):
         """Returns a copy of an array that a function may change; None for a read-only array."""
         return array.copy() if array.flags.writeable else None
 
     @staticmethod
-    def overlap(a, b):
-        """Returns False if two arrays share no element."""
-        try:
-            return np.shares_memory(a, b, 10_000)
-        except np.exceptions.TooHardError:
-            return True
+    def copy_of(array):
+        """Returns a copy with the same strides."""
+        return copy_of(array)
 
-    def replaced(self):
-        """Returns a context in which tensors are created as TracedArrays."""
-        return temporarily(devices, numpy_ns=trace_ns)
-
-    def records(self):
-        """Returns True in the thread that records, until the trace ends."""
-        return threading.get_ident() == self.thread
+    def input(self, raw):
+        """Returns a copy of an array as the next input."""
+        traced = self._add(self.copy_of(raw), self._new_storage(), False)
+        self.inputs.append(traced.index)
+        return traced
 
     def lift(self, raw):
-        """Returns the TracedArray of an array that existed before."""
+        """Returns the TracedArray of a constant."""
         found = self._of.get(id(raw))
         if found is None:
-            root = owner(raw)
-            if root is not raw:
-                self.lift(root)
-            storage = self._storages.get(id(root))
-            if storage is None:
-                storage = self._storages[id(root)] = self._new_storage()
-                self._owners[storage] = root
-            found = self._of[id(raw)] = self._add(raw, storage, False)
-            self.lifted[found.index] = raw
+            found = self._of[id(raw)] = self._add(raw, self._new_storage(), False)
+            self.constants[found.index] = raw
         return found
 
     def _new_storage(self):
@@ -287,7 +287,8 @@ class Tape:
     def _add(self, array, storage, is_view, scalar=False, root=None):
         self.values.append(Value(array, storage, is_view, scalar))
         traced = self.traced(self, array, len(self.values) - 1, storage, owner(array) if root is None else root)
-        self._first.setdefault(storage, traced)
+        if not is_view:
+            self._first[storage] = traced
         return traced
 
     def base_of(self, storage):
@@ -295,33 +296,20 @@ class Tape:
         first = self._first.get(storage)
         return first if first is not None else self._lost.setdefault(storage, _Root())
 
-    def restore(self):
-        """Restores the contents of changed memory that existed before."""
-        for array, copy in self.saved.values():
-            array[...] = copy
-        self.saved.clear()
-
     def _before_write(self, traced):
         if overlaps_itself(traced.value):
             raise Untraceable("an array with overlapping elements is changed in place")
-        root = self._owners.get(traced.storage)
-        if root is not None and traced.storage not in self.saved:
-            before = self.copy_if_writable(root)
-            if before is None:
-                raise Untraceable("a read-only array is changed in place")
-            self.saved[traced.storage] = root, before
+        if traced.storage in {self.values[i].storage for i in self.constants}:
+            raise Untraceable("a constant is changed in place")
 
-    def call(self, function, args, kwargs=None, kind="array", check=False):
+    def call(self, function, args, kwargs=None, check=False):
         """Runs a function on arrays, adds it to the tape, and returns its result as TracedArrays.
 
         Args:
             function: the function.
             args, kwargs: the arguments, with TracedArrays.
-            kind: see `Step`.
             check: find out which arguments the function changes.
         """
-        if not self.records():
-            return on_values(function, args, kwargs or {})
         kwargs = kwargs or {}
         arrays = []
 
@@ -333,7 +321,7 @@ class Tape:
                 return x.value
             if self.is_array(x):
                 return lower(self.lift(x))
-            if hasattr(x, "compute") or type(x) is DrawNumber:
+            if hasattr(x, "text"):
                 return x.value
             return x.module if isinstance(x, TraceNamespace) else x
 
@@ -349,8 +337,6 @@ class Tape:
         before = []
         if check:
             before = [(x, copy) for x in arrays if (copy := self.copy_if_writable(x.value)) is not None]
-            for x, _ in before:
-                self._before_write(x)
         _current.tape = None  # operations inside the function are part of this step
         try:
             result = function(*plain_args, **plain_kwargs)
@@ -358,6 +344,7 @@ class Tape:
             _current.tape = self
         for x, old in before:
             if old.tobytes() != x.value.tobytes():
+                self._before_write(x)
                 written.append(x)
         if function in self.static:
             return result
@@ -372,18 +359,23 @@ class Tape:
                 return Ref(x.index)
             if self.is_array(x):
                 return Ref(self.lift(x).index)
-            if hasattr(x, "compute"):
-                return HostNumber(self.numbers.setdefault(x.key, (len(self.numbers), x.compute))[0])
+            if hasattr(x, "text"):
+                return HostNumber(self.numbers.setdefault(x.text, len(self.numbers)))
             return x.module if isinstance(x, TraceNamespace) else x
 
+        if not written and any(wrapped is x for x in arrays):
+            return wrapped
         writes = tuple({x.storage for x in written})
         args, kwargs, results = mapped(tuple(args), refs), mapped(kwargs, refs), mapped(wrapped, refs)
-        self.steps.append(Step(function, args, kwargs, results, writes, kind, self.where()))
+        self.steps.append(Step(function, args, kwargs, results, writes))
         return wrapped
 
     def _wrap(self, result, arrays, written):
         if isinstance(result, (tuple, list)):
-            items = [self._wrap(item, arrays, written) for item in result]
+            known, items = list(arrays), []  # results may share memory, such as the gradients of q, k and v
+            for item in result:
+                items.append(self._wrap(item, known, written))
+                known += [items[-1]] if isinstance(items[-1], TracedArray) else []
             return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
         scalar = isinstance(result, np.generic)
         if scalar:
@@ -401,39 +393,12 @@ class Tape:
                 return self._add(result, x.storage, True, root=root)
         return self._add(result, self._new_storage(), False, scalar, root)
 
-    def check(self, array):
-        """Returns the truth value of an array. Replays stop if it has another one.
-
-        Raises:
-            Untraceable: Python code has run, so that a replay cannot be repeated.
-        """
-        result = bool(array.value)
-        if not self.records():
-            return result
-        if any(step.kind == "host" for step in self.steps):
-            raise Untraceable("a condition depends on an array after an optimizer's update")
-        self.steps.append(Step(bool, (Ref(array.index),), {"expected": result}, (), (), "check", self.where()))
-        return result
-
-    def host(self, function, reads, writes):
-        """Adds a call of other Python code, which is not executed now.
-
-        Args:
-            function: function without arguments.
-            reads, writes: the arrays that it reads and changes.
-        """
-        for x in writes:
-            self._before_write(x)
-        storages = tuple({x.storage for x in writes})
-        refs = tuple(Ref(x.index) for x in (*reads, *writes))
-        self.steps.append(Step(function, refs, {}, (), storages, "host", self.where()))
-
     def __enter__(self):
-        _current.tape, self.thread = self, threading.get_ident()
+        _current.tape = self
         return self
 
     def __exit__(self, *error):
-        _current.tape = self.thread = None
+        _current.tape = None
 
 
 def _has_mask(index):
@@ -509,8 +474,6 @@ class TracedArray:
     def __getattr__(self, name):
         if name[:2] == "__":
             raise AttributeError(name)
-        if not self.tape.records():
-            return getattr(self.value, name)
         if name in _ELEMENTS:
             raise Untraceable(_reason(f"`{name}`"))
         method = self.tape.method(self.value, name)
@@ -530,36 +493,19 @@ class TracedArray:
     def __iter__(self):
         return iter([self[i] for i in range(len(self.value))])
 
-    def _elements(self, reason):
-        """Returns the array for a conversion.
-
-        Raises:
-            Untraceable: this thread records.
-        """
-        if self.tape.records():
-            raise Untraceable(_reason(reason))
-        return self.value
-
     def __array__(self, dtype=None, copy=None):
-        return np.array(self._elements("a conversion to NumPy"), dtype, copy=copy)
+        raise Untraceable(_reason("a conversion to NumPy"))
 
     def __bool__(self):
-        return self.tape.check(self)
+        raise Untraceable(_reason("a condition"))
 
     def __int__(self):
-        return int(self._elements("`int` or `item`"))
+        raise Untraceable(_reason("`int`, `float` or `item`"))
 
-    def __index__(self):
-        return operator.index(self._elements("`int` or `item`"))
-
-    def __float__(self):
-        return float(self._elements("`float` or `item`"))
-
-    def __complex__(self):
-        return complex(self._elements("`complex` or `item`"))
+    __index__ = __float__ = __complex__ = __int__
 
     def __contains__(self, x):
-        return x in self._elements("`in`")
+        raise Untraceable(_reason("`in`"))
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         return self.tape.call(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs)
@@ -679,6 +625,6 @@ def _recorded(function, name=None):
 
 
 trace_ns = TraceNamespace()
-Tape.traced = TracedArray
+Tape.traced, Tape.namespace = TracedArray, trace_ns
 ON_NUMPY.add(trace_ns)
 BY_ARRAY[TracedArray] = trace_ns

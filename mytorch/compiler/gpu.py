@@ -1,46 +1,38 @@
-"""Compiled functions on a GPU: traces of CuPy arrays, and their replay.
+"""Backward passes of compiled functions on a GPU: tapes of CuPy arrays, and their runs.
 
-A `GpuTape` records the operations on CuPy arrays as a `Tape` does on NumPy arrays. A `GpuInstance` replays a program: each step calls
+A `GpuTape` records the operations on CuPy arrays as a `Tape` does on NumPy arrays. A `GpuInstance` runs a program: each step calls
 its function again, and CuPy's memory pool provides the memory of the results. Consecutive elementwise steps become one Triton
 kernel, also with sums and maxima of rows (`groups.py`). The updates of optimizers run as usual.
 
-Replays can be captured into a CUDA graph, for example by `compile_step`.
+Runs can be captured into a CUDA graph, for example by `compile_step`.
 """
 
 import functools
 import types
 from collections import Counter
 
-import numpy as np
-
 from .. import backend
-from ..backend import cupy_ns, devices
+from ..backend import cupy_ns
 from ..backend.namespaces import Namespace
 from ..backend.others import BY_ARRAY
-from ..base.config import temporarily
 from ..dispatch.overlap import overlaps_itself
-from ..dispatch.record import RECORDS
 from . import groups
 from .arrays import (
     _SHAPED_BY_ELEMENTS,
     _STATIC,
-    DrawNumber,
+    HostNumber,
     Ref,
-    Step,
     Tape,
     TracedArray,
     TraceNamespace,
     Untraceable,
     _recorded,
     current_tape,
+    layout_bytes,
     mapped,
-    owner,
 )
-from .program import is_dense, layout_bytes
-from .replay import Different, Instance, _host_call
-from .tracing import _TraceKernel
+from .program import is_dense
 
-KIND = "trace:cuda"  # of the namespace of traces, for which kernels are registered
 _PLAIN = frozenset("cuda using_allocator get_default_memory_pool".split())  # not operations on arrays
 
 
@@ -69,21 +61,14 @@ def _method(name):
 class GpuTape(Tape):
     """A list of operations on the arrays of the current GPU."""
 
-    kind, records_updates = "cuda", False
-
-    def __init__(self, where=lambda: None):
-        super().__init__(where)
-        self.library = cupy_ns()
-        self.device = backend.as_device("cuda")
-        register()
-        namespace().device = self.device
+    def __init__(self):
+        super().__init__()
+        self.library, self.namespace = cupy_ns(), namespace()
+        self.device = self.namespace.device = backend.as_device("cuda")
         self.static, self.shaped = (
             {named(f.__name__, getattr(self.library, f.__name__)) for f in functions if hasattr(self.library, f.__name__)}
             for functions in (_STATIC, _SHAPED_BY_ELEMENTS)
         )  # fmt: skip
-
-    def accepts(self, raw):
-        return self.is_array(raw) and raw.device.id == self.device.index
 
     def is_array(self, x):
         return isinstance(x, self.library.ndarray)
@@ -101,47 +86,8 @@ class GpuTape(Tape):
         return None if overlaps_itself(array) else array.copy()
 
     @staticmethod
-    def overlap(a, b):
-        return np.shares_memory(_Place(a), _Place(b))
-
-    def replaced(self):
-        return temporarily(devices, cupy_ns=namespace)
-
-    def _wrap(self, result, arrays, written):
-        if not isinstance(result, (tuple, list)):
-            return super()._wrap(result, arrays, written)
-        known, items = list(arrays), []  # results may be in one array, such as the gradients of q, k and v
-        for item in result:
-            items.append(self._wrap(item, known, written))
-            known += [items[-1]] if isinstance(items[-1], TracedArray) else []
-        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
-
-    def subsequence(self, draw):
-        """Records the draw of a `DropoutSeed`.
-
-        Args:
-            draw: the method `next_subsequence` of a generator.
-
-        Returns:
-            The state of the generator as a TracedGpuArray, and a `DrawNumber`.
-        """
-        state, call = draw()
-        traced, number = self._add(state, self._new_storage(), False), DrawNumber(call)
-        self.steps.append(Step(draw, (), {}, (Ref(traced.index), number), (), "draw", self.where()))
-        return traced, number
-
-
-class _Place:
-    """The addresses of an array for `np.shares_memory`, which does not read memory."""
-
-    def __init__(self, array):
-        self.__array_interface__ = {
-            "data": (array.data.ptr, False),
-            "shape": array.shape,
-            "strides": array.strides,
-            "typestr": f"|V{array.itemsize}",
-            "version": 3,
-        }
+    def copy_of(array):
+        return copy_of(array)
 
 
 class TracedGpuArray(TracedArray):
@@ -169,7 +115,7 @@ GpuTape.traced = TracedGpuArray
 class GpuTraceNamespace(TraceNamespace):
     """The namespace of TracedGpuArrays: functions of CuPy's namespace that record their calls."""
 
-    kind = KIND
+    kind = "trace:cuda"
     half_in_float32 = False
 
     def __getattr__(self, name):
@@ -199,15 +145,6 @@ def namespace():
     return found
 
 
-@functools.cache
-def register():
-    """Registers the GPU kernels of all ops for TracedGpuArrays."""
-    for op in list(RECORDS.values()):
-        if "cuda" in op.fused_on:
-            op.kernels.of[KIND] = _TraceKernel(op, op.kernels.of["cuda"])
-            op.fused_on = frozenset({*op.fused_on, KIND})
-
-
 def copy_of(array, value=None):
     """Returns a copy of an array with the strides of a value (default: of the array)."""
     value = array if value is None else value
@@ -233,134 +170,46 @@ def _same_layout(array, value):
 
 
 class GpuInstance:
-    """A program with the arrays of one call; see `Instance`.
-
-    Attributes:
-        arrays: {number of a value: array}, from the start of the call to the last use of the array.
-    """
-
-    grads = None  # gradients are never kept in the memory of an instance
+    """A program on the GPU; see `Instance`."""
 
     def __init__(self, program):
         self.program = program
-        if program.calls is None:
-            program.calls = _calls(program)
-        self.arrays = {}
-        self.written = written = {s for step in program.steps for s in step.writes}
-        if any(array is None and program.values[i].storage in written for i, array, _ in program.captured):
-            raise Untraceable("a constant is changed in place")
-
-    def run_forward(self, given):
-        """Runs the forward part on raw arrays as arguments."""
-        program = self.program
-        self.arrays = {index: raw for index, _, raw in program.captured}
-        self.arrays.update(zip(program.inputs, given, strict=True))
-        for call in program.calls[0]:
-            call(self.arrays)
-
-    def store_input(self, k, raw):
-        """Does nothing, because the program changed the argument itself."""
-
-    def result(self, index):
-        """Returns the array of a result of the forward part, which nothing else uses."""
-        return self._alone(index, self.program.read_in_backward)
-
-    def _alone(self, index, used):
-        """Returns an array, copied if its storage is in `used`, or belongs to the caller or to several results."""
-        program, array = self.program, self.arrays[index]
-        storage = program.values[index].storage
-        shared = storage in used or storage in program.outside or program.result_counts[storage] > 1
-        return copy_of(array) if shared else array
-
-    def release(self):
-        """Frees the arrays of the call."""
-        self.arrays = {}
-
-    def run_backward(self, upstream, keep_graph):
-        """Runs the backward part. Returns the gradients.
-
-        Args:
-            upstream: gradients of the outputs; None for outputs without a gradient.
-            keep_graph: True if backward may run again.
-        """
-        program, values = self.program, self.program.values
-        forward = arrays = self.arrays
-        before = []
-        if keep_graph:  # memory of the forward part that backward changes
-            changed = {s for step in program.steps[program.forward :] for s in step.writes} - program.outside
-            roots = {id(root): root for i, x in arrays.items() if values[i].storage in changed for root in (owner(x),)}
-            before = [(root, root.copy()) for root in roots.values()]
-            self.arrays = arrays = dict(arrays)
-        for index, g in zip(program.upstream, upstream, strict=True):
-            value = values[index]
-            if g is None:
-                arrays[index] = groups.allocate(value)
-                arrays[index].fill(0)
-            elif g.strides != value.strides or value.storage in self.written:
-                arrays[index] = groups.allocate(value)
-                arrays[index][...] = g
-            else:
-                arrays[index] = g
-        if any(g is None for g in upstream):
-            undefined = {index for index, g in zip(program.upstream, upstream, strict=True) if g is None}
-            self.run_backward_without(undefined)
-        else:
-            for call in program.calls[1]:
-                call(arrays)
-        found = [self._alone(i, program.alive_at_backward) for i in program.gradients]
-        self.arrays = forward
-        for root, copy in before:
-            root[...] = copy
-        return found
-
-    def _lookup(self, x):
-        return self.arrays[x.index] if type(x) is Ref else x
-
-    def _run_loose(self, step):
-        _StepCall(self.program, step)(self.arrays)
-
-    def _touches_loose(self, step):
-        return True
-
-    def _set_to_zero(self, index):
-        array = self.arrays.get(index)
-        if array is None:
-            self.arrays[index] = array = groups.allocate(self.program.values[index])
-        array[...] = 0
-
-    run_backward_without = Instance.run_backward_without
-
-
-def _calls(program):
-    """Returns the calls of the forward and of the backward part: functions of the arrays of an instance."""
-    values, parts = program.values, []
-    program.read_in_backward = {values[i].storage for step in program.steps[program.forward :] for i in step.refs()}
-    in_forward = {values[i].storage for step in program.steps[: program.forward] for i in step.outs()}
-    program.alive_at_backward = in_forward & program.read_in_backward
-    results = [values[i].storage for i in program.results()]
-    program.result_counts = Counter(results)
-    program.ends = {}  # position of a step -> numbers of the values in storages with their last use there
-    for i, value in enumerate(program.values):
-        if value.storage in program.used():
-            program.ends.setdefault(program.last_use(value.storage), []).append(i)
-    fuses = groups.available()
-    for start, end in ((0, program.forward), (program.forward, len(program.steps))):
-        calls, group = [], groups.Group(program)
-        for position in range(start, end):
-            step = program.steps[position]
+        program.ends = {}  # position of a step -> numbers of the values in storages with their last use there
+        for i, value in enumerate(program.values):
+            if value.storage in program.used():
+                program.ends.setdefault(program.last_use(value.storage), []).append(i)
+        self.calls, fuses, group = [], groups.available(), groups.Group(program)
+        for position, step in enumerate(program.steps):
             if fuses and group.add(step, position):
                 continue
             if program.is_view(step) and not group.makes(step.refs()):
-                calls.append(_StepCall(program, step))
+                self.calls.append(_StepCall(program, step))
                 group.before.append(position)
                 continue
-            calls += _group_calls(program, group)
+            self.calls += _group_calls(program, group)
             group = groups.Group(program)
             if not (fuses and group.add(step, position)):
-                calls.append(_StepCall(program, step))
-                calls += _drops(program, [position])
-        parts.append(calls + _group_calls(program, group))
-    return parts
+                self.calls.append(_StepCall(program, step))
+                self.calls += _drops(program, [position])
+        self.calls += _group_calls(program, group)
+
+    def run(self, inputs, found=()):
+        """Runs the program. Returns the results, which nothing else refers to.
+
+        Args:
+            inputs: raw arrays, a list that is empty afterward.
+            found: the numbers of the run, see `updates.py`.
+        """
+        program, values = self.program, self.program.values
+        arrays = {**program.constants, **dict(zip(program.inputs, inputs, strict=True)), "numbers": found}
+        inputs.clear()
+        for call in self.calls:
+            call(arrays)
+        counts = Counter(values[i].storage for i in program.results)
+        return [
+            copy_of(arrays[i]) if values[i].storage in program.outside or counts[values[i].storage] > 1 else arrays[i]
+            for i in program.results
+        ]
 
 
 def _group_calls(program, group):
@@ -402,16 +251,9 @@ class _StepCall:
         step = self.step
 
         def lower(x):
-            return arrays[x.index] if type(x) is Ref else arrays[x] if type(x) is DrawNumber else x
+            return arrays[x.index] if type(x) is Ref else arrays["numbers"][x.index] if type(x) is HostNumber else x
 
-        if step.kind == "host":
-            _host_call(step, [arrays[r.index] for r in step.args])()
-            return
         args, kwargs = mapped(step.args, lower), mapped(step.kwargs, lower)
-        if step.kind == "check":
-            if bool(args[0]) is not kwargs["expected"]:
-                raise Different
-            return
         self._store(arrays, step.results, step.function(*args, **kwargs))
 
     def _store(self, arrays, results, found):
@@ -428,9 +270,6 @@ class _StepCall:
                     raise Untraceable(f"{self.step.name} has another layout than in the trace")
                 found = copy_of(found, value)
             arrays[results.index] = found
-            return
-        if type(results) is DrawNumber:
-            arrays[results] = found
             return
         for inner, item in zip(results, found, strict=True):
             if inner is not None:

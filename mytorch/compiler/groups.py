@@ -111,7 +111,7 @@ class Item:
 
 def described(program, step):
     """Returns the Item of a step, or None if groups do not support it."""
-    if step.kind != "array" or not isinstance(step.results, Ref) or not hasattr(step.function, "in_groups"):
+    if not isinstance(step.results, Ref) or not hasattr(step.function, "in_groups"):
         return None
     values, name, kwargs = program.values, step.name, dict(step.kwargs)
     out = values[step.results.index]
@@ -326,7 +326,6 @@ class GroupCall:
         self.kernel = importlib.import_module("mytorch.kernels.triton.generated").kernel(source.text)
         self.grid, self.options = source.grid, source.options
         self.names = ", ".join(item.name for item in group.items)
-        self.line = next((step.line for step in group.steps if step.line), None)
 
     def __call__(self, arrays):
         for i in self.made:
@@ -334,8 +333,7 @@ class GroupCall:
         try:
             _launch().launch(self.kernel, self.grid, *[arrays[i] for i in self.arrays], **self.options)
         except Exception as error:
-            place = f"{self.line[0]}, line {self.line[1]}, in {self.line[2]}" if self.line else "an unknown line"
-            raise RuntimeError(f"the kernel of {self.names} ({place}) failed: {error}") from error
+            raise RuntimeError(f"the kernel of {self.names} failed: {error}") from error
 
 
 class Source:

@@ -2,7 +2,7 @@
 
 `Run` collects consecutive steps that it can translate: elementwise operations, copies, sums, small matrix products. Elementwise steps
 over one shape become one loop nest (`_Loop`): intermediate results stay in registers and are stored only if a later step
-reads them. The code receives a table of addresses, one for each block of memory, so it does not depend on addresses.
+reads them. The code receives the list of arrays of a run, and reads the addresses from the array objects.
 
 Functions such as `exp` and small products call the loops of NumPy's ufuncs, so results are equal to the last bit.
 Only sums are computed in another order, with float64 partial sums for float32.
@@ -35,6 +35,8 @@ TYPES = {
 FILLED = {np.zeros: 0, np.zeros_like: 0, np.ones: 1, np.ones_like: 1}  # the value of all elements of the result
 TRACED = f"{__package__}.arrays"
 SMALL_PRODUCT = 9216  # up to this size, `_numpy_matmul` calls `np.matmul`
+# Offsets of fields of C structs, which the headers of Python and NumPy declare: `ob_item` of a list, `data` of an array.
+_ITEMS, _DATA = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t), object.__basicsize__
 _lock = threading.Lock()
 
 
@@ -458,7 +460,7 @@ class Run:
 
     Args:
         items: (position of a step, its description) pairs.
-        slots: function from an array to (number of its block, offset in bytes).
+        slots: function from an array to (number of a slot of the list, offset in bytes).
         last_use: function from a storage to the position of the last step that uses it.
     """
 
@@ -515,8 +517,10 @@ class Run:
         if slot not in self.bases:
             where = f"%base{slot}"
             self.bases[slot] = [
-                f"  %at{slot} = getelementptr inbounds ptr, ptr %table, i64 {slot}",
-                f"  {where} = load ptr, ptr %at{slot}, align 8",
+                f"  %at{slot} = getelementptr inbounds ptr, ptr %items, i64 {slot}",
+                f"  %array{slot} = load ptr, ptr %at{slot}, align 8",
+                f"  %data{slot} = getelementptr inbounds i8, ptr %array{slot}, i64 {_DATA}",
+                f"  {where} = load ptr, ptr %data{slot}, align 8",
             ]
         return f"%base{slot}"
 
@@ -760,12 +764,6 @@ class Run:
 
     # -- calls
 
-    def _external(self, address):
-        """Emits the load of the address of a function, which differs between processes, from the table."""
-        slot = self.slots.function(address)
-        at = self.code.value(f"getelementptr inbounds i64, ptr %table, i64 {slot}")
-        return self.code.value(f"load i64, ptr {at}, align 8")
-
     def _emit_call(self, item):
         """Emits a call of the inner loop of a ufunc: function(addresses, sizes, steps, data)."""
         code = self.code
@@ -777,16 +775,18 @@ class Run:
                 f"store {value}, ptr {code.value(f'getelementptr inbounds i64, ptr %{name}, i64 {counts[name]}')}, align 8"
             )
             counts[name] += 1
-        function = code.value(f"inttoptr i64 {self._external(item.address)} to ptr")
-        data = code.value(f"inttoptr i64 {self._external(item.data)} to ptr") if item.data else "null"
+        function = code.value(f"inttoptr i64 {item.address} to ptr")
+        data = code.value(f"inttoptr i64 {item.data} to ptr") if item.data else "null"
         code.emit(f"call void {function}(ptr %args, ptr %size, ptr %steps, ptr {data})")
 
     def text(self, name):
         """Returns the function in LLVM's language."""
         bases = [line for lines in self.bases.values() for line in lines]
         head = [
-            f"define void @{name}(ptr noalias %table) {{",
+            f"define void @{name}(ptr %list) {{",
             "entry:",
+            f"  %listed = getelementptr inbounds i8, ptr %list, i64 {_ITEMS}",
+            "  %items = load ptr, ptr %listed, align 8",
             "  %args = alloca [4 x ptr], align 16",
             "  %steps = alloca [9 x i64], align 16",
             "  %size = alloca [4 x i64], align 16",
@@ -827,7 +827,7 @@ class Module:
         return name
 
     def build(self):
-        """Compiles the functions. Returns {name of a run: function of the address of the table}."""
+        """Compiles the functions. Returns {name of a run: function of the address of a list of arrays}."""
         loops = [f"!{9 + n} = distinct !{{!{9 + n}, !1, !3}}" for n in range(1, self.loops + 1)]
         # Without !3, LLVM unrolls short loops completely before it vectorizes loops.
         metadata = [
@@ -869,8 +869,8 @@ def _machine():
 _engines = []  # keeps the code alive
 
 
-def build(text, names):
-    """Compiles a module. Returns {name: function of the address of the table}."""
+def build(text, names, kind=ctypes.CFUNCTYPE(None, ctypes.c_void_p)):
+    """Compiles a module. Returns {name: function}, by default functions of the address of a list of arrays."""
     with _lock:
         module = llvm.parse_assembly(text)
         machine = _machine()
@@ -885,7 +885,6 @@ def build(text, names):
         engine = llvm.create_mcjit_compiler(module, _new_machine())
         engine.finalize_object()
         _engines.append(engine)
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
         return {name: kind(engine.get_function_address(name)) for name in names}
 
 

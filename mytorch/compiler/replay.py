@@ -1,548 +1,387 @@
-"""Replay: a program bound to memory.
+"""Runs of programs on the CPU.
 
-An `Instance` allocates the block of memory of a program and creates the arrays of all values in it. Views are created once,
-since memory does not move. Each other step becomes a call without arguments, such as `partial(numpy.add, a, b, out)`.
+A run works on a list with one slot for each value. The inputs come first. Constants, and small results in one block of memory, are
+in their slots from the beginning. Each call of the program fills further slots: machine code (`native.py`) writes to arrays that
+exist, and functions of NumPy and kernels return new arrays. Large arrays are freed after their last use.
 """
 
 import functools
-import operator
-import sys
 
 import numpy as np
 
 from ..backend.namespaces import numpy_ns
-from ..numerics import blocks
 from . import native
-from .arrays import HostNumber, Ref, Untraceable, mapped, owner
-from .native import described
-from .program import layout_bytes
+from .arrays import HostNumber, Ref, Untraceable, copy_of, empty_like, layout_bytes, mapped, owner, placed
+from .program import is_dense, plan_memory
 
 ndarray = np.ndarray
-
-
-def strided(buffer, offset, value):
-    """Returns an array in a buffer, with the layout of a value. Its first element is at the offset."""
-    return ndarray(value.shape, value.dtype, buffer, offset, value.strides)
-
-
-def placed(buffer, offset, value):
-    """Returns an array as `strided`, but its memory begins at the offset, also if strides are negative."""
-    if 0 not in value.shape:
-        offset -= sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True) if s < 0)
-    return strided(buffer, offset, value)
-
-
-LOOSE = 1 << 15  # bytes from which results of kernels are used without a copy
+_EMPTY = {np.empty, np.empty_like}
+SMALL = 1 << 15  # bytes; smaller results have a fixed position in the block of memory of an instance
 
 
 class Instance:
-    """A program with memory.
+    """A program with memory for one run at a time.
 
     Args:
         program: the program.
 
     Attributes:
-        arrays: {number of a value: array}.
-        forward, backward: the calls of both parts.
-        grads, counts: gradients of the last call as Arrays, and the numbers of references to them; see `count`.
+        template: the slots at the start of a run.
+        calls: functions that receive the slots.
     """
-
-    grads = counts = None
 
     def __init__(self, program):
         self.program = program
-        values = program.values
-        self.block = np.empty(program.size + 64, np.uint8)
-        start = -self.block.__array_interface__["data"][0] % 64
-        self.origin = self.block.__array_interface__["data"][0] + start
-        self.arrays = arrays = {}
-        self.tables = []
-        self.numbers = {}  # (number, dtype) -> the 0-d array that contains it
-        self.resets = []
-        written = {s for step in program.steps for s in step.writes}
-        constants = {}
-        for index, array, raw in program.captured:
-            if array is not None or values[index].storage not in written:
-                arrays[index] = raw
-                continue
-            root = owner(raw)  # a constant that the program changes: each call starts with its first values
-            if id(root) not in constants:
-                constants[id(root)] = root.copy(), root
-                self.resets.append(functools.partial(np.copyto, *constants[id(root)]))
-            copy = constants[id(root)][0]
-            offset = raw.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-            if copy.strides != root.strides:
-                raise Untraceable("a constant with gaps in memory is changed")
-            arrays[index] = raw if raw is root else strided(copy, offset, values[index])
-            if raw is root:
-                arrays[index] = copy
-        for index in (*program.inputs, *program.upstream):
-            arrays[index] = empty_like(values[index])
-        self.positions = {s: start + offset for s, offset in program.positions.items()}
-        self.forward, self.backward = [], []
-        self.loose = {}  # arrays of loose storages during a run
-        steps = program.steps
-        if program.loose is None:
-            fixed = dict(arrays)
-            program.loose = {}
-            program.loose = self._loose_storages([self._call(step) for step in steps])
-            arrays.clear()
-            arrays.update(fixed)
-        calls = [self._call(step) for step in steps]  # (call, description) pairs, or None
-        self.module = native.Module()
-        for part, (start, end) in enumerate(((0, program.forward), (program.forward, len(steps)))):
-            (self.backward if part else self.forward).extend(self._native(calls, start, end))
+        self.numbers = {}  # (number, dtype) -> (slot, the 0-d array that contains it)
+        self.example = {}  # number of a value -> an array with its layout, for the generation of code
+        values, kept = program.values, {program.values[i].storage for i in program.results}
+        self.hidden = {  # values in the memory of another value, at an unknown place
+            i for step in program.steps if not program.is_view(step) for i in step.outs()
+            if values[i].is_view and i not in step.refs()
+        }  # fmt: skip
+        descriptions = self._described({})
+        fixed = {
+            values[step.results.index].storage
+            for step, description in zip(program.steps, descriptions, strict=True)
+            if (description is not None or _writes_to(step.function) or step.function in _EMPTY)
+            and isinstance(step.results, Ref)
+            and not step.writes
+        }
+        fixed = {
+            s for s in fixed & program.own.keys() - kept if layout_bytes(values[program.own[s]]) < SMALL
+        }  # fmt: skip
+        positions, size = plan_memory(program, fixed)
+        block = np.empty(size + 64, np.uint8)
+        start = -block.__array_interface__["data"][0] % 64
+        self.block = block[start : start + size]
+        arrays = {s: placed(self.block, offset, values[program.own[s]]) for s, offset in positions.items()}
+        self.example.clear()
+        descriptions = self._described(arrays)
+        self.template = [None] * len(values)
+        for index, raw in program.constants.items():
+            self.template[index] = raw
+        self.fixed = {i for i, value in enumerate(values) if value.storage in positions and i not in self.hidden}
+        for index in self.fixed & self.example.keys():
+            self.template[index] = self.example[index]
+        self.template.append(self.block)
+        self.template += [array for _, array in self.numbers.values()]
+        for slot, key in enumerate(self.numbers, len(values) + 1):
+            self.numbers[key] = slot, self.numbers[key][1]
+        self.plain = len(self.template)  # slots of the numbers as Python objects, for kernels
+        self.template += [None] * len(program.numbers)
+        self.made = {*program.inputs, *program.constants, *self.fixed}
+        self.views = {step.results.index: step for step in program.steps if program.is_view(step)}
+        self.module, self.calls = native.Module(), []
+        self._build(descriptions)
         if self.module.runs:
             functions = self.module.build()
-            self.functions = functions
-            program.native = {key: (functions[name], specs) for key, (name, specs) in program.native.items()}
-        for part in (self.forward, self.backward):
-            for position, call in enumerate(part):
-                if type(call) is _NativeCall:
-                    part[position] = call.bound(self)
-        del self.module
+            self.calls = [call.bound(functions) if type(call) is _NativeCall else call for call in self.calls]
+        self.copied = [self._is_shared(i) for i in program.results]
+        del self.module, self.example, self.made, self.views, self.hidden
 
-    def _loose_storages(self, calls):
-        """Returns {storage: number of its first value} for large results of kernels and other functions.
-
-        These functions allocate their results. Copies to memory at fixed positions would take time, so the arrays are used
-        themselves. Steps that read them look them up in each run.
-        """
-        program, found = self.program, {}
-        named = [i for step in program.steps if step.kind in ("host", "check") for i in step.refs()]
-        kept = {program.values[i].storage for i in (*program.results(), *named)}
-        for step, call in zip(program.steps, calls, strict=True):
-            if call is None or call[1] is not None or getattr(call[0], "func", None) not in (_copied, _several):
-                continue
-            for i in step.outs():
-                value = program.values[i]
-                if (
-                    not value.is_view
-                    and value.storage in program.own
-                    and value.storage not in kept
-                    and 0 not in value.strides
-                ):
-                    if layout_bytes(value) >= LOOSE:
-                        found.setdefault(value.storage, i)
-        return found
-
-    def _touches_loose(self, step):
-        loose, values = self.program.loose, self.program.values
-        return bool(loose) and any(values[i].storage in loose for i in (*step.refs(), *step.outs()))
-
-    def _lookup(self, x):
-        if type(x) is Ref:
-            loose = self.program.values[x.index].storage in self.program.loose
-            return self.loose[x.index] if loose else self.arrays[x.index]
-        return x
-
-    def _run_loose(self, step):
-        """Runs a step with the current arrays of loose storages."""
-        args, kwargs = mapped(step.args, self._lookup), mapped(step.kwargs, self._lookup)
-        values, loose = self.program.values, self.program.loose
-        outs = step.outs()
-        if len(outs) == 1 and isinstance(step.results, Ref) and values[outs[0]].storage not in loose:
-            call = _into(step.function, args, kwargs, self.arrays[outs[0]]) if not step.writes else None
-            call = call or functools.partial(step.function, *args, **kwargs)
-            call()
-        else:
-            self._keep(step.results, step.function(*args, **kwargs))
-
-    def run_forward(self, given):
-        """Runs the forward part on raw arrays as arguments."""
-        program = self.program
-        for index, raw in zip(program.inputs, given, strict=True):
-            np.copyto(self.arrays[index], raw)
-        if program.numbers or program.counters:
-            self.update_numbers()
-        for call in self.resets:
-            call()
-        for call in self.forward:
-            call()
-
-    def store_input(self, k, raw):
-        """Copies an argument that the program changed back to the array of the caller."""
-        np.copyto(raw, self.arrays[self.program.inputs[k]])
-
-    def result(self, index):
-        """Returns a copy of a result."""
-        return copy_of(self.arrays[index])
-
-    def release(self):
-        """Ends a call. The memory is kept for the next one."""
-
-    def run_backward(self, upstream, keep_graph):
-        """Runs the backward part. Returns the gradients.
+    def run(self, inputs, found=()):
+        """Runs the program. Returns the results, which nothing else refers to.
 
         Args:
-            upstream: gradients of the outputs; None for outputs without a gradient.
-            keep_graph: True if backward may run again; backward reuses the memory of the forward part.
+            inputs: raw arrays, a list that is empty afterward.
+            found: the numbers of the run, see `updates.py`.
         """
-        program, arrays = self.program, self.arrays
-        before = (self.block.copy(), {i: copy_of(array) for i, array in self.loose.items()}) if keep_graph else None
-        for index, g in zip(program.upstream, upstream, strict=True):
-            if g is None:
-                arrays[index][...] = 0
-            else:
-                np.copyto(arrays[index], g)
-        if any(g is None for g in upstream):
-            self.run_backward_without({i for i, g in zip(program.upstream, upstream, strict=True) if g is None})
-        else:
-            for call in self.backward:
-                call()
-        found = [arrays[i].copy() for i in program.gradients]
-        if before is not None:
-            self.block[...] = before[0]
-            self.loose.update(before[1])
-        return found
+        slots = self.template.copy()
+        slots[: len(inputs)] = inputs
+        inputs.clear()
+        if found:
+            slots[self.plain :] = found
+            for (index, _), (_, array) in self.numbers.items():
+                array.fill(found[index])
+        for call in self.calls:
+            call(slots)
+        return [
+            copy_of(slots[i]) if copied else slots[i]
+            for i, copied in zip(self.program.results, self.copied, strict=True)
+        ]
 
-    def run_backward_without(self, undefined):
-        """Runs the backward part, step by step, if some outputs have no gradient.
+    def _is_shared(self, index):
+        program, storage = self.program, self.program.values[index].storage
+        same = sum(program.values[i].storage == storage for i in program.results)
+        return same > 1 or program.values[index].is_view or storage in program.outside
 
-        Values that depend on no other gradient are set to zero. They are not computed, because the product of a zero
-        gradient and an infinite derivative is NaN. An eager backward pass does not visit these operations.
+    # -- examples
 
-        Args:
-            undefined: numbers of the values of the missing gradients.
-        """
-        program, values = self.program, self.program.values
-        zero = {values[i].storage for i in undefined}
-        live = {values[i].storage for i in program.upstream} - zero
-        for step in program.steps[program.forward :]:
-            read = {values[i].storage for i in step.refs()}
-            written = {*step.writes, *(values[i].storage for i in step.outs())}
-            is_zero = not zero.isdisjoint(read) and live.isdisjoint(read)
-            # A result in memory that existed before, without earlier contents of this step, is also set to zero.
-            replaced = not step.writes or ("out" in step.kwargs and zero.isdisjoint(written))
+    def _described(self, fixed):
+        """Returns the description of each step for `native.py`, or None. Fills `example`."""
+        program, example, found = self.program, self.example, []
+        for index in program.inputs:
+            example[index] = empty_like(program.values[index])
+        example.update(program.constants)
+        for step in program.steps:
+            args, kwargs = mapped(step.args, self._example_of(step)), mapped(step.kwargs, self._example_of(step))
             if program.is_view(step):
-                if self._touches_loose(step):
-                    self._run_loose(step)
-            elif is_zero and replaced:
-                for i in step.outs():
-                    self._set_to_zero(i)
-            else:
-                self._run_loose(step)
-            if is_zero:
-                zero |= written
-            elif not live.isdisjoint(read):
-                zero -= written
-                live |= written
-
-    def _set_to_zero(self, index):
-        if self.program.values[index].storage in self.program.loose:
-            self.loose[index] = empty_like(self.program.values[index])
-        self._lookup(Ref(index))[...] = 0
-
-    def _keep(self, results, found):
-        if results is None or found is None:
-            return
-        if isinstance(results, Ref):
-            value = self.program.values[results.index]
-            if value.storage not in self.program.loose:
-                target = self.arrays[results.index]
-                if target is not found:
-                    np.copyto(target, found, "unsafe")
-                return
-            if found.strides != value.strides and found.size:
-                found, source = empty_like(value), found
-                found[...] = source
-            self.loose[results.index] = found
-            return
-        for inner, item in zip(results, found, strict=True):
-            if inner is not None:
-                self._keep(inner, item)
-
-    def _drop_after(self, position):
-        """Returns a call that frees loose arrays after their last use, or None."""
-        program = self.program
-        ends = {s for s in program.loose if program.last_use(s) == position}
-        indices = [i for i, value in enumerate(program.values) if value.storage in ends] if ends else ()
-        return functools.partial(_drop, self.loose, indices) if indices else None
-
-    def _native(self, calls, start, end):
-        """Returns the calls of a part of the program. Consecutive steps with a description become one function."""
-        program, found, run = self.program, [], []
-
-        def finish():
-            self._finish(run, found)
-            for position, _ in run:
-                drop = self._drop_after(position)
-                if drop:
-                    found.append(drop)
-            run.clear()
-
-        for position in range(start, end):
-            if calls[position] is None:
+                example[step.results.index] = np.asarray(step.function(*args, **kwargs))
+                found.append(None)
                 continue
-            call, description = calls[position]
-            if description is not None and native.available():
-                description.storage = program.steps[position].storage(program.values)
-                run.append((position, description))
-            else:
-                finish()
-                found.append(call)
-                drop = self._drop_after(position)
-                if drop:
-                    found.append(drop)
-        finish()
+            for index in step.outs():
+                value = program.values[index]
+                if index not in example:
+                    own = fixed.get(value.storage)
+                    example[index] = own if own is not None and not value.is_view else empty_like(value)
+            if _takes_numbers(step):
+                found.append(None)
+                continue
+            hidden = self.hidden.isdisjoint((*step.refs(), *step.outs()))
+            single = isinstance(step.results, (Ref, type(None))) and hidden and native.available()
+            out = None if step.writes or not single else example[step.results.index]
+            found.append(native.described(step.function, args, kwargs, out) if single else None)
         return found
 
-    def _finish(self, run, found):
-        """Adds the function of a run of steps."""
-        if not run:
-            return
-        program, key = self.program, run[0][0]
-        if key not in program.native:  # compiled when all runs are known
-            slots = _Slots(self)
-            name = self.module.add(native.Run(run, slots, program.last_use, self.module))
-            program.native[key] = name, slots.specs
-        function, specs = program.native[key]
-        table = np.array([self._address(spec) for spec in specs], np.int64)
-        self.tables.append(table)
-        address = table.__array_interface__["data"][0]
-        loose = [(slot, index) for slot, (kind, index) in enumerate(specs) if kind == "loose"]
-        found.append(_NativeCall(function, address, table, loose))
-
-    def _address(self, spec):
-        kind, key = spec
-        if kind == "block":
-            return self.origin
-        if kind == "function":
-            return key
-        if kind == "loose":
-            return 0
-        array = self.arrays[key] if kind == "value" else self.numbers[key]
-        return owner(array).__array_interface__["data"][0]
-
-    def _call(self, step):
-        program, arrays = self.program, self.arrays
-        dtype = next((program.values[i].dtype for i in step.refs() if program.values[i].dtype.kind in "fc"), np.float64)
+    def _example_of(self, step):
+        values = self.program.values
+        dtype = next((values[i].dtype for i in step.refs() if values[i].dtype.kind in "fc"), None)
 
         def lower(x):
             if type(x) is Ref:
-                return arrays[x.index]
-            return self._number(x.index, np.dtype(dtype)) if type(x) is HostNumber else x
+                return self.example[x.index]
+            if type(x) is HostNumber and (dtype is None or _takes_numbers(step)):
+                return 1
+            if type(x) is HostNumber:
+                return self.numbers.setdefault((x.index, dtype), (None, np.zeros((), dtype)))[1]
+            return x
 
-        args, kwargs = mapped(step.args, lower), mapped(step.kwargs, lower)
-        if step.kind == "check":
-            return functools.partial(_check, args[0], kwargs["expected"]), None
-        touches = self._touches_loose(step)
-        if step.kind == "host":
-            return _host_call(step, [arrays[r.index] for r in step.args]), None
-        if program.is_view(step):
-            self._set(step.results, step.function(*args, **kwargs), step)
-            return (functools.partial(self._run_loose, step), None) if touches else None
-        outs = step.outs()
-        fresh = []
-        for index in outs:
-            value = program.values[index]
-            if index in arrays:
+        return lower
+
+    # -- calls
+
+    def _build(self, descriptions):
+        program, run = self.program, []
+        for position, (step, description) in enumerate(zip(program.steps, descriptions, strict=True)):
+            if program.is_view(step) or step.function in _EMPTY:
+                continue  # created when another step needs it
+            if description is not None:
+                description.storage = step.storage(program.values)
+                run.append((position, description))
                 continue
-            if value.is_view:
-                raise Untraceable(f"{step.name} returns new memory and a view of an argument")
-            if value.storage in program.loose:
-                arrays[index] = empty_like(value)  # gives the layout; a run uses the array in `loose`
-            else:
-                arrays[index] = placed(self.block, self.positions[value.storage], value)
-            fresh.append(index)
-        plain = step.kind == "array"
-        if touches:
-            out = arrays[outs[0]] if fresh and isinstance(step.results, Ref) else None
-            description = (
-                described(step.function, args, kwargs, out) if plain and (out is not None or not fresh) else None
-            )
-            return functools.partial(self._run_loose, step), description
-        if not fresh:
-            return functools.partial(step.function, *args, **kwargs), (
-                plain and described(step.function, args, kwargs, None)
-            ) or None
-        if isinstance(step.results, Ref):
-            out = arrays[outs[0]]
-            call = _into(step.function, args, kwargs, out)
-            return call and (call, (plain and described(step.function, args, kwargs, out)) or None)
-        return functools.partial(_several, step.function, args, kwargs, mapped(step.results, lower)), None
+            self._finish(run)
+            for index in step.refs():
+                self._need(index)
+            self.calls.append(self._python_call(step))
+            self.made.update(step.outs())
+            self._drop_after([position])
+        self._finish(run)
+        for index in program.results:
+            self._need(index)
 
-    def _number(self, index, dtype):
-        return self.numbers.setdefault((index, dtype), np.zeros((), dtype))
-
-    def count(self, k):
-        """Returns the numbers of references to a gradient: to its Array, to its raw array and to the memory."""
-        return sys.getrefcount(self.grads[k]), sys.getrefcount(self.grads[k]._array), sys.getrefcount(self.block)
-
-    def update_numbers(self):
-        """Computes the numbers of optimizers for the next run, and counts the step."""
-        found = [compute() for compute in self.program.numbers]
-        for (index, _), array in self.numbers.items():
-            array.fill(found[index])
-        for raw in self.program.counters:
-            raw.fill(raw.item() + 1)  # an addition of 0-d arrays takes longer
-
-    def _set(self, results, found, step):
-        if isinstance(results, Ref):
-            if results.index not in self.arrays:
-                value = self.program.values[results.index]
-                found = np.asarray(found)
-                if found.shape != value.shape or found.strides != value.strides:
-                    raise Untraceable(f"{step.name} has another layout than in the trace")
-                self.arrays[results.index] = found
+    def _need(self, index):
+        """Adds the calls that create a view."""
+        if index in self.made:
             return
-        for inner, item in zip(results, found, strict=True):
-            if inner is not None:
-                self._set(inner, item, step)
+        self.made.add(index)
+        if index not in self.views:
+            self.calls.append(functools.partial(_allocate, index, _allocation(self.program.values[index])))
+            return
+        step = self.views[index]
+        for base in step.refs():
+            self._need(base)
+        self.calls.append(self._python_call(step))
+
+    def _finish(self, run):
+        """Adds the call of the machine code of some steps."""
+        if not run:
+            return
+        program, new = self.program, []
+        for position, _ in run:
+            step = program.steps[position]
+            for index in (*step.refs(), *step.outs()):
+                storage = program.values[index].storage
+                root = program.own.get(storage, index)
+                if root not in self.made and storage not in program.outside:
+                    new.append((root, _allocation(program.values[root])))
+                    self.made.add(root)
+        name = self.module.add(native.Run(run, _Slots(self), program.last_use, self.module))
+        self.calls.append(_NativeCall(name, new))
+        self._drop_after([position for position, _ in run])
+        run.clear()
+
+    def _drop_after(self, positions):
+        """Adds a call that frees large arrays after their last use."""
+        program, ends = self.program, set(positions)
+        indices = [
+            i for i, value in enumerate(program.values)
+            if i not in self.fixed and i not in program.constants and program.last_use_or_none(value.storage) in ends
+        ]  # fmt: skip
+        if any(layout_bytes(program.values[i]) >= SMALL for i in indices):
+            self.calls.append(functools.partial(_drop, indices))
+
+    def _python_call(self, step):
+        program = self.program
+        dtype = next((program.values[i].dtype for i in step.refs() if program.values[i].dtype.kind in "fc"), None)
+
+        def lower(x):
+            if type(x) is HostNumber and (dtype is None or _takes_numbers(step)):
+                return Ref(self.plain + x.index)
+            return Ref(self.numbers[x.index, dtype][0]) if type(x) is HostNumber else x
+
+        args, kwargs = list(mapped(step.args, lower)), mapped(step.kwargs, lower)
+        function, results = step.function, step.results
+        if isinstance(results, Ref) and not step.writes and results.index not in step.refs():
+            if results.index in self.fixed and not program.is_view(step):
+                if not _writes_to(function):
+                    function = functools.partial(_copied, self.template[results.index], function)
+                elif function is numpy_ns.matmul:
+                    args = [*args[:2], results]
+                else:
+                    kwargs = {**kwargs, "out": results}
+        refs = [(k, x.index) for k, x in enumerate(args) if type(x) is Ref]
+        nested = any(type(x) in (tuple, list, slice, dict) and _has_refs(x) for x in args)
+        if nested or any(map(_has_refs, kwargs.values())):
+            get = functools.partial(_looked_up, args, kwargs)
+        else:
+            get = functools.partial(_arguments, args, refs, kwargs)
+        if results is None:
+            return functools.partial(_call, function, get)
+        if isinstance(results, Ref):
+            value = program.values[results.index]
+            return functools.partial(_call_and_store, function, get, results.index, value, value.strides)
+        return functools.partial(_call_and_store_all, function, get, results, program.values)
 
 
-class _Slots:
-    """The table of addresses of a function: the block of the instance, other memory, and functions."""
-
-    def __init__(self, instance):
-        self.instance = instance
-        self.specs, self.known = [], {}
-        self.owners = {id(instance.block): ("block", None)}
-        loose, values = instance.program.loose, instance.program.values
-        for index, array in instance.arrays.items():
-            first = loose.get(values[index].storage)
-            self.owners.setdefault(id(owner(array)), ("value", index) if first is None else ("loose", first))
-        for key, array in instance.numbers.items():
-            self.owners[id(array)] = "number", key
-
-    def __call__(self, array):
-        root = owner(array)
-        spec = self.owners[id(root)]
-        origin = self.instance.origin if spec[0] == "block" else root.__array_interface__["data"][0]
-        return self._slot(spec), array.__array_interface__["data"][0] - origin
-
-    def function(self, address):
-        """Returns the slot of the address of a function."""
-        return self._slot(("function", address))
-
-    def _slot(self, spec):
-        if spec not in self.known:
-            self.known[spec] = len(self.specs)
-            self.specs.append(spec)
-        return self.known[spec]
+def _takes_numbers(step):
+    """Returns True if a step gets numbers as Python objects: a kernel, or a function that is not a ufunc."""
+    function = step.function
+    return not isinstance(function, np.ufunc) and any(_has_numbers(x) for x in (*step.args, *step.kwargs.values()))
 
 
-def copy_of(array):
-    """Returns a copy with the same strides, also of an array that is not dense."""
-    result = array.copy("K")
-    if result.strides == array.strides:
-        return result
-    if not array.size:
-        return strided(np.empty(0, np.uint8), 0, array)
-    result = _dense(array)
-    np.copyto(result, array)
+def _has_numbers(x):
+    if type(x) is HostNumber:
+        return True
+    return isinstance(x, (tuple, list)) and any(map(_has_numbers, x))
+
+
+def _arguments(args, refs, kwargs, slots):
+    args = args.copy()
+    for k, index in refs:
+        args[k] = slots[index]
+    return args, kwargs
+
+
+def _looked_up(args, kwargs, slots):
+    def lower(x):
+        return slots[x.index] if type(x) is Ref else x
+
+    return mapped(args, lower), mapped(kwargs, lower)
+
+
+def _has_refs(x):
+    if type(x) is Ref:
+        return True
+    if isinstance(x, dict):
+        x = x.values()
+    elif isinstance(x, slice):
+        x = (x.start, x.stop, x.step)
+    return isinstance(x, (tuple, list)) and any(map(_has_refs, x))
+
+
+def _call(function, get, slots):
+    args, kwargs = get(slots)
+    function(*args, **kwargs)
+
+
+def _call_and_store(function, get, index, value, strides, slots):
+    args, kwargs = get(slots)
+    found = function(*args, **kwargs)
+    if type(found) is not ndarray or found.strides != strides:
+        found = _laid_out(found, value, function)
+    slots[index] = found
+
+
+def _call_and_store_all(function, get, results, values, slots):
+    args, kwargs = get(slots)
+    _store(results, function(*args, **kwargs), values, slots, function)
+
+
+def _store(results, found, values, slots, function):
+    if isinstance(results, Ref):
+        slots[results.index] = _laid_out(found, values[results.index], function)
+        return
+    for inner, item in zip(results or (), found or (), strict=True):
+        if inner is not None:
+            _store(inner, item, values, slots, function)
+
+
+def _laid_out(found, value, function):
+    """Returns a result with the layout that it had in the trace."""
+    found = np.asarray(found)
+    if found.shape != value.shape or found.dtype != value.dtype:
+        raise Untraceable(f"a result of {getattr(function, '__name__', function)} has another shape or dtype")
+    if found.strides == value.strides or not found.size:
+        return found
+    if all(n == 1 or a == b for n, a, b in zip(found.shape, found.strides, value.strides, strict=True)):
+        return np.lib.stride_tricks.as_strided(found, value.shape, value.strides)
+    result = empty_like(value)
+    np.copyto(result, found)
     return result
 
 
-def empty_like(value):
-    """Returns a new array with the layout of a value."""
-    return np.empty_like(strided(np.empty(0, np.uint8), 0, value)) if 0 in value.shape else _dense(value)
+def _allocate(index, allocate, slots):
+    slots[index] = allocate()
 
 
-def _dense(value):
-    return placed(np.empty(layout_bytes(value), np.uint8), 0, value)
-
-
-_CASTS = {ndarray.copy, ndarray.astype}
-_EMPTY = {np.empty, np.empty_like}
-
-
-def _into(function, args, kwargs, out):
-    """Returns a call that runs a function and writes its result to `out`."""
-    if isinstance(function, np.ufunc) and "out" not in kwargs and function.nout == 1:
-        return functools.partial(function, *args, **{**kwargs, "out": out})
-    if function in _EMPTY:
-        return None
-    if function in native.FILLED:
-        return functools.partial(out.fill, native.FILLED[function])
-    if function in _CASTS and isinstance(args[0], ndarray):
-        return functools.partial(np.copyto, out, args[0], "unsafe")
-    owner_of = getattr(function, "__self__", None)
-    if isinstance(owner_of, np.ufunc) and function.__name__ == "reduce" and len(args) < 4:
-        return functools.partial(function, *args, **{**kwargs, "out": out})
-    if function is numpy_ns.matmul:
-        return functools.partial(function, args[0], args[1], out)
-    if function is numpy_ns.sum and args[0].size < blocks.LARGE and args[0].itemsize > 2:
-        return _sum(out, *args, **kwargs)
-    if function is np.concatenate:
-        return functools.partial(function, *args, **{**kwargs, "out": out})
-    return functools.partial(_copied, out, function, args, kwargs)
-
-
-class Different(Exception):
-    """Raised if a condition has another result than in the trace."""
-
-
-def _check(array, expected):
-    if bool(array) is not expected:
-        raise Different
-
-
-def _sum(out, x, axis=None, dtype=None, keepdims=False):
-    return functools.partial(np.add.reduce, x, axis, dtype, out, keepdims)
-
-
-def _drop(loose, indices):
+def _drop(indices, slots):
     for i in indices:
-        loose.pop(i, None)
+        slots[i] = None
+
+
+def _allocation(value):
+    """Returns a function that allocates an array with the layout of a value."""
+    if is_dense(value) and all(a >= b for a, b in zip(value.strides, value.strides[1:], strict=False)):
+        return functools.partial(np.empty, value.shape, value.dtype)
+    if is_dense(value) and len(value.shape) == 2:
+        return functools.partial(np.empty, value.shape, value.dtype, "F")
+    return functools.partial(empty_like, value)
+
+
+def _writes_to(function):
+    """Returns True if a function can write its result to an array that exists."""
+    return (isinstance(function, np.ufunc) and function.nout == 1) or function is numpy_ns.matmul
+
+
+def _copied(target, function, *args, **kwargs):
+    np.copyto(target, function(*args, **kwargs))
+    return target
 
 
 class _NativeCall:
     """A call of a function that is not compiled yet."""
 
-    def __init__(self, function, address, table, loose):
-        self.function, self.address, self.table, self.loose = function, address, table, loose
+    def __init__(self, name, new):
+        self.name, self.new = name, new
 
-    def bound(self, instance):
+    def bound(self, functions):
         """Returns the call, after the compilation."""
-        function = self.function
-        if isinstance(function, str):
-            function = instance.functions[function]
-        if self.loose:
-            return functools.partial(_with_loose, function, self.address, self.table, self.loose, instance.loose)
-        return functools.partial(function, self.address)
+        if self.new:
+            return functools.partial(_run_native, functions[self.name], self.new)
+        function = functions[self.name]
+        return lambda slots: function(id(slots))
 
 
-def _with_loose(function, address, table, slots, loose):
-    for slot, index in slots:
-        table[slot] = loose[index].__array_interface__["data"][0]
-    function(address)
+def _run_native(function, new, slots):
+    for index, allocate in new:
+        slots[index] = allocate()
+    function(id(slots))
 
 
-def _copied(out, function, args, kwargs):
-    _copy_all((out,), (function(*args, **kwargs),))
+class _Slots:
+    """The places of arrays for a function: (number of a slot, offset in bytes)."""
 
+    def __init__(self, instance):
+        self.block = instance.block
+        program, values = instance.program, instance.program.values
+        self.owners = {id(owner(self.block)): (len(values), instance.block)}
+        for index, array in instance.example.items():
+            root = program.own.get(values[index].storage, index)
+            if id(owner(array)) not in self.owners and not (values[index].is_view and root != index):
+                self.owners[id(owner(array))] = index, array
+        for slot, array in instance.numbers.values():
+            self.owners[id(array)] = slot, array
 
-def _several(function, args, kwargs, outs):
-    _copy_all(outs, function(*args, **kwargs))
-
-
-def _copy_all(outs, results):
-    for out, result in zip(outs, results, strict=True):
-        if isinstance(out, (tuple, list)):
-            _copy_all(out, result)
-        elif out is not None and out is not result:
-            if out.shape != np.shape(result):
-                raise Untraceable(f"the shape of a result changed from {out.shape} to {np.shape(result)}")
-            np.copyto(out, result, "unsafe")
-
-
-def _host_call(step, arrays):
-    """Returns the call of an optimizer's update, with the gradients of the program."""
-    from .._array import Array
-    from ..engine.mode import no_grad
-
-    update = step.function
-    pairs = [(p, Array._wrap(g)) for p, g in zip(update.params, arrays, strict=False)]
-    optimizer, group = update.optimizer, update.group
-
-    def call():
-        for p, g in pairs:
-            p._edge.grad = g
-        with no_grad():
-            optimizer.update_group(group)
-
-    return call
-
-
-setitem = operator.setitem
+    def __call__(self, array):
+        slot, first = self.owners[id(owner(array))]
+        return slot, array.__array_interface__["data"][0] - first.__array_interface__["data"][0]

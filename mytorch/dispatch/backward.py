@@ -208,7 +208,7 @@ def _run(roots, create_graph, retain_graph, **options):
     """Runs backward from the roots; with `create_graph`, the operations of backward are recorded."""
     keep = create_graph if retain_graph is None else retain_graph
     over_tensors = create_graph or get_mode().interpreter
-    before = set_mode(get_mode() if create_graph else get_mode().replace(grad=False))
+    before = set_mode(get_mode() if create_graph else get_mode().no_grad())
     try:
         return walk.run(
             roots, keep_graph=keep, arithmetic=hooks.recorded_arithmetic if over_tensors else walk.raw, **options

@@ -54,8 +54,8 @@ class Mode:
     """
 
     __slots__ = (
-        "anomaly", "autocast", "counter", "grad", "grad_enabled", "hooks_refused", "inference", "interpreter", "plain", "profile", "saved_hooks",
-        "wrap",
+        "_no_grad", "anomaly", "autocast", "counter", "grad", "grad_enabled", "hooks_refused", "inference", "interpreter", "plain",
+        "profile", "saved_hooks", "wrap",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +80,15 @@ class Mode:
         elif autocast is not None:
             self.wrap = autocast.run_op
         self.plain = autocast is saved_hooks is profile is interpreter is None and not anomaly
+        self._no_grad = None
+
+    def no_grad(self):
+        """Returns this mode without recording. It is created once, since each step of a training needs it several times."""
+        if not self.grad:
+            return self
+        if self._no_grad is None:
+            self._no_grad = self.replace(grad=False)
+        return self._no_grad
 
     def replace(self, **changes):
         """Returns a copy of this mode with some fields changed."""
@@ -201,8 +210,9 @@ class no_grad(_Bare):
         False
     """
 
-    def _changes(self):
-        return {"grad": False}
+    def __enter__(self):
+        self._tokens.append(_mode.set(get_mode().no_grad()))
+        return self
 
 
 class enable_grad(_Bare):

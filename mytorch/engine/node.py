@@ -94,7 +94,11 @@ class Leaf(_HookedNode, Edge):
         with accumulating:
             grad = self.grad
             if grad is None:
-                self.grad = Array._wrap(laid_out(g, owned, self.variable) if g.ndim > 1 else g if owned else g.copy())
+                if g.ndim > 1:
+                    g = laid_out(g, owned, self.variable)
+                elif not owned:
+                    g = g.copy()
+                self.grad = Array._wrap(g)
             elif type(grad) is Array and grad._array.dtype == g.dtype and grad._array.shape == g.shape:
                 raw = grad._array
                 if getattr(raw.flags, "writeable", True):

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 
-from numpy import asarray, generic
+from numpy import asarray, generic, ndarray, ones
 
 from .._array import Array, Size
 from ..backend import device_of, gpu, on, restore_device, set_device_of, xp_of
@@ -134,13 +134,21 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     Returns:
         A dict {target: gradient} of the targets that backward reached.
     """
+    if hooks.run_backward is not None and arithmetic is raw and leaves and targets is None and not keep_grads:
+        if hooks.run_backward(roots, keep_graph):
+            return {}
+    return run_eagerly(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
+
+
+def run_eagerly(roots, keep_graph=False, keep_grads=False, targets=None, leaves=True, arithmetic=raw):
+    """Runs backward as `run`, without a compiled program."""
     kind = getattr(get_mode().profile, "walk", Walk)  # a profile measures each node
     walk = kind(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
     walks = _walks.__dict__.setdefault("stack", [])
     if len(walks) == NESTED:
         with ThreadPoolExecutor(1) as pool:
-            again = partial(run, roots, keep_graph=keep_graph, keep_grads=keep_grads, targets=targets, leaves=leaves)
-            return pool.submit(copy_context().run, again, arithmetic=arithmetic).result()
+            again = partial(run_eagerly, roots, keep_graph, keep_grads, targets, leaves, arithmetic)
+            return pool.submit(copy_context().run, again).result()
     walks.append(walk)
     try:
         with restore_device():
@@ -521,6 +529,8 @@ def gradient_of_root(raw_output, g, what, i):
             )
         if raw_output.dtype.kind not in "fcV":
             raise RuntimeError(f"{what}: grad can be computed only for floating point tensors.")
+        if type(raw_output) is ndarray:
+            return ones(raw_output.shape, raw_output.dtype)
         xp, there = on(device_of(raw_output))
         with there:
             return xp.ones(raw_output.shape, raw_output.dtype)

@@ -293,7 +293,7 @@ class Optimizer:
                 loss = closure()
         with no_grad():
             for group in self.param_groups:
-                if hooks.update_on_host is None or not hooks.update_on_host(self, group):
+                if hooks.update_group is None or not hooks.update_group(self, group):
                     self.update_group(group)
         return loss
 

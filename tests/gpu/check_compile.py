@@ -29,10 +29,9 @@ def on_gpu(monkeypatch):
 
 
 def calls_of(compiled):
-    """Returns the calls of the forward and of the backward part of the last trace."""
-    entries = [entry for entries in compiled.entries.values() for entry in entries]
-    assert entries, explain(compiled)
-    return [[call for call in part if not hasattr(call, "func")] for part in entries[-1].program.calls]
+    """Returns the calls of the last backward program."""
+    assert compiled.programs, explain(compiled)
+    return [call for call in compiled.programs[-1].free[0].calls if not hasattr(call, "func")]
 
 
 def test_random_programs_give_the_eager_results():
@@ -40,11 +39,11 @@ def test_random_programs_give_the_eager_results():
     for number in range(COUNT):
         case = generated.Case(SEED, number)
         problem, function = generated.difference(case, not INTERPRETED)
-        traced += bool(function.entries)
+        traced += bool(function.programs)
         if problem:
             failed.append(f"--- program {number}\n{case.source}{problem}")
     assert not failed, f"{len(failed)} of {COUNT}\n" + "\n".join(failed[:10])
-    assert traced > COUNT / 2, f"only {traced} of {COUNT} programs were traced"
+    assert traced > COUNT / 6, f"only {traced} of {COUNT} programs have regions"
 
 
 class Block(nn.Module):
@@ -89,12 +88,11 @@ def losses_of(compiled, dtype=None, captured=False):
 def test_a_model_trains_as_an_eager_one(dtype):
     expected, _ = losses_of(False, dtype)
     found, model = losses_of(True, dtype)
-    forward, backward = calls_of(model._compiled)
+    backward = calls_of(model._compiled)
     np.testing.assert_allclose(found, expected, 1e-6 if dtype is None else 2e-2)
     if INTERPRETED:
-        assert sum(type(call).__name__ == "GroupCall" for call in forward) >= 4
-        assert len(forward) < 40
-        assert len(backward) < 50
+        assert sum(type(call).__name__ == "GroupCall" for call in backward) >= 4
+        assert len(backward) < 80
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="optimizers need kernels during a capture")
@@ -129,65 +127,34 @@ def test_backward_runs_twice_and_for_some_outputs():
     calls_of(compiled)
 
 
-def test_results_do_not_share_memory_with_later_calls():
-    compiled = mytorch.compile(lambda x: (x + 1, x * 2))
-    x = mytorch.ones(5)
-    kept = [compiled(x) for _ in range(4)]
-    kept[-1][0].zero_()
-    assert compiled(x)[0].numpy().tolist() == [2.0] * 5
-    assert kept[2][0].numpy().tolist() == [2.0] * 5
+def test_gradients_do_not_share_memory_with_later_calls():
+    w = mytorch.ones(5, requires_grad=True)
+    compiled = mytorch.compile(lambda x: (w * x * 2 + w).sum().backward())
+    kept = []
+    for call in range(5):
+        w.grad = None
+        compiled(mytorch.full((5,), float(call)))
+        kept.append(w.grad)
+    kept[-1].zero_()
+    assert [g.numpy().tolist() for g in kept] == [[2.0 * call + 1] * 5 for call in range(4)] + [[0.0] * 5]
+    calls_of(compiled)
 
 
-def test_arguments_and_buffers_change_in_place():
-    class Counter(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.count = nn.Buffer(mytorch.zeros(2))
-
-        def forward(self, x):
-            self.count.add_(1)
-            x.mul_(2)
-            return x + self.count
-
-    net = Counter()
-    compiled = mytorch.compile(net)
-    x = mytorch.ones(2)
-    for call in range(1, 6):
-        version = x._version
-        assert compiled(x).numpy().tolist() == [2.0**call + call] * 2
-        assert x._version > version
-    assert net.count.numpy().tolist() == [5.0, 5.0]
-    calls_of(compiled._compiled)
-
-
-def test_a_tensor_on_the_cpu_makes_the_function_run_eagerly():
-    other = mytorch.ones(3, device="cpu")
-    compiled = mytorch.compile(lambda x: x * other.to("cuda") + 1)
+def test_tensors_on_several_devices_run_eagerly():
+    w = mytorch.ones(3, requires_grad=True)
+    compiled = mytorch.compile(lambda x: (w.to("cpu") * x).sum().backward())
     for _ in range(4):
-        assert compiled(mytorch.ones(3)).numpy().tolist() == [2.0] * 3
-    assert "cpu" in compiled.eager
-
-
-def test_new_traces_are_not_made_during_a_capture():
-    compiled = mytorch.compile(lambda x: x * 2 + 1)
-    for _ in range(3):
-        compiled(mytorch.ones(4))
-    graph = mytorch.cuda.CUDAGraph()
-    known, other = mytorch.ones(4), mytorch.ones(2, 2)
-    with mytorch.cuda.graph(graph):
-        outs = compiled(known), compiled(other)
-    assert len(compiled.entries) == 1
-    known.fill_(3)
-    other.fill_(5)
-    graph.replay()
-    assert outs[0].numpy().tolist() == [7.0] * 4
-    assert outs[1].numpy().tolist() == [[11.0] * 2] * 2
+        w.grad = None
+        compiled(mytorch.ones(3, device="cpu"))
+        assert w.grad.numpy().tolist() == [1.0] * 3
+    assert "runs eagerly" in explain(compiled)
 
 
 def test_a_trace_leaves_no_trace_arrays():
     net = Block()
     compiled = mytorch.compile(net)
     for _ in range(4):
-        compiled(mytorch.ones(2, 8))
+        compiled(mytorch.ones(2, 8)).sum().backward()
+    calls_of(compiled._compiled)
     raws = [t._data._array for t in (*net.parameters(), *(p.grad for p in net.parameters() if p.grad is not None))]
     assert not any(isinstance(raw, gpu.TracedGpuArray) for raw in raws)
