@@ -59,7 +59,9 @@ class Region:
 
     def turn(self):
         """Returns "eager" or "program" for the next call. The first calls alternate, to measure both."""
-        if self.reason is not None or (self.program is None and capturing.is_recording()):  # a recording waits for the GPU
+        if self.reason is not None or (
+            self.program is None and capturing.is_recording()
+        ):  # a recording waits for the GPU
             return "eager"
         if self.checked:
             return "program"

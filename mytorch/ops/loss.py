@@ -335,6 +335,11 @@ def _of_elements(kind, input, target, reduction, weight=None, fused=None, beta=1
     return _reduce(_TERMS[kind](input, target, beta, fused), reduction, weight=weight)
 
 
+def _in_dtype_of(x, loss):
+    """Returns a loss in the dtype of one of its arguments: some of PyTorch's losses do not promote."""
+    return cast(loss, x.dtype) if x.dtype.is_floating_point else loss
+
+
 def _legacy(reduction, size_average, reduce_):
     """Returns the reduction that PyTorch's older arguments `size_average` and `reduce` select."""
     if size_average is None and reduce_ is None:
@@ -594,8 +599,9 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
     """
     if not delta > 0:  # NaN is refused, too
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
-    loss = _of_differences("huber", input, target, reduction, weight, fused, delta, by_weight=False)
-    return loss.to(input.dtype) if input.dtype.is_floating_point and loss.dtype is not input.dtype else loss
+    return _in_dtype_of(
+        input, _of_differences("huber", input, target, reduction, weight, fused, delta, by_weight=False)
+    )
 
 
 @op(name="binary_cross_entropy", dtype="float", layout=iterator)
@@ -713,9 +719,10 @@ def binary_cross_entropy_with_logits(
         words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (input, target)]
         raise RuntimeError(f"result type {words[0]} can't be cast to the desired output type {words[1]}")
     if pos_weight is None:
-        return _of_elements("bce_logits", input, target, _legacy(reduction, size_average, reduce), weight, fused)
+        loss = _of_elements("bce_logits", input, target, _legacy(reduction, size_average, reduce), weight, fused)
+        return _in_dtype_of(target, loss)
     losses = (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
-    return _reduce(losses, reduction, size_average, reduce, weight)
+    return _in_dtype_of(target, _reduce(losses, reduction, size_average, reduce, weight))
 
 
 @_loss
@@ -852,7 +859,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 
     See also: `nn.SoftMarginLoss`.
     """
-    return _reduce(-logsigmoid(target * input), reduction, size_average, reduce)
+    return _in_dtype_of(input, _reduce(-logsigmoid(target * input), reduction, size_average, reduce))
 
 
 @_loss

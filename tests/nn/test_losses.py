@@ -5,6 +5,7 @@ NaN and infinity must appear at the same positions as in PyTorch.
 """
 
 import inspect
+import itertools
 import re
 
 import numpy as np
@@ -458,3 +459,22 @@ def test_weight_must_have_the_shape_of_input(name):
     for lib in (mytorch, torch):
         with pytest.raises(ValueError, match="[wW]eight"):
             getattr(lib.nn.functional, name)(lib.ones(2, 3), lib.ones(2, 3), weight=lib.ones(3))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(
+    "name",
+    "binary_cross_entropy_with_logits soft_margin_loss huber_loss hinge_embedding_loss mse_loss l1_loss smooth_l1_loss kl_div "
+    "poisson_nll_loss".split(),
+)
+def test_dtypes_of_losses_of_mixed_precision(name, reduction):
+    torch = pytest.importorskip("torch")
+    for a, b in itertools.permutations(("float64", "float32", "float16", "bfloat16"), 2):
+        theirs, ours = (
+            getattr(L.nn.functional, name)(
+                L.tensor([0.2, 0.4]).to(getattr(L, a)), L.tensor([0.3, 0.6]).to(getattr(L, b)), reduction=reduction
+            )
+            for L in (torch, mytorch)
+        )
+        assert str(theirs.dtype).rpartition(".")[2] == ours.dtype.name, (a, b)
