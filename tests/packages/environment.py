@@ -1,9 +1,9 @@
 """The environment with torchvision and torchaudio and without PyTorch, in which the tests of this folder run programs.
 
-python3 -m venv /tmp/packages
-/tmp/packages/bin/pip install numpy ml_dtypes safetensors tqdm pillow
-/tmp/packages/bin/pip install --no-deps torchvision==0.28.0 "torchaudio==2.11.*"
-MYTORCH_PACKAGES=/tmp/packages/bin/python bash tests/run.sh tests/packages
+python3 -m venv .venv-packages
+.venv-packages/bin/pip install numpy ml_dtypes safetensors tqdm pillow
+.venv-packages/bin/pip install --no-deps torchvision==0.28.0 "torchaudio==2.11.*"
+MYTORCH_PACKAGES=.venv-packages/bin/python bash tests/run.sh tests/packages
 """
 
 import os
