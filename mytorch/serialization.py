@@ -456,7 +456,7 @@ def save(
         save_tree(obj, f)
         return
     name = "archive" if hasattr(f, "write") else archive.root_name(f)
-    with nullcontext(f) if hasattr(f, "write") else atomic_file(f) as file:
+    with atomic_file(f) if isinstance(f, (str, os.PathLike)) else nullcontext(f) as file:
         if _use_new_zipfile_serialization:
             archive.write(obj, file, name)
         else:
@@ -523,7 +523,8 @@ def load(
         start = f.tell() if hasattr(f, "seek") and hasattr(f, "tell") else None
         content, name = np.frombuffer(f.read(), np.uint8), getattr(f, "name", "the file")
         if start is not None:
-            done = lambda size: f.seek(start + size)  # noqa: E731
+            seek = f.seek
+            done = lambda size: seek(start + size)  # noqa: E731
     elif not isinstance(f, (str, os.PathLike)):
         raise AttributeError(f"load: expected a path or a file with the method `read`, got {type(f).__name__}.")
     else:

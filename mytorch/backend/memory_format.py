@@ -7,6 +7,7 @@ returns other layouts: for several operands, for expanded ones, for advanced ind
 """
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -337,7 +338,15 @@ def suggests_channels_last(raw):
 
 
 # Rules whose results are in row-major order if all inputs are, so that they need not be called then.
-ROWS_FROM_ROWS = {in_rows, iterator, preserve, channels, channels_of_pool, channels_of_any, channels_of_all}
+ROWS_FROM_ROWS: set[Callable] = {
+    in_rows,
+    iterator,
+    preserve,
+    channels,
+    channels_of_pool,
+    channels_of_any,
+    channels_of_all,
+}
 
 
 def laid_out(g, owned, tensor):

@@ -17,7 +17,8 @@ class _Key(enum.Enum):
 
 
 DispatchKey = _Key(
-    "DispatchKey", ["Undefined", "Meta", *(f"{group}{device}" for group in _GROUPS for device in _DEVICES.split())]
+    "DispatchKey",
+    ["Undefined", "Meta", *(f"{group}{device}" for group in _GROUPS for device in _DEVICES.split())],  # type: ignore[call-arg]
 )
 
 

@@ -583,7 +583,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         return input.clone(), ones_like(input, dtype=dtypes.bool_)
     if p == 1:
         return zeros_like(input), zeros_like(input, dtype=dtypes.bool_)
-    kept = bernoulli_mask(input, None, p)
+    kept = bernoulli_mask(input, None, p)  # type: ignore[arg-type]
     return input * Tensor._wrap(kept), Tensor._wrap(kept != 0)
 
 

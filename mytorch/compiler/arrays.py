@@ -15,6 +15,7 @@ import operator
 import threading
 import types
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -230,7 +231,8 @@ class Tape:
     """
 
     traced: type  # the class of its arrays
-    library, namespace = np, None  # set below
+    library = np
+    namespace: Any = None  # set below
     static, shaped = _STATIC, _SHAPED_BY_ELEMENTS
 
     def __init__(self):
