@@ -523,8 +523,8 @@ def load(
         start = f.tell() if hasattr(f, "seek") and hasattr(f, "tell") else None
         content, name = np.frombuffer(f.read(), np.uint8), getattr(f, "name", "the file")
         if start is not None:
-            seek = f.seek
-            done = lambda size: seek(start + size)  # noqa: E731
+            opened: Any = f
+            done = lambda size: opened.seek(start + size)  # noqa: E731
     elif not isinstance(f, (str, os.PathLike)):
         raise AttributeError(f"load: expected a path or a file with the method `read`, got {type(f).__name__}.")
     else:
