@@ -560,8 +560,8 @@ def _var(c, x, dim=None, keepdim=False, correction=1):
 
 
 @rule("std")
-def _std(c, x):
-    return c.w.op("Sqrt", c.tensor(x))
+def _std(c, x, dim=None, keepdim=False, correction=1):
+    return c.w.op("Sqrt", _var(c, x, dim, keepdim, correction))
 
 
 @rule("norm")

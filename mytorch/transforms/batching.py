@@ -353,7 +353,7 @@ def _along(name="dim"):
 
 
 rule(
-    "sum", "mean", "var", "cumsum", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "sort", "topk", "prod", "cumprod", "softmax",
+    "sum", "mean", "var", "std", "cumsum", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "sort", "topk", "prod", "cumprod", "softmax",
     "log_softmax", "logsumexp", "norm", "logcumsumexp", "fft", "split", "unbind", "unfold",
 )(_along())  # fmt: skip
 rule("flip")(_along("dims"))
