@@ -12,6 +12,8 @@ from ._tensor import Tensor
 from .files.writing import atomic_file
 from .ops.creation import as_tensor
 
+__all__ = ["load", "save"]
+
 _PATH, _EXTENSIBLE = (str, os.PathLike), 0xFFFE
 _ADVICE = "Convert the file to a WAV file with PCM or float samples, for example with `ffmpeg -i FILE out.wav`."
 # (format code, bits) -> dtype in the file; 24 bits are read as bytes.

@@ -178,14 +178,17 @@ def test_nothing_is_learned_from_a_batch_of_padding(fused, torch):
 @pytest.mark.parametrize(("dtype", "scale"), [("float32", 1e30), ("float64", 1e200), ("bfloat16", 1e30)])
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_variance_that_overflows_never_looks_like_zeros(fused, dtype, scale, width, rng):
-    """PyTorch returns 0 or NaN, depending on the number of whole SIMD vectors in a row."""
+    """PyTorch returns 0 or NaN, depending on the number of whole SIMD vectors in a row; the true values are not zeros."""
     rows = mytorch.tensor(rng.standard_normal((8, width)) * scale, dtype=getattr(mytorch, dtype), requires_grad=True)
     fused = {"fused": fused and dtype == "float32"}
     out = F.layer_norm(rows, (width,), **fused)
     out.backward(mytorch.ones_like(out))
-    assert out.isnan().all()
-    assert rows.grad.isnan().all()
-    assert F.group_norm(rows.reshape(4, 2, width), 2, **fused).isnan().all()
+    wide = np.asarray(rows.detach().to(mytorch.float64))
+    true = (wide / scale - (wide / scale).mean(-1, keepdims=True)) / (wide / scale).std(-1, keepdims=True)
+    tolerance = 1e-2 if dtype == "bfloat16" else 1e-4
+    for found in (out, F.group_norm(rows.reshape(4, 2, width), 2, **fused).reshape(8, width)):
+        values = np.asarray(found.detach().to(mytorch.float64))
+        assert np.isnan(values).all() or np.abs(values - true).max() < 2 * tolerance
 
 
 @pytest.mark.parametrize("size", [3, 20_000])
@@ -330,13 +333,12 @@ def test_constants_written_in_place_keep_the_graph(torch):
     assert_same(torch, call)
 
 
-def test_a_view_outlives_a_new_shape_of_its_base_or_is_refused():
+def test_a_view_outlives_a_new_shape_of_its_base():
     y = mytorch.ones(3, 3, requires_grad=True) * 1
     row = y[0]
     y.t_()
     assert row.tolist() == [1.0, 1.0, 1.0]
-    with pytest.raises(RuntimeError, match="another shape in place"):
-        row.sum().backward()
+    row.sum().backward()
     x = mytorch.arange(6.0).reshape(2, 3).requires_grad_()
     z = (x * 1).transpose_(0, 1)
     z[0].mul_(2)

@@ -26,11 +26,7 @@ def test_style(folder):
         ("write: again", "The page is made anew."),
         ("write: any user, any value, no object", "Whoever calls it waits."),
         ("write: American spelling", "The colour is normalised."),
-        ("write: states, requires, returns", "The function wants a tensor."),
         ("write: is not a", "The value is no tensor."),
-        ("repeat the noun", "The defaults are PyTorch's."),
-        ("name the thing instead of `what`", "Returns what the node saved."),
-        (prose.FIRST_RULE, "Whether the tensor is a leaf."),
         (prose.COLONS_RULE, "It opens; it reads; it closes."),
         (prose.LONG_RULE, "word " * (prose.LONGEST + 1) + "."),
     ],
@@ -57,7 +53,7 @@ def f(p):
         >>> whoever()
     """
     # made anew
-    raise ValueError(f"p wants {p}")
+    raise ValueError(f"{p}, made anew")
 '''
     found = [text.kind for text in prose.python("f.py", source) for _ in prose.problems(text)]
     assert sorted(found) == ["comments", "docstrings", "messages"]

@@ -11,7 +11,7 @@ from . import layers
 
 pytestmark = pytest.mark.cpu_only
 ROOT = Path(__file__).parents[1]
-MOST_LINES = 3_200  # of code, without docstrings and comments; raised only for fixes
+MOST_LINES = 3_450  # of code, without docstrings and comments; raised only for fixes
 
 EXECUTED = """
 import sys

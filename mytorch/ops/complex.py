@@ -19,6 +19,11 @@ from .movement import broadcast_tensors, laid_by, stack
 
 @op(dtype="same", view=True, name="view_as_complex", holomorphic=False)
 def _as_complex(xp, input):
+    if input.dtype not in (np.float32, np.float64):
+        name = dtypes.from_numpy(input.dtype).name
+        raise RuntimeError(
+            f"view_as_complex is only supported for float and double tensors, but got {name}. Convert it first."
+        )
     kind = np.complex128 if input.dtype == np.float64 else np.complex64
     return (input if input.strides[-1] == input.itemsize else xp.ascontiguousarray(input)).view(kind)[..., 0]
 
@@ -46,10 +51,6 @@ def view_as_complex(input):
         >>> mytorch.view_as_complex(tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
         [(1+2j), (3+4j)]
     """
-    if input.dtype is dtypes.float16:
-        raise NotImplementedError("view_as_complex: no tensor has dtype complex32. Convert the input to float32.")
-    if input.dtype not in (dtypes.float32, dtypes.float64):
-        raise RuntimeError(f"view_as_complex is only supported for float and double tensors, but got {input.dtype}")
     if not input.ndim:
         raise RuntimeError("Input tensor must have one or more dimensions")
     if input.shape[-1] != 2:

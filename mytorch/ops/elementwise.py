@@ -256,7 +256,7 @@ def _pow_input(g, input, other, xp):
 
 def _pow_other(g, input, other, out, xp):
     base = _of_kind(input, out, xp)
-    constant = (base == 0) & (other >= 0)
+    constant = (base == 0) & (other.real >= 0)
     return g * xp.where(constant, 0.0, out * xp.log(xp.where(constant, 1.0, base)))
 
 

@@ -55,7 +55,7 @@ def _normed(xp, x, eps):
         rstd = 1.0 / xp.sqrt(
             variance + (variance * 0.0 + eps)
         )  # NaN where it overflows, which is not to look like zeros
-    elif variance.max(initial=0.0) < math.inf:
+    elif not np.isinf(variance).any():
         rstd = 1.0 / np.sqrt(variance + eps)
     else:
         mean, rstd = _wide_statistics(x, -1, eps)
@@ -65,10 +65,19 @@ def _normed(xp, x, eps):
 
 def _wide_statistics(x, axes, eps):
     """Returns mean and 1 / sqrt(variance + eps), computed in float64, for numbers whose squares overflow."""
-    wide = x.astype(np.float64)
+    wide, scale = _scaled(x, axes)
     mean = wide.mean(axis=axes, keepdims=True)
     variance = np.square(wide - mean).mean(axis=axes, keepdims=True)
-    return mean.astype(x.dtype), (1.0 / np.sqrt(variance + eps)).astype(x.dtype)
+    rstd = 1.0 / np.sqrt(variance + eps / scale / scale) / scale
+    return (mean * scale).astype(x.dtype), rstd.astype(x.dtype)
+
+
+def _scaled(x, axes):
+    """Returns numbers in float64, divided by the largest one so that their squares do not overflow, and the divisor."""
+    wide = x.astype(np.float64)
+    scale = np.abs(wide).max(axis=axes, keepdims=True)
+    scale[scale == 0] = 1.0
+    return wide / scale, scale
 
 
 def _normed_grad(xp, g, normed, rstd):
@@ -159,8 +168,11 @@ def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
     x = _rows(xp, input, width)
     square = xp.mean(x * x, axis=-1, keepdims=True)
     rstd = 1.0 / xp.sqrt(square + eps)
-    if xp in ON_NUMPY and not square.max(initial=0.0) < math.inf:
-        rstd = (1.0 / np.sqrt(np.square(x.astype(np.float64)).mean(axis=-1, keepdims=True) + eps)).astype(x.dtype)
+    if xp in ON_NUMPY and np.isinf(square).any():
+        wide, scale = _scaled(x, -1)
+        rstd = (1.0 / np.sqrt(np.square(wide).mean(axis=-1, keepdims=True) + eps / scale / scale) / scale).astype(
+            x.dtype
+        )
     out = x * rstd
     if weight is not None:
         out = out * xp.reshape(weight, (-1,))
@@ -374,7 +386,7 @@ def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
         centred = x - mean
         var = xp.mean(centred * centred, axis=axes, keepdims=True)
     rstd = 1.0 / xp.sqrt(var + eps)
-    if xp in ON_NUMPY and not var.max(initial=0.0) < math.inf:
+    if xp in ON_NUMPY and np.isinf(var).any():
         mean, rstd = _wide_statistics(x, axes, eps)
         centred = x - mean
     if weight is not None:
