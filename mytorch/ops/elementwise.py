@@ -420,7 +420,7 @@ def sgn(input):
 
 def _unless(kinds, function):
     """Returns a forward that applies an array function, except to some kinds of dtypes."""
-    return lambda xp, input: input if input.dtype.kind in kinds else getattr(xp, function)(input)
+    return lambda xp, input: input.copy() if input.dtype.kind in kinds else getattr(xp, function)(input)
 
 
 # fmt: off
