@@ -57,7 +57,7 @@ def test_unknown_keywords_are_refused(module, mode, monkeypatch):
 # Callables with `**kwargs`: they pass the keywords to a function, class or module of the user, or store them.
 FORWARDED = """always_wrap_policy Join Module Container Identity Function SyncBatchNormFunction Kernels Options temporarily describe LanguageModel Classifier
 LazyModuleMixin RandomTransform StackDataset tqdm range checkpoint checkpoint_sequential skip_init
-CheckpointWrapper ZeroRedundancyOptimizer global_unstructured config_of model_of from_pretrained read_model generate stream pieces reply""".split()
+checkpoint_wrapper CheckpointWrapper GraphModule ZeroRedundancyOptimizer global_unstructured config_of model_of from_pretrained read_model generate stream pieces reply""".split()
 ABSENT = (
     "eig lstsq matrix_rank solve symeig SymBool SymFloat SymInt DTensor DTensorParameter".split()
 )  # these always raise

@@ -61,7 +61,8 @@ class GraphModule(Module):
         root: module with the attributes of the graph, or a dict {name: attribute}.
         graph: the graph.
         class_name: name of the class (default: "GraphModule").
-        args, kwargs: the same arguments, which choose the generated class.
+        args: not used; the generated class receives the arguments.
+        kwargs: not used; the generated class receives the arguments.
 
     Example:
         >>> import operator

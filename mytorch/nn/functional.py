@@ -2,6 +2,7 @@
 
 from .. import _extensions, ops
 from ..base.arguments import described as _described
+from ..dispatch.bind import found_by_pickle as _found_by_pickle
 from ..ops.multihead import multi_head_attention_forward
 from .linear_cross_entropy import linear_cross_entropy
 
@@ -40,9 +41,9 @@ _NAMES = {  # module of ops -> names
 
 
 def _found(home, name):
-    """Returns a function of a module of ops; for an op, its fast path."""
+    """Returns a function of a module of ops; for an op, its fast path. Pickle finds it."""
     function = getattr(getattr(ops, home), name)
-    return _described(getattr(function, "fast_call", function))
+    return _found_by_pickle(_described(getattr(function, "fast_call", function)), name, __name__)
 
 
 _FOUND = {name: _found(home, name) for home, names in _NAMES.items() for name in names.split()}

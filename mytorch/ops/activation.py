@@ -11,7 +11,7 @@ from ..backend import numpy_ns
 from ..backend.memory_format import contiguous_format, in_rows
 from ..base import config, dtypes
 from ..base.errors import warn
-from ..dispatch.bind import found_by_pickle, public
+from ..dispatch.bind import public
 from ..dispatch.half import once_rounded
 from ..dispatch.inplace import check_writable, original, overwrite
 from ..dispatch.op import op
@@ -81,8 +81,7 @@ _sigmoid = unary(
     lambda g, out: g * (out * (1.0 - out)),
     forward=_sigmoid_of,
 )
-tanh = found_by_pickle(_tanh.fast_call, "tanh", "mytorch.nn.functional")
-sigmoid = _sigmoid.fast_call
+tanh, sigmoid = _tanh.fast_call, _sigmoid.fast_call
 _sigmoid.register_kernel(cpu="mytorch.kernels.numba.activation:sigmoid")
 _tanh.signature_extras = _sigmoid.signature_extras = ("auto", "fused", "out")
 
