@@ -13,7 +13,7 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import ndarray
-from ..base.arguments import described
+from ..base.arguments import described, names_of
 from ..engine.mode import get_mode
 from .fast_call import fast_call
 from .inplace import in_place
@@ -21,7 +21,6 @@ from .op import SPELLINGS, Op
 from .operands import is_operand
 from .out import takes_out
 from .precision import in_precision
-from .record import names_of
 
 PUBLIC = {}  # name -> function of the mytorch module
 METHODS = {}  # name -> function, as bound to Tensor and Array

@@ -6,9 +6,9 @@ that fill memory in place such as convolutions, run unchanged.
 """
 
 from ..base import hooks
+from ..base.arguments import names_of
 from ..engine.mode import ModeSwitch
 from .interpreter import Interpreter
-from .record import names_of
 
 
 class Composing(Interpreter):

@@ -53,16 +53,6 @@ def translate_error(op, raws, attrs, error):
     return NotImplementedError(f'"{op.name}" is not implemented for {" and ".join(names)}.')
 
 
-def refuse_complex(name, raws):
-    """Raises NotImplementedError if a function of real numbers gets complex numbers."""
-    for raw in raws:
-        if is_raw(raw) and raw.dtype.kind == "c":
-            word = dtypes.TYPE_WORDS[dtypes.from_numpy(raw.dtype).name]
-            raise NotImplementedError(
-                f"\"{name}\" not implemented for '{word}'. It is a function of real numbers: use the real part, the imaginary part or abs()."
-            )
-
-
 def broadcast(*shapes):
     """Returns the shape to which shapes broadcast.
 

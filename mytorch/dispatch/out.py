@@ -9,11 +9,11 @@ import functools
 import inspect
 
 from ..base import config
+from ..base.arguments import names_of
 from ..base.dtypes import TYPE_WORDS
 from ..base.errors import warn
 from ..engine.mode import get_mode
 from .overlap import refuse_overlap, refuse_shared
-from .record import names_of
 
 
 def check_out(out, inputs, name):

@@ -75,8 +75,9 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ..backend.memory_format import in_rows, iterator
+from ..base.arguments import names_of
 from ..kernels.registry import Kernels
-from .refused import characters, names_of
+from .refused import characters
 
 PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum", "owned_sum")
 # Precision under autocast on a CPU, by the name of the op or function, from PyTorch's lists (ATen/autocast_mode.cpp): "half",

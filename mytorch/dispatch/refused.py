@@ -12,6 +12,7 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..base import config, dtypes
+from ..base.arguments import names_of
 from ..base.errors import kind
 
 # Ops -> kinds of dtypes that they refuse: b for bool, i for integers, c for complex numbers. A capital letter stands for
@@ -42,12 +43,6 @@ _FIRST = set(
     "bitwise_right_shift xlogy special_xlog1py zeta".split()
 )
 SECOND = _FIRST | set("copysign eq fmod ge gt le lt ne".split())
-
-
-def names_of(function, skip=0):
-    """Returns the parameter names of a function after the first `skip`. It reads the code object, since `inspect` is slow."""
-    code = function.__code__
-    return code.co_varnames[skip : code.co_argcount + code.co_kwonlyargcount]
 
 
 def characters(name):
@@ -102,7 +97,7 @@ def refuses(letters):
 
         @functools.wraps(function)
         def checked(*args, **kwargs):
-            found = [x._data for x in args if isinstance(x, (Tensor, Array))]
+            found = [x._data for x in (*args, *kwargs.values()) if isinstance(x, (Tensor, Array))]
             if any(x._array.dtype.kind in kinds for x in found):
                 check_dtypes(name, found)
             return function(*args, **kwargs)

@@ -23,9 +23,10 @@ from ..backend.memory_format import axes_in_memory, in_order, preserve_format
 from ..base import capturing, dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
-from ..dispatch.errors import broadcast, refuse_complex
+from ..dispatch.errors import broadcast
 from ..dispatch.inplace import check_writable, named_constant, record_fill, torch_name_of
 from ..dispatch.out import write_out
+from ..dispatch.refused import refuses
 from ..dispatch.unwrap import raw_of, to_cpu
 from ..kernels.registry import RANDOM
 from ..numerics import philox, rejection
@@ -853,6 +854,7 @@ def _check_range(low, high, dtype):
 
 
 @public(function=False, inplace=False, spellings={"from": "from_"})
+@refuses("c")
 def random_(self, from_=None, to=..., *, generator=None):
     """Fills the tensor with integers from [from, to), in place.
 
@@ -864,7 +866,6 @@ def random_(self, from_=None, to=..., *, generator=None):
         RuntimeError: the range is empty, or exceeds the range of the dtype.
     """
     raw, source = _drawn(self, generator)
-    refuse_complex("random_", (raw,))
     dtype, number = self.dtype, 2 if from_ is None else 1 if to is ... else 0
     if to is ... and from_ is not None:
         from_, to = 0, from_

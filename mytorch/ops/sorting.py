@@ -13,7 +13,6 @@ from ..backend import NO_DATA, ON_NUMPY, MetaArray, numpy_ns, xp_of
 from ..base import dtypes
 from ..base.errors import warn
 from ..dispatch.bind import public
-from ..dispatch.errors import refuse_complex
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.out import write_out
@@ -151,7 +150,6 @@ def _running(name, better):
             >>> mytorch.{name}(tensor([2.0, 3.0, 1.0]), 0).indices.tolist()
             {indices}
         """
-        refuse_complex(name, (raw_of(input),))
         d = normalize_dim(dim, input.ndim)
         if input.ndim == 0:
             return _pairs[name](input.clone(), on_device_of(np.zeros((), np.int64), input))
@@ -368,7 +366,6 @@ def mode(input, dim=-1, keepdim=False):
         >>> mytorch.mode(tensor([1, 2, 2, 3])).values.item()
         2
     """
-    refuse_complex("mode", (raw_of(input),))
     d = normalize_dim(dim, input.ndim)
     raw = np.moveaxis(np.atleast_1d(to_cpu(input)), d, -1)
     if not raw.shape[-1]:
@@ -594,7 +591,6 @@ def histc(input, bins=100, min=0, max=0):
         >>> mytorch.histc(tensor([1.0, 2.0, 1.0]), bins=2, min=0, max=4).tolist()
         [2.0, 1.0]
     """
-    refuse_complex("histc", (raw_of(input),))
     raw = to_cpu(input).reshape(-1)
     min, max = (v.item() if isinstance(v, Tensor) else v for v in (min, max))
     low, high = (raw.min(), raw.max()) if min == max and raw.size else (min, max)
@@ -684,7 +680,6 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
         >>> mytorch.searchsorted(tensor([1, 3, 5]), tensor([0, 3, 6])).tolist()
         [0, 1, 3]
     """
-    refuse_complex("searchsorted", (raw_of(sorted_sequence),))
     seq = raw_of(sorted_sequence)
     xp = xp_of(seq)
     if type(raw_of(values)) is MetaArray and type(seq) is not MetaArray:
@@ -717,6 +712,7 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
 
 
 @public(inplace=False)
+@refuses("c")
 def bucketize(input, boundaries, *, out_int32=False, right=False):
     """Returns the number of the interval between boundaries that contains each element.
 
@@ -729,13 +725,13 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
         >>> mytorch.bucketize(tensor([0, 3, 6]), tensor([1, 3, 5])).tolist()
         [0, 1, 3]
     """
-    refuse_complex("bucketize", (raw_of(boundaries),))
     if boundaries.ndim != 1:
         raise RuntimeError(f"bucketize: boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
 @public(inplace=False)
+@refuses("c")
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """Returns the distinct elements, or distinct slices along a dimension, sorted.
 
@@ -753,7 +749,6 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
         >>> values.tolist(), counts.tolist()
         ([1, 3], [1, 2])
     """
-    refuse_complex("unique", (raw_of(input),))
     raw = to_cpu(input)
     if dim is not None and input.ndim == 0:
         raise IndexError(f"unique: dim {dim} was specified, but the tensor has no dimensions.")
@@ -821,6 +816,7 @@ def _chosen(input, values, inverse, counts, return_inverse, return_counts):
 
 
 @public(inplace=False)
+@refuses("c")
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
     """Removes consecutive duplicates: keeps the first element of each run of equal elements.
 
@@ -842,7 +838,6 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 
     See also: `unique`.
     """
-    refuse_complex("unique_consecutive", (raw_of(input),))
     raw = to_cpu(input)
     if dim is not None and input.ndim == 0:
         raise IndexError(f"unique_consecutive: dim {dim} was specified, but the tensor has no dimensions.")
