@@ -70,6 +70,12 @@ def _accepted(op):
     return _of_dtype(op)
 
 
+def _layout_of(op):
+    """Returns the rule for the memory order of results, whether it depends on the operands, and whether it changes row-major results."""
+    layout = op.layout
+    return layout, layout is not in_rows, layout is not None and layout not in ROWS_FROM_ROWS
+
+
 def _of_dtype(op):
     if op.dtype == "same" or (op.promoted and 0 not in op.promoted):
         return _ALL
@@ -89,8 +95,7 @@ def _unary(op, dispatch):
     """Returns the closure for one input without attributes: most elementwise functions."""
     compute, run, kernels = on_numpy(op), op.run, op.kernels.of
     accepted, reference = _accepted(op), op.reference
-    layout, follows = op.layout, op.layout is not in_rows
-    always = layout is not None and layout not in ROWS_FROM_ROWS
+    layout, follows, always = _layout_of(op)
     ufunc = layout is iterator and isinstance(compute, np.ufunc)
     # Set at the first recorded call, since the formulas are given after the definition.
     plan = wanted = saves_input = saves_out = pick = None
@@ -157,8 +162,7 @@ def _unary_with_attributes(op, dispatch):
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
     share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not op.refused
     only = names[0] if names else None
-    layout, follows = op.layout, op.layout is not in_rows
-    always = layout is not None and layout not in ROWS_FROM_ROWS
+    layout, follows, always = _layout_of(op)
     plan = pick = None
     basic = ("input", "out", "xp", "shape", *op.attrs)
 
@@ -327,8 +331,8 @@ def _ternary(op):
     residuals, total, required = op.residuals, 3 + len(op.attrs), op.required
     promoted = () if op.dtype == "same" else op.promoted or range(3)
     first, second, third = (i in promoted for i in range(3))
-    accepted, layout, follows = _accepted(op), op.layout, op.layout is not in_rows
-    always = layout is not None and layout not in ROWS_FROM_ROWS
+    accepted = _accepted(op)
+    layout, follows, always = _layout_of(op)
 
     def call(*args, fused=None, auto=False, **attrs):
         mode, count = get_mode(), len(args)
@@ -444,8 +448,8 @@ def _nary(op):
     floats, integers = op.floats, op.integers
     promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
-    layout, follows, refused = op.layout, op.layout is not in_rows, op.refused
-    always = layout is not None and layout not in ROWS_FROM_ROWS
+    refused = op.refused
+    layout, follows, always = _layout_of(op)
 
     def call(*args, fused=None, auto=False, **attrs):
         mode = get_mode()
