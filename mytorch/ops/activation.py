@@ -61,14 +61,9 @@ def _activation(name, forward, gradient, **options):
     return op(name=name, **{"elementwise": True, **options})(forward).grad(input=gradient)
 
 
-def _source(input, inplace):
-    """Returns the tensor that the op reads."""
-    return original(input) if inplace else input
-
-
-def _maybe_inplace(input, out, inplace, name="inplace=True"):
-    """Writes the result into the input if `inplace` is True."""
-    return overwrite(input, out, name) if inplace else out
+def _applied(call, input, inplace, name="inplace=True", **options):
+    """Calls an op with a tensor. Writes the result into the tensor if `inplace` is True."""
+    return overwrite(input, call(original(input), **options), name) if inplace else call(input, **options)
 
 
 _tanh = unary(
@@ -189,7 +184,7 @@ def silu(input, inplace=False, *, fused=None, auto=False):
 
     See also: `nn.SiLU`.
     """
-    return _maybe_inplace(input, _silu.fast_call(_source(input, inplace), fused=fused, auto=auto), inplace)
+    return _applied(_silu.fast_call, input, inplace, fused=fused, auto=auto)
 
 
 def _relu_squared_forward(xp, input):
@@ -466,11 +461,11 @@ def leaky_relu(input, negative_slope=0.01, inplace=False, *, fused=None, auto=Fa
 
     See also: `nn.LeakyReLU`.
     """
-    out = _leaky_relu(_source(input, inplace), slope=negative_slope, fused=fused, auto=auto)
+    out = _leaky_relu(original(input) if inplace else input, slope=negative_slope, fused=fused, auto=auto)
     if inplace and negative_slope < 0 and config.pytorch_mode:
         message = "leaky_relu: no derivative in place with a negative slope; call out-of-place version instead."
         out = without_derivative(out, input, name="leaky_relu", message=message)
-    return _maybe_inplace(input, out, inplace)
+    return overwrite(input, out, "inplace=True") if inplace else out
 
 
 def elu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
@@ -490,7 +485,7 @@ def elu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
 
     See also: `nn.ELU`.
     """
-    return _maybe_inplace(input, _elu(_source(input, inplace), alpha=alpha, fused=fused, auto=auto), inplace)
+    return _applied(_elu, input, inplace, alpha=alpha, fused=fused, auto=auto)
 
 
 def celu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
@@ -511,12 +506,8 @@ def celu(input, alpha=1.0, inplace=False, *, fused=None, auto=False):
     """
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return _maybe_inplace(
-        input,
-        _elu.named("Elu", "CeluBackward0")(
-            _source(input, inplace), alpha=alpha, rate=1.0 / alpha, fused=fused, auto=auto
-        ),
-        inplace,
+    return _applied(
+        _elu.named("Elu", "CeluBackward0"), input, inplace, alpha=alpha, rate=1.0 / alpha, fused=fused, auto=auto
     )
 
 
@@ -537,11 +528,7 @@ def selu(input, inplace=False, *, fused=None, auto=False):
 
     See also: `nn.SELU`, `nn.functional.alpha_dropout`.
     """
-    return _maybe_inplace(
-        input,
-        _elu(_source(input, inplace), alpha=1.6732632423543772, scale=1.0507009873554805, fused=fused, auto=auto),
-        inplace,
-    )
+    return _applied(_elu, input, inplace, alpha=1.6732632423543772, scale=1.0507009873554805, fused=fused, auto=auto)
 
 
 @in_precision("half", composes=True)
@@ -604,7 +591,8 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     if inplace:
         check_writable(input, "rrelu_")
     slopes = rrelu_slopes(input, lower, upper)
-    return _maybe_inplace(input, contiguous(where(input > 0, input, input * slopes)), inplace)
+    out = contiguous(where(input > 0, input, input * slopes))
+    return overwrite(input, out, "inplace=True") if inplace else out
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, auto=False):
@@ -627,9 +615,7 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, aut
     """
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
-    return _maybe_inplace(
-        input, _hardtanh(_source(input, inplace), low=min_val, high=max_val, fused=fused, auto=auto), inplace
-    )
+    return _applied(_hardtanh, input, inplace, low=min_val, high=max_val, fused=fused, auto=auto)
 
 
 def relu6(input, inplace=False, *, fused=None, auto=False):
@@ -663,7 +649,7 @@ def hardsigmoid(input, inplace=False, *, fused=None, auto=False):
 
     See also: `nn.Hardsigmoid`.
     """
-    return _maybe_inplace(input, _hardsigmoid(_source(input, inplace), fused=fused, auto=auto), inplace)
+    return _applied(_hardsigmoid, input, inplace, fused=fused, auto=auto)
 
 
 def hardswish(input, inplace=False, *, fused=None, auto=False):
@@ -682,7 +668,7 @@ def hardswish(input, inplace=False, *, fused=None, auto=False):
 
     See also: `nn.Hardswish`.
     """
-    return _maybe_inplace(input, _hardswish(_source(input, inplace), fused=fused, auto=auto), inplace)
+    return _applied(_hardswish, input, inplace, fused=fused, auto=auto)
 
 
 @public(method=False, inplace=False)
@@ -760,12 +746,7 @@ def threshold(input, threshold, value, inplace=False, *, fused=None, auto=False)
 
     See also: `nn.Threshold`.
     """
-    return _maybe_inplace(
-        input,
-        _threshold(_source(input, inplace), level=threshold, value=value, fused=fused, auto=auto),
-        inplace,
-        "threshold_",
-    )
+    return _applied(_threshold, input, inplace, "threshold_", level=threshold, value=value, fused=fused, auto=auto)
 
 
 def softplus(input, beta=1.0, threshold=20.0, *, fused=None, auto=False, out=None):
@@ -840,7 +821,8 @@ def mish(input, inplace=False, *, fused=None, auto=False):
     if inplace:
         check_writable(input, "mish_")  # before the hooks of a view become part of the result
     source = input.clone() if inplace else input  # the products save it
-    return _maybe_inplace(input, _mish(source, fused=fused, auto=auto), inplace)
+    out = _mish(source, fused=fused, auto=auto)
+    return overwrite(input, out, "inplace=True") if inplace else out
 
 
 @once_rounded

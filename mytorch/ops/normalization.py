@@ -67,9 +67,12 @@ def _wide_statistics(x, axes, eps):
     """Returns mean and 1 / sqrt(variance + eps), computed in float64, for numbers whose squares overflow."""
     wide, scale = _scaled(x, axes)
     mean = wide.mean(axis=axes, keepdims=True)
-    variance = np.square(wide - mean).mean(axis=axes, keepdims=True)
-    rstd = 1.0 / np.sqrt(variance + eps / scale / scale) / scale
-    return (mean * scale).astype(x.dtype), rstd.astype(x.dtype)
+    return (mean * scale).astype(x.dtype), _rstd_of(wide - mean, scale, axes, eps).astype(x.dtype)
+
+
+def _rstd_of(x, scale, axes, eps):
+    """Returns 1 / sqrt(mean((scale x)^2) + eps) without overflow, for numbers x of at most 1."""
+    return 1.0 / np.sqrt(np.square(x).mean(axis=axes, keepdims=True) + eps / scale / scale) / scale
 
 
 def _scaled(x, axes):
@@ -170,9 +173,7 @@ def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
     rstd = 1.0 / xp.sqrt(square + eps)
     if xp in ON_NUMPY and np.isinf(square).any():
         wide, scale = _scaled(x, -1)
-        rstd = (1.0 / np.sqrt(np.square(wide).mean(axis=-1, keepdims=True) + eps / scale / scale) / scale).astype(
-            x.dtype
-        )
+        rstd = _rstd_of(wide, scale, -1, eps).astype(x.dtype)
     out = x * rstd
     if weight is not None:
         out = out * xp.reshape(weight, (-1,))
