@@ -71,8 +71,8 @@ def _numbers(rois):
     return raw if raw.dtype.kind == "f" and raw.itemsize > 2 else raw.astype(np.float32)
 
 
-def _checked(input, rois, name):
-    """Returns the boxes (K, 5) of a call as numbers."""
+def _checked(input, rois, name, size=(1, 1)):
+    """Returns the boxes (K, 5) of a call as numbers. The channels must be a multiple of the number of bins."""
     if rois.ndim != 2 or rois.shape[1] != 5:
         raise RuntimeError(
             f"{name}: rois must have shape as Tensor[K, 5], got {list(rois.shape)}. Put the number of the image before each box."
@@ -87,6 +87,10 @@ def _checked(input, rois, name):
     if len(rows) and not (0 <= rows[:, 0].min() and rows[:, 0].max() < len(input)):
         raise IndexError(
             f"{name}: expected numbers of images from 0 to {len(input) - 1} in the first column of rois, got {rows[:, 0].min():g} to {rows[:, 0].max():g}."
+        )
+    if input.shape[1] % (size[0] * size[1]):
+        raise RuntimeError(
+            f"{name}: input channels must be a multiple of pooling height * pooling width, got {input.shape[1]} channels and {size[0]} x {size[1]}"
         )
     return rows
 
@@ -127,7 +131,7 @@ def _pooled(xp, input, *, regions, size, by_position):
         input: (N, C, H, W).
         regions: for each region, the number of the image, and for each axis the first pixel and the weights (bins, pixels).
         size: (rows, columns) of bins.
-        by_position: each bin has channels of its own; the input has C * rows * columns channels.
+        by_position: each bin has separate channels; the input has C * rows * columns channels.
     """
     height, width = size
     channels = input.shape[1] // (height * width if by_position else 1)
@@ -219,21 +223,8 @@ def roi_align_backward(grad, rois, spatial_scale, pooled_height, pooled_width, b
     return _spread(grad, regions=regions, shape=shape, by_position=False)
 
 
-def _check_channels(input, size, name):
-    if input.shape[1] % (size[0] * size[1]):
-        raise RuntimeError(
-            f"{name}: input channels must be a multiple of pooling height * pooling width, got {input.shape[1]} channels and {size[0]} x {size[1]}"
-        )
-
-
-def _channel_mapping(rois, channels, size):
-    """Returns the input channel of each bin, (K, C, *size)."""
-    mapping = np.arange(channels, dtype=np.int32).reshape(-1, *size)
-    return as_tensor(np.broadcast_to(mapping, (len(rois), *mapping.shape)).copy(), device=rois.device)
-
-
 def ps_roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio):
-    """As `roi_align`, with channels of its own for each bin. Source: Dai et al., 2016; He et al., 2017.
+    """As `roi_align`, with separate channels for each bin. Source: Dai et al., 2016; He et al., 2017.
 
     Args:
         input: (N, C * pooled_height * pooled_width, H, W).
@@ -247,14 +238,20 @@ def ps_roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampli
         (result (K, C, pooled_height, pooled_width), input channel of each of its elements)
     """
     size = pooled_height, pooled_width
-    rows = _checked(input, rois, "ps_roi_align")
-    _check_channels(input, size, "ps_roi_align")
+    rows = _checked(input, rois, "ps_roi_align", size)
     regions = _sampled(rows, input.shape, spatial_scale, size, sampling_ratio, True)
-    return _position_sensitive(input, regions, size), _channel_mapping(rois, input.shape[1], size)
+    return _position_sensitive(input, rois, regions, size)
+
+
+def _position_sensitive(input, rois, regions, size):
+    """Returns the results of bins that have separate channels, and the input channel of each, (K, C, *size)."""
+    mapping = np.arange(input.shape[1], dtype=np.int32).reshape(-1, *size)
+    mapping = as_tensor(np.broadcast_to(mapping, (len(rois), *mapping.shape)).copy(), device=rois.device)
+    return _pooled_by_position(input, regions, size), mapping
 
 
 @once_rounded
-def _position_sensitive(input, regions, size):
+def _pooled_by_position(input, regions, size):
     return _pooled(input, regions=regions, size=size, by_position=True)
 
 
@@ -305,7 +302,7 @@ def _means(rois, shape, spatial_scale, size, margin):
 
 
 def ps_roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
-    """Averages the pixels in each bin of each region, with channels of its own for each bin. Source: Dai et al., 2016.
+    """Averages the pixels in each bin of each region, with separate channels for each bin. Source: Dai et al., 2016.
 
     Args:
         input: (N, C * pooled_height * pooled_width, H, W).
@@ -318,10 +315,9 @@ def ps_roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
         (result (K, C, pooled_height, pooled_width), input channel of each of its elements)
     """
     size = pooled_height, pooled_width
-    rows = _checked(input, rois, "ps_roi_pool")
-    _check_channels(input, size, "ps_roi_pool")
+    rows = _checked(input, rois, "ps_roi_pool", size)
     regions = _means(rows, input.shape, spatial_scale, size, 1)  # as torchvision, without the last row and column
-    return _position_sensitive(input, regions, size), _channel_mapping(rois, input.shape[1], size)
+    return _position_sensitive(input, rois, regions, size)
 
 
 @once_rounded
