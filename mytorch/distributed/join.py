@@ -51,20 +51,6 @@ class Joinable(ABC):
         """The process group of the collectives."""
 
 
-class _DDPJoinable(Joinable):
-    """A DistributedDataParallel in Join."""
-
-    def __init__(self, ddp):
-        self.ddp = ddp
-
-    def join_hook(self, **kwargs):
-        return _DDPHook(self.ddp)
-
-    @property
-    def join_process_group(self):
-        return self.ddp.process_group
-
-
 class _DDPHook(JoinHook):
     def __init__(self, ddp):
         self.ddp = ddp
@@ -82,21 +68,29 @@ class _DDPHook(JoinHook):
         broadcast_coalesced([*self.ddp.module.parameters(), *self.ddp.module.buffers()], source, group)
 
 
-class _ZeROJoinable(Joinable):
-    """A ZeroRedundancyOptimizer in Join. A process without inputs continues to update its part of the parameters."""
+class _Adapter(Joinable):
+    """A DistributedDataParallel or a ZeroRedundancyOptimizer in Join.
 
-    def __init__(self, optimizer):
-        self.optimizer = optimizer
+    Args:
+        hook: its actions.
+        group: its process group.
+        ddp: the DistributedDataParallel, if it is one.
+    """
+
+    def __init__(self, hook, group, ddp=None):
+        self.hook, self.group, self.ddp = hook, group, ddp
 
     def join_hook(self, **kwargs):
-        return _ZeROHook(self.optimizer)
+        return self.hook
 
     @property
     def join_process_group(self):
-        return self.optimizer.process_group
+        return self.group
 
 
 class _ZeROHook(JoinHook):
+    """A process without inputs continues to update its part of the parameters."""
+
     def __init__(self, optimizer):
         self.optimizer = optimizer
 
@@ -108,15 +102,19 @@ class _ZeROHook(JoinHook):
 def _joinable(x):
     """Returns the Joinable of an object."""
     if isinstance(x, DistributedDataParallel):
-        return _DDPJoinable(x)
+        return _Adapter(_DDPHook(x), x.process_group, x)
     if isinstance(x, ZeroRedundancyOptimizer):
-        return _ZeROJoinable(x)
+        return _Adapter(_ZeROHook(x), x.process_group)
     if not isinstance(x, Joinable):
         raise TypeError(
             "Join: expected a DistributedDataParallel, a ZeroRedundancyOptimizer or a Joinable, got "
             f"{type(x).__name__}."
         )
     return x
+
+
+def _ddp_of(joinable):
+    return joinable.ddp if isinstance(joinable, _Adapter) else None
 
 
 def _count(group, number, op=ReduceOp.SUM):
@@ -177,7 +175,7 @@ class Join:
             return self
         self._joinables[0].__dict__["_join"] = self
         for j in self._joinables:
-            if isinstance(j, _DDPJoinable):
+            if _ddp_of(j) is not None:
                 self._watch(j)
         return self
 
@@ -197,7 +195,7 @@ class Join:
     def _divide(self, active):
         """Divides the gradients of the next step by the number of processes with inputs, if wanted."""
         for j in self._joinables:
-            if isinstance(j, _DDPJoinable) and not self._divide_by_initial:
+            if _ddp_of(j) is not None and not self._divide_by_initial:
                 j.ddp.reducer.scale = self._group.size() / active if active else 1.0
 
     def __exit__(self, kind, error, trace):
