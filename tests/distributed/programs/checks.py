@@ -1,8 +1,10 @@
-"""Helper of the programs: runs every function named check_… in all ranks and records the results."""
+"""Helpers of the programs: run every function named check_… in all ranks, and generated cases."""
 
 import json
 import sys
 import traceback
+
+import numpy as np
 
 import mytorch.distributed as dist
 
@@ -28,3 +30,23 @@ def run(namespace, path, backend=None):
             json.dump(results, file)
     dist.destroy_process_group()
     sys.exit(any(results.values()))
+
+
+def sweep(case, count, seed):
+    """The descriptions of the faults of generated cases: `case(draw)` is None or a description, on each rank."""
+    draw, faults = np.random.default_rng(seed), []
+    for _ in range(count):
+        result = case(draw)
+        every = [None] * dist.get_world_size()
+        dist.all_gather_object(every, result)
+        faults += [f for f in every if f][:1]
+    return faults
+
+
+def longer_sweep(case):
+    """Runs the program as `PROGRAM COUNT SEED`."""
+    dist.init_process_group()
+    faults = sweep(case, int(sys.argv[1]), int(sys.argv[2]))
+    if dist.get_rank() == 0:
+        print(f"{len(faults)} faults", *faults[:5], sep="\n- ")
+    dist.destroy_process_group()

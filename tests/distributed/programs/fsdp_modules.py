@@ -5,6 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import checks
 import numpy as np
 
 import mytorch
@@ -233,24 +234,10 @@ def differs(found, wanted, tolerance=2e-5):
     )
 
 
-def sweep(count, seed):
-    draw, faults = np.random.default_rng(seed), []
-    for _ in range(count):
-        result = one_model(draw)
-        every = [None] * dist.get_world_size()
-        dist.all_gather_object(every, result)
-        faults += [f for f in every if f][:1]
-    return faults
-
-
 def check_generated_sharded_modules():
-    faults = sweep(10, 0)
+    faults = checks.sweep(one_model, 10, 0)
     assert not faults, "\n".join(faults[:5])
 
 
 if __name__ == "__main__":  # fsdp_modules.py COUNT SEED: a longer run
-    dist.init_process_group()
-    faults = sweep(int(sys.argv[1]), int(sys.argv[2]))
-    if dist.get_rank() == 0:
-        print(f"{len(faults)} faults", *faults[:5], sep="\n- ")
-    dist.destroy_process_group()
+    checks.longer_sweep(one_model)
