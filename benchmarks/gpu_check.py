@@ -6,7 +6,7 @@
     python benchmarks/gpu_check.py --interpret      # without a GPU: correctness in Triton's interpreter
     python benchmarks/gpu_check.py --rehearse       # without a GPU: all sections at tiny sizes over a fake CuPy, with invented times
 
-Each section runs in a process group of its own with a time limit, and writes each figure to a file as soon as it is known
+Each section runs in a separate process group with a time limit, and writes each figure to a file as soon as it is known
 (`gpu.jsonl` for the output `gpu.json`). A crash, a hang or a lost GPU therefore costs one section at most, and the end of the
 command loses nothing. The last output of a section that failed is in the results, and all output is in `gpu.txt`. A section starts
 only if the time that it is expected to take is left. PyTorch is measured in separate processes, if it is installed.
@@ -78,7 +78,7 @@ DAY = {  # the commands of gpu_day.sh
     "second": ["versions", *_NAMES[_NAMES.index("again") : _NAMES.index("correctness")]],
     "long": ["versions", *_NAMES[_NAMES.index("correctness") :]],
 }
-INNER = {"torch-warm": "training:torch_warm"}  # parts of a section that run in a process of their own
+INNER = {"torch-warm": "training:torch_warm"}  # parts of a section that run in a separate process
 ON_GPU = (
     "together",
     "correctness",

@@ -18,7 +18,7 @@ def _take_memory(tensor, data):
             f"{type(tensor).__name__}: expected a tensor, got {type(data).__name__}. Convert it with torch.tensor first."
         )
     source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
-    if hasattr(source, "_make_parameter"):  # a DTensor, which has no memory of its own
+    if hasattr(source, "_make_parameter"):  # a DTensor, whose memory is its local tensor
         source._make_parameter(tensor)
         return
     tensor._data, tensor._edge, tensor._view = source._data, None, None

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from .measure import Report
 
-PARTS = {"together": "correctness"}  # the section whose rows have a name of their own
+PARTS = {"together": "correctness"}  # the section whose rows have another name
 
 
 def again(report, interpret):
-    """Run each section with failed rows again, in a process of its own and with these rows only."""
+    """Run each section with failed rows again, in a separate process and with these rows only."""
     if not report.earlier:
         return report("earlier", value="no earlier run was given with --earlier, so nothing is repeated")
     failed, lost = defaultdict(list), set()

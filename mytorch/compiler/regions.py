@@ -369,7 +369,7 @@ def reachable(roots):
     """Returns the edges that are reachable from the roots, breadth-first.
 
     Raises:
-        Untraceable: an edge has hooks, or a class of its own.
+        Untraceable: an edge has hooks, or an unknown class.
     """
     edges = [edge for edge, _ in roots]
     seen = set(edges)
@@ -495,7 +495,7 @@ class Update(Region):
         self.what = f"{type(optimizer).__name__}.step"
         kind = type(optimizer)
         if not kind.update.__module__.startswith(Optimizer.__module__.rpartition(".")[0] + "."):
-            raise Untraceable("it has an update rule of its own")
+            raise Untraceable("its class defines another update rule")
         if group.get("differentiable") or group.get("capturable") or group.get("fused"):
             raise Untraceable("it is differentiable, capturable or fused")
         self.names, self.pattern, self.steps = [], [], []
@@ -504,7 +504,7 @@ class Update(Region):
         found = self.compare(optimizer, group)
         if found is None:
             raise Untraceable(
-                "it has a step of its own, or its parameters, gradients or states are not arrays on the CPU"
+                "its class defines another step, or its parameters, gradients or states are not arrays on the CPU"
             )
         self.arrays_are_alone = all(a.base is None for a in found[0])
         self._set_layouts(found[0], range(len(found[0])))

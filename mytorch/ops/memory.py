@@ -253,7 +253,7 @@ def record_stream(self, stream):
 
     The pool reuses the memory of a deleted tensor for the next tensor of the same stream. A kernel on another stream may not
     have read it yet. After this call, the memory is reused only when that stream has done the work it has at the deletion.
-    Use it when you copy batches on a stream of their own:
+    Use it when you copy batches on a separate stream:
 
         with cuda.stream(side):
             batch = host.to("cuda", non_blocking=True)

@@ -13,7 +13,7 @@ over forward). For forward over reverse, the level stores the tangents of the in
 backward gives them to the saved tensors again (`restore`).
 
 A tangent is never changed in place, because nodes and the level refer to it. A change in place of a tensor gives the tensor
-a new tangent. A view has no tangent of its own: it is computed from the tangent of its base.
+a new tangent. The tangent of a view is not stored, but computed from the tangent of its base.
 
 Source: Griewank, Walther: Evaluating Derivatives, 2008; Radul et al.: You Only Linearize Once, 2022.
 """

@@ -95,7 +95,7 @@ def test_dtypes(dtype):
 @pytest.mark.parametrize("record", [True, False])
 @pytest.mark.parametrize("pinned", [True, False])
 def test_prefetching(pinned, record):
-    """Batches are copied on a stream of their own, while the default stream works on the batch before."""
+    """Batches are copied on a separate stream, while the default stream works on the batch before."""
     batches = [values(mytorch.float32) for _ in range(6)]
     side, sums = cuda.Stream(), []
     with fake().behind(0):
