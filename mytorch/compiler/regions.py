@@ -170,7 +170,7 @@ class Backward(Region):
         self.compare = self._comparison(len(roots))
 
     def merged_with(self, edges):
-        """Returns the description of edges that this region and other edges fit; None if only numbers of this region differ."""
+        """Returns the description that this region and other edges fit; None if more than numbers differ."""
         if self.reason is not None or len(edges) != len(self.edges):
             return None
         found = []
