@@ -83,7 +83,6 @@ PROGRAMS = {
     "gradient of nanquantile by q": lambda L: gradient(
         L, lambda q: L.nanquantile(L.tensor([1.0, 5.0, NAN, 9.0]), q), [0.3, 0.6]
     ),
-    "layer_norm of large numbers": lambda L: L.nn.functional.layer_norm(L.tensor([[1e30, 2e30, 3e30]]), (3,)),
     "embedding_bag": lambda L: bag(L),
     "gather by an empty index": lambda L: gradient(L, lambda x: x.gather(0, L.zeros(0, dtype=L.int64)) * 2, [[1.0, 2.0]]),
     "spectral norm of an empty matrix": lambda L: L.linalg.norm(L.zeros(3, 0), 2),

@@ -235,7 +235,7 @@ def adopt(self, result, name):
         if name in ("abs_", "absolute_") and raw.dtype.kind == "c":
             raise RuntimeError("In-place abs is not supported for complex tensors.")
     mode, changed = get_mode(), None
-    if type(raw) is ndarray and value is not raw and not raw.flags.forc and overlaps_itself(raw):
+    if value is not raw and not (raw.flags.c_contiguous or raw.flags.f_contiguous) and overlaps_itself(raw):
         tracked = mode.interpreter is not None and (mode.interpreter.follows(self) or mode.interpreter.follows(result))
         if isinstance(self, Tensor) and mode.grad:
             tracked = tracked or self._edge is not None or result._edge is not None

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .._array import Array
-from ..backend import address, ndarray, numpy_ns
+from ..backend import CPU, MetaArray, address, assign, device_of, ndarray, numpy_ns, to_device, xp_of
 
 ADDING = frozenset(("index_add_", "scatter_add_", "index_put_"))  # assignments are not written by `adopt`
 
@@ -51,7 +51,7 @@ def refuse_overlap(tensor, other, name, region=None, elementwise=True):
     if counter is None or type(other) is not Array or other._version_counter is not counter:
         return
     a, b = tensor._data._array if region is None else region, other._array
-    if type(a) is not ndarray or not a.size or not b.size:
+    if isinstance(a, MetaArray) or type(a) is not type(b) or not a.size or not b.size:
         return
     (a_begin, a_end), (b_begin, b_end) = _span(a), _span(b)
     dense = a_end - a_begin == a.nbytes and b_end - b_begin == b.nbytes
@@ -104,6 +104,14 @@ def write_overlapping(raw, value, name):
     An element that the function did not select must not restore the memory that another element changed. Functions that
     add to elements add the changes of all elements that share memory.
     """
+    if type(raw) is not ndarray:  # on a GPU, where the order of writes to one position is not defined
+        reach = sum((n - 1) * stride for n, stride in zip(raw.shape, raw.strides, strict=True))
+        memory = xp_of(raw).lib.stride_tricks.as_strided(raw, (reach // raw.itemsize + 1,), (raw.itemsize,))
+        there = to_device(memory, CPU)
+        view = np.lib.stride_tricks.as_strided(there, raw.shape, raw.strides)
+        changed = write_overlapping(view, to_device(value, CPU), name)
+        assign(memory, to_device(there, device_of(raw)))
+        return changed
     changed = value != raw
     if name in ADDING:
         places = _places(raw.shape, [stride // raw.itemsize for stride in raw.strides]).reshape(-1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._array import Array, on_input_device, other_device
 from .._tensor import Tensor
-from ..backend import NO_DATA, ON_NUMPY, MetaArray, gpu, is_raw, ndarray, numpy_ns, xp_of
+from ..backend import CPU, NO_DATA, ON_NUMPY, MetaArray, gpu, is_raw, ndarray, numpy_ns, to_device, xp_of
 from ..backend.memory_format import ROWS_FROM_ROWS, element_strides, in_rows, iterated, placed, preserve
 from ..base import config, dtypes
 from ..base.errors import kind, warn
@@ -444,7 +444,8 @@ def _written(self, array, found, basic, source):
         value = value.reshape(value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim) :])
     if value.dtype.kind == "c" and raw.dtype.kind != "c":
         raise RuntimeError(f"index_put_: a {value.dtype} value can't be written into a {raw.dtype} tensor.")
-    return xp_of(raw).asarray(value) if not isinstance(raw, ndarray) and isinstance(value, ndarray) else value
+    from_cpu = type(value) is ndarray and not isinstance(raw, ndarray)
+    return xp_of(raw).asarray(value) if from_cpu else value
 
 
 def _unwritable(raw, found, value, error):
@@ -487,8 +488,9 @@ def _record_assignment(self, array, found, arrays, source):
     written = _write_index(before, src, *arrays, layout=layout_of(found))
     changed = None
     if self._view is not None and arrays and overlaps_itself(raw):
-        changed = np.zeros(raw.shape, bool)
+        changed = xp_of(raw).zeros(raw.shape, bool)
         changed[found] = True
+        changed = to_device(changed, CPU)
     set_edge(self, (written if arrays else name_node(written, "IndexWrite", "CopySlices"))._edge, changed)
 
 

@@ -6,7 +6,7 @@ import operator
 
 from .._array import Size
 from .._tensor import Tensor, is_tensor
-from ..backend import MetaArray, Namespace, address, is_raw, memory_owner, ndarray
+from ..backend import MetaArray, Namespace, address, device_guard, is_raw, memory_owner, ndarray
 from ..backend.memory_format import (
     axes_in_memory,
     channel_axes,
@@ -562,7 +562,8 @@ def laid_by(rule, out, *inputs):
     raw = raw_of(out)
     if get_mode().interpreter is not None:  # for example, a batch of vmap has an axis more in memory
         return out
-    laid = rule(raw, [raw_of(x) for x in inputs])
+    with device_guard(raw):
+        laid = rule(raw, [raw_of(x) for x in inputs])
     return out if laid is raw else _relaid(out, laid=laid)
 
 

@@ -19,7 +19,7 @@ import weakref
 import numpy as np
 
 from .._tensor import Parts, Tensor
-from ..backend import MetaArray, device_of, hollow, memory_owner, numpy_ns
+from ..backend import MetaArray, assign, device_guard, device_of, hollow, memory_owner, numpy_ns
 from ..base import dtypes
 from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.op import set_view
@@ -209,7 +209,7 @@ class Samples(Interpreter):
         super().__init__()
         self.own = {id(_owner_of(tensor)) for tensor in own}
         self.sample = 0
-        self.changed = {}  # id of the memory -> (memory, number of the sample that changed it first, copy before the change)
+        self.changed = {}  # id of the memory -> (memory, number of the sample that changed it, [(array, copy before the change)])
 
     def next(self):
         """Returns a context manager in which the function runs for the next sample."""
@@ -225,15 +225,17 @@ class Samples(Interpreter):
         memory = _owner_of(tensor)
         if id(memory) in self.own:
             return
-        _, sample, before = self.changed.setdefault(id(memory), (memory, self.sample, None))
+        raw = raw_of(tensor)
+        _, sample, changes = self.changed.setdefault(id(memory), (memory, self.sample, []))
         if sample != self.sample:
-            memory[...] = before
+            for array, before in reversed(changes):
+                assign(array, before)
             raise RuntimeError(
                 f"vmap: inplace arithmetic(self, *extra_args) is not possible: {name} changes a tensor that all samples share. "
                 "Please try to use out-of-place operators instead of inplace arithmetic."
             )
-        if before is None:
-            self.changed[id(memory)] = memory, sample, memory.copy()
+        with device_guard(raw):
+            changes.append((raw, raw.copy()))
 
 
 def _owner_of(tensor):

@@ -24,7 +24,7 @@ import numpy as np
 
 from .._array import Array
 from .._tensor import Tensor
-from ..backend import MetaArray, memory_owner, xp_of
+from ..backend import MetaArray, device_guard, memory_owner, storage_bytes, xp_of
 from ..dispatch.backward import grad
 from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.unwrap import raw_of
@@ -330,18 +330,23 @@ def _same_layout(primal, tangent):
     """Returns True if a primal and a tangent have the same strides, so that view ops have the same effect on both."""
     if not primal.numel() or isinstance(primal._data._array, MetaArray):  # arrays without memory
         return True
-    if memory_owner(primal._data._array).size != memory_owner(tangent._data._array).size:
+    if _items(primal._data._array) != _items(tangent._data._array):
         return False
     steps = zip(primal.shape, primal.stride(), tangent.stride(), strict=True)
     return all(a == b for n, a, b in steps if n > 1)
 
 
+def _items(raw):
+    """Returns how many elements the memory of an array has."""
+    return raw.size if isinstance(raw, MetaArray) else storage_bytes(raw).size // raw.itemsize
+
+
 def _in_layout_of(tensor):
     """Returns zeros with the strides of a tensor."""
     raw = tensor._data._array
-    extent = sum((n - 1) * abs(step) for n, step in zip(raw.shape, raw.strides, strict=True)) // raw.itemsize + 1
-    memory = xp_of(raw).zeros(max(extent, getattr(memory_owner(raw), "size", 0)), raw.dtype)
-    return Tensor._wrap(xp_of(raw).lib.stride_tricks.as_strided(memory, raw.shape, raw.strides))
+    with device_guard(raw):
+        memory = xp_of(raw).zeros(_items(raw), raw.dtype)
+        return Tensor._wrap(xp_of(raw).lib.stride_tricks.as_strided(memory, raw.shape, raw.strides))
 
 
 def _same_tensor(tensor):
