@@ -244,7 +244,7 @@ def _slice(xp, input, *, index):
 def _picked_order(out, raws, attrs):
     """Returns the elements at index arrays in PyTorch's layout: an elementwise function of the rest of the input and of the indices."""
     input, arrays = raws[0], iter(raws[1:])
-    if type(input) is not ndarray or all(raw.flags.c_contiguous for raw in raws):
+    if isinstance(input, MetaArray) or all(raw.flags.c_contiguous for raw in raws):
         return in_rows(out)
     basic, picked, own = [], [], []  # the index of a view, and for each of its axes whether an array picks from it
     free = input.ndim - sum(map(_dims_of, joined(attrs["layout"], raws[1:])))
@@ -271,8 +271,9 @@ def _picked_order(out, raws, attrs):
     operands = [(out.shape, (*rest[:at], *[0] * dims, *rest[at:]))]
     before, after, size = (1,) * at, (1,) * (len(rest) - at), out.shape[at : at + dims]
     for index in own:
-        index = np.zeros(size) if index.dtype.kind == "b" else np.broadcast_to(index, size)
-        operands.append(((*before, *size, *after), (*[0] * len(before), *element_strides(index), *[0] * len(after))))
+        steps = [s if n > 1 else 0 for n, s in zip(index.shape, element_strides(index), strict=True)]
+        steps = [0] * dims if index.dtype.kind == "b" else [0] * (dims - len(steps)) + steps
+        operands.append(((*before, *size, *after), (*[0] * len(before), *steps, *[0] * len(after))))
     return placed(out, iterated(out.shape, tuple(operands)))
 
 

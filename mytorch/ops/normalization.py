@@ -662,7 +662,14 @@ def instance_norm(
             running.data.mul_(1 - momentum).add_(batch.mean(0), alpha=momentum)
     if input.device.type != "cpu":  # as groups of one channel, in the input's dtype also under autocast
         return _group_norm(
-            input, weight, bias, num_groups=input.shape[1], eps=eps, dtype=input.dtype, fused=fused, auto=auto
+            input.contiguous(),
+            weight,
+            bias,
+            num_groups=input.shape[1],
+            eps=eps,
+            dtype=input.dtype,
+            fused=fused,
+            auto=auto,
         )
     rows = input.flatten(2)
     out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto)

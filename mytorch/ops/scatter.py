@@ -7,7 +7,7 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor
-from ..backend import address, ndarray, numpy_ns, storage_bytes, xp_of
+from ..backend import MetaArray, address, numpy_ns, storage_bytes, xp_of
 from ..backend.memory_format import kept
 from ..base import dtypes
 from ..base.errors import alert_nondeterministic
@@ -612,8 +612,9 @@ def _clone_memory(xp, input):
     memory = storage_bytes(input)
     if input.nbytes == memory.size or shares_places(input):
         return kept(input.copy("K"), input)
-    offset = address(input) - address(memory)
-    return xp.ndarray(input.shape, input.dtype, memory.copy().data, offset, input.strides)
+    elements = memory.copy()[address(input) - address(memory) :]
+    elements = elements[: elements.size // input.itemsize * input.itemsize].view(input.dtype)
+    return xp.lib.stride_tricks.as_strided(elements, input.shape, input.strides)
 
 
 _clone_memory.grad(input=lambda g: g)
@@ -621,7 +622,7 @@ _clone_memory.grad(input=lambda g: g)
 
 def _written(input, src, view, *where_):
     """Returns a copy of input. In the copy, src replaces the view `view(copy, *where_)`."""
-    whole = type(raw_of(input)) is ndarray and get_mode().interpreter is None
+    whole = not isinstance(raw_of(input), MetaArray) and get_mode().interpreter is None
     out = _clone_memory(input) if whole else input.clone()
     region = view(out, *where_)
     if region.shape != src.shape:

@@ -19,7 +19,7 @@ import weakref
 import numpy as np
 
 from .._tensor import Parts, Tensor
-from ..backend import MetaArray, assign, device_guard, device_of, hollow, memory_owner, numpy_ns
+from ..backend import MetaArray, assign, device_guard, device_of, hollow, is_raw, memory_owner, numpy_ns
 from ..base import dtypes
 from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.op import set_view
@@ -587,7 +587,7 @@ def _convolution_weight(batch, call):
 
 @rule("dropout")
 def _dropout(batch, call):
-    if not isinstance(call.attrs["mask"], np.ndarray):
+    if not is_raw(call.attrs["mask"]):
         raise Unbatched("vmap: dropout by a kernel, which creates the mask.")
     return call.run(call.only())
 
