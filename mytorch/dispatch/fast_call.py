@@ -100,6 +100,12 @@ def _unary(op, dispatch):
     # Set at the first recorded call, since the formulas are given after the definition.
     plan = wanted = saves_input = saves_out = pick = None
 
+    def forget():
+        nonlocal plan
+        plan = None
+
+    reference.cached_by.append(forget)
+
     def call(input, *args, **kwargs):
         nonlocal plan, wanted, saves_input, saves_out, pick
         mode = get_mode()
@@ -165,6 +171,12 @@ def _unary_with_attributes(op, dispatch):
     layout, follows, always = _layout_of(op)
     plan = pick = None
     basic = ("input", "out", "xp", "shape", *op.attrs)
+
+    def forget():
+        nonlocal plan
+        plan = None
+
+    reference.cached_by.append(forget)
 
     def call(input, *args, **attrs):
         nonlocal plan, pick

@@ -206,6 +206,7 @@ class Record:
             if name not in self.inputs:
                 raise TypeError(f"{self.name}: {name!r} is not an input; the inputs are {', '.join(self.inputs)}.")
         self.reference.formulas = {name: self.reference.checked(formula_of(f)) for name, f in formulas.items()}
+        self._forget_plans()
         return self
 
     def vjp(self, function):
@@ -218,7 +219,15 @@ class Record:
             This op.
         """
         self.reference.vjp = self.reference.checked(formula_of(function))
+        self._forget_plans()
         return self
+
+    def _forget_plans(self):
+        """Drops what earlier calls derived from the gradient formulas, so that new formulas apply from the next call on."""
+        self.implementations.clear()
+        self.reference.plans.clear()
+        for forget in self.reference.cached_by:
+            forget()
 
     def register_kernel(self, **paths):
         """Registers kernel modules, which are imported at first use.
@@ -299,6 +308,7 @@ class Implementation:
         self.residuals = residuals
         self.names = (*op.inputs, *op.outputs_names, *residuals, *op.attrs, *PSEUDO)
         self.plans = {}
+        self.cached_by = []  # functions that drop the plans that fast calls keep
         self.is_kernel = False
         self.replays = bool(residuals)  # True: a second derivative runs the reference again
 
