@@ -65,11 +65,15 @@ class _Cache(FunctionCache):
 
 
 def cached(*signatures, **options):
-    """Returns a decorator like `njit(signatures, cache=True, **options)` that ignores a damaged cache file."""
+    """Returns a decorator like `njit(signatures, cache=True, **options)` that ignores a damaged cache file.
+
+    A function without a source file, such as one typed into a Python prompt, is compiled but not stored.
+    """
 
     def decorate(function):
         dispatcher = njit(**options)(function)
-        dispatcher._cache = _Cache(function)
+        with contextlib.suppress(RuntimeError):  # Numba found no folder for the function's files
+            dispatcher._cache = _Cache(function)
         for signature in signatures:
             dispatcher.compile(signature)
         dispatcher._can_compile = not signatures
