@@ -1,5 +1,6 @@
-"""Autocast on a CPU: the dtypes of results and gradients of all functions of PyTorch's operator database, of layers, and of
-calls whose precision depends on their arguments, compared with PyTorch.
+"""Autocast on a CPU: dtypes of results and gradients, compared with PyTorch.
+
+The cases are all functions of PyTorch's operator database, layers, and calls whose precision depends on their arguments.
 """
 
 import itertools
