@@ -5,7 +5,8 @@
     python -m mytorch -c "import torch; print(torch.ones(2))"
 
 It calls `install_as_torch` and then runs the program. `sys.argv`, `sys.path` and exit codes are the same as with
-`python`. Processes that the program starts, also with multiprocessing, do not use this library as `torch`.
+`python`. A process that the program forks also uses this library as `torch`. A program that it starts, with subprocess or
+with the start methods "spawn" and "forkserver" of multiprocessing, does not.
 """
 
 import os

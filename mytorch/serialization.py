@@ -180,7 +180,7 @@ def _read_header(content, name):
     """
     size = int.from_bytes(bytes(content[:8]), "little")
     if len(content) < 8 or size > min(_MAX_HEADER, len(content) - 8) or bytes(content[8:9]) != b"{":
-        raise OtherFileError(f"load: {name} is not a safetensors file, or it is truncated.")
+        raise OtherFileError(f"load: {name} is not a PyTorch file and not a safetensors file, or it is truncated.")
     try:
         header = json.loads(bytes(content[8 : 8 + size]).decode(), object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:

@@ -549,7 +549,7 @@ def _copies(rng):
     text, shape = _pick(rng, LAYERS)
     optimizer = _pick(rng, list(OPTIMIZERS))
 
-    whole = "pickle" not in how + again  # pickle copies the elements of a view, not its memory: docs/compatibility.md
+    whole = "pickle" not in how + again  # pickle copies the elements of a view, not its memory: docs/differences.md
 
     def facts(t):
         memory = f"{tuple(t.stride())} {t.storage_offset()} {t.is_contiguous()}" if whole else ""

@@ -16,7 +16,7 @@ up to three random changes. A change affects a shape, an order of strides, a dty
 PyTorch sometimes corrupts memory, and a later allocation crashes. To find the call, preload glibc's libc_malloc_debug and set
 `MALLOC_CHECK_=3`.
 
-The table in docs/compatibility.md lists the known differences and their reasons.
+The table in docs/differences.md lists the known differences and their reasons.
 """
 
 import argparse
@@ -319,7 +319,7 @@ def _program_case(rng):
     leaf, steps = bool(rng.random() < 0.2), []
     for _ in range(int(rng.integers(2, 7))):
         kind = rng.random()
-        guard = rng.random() < 0.1 and kind >= 0.5  # views made under no_grad are another matter: docs/compatibility.md
+        guard = rng.random() < 0.1 and kind >= 0.5  # views made under no_grad are another matter: docs/differences.md
         steps.append(
             (
                 kind < 0.5,

@@ -1,6 +1,6 @@
 """Generated programs compared with PyTorch (tests/comparisons.py): no silent difference and no raw error.
 
-`MYTORCH_FUZZ=5000 MYTORCH_FUZZ_SEED=7 python -m pytest tests/test_comparisons.py` runs more programs. docs/compatibility.md lists the
+`MYTORCH_FUZZ=5000 MYTORCH_FUZZ_SEED=7 python -m pytest tests/test_comparisons.py` runs more programs. docs/differences.md lists the
 differences by the name of the function. `LISTED` contains the differences of one kind of program, with the reason.
 """
 
@@ -89,7 +89,7 @@ LISTED = {
 
 
 def is_listed(family, name, kind, told, text):
-    """Returns True if a difference has a reason in `LISTED` or, for calls of single functions, in docs/compatibility.md."""
+    """Returns True if a difference has a reason in `LISTED` or, for calls of single functions, in docs/differences.md."""
     if family != "inplace" and any(is_of(name, start) and kind in kinds for start, kinds in known()):
         return True
     return any(

@@ -2,7 +2,7 @@
 
 `MYTORCH_FUZZ=20000 MYTORCH_FUZZ_SEED=7 python -m pytest tests/test_fuzz.py` runs more cases than the default,
 and different cases. `python -m tests.fuzzing` survives hangs and crashes of PyTorch, and records the outcomes. The known
-differences and their reasons are in docs/compatibility.md.
+differences and their reasons are in docs/differences.md.
 """
 
 import json
@@ -43,8 +43,8 @@ FAMILIES = {  # a pattern of names (None: ops, layers, indices, views and in-pla
 
 
 def known():
-    """The beginnings of names in the table of docs/compatibility.md, each with the kinds of outcome that are known."""
-    page = (Path(__file__).resolve().parent.parent / "docs" / "compatibility.md").read_text()
+    """The beginnings of names in the table of docs/differences.md, each with the kinds of outcome that are known."""
+    page = (Path(__file__).resolve().parent.parent / "docs" / "differences.md").read_text()
     rows = re.findall(r"^\| (`.+?`) \| ([\w, /]+) \|", page.partition("## Calls that differ")[2], re.M)
     kind = {"inf/NaN": "spread", "message": "words"}  # the page's terms for kinds of tests/fuzzing.py
     return [

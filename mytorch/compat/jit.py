@@ -15,7 +15,10 @@ BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = BroadcastingList4 = 
 
 
 def _say(name):
-    warn_once(f"{name} returns its argument unchanged, because mytorch always runs eagerly.")
+    warn_once(
+        f"{name} returns its argument unchanged, because mytorch has no TorchScript. Use mytorch.compile for speed, and "
+        "torch.export to save a program."
+    )
 
 
 def _refuse_save(self, f, _extra_files=None):

@@ -1,7 +1,7 @@
 """Parts of PyTorch that mytorch does not have, for packages that name them without using them.
 
-An eager library has no tracing, compilation, export or sharding, for example. A program can name such a part in an import, an annotation, an
-`isinstance` or the bases of a class. A call of it raises AbsentError, which is a NotImplementedError.
+Quantized and named tensors are examples, and so are the internals of PyTorch's compiler, because `mytorch.compile` has its own. A program can name
+such a part in an import, an annotation, an `isinstance` or the bases of a class. A call of it raises AbsentError, which is a NotImplementedError.
 """
 
 import dis
@@ -15,7 +15,7 @@ from ..base import config
 # Feature that mytorch does not support -> PyTorch's modules for it, with all modules below them.
 _FEATURES = {
     "internals of PyTorch's C++ core": "_C",
-    "compilation": "_dynamo _functorch _higher_order_ops _inductor _logging _ops _prims_common utils._triton",
+    "internals of PyTorch's compiler": "_dynamo _functorch _higher_order_ops _inductor _logging _ops _prims_common utils._triton",
     "fake tensors": "_subclasses utils._sympy",
     "quantization": "ao quantization",
     "other parts of sharded models and tensors": "distributed._composable.replicate distributed._functional_collectives "
@@ -35,7 +35,7 @@ _FEATURES = {
     "models for mobile devices": "utils.mobile_optimizer",
     "Apple GPUs": "mps",
     "packaging (torch.package)": "package",
-    "dispatch modes": "utils._mode_utils",
+    "internals of dispatch modes": "utils._mode_utils",
     "scripted classes": "classes",
     "masked tensors": "masked",
     "counters of events (torch.monitor)": "monitor",
@@ -48,7 +48,11 @@ _FEATURES = {
 }
 # Feature -> advice that follows the error message.
 _INSTEAD = {
-    "compilation": "The library runs every operation eagerly; call the function itself.",
+    "internals of PyTorch's compiler": "Use mytorch.compile to compile, and torch.fx to see the graph of a program.",
+    "TorchScript": "Use mytorch.compile for speed, and torch.export to save a program.",
+    "fake tensors": 'Use tensors with device="meta" for shapes without data.',
+    "pipeline parallelism": "Use distributed.fsdp or distributed.tensor to divide a model.",
+    "C++ extensions": "Write the op in Python with mytorch.dispatch.op, and its kernel with Numba or Triton.",
     "quantization": "Use mytorch.models.quantize_, which stores the weights of Linear layers in 8 or 4 bits.",
     "other parts of sharded models and tensors": "Use distributed.fsdp, distributed.tensor and distributed.checkpoint.",
     "elastic launching": "Use `python -m mytorch.distributed.run`.",
@@ -57,7 +61,7 @@ _INSTEAD = {
     "sparse layouts of blocks (BSR, BSC)": "Use the layout sparse_csr.",
     "remote procedure calls": "Use mytorch.distributed.send, recv and the other collectives, or `concurrent.futures`.",
     "named tensors": "Use the positions of the dimensions, or einops.rearrange with names.",
-    "dispatch modes": "Use torch.overrides.TorchFunctionMode.",
+    "internals of dispatch modes": "Use torch.utils._python_dispatch.TorchDispatchMode or torch.overrides.TorchFunctionMode.",
     "masked tensors": "Use masked_fill and torch.where.",
     "data pipes": "Use IterableDataset and DataLoader.",
     "selective checkpointing": "Use torch.utils.checkpoint.checkpoint.",
@@ -120,7 +124,7 @@ _FEATURES_OF_NAMES = {
     "profiler annotations": "emit_itt emit_nvtx KinetoStepTracker",
     "internals of graphs in C++": "Graph Node Tag",
     "remote procedure calls": "Future",
-    "compilation": "ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject CompilationUnit LiteScriptModule "
+    "TorchScript": "ScriptClass ScriptDict ScriptList ScriptMethod ScriptObject CompilationUnit LiteScriptModule "
     "JITException strict_fusion trace_module GraphExecutorState",
 }
 # Module of `NAMES` -> feature that its names belong to.

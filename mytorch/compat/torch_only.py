@@ -86,7 +86,8 @@ class _Symbolic:
 
     def __new__(cls, *args, **kwargs):
         raise NotImplementedError(
-            f"torch.{cls.__name__} is not supported, because mytorch has no tracer; sizes are ints."
+            f"torch.{cls.__name__}: mytorch has no symbolic numbers, because the sizes of tensors are ints. Use "
+            "mytorch.fx to trace, and export.Dim for sizes that vary."
         )
 
 
