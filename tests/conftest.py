@@ -7,12 +7,13 @@
 """
 
 import os
-import random
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests import loops
 
 
 def pytest_addoption(parser, pluginmanager):
@@ -22,6 +23,8 @@ def pytest_addoption(parser, pluginmanager):
         "--device", default=os.environ.get("DEVICE", "cpu"), help="default device: cpu (default), cuda, cuda:1, toy"
     )
     parser.addoption("--fake-cupy", action="store_true", help="replace CuPy by a fake over NumPy")
+    parser.addoption("--cell", help="run only the cells of tests/loops.py with this text in their names")
+    parser.addoption("--cells", type=int, help="run at most this number of cells of each test of tests/loops.py")
     parser.addoption(
         "--all-kernels",
         action="store_true",
@@ -32,6 +35,8 @@ def pytest_addoption(parser, pluginmanager):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "cpu_only: what the test looks at exists on the CPU alone")
+    for name in loops.SELECTED:
+        loops.SELECTED[name] = config.getoption(name)
     if config.getoption("--fake-cupy"):
         sys.path.insert(0, str(Path(__file__).parent / "gpu"))
         import fake_cublaslt
@@ -133,7 +138,9 @@ def pytest_collection_modifyitems(config, items):
     # Triton's interpreter and its compiler take minutes for all cases of the kernels. A sample calls every kernel.
     sample = "TRITON_INTERPRET" in os.environ or "MYTORCH_COMPILE_ONLY" in os.environ
     if sample and not config.getoption("--all-kernels"):
-        items[:] = sampled(items, 1 if "MYTORCH_COMPILE_ONLY" in os.environ else 2)
+        most = 1 if "MYTORCH_COMPILE_ONLY" in os.environ else 2
+        items[:] = sampled(items, most)
+        loops.SELECTED["cells"] = loops.SELECTED["cells"] or most
     if config.getoption("--fake-cupy") or not mytorch.cuda.is_available():
         for item in items:
             if "gpu" in item.keywords and item.get_closest_marker("gpu"):
@@ -151,11 +158,7 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(autouse=True)
 def seeded():
     """Every test starts from the same random state, independent of earlier tests."""
-    import mytorch
-
-    random.seed(0)
-    np.random.seed(0)
-    mytorch.manual_seed(0)
+    loops.seed()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run all tests with one process per core, or run pytest with the given arguments:
-#     bash tests/run.sh tests/test_ops.py -k softmax
+#     bash tests/run.sh tests/test_ops.py --cell softmax
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 set -u
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"

@@ -125,7 +125,7 @@ def core_alone(tmp_path_factory):
 
     shutil.copytree(PACKAGE, folder / "mytorch", ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for name in (*CORE_TESTS, "conftest.py", "own_process.py"):
+    for name in (*CORE_TESTS, "conftest.py", "loops.py", "own_process.py"):
         (folder / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "tests" / name, folder / "tests" / name)
     for package in {(folder / "tests" / name).parent for name in CORE_TESTS} | {folder / "tests"}:

@@ -8,6 +8,7 @@ import pytest
 
 import mytorch
 from mytorch.base import config
+from tests.loops import loop
 from tests.test_opinfo import ELSEWHERE, OTHER_ARGUMENTS, flat, op_db, ours, torch
 
 pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore")]
@@ -89,6 +90,7 @@ def cases():
             yield pytest.param(op, id=full)
 
 
+@loop
 @pytest.mark.parametrize("op", list(cases()))
 def test_dtypes_are_pytorchs(op, monkeypatch):
     function, compared = ours(op.name), 0

@@ -8,6 +8,7 @@ import pytest
 import mytorch
 from mytorch import nn
 from mytorch.kernels import registry
+from tests.loops import loop
 
 F = nn.functional
 
@@ -99,6 +100,7 @@ LAYERS = {
 }
 
 
+@loop
 @pytest.mark.parametrize(("name", "args", "shape"), [(n, *v) for names, v in LAYERS.items() for n in names.split()])
 def test_layers_take_auto(name, args, shape):
     layers = []

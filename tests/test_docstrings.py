@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 MODULES = """nn nn.functional nn.init nn.utils nn.utils.rnn nn.utils.parametrize nn.attention optim optim.lr_scheduler optim.swa_utils linalg fft
     special random autograd autograd.forward_ad autograd.functional autograd.graph storage quasirandom amp func serialization utils utils.data utils.checkpoint distributions distributed models vision vision.transforms
@@ -58,6 +59,7 @@ EXAMPLES = {
 }
 
 
+@loop
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name):
     mytorch.manual_seed(0)

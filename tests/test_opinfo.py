@@ -11,6 +11,7 @@ import pytest
 
 import mytorch
 from mytorch.ops import PUBLIC
+from tests.loops import loop
 from tests.samples import ROWS
 
 torch = pytest.importorskip("torch")
@@ -216,6 +217,7 @@ def cases():
                 yield pytest.param(op, dtype, id=f"{full}-{str(dtype).split('.')[1]}")
 
 
+@loop
 @pytest.mark.parametrize(("op", "dtype"), list(cases()))
 @pytest.mark.filterwarnings("ignore")
 def test_as_pytorch(op, dtype):
@@ -268,6 +270,7 @@ def twins():
             yield pytest.param(op, id=name)
 
 
+@loop
 @pytest.mark.parametrize("op", list(twins()))
 @pytest.mark.filterwarnings("ignore")
 def test_method_function_and_in_place_agree(op):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests import test_opinfo as opinfo
+from tests.loops import loop
 
 torch = opinfo.torch
 tree_leaves, tree_map_only = torch.utils._pytree.tree_leaves, torch.utils._pytree.tree_map_only
@@ -77,6 +78,7 @@ CASES = [
 ]
 
 
+@loop
 @pytest.mark.parametrize("op", CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_variants(op):

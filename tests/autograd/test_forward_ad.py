@@ -9,6 +9,7 @@ import pytest
 import mytorch
 import mytorch.ops
 from mytorch.dispatch.op import Op
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 BOTH = (mytorch, torch)
@@ -97,6 +98,7 @@ COMPLEX = {
 }
 
 
+@loop
 @pytest.mark.parametrize("name", OPS)
 def test_tangents_follow(name):
     function, *shapes = OPS[name]

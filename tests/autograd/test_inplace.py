@@ -8,6 +8,7 @@ import pytest
 import mytorch
 from mytorch.dispatch.record import RECORDS
 from mytorch.ops import everything  # noqa: F401 - defines the records of all operations
+from tests.loops import loop
 
 
 def both(program, torch, *inputs):
@@ -335,6 +336,7 @@ WRITES = {
 }
 
 
+@loop
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("name", WRITES)
 @pytest.mark.parametrize("source", ["same", "view", "shifted", "apart"])

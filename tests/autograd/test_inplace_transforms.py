@@ -11,6 +11,7 @@ import pytest
 
 import mytorch
 from mytorch import func
+from tests.loops import loop
 
 UNARY = "sin_ cos_ exp_ square_ sigmoid_ tanh_ atan_ erf_ neg_ expm1_ sinh_ asinh_ exp2_ erfc_ sinc_".split()
 BINARY = "mul_ add_ sub_ div_ hypot_ atan2_ copy_".split()
@@ -72,6 +73,7 @@ def _derivatives(f, x, v):
     yield "grad of grad", 2, lambda: (func.grad(lambda y: (gradient(y) * v).sum())(x) * v).sum()
 
 
+@loop
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.filterwarnings("ignore")
 def test_derivatives_of_programs_that_change_tensors_in_place(seed):

@@ -8,6 +8,7 @@ import pytest
 
 from mytorch import nn
 from mytorch.nn.layer import Declared
+from tests.loops import loop
 
 # Classes whose forward does not have tensors as arguments, or that a subclass must define.
 WITHOUT_SHAPE = {
@@ -41,12 +42,14 @@ def test_there_are_all_layers():
     assert len(CLASSES) >= 165
 
 
+@loop
 @pytest.mark.parametrize("name", CLASSES)
 def test_summary_begins_with_a_verb(name):
     summary = inspect.getdoc(CLASSES[name]).split("\n")[0]
     assert re.match(r"([A-Z]\w+s |The base class of |Options of ).*\.$", summary), summary
 
 
+@loop
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_argument_has_a_line_with_its_default(name):
     cls, lines = CLASSES[name], _section(CLASSES[name], "Args")
@@ -65,18 +68,21 @@ def test_every_argument_has_a_line_with_its_default(name):
             assert not stated or (parameter.default is None and stated[1] == "None"), argument
 
 
+@loop
 @pytest.mark.parametrize("name", [n for n in CLASSES if n not in WITHOUT_SHAPE])
 def test_shapes(name):
     shape = _section(CLASSES[name], "Shape")
     assert {"Output"} < set(shape), shape
 
 
+@loop
 @pytest.mark.parametrize("name", [n for n in CLASSES if n not in WITHOUT_EXAMPLE])
 def test_example(name):
     """tests/test_docstrings.py runs the examples."""
     assert re.search(r"^Example:\n    >>> ", inspect.getdoc(CLASSES[name]), re.M)
 
 
+@loop
 @pytest.mark.parametrize("name", [n for n, c in CLASSES.items() if issubclass(c, Declared) and hasattr(c, "_function")])
 def test_the_function_is_named(name):
     function = CLASSES[name]._function.__name__
@@ -108,6 +114,7 @@ def _functions():
 FUNCTIONS = _functions()
 
 
+@loop
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_describe_their_arguments(name):
     expected = set(inspect.signature(FUNCTIONS[name]).parameters) - {"self", "input"}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 IMAGE, LINE, VOLUME, ROW = (2, 6, 8, 9), (2, 6, 11), (2, 6, 5, 6, 4), (4, 6)
 
@@ -44,6 +45,7 @@ def build(lib, text):
     return eval(f"nn.{text}", {"nn": lib.nn})
 
 
+@loop
 @pytest.mark.parametrize(("text", "shape"), LAYERS, ids=[t for t, _ in LAYERS])
 def test_layer(text, shape, torch):
     mytorch.manual_seed(11)
@@ -207,6 +209,7 @@ def test_ctc(torch):
         np.testing.assert_allclose(results[0][1], results[1][1], atol=1e-8)
 
 
+@loop
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic", "volume"])
 @pytest.mark.parametrize("fused", [None, False])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 RNG = np.random.default_rng(0)
 
@@ -51,6 +52,7 @@ BAGS = [
 ]  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("mode", ["sum", "mean", "max", "weighted"])
 @pytest.mark.parametrize(("options", "index", "offsets", "_"), BAGS)
 def test_embedding_bag(mode, options, index, offsets, _, torch):

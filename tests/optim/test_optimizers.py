@@ -8,6 +8,7 @@ import pytest
 
 import mytorch
 from mytorch.optim import lr_scheduler
+from tests.loops import loop
 
 OPTIMIZERS = [
     ("SGD", {"lr": 0.1}),
@@ -58,6 +59,7 @@ def _same(mine, theirs, tol=2e-5):
         np.testing.assert_allclose(p.numpy(force=True), q.detach().numpy(), rtol=tol, atol=tol)
 
 
+@loop
 @pytest.mark.parametrize("fused", [None, False])
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS)
 def test_hundred_steps(name, options, fused, torch):

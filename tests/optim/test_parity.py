@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 
@@ -69,6 +70,7 @@ def _compare(made, rtol=2e-5, atol=2e-6):
         np.testing.assert_allclose(_host(b), _host(a), rtol=rtol, atol=atol)
 
 
+@loop
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize(("name", "options"), RULES, ids=IDS)
 def test_steps_agree(name, options, maximize):
@@ -96,6 +98,7 @@ def test_complex_parameters(name, options):
     assert kinds[0] == kinds[1]
 
 
+@loop
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize(("name", "options"), RULES, ids=IDS)
 def test_state_dict_has_pytorchs_layout(name, options, named):
@@ -345,6 +348,7 @@ LISTS = [
 ]  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize(("name", "args"), LISTS, ids=lambda x: x if isinstance(x, str) else "")
 def test_foreach(name, args):
     rng = np.random.default_rng(0)

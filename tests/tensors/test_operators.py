@@ -5,6 +5,7 @@ import operator
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 OPERATORS = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
@@ -25,6 +26,7 @@ def test_the_other_side_is_asked(torch, run):
         assert run(library.tensor([1, 2]), Answers()) == "asked"
 
 
+@loop
 @pytest.mark.parametrize("other", ["a", [1, 2], None, {}], ids=repr)
 @pytest.mark.parametrize("run", OPERATORS, ids=lambda f: f.__name__)
 def test_no_operand(torch, run, other):

@@ -8,6 +8,7 @@ import pytest
 
 import mytorch
 from mytorch.ops.random import standard_gamma
+from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only
 SIZES = (1, 7, 16, 17, 100, 1001)
@@ -40,6 +41,7 @@ IN_PLACE = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_fills_are_pytorchs(torch, name, dtype):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of PyTorch, about functions that it will remove
@@ -118,6 +119,7 @@ MATRICES = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name, layout):
@@ -126,6 +128,7 @@ def test_functions(name, layout):
         compare(FUNCTIONS[name], laid(torch.tensor(rng.standard_normal(shape)), layout), ties="expanded" in layout)
 
 
+@loop
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", CHANNELS)
 def test_functions_of_channels(name, layout):
@@ -134,6 +137,7 @@ def test_functions_of_channels(name, layout):
         compare(CHANNELS[name], laid(torch.tensor(rng.standard_normal(shape)), layout), ties="expanded" in layout)
 
 
+@loop
 @pytest.mark.parametrize("layout", [x for x in LAYOUTS if "expanded" not in x])
 @pytest.mark.parametrize("name", MATRICES)
 def test_functions_of_matrices(name, layout):
@@ -146,6 +150,7 @@ def test_functions_of_matrices(name, layout):
 BINARY = ("add", "sub", "mul", "div", "maximum", "atan2", "lt", "eq", "hypot", "fmod", "logaddexp", "copysign")
 
 
+@loop
 @pytest.mark.parametrize("seed", range(40))
 def test_elementwise_functions_of_several_tensors(seed):
     rng = np.random.default_rng(seed)
@@ -213,6 +218,7 @@ DRAWS = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", DRAWS)
 def test_seeded_draws(name, layout):
@@ -310,6 +316,7 @@ ORDERED = (
 )
 
 
+@loop
 @pytest.mark.parametrize("expression", ORDERED.split("|"))
 def test_complex_numbers_have_no_order(expression):
     for L in (torch, mytorch):
