@@ -6,6 +6,7 @@
 * `--device toy` uses `tests/toy_device.py`, a registered device.
 """
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 
 from tests import loops
+
+DURATIONS = Path(__file__).with_name("durations.json")
 
 
 def pytest_addoption(parser, pluginmanager):
@@ -132,9 +135,23 @@ def sampled(items, most):
     return sorted(kept, key=items.index)
 
 
+def slowest_first(items):
+    """Sorts the tests that took more than three seconds to the front, so that no process gets one of them at the end."""
+    stored = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+
+    def seconds(item):
+        path, _, name = item.nodeid.partition("::")
+        found = stored.get(path, {}).get("functions", {}).get(name.partition("[")[0], 0)
+        return found if found > 3 else 0
+
+    items.sort(key=seconds, reverse=True)
+
+
 def pytest_collection_modifyitems(config, items):
     import mytorch
 
+    if hasattr(config, "workerinput"):
+        slowest_first(items)
     # Triton's interpreter and its compiler take minutes for all cases of the kernels. A sample calls every kernel.
     sample = "TRITON_INTERPRET" in os.environ or "MYTORCH_COMPILE_ONLY" in os.environ
     if sample and not config.getoption("--all-kernels"):
@@ -147,6 +164,7 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.skip(reason="needs a GPU"))
     if config.getoption("--device") == "cpu":
         return
+    loops.LEFT_OUT |= {"cpu_only", "slow"} if config.getoption("--fake-cupy") else {"cpu_only"}
     skip = pytest.mark.skip(reason="for the CPU alone")
     for item in items:
         if "cpu_only" in item.keywords:

@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 
 SELECTED = {"cell": None, "cells": None}  # the options --cell and --cells
+LEFT_OUT = set()  # the marks of cells that do not run on this device: some of MARKS
+MARKS = {"cpu_only", "slow"}
 SHARED = {"capsys", "caplog", "recwarn", "request", "self"}  # one cell would see what another one left
 
 
@@ -41,15 +43,16 @@ def named(value, name, number):
 
 
 def axis(mark):
-    """Returns (names, [(id, values)]) of one mark `parametrize`."""
+    """Returns (names, [(id, values, marks)]) of one mark `parametrize`."""
     names, rows = mark.args[:2]
     ids = mark.kwargs.get("ids")
     names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     out = []
     for number, row in enumerate(rows):
         param = row if hasattr(row, "marks") else None
-        if param is not None and param.marks:
-            raise ValueError(f"loop: expected cells without marks, got {param.marks}. Call pytest.skip in the test.")
+        marks = {mark.name for mark in param.marks} if param is not None else set()
+        if marks - MARKS:
+            raise ValueError(f"loop: expected the marks {sorted(MARKS)}, got {marks}. Call pytest.skip in the test.")
         values = tuple(param.values) if param is not None else (row,) if len(names) == 1 else tuple(row)
         if param is not None and isinstance(param.id, str):
             label = param.id
@@ -60,7 +63,7 @@ def axis(mark):
             label = "-".join(
                 str(g) if g is not None else named(v, n, number) for g, v, n in zip(given, values, names, strict=True)
             )
-        out.append((label, values))
+        out.append((label, values, marks))
     return names, out
 
 
@@ -71,7 +74,11 @@ def loop(function=None, *, parts=1):
     axes = [axis(mark) for mark in function.pytestmark if mark.name == "parametrize"]
     names = [name for found, _ in axes for name in found]
     cells = [
-        ("-".join(label for label, _ in cell), dict(zip(names, (v for _, vs in cell for v in vs), strict=True)))
+        (
+            "-".join(label for label, _, _ in cell),
+            dict(zip(names, (value for _, values, _ in cell for value in values), strict=True)),
+            set().union(*(marks for _, _, marks in cell)),
+        )
         for cell in itertools.product(*(rows for _, rows in axes))
     ]
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in names]
@@ -80,7 +87,9 @@ def loop(function=None, *, parts=1):
 
     @functools.wraps(function)
     def run(part=0, **fixtures):
-        chosen = [cell for cell in cells[part::parts] if SELECTED["cell"] is None or SELECTED["cell"] in cell[0]]
+        chosen = [
+            cell[:2] for cell in cells[part::parts] if not cell[2] & LEFT_OUT and (SELECTED["cell"] or "") in cell[0]
+        ]
         most = min(len(chosen), -(-SELECTED["cells"] // parts) if SELECTED["cells"] else len(chosen))
         run_cells(function, [chosen[i * len(chosen) // most] for i in range(most)], fixtures)
 
@@ -119,7 +128,7 @@ def run_cells(function, cells, fixtures):
             except (Exception, pytest.fail.Exception) as error:
                 failed.append((label, error))
     if len(skipped) == len(cells):
-        pytest.skip(skipped[0] if skipped else "no cell has this name")
+        pytest.skip(skipped[0] if skipped else "no cell is selected")
     if failed:
         lines = [f"{label}: {type(error).__name__}: {str(error).strip()[:300]}" for label, error in failed]
         first = "".join(traceback.format_exception(failed[0][1]))
