@@ -8,8 +8,9 @@ import pytest
 
 import mytorch
 from mytorch.base import config
+from tests.exceptions import ELSEWHERE, OTHER_ARGUMENTS
 from tests.loops import loop
-from tests.test_opinfo import ELSEWHERE, OTHER_ARGUMENTS, flat, op_db, ours, torch
+from tests.test_opinfo import flat, op_db, ours, torch
 
 pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore")]
 
