@@ -8,6 +8,7 @@ what else the machine does. `python tests/durations.py` prints the sums by file 
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class Sums:
         times = dict(report.user_properties)
         if report.when == "teardown" and "ended" in times:
             path, _, function = report.nodeid.partition("::")
-            tests = self.files.setdefault(path, {}).setdefault(function.partition("[")[0], [0, 0.0])
+            tests = self.files.setdefault(path, {}).setdefault(re.split(r"[\[@]", function)[0], [0, 0.0])
             tests[0] += 1
             tests[1] += times["ended"] - times["started"]
 

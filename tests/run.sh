@@ -13,8 +13,8 @@ export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 if [ "${1:-}" = --fast ]; then
     shift
     mapfile -t fast < <(grep -v '^#' tests/fast.txt | grep .)
-    set -- -n auto --dist worksteal "${fast[@]}" "$@"
+    set -- -n auto --dist loadgroup "${fast[@]}" "$@"
 elif [ $# = 0 ]; then
-    set -- -n auto --dist worksteal
+    set -- -n auto --dist loadgroup
 fi
 exec "$PYTHON" -m pytest "$@"

@@ -133,6 +133,7 @@ def test_callables_with_any_keyword_refuse_unknown_ones(mode, monkeypatch, tmp_p
     assert not not_called, "add arguments that fit"
 
 
+@loop
 @pytest.mark.parametrize(
     "call",
     [

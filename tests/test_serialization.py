@@ -388,6 +388,7 @@ def test_a_pytorch_checkpoint_is_read(torch, tmp_path):
     )
 
 
+@loop
 @pytest.mark.parametrize("name", [n for n in EVERY_DTYPE if n not in ("uint16", "uint32", "uint64")])
 def test_pytorch_tensors_of_every_dtype_are_read(torch, tmp_path, name):
     t = (torch.rand(3, 4) * 5).to(getattr(torch, name))
@@ -653,6 +654,7 @@ def test_code_in_a_pytorch_file_is_refused_by_name(torch, tmp_path):
         mytorch.load(tmp_path / "x.pt")
 
 
+@loop
 @pytest.mark.parametrize(
     "name",
     [

@@ -64,6 +64,7 @@ def test_first_and_second_derivatives_at_corners(name, rng):
 COMPLEX = "sqrt log log2 log10 log1p exp expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid reciprocal rsqrt"
 
 
+@loop
 @pytest.mark.parametrize("name", COMPLEX.split())
 def test_complex_functions_in_all_quadrants(name, rng):
     parts = [-2.3, -1.5, -0.4, 0.7, 3.1]
@@ -90,6 +91,7 @@ def test_cross_products_use_the_last_dimension():
     np.testing.assert_allclose(x.grad.numpy(), want.grad.numpy())
 
 
+@loop
 @pytest.mark.parametrize(
     "function",
     [

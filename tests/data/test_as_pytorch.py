@@ -87,6 +87,7 @@ def test_names(torch):
     assert mine._utils.collate.default_collate is mine.default_collate is mine.dataloader.default_collate
 
 
+@loop
 @pytest.mark.parametrize(
     "name",
     [
@@ -188,6 +189,7 @@ def test_empty_datasets(torch):
     same(lambda lib: list(lib.utils.data.RandomSampler([], num_samples=3)), torch)
 
 
+@loop
 @pytest.mark.parametrize(
     "name",
     [

@@ -81,6 +81,7 @@ def test_layer(text, shape, torch):
             np.testing.assert_allclose(p.numpy(), q.numpy(), rtol=1e-9, err_msg=name)
 
 
+@loop
 @pytest.mark.parametrize("text", ["Conv2d(6, 4, 3, stride=2, padding=1)", "BatchNorm2d(6)", "GroupNorm(3, 6)", "ConvTranspose2d(6, 4, 3, stride=2)", "AvgPool2d(2)", "MaxPool2d(2)", "InstanceNorm2d(6)"])  # fmt: skip
 def test_gradient_penalty(text, torch):
     """The gradient of the norm of a gradient, through layer and tanh."""
@@ -124,6 +125,7 @@ def _sample(kind, rng):
     return {"x": x, "p": e / e.sum(-1, keepdims=True), "logp": np.log(e / e.sum(-1, keepdims=True))}[kind]
 
 
+@loop
 @pytest.mark.parametrize(("text", "first", "second"), LOSSES, ids=[t for t, *_ in LOSSES])
 def test_loss(text, first, second, torch):
     rng = np.random.default_rng(7)

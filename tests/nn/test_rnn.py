@@ -59,6 +59,7 @@ OPTIONS = [
 ]
 
 
+@loop
 @pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_layers(name, options, torch):

@@ -78,6 +78,7 @@ def test_the_guide_lists_the_optimizers_with_a_kernel():
     assert set(re.split(", | and ", listed)) == with_kernel
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS)
 def test_compiled_steps_equal_the_plain_rule(name, options):
     start = np.random.default_rng(0).standard_normal((3, 90, 80)).astype(np.float32)
@@ -95,6 +96,7 @@ def test_compiled_steps_equal_the_plain_rule(name, options):
         np.testing.assert_allclose(end, ends[-1], rtol=1e-5, atol=1e-6)
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS[3:])
 def test_state_dicts_are_exchanged_with_torch(name, options, torch):
     mine, theirs, a, b = _pair(torch, name, options)
@@ -205,6 +207,7 @@ def _two_steps(L, name, options, start, slope):
     return p
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), DIFFERENTIABLE)
 def test_a_differentiable_step_steps_as_pytorchs_and_has_the_derivatives_of_finite_differences(torch, name, options):
     rng = np.random.default_rng(0)
@@ -305,6 +308,7 @@ SCHEDULES = [
 ]
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), SCHEDULES)
 def test_schedules(name, options, torch):
     rates = []

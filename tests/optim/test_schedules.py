@@ -63,6 +63,7 @@ def test_rates_agree(name, tensor):
     assert logs[1] == pytest.approx(logs[0], rel=1e-6)
 
 
+@loop
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.filterwarnings("ignore")
 def test_saved_schedules_go_on_alike(name, tmp_path):

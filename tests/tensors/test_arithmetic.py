@@ -106,6 +106,7 @@ def test_integers_by_zero(torch, name):
         assert getattr(library, name)(library.tensor([], dtype=library.int64), 0).numel() == 0
 
 
+@loop
 @pytest.mark.parametrize(
     "name", ["bitwise_and", "bitwise_left_shift", "gcd", "floor_divide", "remainder", "fmod", "sub"]
 )

@@ -191,6 +191,7 @@ def test_results_are_rounded_as_often_as_in_pytorch(name, dtype):
 DIFFERENTIATED = "addmm baddbmm std group_norm avgpool interp glu bn cumprod index_add conv1".split()
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", DIFFERENTIATED)
 def test_gradients_flow_through_the_rounding(name, dtype):

@@ -61,6 +61,7 @@ def test_reading_and_writing(torch, kinds):
             np.testing.assert_array_equal(a, b)
 
 
+@loop
 @pytest.mark.parametrize(
     "index", [[[0, 1], [1, 0]], [[0], [1]], [slice(0, 1)], [None, 0], [..., 0], [np.array([0, 1])]], ids=str
 )

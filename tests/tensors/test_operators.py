@@ -20,6 +20,7 @@ class Answers:
     __rmatmul__ = __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = __gt__ = __le__ = __radd__
 
 
+@loop
 @pytest.mark.parametrize("run", OPERATORS, ids=lambda f: f.__name__)
 def test_the_other_side_is_asked(torch, run):
     for library in (torch, mytorch):

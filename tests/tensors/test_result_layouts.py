@@ -168,6 +168,7 @@ def test_elementwise_functions_of_several_tensors(seed):
         compare(lambda L, x, y, z: L.lerp(x, x + 1, 0.3), *tensors)
 
 
+@loop
 @pytest.mark.parametrize("seed", range(20))
 def test_indices(seed):
     rng = np.random.default_rng(seed)
@@ -183,6 +184,7 @@ def test_indices(seed):
         compare(lambda L, x: (x[L.tensor(index), L.tensor(index)], x[0, ..., L.tensor(index)]), x)
 
 
+@loop
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_gradients_of_leaves(layout):
     """A gradient has the strides of its leaf if those are dense, and is in row-major order otherwise."""
@@ -325,6 +327,7 @@ def test_complex_numbers_have_no_order(expression):
             eval(expression, {"L": L, "x": x})
 
 
+@loop
 @pytest.mark.parametrize(
     "expression",
     [
@@ -340,6 +343,7 @@ def test_accepted_as_in_pytorch(expression):
     assert (tuple(a.shape), a.tolist(), str(a.dtype)[6:]) == (tuple(b.shape), b.tolist(), b.dtype.name)
 
 
+@loop
 @pytest.mark.parametrize(
     "expression",
     [
