@@ -34,9 +34,10 @@ from torch.overrides import get_testing_overrides
 
 import mytorch
 from tests import fuzzing
+from tests.exceptions import OTHER_ARGUMENTS, RANDOM, UP_TO_SIGNS
 from tests.fuzzing import WIDER, _close, _pick, own_words
 from tests.nn.test_layers import LAYERS, build
-from tests.test_opinfo import OTHER_ARGUMENTS, RANDOM, UP_TO_SIGNS, convert, flat, ours
+from tests.test_opinfo import convert, flat, ours
 
 NAN, INF = float("nan"), float("inf")
 

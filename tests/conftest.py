@@ -6,13 +6,17 @@
 * `--device toy` uses `tests/toy_device.py`, a registered device.
 """
 
+import json
 import os
-import random
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests import loops
+
+DURATIONS = Path(__file__).with_name("durations.json")
 
 
 def pytest_addoption(parser, pluginmanager):
@@ -22,6 +26,8 @@ def pytest_addoption(parser, pluginmanager):
         "--device", default=os.environ.get("DEVICE", "cpu"), help="default device: cpu (default), cuda, cuda:1, toy"
     )
     parser.addoption("--fake-cupy", action="store_true", help="replace CuPy by a fake over NumPy")
+    parser.addoption("--cell", help="run only the cells of tests/loops.py with this text in their names")
+    parser.addoption("--cells", type=int, help="run at most this number of cells of each test of tests/loops.py")
     parser.addoption(
         "--all-kernels",
         action="store_true",
@@ -32,6 +38,8 @@ def pytest_addoption(parser, pluginmanager):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "cpu_only: what the test looks at exists on the CPU alone")
+    for name in loops.SELECTED:
+        loops.SELECTED[name] = config.getoption(name)
     if config.getoption("--fake-cupy"):
         sys.path.insert(0, str(Path(__file__).parent / "gpu"))
         import fake_cublaslt
@@ -127,19 +135,36 @@ def sampled(items, most):
     return sorted(kept, key=items.index)
 
 
+def slowest_first(items):
+    """Sorts the tests that took more than three seconds to the front, so that no process gets one of them at the end."""
+    stored = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+
+    def seconds(item):
+        path, _, name = item.nodeid.partition("::")
+        found = stored.get(path, {}).get("functions", {}).get(name.partition("[")[0], 0)
+        return found if found > 3 else 0
+
+    items.sort(key=seconds, reverse=True)
+
+
 def pytest_collection_modifyitems(config, items):
     import mytorch
 
+    if hasattr(config, "workerinput"):
+        slowest_first(items)
     # Triton's interpreter and its compiler take minutes for all cases of the kernels. A sample calls every kernel.
     sample = "TRITON_INTERPRET" in os.environ or "MYTORCH_COMPILE_ONLY" in os.environ
     if sample and not config.getoption("--all-kernels"):
-        items[:] = sampled(items, 1 if "MYTORCH_COMPILE_ONLY" in os.environ else 2)
+        most = 1 if "MYTORCH_COMPILE_ONLY" in os.environ else 2
+        items[:] = sampled(items, most)
+        loops.SELECTED["cells"] = loops.SELECTED["cells"] or most
     if config.getoption("--fake-cupy") or not mytorch.cuda.is_available():
         for item in items:
             if "gpu" in item.keywords and item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a GPU"))
     if config.getoption("--device") == "cpu":
         return
+    loops.LEFT_OUT |= {"cpu_only", "slow"} if config.getoption("--fake-cupy") else {"cpu_only"}
     skip = pytest.mark.skip(reason="for the CPU alone")
     for item in items:
         if "cpu_only" in item.keywords:
@@ -151,11 +176,7 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(autouse=True)
 def seeded():
     """Every test starts from the same random state, independent of earlier tests."""
-    import mytorch
-
-    random.seed(0)
-    np.random.seed(0)
-    mytorch.manual_seed(0)
+    loops.seed()
 
 
 @pytest.fixture

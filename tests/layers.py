@@ -9,6 +9,7 @@
 
 import argparse
 import ast
+import functools
 import io
 import re
 import runpy
@@ -94,12 +95,17 @@ def is_core(path):
     return package_of(path) not in EXTENSIONS
 
 
+@functools.cache
 def imports(path):
-    """Yields (module, line) of each import in a file, including imports in functions, by a string, and by `lazy`.
+    """Returns (module, line) of each import in a file, including imports in functions, by a string, and by `lazy`.
 
     `from package import name` imports the submodule of that name if it exists, and otherwise the package. Imports for
     type checkers do not count.
     """
+    return list(_imports(path))
+
+
+def _imports(path):
     tree = ast.parse(path.read_text())
     package = ["mytorch", *path.relative_to(PACKAGE).parts[:-1]]
     skipped = {id(node) for block in ast.walk(tree) if _is_for_types(block) for node in ast.walk(block)}

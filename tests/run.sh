@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Run all tests with one process per core, or run pytest with the given arguments:
-#     bash tests/run.sh tests/test_ops.py -k softmax
+# Run the full tier of the tests, the fast tier, or pytest with the given arguments:
+#     bash tests/run.sh                                    # every test, one process per core
+#     bash tests/run.sh --fast                             # the tests of tests/fast.txt, one process per core
+#     bash tests/run.sh tests/test_ops.py --cell softmax
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 set -u
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -8,7 +10,11 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 find_python "$root" test numpy ml_dtypes safetensors tqdm pytest pytest_timeout xdist || exit 1
 cd "$root" || exit 1
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
-if [ $# = 0 ]; then
-    set -- -n auto
+if [ "${1:-}" = --fast ]; then
+    shift
+    mapfile -t fast < <(grep -v '^#' tests/fast.txt | grep .)
+    set -- -n auto --dist loadgroup "${fast[@]}" "$@"
+elif [ $# = 0 ]; then
+    set -- -n auto --dist loadgroup
 fi
 exec "$PYTHON" -m pytest "$@"

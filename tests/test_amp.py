@@ -8,6 +8,7 @@ import mytorch
 import mytorch.nn.functional as F
 from mytorch import nn
 from mytorch.amp import GradScaler, autocast, custom_bwd, custom_fwd, get_autocast_dtype, is_autocast_enabled
+from tests.loops import loop
 
 HALVES = [mytorch.float16, mytorch.bfloat16]
 HERE = mytorch.get_default_device().type
@@ -54,6 +55,7 @@ ON_CPU = {
 }
 
 
+@loop
 @pytest.mark.cpu_only
 @pytest.mark.parametrize("half", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ON_CPU)

@@ -9,7 +9,9 @@ import pytest
 
 import mytorch
 from mytorch.base import config
-from tests.test_opinfo import ELSEWHERE, OTHER_ARGUMENTS, flat, op_db, ours, torch
+from tests.exceptions import ELSEWHERE, OTHER_ARGUMENTS
+from tests.loops import loop
+from tests.test_opinfo import flat, op_db, ours, torch
 
 pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore")]
 
@@ -90,6 +92,7 @@ def cases():
             yield pytest.param(op, id=full)
 
 
+@loop
 @pytest.mark.parametrize("op", list(cases()))
 def test_dtypes_are_pytorchs(op, monkeypatch):
     function, compared = ours(op.name), 0

@@ -8,6 +8,7 @@ import pytest
 import mytorch
 from mytorch import nn
 from mytorch.kernels import registry
+from tests.loops import loop
 
 F = nn.functional
 
@@ -99,6 +100,7 @@ LAYERS = {
 }
 
 
+@loop
 @pytest.mark.parametrize(("name", "args", "shape"), [(n, *v) for names, v in LAYERS.items() for n in names.split()])
 def test_layers_take_auto(name, args, shape):
     layers = []
@@ -121,6 +123,7 @@ def test_embedding_and_losses_take_auto():
     assert nn.MSELoss(auto=True)(x, x.detach() + 1).item() == pytest.approx(1.0)
 
 
+@loop
 @pytest.mark.filterwarnings("ignore:fused=True")
 @pytest.mark.parametrize("name", [name for name in ACTIVATIONS if name != "glu"])
 def test_activations_take_fused(name):
@@ -129,6 +132,7 @@ def test_activations_take_fused(name):
     np.testing.assert_allclose(out.numpy(), getattr(F, name)(x).numpy(), rtol=1e-5, atol=1e-6)
 
 
+@loop
 @pytest.mark.filterwarnings("ignore:fused=True")
 @pytest.mark.parametrize("name", "Tanh LeakyReLU ELU Mish Softplus Hardswish Sigmoid SELU Hardtanh LogSigmoid".split())
 def test_activation_layers_take_fused(name):

@@ -9,6 +9,7 @@ import pytest
 
 import mytorch
 from tests import test_opinfo as database
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 
@@ -101,6 +102,7 @@ def problems(op):
                 yield f"{op.name}, tensor {position}: (requires grad, raises) is {got}, PyTorch's {want}"
 
 
+@loop
 @pytest.mark.parametrize("letter", sorted(GROUPS))
 @pytest.mark.filterwarnings("ignore")
 def test_the_same_inputs_are_connected(letter):
@@ -139,6 +141,7 @@ def _assigned(z, i, x):
     return z
 
 
+@loop
 @pytest.mark.parametrize("name", list(EMPTY))
 def test_empty_inputs_are_connected(name):
     """An empty tensor contributes nothing, but its parameters receive gradients of zeros."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 NAN, INF = float("nan"), float("inf")
 
@@ -50,6 +51,7 @@ REDUCTIONS = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("row", ROWS, ids=str)
@@ -175,6 +177,7 @@ def test_values_and_dtypes(torch, name):
     compare(torch, PROGRAMS[name])
 
 
+@loop
 @pytest.mark.parametrize("scale", [3e19, 1e-20, 1e18])
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop", "Adadelta", "Adagrad"])
 @pytest.mark.parametrize("n", [2, 5000])
@@ -329,6 +332,7 @@ SELECTIONS = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_an_element_that_is_not_selected_has_no_gradient(torch, name):

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 NUMPYS = re.compile(
     r"broadcast together with shapes \(|for axis \d|inhomogeneous|ufunc|boolean index did not|could not broadcast|core dimension"
@@ -345,6 +346,7 @@ def sizes_in(text):
     return set(re.findall(r"\d+(?:\.\d+)?", re.sub(r"0-d\w*|\w*(float|int)\d+", "", text)))
 
 
+@loop
 @pytest.mark.cpu_only
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MISTAKES)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 if __name__ == "__main__":
     mytorch.install_as_torch()
@@ -99,6 +100,7 @@ def _equal(x, y):
     return type(x) is type(y) and (x == y if not isinstance(x, np.ndarray) else bool((x == y).all()))
 
 
+@loop
 @pytest.mark.parametrize("archive", [True, False])
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_objects_keep_their_types(name, archive):

@@ -7,9 +7,7 @@ differences and their reasons are in docs/differences.md.
 
 import json
 import os
-import re
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -17,6 +15,7 @@ pytest.importorskip("torch")
 pytest.importorskip("expecttest", reason="PyTorch's operator database needs it")
 
 from tests import fuzzing
+from tests.exceptions import is_of, known
 
 SEED = int(os.environ.get("MYTORCH_FUZZ_SEED", "5"))
 COUNT = int(os.environ.get("MYTORCH_FUZZ", "0"))
@@ -40,23 +39,6 @@ FAMILIES = {  # a pattern of names (None: ops, layers, indices, views and in-pla
     ),
     "everything": (None, 80),
 }
-
-
-def known():
-    """The beginnings of names in the table of docs/differences.md, each with the kinds of outcome that are known."""
-    page = (Path(__file__).resolve().parent.parent / "docs" / "differences.md").read_text()
-    rows = re.findall(r"^\| (`.+?`) \| ([\w, /]+) \|", page.partition("## Calls that differ")[2], re.M)
-    kind = {"inf/NaN": "spread", "message": "words"}  # the page's terms for kinds of tests/fuzzing.py
-    return [
-        (name, {kind.get(k, k) for k in kinds.split(", ")})
-        for names, kinds in rows
-        for name in re.findall(r"`(.+?)`", names)
-    ]
-
-
-def is_of(name, start):
-    """Returns True if a name starts with a listed name that is followed by a character other than a letter."""
-    return name.startswith(start) and (start[-1] in "._" or not name[len(start) : len(start) + 1].isalpha())
 
 
 @pytest.mark.cpu_only

@@ -23,6 +23,7 @@ import pytest
 import mytorch
 from mytorch.files.archive import RefusedError
 from mytorch.serialization import OtherFileError, load_safetensors, read_safetensors, save_state_dict, set_load_limit
+from tests.loops import loop
 
 CASES = int(os.environ.get("CASES", "6"))
 SECONDS = 3.0  # of the processor
@@ -355,6 +356,7 @@ def refused(content):
     assert len(str(caught.value)) < 1000
 
 
+@loop
 @pytest.mark.parametrize("case", ZIPS + SAFETENSORS, ids=lambda f: f.__name__)
 def test_hostile_files_are_refused_in_bounded_time(case):
     for seed in range(1 if case in HEAVY else CASES):

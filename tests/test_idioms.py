@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 
@@ -96,6 +97,7 @@ def test_complex_draws_have_both_parts(torch):
         np.testing.assert_allclose(*results, rtol=1e-6)
 
 
+@loop
 @pytest.mark.parametrize(("a", "b"), [((2, 3), (4,)), ((2, 1, 3), (5, 2)), ((3,), (2,)), ((4, 3), (2, 3, 3))])
 @pytest.mark.parametrize("name", ["add", "mul", "lt", "maximum", "atan2", "pow"])
 def test_shapes_that_do_not_fit(a, b, name, torch):

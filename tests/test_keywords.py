@@ -8,6 +8,7 @@ import mytorch
 from mytorch import nn, tensor
 from mytorch.base import config
 from mytorch.nn import functional as F
+from tests.loops import loop
 from tests.public_names import callables
 
 MODULES = {
@@ -37,6 +38,7 @@ def public(module):
             yield name, value
 
 
+@loop
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("mode", ["native", "pytorch"])
 @pytest.mark.parametrize("module", MODULES)
@@ -131,6 +133,7 @@ def test_callables_with_any_keyword_refuse_unknown_ones(mode, monkeypatch, tmp_p
     assert not not_called, "add arguments that fit"
 
 
+@loop
 @pytest.mark.parametrize(
     "call",
     [

@@ -12,6 +12,7 @@ import pytest
 import mytorch
 from mytorch._array import Array
 from mytorch._tensor import Tensor as CoreTensor
+from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only
 ROOT = Path(__file__).parents[1]
@@ -80,6 +81,7 @@ def test_array_has_the_attributes_of_tensors():
     assert set(dir(mytorch.Tensor)) - set(dir(Array)) == INNER
 
 
+@loop
 @pytest.mark.parametrize("name", [n for n in dir(mytorch.Tensor) if n[0] != "_" and n not in INNER])
 @pytest.mark.filterwarnings("ignore")
 def test_array_methods_equal_tensor_methods(name):

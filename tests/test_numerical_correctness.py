@@ -8,6 +8,7 @@ import pytest
 import mytorch
 import mytorch.nn.functional as F
 from mytorch import linalg
+from tests.loops import loop
 
 INF, NAN = float("inf"), float("nan")
 
@@ -44,6 +45,7 @@ def assert_refused(torch, call):
 BAD_SIZES = [{"dilation": -1}, {"dilation": 0}, {"stride": 0}, {"stride": -1}, {"padding": -1}]
 
 
+@loop
 @pytest.mark.parametrize("bad", [*BAD_SIZES, {"groups": 0}, {"groups": -1}, {"stride": 1.5}], ids=str)
 @pytest.mark.parametrize(
     "name", ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
@@ -56,6 +58,7 @@ def test_convolutions_reject_arguments_that_read_outside_of_memory(name, bad, to
         )
 
 
+@loop
 @pytest.mark.parametrize(
     "bad", [{"kernel_size": 0}, {"kernel_size": -1}, *({"kernel_size": 2, **bad} for bad in BAD_SIZES)], ids=str
 )
@@ -92,6 +95,7 @@ def test_matrices_with_infinities_never_reach_lapack(value):
 EDGE = [-INF, -1e30, -104.0, -88.0, -20.0, -1e-3, -1e-40, 0.0, 1e-40, 1.0, 20.0, 88.0, 1e30, INF, NAN]
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     "name",
@@ -665,6 +669,7 @@ lib.masked_fill(t(3), t(3).bool(), t() * 1j); lib.masked_scatter(t(3), t(3), t(3
 """
 
 
+@loop
 @pytest.mark.parametrize("call", [c for c in REFUSED.replace("\n", "; ").split("; ") if c])
 @pytest.mark.filterwarnings("ignore")
 def test_invalid_arguments_raise_clear_errors(call, torch):

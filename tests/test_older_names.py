@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 from mytorch.compat import recurrent, signal_windows  # noqa: E402
@@ -21,6 +22,7 @@ def both(draw, *shape):
     return mytorch.tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
 
 
+@loop
 @pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.filterwarnings("ignore:LSTM with projections")

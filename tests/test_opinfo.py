@@ -1,7 +1,7 @@
 """All ops of mytorch in PyTorch's operator database, on the sample inputs of the database.
 
 Results (values, shape, dtype), gradients under a random upstream gradient and second derivatives are compared in
-float64 and complex128; only results for integers and bool. Samples that do not apply to mytorch are listed below, each with its reason.
+float64 and complex128; only results for integers and bool. tests/exceptions.py lists the samples that do not apply to mytorch.
 """
 
 import warnings
@@ -11,6 +11,8 @@ import pytest
 
 import mytorch
 from mytorch.ops import PUBLIC
+from tests.exceptions import COPIED, DIFFERENT, DIFFERENT_COMPLEX, ELSEWHERE, OTHER_ARGUMENTS, RANDOM, UP_TO_SIGNS
+from tests.loops import loop
 from tests.samples import ROWS
 
 torch = pytest.importorskip("torch")
@@ -20,43 +22,6 @@ with warnings.catch_warnings():
     from torch.testing._internal.common_methods_invocations import op_db
 
 SAMPLES = 12
-ELSEWHERE = (  # sparse and quantized tensors, aliases of tested ops, internals of PyTorch
-    "sparse", "masked.", "_", "quant", "ops.", "torch.ops", "jiterator", "to_sparse", "special.airy", "special.bessel",
-    "special.hermite", "special.laguerre", "special.legendre", "special.chebyshev", "special.shifted", "special.modified",
-    "special.scaled", "special.spherical", "signal.",
-)  # fmt: skip
-RANDOM = {  # results differ by design; shapes and dtypes are compared
-    "bernoulli", "normal", "multinomial", "rand_like", "randn_like", "randint_like", "randn", "randint", "uniform", "cauchy",
-    "exponential", "geometric", "log_normal", "nn.functional.dropout", "nn.functional.alpha_dropout",
-    "nn.functional.feature_alpha_dropout", "nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.rrelu",
-    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "nn.functional.gumbel_softmax", "empty",
-    "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "nn.functional.scaled_dot_product_attention",
-}  # fmt: skip
-UP_TO_SIGNS = {"svd", "linalg.svd", "linalg.eigh", "linalg.eig", "qr"}  # through the samples' own sign-free functions
-OTHER_ARGUMENTS = {  # the database calls these ops by a wrapper with another order of arguments
-    "svd_lowrank", "pca_lowrank", "linalg.pinv.singular", "special.polygamma", "nn.functional.embedding",
-    "nn.functional.triplet_margin_with_distance_loss", "linalg.lstsq.grad_oriented", "normal.number_mean", "normal.in_place", "zero_", "as_strided.partial_views",
-    "nn.functional.multi_head_attention_forward", "to", "nn.functional.linear_cross_entropy",
-    "nn.functional.embedding_bag",
-}  # fmt: skip
-DIFFERENT = {
-    "chalf": "no tensor has complex32, which is a name to compare dtypes with",
-    "linalg.lstsq": "empty results that PyTorch marks as requiring grad",
-    "linalg.norm.subgradients_at_zero": "second derivatives at a norm of zero: ours are 0, PyTorch's NaN",
-    "cov": "PyTorch mixes float32 weights in at another place",
-    "gather": "an empty index of another number of axes",
-    "histogramdd": "unsorted edges, which NumPy refuses",
-    "nn.functional.batch_norm": "one-dimensional empty input",
-    "mode": "which of several equal places is named", "topk": "which of several equal places is named",
-    "kthvalue": "which of several equal places is named", "sort": "order of equal elements", "argsort": "order of equal elements",
-    "sum_to_size": "bool summed to its own shape", "nn.functional.local_response_norm": "integers",
-    "as_strided_scatter": "a single element written by a 0-d view",
-    "cholesky_inverse": "the part of the gradient above the diagonal", "cholesky_solve": "the part of the gradient above the diagonal",
-}  # fmt: skip
-DIFFERENT_COMPLEX = {
-    "cholesky", "linalg.cholesky", "linalg.cholesky_ex", "istft", "nn.functional.rms_norm", "logcumsumexp", "logsumexp", "H",
-}  # fmt: skip
-COPIED = {"ravel", "resize_", "resize_as_"}  # the copies of the samples have another layout, or their own storage
 CONVERSIONS = {"bool", "double", "float", "half", "int", "long", "short", "byte", "char", "cdouble", "cfloat"}
 
 
@@ -216,6 +181,7 @@ def cases():
                 yield pytest.param(op, dtype, id=f"{full}-{str(dtype).split('.')[1]}")
 
 
+@loop(parts=4)
 @pytest.mark.parametrize(("op", "dtype"), list(cases()))
 @pytest.mark.filterwarnings("ignore")
 def test_as_pytorch(op, dtype):
@@ -268,6 +234,7 @@ def twins():
             yield pytest.param(op, id=name)
 
 
+@loop
 @pytest.mark.parametrize("op", list(twins()))
 @pytest.mark.filterwarnings("ignore")
 def test_method_function_and_in_place_agree(op):

@@ -6,34 +6,13 @@ import numpy as np
 import pytest
 
 from tests import test_opinfo as opinfo
+from tests.exceptions import IN_VARIANTS, RANDOM, UP_TO_SIGNS
+from tests.loops import loop
 
 torch = opinfo.torch
 tree_leaves, tree_map_only = torch.utils._pytree.tree_leaves, torch.utils._pytree.tree_map_only
 SAMPLES = 3
 REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError)
-DIFFERENT = {
-    "addmv": "PyTorch returns one element for a matrix without rows",
-    "block_diag": "PyTorch's gradients are shifted by a row for an empty vector",
-    "nn.functional.conv1d": "PyTorch returns 0 channels for a weight without input channels",
-    "nn.functional.conv2d": "PyTorch returns 0 channels for a weight without input channels",
-    "nn.functional.conv3d": "PyTorch returns 0 channels for a weight without input channels",
-    "nn.functional.group_norm": "the gradient of the weight is 0 for empty images, PyTorch's is NaN",
-    "nn.functional.multi_margin_loss": "NaN, where PyTorch returns uninitialized memory",
-    "nn.functional.multilabel_margin_loss": "NaN, where PyTorch returns uninitialized memory",
-    "nn.functional.pixel_unshuffle": "PyTorch returns an empty input unchanged",
-    "nn.functional.pdist": "PyTorch ends the process",
-    "nn.functional.adaptive_avg_pool1d": "images without pixels are refused",
-    "nn.functional.adaptive_avg_pool2d": "images without pixels are refused",
-    "nn.functional.adaptive_avg_pool3d": "images without pixels are refused",
-    "nn.functional.adaptive_max_pool3d": "images without pixels are refused",
-    "nn.functional.cross_entropy": "class targets without classes are refused",
-    "nn.functional.nll_loss": "class targets without classes are refused",
-    "lu_unpack": "pivots of another size are refused",
-    "repeat_interleave": "an output size that does not match is refused",
-    "resize_": "new elements are uninitialized memory",
-    "as_strided": "the strides of a sample fit one layout", "as_strided_copy": "the strides of a sample fit one layout",
-    "view_copy": "the shape of a sample fits one layout", "view": "the shape of a sample fits one layout",
-}  # fmt: skip
 
 
 def without(size):
@@ -73,10 +52,11 @@ def variants(sample, rng):
 CASES = [
     pytest.param(case.values[0], id=case.id)
     for case in opinfo.cases()
-    if case.values[1] is torch.float64 and case.values[0].name not in DIFFERENT
+    if case.values[1] is torch.float64 and case.values[0].name not in IN_VARIANTS
 ]
 
 
+@loop(parts=2)
 @pytest.mark.parametrize("op", CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_variants(op):
@@ -93,10 +73,10 @@ def test_variants(op):
             arguments = opinfo.convert([input, args, list(kwargs.values())])
             mine = function(arguments[0], *arguments[1], **dict(zip(kwargs, arguments[2], strict=True)))
             pairs = list(zip(opinfo.flat(theirs), opinfo.flat(mine), strict=True))
-            if op.name in opinfo.RANDOM:
+            if op.name in RANDOM:
                 assert all(tuple(a.shape) == tuple(b.shape) for a, b in pairs if hasattr(a, "shape"))
                 continue
-            if op.name not in opinfo.UP_TO_SIGNS:
+            if op.name not in UP_TO_SIGNS:
                 for a, b in pairs:
                     opinfo.compare(a, b, "result")
             if differentiable:

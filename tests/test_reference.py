@@ -10,6 +10,7 @@ import pytest
 import mytorch
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.xdist_group("reference")  # one process makes the pages, once
 
 
 @pytest.fixture(scope="module")

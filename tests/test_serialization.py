@@ -24,6 +24,7 @@ from mytorch.serialization import (
     save_safetensors,
     save_state_dict,
 )
+from tests.loops import loop
 
 EVERY_DTYPE = [
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
@@ -35,6 +36,7 @@ def same(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
+@loop
 @pytest.mark.parametrize("name", EVERY_DTYPE)
 @pytest.mark.parametrize("shape", [(), (3, 4), (0, 2)])
 def test_tensors_of_every_dtype_come_back(tmp_path, name, shape):
@@ -386,6 +388,7 @@ def test_a_pytorch_checkpoint_is_read(torch, tmp_path):
     )
 
 
+@loop
 @pytest.mark.parametrize("name", [n for n in EVERY_DTYPE if n not in ("uint16", "uint32", "uint64")])
 def test_pytorch_tensors_of_every_dtype_are_read(torch, tmp_path, name):
     t = (torch.rand(3, 4) * 5).to(getattr(torch, name))
@@ -438,6 +441,7 @@ def _bits(x):
     return bytes(x.detach().contiguous().resolve_conj().reshape(-1).view(sys.modules["torch"].uint8).numpy())
 
 
+@loop
 @pytest.mark.parametrize("shape", [(), (3, 4), (0, 2), (1,)])
 @pytest.mark.parametrize("name", BOTH_WAYS)
 def test_every_dtype_goes_both_ways(torch, tmp_path, name, shape):
@@ -650,6 +654,7 @@ def test_code_in_a_pytorch_file_is_refused_by_name(torch, tmp_path):
         mytorch.load(tmp_path / "x.pt")
 
 
+@loop
 @pytest.mark.parametrize(
     "name",
     [

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((2, 4, 4))
@@ -147,11 +148,13 @@ def compare(torch, call, *arrays):
             np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-6)
 
 
+@loop
 @pytest.mark.parametrize(("name", "function", "arrays"), LINALG, ids=[r[0] for r in LINALG])
 def test_linalg(name, function, arrays, torch):
     compare(torch, lambda lib, *xs: function(lib.linalg, *xs), *arrays)
 
 
+@loop
 @pytest.mark.parametrize(("name", "function", "arrays"), FUNCTIONS, ids=[r[0] for r in FUNCTIONS])
 def test_function(name, function, arrays, torch):
     compare(torch, function, *arrays)

@@ -20,6 +20,7 @@ import mytorch.nn.functional as F
 import mytorch.special
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.xdist_group("types")  # each type checker runs once
 
 RIGHT = """
 import mytorch

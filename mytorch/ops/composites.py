@@ -475,6 +475,8 @@ for _name, _variant in _IN_PLACE.items():
         f"In-place variant of `{_name}`: writes the result into `input`.",
         globals()[_name.replace("threshold", "_threshold")],
         "inplace",
+        "fused",
+        "auto",  # the variants have none
     )
     globals()[f"{_name}_"] = named(f"{_name}_", _doc)(_variant)
 

@@ -9,6 +9,7 @@ import pytest
 import mytorch
 from mytorch import func
 from mytorch.base import config
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 BOTH = (torch, mytorch)
@@ -39,6 +40,7 @@ def _values(result):
     return result.resolve_conj().numpy() if isinstance(result, torch.Tensor) else result.numpy()
 
 
+@loop
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.filterwarnings("ignore")
 def test_first_and_second_derivatives_at_corners(name, rng):
@@ -62,6 +64,7 @@ def test_first_and_second_derivatives_at_corners(name, rng):
 COMPLEX = "sqrt log log2 log10 log1p exp expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid reciprocal rsqrt"
 
 
+@loop
 @pytest.mark.parametrize("name", COMPLEX.split())
 def test_complex_functions_in_all_quadrants(name, rng):
     parts = [-2.3, -1.5, -0.4, 0.7, 3.1]
@@ -88,6 +91,7 @@ def test_cross_products_use_the_last_dimension():
     np.testing.assert_allclose(x.grad.numpy(), want.grad.numpy())
 
 
+@loop
 @pytest.mark.parametrize(
     "function",
     [
@@ -154,6 +158,7 @@ WRITES = {
 }
 
 
+@loop
 @pytest.mark.parametrize("name", WRITES)
 @pytest.mark.parametrize("view", OVERLAPPING)
 def test_writes_to_overlapping_views(name, view):
@@ -239,6 +244,7 @@ MATRICES = {
 }
 
 
+@loop
 @pytest.mark.parametrize("name", MATRICES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_second_derivatives_of_decompositions_in_both_modes(name, dtype, monkeypatch):

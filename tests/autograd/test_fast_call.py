@@ -5,6 +5,7 @@ import pytest
 
 import mytorch
 from mytorch.dispatch.record import RECORDS
+from tests.loops import loop
 
 SINGLE_OUTPUT = {name: record for name, record in RECORDS.items() if not record.outputs}
 
@@ -20,6 +21,7 @@ def both(record, tensors, **attrs):
     return found
 
 
+@loop
 @pytest.mark.parametrize("wants", [(True, True, True), (True, False, False), (False, True, True), (False, False, True)])
 @pytest.mark.parametrize("rows", [3, 101])  # the second one takes a compiled kernel, where Numba is
 def test_fast_path_and_dispatch_agree_for_each_set_of_inputs_that_require_grad(wants, rows):
@@ -81,6 +83,7 @@ def test_a_renamed_op_records_nodes_under_its_name():
     assert mytorch.ones(2, requires_grad=True).exp().grad_fn.label == "ExpBackward"
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["int8", "int64", "bool", "float32", "bfloat16", "complex64"])
 def test_fast_path_and_dispatch_agree_on_dtypes_and_numbers(dtype):
     x = mytorch.tensor([[1, 2, 5, 0], [3, 1, 0, 2]]).to(getattr(mytorch, dtype))

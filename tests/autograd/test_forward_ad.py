@@ -9,6 +9,7 @@ import pytest
 import mytorch
 import mytorch.ops
 from mytorch.dispatch.op import Op
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 BOTH = (mytorch, torch)
@@ -97,6 +98,7 @@ COMPLEX = {
 }
 
 
+@loop
 @pytest.mark.parametrize("name", OPS)
 def test_tangents_follow(name):
     function, *shapes = OPS[name]
@@ -133,6 +135,7 @@ NESTED = {
 }
 
 
+@loop
 @pytest.mark.parametrize("name", NESTED)
 def test_levels_nest(name):
     x, v = _draw((2, 3), np.float64), _draw((2, 3), np.float64, -0.5)
@@ -311,6 +314,7 @@ CHANGES = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_change_in_place_does_not_reach_the_tangents_of_the_inputs(maker):
     for change in CHANGES.values():
@@ -341,6 +345,7 @@ POOLS = {
 }
 
 
+@loop
 @pytest.mark.parametrize("name", POOLS)
 def test_forward_over_reverse_of_pools(name):
     """The tangent of a gradient in the direction of its upstream gradient needs a gradient of the gradient's transpose."""

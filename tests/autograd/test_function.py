@@ -11,6 +11,7 @@ import mytorch
 import mytorch.nn.functional as F
 from mytorch.autograd import Function, functional, gradcheck, gradgradcheck, once_differentiable
 from mytorch.utils.checkpoint import checkpoint
+from tests.loops import loop
 
 
 def leaf(*shape, low=None):
@@ -169,6 +170,7 @@ SECOND = {
 }
 
 
+@loop
 @pytest.mark.parametrize("name", SECOND)
 def test_second_derivatives(name):
     function, shape = SECOND[name]

@@ -6,6 +6,7 @@ import pytest
 import mytorch
 from mytorch.autograd import gradcheck, gradgradcheck
 from mytorch.autograd.gradcheck import GradcheckError
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 X = np.random.default_rng(0).standard_normal((2, 3))
@@ -68,11 +69,13 @@ def _same(a, b):
         np.testing.assert_allclose(np.asarray(b.detach()), a.detach().numpy(), rtol=1e-9, atol=1e-12)
 
 
+@loop
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_structures(name):
     _same(_run(CASES[name], torch), _run(CASES[name], mytorch))
 
 
+@loop
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(name):
     errors = []

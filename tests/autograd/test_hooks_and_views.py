@@ -5,6 +5,7 @@ import pytest
 import mytorch
 from mytorch import nn
 from mytorch.autograd import Function
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 
@@ -35,6 +36,7 @@ class Part(AsItIs):
         return mytorch.stack([g, g])
 
 
+@loop
 @pytest.mark.parametrize("function", [AsItIs, View, Part])
 @pytest.mark.parametrize("recorded", [True, False])
 def test_views_of_custom_functions_refuse_recorded_changes(function, recorded):

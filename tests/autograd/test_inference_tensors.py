@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 
@@ -53,12 +54,14 @@ def statements(text):
     return [line.strip().replace("\n", " ") for line in text.split(";")]
 
 
+@loop
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("text", statements(INSIDE))
 def test_inside(text):
     assert run(mytorch, text, True) == run(torch, text, True)
 
 
+@loop
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("text", statements(OUTSIDE))
 def test_outside(text):

@@ -8,6 +8,7 @@ import pytest
 import mytorch
 from mytorch.dispatch.record import RECORDS
 from mytorch.ops import everything  # noqa: F401 - defines the records of all operations
+from tests.loops import loop
 
 
 def both(program, torch, *inputs):
@@ -98,6 +99,7 @@ def program_reshape_view(lib, a, b):
 PROGRAMS = [v for k, v in sorted(globals().items()) if k.startswith("program_")]
 
 
+@loop
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_programs(program, torch):
     both(program, torch, A, B)
@@ -143,6 +145,7 @@ INDEXED = {
 NOT_READ = ("self_of_scatter_add", "self_of_index_add", "take_along_dim")
 
 
+@loop
 @pytest.mark.parametrize("name", INDEXED)
 def test_an_index_that_backward_reads_is_not_to_be_changed(name, torch):
     for lib in (torch, mytorch):
@@ -179,6 +182,7 @@ WITH_INDICES = [
 ]
 
 
+@loop
 @pytest.mark.parametrize(("record", "i"), WITH_INDICES)
 def test_every_op_watches_the_indices_that_its_gradient_names(record, i):
     """If only the input i requires grad, changing an index in place is an error exactly if the gradient of that input names it."""
@@ -335,6 +339,7 @@ WRITES = {
 }
 
 
+@loop
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("name", WRITES)
 @pytest.mark.parametrize("source", ["same", "view", "shifted", "apart"])

@@ -9,6 +9,7 @@ import pytest
 import mytorch
 from mytorch.dispatch.record import RECORDS
 from mytorch.ops import everything  # noqa: F401 - defines the records of all operations
+from tests.loops import loop
 
 SIZES = 16, 32832
 
@@ -102,6 +103,7 @@ def gradient(lib, function, change, n):
     return None if leaf.grad is None else np.asarray(leaf.grad)
 
 
+@loop
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_changes_between_forward_and_backward(torch, name, change):

@@ -11,6 +11,7 @@ import pytest
 
 import mytorch
 from mytorch import func
+from tests.loops import loop
 
 UNARY = "sin_ cos_ exp_ square_ sigmoid_ tanh_ atan_ erf_ neg_ expm1_ sinh_ asinh_ exp2_ erfc_ sinc_".split()
 BINARY = "mul_ add_ sub_ div_ hypot_ atan2_ copy_".split()
@@ -72,6 +73,7 @@ def _derivatives(f, x, v):
     yield "grad of grad", 2, lambda: (func.grad(lambda y: (gradient(y) * v).sum())(x) * v).sum()
 
 
+@loop
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.filterwarnings("ignore")
 def test_derivatives_of_programs_that_change_tensors_in_place(seed):
@@ -105,6 +107,7 @@ def test_derivatives_of_programs_that_change_tensors_in_place(seed):
         )
 
 
+@loop
 @pytest.mark.parametrize("name", ["mul_", "div_", "pow_", "sin_", "log_", "exp_", "atan2_", "xlogy_", "view"])
 def test_hessians_are_equal_to_those_without_changes_in_place(name):
     x = mytorch.tensor([0.5, 1.2, 2.1, 0.7], dtype=mytorch.float64)

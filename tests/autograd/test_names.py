@@ -5,6 +5,7 @@ import pytest
 
 import mytorch
 from mytorch import Tensor
+from tests.loops import loop
 
 F = mytorch.nn.functional
 
@@ -30,6 +31,7 @@ MADE = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("name", MADE)
 def test_grad_fn_is_named(name):
     assert f"grad_fn=<{name}Backward>" in repr(MADE[name])

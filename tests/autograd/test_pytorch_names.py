@@ -6,6 +6,7 @@ import pytest
 
 import mytorch
 from tests import test_opinfo as opinfo
+from tests.loops import loop
 
 torch = opinfo.torch
 COMPOSED = set(  # mytorch computes these with several ops, and the last op names the node
@@ -58,6 +59,7 @@ def listed(op):
     return real_fft or op.endswith("_copy") or any(op in names for names in (COMPOSED, ONE_OP, PARTLY))
 
 
+@loop
 @pytest.mark.parametrize("op", [pytest.param(case.values[0], id=case.id) for case in CASES])
 @pytest.mark.filterwarnings("ignore")
 def test_name(op):

@@ -19,6 +19,7 @@ import pytest
 import mytorch
 from mytorch import nn
 from mytorch.utils.checkpoint import checkpoint
+from tests.loops import loop
 
 F = nn.functional
 pytestmark = pytest.mark.cpu_only
@@ -1542,6 +1543,7 @@ def object_identity(compile):
     return found
 
 
+@loop
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.filterwarnings("ignore")
 def test_a_change_has_the_eager_result(name):

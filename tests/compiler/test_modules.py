@@ -9,6 +9,7 @@ import pytest
 import mytorch
 from mytorch import nn
 from mytorch.compiler import native
+from tests.loops import loop
 from tests.nn.test_layers import IMAGE, LAYERS, LINE, ROW, VOLUME, build
 from tests.optim.test_optimizers import OPTIMIZERS
 
@@ -116,6 +117,7 @@ def trained(text, forms, compile):
     return found, function
 
 
+@loop
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
 def test_a_compiled_module_trains_as_an_eager_module(case):
     text, *forms = case
@@ -132,6 +134,7 @@ def test_every_module_is_compiled():
     assert classes - {case[0].partition("(")[0] for case in CASES} == OTHERS
 
 
+@loop
 @pytest.mark.parametrize(
     ("name", "options"),
     [*OPTIMIZERS, ("Adafactor", {"lr": 0.01}), ("Lion", {"lr": 0.01}), ("Muon", {"lr": 0.01}), ("LBFGS", {"lr": 0.1})],

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -86,6 +87,7 @@ def test_names(torch):
     assert mine._utils.collate.default_collate is mine.default_collate is mine.dataloader.default_collate
 
 
+@loop
 @pytest.mark.parametrize(
     "name",
     [
@@ -159,6 +161,7 @@ BAD_LOADERS = [
 ]
 
 
+@loop
 @pytest.mark.parametrize("options", BAD_LOADERS, ids=str)
 def test_bad_loaders(options, torch):
     same(lambda lib: [x.tolist() for x in lib.utils.data.DataLoader(list(range(3)), **options)], torch)
@@ -186,6 +189,7 @@ def test_empty_datasets(torch):
     same(lambda lib: list(lib.utils.data.RandomSampler([], num_samples=3)), torch)
 
 
+@loop
 @pytest.mark.parametrize(
     "name",
     [
@@ -203,6 +207,7 @@ def test_attributes_that_are_fixed(name, torch):
     same(lambda lib: setattr(lib.utils.data.DataLoader([1, 2]), name, None), torch)
 
 
+@loop
 @pytest.mark.parametrize(
     "options", [{}, {"batch_size": 4}, {"batch_size": 4, "drop_last": True}, {"batch_size": None}], ids=str
 )
@@ -248,6 +253,7 @@ class LazyDraws(EagerDraws):
             yield int(self.lib.randint(0, 9, (1,)))
 
 
+@loop
 @pytest.mark.parametrize("workers", [0, 1, 2])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("kind", [EagerDraws, LazyDraws])
@@ -422,6 +428,7 @@ ITEMS = {
 }
 
 
+@loop
 @pytest.mark.parametrize("items", ITEMS, ids=str)
 def test_collate_and_convert(items, torch):
     batch = ITEMS[items]

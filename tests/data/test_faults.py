@@ -11,6 +11,7 @@ import pytest
 import mytorch
 from mytorch import nn
 from mytorch.utils.data import DataLoader, TensorDataset
+from tests.loops import loop
 
 FORKING = """
 import os, threading
@@ -62,6 +63,7 @@ def test_forking_leaves_blas_its_threads():
     assert [getter() for getter, _ in forking._libraries()] == counts
 
 
+@loop
 @pytest.mark.parametrize("before", [0, 1, 2, 3])
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 @pytest.mark.parametrize("taken", [0, 1, 4, 8])

@@ -18,6 +18,7 @@ from mytorch.utils.data import (
     SubsetRandomSampler,
     get_worker_info,
 )
+from tests.loops import loop
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -113,6 +114,7 @@ def disturb():
     random.seed(97)
 
 
+@loop
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("count", [0, 1, 3])

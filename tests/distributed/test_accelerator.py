@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from tests.loops import loop
+
 from .launching import PROGRAMS, checks_in, launch, results_of
 
 
@@ -14,6 +16,7 @@ def results(request, tmp_path_factory):
     )
 
 
+@loop  # one process runs all checks once
 @pytest.mark.parametrize("name", checks_in("accelerating.py"))
 def test_accelerator(results, name):
     assert results[name] is None, results[name]

@@ -10,6 +10,7 @@ import mytorch
 import mytorch.distributed as dist
 from mytorch.distributed import rendezvous
 from mytorch.distributed.work import Future, Work
+from tests.loops import loop
 
 from .launching import ROOT, checks_in, environment, needs_mpi, results_of
 
@@ -21,6 +22,7 @@ def results(request, tmp_path_factory):
     )
 
 
+@loop  # one process runs all checks once
 @pytest.mark.parametrize("name", checks_in("collectives.py"))
 def test_collectives(results, name):
     assert results[name] is None, results[name]

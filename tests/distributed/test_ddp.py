@@ -8,6 +8,7 @@ import mytorch.distributed as dist
 from mytorch import nn
 from mytorch.base.errors import warn_once
 from mytorch.distributed.reducer import make_buckets
+from tests.loops import loop
 
 from .launching import checks_in, results_of
 
@@ -17,6 +18,7 @@ def results(request, tmp_path_factory):
     return results_of(request.param, "ddp.py", tmp_path_factory.mktemp("ddp") / "results.json", timeout=30)
 
 
+@loop  # one process runs all checks once
 @pytest.mark.parametrize("name", [*checks_in("ddp.py"), *checks_in("ddp_patterns.py")])
 def test_ddp(results, name):
     assert results[name] is None, results[name]

@@ -17,6 +17,7 @@ from mytorch.base.config import temporarily
 from mytorch.base.errors import CaptureError
 from mytorch.distributed import HashStore, nccl, reducer
 from mytorch.distributed.engine import ReduceOp
+from tests.loops import loop
 
 from .launching import checks_in, results_of
 
@@ -322,6 +323,7 @@ def results(tmp_path_factory):
     return results_of(2, "nccl_sharded.py", path, limit=300, MYTORCH_FUSED="0")
 
 
+@loop  # one process runs all checks once
 @pytest.mark.parametrize("name", checks_in("nccl_sharded.py"))
 def test_sharded_models_over_a_fake_nccl(results, name):
     assert results[name] is None, results[name]

@@ -7,6 +7,7 @@ import pytest
 
 import mytorch
 from mytorch.distributions import implicit
+from tests.loops import loop
 
 from .families import FAMILIES, array, build, close, parameters
 
@@ -52,9 +53,9 @@ def both(torch, case, shape, **options):
     return [build(lib, case, values, **options) for lib in (mytorch, torch)]
 
 
+@loop
 @pytest.mark.parametrize("case", SAME_SEED)
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=str)
-@pytest.mark.parametrize("draws", [(), (3,), (4, 5)], ids=str)
+@pytest.mark.parametrize(("shape", "draws"), [((), ()), ((3,), (4, 5)), ((2, 3), (3,))], ids=str)
 def test_equal_seeds_draw_the_same_numbers_as_pytorch(case, shape, draws, torch):
     (mine, _), (theirs, _) = both(torch, case, shape)
     mytorch.manual_seed(3), torch.manual_seed(3)
@@ -69,6 +70,7 @@ def test_equal_seeds_in_float32(case, draws, torch):
     close(mine.sample(draws), theirs.sample(draws), rtol=2e-4, atol=1e-5)
 
 
+@loop
 @every_case
 def test_draws_have_the_right_moments(case, torch):
     (d, _), _ = both(torch, case, (3,))
@@ -102,6 +104,7 @@ SMOOTH = [
 ]
 
 
+@loop
 @pytest.mark.parametrize("case", SMOOTH)
 def test_gradients_through_draws_are_those_of_expectations(case):
     """d/dp E[f(x)] = E[f d/dp log p(x)]: the score function's estimate is the truth.

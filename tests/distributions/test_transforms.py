@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 from .families import array, close
 
@@ -95,8 +96,8 @@ def both(torch, name):
     return [make(lib, lib.distributions.transforms) for lib in (mytorch, torch)], draw
 
 
-@every
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=str)
+@loop
+@pytest.mark.parametrize(("name", "shape"), [(n, ((), (3,), (2, 3))[i % 3]) for i, n in enumerate(TRANSFORMS)])
 @pytest.mark.parametrize("inverse", [False, True])
 def test_forward_inverse_and_jacobian(name, shape, inverse, torch):
     transforms, draw = both(torch, name)
@@ -244,6 +245,7 @@ MADE = {
 }
 
 
+@loop
 @pytest.mark.parametrize("name", [*CONSTRAINTS, *MADE])
 def test_constraints(name, torch):
     make, data = MADE.get(name, (lambda c: getattr(c, name), CONSTRAINTS.get(name)))
@@ -295,6 +297,7 @@ REGISTERED = [
 ]
 
 
+@loop
 @pytest.mark.parametrize("registry", ["biject_to", "transform_to"])
 @pytest.mark.parametrize("name", REGISTERED)
 def test_registries(name, registry, torch):

@@ -10,12 +10,14 @@ from mytorch import nn
 from mytorch.export import Dim, dims, export
 from tests import graph_models
 from tests.fx.test_fx import LARGE
+from tests.loops import loop
 
 from .random_programs import Program
 
 SMALL = [name for name in graph_models.CASES if name not in LARGE]
 
 
+@loop
 @pytest.mark.parametrize("name", SMALL)
 def test_models_with_dynamic_sizes(name):
     found, program = graph_models.check_export(name)
@@ -28,6 +30,7 @@ def test_models_with_dynamic_sizes(name):
         assert graph_models.difference(module(*args), loaded(*args)) == 0
 
 
+@loop
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs(seed):
     """Equal results for all sizes, or an error that names the line of a condition."""

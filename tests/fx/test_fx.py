@@ -9,11 +9,13 @@ import pytest
 import mytorch
 from mytorch import fx, nn
 from tests import graph_models
+from tests.loops import loop
 
 LARGE = "resnet50 resnext50_32x4d wide_resnet50_2".split()
 TRACED = [name for name, case in graph_models.CASES.items() if case.fx and name not in LARGE]
 
 
+@loop
 @pytest.mark.parametrize("name", TRACED)
 def test_models_are_traced_printed_transformed_and_run(name):
     assert graph_models.check_fx(name) < 1e-5

@@ -1,6 +1,7 @@
 """The GPU code without a GPU: runs tests of ops, layers, optimizers and models over the fake CuPy.
 
-Only a selection runs here, to save time. This command runs all tests in about a quarter of an hour:
+Only a selection runs here, to save time: the files that reach code for devices, with every op but at most 60 cells of the other
+loops (tests/loops.py), whose further dtypes and operands take the same path on a GPU. This command runs all tests:
 
     python -m pytest tests --device cuda --fake-cupy --ignore tests/gpu --ignore tests/kernels
 """
@@ -14,40 +15,35 @@ from tests.own_process import run_checks, run_pytest
 TESTS = Path(__file__).resolve().parents[1]
 
 
-RUNS = [
-    ("cuda", ("test_ops.py", "test_surface.py")),
-    ("cuda", ("nn", "optim")),
-    ("cuda", ("autograd", "models/test_generation.py", "programs")),
-    ("cuda", ("tensors", "utils", "data/test_loader.py")),
-    (
-        "cuda",
-        (
-            "test_amp.py",
-            "test_serialization.py",
-            "test_parity_gpt2.py",
-            "test_printing.py",
-            "accelerate/test_accelerator.py",
-            "vision/test_datasets.py",
-        ),
+RUNS = {  # the options, and the files
+    "ops": ("--device cuda", "test_ops.py test_surface.py"),
+    "layers": ("--device cuda --cells 60", "nn optim"),
+    "graph": ("--device cuda --cells 60", "autograd models/test_generation.py programs"),
+    "tensors": ("--device cuda --cells 60", "tensors utils data/test_loader.py"),
+    "programs": (
+        "--device cuda --cells 60",
+        "test_amp.py test_serialization.py test_parity_gpt2.py test_printing.py accelerate/test_accelerator.py "
+        "vision/test_datasets.py",
     ),
-    ("cuda:1", ("test_ops.py", "optim", "autograd")),  # while cuda:0 is the current GPU
-]
+    "second": ("--device cuda:1 --cells 150", "test_ops.py optim autograd"),  # while cuda:0 is the current GPU
+}
 
 
-def run_over_the_fake(device, *part, **environment):
-    run_pytest("--device", device, "--fake-cupy", *(TESTS / name for name in part), **environment)
+def run_over_the_fake(options, *files, **environment):
+    run_pytest(*options.split(), "--fake-cupy", *(TESTS / name for name in files), **environment)
 
 
 @pytest.mark.cpu_only
-@pytest.mark.parametrize(("device", "part"), RUNS)
-def test_over_the_fake_cupy(device, part):
-    run_over_the_fake(device, *part)
+@pytest.mark.parametrize("run", RUNS)
+def test_over_the_fake_cupy(run):
+    options, files = RUNS[run]
+    run_over_the_fake(options, *files.split())
 
 
 @pytest.mark.cpu_only
 def test_graphs_over_the_fake_cupy():
     pytest.importorskip("triton")
-    run_over_the_fake("cuda", "gpu/test_graphs.py", TRITON_INTERPRET="1")
+    run_over_the_fake("--device cuda", "gpu/test_graphs.py", TRITON_INTERPRET="1")
 
 
 @pytest.mark.gpu

@@ -11,7 +11,7 @@ import pytest
 from mytorch.serialization import load
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.cpu_only
+pytestmark = [pytest.mark.cpu_only, pytest.mark.xdist_group("gpu_scripts")]  # one process makes the folder, once
 
 
 def run(script, *flags, **more):

@@ -8,6 +8,7 @@ import pytest
 
 import mytorch
 from mytorch.backend import numpy_ns as xp
+from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -27,6 +28,7 @@ def values(rng, shape, dtype):
     return (rng.standard_normal(shape) * 8).astype(dtype)
 
 
+@loop
 @pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("int64"), np.dtype("bool"), np.dtype("complex64")], ids=str)
 @pytest.mark.parametrize("layout", SHAPES)
 def test_gather(rng, layout, dtype):
@@ -41,6 +43,7 @@ def test_gather(rng, layout, dtype):
     )
 
 
+@loop
 @pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("int64"), np.dtype("int32")], ids=str)
 @pytest.mark.parametrize("layout", SHAPES)
 def test_adding_along_an_axis_counts_every_repetition(rng, layout, dtype):
@@ -53,6 +56,7 @@ def test_adding_along_an_axis_counts_every_repetition(rng, layout, dtype):
     np.testing.assert_allclose(out.astype(np.float64), wide, rtol=tolerance, atol=tolerance * 16)
 
 
+@loop
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("width", [1, 3, 64])
 def test_adding_rows(rng, width, dtype):
@@ -86,6 +90,7 @@ def test_where_keeps_every_bit(rng, dtype):
         np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
 
 
+@loop
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, (1, 2), (0, 2), (0, 1, 2), -1])
 @pytest.mark.parametrize("shape", [(67, 33, 35), (2, 3, 65536), (1, 1, 70001)])
 def test_sums(rng, shape, axis):
@@ -139,6 +144,7 @@ def test_several_threads_equal_one_thread(rng, kernels):
         np.testing.assert_array_equal(one, three)
 
 
+@loop
 @pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("int64"), np.dtype("uint8")], ids=str)
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dim", [0, 1])
@@ -191,6 +197,7 @@ def test_distinct_integers_whether_counted_or_sorted(torch, rng, dtype, high):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 @pytest.mark.parametrize("layout", SHAPES)
 def test_scatter_and_its_extremes(torch, rng, layout, dtype):
@@ -222,6 +229,7 @@ def test_indices_changed_behind_the_graph_lead_nowhere_outside_of_memory(read, f
         assert np.isfinite(x.grad.numpy()).all()
 
 
+@loop
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float16", "float64"])

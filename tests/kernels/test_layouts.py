@@ -21,6 +21,7 @@ from mytorch.dispatch.record import RECORDS
 from mytorch.kernels import arrays
 from mytorch.kernels.registry import SMALL
 from mytorch.numerics.blocks import LARGE
+from tests.loops import loop
 
 for _module in pkgutil.iter_modules(ops.__path__):  # each module adds its records to the registry
     importlib.import_module(f"mytorch.ops.{_module.name}")
@@ -516,6 +517,7 @@ def slices_of_one(raws):
     return list(permuted(rng.permutation(ndim).tolist())(xp, xp.stack(raws)))
 
 
+@loop
 @pytest.mark.parametrize("name", RECORDS_WITH_KERNELS)
 def test_kernel(name):
     """Forward and gradients, with all inputs differentiable and with each input separately."""
@@ -550,6 +552,7 @@ def test_kernel(name):
     assert accepted, f"the kernel of {name} accepts none of its samples"
 
 
+@loop
 @pytest.mark.skipif(DEVICE != "cpu", reason="the GPU kernels compute half precision directly")
 @pytest.mark.parametrize("dtype", [mytorch.bfloat16, mytorch.float16], ids=str)
 @pytest.mark.parametrize("name", RECORDS_WITH_KERNELS)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("numba", reason="there is no kernel without it")
@@ -60,6 +61,7 @@ CASES = [
 ]
 
 
+@loop
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize(("name", "x", "w", "bias", "options"), CASES)
 def test_convolution_and_its_gradients(name, x, w, bias, options, fused):

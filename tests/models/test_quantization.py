@@ -5,6 +5,7 @@ import mytorch
 from mytorch import nn
 from mytorch.models import GPT2, Llama, QuantizedLinear, quantize_
 from mytorch.ops.quantized_linear import dequantize, pack, quantized_linear, unpack
+from tests.loops import loop
 
 KINDS = {"int8": {"bits": 8}, "int4": {"bits": 4, "group_size": 32}, "odd": {"bits": 4, "group_size": 6},
          "zero points": {"bits": 4, "group_size": 32, "zero_points": True}}  # fmt: skip
@@ -15,6 +16,7 @@ def floats_of(layer, inputs):
     return dequantize(np, layer.weight.numpy(), layer.scale.numpy(), offset, layer.group_size, inputs)
 
 
+@loop
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(7,), (1, 70), (3, 7), (2, 3, 33), (0, 7), (9, 70)])
 @pytest.mark.parametrize("fused", [None, False])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 X = np.random.default_rng(0).standard_normal((3, 4))
 Y = np.random.default_rng(1).standard_normal((3, 4))
@@ -59,6 +60,7 @@ def _leaves(tree):
     return [leaf for t in tree for leaf in _leaves(t)] if isinstance(tree, (tuple, list)) else [tree]
 
 
+@loop
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node:UserWarning")
 @pytest.mark.parametrize("name", CALLS)
 def test_transform(name, torch):

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 
 HEADS = [(q, k, v) for q in (1, 4, 6) for k, v in itertools.product((1, 2, 3, 4, 6), repeat=2) if q % k == q % v == 0]
 
 
+@loop
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 def test_each_of_key_and_value_has_its_number_of_heads(heads):
     draw = np.random.default_rng(sum(heads))

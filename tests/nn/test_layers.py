@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 IMAGE, LINE, VOLUME, ROW = (2, 6, 8, 9), (2, 6, 11), (2, 6, 5, 6, 4), (4, 6)
 
@@ -44,6 +45,7 @@ def build(lib, text):
     return eval(f"nn.{text}", {"nn": lib.nn})
 
 
+@loop
 @pytest.mark.parametrize(("text", "shape"), LAYERS, ids=[t for t, _ in LAYERS])
 def test_layer(text, shape, torch):
     mytorch.manual_seed(11)
@@ -79,6 +81,7 @@ def test_layer(text, shape, torch):
             np.testing.assert_allclose(p.numpy(), q.numpy(), rtol=1e-9, err_msg=name)
 
 
+@loop
 @pytest.mark.parametrize("text", ["Conv2d(6, 4, 3, stride=2, padding=1)", "BatchNorm2d(6)", "GroupNorm(3, 6)", "ConvTranspose2d(6, 4, 3, stride=2)", "AvgPool2d(2)", "MaxPool2d(2)", "InstanceNorm2d(6)"])  # fmt: skip
 def test_gradient_penalty(text, torch):
     """The gradient of the norm of a gradient, through layer and tanh."""
@@ -122,6 +125,7 @@ def _sample(kind, rng):
     return {"x": x, "p": e / e.sum(-1, keepdims=True), "logp": np.log(e / e.sum(-1, keepdims=True))}[kind]
 
 
+@loop
 @pytest.mark.parametrize(("text", "first", "second"), LOSSES, ids=[t for t, *_ in LOSSES])
 def test_loss(text, first, second, torch):
     rng = np.random.default_rng(7)
@@ -207,6 +211,7 @@ def test_ctc(torch):
         np.testing.assert_allclose(results[0][1], results[1][1], atol=1e-8)
 
 
+@loop
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic", "volume"])
 @pytest.mark.parametrize("fused", [None, False])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 F = mytorch.nn.functional
@@ -356,6 +357,7 @@ def difference(ours, theirs, dtype, exact=None):
 LARGE_LOGITS = [pytest.param(scale, marks=pytest.mark.slow) for scale in (30.0, 300.0)]
 
 
+@loop
 @pytest.mark.parametrize("scale", [1.0, *LARGE_LOGITS])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", GENERATORS)
@@ -404,6 +406,7 @@ def _soft_margin_of_ones(x):
     return F.soft_margin_loss(x, mytorch.ones_like(x), reduction="none")
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("function", [F.softplus, F.logsigmoid, _soft_margin_of_ones])
 def test_second_derivative_does_not_vanish_for_large_inputs(function, dtype):
@@ -461,6 +464,7 @@ def test_weight_must_have_the_shape_of_input(name):
             getattr(lib.nn.functional, name)(lib.ones(2, 3), lib.ones(2, 3), weight=lib.ones(3))
 
 
+@loop
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import mytorch
 from mytorch import nn
 from mytorch.nn.functional import _found
 from mytorch.nn.layer import Layer
+from tests.loops import loop
 
 
 class Block(nn.Module):
@@ -300,6 +301,7 @@ def test_fused_true_equals_fused_false():
             np.testing.assert_allclose(a, b, atol=2e-5)
 
 
+@loop
 @pytest.mark.cpu_only
 @pytest.mark.parametrize("shape", [(512,), (1, 512), (1, 1, 512), (1, 48), (3, 80), (2, 4, 512)])
 def test_a_linear_layer_of_few_rows_is_the_product(rng, shape):
@@ -442,6 +444,7 @@ CALLS = {
 }
 
 
+@loop
 @pytest.mark.parametrize("call", CALLS)
 def test_overridden_methods_of_submodules_are_called_as_in_pytorch(call):
     torch = pytest.importorskip("torch")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 RNG = np.random.default_rng(0)
 
@@ -51,6 +52,7 @@ BAGS = [
 ]  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("mode", ["sum", "mean", "max", "weighted"])
 @pytest.mark.parametrize(("options", "index", "offsets", "_"), BAGS)
 def test_embedding_bag(mode, options, index, offsets, _, torch):
@@ -121,6 +123,7 @@ def _made(text, torch):
     return modules
 
 
+@loop
 @pytest.mark.filterwarnings("ignore:input's size at dim=1 does not match:UserWarning")
 @pytest.mark.parametrize(("text", "shape"), LAZY)
 @pytest.mark.filterwarnings("ignore:Lazy modules are a new feature:UserWarning")
@@ -190,6 +193,7 @@ def test_adaptive_log_softmax(options, torch):
             lib.nn.AdaptiveLogSoftmaxWithLoss(16, 20, [5, 5])
 
 
+@loop
 @pytest.mark.parametrize(("d", "shape", "options"), [
     (2, (2, 3, 9, 11), {"kernel_size": 2, "output_size": (4, 5)}), (2, (3, 9, 11), {"kernel_size": (3, 2), "output_ratio": (0.5, 0.6)}),
     (3, (2, 3, 7, 8, 9), {"kernel_size": 2, "output_size": 3}), (3, (2, 6, 7, 8), {"kernel_size": (2, 3, 1), "output_ratio": 0.5}), (2, (2, 1, 5, 5), {"kernel_size": 3, "output_size": 1}),
@@ -247,6 +251,7 @@ def test_linear_cross_entropy(torch):
         mytorch.nn.functional.linear_cross_entropy(mytorch.ones(2, 3), mytorch.ones(4, 5), mytorch.tensor([0, 1]))
 
 
+@loop
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("options", [
     {}, {"need_weights": False}, {"average_attn_weights": False}, {"bias_kv": True, "add_zero_attn": True}, {"mask": "float"}, {"mask": "bool", "padding": True},
@@ -305,6 +310,7 @@ CALLS = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.filterwarnings("ignore:.*nn.functional.upsample.*deprecated:UserWarning")
 def test_function(name, torch):
@@ -348,6 +354,7 @@ def test_older_names(torch):
             lib.nn.init.normal(lib.empty(2))
 
 
+@loop
 @pytest.mark.parametrize(
     "options",
     [{}, {"std": 0.02}, {"mean": 1.0, "std": 2.0, "a": 0.0, "b": 3.0}, {"a": 2.0, "b": 3.0}, {"a": -0.1, "b": 0.1}],
@@ -370,6 +377,7 @@ LOSS_CALLS = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("text", LOSS_CALLS)
 def test_loss_by_position_and_name(text, torch):
     rng = np.random.default_rng(2)
@@ -452,6 +460,7 @@ EMPTY = {
 }
 
 
+@loop
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 @pytest.mark.parametrize("name", EMPTY)
 def test_layers_take_and_differentiate_empty_inputs(torch, name):
@@ -481,6 +490,7 @@ def test_losses_of_no_samples_are_empty_and_no_classes_are_refused(torch):
         ) == (0, 1, 2, 2)
 
 
+@loop
 @pytest.mark.parametrize("call", [
     lambda L: L.nn.GroupNorm(4, 4)(L.ones(1, 4, 1)),
     lambda L: L.nn.functional.ctc_loss(L.zeros(5, 2, 3), L.ones(2, 4, dtype=L.int32), [5, 5], [5, 4]),
@@ -518,6 +528,7 @@ def test_pad_never_gives_a_view(mode):
         assert not x.any()
 
 
+@loop
 @pytest.mark.parametrize("call", [
     lambda F, x: F.max_pool2d(x, 2),
     lambda F, x: F.max_pool2d(x, 2, return_indices=True)[1],

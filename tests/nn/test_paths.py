@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 
 def test_modules_of_pytorch_are_found(torch):
@@ -164,6 +165,7 @@ CONTAINERS = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize(("kind", "statement"), [(k, s) for k, statements in CONTAINERS.items() for s in statements])
 def test_containers(kind, statement, torch):
     results = []
@@ -230,6 +232,7 @@ MODULE_CALLS = [
 ]  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("call", MODULE_CALLS)
 def test_module_methods(call, torch):
     results = []

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 T, N, I, H = 6, 3, 5, 4
 
@@ -58,6 +59,7 @@ OPTIONS = [
 ]
 
 
+@loop
 @pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_layers(name, options, torch):
@@ -115,6 +117,7 @@ def test_pad_sequence(torch):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
+@loop
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "bias": False, "num_layers": 2}])
@@ -212,6 +215,7 @@ def test_transformer_encoder_with_padding(torch):
     )
 
 
+@loop
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("bidirectional", [False, True])

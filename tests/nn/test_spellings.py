@@ -5,6 +5,7 @@ import pytest
 
 import mytorch
 from mytorch import nn
+from tests.loops import loop
 
 F = nn.functional
 
@@ -179,6 +180,7 @@ SIGNATURES = [  # calls as the public MyTorch documents them
 ]
 
 
+@loop
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("n", range(len(SIGNATURES)))
 def test_calls_that_the_public_mytorch_documents(n):

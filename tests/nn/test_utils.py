@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 
 @pytest.fixture(params=["Linear(6, 4)", "Linear(4, 6)", "Conv2d(3, 4, 3)", "ConvTranspose2d(3, 4, 3)"])
@@ -82,6 +83,7 @@ def test_parametrizations(kind, layer, torch):
         pickle.dumps(twin)
 
 
+@loop
 @pytest.mark.parametrize("orthogonal_map", [None, "matrix_exp", "cayley", "householder"])
 @pytest.mark.parametrize("trivialization", [True, False])
 @pytest.mark.parametrize("text", ["Linear(6, 4)", "Linear(4, 6)", "Linear(5, 5)"])
@@ -246,6 +248,7 @@ PRUNINGS = [
 ]  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("first", PRUNINGS)
 @pytest.mark.parametrize(
     "second", ["identity(m, 'weight')", "l1_unstructured(m, 'weight', 0.25)", "ln_structured(m, 'weight', 1, 1, 0)"]

@@ -6,6 +6,7 @@ import pytest
 import mytorch
 from mytorch import func
 from tests import test_ops
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.cpu_only
@@ -101,6 +102,7 @@ def at_once(monkeypatch):
     monkeypatch.setattr(func, "_one_by_one", refuse)
 
 
+@loop
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_one_call_equals_pytorch(name, at_once):
@@ -114,6 +116,7 @@ def one_by_one(function, tensors, dims):
     return [mytorch.stack(list(parts)) for parts in zip(*rows, strict=True)]
 
 
+@loop
 @pytest.mark.parametrize(("row", "shapes", "attrs"), test_ops.FIRST)
 def test_every_op_equals_one_call_per_index(row, shapes, attrs, rng):
     inputs = [test_ops._inputs(test_ops._values(row, shapes, rng), mytorch) for _ in range(3)]

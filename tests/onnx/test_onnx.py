@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.loops import loop
+
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -14,6 +16,7 @@ from tests.export.random_programs import Program  # noqa: E402
 from tests.fx.test_fx import LARGE  # noqa: E402
 
 
+@loop
 @pytest.mark.parametrize("name", [name for name in graph_models.CASES if name not in LARGE])
 def test_models_are_equal_in_onnx_runtime(name):
     program = graph_models.check_export(name)[1]
@@ -26,6 +29,7 @@ def test_options_keep_the_results(name, options):
     assert graph_models.check_onnx(name, graph_models.check_export(name)[1], **options) < 1e-4
 
 
+@loop
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs(seed):
     model, (rows, columns) = Program(seed), dims("rows", "columns", min=3)
@@ -97,6 +101,7 @@ class Whole(nn.Module):
         return self.function(x)
 
 
+@loop
 @pytest.mark.parametrize("name", UNARY)
 def test_operations(name):
     mytorch.manual_seed(0)

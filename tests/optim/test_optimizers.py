@@ -8,6 +8,7 @@ import pytest
 
 import mytorch
 from mytorch.optim import lr_scheduler
+from tests.loops import loop
 
 OPTIMIZERS = [
     ("SGD", {"lr": 0.1}),
@@ -58,6 +59,7 @@ def _same(mine, theirs, tol=2e-5):
         np.testing.assert_allclose(p.numpy(force=True), q.detach().numpy(), rtol=tol, atol=tol)
 
 
+@loop
 @pytest.mark.parametrize("fused", [None, False])
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS)
 def test_hundred_steps(name, options, fused, torch):
@@ -76,6 +78,7 @@ def test_the_guide_lists_the_optimizers_with_a_kernel():
     assert set(re.split(", | and ", listed)) == with_kernel
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS)
 def test_compiled_steps_equal_the_plain_rule(name, options):
     start = np.random.default_rng(0).standard_normal((3, 90, 80)).astype(np.float32)
@@ -93,6 +96,7 @@ def test_compiled_steps_equal_the_plain_rule(name, options):
         np.testing.assert_allclose(end, ends[-1], rtol=1e-5, atol=1e-6)
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS[3:])
 def test_state_dicts_are_exchanged_with_torch(name, options, torch):
     mine, theirs, a, b = _pair(torch, name, options)
@@ -203,6 +207,7 @@ def _two_steps(L, name, options, start, slope):
     return p
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), DIFFERENTIABLE)
 def test_a_differentiable_step_steps_as_pytorchs_and_has_the_derivatives_of_finite_differences(torch, name, options):
     rng = np.random.default_rng(0)
@@ -303,6 +308,7 @@ SCHEDULES = [
 ]
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), SCHEDULES)
 def test_schedules(name, options, torch):
     rates = []

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 
@@ -69,6 +70,7 @@ def _compare(made, rtol=2e-5, atol=2e-6):
         np.testing.assert_allclose(_host(b), _host(a), rtol=rtol, atol=atol)
 
 
+@loop
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize(("name", "options"), RULES, ids=IDS)
 def test_steps_agree(name, options, maximize):
@@ -80,6 +82,7 @@ def test_steps_agree(name, options, maximize):
     _compare(made, **({"rtol": 2e-2, "atol": 2e-2} if name == "Muon" else {}))  # its products are in bfloat16
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), REAL, ids=lambda x: x if isinstance(x, str) else "")
 def test_complex_parameters(name, options):
     made = _twins(name, options, [(4, 3), (5,)], np.complex64)
@@ -96,6 +99,7 @@ def test_complex_parameters(name, options):
     assert kinds[0] == kinds[1]
 
 
+@loop
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize(("name", "options"), RULES, ids=IDS)
 def test_state_dict_has_pytorchs_layout(name, options, named):
@@ -117,6 +121,7 @@ def test_state_dict_has_pytorchs_layout(name, options, named):
     assert layout(mine["state"]) == layout(theirs["state"])
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), RULES, ids=IDS)
 def test_pytorchs_state_is_taken_over(name, options):
     made = _twins(name, options, [(4, 3), (2, 2)])
@@ -130,6 +135,7 @@ def test_pytorchs_state_is_taken_over(name, options):
     _compare(both, **({"rtol": 2e-2, "atol": 2e-2} if name == "Muon" else {"rtol": 1e-4, "atol": 1e-5}))
 
 
+@loop
 @pytest.mark.parametrize(("name", "options"), RULES, ids=IDS)
 def test_copies_and_pickles_go_on_alike(name, options):
     ps, optimizer = _twins(name, options, [(4, 3)])[1]
@@ -148,6 +154,7 @@ def test_copies_and_pickles_go_on_alike(name, options):
     np.testing.assert_array_equal(results[1], results[2])
 
 
+@loop
 @pytest.mark.parametrize("name", sorted({n for n, _ in RULES} | {"LBFGS", "SparseAdam"}))
 def test_signatures_agree(name):
     theirs, mine = (
@@ -157,6 +164,7 @@ def test_signatures_agree(name):
     assert [(p.name, p.default, p.kind) for p in mine] == [(p.name, p.default, p.kind) for p in theirs]
 
 
+@loop
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -345,6 +353,7 @@ LISTS = [
 ]  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize(("name", "args"), LISTS, ids=lambda x: x if isinstance(x, str) else "")
 def test_foreach(name, args):
     rng = np.random.default_rng(0)

@@ -5,6 +5,7 @@ import warnings
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 S = {
     "LambdaLR": lambda s, o, e: s.LambdaLR(o, lambda t: 0.9**t, last_epoch=e),
@@ -78,6 +79,7 @@ def trace(L, name, last_epoch, tensor, how):
     return seen
 
 
+@loop
 @pytest.mark.parametrize("how", ["plain", "loaded", "again"])
 @pytest.mark.parametrize("name", S)
 def test_rates_are_pytorchs(torch, name, how):

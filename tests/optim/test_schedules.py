@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 
@@ -40,6 +41,7 @@ def _optimizer(L, tensor=False):
     return L.optim.SGD(groups, lr=L.tensor(0.1) if tensor else 0.1, momentum=0.9)
 
 
+@loop
 @pytest.mark.parametrize("tensor", [False, True])
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.filterwarnings("ignore")
@@ -61,6 +63,7 @@ def test_rates_agree(name, tensor):
     assert logs[1] == pytest.approx(logs[0], rel=1e-6)
 
 
+@loop
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.filterwarnings("ignore")
 def test_saved_schedules_go_on_alike(name, tmp_path):

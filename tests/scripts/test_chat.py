@@ -14,6 +14,7 @@ from mytorch.models.chat import BEGIN, MARKS, SPECIAL, check, render, reply
 from mytorch.models.tokenizer import FastTokenizer
 
 pytest.importorskip("tokenizers")
+pytestmark = pytest.mark.xdist_group("chat")  # one process makes the model, once
 
 
 def user(text):

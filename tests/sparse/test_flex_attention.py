@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -152,6 +153,7 @@ def compare(ours, theirs, rough=1e-9):
             np.testing.assert_allclose(a, b, rtol=rough, atol=rough, err_msg=str(i))
 
 
+@loop
 @pytest.mark.parametrize(("mask", "score"), PAIRS)
 def test_functions_of_scores_and_masks(mask, score):
     ours, mine = run(mytorch, mask, score)

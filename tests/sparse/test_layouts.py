@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")]
@@ -89,6 +90,7 @@ OPERATIONS = {
 }
 
 
+@loop
 @pytest.mark.parametrize("layout", COMPRESSED)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_batches_of_matrices(name, layout):

@@ -9,6 +9,7 @@ import pytest
 
 import mytorch
 from mytorch import nn
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")]
@@ -160,6 +161,7 @@ UNARY = (
 ).split()
 
 
+@loop
 @pytest.mark.parametrize("name", UNARY)
 def test_functions_that_keep_zeros(name):
     rng = np.random.default_rng(1)
@@ -308,6 +310,7 @@ PRODUCTS = {
 }
 
 
+@loop
 @pytest.mark.parametrize("layout", ["coo", "uncoalesced", "csr"])
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("routine", ["scipy", "numpy"])
@@ -591,6 +594,7 @@ ERRORS = [
 ]
 
 
+@loop
 @pytest.mark.parametrize("number", range(len(ERRORS)))
 def test_errors(number):
     kinds = (RuntimeError, TypeError, IndexError, NotImplementedError, ValueError)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only
 LAYOUTS = {
@@ -121,6 +122,7 @@ SPECIAL = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("fused", [None, False])
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_functions_of_large_float32_arrays(rng, torch, name, fused):
@@ -185,6 +187,7 @@ def test_gradients_of_broadcast_tensors_in_half_precision_are_rounded_once(seed,
         assert p.grad.tolist() == mytorch.tensor(truth).to(kind).tolist()
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("sizes", [(3, 4, 5), (1, 1, 1), (0, 3, 2), (2, 0, 3), (70, 65, 97), (64, 128, 96)])
 @pytest.mark.parametrize("fused", [None, False])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 DTYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split()
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf")
@@ -25,6 +26,7 @@ def same(theirs, ours, exactly=True):
     np.testing.assert_allclose(values(ours), values(theirs), rtol=1e-6 if exactly else 1e-2)
 
 
+@loop
 @pytest.mark.parametrize("symbol", OPERATORS)
 @pytest.mark.parametrize("number", [2, 2.5, True, 3j, -1, 0])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -40,6 +42,7 @@ def test_number_on_either_side(torch, symbol, number, dtype):
         same(theirs, order(mytorch.tensor([1, 2, 1]).to(getattr(mytorch, dtype))), exactly="float16" not in dtype)
 
 
+@loop
 @pytest.mark.parametrize("second", DTYPES)
 @pytest.mark.parametrize("first", DTYPES)
 @pytest.mark.parametrize("symbol", OPERATORS)
@@ -103,6 +106,7 @@ def test_integers_by_zero(torch, name):
         assert getattr(library, name)(library.tensor([], dtype=library.int64), 0).numel() == 0
 
 
+@loop
 @pytest.mark.parametrize(
     "name", ["bitwise_and", "bitwise_left_shift", "gcd", "floor_divide", "remainder", "fmod", "sub"]
 )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only  # PyTorch's results on a CPU
 
@@ -241,6 +242,7 @@ CALLS = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("name", CALLS)
 def test_answers_as_pytorch_does(name, torch):
     same(CALLS[name], torch)
@@ -316,6 +318,7 @@ LINALG = {
 }
 
 
+@loop
 @pytest.mark.parametrize("name", LINALG)
 def test_linear_algebra_answers_as_pytorch_does(name, torch):
     same(LINALG[name], torch)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.cpu_only
@@ -171,6 +172,7 @@ def converted(x):
     return mytorch.tensor(x.float().numpy()).to(getattr(mytorch, str(x.dtype).removeprefix("torch.")))
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", [name for name in CASES if name not in DIFFERENT])
 def test_results_are_rounded_as_often_as_in_pytorch(name, dtype):
@@ -189,6 +191,7 @@ def test_results_are_rounded_as_often_as_in_pytorch(name, dtype):
 DIFFERENTIATED = "addmm baddbmm std group_norm avgpool interp glu bn cumprod index_add conv1".split()
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", DIFFERENTIATED)
 def test_gradients_flow_through_the_rounding(name, dtype):
@@ -220,6 +223,7 @@ BROADCAST = {
 }
 
 
+@loop
 @pytest.mark.parametrize("how", ["eager", "anomaly", "compiled"])
 @pytest.mark.parametrize("cast", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

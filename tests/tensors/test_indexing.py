@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 KINDS = {
     "int": lambda t: 0,
@@ -30,6 +31,7 @@ def attempt(function):
         return type(error)
 
 
+@loop
 @pytest.mark.parametrize("kinds", list(itertools.product(KINDS, repeat=3)), ids="-".join)
 def test_reading_and_writing(torch, kinds):
     if kinds.count("ellipsis") > 1:
@@ -59,6 +61,7 @@ def test_reading_and_writing(torch, kinds):
             np.testing.assert_array_equal(a, b)
 
 
+@loop
 @pytest.mark.parametrize(
     "index", [[[0, 1], [1, 0]], [[0], [1]], [slice(0, 1)], [None, 0], [..., 0], [np.array([0, 1])]], ids=str
 )

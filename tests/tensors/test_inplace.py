@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 
+@loop
 @pytest.mark.filterwarnings("ignore:This overload")
 @pytest.mark.parametrize("name", ["add", "sub", "add_", "sub_", "addcmul", "addcdiv", "addcmul_", "addcdiv_"])
 def test_factor_before_the_tensors(torch, rng, name):

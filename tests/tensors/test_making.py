@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 DATA = [
     "1", "1.5", "True", "2j", "[1, 2.5]", "[True, 2]", "[[1, 2], [3, 4.5]]", "[]", "[[], []]", "(1, 2)", "range(4)",
@@ -15,6 +16,7 @@ DATA = [
 ]  # fmt: skip
 
 
+@loop
 @pytest.mark.filterwarnings("ignore:Creating a tensor from a list")
 @pytest.mark.parametrize("data", DATA)
 def test_tensor(torch, data):

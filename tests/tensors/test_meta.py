@@ -9,6 +9,7 @@ import pytest
 import mytorch
 import mytorch.nn.functional as F
 from mytorch import nn
+from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only
 
@@ -94,6 +95,7 @@ def test_weights_are_given_by_assignment():
 READING = ["x.cpu()", "x.item()", "x.tolist()", "x.detach().numpy()", "bool(x)", "float(x)", "x.nonzero()", "x[x > 0]", "m.to('cpu')"]  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("text", [*READING, "mytorch.save(x, '/dev/null')"])
 def test_reading_values_is_rejected(text):
     names = {"x": mytorch.empty(1, device="meta"), "m": nn.Linear(2, 2, device="meta"), "mytorch": mytorch}

@@ -5,6 +5,7 @@ import math
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 NUMBERS = [
     300, -200, -1, 2**31, 2**63 - 1, 2**63, 10**30, -(10**30), 1.5, -1.5, 7e4, 1e39, -1e300, math.nan, math.inf, True, 2 + 3j,
@@ -53,6 +54,7 @@ def result(L, call, dtype, number):
     return str(out.dtype).split(".")[1], str(out.tolist())
 
 
+@loop
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CALLS)
 def test_pytorch_converts_the_same_numbers(torch, name, dtype):

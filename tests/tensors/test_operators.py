@@ -5,6 +5,7 @@ import operator
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 OPERATORS = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
@@ -19,12 +20,14 @@ class Answers:
     __rmatmul__ = __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = __gt__ = __le__ = __radd__
 
 
+@loop
 @pytest.mark.parametrize("run", OPERATORS, ids=lambda f: f.__name__)
 def test_the_other_side_is_asked(torch, run):
     for library in (torch, mytorch):
         assert run(library.tensor([1, 2]), Answers()) == "asked"
 
 
+@loop
 @pytest.mark.parametrize("other", ["a", [1, 2], None, {}], ids=repr)
 @pytest.mark.parametrize("run", OPERATORS, ids=lambda f: f.__name__)
 def test_no_operand(torch, run, other):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 MAKERS = {
     "zeros": lambda t, out: t.zeros(2, 3, out=out),
@@ -15,6 +16,7 @@ MAKERS = {
 }
 
 
+@loop
 @pytest.mark.filterwarnings("ignore:An output with one or more")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(0,), (2, 3), (6,)], ids=str)

@@ -5,6 +5,7 @@ import pytest
 
 import mytorch
 from mytorch.kernels import blas
+from tests.loops import loop
 
 
 def beside(torch, run, *arrays, rtol=1e-4, atol=1e-4):
@@ -23,6 +24,7 @@ def beside(torch, run, *arrays, rtol=1e-4, atol=1e-4):
 MODES = "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
 
 
+@loop
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "shapes", [((27, 5), (31, 5)), ((2, 1, 7, 3), (3, 29, 3)), ((0, 4), (30, 4)), ((30, 0), (3, 0))]
@@ -60,6 +62,7 @@ EQUATIONS = {
 }
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("equation", EQUATIONS)
 def test_einsum_by_batched_products(torch, rng, equation, dtype):
@@ -81,6 +84,7 @@ def test_large_images_are_resized_by_few_taps(torch, rng, mode, size):
         )
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize("hermitian", [False, True])
 @pytest.mark.parametrize("n", [1, 3, 70])
@@ -110,6 +114,7 @@ LAID_OUT = {
 }
 
 
+@loop
 @pytest.mark.parametrize("laid_out", LAID_OUT)
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -3,6 +3,7 @@
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 USES = {
     "float of several": lambda t: float(t.tensor([1.0, 2.0])),
@@ -20,6 +21,7 @@ USES = {
 }
 
 
+@loop
 @pytest.mark.parametrize("use", USES.values(), ids=list(USES))
 def test_as_in_pytorch(torch, use):
     try:

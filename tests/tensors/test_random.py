@@ -8,6 +8,7 @@ import pytest
 
 import mytorch
 from mytorch.ops.random import standard_gamma
+from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only
 SIZES = (1, 7, 16, 17, 100, 1001)
@@ -40,6 +41,7 @@ IN_PLACE = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_fills_are_pytorchs(torch, name, dtype):
@@ -48,12 +50,14 @@ def test_fills_are_pytorchs(torch, name, dtype):
         compare(torch, lambda lib: getattr(lib.empty(n, dtype=getattr(lib, dtype)), name)(*IN_PLACE[name]), rtol)
 
 
+@loop
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_fills_of_transposed_and_sliced_tensors_go_by_memory(torch, name):
     compare(torch, lambda lib: getattr(lib.zeros(30, 7).t(), name)(*IN_PLACE[name]), 2e-6)
     compare(torch, lambda lib: getattr(lib.zeros(30, 7)[::3, 1:4], name)(*IN_PLACE[name]), 2e-6)
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64"])
 def test_fills_of_whole_numbers_are_pytorchs(torch, dtype):
     for n in SIZES:
@@ -91,6 +95,7 @@ def test_dropout_is_pytorchs(torch, dtype):
         compare(torch, lambda lib: lib.nn.functional.dropout(change(lib.tensor(x)), 0.3), 0, 0)
 
 
+@loop
 @pytest.mark.parametrize(
     ("name", "shape"),
     [("dropout1d", (4, 6, 15)), ("dropout1d", (12, 30)), ("dropout2d", (4, 6, 15)), ("dropout2d", (4, 6, 5, 3)),
@@ -162,6 +167,7 @@ FAMILIES = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("name", FAMILIES)
 def test_distributions_draw_pytorchs_numbers(torch, name):
     def draw(lib):
@@ -226,6 +232,7 @@ PARAMETERS = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters_may_be_tensors_with_one_number(name, dtype):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of PyTorch, about functions that it will remove
@@ -119,6 +120,7 @@ MATRICES = {
 }  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name, layout):
@@ -127,6 +129,7 @@ def test_functions(name, layout):
         compare(FUNCTIONS[name], laid(torch.tensor(rng.standard_normal(shape)), layout), ties="expanded" in layout)
 
 
+@loop
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", CHANNELS)
 def test_functions_of_channels(name, layout):
@@ -135,6 +138,7 @@ def test_functions_of_channels(name, layout):
         compare(CHANNELS[name], laid(torch.tensor(rng.standard_normal(shape)), layout), ties="expanded" in layout)
 
 
+@loop
 @pytest.mark.parametrize("layout", [x for x in LAYOUTS if "expanded" not in x])
 @pytest.mark.parametrize("name", MATRICES)
 def test_functions_of_matrices(name, layout):
@@ -147,6 +151,7 @@ def test_functions_of_matrices(name, layout):
 BINARY = ("add", "sub", "mul", "div", "maximum", "atan2", "lt", "eq", "hypot", "fmod", "logaddexp", "copysign")
 
 
+@loop
 @pytest.mark.parametrize("seed", range(40))
 def test_elementwise_functions_of_several_tensors(seed):
     rng = np.random.default_rng(seed)
@@ -164,6 +169,7 @@ def test_elementwise_functions_of_several_tensors(seed):
         compare(lambda L, x, y, z: L.lerp(x, x + 1, 0.3), *tensors)
 
 
+@loop
 @pytest.mark.parametrize("seed", range(20))
 def test_indices(seed):
     rng = np.random.default_rng(seed)
@@ -179,6 +185,7 @@ def test_indices(seed):
         compare(lambda L, x: (x[L.tensor(index), L.tensor(index)], x[0, ..., L.tensor(index)]), x)
 
 
+@loop
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_gradients_of_leaves(layout):
     """A gradient has the strides of its leaf if those are dense, and is in row-major order otherwise."""
@@ -215,6 +222,7 @@ DRAWS = {
 
 
 @pytest.mark.cpu_only
+@loop
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", DRAWS)
 def test_seeded_draws(name, layout):
@@ -314,6 +322,7 @@ ORDERED = (
 )
 
 
+@loop
 @pytest.mark.parametrize("expression", ORDERED.split("|"))
 def test_complex_numbers_have_no_order(expression):
     for L in (torch, mytorch):
@@ -322,6 +331,7 @@ def test_complex_numbers_have_no_order(expression):
             eval(expression, {"L": L, "x": x})
 
 
+@loop
 @pytest.mark.parametrize(
     "expression",
     [
@@ -337,6 +347,7 @@ def test_accepted_as_in_pytorch(expression):
     assert (tuple(a.shape), a.tolist(), str(a.dtype)[6:]) == (tuple(b.shape), b.tolist(), b.dtype.name)
 
 
+@loop
 @pytest.mark.parametrize(
     "expression",
     [

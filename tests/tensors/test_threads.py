@@ -11,6 +11,7 @@ import pytest
 
 import mytorch
 from mytorch.kernels import blas, threads
+from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only
 
@@ -32,6 +33,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@loop
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize(("a", "b"), SHAPES)
 def test_products_cut_over_threads_are_numpys(three, a, b, dtype):

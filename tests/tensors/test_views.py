@@ -3,6 +3,7 @@
 import pytest
 
 import mytorch
+from tests.loops import loop
 
 
 @pytest.mark.parametrize("sizes", [(2, 3), (2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4, 5), (0, 1)], ids=str)
@@ -71,6 +72,7 @@ def test_values_written_through_as_strided_have_gradients(torch):
     assert run(mytorch) == run(torch)
 
 
+@loop
 @pytest.mark.parametrize("word", ["Float", "Double", "Half", "Long", "Int", "Bool"])
 def test_type_by_name(torch, word):
     for library in (torch, mytorch):

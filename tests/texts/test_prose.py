@@ -3,10 +3,12 @@
 import pytest
 
 from tests import prose
+from tests.loops import loop
 
 FILES = prose.tracked()
 
 
+@loop
 @pytest.mark.parametrize("folder", sorted({path.rpartition("/")[0] for path in FILES}))
 def test_style(folder):
     found = [
