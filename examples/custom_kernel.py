@@ -85,6 +85,10 @@ def main():
     parser.add_argument("--most", type=count, default=4**11, help="number of elements of the largest tensor")
     parser.add_argument("--save", type=new_file, metavar="FILE", help="image file for the times (needs matplotlib)")
     args = parser.parse_args()
+    try:
+        import numba  # noqa: F401  (it takes half a second to import)
+    except ImportError:
+        raise SystemExit('custom_kernel.py: needs Numba: pip install ".[numba]"') from None
 
     mytorch.manual_seed(0)
     x = mytorch.randn(1000, dtype=mytorch.float32)

@@ -1,6 +1,7 @@
 """Error messages for inputs that do not fit together. Messages of NumPy are replaced by messages of PyTorch."""
 
 import opcode
+import re
 from inspect import Parameter
 
 import numpy as np
@@ -10,47 +11,60 @@ from ..base import dtypes
 from ..base.errors import kind
 from .operands import namespace
 
-PACKAGE = __file__.rpartition("dispatch")[0]
 RAISE = opcode.opmap["RAISE_VARARGS"]
+# Messages of NumPy's C code about shapes, indices and dtypes. C code has no frame in a traceback, so the text has to tell.
+_BY_NUMPY = re.compile(
+    r"ufunc |matmul: |\w+: Input operand |operands? (could not|has more|does not)|non-broadcastable output|could not broadcast"
+    r"|shape(s .* not aligned|-mismatch| mismatch)|cannot reshape|cannot select an axis|cannot (cast|interpret)|Cannot (cast|interpret)"
+    r"|axes don't match|repeated axis|duplicate value in 'axis'|all the input arrays? |zero-dimensional arrays cannot"
+    r"|need at least one array|zero-size array|attempt to get arg|index .* is out of bounds|too many indices|boolean index did"
+    r"|arrays used as indices|only integers, slices|invalid entry in|data type .* not understood|einstein sum|einsum"
+    r"|negative dimensions|maximum supported dimension|array is too big|setting an array element|can only convert an array"
+    r"|only (length-1|size-1|0-dim)|numpy boolean|The numpy boolean|repeats may not|counts cannot|'list' argument must"
+)
 
 
-def _is_own(error):
-    """Returns True if this library raised an error, and not NumPy. A LinAlgError also counts as an error of this library."""
+def _is_from_numpy(error):
+    """Returns True if NumPy or CuPy raised an error about shapes, indices or dtypes."""
+    if isinstance(error, np.linalg.LinAlgError) or not isinstance(error, (ValueError, TypeError, IndexError)):
+        return False
     trace = error.__traceback__
     while trace.tb_next is not None:
         trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    raises = trace.tb_lasti >= 0 and code.co_code[trace.tb_lasti] == RAISE
-    return isinstance(error, np.linalg.LinAlgError) or (raises and code.co_filename.startswith(PACKAGE))
+    frame = trace.tb_frame
+    if frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "cupy", "cupyx", "cupy_backends"):
+        return True
+    if trace.tb_lasti >= 0 and frame.f_code.co_code[trace.tb_lasti] == RAISE:
+        return False
+    return type(error).__module__.partition(".")[0] == "numpy" or _BY_NUMPY.match(str(error)) is not None
 
 
 def translate_error(op, raws, attrs, error):
-    """Returns the error to raise if NumPy cannot broadcast the shapes of the inputs or does not support their dtypes.
+    """Raises PyTorch's error if NumPy cannot broadcast the shapes of the inputs or does not support their dtypes.
 
-    Other errors are returned unchanged.
+    The error of NumPy is its cause. For other errors, nothing happens, and the fast path raises them again unchanged, so that a
+    mistake in the forward function of an op shows the line of the mistake.
     """
     missing = [n for n, default in op.defaults.items() if default is Parameter.empty and n not in attrs]
     if missing:
-        return TypeError(f"{op.name}() missing required argument: '{missing[0]}'.")
+        raise TypeError(f"{op.name}() missing required argument: '{missing[0]}'.") from None
+    if isinstance(error, MemoryError) and namespace(raws) is not numpy_ns:
+        raise out_of_memory(error) from None
+    if not _is_from_numpy(error):
+        return
     text = str(error)
-    if _is_own(error):
-        return error
-    if isinstance(error, MemoryError):
-        return error if namespace(raws) is numpy_ns else out_of_memory(error)
-    if type(error).__module__.partition(".")[0] not in ("builtins", "numpy"):  # from CUDA or Triton
-        return error
     if type(error) is ValueError and ("broadcast" in text or "core dimension" in text):
         leading = -2 if op.name == "matmul" else None
         shapes = [r.shape[:leading] for r in raws if is_raw(r)]
-        return RuntimeError(
+        raise RuntimeError(
             _sizes_differ(shapes) or f"{op.name}: shapes {', '.join(map(str, shapes))} do not go together."
-        )
+        ) from error
     if not text.startswith("ufunc "):
         given = ", ".join(str(tuple(r.shape)) if is_raw(r) else repr(r) for r in raws)
         kind_of_error = IndexError if isinstance(error, IndexError) else RuntimeError
-        return kind_of_error(f"{op.name}: shapes or options that do not fit; inputs: {given} ({text})")
+        raise kind_of_error(f"{op.name}: shapes or options that do not fit; inputs: {given} ({text})") from error
     names = dict.fromkeys(dtypes.from_numpy(r.dtype).name if is_raw(r) else kind(r) for r in raws if r is not None)
-    return NotImplementedError(f'"{op.name}" is not implemented for {" and ".join(names)}.')
+    raise NotImplementedError(f'"{op.name}" is not implemented for {" and ".join(names)}.') from error
 
 
 def broadcast(*shapes):

@@ -22,6 +22,7 @@ from ..base import config, dtypes
 from ..engine.mode import get_mode
 from ..engine.node import Node, keep_saved
 from ..kernels.registry import SMALL
+from .checked import as_array
 from .errors import translate_error
 from .operands import is_operand
 from .refused import SECOND
@@ -98,7 +99,7 @@ def _unary(op, dispatch):
     layout, follows, always = _layout_of(op)
     ufunc = layout is iterator and isinstance(compute, np.ufunc)
     # Set at the first recorded call, since the formulas are given after the definition.
-    plan = wanted = saves_input = saves_out = pick = None
+    plan = wanted = saves_input = saves_out = pick = floats_only = None
 
     def forget():
         nonlocal plan
@@ -107,7 +108,7 @@ def _unary(op, dispatch):
     reference.cached_by.append(forget)
 
     def call(input, *args, **kwargs):
-        nonlocal plan, wanted, saves_input, saves_out, pick
+        nonlocal plan, wanted, saves_input, saves_out, pick, floats_only
         mode = get_mode()
         if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or not isinstance(input, Tensor):
             return dispatch(input, *args, **kwargs)
@@ -120,9 +121,10 @@ def _unary(op, dispatch):
         try:
             out = compute(x)
         except Exception as error:
-            raise translate_error(op, (x,), {}, error) from None
+            translate_error(op, (x,), {}, error)
+            raise
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
-            out = _as_array(out)
+            out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
         # For one input, NumPy's order of axes differs from PyTorch's only if the input is expanded, which is a view.
         if (input._view is not None if ufunc else layout is not None) and (
             always or not (x if follows else out).flags.c_contiguous
@@ -140,7 +142,8 @@ def _unary(op, dispatch):
             if plan is None:
                 plan = reference.plan(1)
                 wanted, saves_input, saves_out, pick = plan.wanted, bool(plan.inputs), bool(plan.out), plan.pick_arrays
-            if wanted:
+                floats_only = plan.floats_only
+            if wanted and not (floats_only and out.dtype.kind not in "fcV"):
                 versions = ()
                 if saves_input:
                     counter = array._version_counter
@@ -210,12 +213,13 @@ def _unary_with_attributes(op, dispatch):
         try:
             out = forward(numpy_ns, x, **attrs)
         except Exception as error:
-            raise translate_error(op, (x,), attrs, error) from None
+            translate_error(op, (x,), attrs, error)
+            raise
         extra = ()
         if residuals:
             out, *extra = out
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
-            out = _as_array(out)
+            out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
         if layout is not None and (always or not (out.flags.c_contiguous and (not follows or x.flags.c_contiguous))):
             out = layout(out, (x,), attrs)
         result = _wrap(out, mode)
@@ -287,9 +291,10 @@ def _binary(op, operator, dispatch, numbers):
         try:
             out = compute(x0, x1)
         except Exception as error:
-            raise translate_error(op, (x0, x1), {}, error) from None
+            translate_error(op, (x0, x1), {}, error)
+            raise
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
-            out = _as_array(out)
+            out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
         if ufunc:  # NumPy's order of axes differs for expanded inputs, and if a first operand in another order competes with a second one
             if (not x0.flags.c_contiguous if array1 is not None or input._view is not None else False) or (
                 array1 is not None and other._view is not None and not x1.flags.c_contiguous
@@ -312,7 +317,7 @@ def _binary(op, operator, dispatch, numbers):
             mask = (edge0 is not None) + 2 * (edge1 is not None)
             if mask:
                 plan = plans.get(mask) or reference.plan(mask)
-                if plan.wanted:
+                if plan.wanted and not (plan.floats_only and out.dtype.kind not in "fcV"):
                     edges = edge0, edge1
                     versions = saved_versions(plan, (array0, array1), data) if plan.watches else ()
                     if plan.pick_arrays is not None:
@@ -417,12 +422,14 @@ def _ternary(op):
         try:
             out = forward(numpy_ns, x0, x1, x2, **attrs)
         except Exception as error:
-            raise translate_error(op, (x0, x1, x2), attrs, error) from None
+            translate_error(op, (x0, x1, x2), attrs, error)
+            raise
         extra = ()
         if residuals:
             out, *extra = out
         if layout is not None:
-            out = out if type(out) is ndarray else _as_array(out)
+            if type(out) is not ndarray:
+                out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
             if always or not (
                 out.flags.c_contiguous
                 and (
@@ -435,7 +442,7 @@ def _ternary(op):
                 )
             ):
                 out = layout(out, (x0, x1, x2), attrs)
-        result = _tensor(out, mode)
+        result = _tensor(op, out, mode)
         out = result._data._array
         if mask:
             plan = plans.get(mask) or reference.plan(mask)
@@ -516,15 +523,17 @@ def _nary(op):
         try:
             out = forward(numpy_ns, *raws, **attrs)
         except Exception as error:
-            raise translate_error(op, raws, attrs, error) from None
+            translate_error(op, raws, attrs, error)
+            raise
         extra = ()
         if residuals:
             out, *extra = out
         if layout is not None:
-            out = out if type(out) is ndarray else _as_array(out)
+            if type(out) is not ndarray:
+                out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
             if always or not out.flags.c_contiguous or (follows and not _all_in_rows(raws)):
                 out = layout(out, raws, attrs)
-        result = _tensor(out, mode)
+        result = _tensor(op, out, mode)
         out = result._data._array
         if view:
             op.share_memory(result, out, x, args[0], ((op, attrs),))
@@ -547,10 +556,10 @@ def _all_in_rows(raws):
     return True
 
 
-def _tensor(out, mode):
+def _tensor(op, out, mode):
     """Returns a Tensor over the result of a forward: a NumPy array, or a NumPy scalar."""
     if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
-        out = _as_array(out)
+        out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
     return _wrap(out, mode)
 
 

@@ -28,6 +28,7 @@ from ..engine.mode import get_mode
 from ..engine.node import Node, OutputEdge, keep_saved
 from ..engine.saved import pack_node
 from ..kernels.registry import SMALL
+from .checked import as_array
 from .composed import composed_by
 from .errors import translate_error
 from .fast_call import fast_call, saved_versions
@@ -142,10 +143,11 @@ class Op(Record):
         raws, _, _arrays, mask, xp = operands
         try:
             result = implementation.forward(xp, *raws, **attrs)
-            if result is None:  # a kernel that does not support these values
+            if result is None and implementation is not self.reference:  # a kernel that does not support these values
                 return self.execute(self.reference, operands, attrs, mode, inputs, as_tensor, bfloat16)
         except Exception as error:
-            raise translate_error(self, raws, attrs, error) from None
+            translate_error(self, raws, attrs, error)
+            raise
         if bfloat16 and self.dtype != "same" and attrs.get("dtype") is None:
             result = back_to_bfloat16(result)
         extra = ()
@@ -154,7 +156,7 @@ class Op(Record):
             result, extra = result[:-count], result[-count:]
             if self.outputs is None:
                 result = result[0]
-        results = tuple([r if is_raw(r) else xp.asarray(r) for r in (result if self.outputs else (result,))])
+        results = tuple([r if is_raw(r) else as_array(self, r, xp) for r in (result if self.outputs else (result,))])
         if self.layout is not None:
             results = tuple([self.layout(r, raws, attrs) for r in results])
         outs = tuple([wrap_tensor(r, mode) if as_tensor else wrap_array(r) for r in results])

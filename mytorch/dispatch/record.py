@@ -40,6 +40,8 @@ Rules:
   of both inputs, and the second run of forward receives the sum and None.
 * `outputs=("values", "indices")`: names of the outputs. The first `differentiable` ones (default: 1) have gradients; with
   several, formulas receive a list of gradients. `outputs="list"` stands for any number of outputs.
+* `differentiable=0`: the op has no gradient, as a sign or an index, and its results are constants for backward. Without this rule, an
+  op without formulas raises an error when backward reaches it. Results that are not floating-point or complex are always constants.
 * `undefined_grads=True`: the gradient of an unused output is None instead of zeros.
 * `autocast=`: precision of the inputs under autocast on a GPU: "half", "float32", or "promote" for no cast. If the op has
   an attribute `dtype` for its result, "float32" sets the attribute instead of casting the inputs. For a CPU, the table
@@ -77,6 +79,7 @@ from typing import NamedTuple
 from ..backend.memory_format import in_rows, iterator
 from ..base.arguments import names_of
 from ..kernels.registry import Kernels
+from .checked import checked, is_users
 from .refused import characters
 
 PSEUDO = ("xp", "shape", "shapes", "dtypes", "needs", "float32_accum", "owned_sum")
@@ -143,9 +146,11 @@ class Record:
         self.__doc__ = forward.__doc__
         self.__name__ = self.__qualname__ = self.name
         self.__module__ = forward.__module__
-        self.forward = forward
+        self.forward = checked(self, forward, residuals) if is_users(forward) else forward
         self.array_function = getattr(forward, "array_function", None)
         code = forward.__code__
+        if not code.co_argcount:
+            raise TypeError(f"{self.name}: expected a forward function with the parameters (xp, input, ...), got none.")
         named = code.co_argcount + code.co_kwonlyargcount
         self.variadic = bool(code.co_flags & inspect.CO_VARARGS)
         rest = code.co_varnames[named : named + 1] if self.variadic else ()
@@ -182,7 +187,7 @@ class Record:
         self.holomorphic = holomorphic
         self.torch_name = "".join(part.capitalize() for part in self.name.strip("_").split("_")) + "Backward"
         self.grad_name = self.torch_name if grad_name is None else grad_name + "Backward"
-        self.reference = Implementation(self, forward, residuals=self.residuals)
+        self.reference = Implementation(self, self.forward, residuals=self.residuals)
         self.kernels = Kernels(self.name)
         self.fused_on = frozenset()  # device types with kernels
         self.signature_extras = ("out",)  # arguments in the signature other than inputs and attributes
@@ -202,6 +207,7 @@ class Record:
         Raises:
             TypeError: a name is not an input, or a formula has an unknown parameter.
         """
+        self._check_differentiable()
         for name, _formula in formulas.items():
             if name not in self.inputs:
                 raise TypeError(f"{self.name}: {name!r} is not an input; the inputs are {', '.join(self.inputs)}.")
@@ -218,9 +224,14 @@ class Record:
         Returns:
             This op.
         """
+        self._check_differentiable()
         self.reference.vjp = self.reference.checked(formula_of(function))
         self._forget_plans()
         return self
+
+    def _check_differentiable(self):
+        if not self.differentiable:
+            raise TypeError(f"{self.name}: the op was declared with differentiable=0, so it has no gradient formulas.")
 
     def _forget_plans(self):
         """Drops what earlier calls derived from the gradient formulas, so that new formulas apply from the next call on."""
@@ -251,7 +262,10 @@ class Record:
         if found is None:
             vjp, formulas = getattr(module, "vjp", None), getattr(module, "formulas", None)
             residuals = tuple(getattr(module, "residuals", self.residuals))
-            found = Implementation(self, module.forward, self.reference.formulas, self.reference.vjp, residuals)
+            forward = module.forward
+            if is_users(forward):
+                forward = checked(self, forward, residuals, inputs=False)
+            found = Implementation(self, forward, self.reference.formulas, self.reference.vjp, residuals)
             found.is_kernel = True
             found.replays = self.reference.replays or self.saves_sum or not self.is_differentiable
             if vjp is not None:
@@ -273,6 +287,18 @@ class Record:
     def is_differentiable(self):
         """True if the op has gradient formulas."""
         return bool(self.reference.formulas) or self.reference.vjp is not None
+
+    @property
+    def lacks_gradient(self):
+        """True if the op has no gradient formulas and is not declared as not differentiable."""
+        return not self.is_differentiable and bool(self.differentiable)
+
+    def raise_no_gradient(self, *_):
+        """Raises the error of an op that lacks a gradient."""
+        raise NotImplementedError(
+            f"derivative of '{self.name}' is not implemented. Set it with {self.name}.grad({self.inputs[0]}=...), or declare the op with "
+            "@op(differentiable=0)."
+        )
 
     @property
     def __signature__(self):
@@ -350,7 +376,8 @@ class SavePlan:
         needed: indices of the inputs that require gradients.
         recorded: (vjp, vjp_arguments, formulas) for a recorded backward pass on Tensors. For a kernel, it is taken from
             the reference.
-        wanted: True if an input in the mask has a formula.
+        wanted: True if an input in the mask has a formula, or the op lacks a gradient, which is an error in backward.
+        floats_only: True if only floating-point and complex results get a node, because the op lacks a gradient.
         inputs: positions of the saved inputs.
         out: positions of the saved outputs.
         light: True if only attributes, shapes and other small values are saved.
@@ -371,6 +398,9 @@ class SavePlan:
         self.needed = tuple(i for i in range(count) if self.needs[i])
         self.ports = 0
         vjp = implementation.vjp
+        self.floats_only = op.lacks_gradient and vjp is None and not implementation.formulas
+        if self.floats_only:
+            vjp = Formula(op.raise_no_gradient, ())
         if vjp is not None:
             wanted = dict.fromkeys(self.needed, vjp)
         else:
@@ -386,7 +416,7 @@ class SavePlan:
             second = op.reference.plan(mask).gradients
             names += [n for f in second.values() for n in f.names if n not in names]
         self.names = tuple(names)
-        self.wanted = implementation.wants(mask)
+        self.wanted = self.floats_only or implementation.wants(mask)
         self.needs_shapes, self.needs_dtypes, self.needs_accum = (
             word in names for word in ("shapes", "dtypes", "float32_accum")
         )

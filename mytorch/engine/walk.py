@@ -59,6 +59,8 @@ class RawArithmetic:
             saved[plan.owned_sum] = _owned_sum(node)
         if plan.vjp is not None:
             results = plan.vjp(g, *[saved[k] for k in plan.vjp_arguments])
+            if type(results) is not tuple:
+                check_tuple(node, results)
             return [(node.parents[i], results[i]) for i in plan.needed]
         return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in plan.formulas]
 
@@ -93,6 +95,18 @@ class RawArithmetic:
 
 
 raw = RawArithmetic()
+
+
+def check_tuple(node, results):
+    """Checks the result of a function for all gradients of an op.
+
+    Raises:
+        TypeError: it is neither a tuple nor a list.
+    """
+    if not isinstance(results, (tuple, list)):
+        raise TypeError(
+            f"{node.op.name}: expected its vjp to return a tuple with a gradient or None for each input, got {kind(results)}."
+        )
 
 
 def repeated_axes(shape, own):
@@ -301,7 +315,19 @@ class Walk:
             set_device_of(self.arithmetic.raw(gp))
         grads, is_raw = self.grads, self.arithmetic is raw
         keeps_float32 = False
-        if gp.shape != parent.shape or gp.dtype != parent.dtype:
+        try:
+            differs = gp.shape != parent.shape or gp.dtype != parent.dtype
+        except AttributeError:
+            raise TypeError(
+                f"{_formula_of(node, parent, gp, results)}: expected an array as gradient, got {kind(gp)}."
+            ) from None
+        if differs:
+            if gp.shape != parent.shape and not _fits(gp.shape, parent.shape):
+                raise RuntimeError(
+                    f"Function {_formula_of(node, parent, gp, results)} returned an invalid gradient at index "
+                    f"{_position(node, parent, gp, results)} - got {list(gp.shape)} but expected shape compatible with "
+                    f"{list(parent.shape)}"
+                )
             alone = is_raw and not self.keep_grads and self.targets is None and parent not in grads
             keeps_float32 = alone and _takes_float32(parent, gp)
             if not keeps_float32:
@@ -470,6 +496,30 @@ def _leading_to(targets, roots):
                 useful.add(child)
                 todo.append(child)
     return useful
+
+
+def _fits(shape, own):
+    """Returns True if a gradient of a shape belongs to a tensor of shape `own`, broadcast or not."""
+    if len(shape) < len(own):  # such as () for (1,)
+        own = own[-len(shape) :] if set(own[: len(own) - len(shape)]) == {1} and shape else own
+        return tuple(shape) == own or (not shape and math.prod(own) == 1)
+    return all(n in (1, m) for n, m in zip(own[::-1], shape[::-1], strict=False))
+
+
+def _position(node, parent, gp, results):
+    """Returns the position of the input of a node that a gradient in `results` belongs to."""
+    plan = node.plan
+    positions = [i for i, *_ in plan.formulas] or plan.needed
+    if len(positions) != len(results):  # a recorded backward pass of a kernel or of an op with residuals
+        positions = [i for i, *_ in plan.recorded[2]] or plan.needed
+    return next(i for i, (p, g) in zip(positions, results, strict=False) if g is gp and p is parent)
+
+
+def _formula_of(node, parent, gp, results):
+    """Returns the name of a node, followed by the name of the input that a gradient in `results` belongs to."""
+    if node.op is None:
+        return node.label
+    return f"{node.label} ({node.op.name}, input '{node.op.input_name(_position(node, parent, gp, results))}')"
 
 
 def _is_fresh(gp, g, edge, results):

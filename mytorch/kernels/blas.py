@@ -90,6 +90,8 @@ def run(function, calls):
 
 def product(a, b, out=None):
     """Returns np.matmul(a, b, out), computed on the library's own threads if the product is large."""
+    if _counts is None:  # `_in_place` must be known at the first product, so that each product is computed in one way
+        _openblas()
     multiplications = a.size * b.shape[-1]
     if a.shape[-1] == 1 and a.ndim > 1 < b.ndim:  # outer products: one multiplication per element, no sum
         return np.multiply(a, b, out)

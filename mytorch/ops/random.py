@@ -21,7 +21,7 @@ from ..backend import CPU, META, as_device, assign, device_count, device_guard, 
 from ..backend.devices import KINDS
 from ..backend.memory_format import axes_in_memory, in_order, preserve_format
 from ..base import capturing, dtypes
-from ..base.errors import warn
+from ..base.errors import kind, warn
 from ..dispatch.bind import public
 from ..dispatch.errors import broadcast
 from ..dispatch.inplace import check_writable, named_constant, record_fill, torch_name_of
@@ -40,9 +40,30 @@ _FEW, _HALF = 256, np.uint64(32)  # number of words below which `_raw` is faster
 _MASK53 = (1 << 53) - 1
 _LOW53 = np.uint64(_MASK53)
 _TWO53 = 1 / (1 << 53)  # step of uniform float64 numbers
-# Seed, position, unused normal number; then the 624 integers of the Mersenne Twister.
-_CPU_STATE = struct.Struct("<Qqd")
+# A state of PyTorch: seed, words that are left, whether the generator was seeded, position, and the 624 words of the Mersenne Twister,
+# 8 bytes each. The end has an unused normal number at "normal_y" and whether there is one.
+_CPU_STATE = np.dtype(
+    [
+        ("seed", "<u8"),
+        ("left", "<i4"),
+        ("seeded", "<i4"),
+        ("next", "<u8"),
+        ("words", "<u8", 624),
+        ("normal_x", "<f8"),
+        ("normal_y", "<f8"),
+    ]
+    + [
+        ("normal_rho", "<f8"),
+        ("has_normal", "<i4"),
+        ("", "<i4"),
+        ("float_normal", "<f4"),
+        ("has_float_normal", "?"),
+        ("", "V3"),
+    ]
+)
+_OLD_STATE = struct.Struct("<Qqd")  # seed, position, unused normal number; then the words, 4 bytes each
 _GPU_STATE = struct.Struct("<Qqq")  # seed, offset, draws
+_CUDA_STATE = struct.Struct("<Qq")  # a state of PyTorch on a GPU: seed and offset
 
 
 class Generator:
@@ -169,39 +190,87 @@ class Generator:
         return self._seed
 
     def get_state(self):
-        """Returns the state as a uint8 tensor, for `set_state`."""
+        """Returns the state as a uint8 tensor, for `set_state`. On a CPU, it has the 5,056 bytes of PyTorch, which accepts it, too."""
         if self.device.type != "cpu":
             # Read from the GPU, since a captured graph may have incremented it.
             offset = int(to_cpu(self._device_state)[1])
             raw = _GPU_STATE.pack(self._seed, offset, self._subsequence)
         else:
-            _, key, position, _, _ = self._source.get_state()
-            spare = math.nan if self._cached_normal is None else self._cached_normal
-            raw = _CPU_STATE.pack(self._seed, position, spare) + key.astype(np.uint32).tobytes()
+            raw = self._cpu_state()
         return Tensor._wrap(np.frombuffer(raw, np.uint8).copy())
 
+    def _cpu_state(self):
+        _, key, position, _, _ = self._source.get_state()
+        state = np.zeros((), _CPU_STATE)
+        state["seed"], state["seeded"], state["words"] = self._seed, 1, key
+        state["left"], state["next"] = 625 - position, position
+        # NumPy has one position for "all words used" and "just seeded", where PyTorch has 624 and 0. Seeding sets the first word to
+        # the seed and the second one as here.
+        first = self._seed & 0xFFFFFFFF
+        if position == 624 and key[0] == first and key[1] == (1812433253 * (first ^ (first >> 30)) + 1) & 0xFFFFFFFF:
+            state["next"] = 0
+        if self._cached_normal is not None:
+            state["normal_y"], state["has_normal"] = self._cached_normal, 1
+        return state.tobytes()
+
     def set_state(self, state):
-        """Continues from a state that `get_state` returned.
+        """Continues from a state that `get_state` returned, here or in PyTorch.
 
         Args:
-            state: a uint8 tensor from `get_state`.
+            state: a uint8 tensor from `get_state`. A CPU accepts the 5,056 bytes of PyTorch and the 2,520 bytes of earlier versions, a GPU
+                also PyTorch's 16 bytes.
 
         Raises:
-            RuntimeError: the state has the wrong size.
+            TypeError: the state is not a uint8 tensor.
+            RuntimeError: the state has the wrong size, or it is not a state of a generator.
         """
-        raw = np.ascontiguousarray(np.asarray(state), np.uint8).tobytes()
-        cpu = self.device.type == "cpu"
-        size, name = (24 + 4 * 624, "Generator") if cpu else (24, "a GPU's Generator")
-        if len(raw) != size:
-            raise RuntimeError(f"set_state: expected the {size} bytes of {name}.get_state(), got {len(raw)}.")
-        if not cpu:
-            self._state_in_memory = None
-            self.set_philox_state(_GPU_STATE.unpack(raw))
-            return self
-        self._seed, position, spare = _CPU_STATE.unpack(raw[:24])
-        self._cached_normal = None if math.isnan(spare) else spare
-        self._source.set_state(("MT19937", np.frombuffer(raw[24:], np.uint32), position, 0, 0.0))
+        values = to_cpu(raw_of(state)) if is_tensor(state) else state
+        if not isinstance(values, np.ndarray):
+            raise TypeError(f"expected a torch.ByteTensor, but got {kind(state)}")
+        if values.dtype != np.uint8:
+            raise TypeError("RNG state must be a torch.ByteTensor")
+        raw = values.tobytes()
+        if self.device.type != "cpu":
+            self._set_gpu_state(raw)
+        elif len(raw) == _CPU_STATE.itemsize:
+            self._set_cpu_state(np.frombuffer(raw, _CPU_STATE)[0])
+        elif len(raw) == _OLD_STATE.size + 4 * 624:
+            seed, position, spare = _OLD_STATE.unpack(raw[:24])
+            self._continue(seed, np.frombuffer(raw[24:], "<u4"), position, None if math.isnan(spare) else spare)
+        else:
+            raise RuntimeError(
+                f"Expected a CPUGeneratorImplState of size {_CPU_STATE.itemsize} but found the input RNG state size to be {len(raw)}"
+            )
         return self
+
+    def _set_gpu_state(self, raw):
+        if len(raw) not in (_GPU_STATE.size, _CUDA_STATE.size):
+            raise RuntimeError(
+                f"set_state: expected the {_GPU_STATE.size} bytes of a GPU's Generator.get_state() or the {_CUDA_STATE.size} bytes of "
+                f"PyTorch, got {len(raw)}."
+            )
+        seed, offset, draws = _GPU_STATE.unpack(raw) if len(raw) == _GPU_STATE.size else (*_CUDA_STATE.unpack(raw), 0)
+        if offset < 0 or not 0 <= draws < 1 << 31:
+            raise RuntimeError(
+                f"set_state: expected an offset and a number of draws from 0 on, got {offset} and {draws}."
+            )
+        self._state_in_memory = None
+        self.set_philox_state((seed, offset, draws))
+
+    def _set_cpu_state(self, state):
+        left, position = int(state["left"]), int(state["next"])
+        if left == 1 and position == 0:  # just seeded
+            position = 624
+        if state["seeded"] != 1 or left + position != 625 or (state["words"] >> np.uint64(32)).any():
+            raise RuntimeError("Invalid mt19937 state")
+        spare = float(state["normal_y"]) if state["has_normal"] else None
+        self._continue(int(state["seed"]), state["words"].astype(np.uint32), position, spare)
+
+    def _continue(self, seed, words, position, spare):
+        if not 1 <= position <= 624 or (spare is not None and not math.isfinite(spare)):
+            raise RuntimeError("Invalid mt19937 state")
+        self._seed, self._cached_normal = seed, spare
+        self._source.set_state(("MT19937", words, position, 0, 0.0))
 
     def clone_state(self):
         """Returns an independent generator with the same state."""
@@ -576,18 +645,19 @@ def initial_seed():
 
 
 def get_rng_state():
-    """Returns the state of the CPU generator as a uint8 tensor."""
+    """Returns the state of the CPU generator as a uint8 tensor, in PyTorch's format."""
     return default_generator.get_state()
 
 
 def set_rng_state(new_state):
-    """Restores a state that `get_rng_state` returned.
+    """Restores a state that `get_rng_state` returned, here or in PyTorch.
 
     Args:
         new_state: a uint8 tensor from `get_rng_state`.
 
     Raises:
-        RuntimeError: the state has the wrong size.
+        TypeError: the state is not a uint8 tensor.
+        RuntimeError: the state has the wrong size, or it is not a state of a generator.
 
     Example:
         >>> state = mytorch.get_rng_state()

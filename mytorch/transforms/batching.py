@@ -105,7 +105,7 @@ class Batch(Interpreter):
         """Records an op for the tensors of the batch."""
         edges = [x.edge if isinstance(x, Tensor) else None for x in inputs]
         mask = sum(1 << i for i, e in enumerate(edges) if e is not None)
-        if not mask or not mode.grad or not record.is_differentiable:
+        if not mask or not mode.grad or not (record.is_differentiable or record.lacks_gradient):
             return
         arrays = [getattr(x, "_data", None) for x in inputs]
         raws = [x if a is None else a._array for x, a in zip(inputs, arrays, strict=True)]

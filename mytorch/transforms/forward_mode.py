@@ -127,6 +127,10 @@ class Level(Interpreter):
         with interpreting(self.outer, autocast=None):
             out = record.dispatch(*inputs, fused=fused, **attrs)
             if not record.is_differentiable:
+                if record.lacks_gradient and any(
+                    o.dtype.is_floating_point or o.dtype.is_complex for o in (out if record.outputs else (out,))
+                ):
+                    record.raise_no_gradient()
                 return out
             outs = tuple(out) if record.outputs else (out,)
             if record.view:

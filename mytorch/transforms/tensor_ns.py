@@ -268,6 +268,7 @@ class RecordedArithmetic:
         vjp, vjp_arguments, formulas = plan.recorded
         if vjp is not None:
             results = vjp(g, *[saved[k] for k in vjp_arguments])
+            walk.check_tuple(node, results)
             return [(node.parents[i], results[i]) for i in plan.needed]
         return [(node.parents[i], f(g, *[saved[k] for k in arguments])) for i, f, arguments in formulas]
 

@@ -1,5 +1,7 @@
 """Random numbers on a GPU: states, seeds, distributions. `test_checks.py` runs this file over the fake CuPy."""
 
+import struct
+
 import numpy as np
 import pytest
 
@@ -94,6 +96,21 @@ def test_seeds_are_distinct_and_stored():
     assert len({3, first, cuda.initial_seed()}) == 3
     with pytest.raises(RuntimeError, match="24 bytes"):
         generator.set_state(mytorch.zeros(5, dtype=mytorch.uint8))
+    before = generator.get_state().tolist()
+    for offset, draws in ((-1, 0), (0, -1), (0, 1 << 31)):
+        with pytest.raises(RuntimeError, match="set_state: expected an offset"):
+            generator.set_state(state_of(struct.pack("<Qqq", 3, offset, draws)))
+    assert generator.get_state().tolist() == before
+    for seed in (3, 2**64 - 1):  # a state of PyTorch
+        generator.set_state(state_of(struct.pack("<Qq", seed, 8)))
+        assert generator.philox_state == (seed, 8, 0)
+        first = draw("randn", generator)
+        generator.set_state(state_of(struct.pack("<Qqq", seed, 8, 0)))
+        assert (draw("randn", generator) == first).all()
+
+
+def state_of(raw):
+    return mytorch.from_numpy(np.frombuffer(raw, np.uint8).copy())
 
 
 def test_functions_of_cuda_restore_states():
