@@ -11,7 +11,7 @@ import numpy as np
 
 from .._array import on_input_device
 from .._tensor import Tensor
-from ..backend import xp_of
+from ..backend import ON_NUMPY, Namespace, xp_of
 from ..backend.memory_format import channels_of_pool, in_rows
 from ..base.arguments import same_arguments
 from ..base.errors import alert_nondeterministic
@@ -21,7 +21,7 @@ from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, watched
 from .conv import DIMS, check_window, several, tap_slices, taps
 from .creation import elements
-from .elementwise import named
+from .elementwise import named, where
 from .movement import contiguous, laid_by, laid_out_as
 from .random import rand
 
@@ -411,16 +411,56 @@ def averaging_matrix(n, out):
     return matrix
 
 
+def _rows_of(matrix, taps):
+    """Returns the elements of a matrix at `taps` (True or False) as (columns, weights, used), one row for each of its rows.
+
+    Rows with fewer elements repeat their first column and divide its weight. `used` is False for rows without elements.
+    """
+    counts = np.count_nonzero(taps, 1)[:, None]
+    place = np.arange(max(counts.max(initial=1), 1))
+    columns = np.argsort(~taps, 1, kind="stable")[:, : len(place)]
+    columns = np.where(place < counts, columns, columns[:, :1])
+    weights = np.take_along_axis(matrix, columns, 1)
+    repeated = (place == 0) | (place >= counts)
+    return columns, np.where(repeated, weights / repeated.sum(1, keepdims=True), weights), counts > 0
+
+
+@op(name="along", dtype="float")
+def _along(xp, input, *, matrix, taps, axis):
+    """Returns `matrix` times the vectors along a negative axis. Elements outside of `taps` have no effect, even NaN and infinity."""
+    if xp in ON_NUMPY:
+        # A product is faster. It is right unless an element is NaN or infinite.
+        lead, rest = input.shape[:axis], input.shape[input.ndim + axis + 1 :]
+        out = xp.matmul(matrix.astype(input.dtype), input.reshape(*lead, input.shape[axis], math.prod(rest)))
+        with np.errstate(invalid="ignore", over="ignore"):
+            finite = np.isfinite(out.sum())
+        if finite:
+            return out.reshape(*lead, len(matrix), *rest)
+    columns, weights, used = (xp.asarray(a) for a in _rows_of(matrix, taps))
+    rest = (1,) * (-axis - 1)
+    terms = xp.take(input, columns, axis=axis) * weights.reshape(*weights.shape, *rest).astype(input.dtype)
+    return xp.where(used.reshape(-1, *rest), xp.sum(terms, axis=axis), input.dtype.type(0))
+
+
+def _along_transposed(g, matrix, taps, axis, xp):
+    run = functools.partial(_along.forward, xp) if isinstance(xp, Namespace) else _along.fast_call
+    return run(g, matrix=matrix.T, taps=taps.T, axis=axis)
+
+
+_along.grad(input=_along_transposed)
+
+
 @in_precision(None)
-@on_input_device
-def along(input, axis, matrix):
-    """Applies a matrix (out, n) along one axis, which then has `out` elements."""
-    raw = input._data._array
-    weights = Tensor._wrap(xp_of(raw).asarray(matrix.astype(raw.dtype)))
-    if axis in (-1, input.ndim - 1):
-        return input @ weights.T
-    moved = input.transpose(axis, -1)
-    return (moved @ weights.T).transpose(axis, -1)
+def along(input, axis, matrix, taps=None):
+    """Applies a matrix (out, n) along one axis, which then has `out` elements.
+
+    Args:
+        taps: True for the elements of the matrix that count, by default those that are not zero. PyTorch also multiplies by some
+            weights that are zero, which is NaN for infinite elements.
+    """
+    return _along.fast_call(
+        input, matrix, matrix != 0 if taps is None else taps, axis if axis < 0 else axis - input.ndim
+    )
 
 
 def _even_window(input, sizes):
@@ -532,7 +572,11 @@ def _by_window(x, sizes):
 def _window_maxima(input, sizes):
     """Returns the maxima of windows of any sizes, and their flat positions. The gradient is added at the positions."""
     d, flat = len(sizes), input.flatten(-len(sizes))
-    chosen = _by_window(input.detach(), sizes).max(-1).indices
+    windows = _by_window(input.detach(), sizes)
+    chosen = windows.max(-1).indices  # the first NaN of a window; PyTorch chooses the last one
+    if windows.dtype.is_floating_point:
+        lost = windows != windows
+        chosen = where(lost.any(-1), windows.shape[-1] - 1 - lost.flip(-1).long().argmax(-1), chosen)
     places = _by_window(on_device_of(np.arange(flat.shape[-1]).reshape(input.shape[-d:]), input), sizes)
     places = places.expand(*chosen.shape, -1).gather(-1, chosen[..., None])[..., 0]
     return flat.gather(-1, places.flatten(-d)).reshape(places.shape), places

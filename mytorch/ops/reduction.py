@@ -183,7 +183,8 @@ def _var(xp, input, *, dim=None, keepdim=False, correction=1):
 def _centered(xp, input, axes):
     """Returns input - mean. The second subtraction corrects the rounding error of a large mean."""
     centered = input - xp.mean(input, axis=axes, keepdims=True)
-    return centered - xp.mean(centered, axis=axes, keepdims=True)
+    error = xp.mean(centered, axis=axes, keepdims=True)
+    return centered - xp.where(error - error == 0, error, 0.0)  # 0 for a mean that is infinite
 
 
 def _var_grad(g, input, shape, dim, keepdim, correction, xp):
@@ -644,7 +645,8 @@ def _norm_grad(g, input, out, shape, ord, dim, keepdim, xp):
         return input * spread(xp, xp.where(out == 0, 0.0, g / xp.where(out == 0, 1.0, out)), shape, dim, keepdim)
     g, norm = spread(xp, g, shape, dim, keepdim), spread(xp, out, shape, dim, keepdim)
     if ord in (math.inf, -math.inf):
-        best = xp.astype(xp.abs(input) == norm, g.dtype)
+        size = xp.abs(input)
+        best = xp.astype((size == norm) | ((size != size) & (norm != norm)), g.dtype)
         ties = xp.sum(best, axis=axes_of(dim, len(shape)), keepdims=True)
         return g * xp.sign(input) * (best / ties)
     if ord == 0:
@@ -654,7 +656,7 @@ def _norm_grad(g, input, out, shape, ord, dim, keepdim, xp):
     safe = xp.where(norm == 0, 1.0, norm)
     magnitude = xp.abs(input)
     magnitude = xp.where(magnitude == 0, 1.0, magnitude)
-    return g * xp.where(input == 0, 0.0, xp.sign(input) * magnitude ** (ord - 1) * safe ** (1 - ord))
+    return g * safe ** (1 - ord) * xp.where(input == 0, 0.0, xp.sign(input) * magnitude ** (ord - 1))
 
 
 vector_norm.grad(input=_norm_grad)

@@ -43,11 +43,14 @@ def _linear_taps(n, out, scale, align_corners):
 
 
 def _matrix(indices, weights, n):
-    """Returns taps as a matrix (out, n)."""
+    """Returns (taps as a matrix (out, n), the elements that are taps)."""
     matrix = np.zeros((indices.shape[1], n))
+    rows = np.arange(indices.shape[1])
     # At the border, several taps are clipped to the same element, so their weights must add up.
-    np.add.at(matrix, (np.arange(indices.shape[1]), indices), weights)
-    return matrix
+    np.add.at(matrix, (rows, indices), weights)
+    taps = np.zeros(matrix.shape, bool)
+    taps[rows, indices] = True
+    return matrix, taps
 
 
 def _tapped(input, axis, indices, weights):
@@ -216,14 +219,14 @@ def _resized(input, out, scales, mode, align_corners, antialias):
         elif n != o or mode == "bicubic":
             if antialias:
                 matrix = smoothing_matrix(n, o, ((n - 1) / (o - 1) if o > 1 else 0.0) if align_corners else scale, mode)
+                input = along(input, axis, matrix)
             else:
                 taps_of = _cubic_taps if mode == "bicubic" else _linear_taps
                 indices, weights = taps_of(n, o, scale, bool(align_corners))
                 if n > 128 and input.device.type == "cpu":  # a dense matrix would be mostly zeros
                     input = _tapped(input, axis, indices, weights)
                     continue
-                matrix = _matrix(indices, weights, n)
-            input = along(input, axis, matrix)
+                input = along(input, axis, *_matrix(indices, weights, n))
     return input
 
 

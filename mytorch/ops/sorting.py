@@ -21,11 +21,13 @@ from ..dispatch.refused import refuses
 from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..numerics import blocks
 from .complex import complex as complex_of
-from .elementwise import cast, isnan, named, where, without_derivative
+from .elementwise import cast, ceil, floor, isnan, named, where, without_derivative
+from .elementwise import round as round_half_even
 from .movement import cat, contiguous
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
+from .special import lerp
 
 _pairs = {name: namedtuple(name, "values indices") for name in "median mode kthvalue cummax cummin nanmedian".split()}
 _AMinMax, _Histogram = namedtuple("aminmax", "min max"), namedtuple("histogram", "hist bin_edges")
@@ -316,7 +318,8 @@ def nanmedian(input, dim=None, keepdim=False):
     """
     if dim is None:
         flat = input.reshape(-1)
-        return median(flat[~isnan.fast_call(flat)])
+        kept = ~isnan.fast_call(flat)
+        return median(flat[kept] if kept.any() or not flat.shape[0] else flat)
     d = normalize_dim(dim, input.ndim)
     x = input.detach() if input.ndim else input.detach().reshape(1)
     counts = (~isnan.fast_call(x)).sum(d, keepdim=True)
@@ -373,33 +376,52 @@ def mode(input, dim=-1, keepdim=False):
     flat = raw.reshape(-1, raw.shape[-1])
     places = np.zeros(len(flat), np.int64)
     for i, row in enumerate(flat):
-        _, kinds, counts = np.unique(row, return_inverse=True, return_counts=True)
+        # Each NaN counts for itself, because it equals no element.
+        _, kinds, counts = np.unique(row, return_inverse=True, return_counts=True, equal_nan=False)
         places[i] = np.flatnonzero(kinds.reshape(-1) == np.argmax(counts))[-1]
     indices = on_device_of(np.expand_dims(places.reshape(raw.shape[:-1]), d if input.ndim else 0), input)
     return _picked("mode", input, d, keepdim, indices)
 
 
-_INTERPOLATION = {  # the weight of the upper of two adjacent elements, as a function of the fraction
-    "linear": lambda f: f,
-    "lower": lambda f: f * 0,
-    "higher": lambda f: (f > 0) * 1.0,
-    "midpoint": lambda f: (f > 0) * 0.5,
-    "nearest": None,  # rounds the position, halves to the even neighbor
-}
+# Rounding of a position between two elements; the others interpolate. `round` takes the even neighbor of a half.
+_ROUNDED = {"lower": floor, "higher": ceil, "nearest": round_half_even}
 
 
-def _quantiles(q, interpolation):
-    """(the function of `_INTERPOLATION`, the quantiles as an array), checked."""
-    if interpolation not in _INTERPOLATION:
+def _checked_quantiles(q, interpolation):
+    """Checks the arguments of a quantile.
+
+    Raises:
+        RuntimeError: a quantile is not between 0 and 1, or the interpolation is unknown.
+    """
+    if interpolation not in _ROUNDED and interpolation not in ("linear", "midpoint"):
         raise RuntimeError(
             f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    raw_q = np.atleast_1d(np.asarray(to_cpu(q), np.float64))
+    raw_q = np.asarray(to_cpu(q), np.float64)
     if raw_q.ndim > 1:
         raise RuntimeError("quantile() q must be a scalar or 1D tensor")
     if not ((raw_q >= 0) & (raw_q <= 1)).all():
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
-    return _INTERPOLATION[interpolation], raw_q
+
+
+def _between(ordered, d, last, q, interpolation):
+    """Returns the quantiles of sorted rows.
+
+    Args:
+        ordered: elements, sorted along the axis `d`.
+        last: position of the last element of each row that counts, with one element in the axis `d`; or one number for all rows.
+    """
+    # PyTorch computes positions in the precision of the elements. float32 is exact for as many elements as PyTorch accepts.
+    exact = ordered.dtype if ordered.shape[d] <= 1 << 24 else dtypes.float64
+    q = cast(q, exact) if isinstance(q, Tensor) else ordered.new_tensor(q, dtype=exact)
+    at = q.reshape(-1, *(1,) * (ordered.ndim - d - 1)) * last
+    at = at.expand(*(-1 if i == d else n for i, n in enumerate(ordered.shape)))
+    if interpolation in _ROUNDED:
+        return ordered.gather(d, _ROUNDED[interpolation](at).long())
+    low = floor(at)
+    share = cast(at - low, ordered.dtype) if interpolation == "linear" else ordered.new_full(at.shape, 0.5)
+    before, after = (ordered.gather(d, i.long()) for i in (low, ceil(at)))
+    return lerp(before, after, share)
 
 
 def _along(input, dim):
@@ -435,7 +457,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         >>> mytorch.quantile(tensor([1.0, 2.0, 4.0]), 0.25).item()
         1.5
     """
-    weights, raw_q = _quantiles(q, interpolation)
+    _checked_quantiles(q, interpolation)
     if not input.dtype.is_floating_point or (hasattr(q, "dtype") and q.dtype is not input.dtype):
         raise RuntimeError(
             f"quantile() input tensor must be of a floating point dtype, and q of the same one; got {input.dtype} and "
@@ -447,16 +469,8 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         raise RuntimeError("quantile() input tensor must be non-empty")
     ordered = x.sort(d).values
     bad = isnan.fast_call(x).any(d, keepdim=True)
-    at = raw_q * (n - 1)
-    low = np.floor(at)
-    if interpolation == "linear" and getattr(q, "requires_grad", False):
-        share = q.reshape(-1) * (n - 1) - on_device_of(low, q).to(q.dtype)
-    else:
-        share = on_device_of(np.rint(at) - low if interpolation == "nearest" else weights(at - low), x).to(x.dtype)
-    before, after = (ordered.index_select(d, on_device_of(i.astype(np.int64), x)) for i in (low, np.ceil(at)))
-    share = share.reshape(-1, *(1,) * (x.ndim - d - 1))
     # NaNs are sorted to the end. The gradient goes to the last one.
-    out = where(bad, ordered.narrow(d, n - 1, 1), before + (after - before) * share)
+    out = where(bad, ordered.narrow(d, n - 1, 1), _between(ordered, d, n - 1, q, interpolation))
     return _stacked(out, input, q, dim, d, keepdim)
 
 
@@ -470,18 +484,11 @@ def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         dim: dimension to reduce (default: None, all).
         interpolation: "linear" (default), "lower", "higher", "midpoint" or "nearest".
     """
-    weights, raw_q = _quantiles(q, interpolation)
+    _checked_quantiles(q, interpolation)
     x, d = _along(input, dim)
-    ordered = x.sort(d).values  # NaNs come last
-    n = (~isnan.fast_call(x)).sum(d, keepdim=True)
-    at = (n - 1).to(dtypes.float64) * on_device_of(raw_q, x).reshape(-1, *(1,) * (x.ndim - d - 1))
-    low = at.floor()
-    if interpolation == "linear" and getattr(q, "requires_grad", False):
-        share = q.reshape(-1, *(1,) * (x.ndim - d - 1)) * (n - 1) - low.to(x.dtype)
-    else:
-        share = (at.round() - low if interpolation == "nearest" else weights(at - low)).to(x.dtype)
-    before, after = (ordered.gather(d, i.long().clamp(min=0)) for i in (low, at.ceil()))
-    out = where(n == 0, math.nan, before + (after - before) * share)
+    ordered = x.sort(d).values  # NaNs come last; of a row of NaNs, the first one
+    last = ((~isnan.fast_call(x)).sum(d, keepdim=True) - 1).clamp(min=0)
+    out = _between(ordered, d, last, q, interpolation)
     return _stacked(out, input, q, dim, d, keepdim)
 
 
@@ -501,6 +508,15 @@ def aminmax(input, *, dim=None, keepdim=False):
     return _AMinMax(input.amin(dims, keepdim), input.amax(dims, keepdim))
 
 
+@op(dtype="same", name="nansum", elementwise=True)
+def _zero_for_nan(xp, input):
+    return xp.where(input == input, input, input.dtype.type(0))
+
+
+# A product, as in PyTorch: the gradient of `nanmean` of nothing but NaN is NaN.
+_zero_for_nan.grad(input=lambda g, input, xp: g * xp.astype(input == input, g.dtype))
+
+
 @public(inplace=False)
 @in_precision(None)
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
@@ -516,7 +532,7 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """
     if input.dtype.is_complex:
         raise RuntimeError("nansum does not support complex inputs")
-    x = where(isnan.fast_call(input), 0.0, input) if input.dtype.is_floating_point else input
+    x = _zero_for_nan.fast_call(input) if input.dtype.is_floating_point else input
     return sum_of(x, dim, keepdim, dtype=dtype)
 
 

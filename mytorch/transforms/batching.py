@@ -324,6 +324,7 @@ def rule(*names):
 rule(
     "to_dtype", "clone", "conj", "_alias", "_to_device", "_triangle", "view_as_real", "view_as_complex", "std",
     "_clone_ordered", "inverse", "cholesky", "eigh", "svd", "qr", "linalg_det", "logabsdet", "sign_of_det", "adjugate", "pinv",
+    "along",
 )(lambda batch, call: call.run(call.only(), *call.inputs[1:]))  # fmt: skip
 
 

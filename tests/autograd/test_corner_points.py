@@ -61,6 +61,76 @@ def test_first_and_second_derivatives_at_corners(name, rng):
             np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9, equal_nan=True, err_msg=f"{name} {data}")
 
 
+# -- slices of NaN and infinities ----------------------------------------------------------------------------------------
+
+QUANTILES = [
+    (f, q, i)
+    for f in ("quantile", "nanquantile")
+    for q in (0.0, 0.3, 1.0, [0.2, 0.7])
+    for i in ("linear", "lower", "higher", "nearest", "midpoint")
+]
+OF_SLICES = {
+    **{n: lambda L, x, n=n, **k: getattr(L, n)(x, **k) for n in ("median", "nanmedian", "max", "min", "aminmax", "nansum", "nanmean", "var", "std")},
+    **{f"{n} dim": lambda L, x, n=n, dim=0, **k: getattr(L, n)(x, dim=dim, **k) for n in ("mode", "amax", "amin", "logsumexp")},
+    **{f"{n} keepdim free": lambda L, x, n=n, dim=0, keepdim=False: getattr(L, n)(x, dim=dim) for n in ("cummax", "cummin", "sort", "softmax", "logcumsumexp")},
+    **{f"{f} {q} {i}": lambda L, x, f=f, q=q, i=i, **k: getattr(L, f)(x, L.tensor(q, dtype=x.dtype) if isinstance(q, list) else q, interpolation=i, **k) for f, q, i in QUANTILES},
+    **{f"kthvalue {n}": lambda L, x, n=n, dim=0, **k: L.kthvalue(x, n, dim=dim, **k) for n in (1, 3)},
+    **{f"norm {p}": lambda L, x, p=p, **k: L.linalg.vector_norm(x, p, **k) for p in (0.5, 1, 2, 3, math.inf, -math.inf)},
+    **{f"{n}_pool": lambda L, x, n=n, **_: getattr(L.nn.functional, n)(x[None], 2) for n in ("max_pool2d", "adaptive_max_pool2d", "adaptive_avg_pool2d")},
+}  # fmt: skip
+
+
+OF_SLICES |= {
+    "area_pool": lambda L, x, **_: L.nn.functional.interpolate(x[None], 3, mode="area"),
+    "wide_pool": lambda L, x, **_: L.nn.functional.adaptive_avg_pool2d(x[None], (6, 3)),
+    "linear_pool": lambda L, x, **_: L.nn.functional.interpolate(x[None], (7, 3), mode="bilinear"),
+    "smooth_pool": lambda L, x, **_: L.nn.functional.interpolate(x[None], (3, 4), mode="bilinear", antialias=True),
+}  # fmt: skip
+
+
+def _with_nan(rng, axis):
+    x = rng.standard_normal((3, 4, 5))
+    yield x
+    yield np.full_like(x, math.nan)
+    yield np.full_like(x, math.inf)
+    some = x.copy()
+    np.moveaxis(some, axis or 0, 0)[:, 0] = math.nan
+    yield some
+    yield np.where(rng.random(x.shape) < 0.4, math.nan, x)
+    yield np.where(rng.random(x.shape) < 0.3, rng.choice([math.nan, math.inf, -math.inf], x.shape), x.round())
+
+
+def _shared_by_equals(x, g, axis):
+    """Sums the gradients of equal elements, since either of them may be the chosen one."""
+    rows, parts = (
+        np.moveaxis(a, axis, -1).reshape(-1, a.shape[axis]) if axis is not None else a.reshape(1, -1) for a in (x, g)
+    )
+    same = (rows[:, None] == rows[:, :, None]) | (np.isnan(rows)[:, None] & np.isnan(rows)[:, :, None])
+    return np.where(same, parts[:, None], 0).sum(-1)
+
+
+@pytest.mark.parametrize("name", OF_SLICES)
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_of_slices_of_nan(name, rng):
+    picks = name.startswith(("median", "nanmedian", "mode", "kth", "sort", "quant", "nanquant"))
+    for axis, keepdim in ((None, False), (0, False), (1, True), (-1, False)):
+        for data in _with_nan(rng, axis):
+            if name.startswith("mode") and np.isnan(data).any() and not np.isnan(data).all():
+                continue  # PyTorch sorts by `<`, which is undefined then
+            kwargs, seed, found = {} if axis is None else {"dim": axis, "keepdim": keepdim}, rng.integers(1 << 30), []
+            for L in BOTH:
+                x = L.tensor(data).requires_grad_()
+                out = OF_SLICES[name](L, x, **kwargs)
+                out = [t for t in (out if isinstance(out, tuple) else (out,)) if t.requires_grad]
+                ups = np.random.default_rng(seed)
+                (g,) = L.autograd.grad(out, x, [L.tensor(ups.standard_normal(tuple(t.shape))) for t in out])
+                at = 0 if axis is None and name.startswith(("kth", "sort")) else axis
+                g = _values(g)
+                found.append([*map(_values, out), _shared_by_equals(data, g, at) if picks else g])
+            for theirs, mine in zip(*found, strict=True):
+                np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-9, err_msg=f"{axis} {data}")
+
+
 COMPLEX = "sqrt log log2 log10 log1p exp expm1 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid reciprocal rsqrt"
 
 
