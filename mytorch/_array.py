@@ -32,7 +32,7 @@ from .backend import (
     xp_of,
 )
 from .backend.dlpack import to_dlpack
-from .backend.memory_format import axes_in_memory
+from .backend.memory_format import axes_in_memory, layout_of, strided
 from .backend.others import BY_NAME
 from .base import config, dtypes
 
@@ -99,7 +99,7 @@ class Array:
     grad = _grad = grad_fn = edge = _base = _edge = _view = None
     is_leaf = True
     output_nr = 0
-    is_sparse = is_quantized = is_mkldnn = is_nested = is_sparse_csr = False
+    is_quantized = is_mkldnn = is_nested = False
     is_xpu = is_ipu = is_maia = is_mtia = is_vulkan = is_xla = False
     is_meta = property(lambda self: self.device.type == "meta", doc="True if the array is on the `meta` device.")
 
@@ -196,6 +196,8 @@ class Array:
 
     def __array__(self, dtype=None, copy=None):
         host = to_device(self._array, as_device("cpu"))
+        if not isinstance(host, np.ndarray):
+            host.__array__()  # raises an error: this layout has no NumPy array
         if dtype is not None and host.dtype != dtype:
             return host.astype(dtype)
         return host.copy() if copy else host
@@ -233,6 +235,8 @@ class Array:
         return self._array.__dlpack_device__()
 
     def __reduce__(self):
+        if layout_of(self._array) is not strided:
+            return Array._wrap, (self._array,)
         host = np.asarray(self)
         axes = axes_in_memory(host, None)
         if axes is None:

@@ -63,7 +63,7 @@ class Tensor:
     _copies_gradient = True  # `copy.deepcopy` copies the gradient
     __module__ = "mytorch"  # the name that repr and pickle show
     __array_priority__ = 1000
-    is_sparse = is_quantized = is_mkldnn = is_nested = is_sparse_csr = False
+    is_quantized = is_mkldnn = is_nested = False
     is_xpu = is_ipu = is_maia = is_mtia = is_vulkan = is_xla = False
     is_meta = property(lambda self: self.device.type == "meta", doc="True if the tensor is on the `meta` device.")
 

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 
 from .backend import CPU, to_device
+from .backend.memory_format import layout_of, strided
 from .base import dtypes
 
 _DEFAULTS = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
@@ -79,6 +80,8 @@ def tangents_of(tensor):
 
 def format_tensor(tensor):
     """Returns text such as `tensor([[…]], requires_grad=True)`, with `grad_fn` and device if necessary."""
+    if layout_of(tensor._data._array) is not strided:
+        return tensor._data._array.text(tensor)
     if _options["layout"] == "torch":
         return sys.modules["mytorch"]._torch_layout.format_tensor(tensor)
     suffix = []
@@ -109,7 +112,7 @@ def format_array(array):
     """Returns text such as `Array([[…]], dtype=float32)`. In PyTorch's layout, an Array looks like a tensor."""
     if array.is_meta:
         return f"Array(..., size={tuple(array.shape)}, dtype={array.dtype.name}, device=meta)"
-    if _options["layout"] == "torch":
+    if _options["layout"] == "torch" or layout_of(array._array) is not strided:
         return format_tensor(array.detach())
     where = "" if array.device is CPU else f", device='{array.device}'"
     size = "" if array.numel() else f", size={tuple(array.shape)}"

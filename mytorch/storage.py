@@ -17,6 +17,7 @@ from .backend import MetaArray, address, as_device, device_of, storage_bytes, to
 from .backend.meta import hollow
 from .base import dtypes
 from .base.errors import warn
+from .dispatch.layouts import other_layout
 from .dispatch.unwrap import raw_of, to_cpu
 
 
@@ -484,6 +485,8 @@ def untyped_storage(self):
         >>> x[2:].untyped_storage().nbytes()
         16
     """
+    if (other := other_layout("untyped_storage", self)) is not None:
+        return other(self)
     return UntypedStorage._under(raw_of(self))
 
 

@@ -9,6 +9,7 @@ from .._tensor import Tensor
 from ..backend import CPU, device_guard, to_device
 from ..base.dtypes import FLOAT
 from ..dispatch.backward import grad
+from ..dispatch.layouts import other_layout
 from ..engine.mode import enable_grad, no_grad
 from . import forward_ad
 
@@ -101,6 +102,9 @@ def gradcheck(
         True
     """
     batched = {"check_batched_grad": check_batched_grad, "check_batched_forward_grad": check_batched_forward_grad}
+    if (dense := other_layout("gradcheck", *_tuple(inputs))) is not None:
+        func, inputs = dense(func, _tuple(inputs), masked)
+        masked = None
     _refuse("gradcheck", **batched, masked=masked)
     if not (check_backward_ad or check_forward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")

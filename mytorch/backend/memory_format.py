@@ -44,6 +44,13 @@ class layout(str):
 
 
 strided = layout("strided")
+
+
+def layout_of(raw):
+    """Returns the layout of a raw array."""
+    return raw.tensor_layout if hasattr(type(raw), "tensor_layout") else strided
+
+
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 legacy_contiguous_format = contiguous_format
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
@@ -359,7 +366,9 @@ def laid_out(g, owned, tensor):
     """
     raw = g if tensor is None else tensor._data._array
     if not raw.flags.c_contiguous or not g.flags.c_contiguous:
-        strides = element_strides(raw)
+        if layout_of(g) is not strided:  # a sparse gradient has no strides
+            return g if owned else g.copy()
+        strides = row_major(raw.shape) if layout_of(raw) is not strided else element_strides(raw)
         strides = strides if is_dense(raw.shape, strides) else row_major(raw.shape)
         if not _agree(g, strides):
             laid = placed(g, strides)

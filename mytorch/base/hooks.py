@@ -29,14 +29,6 @@ run_backward: Callable[..., bool] | None = None
 # compiler/compiled.py; None until a function is compiled.
 update_group: Callable[..., bool] | None = None
 
-# Called by dispatch/op.py: (op, inputs, attrs) -> result of the op on sparse tensors, or NotImplemented if all inputs are
-# dense. Defined in sparse/operators.py; None until a program creates a sparse tensor.
-run_sparse: Callable[..., Any] | None = None
-
-# Called by optim/optimizer.py: (optimizer, p, g, state, group) updates a parameter from a sparse gradient; returns False
-# for a dense gradient. Defined in sparse/updates.py.
-update_sparse: Callable[..., bool] | None = None
-
 # Called by ops/embedding.py: (weight, index, padding_idx, scale_grad_by_freq) -> rows, with a sparse gradient of the table.
 # Defined in _extensions.py.
 embed_sparsely: Callable[..., Any] | None = None

@@ -21,13 +21,14 @@ from contextlib import nullcontext
 
 from .._array import Array, other_device
 from .._tensor import Parts, Tensor
-from ..backend import gpu, is_raw, memory_owner, meta_ns
-from ..backend.memory_format import preserve
-from ..base import config, hooks
+from ..backend import gpu, is_raw, memory_owner, meta_ns, numpy_ns
+from ..backend.memory_format import layout, preserve
+from ..base import config
 from ..engine.mode import get_mode
 from ..engine.node import Node, OutputEdge, keep_saved
 from ..engine.saved import pack_node
 from ..kernels.registry import SMALL
+from . import layouts
 from .checked import as_array
 from .composed import composed_by
 from .errors import translate_error
@@ -111,8 +112,6 @@ class Op(Record):
 
     def run(self, inputs, fused, attrs, mode):
         """Runs the op without modes: unpacks the inputs, chooses an implementation and executes it."""
-        if hooks.run_sparse is not None and (result := hooks.run_sparse(self, inputs, attrs)) is not NotImplemented:
-            return result
         if gpu.several_gpus:
             device = other_device(inputs)
             if device is not None:
@@ -121,8 +120,11 @@ class Op(Record):
         if self.refused:
             check_dtypes(self.name, [getattr(x, "_data", x) for x in inputs[: self.floats]])
         raws, edges, arrays, mask, as_tensor, xp, half = unpack_inputs(self, inputs)
-        if xp is meta_ns:
-            return on_meta(self, inputs, attrs)
+        if xp is not numpy_ns:
+            if xp is meta_ns:
+                return on_meta(self, inputs, attrs)
+            if isinstance(xp, layout):
+                return layouts.run(self, inputs, attrs, xp)
         implementation = self.reference
         if half and xp.half_in_float32 and self.elementwise is True:
             implementation = in_float32(self)

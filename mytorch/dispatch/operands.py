@@ -5,7 +5,8 @@ import numpy as np
 from .._array import Array, as_raw
 from .._tensor import Tensor, refresh
 from ..backend import CPU, device_of, is_raw, looks_like_cupy, ndarray, numpy_ns, to_device, xp_of
-from ..backend.memory_format import kept
+from ..backend.memory_format import kept, layout_of, strided
+from ..backend.others import BY_ARRAY
 from ..base import config, dtypes
 from ..base.errors import DeviceError, kind
 from .half import kind_of_half, stays_wide
@@ -32,7 +33,7 @@ def unpack_inputs(op, inputs):
         * `raws`, `edges`, `arrays`: lists with an item for each input;
         * `mask`: a bit for each input that has an edge;
         * `as_tensor`: True if results are Tensors;
-        * `xp`: the namespace of the arrays;
+        * `xp`: the namespace of the arrays, or the layout of an array that is not `strided` (layouts.py);
         * `half`: "V" for bfloat16, "f" for float16, "" for other dtypes (half.py).
     """
     raws, edges, arrays = [], [], []
@@ -90,6 +91,9 @@ def unpack_inputs(op, inputs):
             half = kind_of if first.itemsize == 2 and kind_of in "Vf" else ""
             return raws, edges, arrays, mask, as_tensor, numpy_ns, half
     else:
+        for raw in raws if BY_ARRAY else ():
+            if type(raw) in BY_ARRAY and (layout := layout_of(raw)) is not strided:
+                return raws, edges, arrays, mask, as_tensor, layout, ""
         _same_device(op, raws, arrays, edges)
     if op.dtype != "same":
         _promote(op, inputs, raws, edges, arrays)

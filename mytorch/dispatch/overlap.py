@@ -6,6 +6,7 @@ import numpy as np
 
 from .._array import Array
 from ..backend import CPU, MetaArray, address, assign, device_of, ndarray, numpy_ns, to_device, xp_of
+from ..backend.memory_format import layout_of, strided
 
 ADDING = frozenset(("index_add_", "scatter_add_", "index_put_"))  # assignments are not written by `adopt`
 
@@ -51,7 +52,7 @@ def refuse_overlap(tensor, other, name, region=None, elementwise=True):
     if counter is None or type(other) is not Array or other._version_counter is not counter:
         return
     a, b = tensor._data._array if region is None else region, other._array
-    if isinstance(a, MetaArray) or type(a) is not type(b) or not a.size or not b.size:
+    if isinstance(a, MetaArray) or type(a) is not type(b) or not a.size or not b.size or layout_of(a) is not strided:
         return
     (a_begin, a_end), (b_begin, b_end) = _span(a), _span(b)
     dense = a_end - a_begin == a.nbytes and b_end - b_begin == b.nbytes

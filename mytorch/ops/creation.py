@@ -31,6 +31,7 @@ from ..backend.memory_format import (
     axes_in_memory,
     channel_axes,
     in_order,
+    layout_of,
     lies_in,
     preserve_format,
     strided,
@@ -40,6 +41,7 @@ from ..base import config, dtypes
 from ..base.errors import kind, require_tensor, warn, warn_as_pytorch
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, record_fill
+from ..dispatch.layouts import creation, other_layout
 from ..dispatch.op import name_node, op
 from ..dispatch.operands import NUMBERS, is_operand
 from ..dispatch.overlap import refuse_overlap
@@ -262,6 +264,9 @@ def _constant(name, text, show, shown, shown_like):
             >>> mytorch.{name}(2){show}
             {shown}
         """
+        if (named or out is not None) and (other := creation(name, named.get("layout"), out)) is not None:
+            options = {"out": out, "dtype": dtype, "device": device, "memory_format": memory_format}
+            return other(*size, requires_grad=requires_grad, **options, **named)
         shape, pin = size_and_pin(name, size, named)
         laid_out = in_order(make, channel_axes(len(shape), memory_format))
         return _filled(laid_out, shape, dtype, device, requires_grad, out, pin)
@@ -281,6 +286,10 @@ def _constant(name, text, show, shown, shown_like):
             >>> mytorch.{name}(tensor([7, 8, 9])){show}
             {shown}
         """
+        dense = layout is None and isinstance(input._data._array, ndarray)
+        if not dense and (other := creation(name + "_like", layout, input)) is not None:
+            options = {"dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format}
+            return other(input, requires_grad=requires_grad, pin_memory=pin_memory, **options)
         shape = tuple(input.shape)
         laid_out = in_order(make, axes_in_memory(raw_of(input), memory_format))
         return _filled(
@@ -338,6 +347,9 @@ def full_like(
         >>> mytorch.full_like(tensor([1.0, 2.0]), 3).tolist()
         [3.0, 3.0]
     """
+    if (other := other_layout("full_like", input)) is not None:
+        options = {"dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format}
+        return other(input, fill_value, requires_grad=requires_grad, pin_memory=pin_memory, **options)
     out = empty_like(input, memory_format=memory_format, pin_memory=pin_memory, **like(input, dtype, device, layout))
     return out.fill_(fill_value).requires_grad_(requires_grad)
 
@@ -478,6 +490,8 @@ def _new(make):
         "new_" + make.__name__, f"Runs `mytorch.{make.__name__}` with the dtype and device of this tensor as defaults."
     )
     def method(self, *size, dtype=None, device=None, requires_grad=False, **named):
+        if (layout := layout_of(raw_of(self))) is not strided:
+            named.setdefault("layout", layout)
         return make(*size, requires_grad=requires_grad, **like(self, dtype, device), **named)
 
 
@@ -659,6 +673,8 @@ def numpy(self, *, force=False):
     if not force and self.requires_grad and get_mode().grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     raw = raw_of(self)
+    if not isinstance(raw, ndarray) and (other := other_layout("numpy", self)) is not None:
+        return other(self, force=force)
     if config.pytorch_mode and not isinstance(raw, ndarray) and not force:
         raise TypeError(
             f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
@@ -694,7 +710,10 @@ def tolist(self):
         >>> mytorch.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
     """
-    raw = to_device(raw_of(self), CPU)
+    raw = raw_of(self)
+    if not isinstance(raw, ndarray) and (other := other_layout("tolist", self)) is not None:
+        return other(self)
+    raw = to_device(raw, CPU)
     return (raw.astype(np.float32) if raw.dtype.kind == "V" else raw).tolist()
 
 
@@ -828,6 +847,8 @@ def stride(self, dim=None):
         ((3, 1), (1, 3))
     """
     raw = raw_of(self)
+    if not isinstance(raw, ndarray) and (other := other_layout("stride", self)) is not None:
+        return other(self, dim)
     strides = tuple(s // raw.itemsize for s in raw.strides)
     if not raw.size and not any(strides):  # NumPy's strides of some empty arrays
         strides = row_major(raw.shape)
@@ -858,13 +879,19 @@ def is_contiguous(self, memory_format=None):
         (True, False)
     """
     raw = raw_of(self)
-    return raw.flags.c_contiguous if memory_format is None else lies_in(raw, memory_format)
+    if memory_format is None and raw.flags.c_contiguous:
+        return True
+    if not isinstance(raw, ndarray) and (other := other_layout("is_contiguous", self)) is not None:
+        return other(self, memory_format)
+    return False if memory_format is None else lies_in(raw, memory_format)
 
 
 @public(function=False, inplace=False)
 def data_ptr(self):
     """Returns the address of the first element; 0 for an empty tensor."""
     raw = raw_of(self)
+    if not isinstance(raw, ndarray) and (other := other_layout("data_ptr", self)) is not None:
+        return other(self)
     return address(raw) if raw.size else 0
 
 
@@ -938,9 +965,13 @@ def copy_(self, src, non_blocking=False):
     check_writable(self, "copy_")
     if not is_tensor(src):
         src = Tensor._wrap(as_raw(src))
-    if isinstance(raw_of(self), ndarray) and not isinstance(raw_of(src), ndarray):
+    raw, source = self._data._array, src._data._array
+    dense = isinstance(raw, ndarray), isinstance(source, ndarray)
+    if dense != (True, True) and (other := other_layout("copy_", self, src)) is not None:
+        return other(self, src, non_blocking)
+    if dense == (True, False):
         records = get_mode().grad and (self.requires_grad or src.requires_grad)
-        if non_blocking and not records and copy_later(raw_of(src), raw_of(self)):
+        if non_blocking and not records and copy_later(source, raw):
             self._data._bump()
             return self
         non_blocking = False  # the next statement reads it

@@ -16,6 +16,7 @@ from ..dispatch.bind import METHODS, public
 from ..dispatch.errors import broadcast
 from ..dispatch.fast_call import fast_call
 from ..dispatch.inplace import check_shared, check_writable, set_edge
+from ..dispatch.layouts import other_layout
 from ..dispatch.op import name_node, op
 from ..dispatch.operands import NUMBERS
 from ..dispatch.out import write_out
@@ -421,6 +422,8 @@ def setitem(self, index, value):
     try:
         array._array[found] = written
     except (IndexError, TypeError, ValueError) as error:
+        if (other := other_layout("setitem", self)) is not None:
+            other(self, index, value)
         raise _unwritable(array._array, found, written, error) from None
     array._bump()
     mode = get_mode()

@@ -5,9 +5,10 @@ import numpy as np
 from .._array import Array, on_input_device
 from .._tensor import Tensor, is_tensor
 from ..backend import address, device_of, in_flight, memory_owner, row_major, to_device, xp_of
-from ..backend.memory_format import channel_axes, placed_axes, preserve_format, strided, suggested_format
+from ..backend.memory_format import channel_axes, layout_of, placed_axes, preserve_format, suggested_format
 from ..dispatch.bind import METHODS, _attribute, public
 from ..dispatch.inplace import check_shared, check_writable, overwrite
+from ..dispatch.layouts import other_layout
 from ..dispatch.op import name_node
 from ..dispatch.unwrap import raw_of, to_cpu
 from ..engine.mode import get_mode, inference_counter
@@ -30,6 +31,8 @@ def resize_(self, *sizes, memory_format=None):
     """
     if isinstance(self, Tensor) and self.requires_grad and not get_mode().inference:
         raise RuntimeError("cannot resize variables that require grad")
+    if (other := other_layout("resize_", self)) is not None:
+        return other(self, *sizes, memory_format=memory_format)
     self._data._bump()
     shape = as_shape(sizes)
     raw = raw_of(self)
@@ -76,6 +79,8 @@ def resize_as_(self, other, *, memory_format=None):
         other: the other tensor.
         memory_format: order of the axes in memory (default: None, see `resize_`). `preserve_format` is the format of `other`.
     """
+    if (resize := other_layout("resize_as_", self)) is not None:
+        return resize(self, other, memory_format=memory_format)
     if memory_format == preserve_format:
         memory_format = suggested_format(raw_of(other))
     return resize_(self, tuple(other.shape), memory_format=memory_format)
@@ -299,6 +304,8 @@ def narrow_copy(input, dim, start, length):
         start: first index.
         length: number of elements.
     """
+    if (other := other_layout("narrow_copy", input)) is not None:
+        return other(input, dim, start, length)
     return contiguous(input.narrow(dim, start, length).clone())
 
 
@@ -367,5 +374,12 @@ for _name in ("lstsq", "eig", "solve", "symeig", "matrix_rank"):
 _attribute("is_mps", lambda self: False)
 _attribute("name", lambda self: None)
 _attribute("mH", lambda self: self.mT.conj(), doc="The conjugate transpose of the last two dimensions.")
-_attribute("layout", lambda self: strided, doc="The memory layout, always `mytorch.strided`.")
+_attribute(
+    "layout", lambda self: layout_of(self._data._array),
+    doc="The layout: `strided` (dense), `sparse_coo`, `sparse_csr` or `sparse_csc`.",
+)  # fmt: skip
+_attribute("is_sparse", lambda self: self.layout == "sparse_coo", doc="True if the tensor has the layout `sparse_coo`.")
+_attribute(
+    "is_sparse_csr", lambda self: self.layout == "sparse_csr", doc="True if the tensor has the layout `sparse_csr`."
+)
 _attribute("names", lambda self: (None,) * self.ndim, doc="The names of the dimensions, always None.")

@@ -20,6 +20,7 @@ from ..base import dtypes
 from ..base.errors import kind
 from ..dispatch.bind import public
 from ..dispatch.errors import broadcast
+from ..dispatch.layouts import other_layout
 from ..dispatch.op import name_node, op
 from ..dispatch.record import RECORDS
 from ..dispatch.unwrap import raw_of, shape_of
@@ -133,6 +134,8 @@ def view(input, *shape, **named):
     out = _reshape.fast_call(input, wanted)
     raw = raw_of(input)
     if raw.size and not isinstance(raw, MetaArray) and memory_owner(raw_of(out)) is not memory_owner(raw):
+        if (other := other_layout("view", input)) is not None:
+            return other(input, wanted)
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             f"contiguous subspaces): {tuple(raw.shape)} as {wanted}. Use .reshape(...) instead."
@@ -385,8 +388,11 @@ def unsqueeze(input, dim):
         >>> mytorch.zeros(2, 3).unsqueeze(1).shape
         mytorch.Size([2, 1, 3])
     """
-    shape = shape_of(input)
+    raw = raw_of(input)
+    shape = raw.shape
     d = normalize_dim(dim, len(shape) + 1)
+    if type(raw) is not ndarray and (other := other_layout("unsqueeze", input)) is not None:
+        return other(input, d)
     return _unsqueeze.fast_call(input, (*shape[:d], 1, *shape[d:]))
 
 

@@ -25,6 +25,7 @@ from ..base.errors import kind, warn
 from ..dispatch.bind import public
 from ..dispatch.errors import broadcast
 from ..dispatch.inplace import check_writable, named_constant, record_fill, torch_name_of
+from ..dispatch.layouts import other_layout
 from ..dispatch.out import write_out
 from ..dispatch.refused import refuses
 from ..dispatch.unwrap import raw_of, to_cpu
@@ -729,6 +730,8 @@ def _draws(name, text, example):
             mytorch.Size([2])
         """
         options = {"requires_grad": requires_grad, "generator": generator, "pin_memory": pin_memory}
+        if (other := other_layout(name + "_like", input)) is not None:
+            return other(input, dtype=dtype, layout=layout, device=device, memory_format=memory_format, **options)
         check_layout(layout)
         if memory_format not in (None, preserve_format) or not input.is_contiguous():
             out = empty_like(input, memory_format=memory_format, pin_memory=pin_memory, **like(input, dtype, device))
@@ -822,6 +825,9 @@ def randint_like(input, low, high=None, *, dtype=None, device=None, requires_gra
         mytorch.Size([2, 3])
     """
     low, high = (0, low) if high is None else (low, high)
+    if (other := other_layout("randint_like", input)) is not None:
+        options = {"dtype": dtype, "device": device, "memory_format": memory_format, **named}
+        return other(input, low, high, requires_grad=requires_grad, **options)
     if memory_format not in (None, preserve_format) or not input.is_contiguous():
         out = empty_like(input, memory_format=memory_format, **like(input, dtype, device))
         return out.random_(low, high).requires_grad_(requires_grad)

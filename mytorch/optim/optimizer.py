@@ -15,8 +15,11 @@ from typing import Any
 
 from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..backend import gpu, restore_device, set_device_of
+from ..backend.memory_format import layout_of, strided
+from ..backend.others import BY_ARRAY
 from ..base import capturing, hooks
 from ..base.errors import kind, warn
+from ..dispatch.layouts import implementation
 from ..engine.mode import enable_grad, no_grad
 from ..kernels.registry import Kernels, device_type
 from .fused import FusedGroup
@@ -344,8 +347,8 @@ class Optimizer:
             if maximize:
                 g = -g
             state = states.get(p, {})
-            if hooks.update_sparse is not None and hooks.update_sparse(self, raw, g, state, group):
-                pass
+            if type(g) in BY_ARRAY and (layout := layout_of(g)) is not strided:
+                implementation("optimizer", layout)(self, raw, g, state, group)
             elif self.complex_as_real and raw.dtype.kind == "c":
                 update_as_real(self.update, raw, g, state, group)
             else:

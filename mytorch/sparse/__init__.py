@@ -11,7 +11,7 @@ A sparse tensor is a Tensor over a SparseArray, which has a pattern (the positio
 """
 
 from .. import _extensions
-from . import methods, updates
+from . import layouts, methods, updates
 from .array import is_sparse
 from .creation import (
     check_sparse_tensor_invariants,

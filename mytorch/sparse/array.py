@@ -5,28 +5,34 @@ gradients like any raw arrays. `operators.py` runs the operations on them.
 """
 
 import functools
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 
 from .._array import Array, Size
 from .._tensor import Tensor
-from ..backend import CPU, device_of, on, to_device
+from ..backend import CPU, device_of, ndarray, on, to_device
 from ..backend.others import BY_ARRAY
 from ..base import dtypes
+from ..dispatch.layouts import refusal
 from ..engine.mode import no_grad
-from .pattern import Pattern, sparse_coo
+from .pattern import COMPRESSED, Pattern, sparse_coo
 
 
 class _Namespace:
     """The namespace of sparse arrays on a device: its functions create dense arrays."""
 
+    kind = "sparse"
+
     def __init__(self, device):
         self.device = device
-        self.kind = "sparse"
 
     def __getattr__(self, name):
         return getattr(on(self.device)[0], name)
+
+    def address(self, raw):
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage. Use values().")
 
 
 def _with_dense(name):
@@ -39,6 +45,10 @@ def _with_dense(name):
         return result._data._array
 
     return operator
+
+
+class _DenseOnly(NotImplementedError, AttributeError):
+    """The error of a function that reads the memory of dense arrays. `hasattr` returns False for its methods."""
 
 
 _OPERATORS = {"add": "__add__", "subtract": "__sub__", "multiply": "__mul__"}  # NumPy's functions -> methods of Tensor
@@ -58,7 +68,7 @@ class SparseArray:
     base = None
     strides = ()
     # Gradients are replaced, not changed in place.
-    flags = SimpleNamespace(c_contiguous=True, writeable=False)
+    flags = SimpleNamespace(c_contiguous=False, f_contiguous=True, writeable=False)
 
     def __init__(self, pattern, values):
         self._set(pattern, values)
@@ -73,6 +83,8 @@ class SparseArray:
         """Returns a sparse array of the class for the device of the values."""
         return _class_for(device_of(values))(pattern, values)
 
+    tensor_layout = property(lambda self: self.pattern.layout)
+    device = property(lambda self: None if isinstance(self.values, ndarray) else self.values.device)
     ndim = property(lambda self: len(self.shape))
     itemsize = property(lambda self: self.dtype.itemsize)
 
@@ -88,7 +100,19 @@ class SparseArray:
         parts = (pattern.indices,) if pattern.layout is sparse_coo else (pattern.pointers, pattern.inner)
         return self.values.nbytes + sum(p.nbytes for p in parts)
 
-    def copy(self):
+    def item(self):
+        """Returns the only element of an array of size 1."""
+        return Tensor._wrap(self).to_dense()._data._array.item()
+
+    def __bool__(self):
+        return bool(self.item())
+
+    def __getattr__(self, name):
+        if name[:2] != "__" and hasattr(ndarray, name):
+            raise _DenseOnly(*refusal(name, self.pattern.layout).args)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def copy(self, order="K"):
         """Returns a copy of the values with the same pattern."""
         return type(self)(self.pattern, self.values.copy())
 
@@ -119,8 +143,42 @@ class SparseArray:
         values = value.values if value.dtype == self.dtype else value.values.astype(self.dtype)
         self._set(value.pattern, values)
 
+    def text(self, tensor):
+        """Returns PyTorch's text of a sparse tensor."""
+        style = sys.modules["mytorch"]._torch_layout
+        pattern, coo, prefix = self.pattern, self.pattern.layout is sparse_coo, "tensor("
+        indent = len(prefix)
+
+        def part(name, raw):
+            start = f"{name}=tensor("
+            text = style._numbers(style.to_host(raw), indent + len(start))
+            return f"{start}{text}{f', size={tuple(raw.shape)}' if not raw.size else ''})"
+
+        if coo:
+            parts = [part("indices", pattern.indices), part("values", self.values)]
+        else:
+            outer, inner = COMPRESSED[pattern.layout]
+            parts = [
+                part(f"{outer}_indices", pattern.pointers),
+                part(f"{inner}_indices", pattern.inner),
+                part("values", self.values.reshape(*pattern.inner.shape, *self.values.shape[1:])),
+            ]
+        suffixes = [f"device='{tensor.device}'"] if tensor.device is not CPU else []
+        suffixes += [f"size={tuple(self.shape)}", f"nnz={pattern.count if coo else pattern.inner.shape[-1]}"]
+        if not style.dtype_is_plain(tensor.dtype):
+            suffixes.append(f"dtype={tensor.dtype}")
+        suffixes.append(f"layout={pattern.layout!r}")
+        if tensor.grad_fn is not None:
+            suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
+        elif tensor.requires_grad:
+            suffixes.append("requires_grad=True")
+        text = prefix + (",\n" + " " * indent).join(parts)
+        if coo:
+            text += ",\n" + " " * indent + suffixes.pop(0)
+        return style._with_suffixes(text, suffixes, indent)
+
     def __array__(self, dtype=None, copy=None):
-        raise TypeError(f"can't convert {_words(self)} layout tensor to numpy. Use Tensor.to_dense() first.")
+        raise TypeError(f"can't convert {words(self)} layout tensor to numpy. Use Tensor.to_dense() first.")
 
     def __reduce__(self):
         pattern = self.pattern
@@ -170,7 +228,8 @@ def emptied(raw):
     return Pattern(old.layout, old.sizes, pointers=pointers, inner=inner), values
 
 
-def _words(raw):
+def words(raw):
+    """Returns PyTorch's name of the layout of a sparse array in errors."""
     return {"sparse_coo": "Sparse", "sparse_csr": "SparseCsr"}.get(raw.pattern.layout, "SparseCsc")
 
 

@@ -1,20 +1,19 @@
 """The functions of `torch.sparse`."""
 
 import functools
-import sys
 
 import numpy as np
 
-from .. import autograd
 from .._tensor import Tensor
 from ..backend import xp_of
 from ..base import dtypes
+from ..dispatch.layouts import implements
 from . import operators
 from .array import is_sparse, raw_of
 from .creation import sparse_compressed_tensor, sparse_coo_tensor
 from .links import build, pattern_of, values_of
 from .methods import to_sparse
-from .pattern import expand_pointers, pointers_of, sparse_csr
+from .pattern import LAYOUTS, expand_pointers, pointers_of, sparse_csr
 from .products import _Sampled
 
 
@@ -197,32 +196,33 @@ def as_sparse_gradcheck(gradcheck):
     @functools.wraps(gradcheck)
     def checked(function, inputs, *args, masked=None, **kwargs):
         inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-        if not any(is_sparse(x) for x in inputs):
-            return gradcheck(function, inputs, *args, masked=masked, **kwargs)
-        if masked is False:
-            raise NotImplementedError(
-                "gradcheck: expected masked=True for sparse inputs, got False. Gradients are compared at the stored positions only."
-            )
-        patterns = [pattern_of(x) if is_sparse(x) else None for x in inputs]
-        leaves = [
-            Tensor._wrap(raw_of(x).values).detach().requires_grad_(x.requires_grad) if p is not None else x
-            for x, p in zip(inputs, patterns, strict=True)
-        ]
-
-        def dense(*values):
-            given = [v if p is None else build(v, p) for v, p in zip(values, patterns, strict=True)]
-            result = function(*given)
-            several = isinstance(result, (tuple, list))
-            outs = [r.to_dense() if is_sparse(r) else r for r in (result if several else (result,))]
-            return tuple(outs) if several else outs[0]
-
-        return gradcheck(dense, tuple(leaves), *args, **kwargs)
+        if any(is_sparse(x) for x in inputs):
+            (function, inputs), masked = _of_values(function, inputs, masked), None
+        return gradcheck(function, inputs, *args, masked=masked, **kwargs)
 
     return checked
 
 
-autograd.gradcheck = as_sparse_gradcheck(autograd.gradcheck)
-vars(sys.modules["mytorch.autograd.gradcheck"])["gradcheck"] = autograd.gradcheck  # where pickle finds it
+@implements("gradcheck", layouts=LAYOUTS)
+def _of_values(function, inputs, masked):
+    """Returns a function of dense tensors, and its inputs: the values of sparse inputs, at whose positions it compares gradients."""
+    if masked is False:
+        raise NotImplementedError(
+            "gradcheck: expected masked=True for sparse inputs, got False. Gradients are compared at the stored positions only."
+        )
+    patterns = [pattern_of(x) if is_sparse(x) else None for x in inputs]
+    leaves = [
+        Tensor._wrap(raw_of(x).values).detach().requires_grad_(x.requires_grad) if p is not None else x
+        for x, p in zip(inputs, patterns, strict=True)
+    ]
+
+    def dense(*values):
+        result = function(*[v if p is None else build(v, p) for v, p in zip(values, patterns, strict=True)])
+        several = isinstance(result, (tuple, list))
+        outs = [r.to_dense() if is_sparse(r) else r for r in (result if several else (result,))]
+        return tuple(outs) if several else outs[0]
+
+    return dense, tuple(leaves)
 
 
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:

@@ -1,25 +1,17 @@
-"""Creation functions for sparse layouts: `zeros` and `empty` with `layout=`, and functions such as `zeros_like` of sparse tensors.
-
-The functions of the core create dense tensors. This module replaces them by functions that read `layout` first.
-"""
-
-import functools
-import sys
+"""Creation functions for sparse layouts: `zeros` and `empty` with `layout=`, and functions such as `zeros_like` of sparse tensors."""
 
 import numpy as np
 
-from .._array import Array
 from .._tensor import Tensor
 from ..backend import as_device, on
 from ..backend.memory_format import preserve_format, strided
 from ..base import dtypes
-from ..dispatch.bind import found_by_pickle
+from ..dispatch.layouts import implements, refusal
+from ..ops import creation, random
 from ..ops.movement import as_shape
-from .array import SparseArray, _words, emptied, is_sparse, raw_of
+from .array import SparseArray, emptied, is_sparse, raw_of, words
 from .links import build, pattern_of, values_of
-from .pattern import COMPRESSED, Pattern, sparse_coo, sparse_csr
-
-_SPARSE = (sparse_coo, *COMPRESSED)
+from .pattern import COMPRESSED, LAYOUTS, Pattern, sparse_coo, sparse_csr
 
 
 def empty_of(name, size, layout, dtype=None, device=None, dense_dim=0):
@@ -56,33 +48,18 @@ def empty_of(name, size, layout, dtype=None, device=None, dense_dim=0):
         return build(values, Pattern(layout, sparse, pointers=pointers, inner=xp.zeros((*batch, 0), np.int64)))
 
 
-def _wants_sparse(layout):
-    return isinstance(layout, str) and layout in _SPARSE
-
-
-def _of_size(name, before):
-    """Returns `zeros` or `empty` for all layouts."""
-
-    @functools.wraps(before)
-    def function(*size, layout=None, **options):
-        out = options.get("out")
-        if not _wants_sparse(layout) and not is_sparse(out):
-            return before(*size, **options) if layout is None else before(*size, layout=layout, **options)
+def _of_size(name):
+    @implements(name, layouts=LAYOUTS)
+    def function(*size, layout=None, out=None, dtype=None, device=None, requires_grad=False, **options):
         shape = as_shape((options.get("size", options.get("shape")),) if not size else size)
-        if out is not None:
-            if not is_sparse(out) or layout not in (None, out.layout):
-                raise RuntimeError(f"{name}: expected out of layout {layout!r}, got {out.layout!r}.")
-            raw_of(out)._set(*_parts(empty_of(name, shape, out.layout, out.dtype, out.device)))
-            return out.requires_grad_() if options.get("requires_grad") else out
-        _refuse(name, options)
-        made = empty_of(name, shape, layout, options.get("dtype"), options.get("device"))
-        return made.requires_grad_(options.get("requires_grad", False))
-
-    return function
-
-
-def _parts(x):
-    return raw_of(x).pattern, raw_of(x).values
+        if out is None:
+            _refuse(name, options)
+            return empty_of(name, shape, layout, dtype, device).requires_grad_(requires_grad)
+        if not is_sparse(out) or layout not in (None, out.layout):
+            raise RuntimeError(f"{name}: expected out of layout {layout!r}, got {out.layout!r}.")
+        made = raw_of(empty_of(name, shape, out.layout, out.dtype, out.device))
+        raw_of(out)._set(made.pattern, made.values)
+        return out.requires_grad_() if requires_grad else out
 
 
 def _refuse(name, options):
@@ -94,90 +71,56 @@ def _refuse(name, options):
         raise NotImplementedError(f"{name}: expected pin_memory=False for a sparse layout, got True.")
 
 
-def _new(name, of_size, before):
-    """Returns `new_zeros` or `new_empty` for all layouts."""
-
-    @functools.wraps(before)
-    def method(self, *size, layout=None, dtype=None, device=None, **options):
-        layout = self.layout if layout is None and is_sparse(self) else layout
-        if not _wants_sparse(layout):
-            options.update({} if layout is None else {"layout": layout})
-            return before(self, *size, dtype=dtype, device=device, **options)
-        dtype, device = dtype or self.dtype, device or self.device
-        return of_size(*size, layout=layout, dtype=dtype, device=device, **options)
-
-    return method
-
-
-def _like(name, of_size, before):
-    """Returns `zeros_like` or `empty_like` for all layouts."""
-
-    @functools.wraps(before)
-    def function(input, *, layout=None, **options):
-        sparse = is_sparse(input)
-        layout = input.layout if layout is None and sparse else layout
-        if not sparse and not _wants_sparse(layout):
-            return before(input, **options) if layout is None else before(input, layout=layout, **options)
-        options = {"dtype": input.dtype, "device": input.device} | {k: v for k, v in options.items() if v is not None}
-        if not _wants_sparse(layout):
-            if options.get("memory_format") is preserve_format:  # a sparse tensor has no order of axes in memory
-                del options["memory_format"]
-            return of_size(tuple(input.shape), **options)
-        _refuse(name, options)
-        grad = options.pop("requires_grad", False)
-        options.pop("pin_memory", None)
-        if sparse and layout == input.layout:
-            made = Tensor._wrap(SparseArray.of(*emptied(raw_of(input)))).to(options["device"], options["dtype"])
-        elif sparse and name == "empty_like":
+def _like(name):
+    @implements(name + "_like", layouts=LAYOUTS)
+    def function(input, *, layout=None, dtype=None, device=None, requires_grad=False, **options):
+        layout = input.layout if layout is None else layout
+        dtype, device = dtype or input.dtype, device or input.device
+        if layout == strided:  # a sparse tensor has no order of axes in memory
+            if options.get("memory_format") == preserve_format:
+                options["memory_format"] = None
+            of_size = getattr(creation, name)
+            return of_size(tuple(input.shape), dtype=dtype, device=device, requires_grad=requires_grad, **options)
+        _refuse(name + "_like", options)
+        if input.layout == layout:
+            made = Tensor._wrap(SparseArray.of(*emptied(raw_of(input)))).to(device, dtype)
+        elif is_sparse(input) and name == "empty":
             raise RuntimeError(
-                f"empty_like with different sparse layout is not supported (self is {_words(raw_of(input))} but you requested "
+                f"empty_like with different sparse layout is not supported (self is {words(raw_of(input))} but you requested "
                 f"{layout!r}). Use zeros_like."
             )
         else:
-            made = empty_of(name, input.shape, layout, dense_dim=input.dense_dim() if sparse else 0, **options)
-        return made.requires_grad_(grad)
-
-    return function
+            made = empty_of(
+                name + "_like",
+                input.shape,
+                layout,
+                dtype,
+                device,
+                dense_dim=input.dense_dim() if is_sparse(input) else 0,
+            )
+        return made.requires_grad_(requires_grad)
 
 
 def _of_elements(name, before):
-    """Returns functions such as `full_like` for CSR and CSC tensors: the result has the positions of the input."""
+    """Defines functions such as `full_like` for CSR and CSC tensors: the result has the positions of the input."""
 
-    @functools.wraps(before)
-    def function(input, *args, layout=None, **options):
-        if not is_sparse(input):
-            return before(input, *args, **options) if layout is None else before(input, *args, layout=layout, **options)
-        if pattern_of(input).layout is sparse_coo or layout not in (None, input.layout):
-            raise NotImplementedError(
-                f"{name}: expected a dense tensor, got {_words(raw_of(input))}. Call to_dense() first."
-            )
+    @implements(name, layouts=COMPRESSED)
+    def function(input, *args, layout=None, requires_grad=False, **options):
+        if layout not in (None, input.layout):
+            raise refusal(name, input.layout)
         _refuse(name, options)
-        grad = options.pop("requires_grad", False)
         values = before(values_of(input).detach(), *args, **options)
-        return build(values, pattern_of(input)).requires_grad_(grad)
-
-    return function
+        return build(values, pattern_of(input)).requires_grad_(requires_grad)
 
 
-def install():
-    """Replaces the functions of the library and the methods of tensors."""
-    library = vars(sys.modules["mytorch"])
-
-    def put(name, function):
-        library[name] = found_by_pickle(function, name)
-
-    for name in ("zeros", "empty"):
-        before, before_like = library[name], library[name + "_like"]
-        put(name, _of_size(name, before))
-        put(name + "_like", _like(name + "_like", library[name], before_like))
-        for cls in (Tensor, Array):
-            method = _new("new_" + name, library[name], getattr(cls, "new_" + name))
-            setattr(cls, "new_" + name, method)
-        found_by_pickle(Tensor.__dict__["new_" + name], f"Tensor.new_{name}")
-    for name in ("ones_like", "full_like", "rand_like", "randn_like", "randint_like"):
-        put(name, _of_elements(name, library[name]))
-
-
-def layout_of(x):
-    """Returns the layout of a tensor."""
-    return pattern_of(x).layout if is_sparse(x) else strided
+for _name in ("zeros", "empty"):
+    _of_size(_name)
+    _like(_name)
+for _name, _module in (
+    ("ones", creation),
+    ("full", creation),
+    ("rand", random),
+    ("randn", random),
+    ("randint", random),
+):
+    _of_elements(_name + "_like", getattr(_module, _name + "_like"))

@@ -1,28 +1,25 @@
 """Methods of tensors for sparse layouts. `_extensions.py` lists the names that load this module.
 
-Some attributes of Tensor and Array read the raw array directly, such as `layout`, `repr` and `numpy`. This module replaces
-them by versions for all layouts.
+The functions of the core that read raw arrays, such as `stride` and `copy_`, have implementations for sparse layouts here.
 """
 
 import functools
 import math
-import sys
 
 import numpy as np
 
 from .._array import Array
 from .._tensor import Tensor
-from ..backend import CPU, xp_of
+from ..backend import xp_of
 from ..backend.memory_format import strided
-from ..dispatch.bind import found_by_pickle
-from ..ops.movement import as_shape
-from . import layouts, operators
-from .array import SparseArray, _words, emptied, is_sparse, raw_of
-from .layouts import layout_of
+from ..dispatch.inplace import adopt
+from ..dispatch.layouts import implements
+from . import operators
+from .array import emptied, is_sparse, raw_of, words
 from .links import build, from_dense, pattern_of, read_at, values_of
 from .links import coalesce as merge
 from .links import to_dense as as_dense
-from .pattern import COMPRESSED, Pattern, sparse_coo, sparse_csc, sparse_csr
+from .pattern import COMPRESSED, LAYOUTS, Pattern, sparse_coo, sparse_csc, sparse_csr
 
 
 def _tensor(x):
@@ -30,7 +27,7 @@ def _tensor(x):
 
 
 def _layout_name(x):
-    return _words(raw_of(x)) if is_sparse(x) else "Strided"
+    return words(raw_of(x)) if is_sparse(x) else "Strided"
 
 
 def _need(x, name, kind, *layouts):
@@ -194,6 +191,8 @@ def sparse_mask(self, mask):
         >>> tensor([[1.0, 2.0], [3.0, 4.0]]).sparse_mask(mask).values().tolist()
         [1.0, 4.0]
     """
+    if mask is self and is_sparse(self):
+        return self
     if not is_sparse(mask):
         raise RuntimeError("sparse_mask(): expected a sparse mask, got a dense tensor. Call to_sparse() on the mask.")
     if tuple(self.shape) != tuple(mask.shape):
@@ -270,7 +269,7 @@ def values(self):
         >>> mytorch.eye(2).to_sparse().values().tolist()
         [1.0, 1.0]
     """
-    x = _need(self, "values", "sparse", *_ALL)
+    x = _need(self, "values", "sparse", *LAYOUTS)
     if not pattern_of(x).coalesced:
         raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
     return _by_matrix(values_of(x), pattern_of(x))
@@ -278,16 +277,13 @@ def values(self):
 
 def _values(self):
     """Returns the values of the elements, also for a tensor that is not coalesced, without autograd."""
-    raw = raw_of(_need(self, "_values", "sparse", *_ALL))
+    raw = raw_of(_need(self, "_values", "sparse", *LAYOUTS))
     return _by_matrix(Tensor._wrap(raw.values), raw.pattern)
 
 
 def _by_matrix(values, pattern):
     """Returns the values with the batch dimensions of compressed layouts."""
     return values.reshape(*pattern.inner.shape, *values.shape[1:]) if pattern.batch else values
-
-
-_ALL = (sparse_coo, sparse_csr, sparse_csc)
 
 
 def _compressed_part(name, layout, part, kind):
@@ -311,7 +307,7 @@ row_indices.__doc__ = "Returns the row of each element of a CSC tensor. A copy."
 
 def _nnz(self):
     """Returns the number of stored elements of a sparse tensor; of one matrix for a batch of CSR or CSC matrices."""
-    pattern = pattern_of(_need(self, "_nnz", "sparse", *_ALL))
+    pattern = pattern_of(_need(self, "_nnz", "sparse", *LAYOUTS))
     return pattern.inner.shape[-1] if pattern.layout in COMPRESSED else pattern.count
 
 
@@ -398,287 +394,92 @@ def smm(input, mat2):
     return to_sparse(operators.matrix_product(_tensor(input), mat2))
 
 
-# -- attributes that read the raw array --------------------------------------------------------------------------------
+# -- functions that read the raw array ----------------------------------------------------------------------------------
 
-
-def _replace(name, function, *classes):
-    """Replaces a method of sparse tensors. Dense tensors keep the method."""
-    library = vars(sys.modules["mytorch"])
-    for cls in classes or (Array, Tensor):
-        before = getattr(cls, name)
-
-        def method(self, *args, _before=before, **kwargs):
-            if isinstance(self._data._array, SparseArray):
-                return function(self, *args, **kwargs)
-            return _before(self, *args, **kwargs)
-
-        setattr(cls, name, functools.wraps(before)(method))
-        if cls is Tensor:
-            found_by_pickle(method, f"Tensor.{name}")
-    if callable(library.get(name)) and not name.startswith("_"):
-
-        def of_input(input, *args, _before=library[name], **kwargs):
-            if is_sparse(input):
-                return function(input, *args, **kwargs)
-            return _before(input, *args, **kwargs)
-
-        library[name] = found_by_pickle(functools.wraps(library[name])(of_input), name)
-
-
-def _refusing(name, error, text):
-    def method(self, *args, **kwargs):
-        raise error(text.format(layout=_words(raw_of(self))))
-
-    return name, method
-
-
-for _cls in (Tensor, Array):
-    for _name, _get, _doc in (
-        ("is_sparse", lambda self: layout_of(self) is sparse_coo, "True if the tensor has the layout `sparse_coo`."),
-        (
-            "is_sparse_csr",
-            lambda self: layout_of(self) is sparse_csr,
-            "True if the tensor has the layout `sparse_csr`.",
-        ),
-        ("layout", layout_of, "The layout: `strided` (dense), `sparse_coo`, `sparse_csr` or `sparse_csc`."),
-    ):
-        setattr(_cls, _name, property(_get, doc=_doc))
+_for_all = functools.partial(implements, layouts=LAYOUTS)
 _NO_NUMPY = "can't convert {layout} layout tensor to numpy. Use Tensor.to_dense() first."
-for _name, _error, _message in (
+_NO_ADDRESS = "Cannot access data pointer of Tensor that doesn't have storage. Use {instead}."
+for _name, _error, _text in (
     ("numpy", TypeError, _NO_NUMPY),
-    ("__array__", TypeError, _NO_NUMPY),
-    (
-        "tolist",
-        RuntimeError,
-        "Cannot access data pointer of Tensor that doesn't have storage. Use Tensor.to_dense() first.",
-    ),
-    (
-        "data_ptr",
-        RuntimeError,
-        "Cannot access data pointer of Tensor that doesn't have storage. Use values().data_ptr().",
-    ),
-    ("storage", NotImplementedError, "Cannot access storage of {layout}TensorImpl. Use values().storage()."),
+    ("tolist", RuntimeError, _NO_ADDRESS.replace("{instead}", "Tensor.to_dense() first")),
+    ("data_ptr", RuntimeError, _NO_ADDRESS.replace("{instead}", "values().data_ptr()")),
     ("untyped_storage", NotImplementedError, "Cannot access storage of {layout}TensorImpl. Use values().storage()."),
-    ("view", RuntimeError, "view is not implemented for sparse tensors. Use Tensor.to_dense() first."),
-):
-    _replace(*_refusing(_name, _error, _message))
+    ("view", NotImplementedError, "view: expected a dense tensor, got layout {layout}. Use Tensor.to_dense() first."),
+    ("resize_", NotImplementedError, "resize_: expected a dense tensor. Use sparse_resize_, or create a new sparse tensor."),
+    ("setitem", TypeError, "Cannot assign to a sparse tensor. Create a new tensor, or call to_dense() first."),
+):  # fmt: skip
+
+    def _refuse(self, *args, _error=_error, _text=_text, **kwargs):
+        raise _error(_text.format(layout=words(raw_of(self))))
+
+    _for_all(_name)(_refuse)
 
 
-def _expand(self, *sizes):
-    if as_shape(sizes) == tuple(self.shape):
-        return self
-    raise RuntimeError(f"expand is unsupported for {_words(raw_of(self))} tensors. Use Tensor.to_dense() first.")
-
-
-_replace("expand", _expand)
-
-
-def _resize_refused(self, *sizes, memory_format=None):
-    raise NotImplementedError("resize_: expected a dense tensor. Use sparse_resize_, or create a new sparse tensor.")
-
-
+@_for_all("resize_as_")
 def _resize_as(self, other, memory_format=None):
     if not is_sparse(other):
-        raise RuntimeError("resize_as_: expected a sparse tensor, got a dense tensor. Convert it with to_sparse().")
+        raise NotImplementedError(
+            "resize_as_: expected a sparse tensor, got a dense tensor. Convert it with to_sparse()."
+        )
     return self.sparse_resize_(other.shape, other.sparse_dim(), other.dense_dim())
 
 
-_replace("resize_", _resize_refused)
-_replace("resize_as_", _resize_as)
-vars(sys.modules["mytorch"])["resize_as_"] = Tensor.resize_as_
-
-
-def _squeeze(self, *args, **kwargs):
-    raise NotImplementedError("squeeze: expected a dense tensor. Use sum over the dimension, or select index 0.")
-
-
+@implements("unsqueeze", layouts=(sparse_coo,))
 def _unsqueeze(self, dim):
-    x = _tensor(self)
-    if pattern_of(x).layout in COMPRESSED:
-        raise operators.refusal("unsqueeze", x)
-    if not -x.ndim - 1 <= dim <= x.ndim:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-x.ndim - 1}, {x.ndim}], but got {dim})"
-        )
-    return operators.unsqueezed(x, dim % (x.ndim + 1))
+    return operators.unsqueezed(_tensor(self), dim)
 
 
-def _item(self):
-    x = _tensor(self)
-    if x.numel() != 1:
-        raise RuntimeError(f"a Tensor with {x.numel()} elements cannot be converted to Scalar")
-    return as_dense(x).item()
+@implements("stride", layouts=(sparse_coo,))
+def _stride(self, dim=None):
+    return (0,) * self.ndim if dim is None else 0
 
 
-layouts.install()
-_replace("unsqueeze", _unsqueeze)
-_replace("item", _item)
-for _name, _kind in (
-    ("__bool__", bool),
-    ("__int__", int),
-    ("__float__", float),
-    ("__complex__", complex),
-    ("is_nonzero", bool),
-):
-    _replace(_name, lambda self, _kind=_kind: _kind(_item(self)))
+@implements("is_contiguous", layouts=(sparse_coo,))
+def _is_contiguous(self, memory_format=None):
+    return False
 
 
-def _strides(name, of_coo):
-    def method(self, *args, **kwargs):
-        if pattern_of(self).layout in COMPRESSED:
-            raise RuntimeError(
-                f"{_words(raw_of(self))} tensors do not have {name}. Use values().".replace("Csr", " CSR")
-            )
-        return of_coo(self, *args)
-
-    return method
-
-
-_replace("is_contiguous", _strides("is_contiguous", lambda self, *args: False))
-_replace("stride", _strides("strides", lambda self, *args: (0,) * self.ndim if not args else 0))
-_replace("unbind", lambda self, dim=0: tuple(self.select(dim, i) for i in range(self.shape[dim])))
-_replace("__iter__", lambda self: iter([self[i] for i in range(len(self))]))
-_replace("is_same_size", lambda self, other: tuple(self.shape) == tuple(other.shape))
-_replace("__contains__", lambda self, value: bool((values_of(merge(_tensor(self))) == value).any()))
-
-
-def _select(self, dim, index):
-    x = _tensor(self)
-    (dim,) = operators._dims(dim, x.ndim)
-    operators._position(int(index), x.shape[dim], dim)
-    batch = len(pattern_of(x).batch)
-    if batch and batch <= dim < batch + 2:
+def _no_strides(what):
+    def refuse(self, *args):
         raise RuntimeError(
-            "select(): selecting sparse dimensions is not supported for batched sparse compressed tensors. Select a matrix first."
+            f"Sparse {raw_of(self).tensor_layout.name[-3:].upper()} tensors do not have {what}. Use values()."
         )
-    return operators.sliced(x, (slice(None),) * dim + (int(index),))
+
+    return refuse
 
 
+for _name, _what in (("stride", "strides"), ("is_contiguous", "is_contiguous")):
+    implements(_name, layouts=COMPRESSED)(_no_strides(_what))
+
+
+@_for_all("narrow_copy")
 def _narrow_copy(self, dim, start, length):
-    x = _tensor(self)
-    if not -x.ndim <= dim < x.ndim:
-        raise RuntimeError(f"narrow_copy: expected dim in [{-x.ndim}, {x.ndim}), got {dim}.")
-    dim = dim % x.ndim
-    start = start % x.shape[dim] if start < 0 else start
-    if length < 0 or start + length > x.shape[dim]:
-        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({x.shape[dim]}).")
-    return operators.sliced(x, (slice(None),) * dim + (slice(start, start + length),))
+    return self.narrow(dim, start, length)
 
 
-def _index_select(self, dim, index):
-    x = _tensor(self)
-    (dim,) = operators._dims(dim, x.ndim)
-    return operators.selected(x, dim, raw_of(index))
-
-
-def _getitem(self, index):
-    x = _tensor(self)
-    items = index if isinstance(index, tuple) else (index,)
-    if all(isinstance(i, (int, np.integer, slice)) or i is Ellipsis for i in items):
-        return operators.sliced(x, items)
-    if len(items) == 1 and isinstance(items[0], (Tensor, Array, list, np.ndarray)):
-        from ..ops.creation import as_tensor
-
-        chosen = as_tensor(items[0])
-        if chosen.ndim == 1:
-            return operators.selected(x, 0, raw_of(chosen))
-    raise NotImplementedError(
-        "indexing: expected integers, slices or one list of indices for a sparse tensor. Call to_dense() first."
-    )
-
-
-def _setitem(self, index, value):
-    raise TypeError("Cannot assign to a sparse tensor. Create a new tensor, or call to_dense() first.")
-
-
-def _copying(before):
-    @functools.wraps(before)
-    def copy_(self, *args, **kwargs):
-        return (to_sparse if is_sparse(self) else before)(self, *args, **kwargs)
-
-    def to_sparse(self, src, non_blocking=False):
-        """Copies a tensor of the same layout and size to a sparse tensor."""
-        if is_sparse(src):
-            _check_copy(pattern_of(self), pattern_of(src), tuple(self.shape), tuple(src.shape))
-            if isinstance(src, Tensor) and src.requires_grad:
-                src = src.clone()  # otherwise the tensor would have the edge of the source, which can be a leaf
-        elif pattern_of(self).layout in COMPRESSED:
+@_for_all("copy_")
+def _copy(self, src, non_blocking=False):
+    if not is_sparse(self) or not is_sparse(src):
+        if is_sparse(self) and pattern_of(self).layout in COMPRESSED:
             raise RuntimeError(
                 "copy_: copy of sparse compressed tensors having different layouts is not supported. Use to_sparse(layout=...) first."
             )
-        return before(self, src, non_blocking)
-
-    return copy_
-
-
-def _check_copy(pattern, source, size, source_size):
-    """Raises RuntimeError if a tensor of another layout or size is copied to a sparse tensor."""
-    if pattern.layout is not source.layout:
         raise RuntimeError(
-            f"copy_: expected a source of layout {pattern.layout!r}, got {source.layout!r}. copy of sparse compressed tensors having "
-            "different layouts is not supported."
+            "copy_() between dense and sparse Tensors is not implemented. Use to_sparse() or to_dense()."
         )
-    if size != source_size:
+    if pattern_of(self).layout is not pattern_of(src).layout:
         raise RuntimeError(
-            f"copy_: expected shapes of self and src to match along dimensions, got {size} and {source_size}."
+            f"copy_: expected a source of layout {pattern_of(self).layout!r}, got {pattern_of(src).layout!r}. copy of sparse compressed "
+            "tensors having different layouts is not supported."
         )
+    if tuple(self.shape) != tuple(src.shape):
+        raise RuntimeError(
+            f"copy_: expected shapes of self and src to match along dimensions, got {tuple(self.shape)} and {tuple(src.shape)}."
+        )
+    src = src.to(self.device, non_blocking=non_blocking)
+    if src.requires_grad:
+        src = src.clone()  # otherwise the tensor would have the edge of the source, which can be a leaf
+    return adopt(self, src.to(self.dtype) if src.dtype.category > self.dtype.category else src, "copy_")
 
 
-for _cls in (Tensor, Array):
-    _cls.copy_ = _copying(_cls.copy_)  # type: ignore[method-assign]
-found_by_pickle(Tensor.__dict__["copy_"], "Tensor.copy_")
-_replace("select", _select)
-_replace("narrow", _narrow_copy)
-_replace("narrow_copy", _narrow_copy)
-_replace("index_select", _index_select)
-_replace("__getitem__", _getitem)
-_replace("__setitem__", _setitem)
-
-
-# -- text and pickle ---------------------------------------------------------------------------------------------------
-
-
-def _text(x):
-    """Returns PyTorch's text of a sparse tensor."""
-    style = sys.modules["mytorch"]._torch_layout
-    pattern, prefix = pattern_of(x), "tensor("
-    indent = len(prefix)
-
-    def part(name, raw):
-        start = f"{name}=tensor("
-        text = style._numbers(style.to_host(raw), indent + len(start))
-        return f"{start}{text}{f', size={tuple(raw.shape)}' if not raw.size else ''})"
-
-    raw, coo = raw_of(x), pattern.layout is sparse_coo
-    if coo:
-        parts = [part("indices", pattern.indices), part("values", raw.values)]
-    else:
-        outer, inner = COMPRESSED[pattern.layout]
-        parts = [
-            part(f"{outer}_indices", pattern.pointers),
-            part(f"{inner}_indices", pattern.inner),
-            part("values", raw.values.reshape(*pattern.inner.shape, *raw.values.shape[1:])),
-        ]
-    suffixes = [f"device='{x.device}'"] if x.device is not CPU else []
-    suffixes += [f"size={tuple(x.shape)}", f"nnz={_nnz(x)}"]
-    if not style.dtype_is_plain(x.dtype):
-        suffixes.append(f"dtype={x.dtype}")
-    suffixes.append(f"layout={pattern.layout!r}")
-    if x.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{x.grad_fn.name()}>")
-    elif x.requires_grad:
-        suffixes.append("requires_grad=True")
-    text = prefix + (",\n" + " " * indent).join(parts)
-    if coo:
-        text += ",\n" + " " * indent + suffixes.pop(0)
-    return style._with_suffixes(text, suffixes, indent)
-
-
-_replace("__repr__", lambda self, *, tensor_contents=None: _text(_tensor(self)))
-
-
-def _array_of(raw):
-    return Array._wrap(raw)
-
-
-_replace("__reduce__", lambda self: (_array_of, (raw_of(self),)), Array)
+_array_of = Array._wrap  # in pickles of earlier versions

@@ -1,66 +1,24 @@
-"""The operations on sparse tensors. `run` replaces `Op.run` if an input is sparse.
+"""The operations on sparse tensors: the implementations of ops for sparse layouts (dispatch/layouts.py).
 
-Each handler receives the inputs of an op, with Arrays as Tensors, and its attributes. It computes with the values of the
-tensors (links.py).
+An implementation computes with the values of the tensors (links.py), so it has their gradient.
 """
 
+import functools
 import math
 
 import numpy as np
 
-from .._array import Array
 from .._tensor import Tensor
 from ..backend import device_of, ndarray, to_device, xp_of
-from ..base import dtypes, hooks
+from ..base import dtypes
+from ..dispatch.layouts import implements, refusal
 from ..engine.mode import no_grad
 from . import products
-from .array import SparseArray, is_sparse, raw_of
+from .array import is_sparse, raw_of, words
 from .links import build, coalesce, locate, pattern_of, read_at, segment_sum, to_dense, values_of
-from .pattern import COMPRESSED, Groups, Pattern, pointers_of, sparse_coo, sparse_csr
+from .pattern import COMPRESSED, LAYOUTS, Groups, Pattern, pointers_of, sparse_coo, sparse_csr
 
-HANDLERS = {}  # name of an op -> function (op, inputs, attrs)
-
-
-def handles(*names):
-    """Decorates the handler of the ops with these names."""
-
-    def register(function):
-        HANDLERS.update(dict.fromkeys(names, function))
-        return function
-
-    return register
-
-
-def run(op, inputs, attrs):
-    """Runs an op on sparse tensors. Returns NotImplemented if all inputs are dense.
-
-    Raises:
-        NotImplementedError: the op does not support sparse tensors.
-    """
-    for x in inputs:
-        if isinstance(x, (Tensor, Array)) and isinstance(x._data._array, SparseArray):
-            break
-    else:
-        return NotImplemented
-    handler = HANDLERS.get(op.name)
-    if handler is None:
-        raise refusal(op.name, x)
-    tensors = [Tensor._of(x) if isinstance(x, Array) else x for x in inputs]
-    result = handler(op, tensors, attrs)
-    if any(isinstance(x, Tensor) for x in inputs):
-        return result
-    return result._data if isinstance(result, Tensor) else tuple(r._data for r in result)
-
-
-hooks.run_sparse = run
-
-
-def refusal(name, x):
-    """Returns the error for an operation that does not support the layout of a tensor."""
-    layout = pattern_of(x).layout
-    return NotImplementedError(
-        f"{name}: expected a dense tensor, got layout {layout!r}. Call to_dense() on the tensor first."
-    )
+handles = functools.partial(implements, layouts=LAYOUTS)
 
 
 # -- elementwise functions ---------------------------------------------------------------------------------------------
@@ -155,7 +113,7 @@ def broadcast(x, size):
     new = len(size) - x.ndim
     before = (1,) * new + tuple(x.shape)
     if pattern.layout is not sparse_coo:
-        raise refusal("broadcast_to", x)
+        raise refusal("broadcast_to", pattern.layout)
     for n, m in zip(before, size, strict=False):
         if n not in (1, m) or new < 0:
             raise RuntimeError(
@@ -299,7 +257,7 @@ def _matmul(op, inputs, attrs):
             return matrix_product(b.t(), a.unsqueeze(1)).squeeze(1)
         if a.ndim == b.ndim == 2:
             return matrix_product(b.t(), a.t()).t()
-        raise refusal("matmul", b)
+        raise refusal("matmul", pattern_of(b).layout)
     if b.ndim == 1:
         return matrix_product(a, b.unsqueeze(1)).squeeze(1)
     if a.ndim == 3:
@@ -505,7 +463,7 @@ def sum_over(x, dims):
 @handles("any")
 def _any(op, inputs, attrs):
     if attrs.get("dim") is not None:
-        raise refusal("any over a dimension", inputs[0])
+        raise refusal("any over a dimension", pattern_of(inputs[0]).layout)
     return op(values_of(coalesce(inputs[0])))
 
 
@@ -614,7 +572,7 @@ def _reshape(op, inputs, attrs):
     shape = tuple(attrs["shape"])
     pattern = pattern_of(x)
     if pattern.layout in COMPRESSED or pattern.dims != x.ndim:
-        raise refusal("reshape", x)
+        raise refusal("reshape", pattern.layout)
     linear, xp = pattern.linear, xp_of(pattern.indices)
     rows = []
     for size in shape[::-1]:
@@ -622,6 +580,21 @@ def _reshape(op, inputs, attrs):
         linear = linear // size if size else linear
     indices = xp.stack(rows[::-1]) if rows else xp.zeros((0, pattern.count), np.int64)
     return build(values_of(x), Pattern(sparse_coo, shape, indices, coalesced=pattern.coalesced))
+
+
+@handles("expand")
+def _expand(op, inputs, attrs):
+    (x,) = inputs
+    if tuple(attrs["shape"]) != tuple(x.shape):
+        raise RuntimeError(f"expand is unsupported for {words(raw_of(x))} tensors. Use Tensor.to_dense() first.")
+    return build(values_of(x), pattern_of(x))
+
+
+@handles("unbind")
+def _unbind(op, inputs, attrs):
+    (x,) = inputs
+    before = (slice(None),) * attrs["dim"]
+    return tuple(sliced(x, (*before, i)) for i in range(x.shape[attrs["dim"]]))
 
 
 @handles("slice")
@@ -648,6 +621,11 @@ def sliced(x, index):
     layout = pattern_of(x).layout
     index = _full(index, x.ndim)
     if layout in COMPRESSED:
+        whole, batch = [isinstance(i, slice) for i in index], len(pattern_of(x).batch)
+        if any(whole[:batch]) and not all(whole[batch : batch + 2]):
+            raise RuntimeError(
+                "select(): selecting sparse dimensions is not supported for batched sparse compressed tensors. Select a matrix first."
+            )
         found = sliced(to_coo(x), index)
         if is_sparse(found):
             return to_compressed(found, layout, pattern_of(x).inner.dtype) if pattern_of(found).dims >= 2 else found
@@ -696,9 +674,16 @@ def _index(op, inputs, attrs):
     x, *arrays = inputs
     layout = attrs["layout"]
     places = [d for d, item in enumerate(layout) if not isinstance(item, slice)]
-    if len(arrays) != 1 or len(places) != 1 or any(item != slice(None) for item in layout if isinstance(item, slice)):
-        raise NotImplementedError("indexing: expected integers, slices or one index_select for a sparse tensor.")
-    return selected(x, places[0], raw_of(arrays[0]) if isinstance(arrays[0], (Tensor, Array)) else arrays[0])
+    if (
+        len(arrays) != 1
+        or len(places) != 1
+        or raw_of(arrays[0]).ndim != 1
+        or any(item != slice(None) for item in layout if isinstance(item, slice))
+    ):
+        raise NotImplementedError(
+            "indexing: expected integers, slices or one list of indices for a sparse tensor. Call to_dense() first."
+        )
+    return selected(x, places[0], raw_of(arrays[0]))
 
 
 def selected(x, dim, index):

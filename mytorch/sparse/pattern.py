@@ -29,6 +29,7 @@ class _Layout(layout):
 
 sparse_coo, sparse_csr, sparse_csc = _Layout("sparse_coo"), _Layout("sparse_csr"), _Layout("sparse_csc")
 COMPRESSED = {sparse_csr: ("crow", "col"), sparse_csc: ("ccol", "row")}
+LAYOUTS = (sparse_coo, *COMPRESSED)
 
 
 def expand_pointers(pointers):

@@ -7,8 +7,9 @@ from .._tensor import Tensor
 from ..autograd import Function
 from ..backend import xp_of
 from ..base import hooks
+from ..dispatch.layouts import implements
 from ..engine.mode import no_grad
-from .array import SparseArray, raw_of
+from .array import raw_of
 from .links import build, coalesce
 from .pattern import Pattern, sparse_coo
 
@@ -53,8 +54,9 @@ def embedding(weight, index, padding_idx, scale_grad_by_freq):
     return _Rows.apply(weight, Tensor._wrap(index), padding_idx)
 
 
+@implements("optimizer", layouts=(sparse_coo,))
 def update(optimizer, p, g, state, group):
-    """Updates a parameter from a sparse gradient. Returns False for a dense gradient.
+    """Updates a parameter from a sparse gradient.
 
     Args:
         optimizer: the optimizer.
@@ -66,8 +68,6 @@ def update(optimizer, p, g, state, group):
     Raises:
         RuntimeError: the optimizer does not support sparse gradients, or `weight_decay` is not 0.
     """
-    if not isinstance(g, SparseArray):
-        return False
     name = type(optimizer).__name__
     rule = _RULES.get(name)
     if rule is None:
@@ -76,10 +76,6 @@ def update(optimizer, p, g, state, group):
         raise RuntimeError(f"{name}: weight_decay option is not compatible with sparse gradients. Set weight_decay=0.")
     with no_grad():
         rule(p, g, state, group)
-    return True
-
-
-hooks.update_sparse = update
 
 
 def _merged(raw):
