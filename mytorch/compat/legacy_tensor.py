@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._array import Array, Size, as_raw
-from .._tensor import Tensor
+from .._tensor import Tensor, is_constructed
 from ..base import dtypes
+from ..base.overriding import in_state
 from ..ops.creation import empty
 from ..ops.movement import as_shape
 from ..storage import TypedStorage, UntypedStorage
@@ -66,16 +67,22 @@ def _is_size(data):
 
 def initialize(self, *args, **kwargs):
     """`Tensor.__init__` in PyTorch mode. The library, and arguments that PyTorch does not have, use the original method."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_name.startswith("_construct"):  # of subclasses, see overrides.py
-        frame = frame.f_back
-    own = frame.f_globals.get("__name__", "").startswith("mytorch.")
-    if own or kwargs.keys() - {"device", "size"} or (len(args) > 1 and type(args[0]) is not int):
+    if type(self) is not Tensor and is_constructed(self, args or kwargs):
+        return
+    with in_state(subclasses_off=True):
+        own = sys._getframe(1).f_globals.get("__name__", "").startswith("mytorch.")
+        (_create if own else fill)(self, *args, **kwargs)
+
+
+def fill(self, *args, **kwargs):
+    """The constructor of a program in PyTorch mode."""
+    if kwargs.keys() - {"device", "size"} or (len(args) > 1 and type(args[0]) is not int):
         return _create(self, *args, **kwargs)
     made = construct(dtypes.default_dtype(), args, any_dtype=True, **kwargs)
     self._data, self._edge, self._view = made._data, made._edge, made._view
 
 
+initialize.fill = fill  # type: ignore[attr-defined]  # for the constructors of subclasses
 initialize.__wrapped__ = _create  # type: ignore[attr-defined]  # inspect.signature follows it
 
 
