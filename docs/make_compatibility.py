@@ -176,7 +176,7 @@ calls with known differences. A name includes its numbered variants: `Conv` incl
 | `Parameter` | different | `nn.Parameter` of a subclass of Tensor is a plain Parameter. |
 | `retain_grad`, `register_hook` | different | Second derivatives reach the result of an op if its formula reads the result, and the input if it reads the input. `detach_` ends the retained gradient of a tensor. After `t_` or `unsqueeze_`, a retained gradient has the new shape. |
 | `requires_grad` | different | A view that is created under `no_grad` does not require gradients. PyTorch 2.13 reports True. |
-| `__torch_function__` | refused | A class that is not a subclass of Tensor is recognized after the first instance of a subclass exists. |
+| `__torch_function__` | refused | A class that is not a subclass of Tensor is not asked by a function of several ops that accepts it, until an op or another class was asked. |
 | `program` | accepted | Programs of views and in-place changes: values that backward needs are copied before they are overwritten. |
 | `gather` | different, inf/NaN, accepted | A zero-dimensional input accepts an index with axes. |
 | `index_fill` | accepted | A value out of the range of the dtype is accepted. |

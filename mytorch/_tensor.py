@@ -81,7 +81,7 @@ class Tensor:
             return
         if overriding.on and not state.subclasses_off:
             with in_state(subclasses_off=True):
-                return Tensor.__init__(
+                return initialize(
                     self, data, requires_grad, device, dtype, *sizes, grad_fn=grad_fn, grad_fn_name=grad_fn_name
                 )
         if type(data) is Size or (type(data) is int and dtype is None and requires_grad is False):
@@ -131,6 +131,13 @@ class Tensor:
         self._data = data
         self._edge = None
         self._view = None
+        return self
+
+    @staticmethod
+    def _make(data, device=None, dtype=None):
+        """Returns the tensor that the constructor of native mode creates. The library does not use the public constructor."""
+        self = _new(Tensor)
+        initialize(self, data, False, device, dtype)
         return self
 
     @staticmethod
@@ -606,7 +613,8 @@ class Tensor:
         return copied
 
 
-Tensor.__new__.__wrapped__ = Tensor.__init__  # type: ignore[attr-defined]  # inspect.signature follows it
+initialize = Tensor.__init__  # PyTorch mode has another constructor
+Tensor.__new__.__wrapped__ = initialize  # type: ignore[attr-defined]  # inspect.signature follows it
 overriding.add_plain(Tensor)
 overriding.add_simple(Array)
 

@@ -6,7 +6,6 @@ an override, and the first mode, load this module.
 Properties such as `x.shape` and methods that read metadata are overridden in the dict of the subclass, when it is defined.
 """
 
-import dis
 import functools
 import sys
 from contextlib import contextmanager
@@ -340,20 +339,18 @@ class _SharedName:
 _NO_VALUE = object()
 
 
-def _assigns(function, name):
-    """Returns True if a method contains an assignment to an attribute."""
+def _names(function, name):
+    """Returns True if a method contains the name of an attribute."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
-    if code is None or name not in code.co_names:
-        return False
-    return any(step.opname == "STORE_ATTR" and step.argval == name for step in dis.get_instructions(code))
+    return code is not None and name in code.co_names
 
 
 def _share_names(cls):
-    """Lets a class use the names of internal slots that its body or its methods assign, such as `_data`."""
+    """Lets a class use the names of internal slots that its body or its methods contain, such as `_data`."""
     body = dict(vars(cls))
     for name in ("_data", "_edge", "_view"):
         declared = name in body or name in body.get("__annotations__", ())
-        if declared or any(_assigns(value, name) for value in body.values()):
+        if declared or any(_names(value, name) for value in body.values()):
             setattr(cls, name, _SharedName(name, body.get(name, _NO_VALUE)))
 
 
@@ -424,13 +421,12 @@ def _overridable(descriptor):
 def construct(tensor, args, kwargs):
     """Creates the data of an instance of a subclass in `Tensor.__new__`, for `super().__new__(cls, data)`."""
     cls = type(tensor)
-    initialize = getattr(Tensor.__init__, "fill", Tensor.__init__)  # in PyTorch mode, the legacy constructor
     with DisableTorchFunctionSubclass():
         if cls.__new__ is not Tensor.__new__:  # called by the `__new__` of the subclass
-            initialize(tensor, *args, **kwargs)
+            Tensor.__init__(tensor, *args, **kwargs)
         elif cls.__init__ is not Tensor.__init__ and args:
             try:
-                initialize(tensor, *args[:1])  # for an `__init__` that calls `super().__init__()` without the data
+                Tensor.__init__(tensor, *args[:1])  # for an `__init__` that calls `super().__init__()` without the data
             except (TypeError, ValueError, RuntimeError):
                 pass
 

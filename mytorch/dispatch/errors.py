@@ -1,6 +1,6 @@
 """Error messages for inputs that do not fit together. Messages of NumPy are replaced by messages of PyTorch."""
 
-import opcode
+import traceback
 from inspect import Parameter
 
 import numpy as np
@@ -11,17 +11,15 @@ from ..base.errors import kind
 from .operands import namespace
 
 PACKAGE = __file__.rpartition("dispatch")[0]
-RAISE = opcode.opmap["RAISE_VARARGS"]
 
 
 def _is_own(error):
     """Returns True if this library raised an error, and not NumPy. A LinAlgError also counts as an error of this library."""
-    trace = error.__traceback__
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    raises = trace.tb_lasti >= 0 and code.co_code[trace.tb_lasti] == RAISE
-    return isinstance(error, np.linalg.LinAlgError) or (raises and code.co_filename.startswith(PACKAGE))
+    if isinstance(error, np.linalg.LinAlgError):
+        return True
+    # An error of NumPy has the frame of its caller, as NumPy is no Python code. The line of this frame is then a call.
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return last.filename.startswith(PACKAGE) and (not last.line or last.line.startswith("raise "))
 
 
 def translate_error(op, raws, attrs, error):

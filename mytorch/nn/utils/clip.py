@@ -95,7 +95,7 @@ def get_total_norm(
         if found is not NOTHING:
             return found
     arrays = [t._data if isinstance(t, Tensor) else t for t in tensors]
-    total = Tensor(0.0)
+    total = Tensor._make(0.0)
     if arrays:
         raw = _total(arrays, float(norm_type))
         with device_guard(arrays[0]._array):
