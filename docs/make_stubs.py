@@ -105,8 +105,12 @@ class Stub:
         elif isinstance(value, type):
             self.add_class(name, value, home)
         elif callable(value) and (inspect.isfunction(value) or hasattr(value, "op") or hasattr(value, "__signature__")):
-            if home != self.name and is_typed(value) and exported_by(home, value.__name__) is value:
-                self.imports.add(f"from {home} import {value.__name__} as {name}")
+            inner = getattr(value, "__wrapped__", None)
+            plain = getattr(value, "asks", None) is value and not hasattr(value, "spellings")
+            source = inner if plain and isinstance(inner, types.FunctionType) else value  # leads to the definition
+            home = home_of(source)
+            if home != self.name and is_typed(source) and exported_by(home, source.__name__) is source:
+                self.imports.add(f"from {home} import {source.__name__} as {name}")
             else:
                 self.body += self.function_lines(name, value, "mytorch")
         elif callable(value) and not isinstance(value, type(np_dtype())):

@@ -203,8 +203,11 @@ class LazyMethod:
         self.cls, self.name, self.home = cls, name, home
 
     def __get__(self, tensor, owner=None):
-        setattr(self.cls, self.name, load(f"{self.home}:{self.name}"))
-        return getattr(owner if tensor is None else tensor, self.name)
+        method = load(f"{self.home}:{self.name}")
+        if not self.name.startswith("_"):
+            method = import_module("mytorch.dispatch.fast_call").public_function(method)
+        setattr(self.cls, self.name, method)
+        return method.__get__(tensor, owner) if hasattr(method, "__get__") else method  # also for `super().name`
 
 
 class Finder:
@@ -246,6 +249,12 @@ def _define_subclass(cls):
         load("compat.overrides").define(cls)
 
 
+def _construct_subclass(tensor, args, kwargs):
+    """Creates the data of an instance of a subclass of Tensor that a program defined, where `compat` is installed."""
+    if _compat() is not None:
+        load("compat.overrides").construct(tensor, args, kwargs)
+
+
 def _name_node(node):
     """Gives a node the class with PyTorch's name, where `compat` is installed."""
     if _compat() is not None:
@@ -265,6 +274,8 @@ def install(*tensor_classes):
                 setattr(cls, name, LazyMethod(cls, name, home))
     hooks = import_module("mytorch.base.hooks")
     hooks.define_subclass, hooks.name_node = _define_subclass, _name_node
+    hooks.construct_subclass = _construct_subclass
+    import_module("mytorch.base.overriding").overriding.load = lambda: _compat() and load("compat.overrides")
     hooks.embed_sparsely = _embed_sparsely
     sys.meta_path[:0] = [_Alias(), Finder("einops._backends", "compat.einops_hook")]
     sys.meta_path += [Finder("mytorch.", "compat.paths"), Finder("miniddp", "compat.paths")]

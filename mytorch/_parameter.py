@@ -17,7 +17,7 @@ def _take_memory(tensor, data):
         raise AttributeError(
             f"{type(tensor).__name__}: expected a tensor, got {type(data).__name__}. Convert it with torch.tensor first."
         )
-    source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor(data)
+    source = empty(0) if data is None else data if isinstance(data, Tensor) else Tensor._make(data)
     if hasattr(source, "_make_parameter"):  # a DTensor, whose memory is its local tensor
         source._make_parameter(tensor)
         return

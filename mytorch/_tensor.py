@@ -22,6 +22,7 @@ from ._tensor_str import format_tensor
 from .backend import ndarray
 from .base import config, dtypes, hooks
 from .base.errors import InPlaceError, warn
+from .base.overriding import NOTHING, PLAIN, in_state, overriding, state
 from .engine.mode import enable_grad, get_mode, inference_counter
 from .engine.node import Leaf, Node, shown
 
@@ -67,9 +68,22 @@ class Tensor:
     is_xpu = is_ipu = is_maia = is_mtia = is_vulkan = is_xla = False
     is_meta = property(lambda self: self.device.type == "meta", doc="True if the tensor is on the `meta` device.")
 
+    def __new__(cls, *args, **kwargs):
+        self = _new(cls)
+        if cls is not Tensor and not config.is_own(cls):
+            hooks.construct_subclass(self, args, kwargs)
+        return self
+
     def __init__(
         self, data=(), requires_grad=False, device=None, dtype=None, *sizes, grad_fn=None, grad_fn_name=None
     ):  # fmt: skip
+        if type(self) is not Tensor and is_constructed(self, type(data) is not tuple or data):
+            return
+        if overriding.on and not state.subclasses_off:
+            with in_state(subclasses_off=True):
+                return initialize(
+                    self, data, requires_grad, device, dtype, *sizes, grad_fn=grad_fn, grad_fn_name=grad_fn_name
+                )
         if type(data) is Size or (type(data) is int and dtype is None and requires_grad is False):
             data = ndarray(data, dtypes.as_numpy(dtype or dtypes.default_dtype()))
         elif type(data) is int and type(requires_grad) is not bool:
@@ -95,7 +109,10 @@ class Tensor:
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        if hooks.define_subclass is not None and not config.is_own(cls):
+        if config.is_own(cls):
+            if "__torch_function__" not in vars(cls) and overriding.is_plain(cls):
+                overriding.add_plain(cls)
+        elif hooks.define_subclass is not None:
             hooks.define_subclass(cls)
 
     def _add_parents(self, *tensors):
@@ -114,6 +131,13 @@ class Tensor:
         self._data = data
         self._edge = None
         self._view = None
+        return self
+
+    @staticmethod
+    def _make(data, device=None, dtype=None):
+        """Returns the tensor that the constructor of native mode creates. The library does not use the public constructor."""
+        self = _new(Tensor)
+        initialize(self, data, False, device, dtype)
         return self
 
     @staticmethod
@@ -142,6 +166,8 @@ class Tensor:
             >>> w.tolist()
             [0.5, 0.5]
         """
+        if overriding.modes and (found := overriding.read("data", self)) is not NOTHING:
+            return found
         raw = self._data._array
         if not config.pytorch_mode:
             return Array._wrap(raw)
@@ -174,6 +200,8 @@ class Tensor:
             >>> mytorch.zeros(2, 3).shape
             mytorch.Size([2, 3])
         """
+        if overriding.modes and (found := overriding.read("shape", self)) is not NOTHING:
+            return found
         return new_size(self._data._array.shape)
 
     @property
@@ -184,6 +212,8 @@ class Tensor:
             >>> tensor([1.0]).dtype
             mytorch.float32
         """
+        if overriding.modes and (found := overriding.read("dtype", self)) is not NOTHING:
+            return found
         return dtypes._BY_NUMPY[self._data._array.dtype]
 
     @property
@@ -194,26 +224,36 @@ class Tensor:
             >>> tensor([1.0]).device
             device(type='cpu')
         """
+        if overriding.modes and (found := overriding.read("device", self)) is not NOTHING:
+            return found
         return self._data.device
 
     @property
     def ndim(self):
         """The number of dimensions."""
+        if overriding.modes and (found := overriding.read("ndim", self)) is not NOTHING:
+            return found
         return self._data._array.ndim
 
     @property
     def is_cuda(self):
         """True if the tensor is on a GPU."""
+        if overriding.modes and (found := overriding.read("is_cuda", self)) is not NOTHING:
+            return found
         return type(self._data._array) is not ndarray and self.device.type == "cuda"
 
     @property
     def itemsize(self):
         """The size of one element in bytes."""
+        if overriding.modes and (found := overriding.read("itemsize", self)) is not NOTHING:
+            return found
         return self._data._array.itemsize
 
     @property
     def nbytes(self):
         """The size of all elements in bytes, `numel() * itemsize`."""
+        if overriding.modes and (found := overriding.read("nbytes", self)) is not NOTHING:
+            return found
         return self._data._array.nbytes
 
     @property
@@ -231,6 +271,12 @@ class Tensor:
         return self._data._version
 
     def __len__(self):
+        if (
+            overriding.on
+            and type(self) not in PLAIN
+            and (found := overriding.ask(Tensor.__len__, (self,))) is not NOTHING
+        ):
+            return found
         if self._data._array.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
         return self._data._array.shape[0]
@@ -239,6 +285,12 @@ class Tensor:
         return id(self)
 
     def __repr__(self, *, tensor_contents=None):
+        if (
+            overriding.on
+            and type(self) not in PLAIN
+            and (found := overriding.ask(Tensor.__repr__, (self,))) is not NOTHING
+        ):
+            return found
         return format_tensor(self)
 
     # -- autograd ----------------------------------------------------------------------------------
@@ -258,6 +310,8 @@ class Tensor:
             >>> (w * 2).requires_grad
             True
         """
+        if overriding.modes and (found := overriding.read("requires_grad", self)) is not NOTHING:
+            return found
         if self.edge is not None:
             return True
         view = self._view  # a view of no_grad or inference mode: PyTorch looks at its base
@@ -288,6 +342,12 @@ class Tensor:
             >>> [name for name, p in layer.named_parameters() if p.requires_grad]
             ['bias']
         """
+        if (
+            overriding.on
+            and type(self) not in PLAIN
+            and (found := overriding.ask(Tensor.requires_grad_, (self, requires_grad))) is not NOTHING
+        ):
+            return found
         edge = self.edge
         if requires_grad:
             if edge is None:
@@ -333,6 +393,8 @@ class Tensor:
             >>> (x * 2).grad_fn.name()
             'MulBackward0'
         """
+        if overriding.modes and (found := overriding.read("grad_fn", self)) is not NOTHING:
+            return found
         edge = self.edge
         return None if edge is None or isinstance(edge, Leaf) else shown(getattr(edge, "node", edge))
 
@@ -348,12 +410,16 @@ class Tensor:
             >>> w.is_leaf, (w * 2).is_leaf
             (True, False)
         """
+        if overriding.modes and (found := overriding.read("is_leaf", self)) is not NOTHING:
+            return found
         edge = self.edge
         return edge is None or isinstance(edge, Leaf)
 
     @property
     def output_nr(self):
         """The position of this tensor among the outputs of its `grad_fn`."""
+        if overriding.modes and (found := overriding.read("output_nr", self)) is not NOTHING:
+            return found
         return getattr(self.edge, "index", 0)
 
     @property
@@ -379,6 +445,8 @@ class Tensor:
             [6.0, 6.0]
             >>> w.grad = None
         """
+        if overriding.modes and (found := overriding.read("grad", self)) is not NOTHING:
+            return found
         edge = self._edge
         if edge is None:
             grad = self.__dict__.get("_grad")
@@ -438,6 +506,8 @@ class Tensor:
     @property
     def retains_grad(self):
         """True if this tensor is not a leaf and `retain_grad()` was called on it."""
+        if overriding.modes and (found := overriding.read("retains_grad", self)) is not NOTHING:
+            return found
         return self._edge is not None and self._edge.keeps_grad and not self.is_leaf
 
     @staticmethod
@@ -461,6 +531,12 @@ class Tensor:
             >>> x.grad.tolist()
             [1.0, 2.0]
         """
+        if (
+            overriding.on
+            and type(self) not in PLAIN
+            and (found := overriding.ask(Tensor.detach, (self,))) is not NOTHING
+        ):
+            return found
         return Tensor._of(self._data)
 
     def detach_(self):
@@ -477,6 +553,12 @@ class Tensor:
             >>> y.detach_().requires_grad
             False
         """
+        if (
+            overriding.on
+            and type(self) not in PLAIN
+            and (found := overriding.ask(Tensor.detach_, (self,))) is not NOTHING
+        ):
+            return found
         if self._view is not None:
             raise RuntimeError("Can't detach views in-place: use detach() instead.")
         self.__dict__["_detached"] = id(self._edge), self._version  # views until now keep their graph: see `refresh`
@@ -529,6 +611,22 @@ class Tensor:
         if self.grad is not None and self._copies_gradient:
             copied.grad = copy.deepcopy(self.grad, memo)
         return copied
+
+
+initialize = Tensor.__init__  # PyTorch mode has another constructor
+Tensor.__new__.__wrapped__ = initialize  # type: ignore[attr-defined]  # inspect.signature follows it
+overriding.add_plain(Tensor)
+overriding.add_simple(Array)
+
+
+def is_constructed(tensor, arguments):
+    """Returns True if the constructor of a subclass already has created the data of a tensor.
+
+    Args:
+        tensor: the tensor.
+        arguments: False if `__init__` is called without arguments.
+    """
+    return hasattr(tensor, "_data") and (type(tensor).__new__ is not Tensor.__new__ or not arguments)
 
 
 class _OwnPlan:

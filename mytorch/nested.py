@@ -91,7 +91,6 @@ class NestedTensor(Tensor):
             ragged: the dimension of the nested tensor with different lengths.
             layout: the layout that it shows.
         """
-        overrides.activate()
         self = Tensor._of(values._data, values._edge, cls)
         self._view = values._view
         self.__dict__.update(_offsets=offsets, _ragged=ragged, _shown_layout=layout)
@@ -220,7 +219,7 @@ class NestedTensor(Tensor):
         )
 
 
-overrides._overriding[NestedTensor] = True  # the class belongs to the library, but has its own __torch_function__
+overrides.override(NestedTensor)
 
 
 def _restored(array, requires_grad, offsets, ragged, layout):

@@ -4,6 +4,7 @@ import math
 
 from .base.arguments import described as _described
 from .dispatch.bind import found_by_pickle as _found
+from .dispatch.fast_call import public_function as _public_function
 from .dispatch.out import takes_out as _takes_out
 from .ops import PUBLIC
 from .ops import special as _ops
@@ -40,5 +41,8 @@ _FUNCTIONS.update(
     xlog1py=_ops._xlog1py.fast_call,
 )
 globals().update(
-    {name: _found(_described(_takes_out(function)), name, __name__) for name, function in _FUNCTIONS.items()}
+    {
+        name: _found(_described(_public_function(_takes_out(function))), name, __name__)
+        for name, function in _FUNCTIONS.items()
+    }
 )

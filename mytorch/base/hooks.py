@@ -21,6 +21,9 @@ is_grad_enabled: Callable[[], bool]
 # Called by _tensor.py: (class) prepares a subclass of Tensor that a program defines. Defined in _extensions.py.
 define_subclass: Callable[[type], None] | None = None
 
+# Called by _tensor.py: (tensor, args, kwargs) creates the data of an instance of such a subclass. Defined in _extensions.py.
+construct_subclass: Callable[..., None] = lambda tensor, args, kwargs: None  # noqa: E731
+
 # Called by engine/walk.py: (roots, keep_graph) -> True if a compiled program has run backward. Defined in
 # compiler/compiled.py; None until a function is compiled.
 run_backward: Callable[..., bool] | None = None
@@ -32,6 +35,10 @@ update_group: Callable[..., bool] | None = None
 # Called by ops/embedding.py: (weight, index, padding_idx, scale_grad_by_freq) -> rows, with a sparse gradient of the table.
 # Defined in _extensions.py.
 embed_sparsely: Callable[..., Any] | None = None
+
+# Called by nn/utils/clip.py: (name of a function, tensors, further arguments) -> its result for DTensors, or NOTHING of
+# base/overriding.py. Defined in distributed/tensor/rules.py; None until the first DTensor is created.
+clip_sharded: Callable[..., Any] | None = None
 
 # Called by engine/node.py: (node) gives a node that a program reads the class with PyTorch's name. Defined in
 # _extensions.py.

@@ -9,6 +9,7 @@ import contextlib
 import math
 
 from .._tensor import Tensor
+from ..base.overriding import overriding
 from ..dispatch.interpreter import Interpreter
 from ..engine.mode import get_mode, reset_mode, set_mode
 from . import overrides
@@ -74,14 +75,15 @@ _OF_DATA = ("tensor", "from_numpy", "as_tensor")
 _WITH_SIZE = ("zeros", "ones", "empty", "rand", "randn")
 
 
-def _created(function, original, args, kwargs):
+def _created(function, args, kwargs):
     """Passes the creation of a tensor to the innermost mode. Returns NotImplemented for calls that no mode receives."""
     active = get_mode().interpreter
     if not _modes or not isinstance(active, _Dispatching) or kwargs.get("out") is not None:
         return NotImplemented
     mode, name, kwargs = active.mode, function.__name__, {k: v for k, v in kwargs.items() if v is not None}
     if name in _OF_DATA:
-        made = original(*args, **kwargs)
+        with overrides.skipping(function):
+            made = function(*args, **kwargs)
         if made is (args[0] if args else None):
             return made
         name, args, kwargs = "lift_fresh", (made,), {}
@@ -119,7 +121,7 @@ class TorchDispatchMode:
         raise NotImplementedError
 
     def __enter__(self):
-        overrides.activate_creations()
+        overriding.enter_mode()
         overrides.creation_hooks.append(_created)
         _modes.append(self)
         self.__dict__.setdefault("_tokens", []).append(set_mode(get_mode().replace(interpreter=_Dispatching(self))))
@@ -129,6 +131,7 @@ class TorchDispatchMode:
         reset_mode(self._tokens.pop())
         _modes.pop()
         overrides.creation_hooks.pop()
+        overriding.exit_mode()
 
     @classmethod
     def is_infra_mode(cls):

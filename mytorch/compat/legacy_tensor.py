@@ -5,19 +5,18 @@ the result. Other data is copied to the dtype of the constructor.
 """
 
 import operator
-import sys
 from collections.abc import Sequence
 
 import numpy as np
 
 from .._array import Array, Size, as_raw
-from .._tensor import Tensor
+from .._tensor import Tensor, is_constructed
+from .._tensor import initialize as _create
 from ..base import dtypes
+from ..base.overriding import in_state, overriding, state
 from ..ops.creation import empty
 from ..ops.movement import as_shape
 from ..storage import TypedStorage, UntypedStorage
-
-_create = Tensor.__init__
 
 
 def construct(dtype, args, device=None, any_dtype=False, size=None):
@@ -65,12 +64,13 @@ def _is_size(data):
 
 
 def initialize(self, *args, **kwargs):
-    """`Tensor.__init__` in PyTorch mode. The library, and arguments that PyTorch does not have, use the original method."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_name.startswith("_construct"):  # of subclasses, see overrides.py
-        frame = frame.f_back
-    own = frame.f_globals.get("__name__", "").startswith("mytorch.")
-    if own or kwargs.keys() - {"device", "size"} or (len(args) > 1 and type(args[0]) is not int):
+    """`Tensor.__init__` in PyTorch mode. Arguments that PyTorch does not have use the original method."""
+    if type(self) is not Tensor and is_constructed(self, args or kwargs):
+        return
+    if overriding.on and not state.subclasses_off:
+        with in_state(subclasses_off=True):
+            return initialize(self, *args, **kwargs)
+    if kwargs.keys() - {"device", "size"} or (len(args) > 1 and type(args[0]) is not int):
         return _create(self, *args, **kwargs)
     made = construct(dtypes.default_dtype(), args, any_dtype=True, **kwargs)
     self._data, self._edge, self._view = made._data, made._edge, made._view

@@ -1,63 +1,29 @@
 """`torch.overrides`: subclasses of Tensor that keep their class, and `__torch_function__`.
 
-Functions of the library have no code for subclasses, so plain tensors cost nothing extra. When the first instance of a
-subclass is created, `activate` replaces the code of every public function by a check of its arguments. The function objects stay the
-same, so references that a program holds are covered, too. The check calls `__torch_function__` if an argument has it, and
-otherwise a copy of the original function.
+Public functions ask this module whether a class or a mode overrides a call; `base/overriding.py` describes when. The first class with
+an override, and the first mode, load this module.
 
-Properties such as `x.shape` are replaced in the subclass itself, when it is defined.
+Properties such as `x.shape` and methods that read metadata are overridden in the dict of the subclass, when it is defined.
 """
 
-import dis
 import functools
 import sys
-import threading
-import warnings
 from contextlib import contextmanager
 from types import FunctionType
 
 from .. import fft, linalg, special
 from .._array import Array
-from .._extensions import METHODS as LAZY_METHODS
 from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
 from ..backend import as_device
 from ..backend.meta import hollow
 from ..base import config
 from ..base.dtypes import as_numpy, default_dtype
-from ..dispatch.bind import METHODS, PUBLIC, found_by_pickle
+from ..base.overriding import CREATIONS, IGNORED, NOTHING, asks, in_state, overriding
+from ..base.overriding import state as _state
+from ..dispatch.bind import PUBLIC, found_by_pickle
 from ..dispatch.operands import is_operand
 from ..nn import functional as F
-
-_initialize = Tensor.__init__
-_of = Tensor._of
-
-
-class _State(threading.local):
-    """The settings of one thread.
-
-    Attributes:
-        subclasses_off: `__torch_function__` of tensors is disabled.
-        all_off: `__torch_function__` of modes is disabled as well.
-        modes: the active modes, the innermost last.
-    """
-
-    subclasses_off = False
-    all_off = False
-    modes = ()
-
-
-_state = _State()
-
-
-@contextmanager
-def _holding(**changes):
-    before = {name: getattr(_state, name) for name in changes}
-    _state.__dict__.update(changes)
-    try:
-        yield
-    finally:
-        _state.__dict__.update(before)
 
 
 class DisableTorchFunctionSubclass:
@@ -66,7 +32,7 @@ class DisableTorchFunctionSubclass:
     _changes = {"subclasses_off": True}
 
     def __enter__(self):
-        self._block = _holding(**self._changes)
+        self._block = in_state(**self._changes)
         self._block.__enter__()
         return self
 
@@ -198,6 +164,8 @@ def _overrides(kind):
         if issubclass(kind, (Tensor, Array)):
             found = (found or hasattr(kind, "__torch_dispatch__")) and not config.is_own(kind)
         _overriding[kind] = found
+        if not found and kind not in (list, tuple):
+            overriding.add_simple(kind)
     return found
 
 
@@ -243,9 +211,9 @@ def _handle(func, args, kwargs, overridden, optional=False):
     order = _in_order(overridden)
     types = tuple(map(type, order))
     handlers = list(order)
-    if _state.modes and not _state.all_off:
+    if _state.modes and not _state.all_off and _state.modes[-1]._receives(func):
         *outer, mode = _state.modes
-        with _holding(modes=tuple(outer)):
+        with in_state(modes=tuple(outer)):
             result = mode.__torch_function__(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
@@ -271,184 +239,61 @@ def _handle(func, args, kwargs, overridden, optional=False):
 
 # -- public functions --------------------------------------------------------------------------------------------------
 
-# Functions that no subclass can override: they create tensors, or they ask for the class or the identity of an object.
-_IGNORED = frozenset(
-    "as_subclass _of _wrap _as_tensor _extra_state _make_subclass __init__ __new__ __hash__ __init_subclass__ __array_wrap__ "
-    "__setattr__ __getattribute__ __dir__ __iter__ build_graph_enabled tensor as_tensor asarray from_numpy frombuffer "
-    "from_dlpack to_dlpack zeros ones empty full arange eye rand randn randint randperm range empty_strided "
-    "scalar_tensor is_tensor is_storage typename manual_seed seed initial_seed save load compile broadcast_shapes can_cast "
-    "promote_types get_default_dtype set_default_dtype set_default_device get_default_device set_printoptions "
-    "tril_indices triu_indices install_as_torch is_grad_enabled set_default_tensor_type use_deterministic_algorithms "
-    "_add_parents _is_view edge".split()
-)
-_FACTORIES = frozenset("zeros ones empty full arange eye rand randn randint randperm tensor".split())
-# Dispatch modes receive the calls of these functions.
-CREATIONS = _FACTORIES | frozenset(
-    "zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full scalar_tensor "
-    "linspace logspace tril_indices triu_indices empty_strided from_numpy as_tensor".split()
-)
-creation_hooks = []  # functions of (public function, original, args, kwargs), of active dispatch modes
-# Operators -> the names of the functions that PyTorch passes to `__torch_function__`.
-_OPERATORS = {
-    "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul", "__truediv__": "div",
-    "__matmul__": "matmul", "__pow__": "pow", "__mod__": "remainder", "__neg__": "neg", "__abs__": "abs", "__ne__": "ne",
-    "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__iadd__": "add_", "__isub__": "sub_",
-    "__imul__": "mul_", "__itruediv__": "div_", "__imod__": "remainder_", "__pos__": "positive",
-}  # fmt: skip
-_BINARY = frozenset(name for name in METHODS if name.startswith("__")) - {
-    "__getitem__", "__setitem__", "__contains__", "__neg__", "__abs__", "__invert__", "__pos__", "__bool__", "__int__",
-    "__float__", "__index__", "__complex__", "__iter__", "__len__",
-}  # fmt: skip
+creation_hooks = []  # functions of (public function, args, kwargs), of active dispatch modes
 _NATIVE = ("fused", "auto", "act_func")  # keywords that PyTorch does not have
-_originals = {}  # public function -> a function that runs its original code
-_active = [False]
 
 
-def _checked(original, public, operator):
-    """Returns the code that replaces a public function: a check for `__torch_function__`.
+def _ask(public, args, kwargs=None, operator=False):
+    """Returns the result of a call that a class or a mode overrides, otherwise NOTHING.
 
     Args:
-        original: a function that runs the original code.
         public: the function that `__torch_function__` receives.
+        args, kwargs: the arguments of the call.
         operator: a binary operator, which returns NotImplemented for unknown operands.
     """
-    state, creates = _state, public.__name__ in CREATIONS
-
-    def check(*args, **kwargs):
-        if creates and creation_hooks and not in_library(sys._getframe(2)):
-            result = creation_hooks[-1](public, original, args, kwargs)
-            if result is not NotImplemented:
-                return result
-        if state.all_off or (state.subclasses_off and not state.modes):
-            return original(*args, **kwargs)
-        if kwargs:
-            kwargs = {k: v for k, v in kwargs.items() if k not in _NATIVE or v not in (None, False)}
-        overridden = () if state.subclasses_off else _overridden(args, kwargs)
-        if overridden or state.modes:
-            if operator and not all(is_operand(a) or _overrides(type(a)) for a in args):
-                return original(*args, **kwargs)
-            return _handle(public, args, kwargs, overridden, operator)
-        return original(*args, **kwargs)
-
-    return check
-
-
-@functools.cache
-def _calling(count):
-    """Returns the code of a function with `count` free variables that calls the constant "check", which stands for a function.
-
-    Python copies the free variables when the function starts, so the code must be compiled with their number.
-    """
-    free = ", ".join(f"free{i}" for i in range(count))
-    lines = [
-        "def outer():", f"    {free.replace(', ', ' = ')} = None" if count else "    pass",
-        "    def replacement(*args, **kwargs):", f"        if 0: {free}" if count else "        pass",
-        "        return 'check'(*args, **kwargs)", "    return replacement",
-    ]  # fmt: skip
-    names = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # a string is not callable
-        exec("\n".join(lines), names)
-    return names["outer"]().__code__
+    kwargs = kwargs or {}
+    if _state.skipped is public:
+        _state.skipped = None
+        return NOTHING
+    if creation_hooks and public.__name__ in CREATIONS and not in_library(sys._getframe(2)):
+        result = creation_hooks[-1](public, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    if _state.all_off or (_state.subclasses_off and not _state.modes):
+        return NOTHING
+    overridden = () if _state.subclasses_off else _overridden(args, kwargs)
+    if public.__name__ in IGNORED:
+        overridden = [value for value in overridden if not isinstance(value, Tensor)]
+    if not overridden and not (_state.modes and _state.modes[-1]._receives(public)):
+        return NOTHING
+    if operator and not all(is_operand(a) or _overrides(type(a)) for a in args):
+        return NOTHING
+    kwargs = {k: v for k, v in kwargs.items() if k not in _NATIVE or v not in (None, False)}
+    return _handle(public, args, kwargs, overridden, operator)
 
 
-def _replace_code(function, public, operator=False):
-    """Lets a public function check its arguments for `__torch_function__`.
-
-    Args:
-        function: the function, which remains the same object.
-        public: the function that `__torch_function__` receives.
-        operator: see `_checked`.
-    """
-    replace_code(function, lambda original: _checked(original, public, operator))
+def _read(name, tensor):
+    """Returns the value of a property that a mode overrides, otherwise NOTHING."""
+    if not _state.modes or _state.all_off or _state.modes[-1]._only is not None:
+        return NOTHING
+    return _handle(vars(Tensor)[name].__get__, (tensor,), {}, [])
 
 
-def replace_code(function, make):
-    """Replaces the code of a function, once. The function remains the same object.
-
-    Args:
-        function: the function.
-        make: function of a copy of the original function; it returns the new code, a function of any arguments.
-    """
-    if function in _originals:
-        return
-    original = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    original.__kwdefaults__ = function.__kwdefaults__
-    original.__dict__.update(function.__dict__)
-    function.__wrapped__ = original  # `inspect` finds its signature and source
-    _originals[function] = original
-    check = make(original)
-    code = _calling(len(function.__code__.co_freevars))
-    function.__code__ = code.replace(
-        co_consts=tuple(check if value == "check" else value for value in code.co_consts),
-        co_freevars=function.__code__.co_freevars,
-        co_name=function.__name__,
-        co_filename=original.__code__.co_filename,
-    )
-    function.__defaults__ = function.__kwdefaults__ = None
-
-
-def _restore_code(function):
-    """Reverts `_replace_code`."""
-    original = _originals.pop(function)
-    function.__code__ = original.__code__
-    function.__defaults__, function.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
-    before = original.__dict__.get("__wrapped__")
-    if before is None:
-        del function.__wrapped__
-    else:
-        function.__wrapped__ = before
+overriding.ask, overriding.read = _ask, _read
 
 
 def _public_functions(module):
     """Yields (name, function) for the overridable functions of a module."""
     for name in getattr(module, "__all__", dir(module)):
-        if not name.startswith("_") and name not in _IGNORED:
+        if not name.startswith("_") and name not in IGNORED:
             value = getattr(module, name, None)
             if type(value) is FunctionType and config.is_own(value):
                 yield name, value
 
 
 def activate():
-    """Lets all public functions check their arguments for `__torch_function__`. A second call has no effect."""
-    if _active[0]:
-        return
-    _active[0] = True
-    from .names import NAMES  # which imports much of the library
-
-    top = sys.modules["mytorch"]
-    for names_of_methods in LAZY_METHODS.values():
-        for name in names_of_methods.split():
-            getattr(Tensor, name)
-    methods = {name: f for name, f in vars(Tensor).items() if type(f) is FunctionType and name not in _IGNORED}
-    for name, function in methods.items():
-        if methods.get(function.__name__) is not function:
-            function.__name__ = name
-        _replace_code(function, methods.get(_OPERATORS.get(name), function), name in _BINARY)
-    functions = [{**NAMES, **vars(top)}.get(name) for name in (*PUBLIC, *NAMES) if name not in _IGNORED]
-    for module in (F, linalg, fft, special):
-        functions += [function for _, function in _public_functions(module)]
-    for function in functions:
-        if type(function) is FunctionType:
-            _replace_code(function, function)
-
-
-@contextmanager
-def activated():
-    """Lets public functions check their arguments in a `with` block. Functions that were unchanged before are restored."""
-    before = set(_originals)
-    was_active = _active[0]
-    activate()
-    _activate_factories()
-    try:
-        yield
-    finally:
-        if not _state.modes:
-            for function in [f for f in _originals if f not in before]:
-                _restore_code(function)
-            _active[0] = was_active
+    """Lets public functions look for arguments with a `__torch_function__`. A second call has no effect."""
+    overriding.add_class()
 
 
 # -- subclasses --------------------------------------------------------------------------------------------------------
@@ -494,36 +339,66 @@ class _SharedName:
 _NO_VALUE = object()
 
 
-def _assigns(function, name):
-    """Returns True if a method contains an assignment to an attribute."""
+def _names(function, name):
+    """Returns True if a method contains the name of an attribute."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
-    if code is None or name not in code.co_names:
-        return False
-    return any(step.opname == "STORE_ATTR" and step.argval == name for step in dis.get_instructions(code))
+    return code is not None and name in code.co_names
 
 
 def _share_names(cls):
-    """Lets a class use the names of internal slots that its body or its methods assign, such as `_data`."""
+    """Lets a class use the names of internal slots that its body or its methods contain, such as `_data`."""
     body = dict(vars(cls))
     for name in ("_data", "_edge", "_view"):
         declared = name in body or name in body.get("__annotations__", ())
-        if declared or any(_assigns(value, name) for value in body.values()):
+        if declared or any(_names(value, name) for value in body.values()):
             setattr(cls, name, _SharedName(name, body.get(name, _NO_VALUE)))
 
 
+def override(*classes):
+    """Lets classes of the library, which are plain otherwise, override functions."""
+    _overriding.update(dict.fromkeys(classes, True))
+    overriding.add_class()
+    for cls in classes:
+        _override_methods(cls)
+
+
+def _override_methods(cls, *kinds):
+    """Overrides the methods of Tensor that do not ask for subclasses, and attributes of other kinds, in the dict of a subclass."""
+    for name, descriptor in vars(Tensor).items():
+        if isinstance(descriptor, kinds):
+            make = _overridable
+        elif type(descriptor) is FunctionType and (hasattr(descriptor, "reads") or not asks(descriptor)):
+            make = _overridable_method
+        else:
+            continue
+        if name not in IGNORED and getattr(cls, name) is descriptor:
+            setattr(cls, name, make(descriptor))
+
+
 def define(cls):
-    """Prepares a new subclass of Tensor: its properties call `__torch_function__`, and its first instance activates it."""
-    if Tensor.__init__ is _initialize:
-        Tensor.__new__, Tensor.__init__ = staticmethod(_construct), _construct_init
-        Tensor._of = staticmethod(_of_class)
+    """Prepares a new subclass of Tensor: its properties and metadata call `__torch_function__`."""
     _share_names(cls)
     if not _overrides(cls):
+        overriding.add_plain(cls)
         return
-    for name, descriptor in vars(Tensor).items():
-        if isinstance(descriptor, property) and name not in _IGNORED and getattr(cls, name) is descriptor:
-            setattr(cls, name, _overridable(descriptor))
+    overriding.add_class()
+    _override_methods(cls, property)
 
 
+@functools.cache
+def _overridable_method(method):
+    """Returns the method of subclasses that calls `__torch_function__` before a method that does not ask for subclasses."""
+
+    @functools.wraps(method)
+    def overridable(*args, **kwargs):
+        if (result := _ask(method, args, kwargs)) is not NOTHING:
+            return result
+        return method(*args, **kwargs)
+
+    return overridable
+
+
+@functools.cache
 def _overridable(descriptor):
     def get(self):
         if _state.subclasses_off:
@@ -543,36 +418,17 @@ def _overridable(descriptor):
     return property(get, descriptor.fset and put, descriptor.fdel and delete, descriptor.__doc__)
 
 
-def _construct(cls, *args, **kwargs):
-    """`Tensor.__new__` after a subclass was defined: `super().__new__(cls, data)` creates the data of the instance."""
-    self = object.__new__(cls)
-    if cls is Tensor or config.is_own(cls):
-        return self
-    if _overrides(cls):
-        activate()
+def construct(tensor, args, kwargs):
+    """Creates the data of an instance of a subclass in `Tensor.__new__`, for `super().__new__(cls, data)`."""
+    cls = type(tensor)
     with DisableTorchFunctionSubclass():
-        if cls.__new__ is not _construct:  # called by the `__new__` of the subclass
-            _initialize(self, *args, **kwargs)
+        if cls.__new__ is not Tensor.__new__:  # called by the `__new__` of the subclass
+            Tensor.__init__(tensor, *args, **kwargs)
         elif cls.__init__ is not Tensor.__init__ and args:
             try:
-                _initialize(self, *args[:1])  # for an `__init__` that calls `super().__init__()` without the data
+                Tensor.__init__(tensor, *args[:1])  # for an `__init__` that calls `super().__init__()` without the data
             except (TypeError, ValueError, RuntimeError):
                 pass
-    return self
-
-
-@functools.wraps(_initialize)
-def _construct_init(self, *args, **kwargs):
-    if hasattr(self, "_data") and (type(self).__new__ is not _construct or not (args or kwargs)):
-        return
-    with DisableTorchFunctionSubclass():
-        _initialize(self, *args, **kwargs)
-
-
-def _of_class(array, edge=None, cls=None):
-    if cls is not None and not _active[0] and _overrides(cls):
-        activate()
-    return _of(array, edge, cls)
 
 
 # -- torch.overrides ---------------------------------------------------------------------------------------------------
@@ -584,15 +440,19 @@ class TorchFunctionMode:
     Override `__torch_function__(self, func, types, args=(), kwargs=None)`. Calls inside it do not reach this mode.
     """
 
+    _only = None  # the functions that the mode receives, or None for all
+
+    def _receives(self, function):
+        return self._only is None or function in self._only
+
     def __enter__(self):
-        activate()
-        _activate_factories()
-        _activate_properties()
+        overriding.enter_mode()
         _state.modes = (*_state.modes, self)
         return self
 
     def __exit__(self, *error):
         _state.modes = _state.modes[:-1]
+        overriding.exit_mode()
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError
@@ -615,36 +475,14 @@ def in_library(frame):
     return frame.f_globals.get("__name__", "").startswith("mytorch")
 
 
-def activate_creations():
-    """Lets the functions that create tensors call `creation_hooks`. A second call has no effect."""
-    for name in CREATIONS:
-        function = getattr(Tensor if name.startswith("new_") else sys.modules["mytorch"], name)
-        _replace_code(function, function)
-
-
-def _activate_factories():
-    for name in _FACTORIES:
-        function = vars(sys.modules["mytorch"]).get(name)
-        if type(function) is FunctionType:
-            _replace_code(function, function)
-
-
-def _activate_properties():
-    """Lets the properties of tensors call the active modes. A second call has no effect."""
-    if isinstance(vars(Tensor)["shape"], _ModeProperty):
-        return
-    for name, descriptor in list(vars(Tensor).items()):
-        if isinstance(descriptor, property) and name not in _IGNORED and not name.startswith("_"):
-            setattr(Tensor, name, _ModeProperty(descriptor.fget, descriptor.fset, descriptor.fdel, descriptor.__doc__))
-
-
-class _ModeProperty(property):
-    """A property of Tensor that passes reads to the active modes."""
-
-    def __get__(self, tensor, owner=None):
-        if tensor is None or not _state.modes or _state.all_off:
-            return super().__get__(tensor, owner)
-        return _handle(self.__get__, (tensor,), {}, [])
+@contextmanager
+def skipping(public):
+    """Lets one call of a public function, in a `with` block, run without asking."""
+    _state.skipped = public
+    try:
+        yield
+    finally:
+        _state.skipped = None
 
 
 def has_torch_function(relevant_args):
@@ -716,17 +554,20 @@ def get_default_nowrap_functions():
 def get_ignored_functions():
     """Returns the public functions that cannot be overridden."""
     top = sys.modules["mytorch"]
-    found = {vars(top).get(name) for name in _IGNORED} | {vars(Tensor).get(name) for name in _IGNORED}
+    found = {vars(top).get(name) for name in IGNORED} | {vars(Tensor).get(name) for name in IGNORED}
     return {function for function in found if callable(function)}
 
 
 def get_overridable_functions():
     """Returns {module or class: overridable functions}."""
-    activate()
-    found = {}
-    for module in (sys.modules["mytorch"], F, linalg, fft, special):
-        found[module] = [f for _, f in _public_functions(module) if f in _originals]
-    found[Tensor] = [f for f in vars(Tensor).values() if type(f) is FunctionType and f in _originals]
+    from .names import NAMES  # which imports much of the library
+
+    top, found = sys.modules["mytorch"], {}
+    functions = [{**NAMES, **vars(top)}.get(name) for name in (*PUBLIC, *NAMES) if name not in IGNORED]
+    found[top] = [f for f in functions if asks(f)]
+    for module in (F, linalg, fft, special):
+        found[module] = [f for _, f in _public_functions(module) if asks(f)]
+    found[Tensor] = [f for n, f in vars(Tensor).items() if type(f) is FunctionType and n not in IGNORED]
     return found
 
 

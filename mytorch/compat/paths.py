@@ -4,7 +4,6 @@
 `mytorch` without a file. It calls `attribute` for a name that a package of the core does not define.
 """
 
-import builtins
 import functools
 import importlib
 import importlib.machinery
@@ -429,25 +428,7 @@ def _use_legacy_constructor():
     """Makes `torch.Tensor(x)` PyTorch's legacy constructor."""
     from . import legacy_tensor
 
-    if Tensor.__init__ is legacy_tensor._create:
-        Tensor.__init__ = legacy_tensor.initialize
-    elif "mytorch.compat.overrides" in sys.modules:
-        sys.modules["mytorch.compat.overrides"]._initialize = legacy_tensor.initialize
-
-
-def _watch_classes():
-    """Let functions of the library check for `__torch_function__` as soon as a class that is not a tensor defines it."""
-    build = builtins.__build_class__
-
-    def build_class(function, name, /, *bases, **options):
-        made = build(function, name, *bases, **options)
-        if isinstance(made, type) and "__torch_function__" in vars(made) and not issubclass(made, Tensor):
-            overrides = importlib.import_module("mytorch.compat.overrides")
-            if made.__module__ != overrides.__name__ and not issubclass(made, overrides.TorchFunctionMode):
-                overrides.activate()
-        return made
-
-    builtins.__build_class__ = build_class
+    Tensor.__init__ = legacy_tensor.initialize
 
 
 def install_as_torch():
@@ -465,7 +446,6 @@ def install_as_torch():
             "install_as_torch: torch is already imported. Call install_as_torch() before the first import."
         )
     if not any(isinstance(finder, _Torch) for finder in sys.meta_path):
-        _watch_classes()
         missing = [pair for pair in _OPTIONAL if importlib.machinery.PathFinder.find_spec(pair[0]) is None]
         sys.meta_path[:0] = [_Torch((*ALIASES, *missing)), _Distributions()]
         mine.torch, mine.__name__ = mine, "torch"

@@ -34,5 +34,5 @@ class Variable(metaclass=_Meta):
     _execution_engine = _Engine()
 
     def __new__(cls, data=None, requires_grad=False, volatile=False):
-        found = data.detach() if isinstance(data, Tensor) else Tensor(() if data is None else data)
+        found = data.detach() if isinstance(data, Tensor) else Tensor._make(() if data is None else data)
         return found.requires_grad_() if requires_grad else found

@@ -14,8 +14,9 @@ from .._array import Array
 from .._tensor import Tensor
 from ..backend import ndarray
 from ..base.arguments import described, names_of
+from ..base.overriding import CREATIONS, IGNORED, NOTHING, SIMPLE, asking, asks, overriding
 from ..engine.mode import get_mode
-from .fast_call import fast_call
+from .fast_call import fast_call, public_function
 from .inplace import in_place
 from .op import SPELLINGS, Op
 from .operands import is_operand
@@ -29,8 +30,16 @@ METHODS = {}  # name -> function, as bound to Tensor and Array
 def also_named(function, spellings):
     """Returns a function that accepts further names of its arguments: `spellings` maps them to the arguments."""
 
+    is_op = hasattr(function, "dispatch")
+
     @functools.wraps(function)
     def named(*args, **kwargs):
+        if overriding.on and not is_op:
+            for value in (*args, *kwargs.values()) if kwargs else args:
+                if type(value) not in SIMPLE:
+                    if (result := overriding.ask(named.public, args, kwargs)) is not NOTHING:
+                        return result
+                    break
         for word in kwargs.keys() & spellings.keys() if kwargs else ():
             if spellings[word] in kwargs:
                 raise TypeError(
@@ -40,7 +49,9 @@ def also_named(function, spellings):
         return function(*args, **kwargs)
 
     named.spellings = spellings
-    return named
+    if is_op:  # which asks itself
+        function.dispatch.public = named
+    return asking(named)
 
 
 def spelled(**spellings):
@@ -119,6 +130,9 @@ def _reflected(call):
 
 def _swapped(call):
     def swapped(self, other):
+        if overriding.on and (type(self) not in SIMPLE or type(other) not in SIMPLE):
+            if (result := overriding.ask(swapped.public, (self, other), {}, True)) is not NOTHING:
+                return result
         if (
             type(other) is float
             and isinstance(self, Tensor)
@@ -130,26 +144,63 @@ def _swapped(call):
                 return call(Tensor._wrap(np.asarray(other, raw.dtype)), self)
         return call(other, self) if is_operand(other) else NotImplemented
 
-    return swapped
+    return asking(swapped)
 
 
 def _attribute(name, get, put=None, doc=None):
     """Adds a property that computes its value to Tensor and Array. The docstring is `doc`, or the docstring of `get`."""
-    for cls in (Tensor, Array):
-        setattr(cls, name, property(get, put, doc=doc))
+
+    def overridable(self):
+        if overriding.modes and (found := overriding.read(name, self)) is not NOTHING:
+            return found
+        return get(self)
+
+    setattr(Array, name, property(get, put, doc=doc))
+    setattr(Tensor, name, property(overridable, put, doc=doc or get.__doc__))
 
 
 def attach(namespace):
     """Binds all public definitions: methods to Tensor and Array, functions to `namespace`."""
+    _make_overridable()
     for name, function in METHODS.items():
         for cls in (Tensor, Array):
             if name not in cls.__dict__ or name in ("__eq__", "__ne__"):
                 setattr(cls, name, function)
     Tensor.__hash__ = Array.__hash__ = object.__hash__
     for name, function in PUBLIC.items():
-        namespace[name] = found_by_pickle(described(takes_out(function)), name)
+        function = takes_out(function)
+        namespace[name] = found_by_pickle(
+            described(public_function(function) if name in CREATIONS or name not in IGNORED else function), name
+        )
     for name, function in METHODS.items():
         found_by_pickle(function, f"Tensor.{name}")
+
+
+# Operators -> the names of the functions that PyTorch passes to `__torch_function__`.
+_PASSED = {
+    "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul", "__truediv__": "div",
+    "__matmul__": "matmul", "__pow__": "pow", "__mod__": "remainder", "__neg__": "neg", "__abs__": "abs", "__ne__": "ne",
+    "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__iadd__": "add_", "__isub__": "sub_",
+    "__imul__": "mul_", "__itruediv__": "div_", "__imod__": "remainder_", "__pos__": "positive",
+}  # fmt: skip
+_NOT_BINARY = frozenset(
+    "__getitem__ __setitem__ __delitem__ __contains__ __neg__ __abs__ __invert__ __pos__ __bool__ __int__ __float__ __index__ "
+    "__complex__ __iter__ __len__ __format__ __reversed__ __array__ __dlpack__".split()
+)
+
+
+def _make_overridable():
+    """Lets all methods ask classes and modes that override functions. `base/overriding.py` describes it."""
+    for name, function in METHODS.items():
+        if name not in IGNORED:
+            METHODS[name] = public_function(function, name.startswith("__") and name not in _NOT_BINARY)
+    for name, function in METHODS.items():
+        if name not in IGNORED and asks(function):
+            if METHODS.get(function.__name__) is not function:
+                function.__name__ = name
+            passed = METHODS.get(_PASSED.get(name), function)
+            if passed is not function:
+                function.public = passed
 
 
 def found_by_pickle(function, name, module="mytorch"):

@@ -1,7 +1,7 @@
 """Error messages for inputs that do not fit together. Messages of NumPy are replaced by messages of PyTorch."""
 
-import opcode
 import re
+import traceback
 from inspect import Parameter
 
 import numpy as np
@@ -11,7 +11,6 @@ from ..base import dtypes
 from ..base.errors import kind
 from .operands import namespace
 
-RAISE = opcode.opmap["RAISE_VARARGS"]
 # Messages of NumPy's C code about shapes, indices and dtypes. C code has no frame in a traceback, so the text has to tell.
 _BY_NUMPY = re.compile(
     r"ufunc |matmul: |\w+: Input operand |operands? (could not|has more|does not)|non-broadcastable output|could not broadcast"
@@ -22,19 +21,18 @@ _BY_NUMPY = re.compile(
     r"|negative dimensions|maximum supported dimension|array is too big|setting an array element|can only convert an array"
     r"|only (length-1|size-1|0-dim)|numpy boolean|The numpy boolean|repeats may not|counts cannot|'list' argument must"
 )
+# The Python files of NumPy, and CuPy's files, of which those in Cython have relative names.
+_FILES = re.compile(rf"{re.escape(np.__path__[0])}|(.*[/\\]site-packages[/\\])?cupy(x|_backends)?[/\\]")
 
 
 def _is_from_numpy(error):
     """Returns True if NumPy or CuPy raised an error about shapes, indices or dtypes."""
     if isinstance(error, np.linalg.LinAlgError) or not isinstance(error, (ValueError, TypeError, IndexError)):
         return False
-    trace = error.__traceback__
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    frame = trace.tb_frame
-    if frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "cupy", "cupyx", "cupy_backends"):
+    last = traceback.extract_tb(error.__traceback__, limit=-1)[-1]
+    if _FILES.match(last.filename):
         return True
-    if trace.tb_lasti >= 0 and frame.f_code.co_code[trace.tb_lasti] == RAISE:
+    if re.search(r"\braise\b", last.line or ""):
         return False
     return type(error).__module__.partition(".")[0] == "numpy" or _BY_NUMPY.match(str(error)) is not None
 

@@ -10,7 +10,7 @@ once, when it is created. Kernels and formulas are set later. `_unary` and `_bin
 a call of `_tensor` would take 3 to 8 % of the time of a recorded call.
 """
 
-from types import MethodType
+from types import FunctionType, MethodType
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from .._tensor import Tensor
 from ..backend import is_raw, ndarray, numpy_ns
 from ..backend.memory_format import ROWS_FROM_ROWS, in_rows, iterator
 from ..base import config, dtypes
+from ..base.overriding import NOTHING, PLAIN, SIMPLE, asking, asks, overridable, overriding
 from ..engine.mode import get_mode
 from ..engine.node import Node, keep_saved
 from ..kernels.registry import SMALL
@@ -36,7 +37,7 @@ _fused_policy = config.fused_policy.get
 _FLOATS, _NOT_HALF, _ALL = "fdFD", "fdFD?bBhHiIlLqQ", "".join({t.char for t in dtypes._BY_NUMPY})
 
 
-def fast_call(op, operator=False, public=False):
+def fast_call(op, operator=False, public=False, overridden=False):
     """Returns the closure that users call for an op.
 
     Args:
@@ -44,24 +45,63 @@ def fast_call(op, operator=False, public=False):
         operator: create the method of a binary operator such as `+`. It returns NotImplemented if the second operand is
             neither a tensor nor a number.
         public: create the function that programs call, which checks that its inputs are tensors.
+        overridden: classes and modes can override the function, also if it is neither an operator nor `public`.
     """
+    few = op.inputs[0] == "input" and len(op.inputs) < 3 and not op.variadic
+    few = few and (op.required == len(op.inputs) == 1 or not (op.attrs or op.residuals or op.outputs or op.view))
+    dispatch = op.dispatch_checked if public and few else op.dispatch
+    if public or operator or overridden:
+        dispatch = _asking(dispatch, operator)
     if op.variadic:
-        call = _nary(op)
+        call = _nary(op, dispatch)
     elif len(op.inputs) == 3 and not (op.integers or op.outputs or op.view):
-        call = _ternary(op)
+        call = _ternary(op, dispatch)
     elif op.inputs[0] != "input":  # the name that the closures below give it
-        call = _nary(op)
+        call = _nary(op, dispatch)
     elif op.required == len(op.inputs) == 1:
         make = _unary_with_attributes if op.attrs or op.view or op.residuals or op.outputs else _unary
-        call = make(op, op.dispatch_checked if public else op.dispatch)
+        call = make(op, dispatch)
     elif len(op.inputs) == 2 and not (op.attrs or op.residuals or op.outputs or op.view):
-        call = _binary(op, operator, op.dispatch_checked if public else op.dispatch, not public or op.name in SECOND)
+        call = _binary(op, operator, dispatch, not public or op.name in SECOND)
     else:
-        call = _nary(op)
+        call = _nary(op, dispatch)
+    if public or operator or overridden:
+        call.dispatch, dispatch.public = dispatch, asking(call)
     call.__name__ = call.__qualname__ = op.name
     call.__doc__, call.__module__ = op.__doc__, op.__module__
     call.op = call.__wrapped__ = op  # inspect.signature follows __wrapped__
     return call
+
+
+_made = {}
+
+
+def public_function(function, operator=False):
+    """Returns a function that classes and modes can override: `function` itself, a fast path of its op, or a wrapper."""
+    op = function if hasattr(function, "fast_call") else getattr(function, "op", None)
+    if asks(function) or not (op or isinstance(function, FunctionType)):
+        return function
+    key = function, operator
+    if key not in _made:
+        _made[key] = fast_call(op, overridden=True) if op else overridable(function, operator)
+    return _made[key]
+
+
+def _asking(dispatch, operator):
+    """Returns the slow path of a public function: classes and modes that override the function, then `dispatch`.
+
+    Its attribute `public` is the function that `__torch_function__` receives.
+    """
+
+    def ask(*args, **options):
+        for value in (*args, *options.values()):
+            if type(value) not in SIMPLE:
+                if (result := overriding.ask(ask.public.public, args, options, operator)) is not NOTHING:
+                    return result
+                break
+        return dispatch(*args, **options)
+
+    return ask
 
 
 def _accepted(op):
@@ -110,7 +150,7 @@ def _unary(op, dispatch):
     def call(input, *args, **kwargs):
         nonlocal plan, wanted, saves_input, saves_out, pick, floats_only
         mode = get_mode()
-        if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or not isinstance(input, Tensor):
+        if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or type(input) not in PLAIN:
             return dispatch(input, *args, **kwargs)
         array = input._data
         x = array._array
@@ -189,6 +229,8 @@ def _unary_with_attributes(op, dispatch):
             fused, auto = attrs.pop("fused", None), attrs.pop("auto", False)
             if fused or auto or (args and attrs) or not attrs.keys() <= allowed:
                 return dispatch(input, *args, fused=fused, auto=auto, **attrs)
+        if not mode.plain or type(input) not in PLAIN:
+            return dispatch(input, *args, fused=fused, **attrs)
         if args:
             count = len(args)
             if count == 1 and only:
@@ -197,8 +239,6 @@ def _unary_with_attributes(op, dispatch):
                 attrs = dict(zip(names, args))  # noqa: B905 - the others keep their defaults
             else:
                 return dispatch(input, *args)
-        if not mode.plain or not isinstance(input, Tensor):
-            return dispatch(input, fused=fused, **attrs)
         array = input._data
         x = array._array
         if type(x) is not ndarray or not (any_dtype or x.dtype.char in accepted):
@@ -255,13 +295,13 @@ def _binary(op, operator, dispatch, numbers):
     ufunc = follows and isinstance(compute, np.ufunc)
 
     def general(input, other, args=(), **options):
-        if operator and not is_operand(other):
+        if operator and not is_operand(other) and not hasattr(type(other), "__torch_function__"):
             return NotImplemented
         return dispatch(*((input,) if other is _MISSING else (input, other)), *args, **options)
 
     def call(input, other=_MISSING, *args, **kwargs):
         mode = get_mode()
-        if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or not isinstance(input, Tensor):
+        if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or type(input) not in PLAIN:
             return general(input, other, args, **kwargs)
         array0 = input._data
         x0 = array0._array
@@ -272,7 +312,7 @@ def _binary(op, operator, dispatch, numbers):
             return general(input, other)
         if kernels and "cpu" in kernels and (x0.size >= SMALL or x0.itemsize == 2 or _fused_policy()):
             return general(input, other)
-        if isinstance(other, Tensor):
+        if type(other) in PLAIN:
             array1 = other._data
             x1 = array1._array
             if type(x1) is not ndarray or (promotes and x1.dtype is not dtype):
@@ -341,9 +381,9 @@ def _keeps_dtype(number, dtype):
     return dtype.char in "fd" or (type(number) is int and dtype.kind == "i" and 0 <= number < 128)
 
 
-def _ternary(op):
+def _ternary(op, dispatch):
     """Returns the closure for three inputs and attributes: linear layers, norms, `where`. The last two inputs can be None."""
-    dispatch, run, names, allowed = op.dispatch, op.run, op.attrs, op.attr_names
+    run, names, allowed = op.run, op.attrs, op.attr_names
     forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
     residuals, total, required = op.residuals, 3 + len(op.attrs), op.required
     promoted = () if op.dtype == "same" else op.promoted or range(3)
@@ -362,6 +402,7 @@ def _ternary(op):
             or (attrs and not attrs.keys() <= allowed)
         ):
             return dispatch(*args, fused=fused, auto=auto, **attrs)
+        given, named = args, attrs
         if count == 3:
             a, b, c = args
         elif count > 3:
@@ -371,14 +412,14 @@ def _ternary(op):
             args, attrs = args[:3], dict(zip(names, values))  # noqa: B905 - the others keep their defaults
         else:
             args = a, b, c = (*args, None, None)[:3]
-        if not isinstance(a, Tensor):
-            return run(args, fused, attrs, mode)
+        if type(a) not in PLAIN:
+            return dispatch(*given, fused=fused, **named)
         array0, array1, array2 = a._data, None, None
         x0 = array0._array
         if type(x0) is not ndarray or x0.dtype.char not in accepted:
             return run(args, fused, attrs, mode)
         dtype = x0.dtype if first else None
-        if isinstance(b, Tensor):
+        if type(b) in PLAIN:
             array1 = b._data
             x1 = array1._array
             if type(x1) is not ndarray:
@@ -393,8 +434,8 @@ def _ternary(op):
         ):
             x1 = b
         else:
-            return run(args, fused, attrs, mode)
-        if isinstance(c, Tensor):
+            return dispatch(*given, fused=fused, **named)
+        if type(c) in PLAIN:
             array2 = c._data
             x2 = array2._array
             if type(x2) is not ndarray or (third and x2.dtype is not dtype):
@@ -404,7 +445,7 @@ def _ternary(op):
         ):
             x2 = c
         else:
-            return run(args, fused, attrs, mode)
+            return dispatch(*given, fused=fused, **named)
         edge0 = edge1 = edge2 = None
         mask = 0
         if mode.grad:
@@ -455,12 +496,12 @@ def _ternary(op):
     return call
 
 
-def _nary(op):
+def _nary(op, dispatch):
     """Returns the closure for any number of inputs and attributes, including integer inputs and variadic inputs."""
     variadic, required, last = op.variadic, op.required or 1, len(op.inputs) - 1
     count = len(op.inputs) + (64 if variadic else 0)  # NumPy arrays have at most 64 axes
     total = count + len(op.attrs)
-    dispatch, run, names, allowed = op.dispatch, op.run, op.attrs, op.attr_names
+    run, names, allowed = op.run, op.attrs, op.attr_names
     forward, reference, plans, kernels = op.forward, op.reference, op.reference.plans, op.kernels
     several, view, residuals = op.outputs is not None, op.view, op.residuals
     promoted = () if op.dtype == "same" else op.promoted or range(count)
@@ -472,6 +513,7 @@ def _nary(op):
 
     def call(*args, fused=None, auto=False, **attrs):
         mode = get_mode()
+        given, named = args, attrs
         if auto or fused or (attrs and not attrs.keys() <= allowed):
             return dispatch(*args, fused=fused, auto=auto, **attrs)
         if len(args) < required:
@@ -484,10 +526,10 @@ def _nary(op):
         elif len(args) < count and not variadic:
             args = (*args, *[None] * (count - len(args)))
         if not mode.plain:
-            return dispatch(*args, fused=fused, **attrs)
+            return dispatch(*given, fused=fused, **named)
         raws, dtype, differentiable = [], None, False
         for tensor, promote in zip(args, promotes):  # noqa: B905 - optional inputs at the end may be left out
-            if isinstance(tensor, Tensor):
+            if type(tensor) in PLAIN:
                 raw = tensor._data._array
                 if type(raw) is not ndarray:
                     return run(args, fused, attrs, mode)
@@ -504,13 +546,13 @@ def _nary(op):
                     return run(args, fused, attrs, mode)
                 raw = tensor
             else:
-                return run(args, fused, attrs, mode)
+                return dispatch(*given, fused=fused, **named)
             raws.append(raw)
         if integers:
             for index in args[floats:]:
-                raw = index._data._array if isinstance(index, (Tensor, Array)) else index
+                raw = index._data._array if type(index) in PLAIN or type(index) is Array else index
                 if type(raw) is not ndarray:
-                    return run(args, fused, attrs, mode)
+                    return dispatch(*given, fused=fused, **named)
                 raws.append(raw)
         x = raws[0]
         if x is None or several or (refused and x.dtype.char in refused):

@@ -17,6 +17,7 @@ from .._tensor import Tensor, refresh, replace_edge
 from ..backend import assign, device_guard, ndarray
 from ..base import dtypes
 from ..base.errors import InPlaceError, warn
+from ..base.overriding import NOTHING, SIMPLE, asking, overriding
 from ..engine.mode import get_mode, inference_counter
 from ..engine.node import Leaf, Node, copy_saved
 from .op import name_node, op, to_dtype
@@ -117,6 +118,13 @@ def in_place(function, name):
     operator = name.startswith("__")
 
     def in_place_variant(self, *args, **kwargs):
+        if overriding.on:
+            for value in (self, *args, *kwargs.values()):
+                if type(value) not in SIMPLE:
+                    given = (self, *args)
+                    if (result := overriding.ask(in_place_variant.public, given, kwargs, operator)) is not NOTHING:
+                        return result
+                    break
         if operator and not is_operand(args[0]):
             return NotImplemented
         check_writable(self, name)
@@ -146,7 +154,7 @@ def in_place(function, name):
     in_place_variant.__doc__ = (
         f"In-place variant of `Tensor.{name.rstrip('_')}`: writes the result into the tensor and returns the tensor."
     )
-    return in_place_variant
+    return asking(in_place_variant)
 
 
 def original(tensor):

@@ -12,6 +12,7 @@ from ..base import config
 from ..base.arguments import names_of
 from ..base.dtypes import TYPE_WORDS
 from ..base.errors import warn
+from ..base.overriding import NOTHING, SIMPLE, asking, overriding
 from ..engine.mode import get_mode
 from .overlap import refuse_overlap, refuse_shared
 
@@ -129,6 +130,13 @@ def takes_out(function):
 
     @functools.wraps(function)
     def with_out(*args, out=None, **kwargs):
+        if overriding.on:
+            for value in (*args, out, *kwargs.values()):
+                if type(value) not in SIMPLE:
+                    given = kwargs if out is None else {**kwargs, "out": out}
+                    if (result := overriding.ask(with_out, args, given)) is not NOTHING:
+                        return result
+                    break
         if (
             out is not None
             and function.__name__ in _IN_DTYPE_OF_OUT
@@ -139,11 +147,15 @@ def takes_out(function):
         try:
             result = function(*args, **kwargs)
         except TypeError:
+            if (result := overriding.refused(with_out, args, kwargs)) is not NOTHING:
+                return result
             words = {_NUMPY_NAMES.get(word, word): value for word, value in kwargs.items()}
             if len(words) < len(kwargs) or words.keys() == kwargs.keys():
                 raise
             result = function(*args, **words)
         except AttributeError as error:
+            if (result := overriding.refused(with_out, args, kwargs)) is not NOTHING:
+                return result
             raise _not_a_tensor(error, function.__name__, args) from None
         if out is None:
             return result
@@ -153,7 +165,7 @@ def takes_out(function):
         return write_out(result, out, function.__name__)
 
     with_out.__wrapped__ = SignatureExtra(function, "out", None)
-    return with_out
+    return asking(with_out)
 
 
 class SignatureExtra:

@@ -39,7 +39,7 @@ def broadcast_all(*values: Tensor | float) -> tuple[Tensor, ...]:
     like = next((v for v in values if isinstance(v, (Tensor, Array))), None)
     dtype, device = (dtypes.default_dtype(), None) if like is None else (like.dtype, like.device)
     tensors: list[Any] = [tensor(v, dtype=dtype, device=device) if isinstance(v, Number) else v for v in values]
-    tensors = [Tensor(v) if isinstance(v, Array) else v for v in tensors]
+    tensors = [Tensor._make(v) if isinstance(v, Array) else v for v in tensors]
     alike = len({shape_of(v) for v in tensors}) == 1
     return tuple(tensors) if alike else broadcast_tensors(*tensors)
 

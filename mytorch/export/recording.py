@@ -7,7 +7,6 @@ one call each.
 
 import linecache
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -348,31 +347,10 @@ class _Calls(overrides.TorchFunctionMode):
     """Receives the calls of the functions of `atoms`."""
 
     def __init__(self, recording):
-        self.recording, self.functions = recording, set(atoms())
-
-    def __enter__(self):  # without `activate`: only the atoms are watched
-        overrides._state.modes = (*overrides._state.modes, self)
-        return self
+        self.recording, self._only = recording, set(atoms())
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in self.functions:
-            return self.recording.call(func, args, kwargs or {})
-        with self:  # another function, in a program with subclasses of Tensor
-            return overrides._originals.get(func, func)(*args, **(kwargs or {}))
-
-
-@contextmanager
-def _watched(functions):
-    changed = []
-    for function in functions:
-        if function not in overrides._originals:
-            overrides._replace_code(function, function)
-            changed.append(function)
-    try:
-        yield
-    finally:
-        for function in changed:
-            overrides._restore_code(function)
+        return self.recording.call(func, args, kwargs or {})
 
 
 def record(function, named, inputs, args, kwargs):
@@ -389,7 +367,7 @@ def record(function, named, inputs, args, kwargs):
         (recording, leaves of the result, structure of the result)
     """
     recording = Recording(named, inputs)
-    with no_grad(), _watched(atoms()), _Calls(recording), interpreter.interpreting(recording):
+    with no_grad(), _Calls(recording), interpreter.interpreting(recording):
         out = function(*args, **kwargs)
     leaves, spec = pytree.tree_flatten(out)
     return recording, recording.encoded(leaves), leaves, spec

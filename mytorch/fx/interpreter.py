@@ -1,6 +1,5 @@
 """Interpreters run a graph node by node. Override their methods to change or to observe the execution."""
 
-from ..compat import overrides
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import map_aggregate, map_arg
@@ -285,8 +284,7 @@ class Transformer(Interpreter):
         Returns:
             A new GraphModule.
         """
-        with overrides.activated():
-            result = super().run()
+        result = super().run()
         output = self.new_graph.output(map_aggregate(result, lambda v: v.node if isinstance(v, Proxy) else v))
         output.type = self.graph.output_node().type
         return GraphModule(self.module, self.new_graph)

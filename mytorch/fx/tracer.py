@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from types import FunctionType
 
 from .._tensor import Tensor
-from ..compat import overrides
 from ..nn import Module, Parameter, Sequential
 from .graph import Graph
 from .graph_module import GraphModule
@@ -298,7 +297,7 @@ class Tracer(TracerBase):
         self.graph = Graph(tracer_cls=type(self))
         self.tensor_attrs, self.submodule_paths, self._attribute_proxies = {}, None, {}
         try:
-            with overrides.activated(), ExitStack() as stack:
+            with ExitStack() as stack:
                 self._patch(stack)
                 args, kwargs = self.create_args_for_root(function, isinstance(root, Module), concrete_args)
                 result = _call(function, args, kwargs)

@@ -3,8 +3,9 @@
 from .. import _extensions, ops
 from ..base.arguments import described as _described
 from ..dispatch.bind import found_by_pickle as _found_by_pickle
-from ..ops.multihead import multi_head_attention_forward
-from .linear_cross_entropy import linear_cross_entropy
+from ..dispatch.fast_call import public_function as _public_function
+from ..ops import multihead
+from . import linear_cross_entropy as _losses
 
 __path__: list[str] = []  # for `torch.nn.functional.grad`, which is compat/conv_grad.py
 _NAMES = {  # module of ops -> names
@@ -43,11 +44,13 @@ _NAMES = {  # module of ops -> names
 def _found(home, name):
     """Returns a function of a module of ops; for an op, its fast path. Pickle finds it."""
     function = getattr(getattr(ops, home), name)
-    return _found_by_pickle(_described(getattr(function, "fast_call", function)), name, __name__)
+    return _found_by_pickle(_described(_public_function(function)), name, __name__)
 
 
 _FOUND = {name: _found(home, name) for home, names in _NAMES.items() for name in names.split()}
 globals().update(_FOUND)
+for _module, _name in ((_losses, "linear_cross_entropy"), (multihead, "multi_head_attention_forward")):
+    globals()[_name] = _FOUND[_name] = _public_function(getattr(_module, _name))
 __getattr__, __dir__ = _extensions.lazy(__name__)
 
-__all__ = [*_FOUND, "linear_cross_entropy", "multi_head_attention_forward"]
+__all__ = [*_FOUND]

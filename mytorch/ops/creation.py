@@ -39,6 +39,7 @@ from ..backend.memory_format import (
 )
 from ..base import config, dtypes
 from ..base.errors import kind, require_tensor, warn, warn_as_pytorch
+from ..base.overriding import NOTHING, metadata, overridable, overriding
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, record_fill
 from ..dispatch.layouts import creation, other_layout
@@ -296,7 +297,7 @@ def _constant(name, text, show, shown, shown_like):
             laid_out, shape, requires_grad=requires_grad, pin=pin_memory, **like(input, dtype, device, layout)
         )
 
-    return public(method=False)(of_size), public(method=False)(of_input)
+    return public(method=False)(overridable(of_size)), public(method=False)(overridable(of_input))
 
 
 zeros, zeros_like = _constant("zeros", "a tensor filled with 0", ".tolist()", [0.0, 0.0], [0, 0, 0])
@@ -305,6 +306,7 @@ empty, empty_like = _constant("empty", "an uninitialized tensor", ".shape", "myt
 
 
 @public(method=False)
+@overridable
 def full(
     size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False,
 ):  # fmt: skip
@@ -331,6 +333,7 @@ def full(
 
 
 @public(method=False)
+@overridable
 def full_like(
     input, fill_value, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None,
     pin_memory=False,
@@ -359,6 +362,7 @@ def _number(x):
 
 
 @public(method=False)
+@overridable
 def arange(
     start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ):
@@ -413,6 +417,7 @@ def arange(
 
 
 @public(method=False)
+@overridable
 def linspace(
     start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ):
@@ -464,6 +469,7 @@ def _integers(xp, start, end, steps, dtype):
 
 
 @public(method=False)
+@overridable
 def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
     """Creates a matrix with ones on the diagonal and zeros elsewhere.
 
@@ -793,6 +799,7 @@ def contains(self, element):
 
 
 @public(function=False, inplace=False)
+@metadata
 def size(self, dim=None):
     """Returns the shape, or the size of one dimension.
 
@@ -803,10 +810,13 @@ def size(self, dim=None):
         >>> mytorch.ones(2, 3).size(1)
         3
     """
+    if overriding.modes and (found := overriding.ask(size, (self, dim))) is not NOTHING:
+        return found
     return self.shape if dim is None else self.shape[dim]
 
 
 @public(function=False, inplace=False, names=("ndimension",))
+@metadata
 def dim(self):
     """Returns the number of dimensions.
 
@@ -814,17 +824,23 @@ def dim(self):
         >>> mytorch.zeros(2, 3).dim()
         2
     """
+    if overriding.modes and (found := overriding.ask(dim, (self,))) is not NOTHING:
+        return found
     return raw_of(self).ndim
 
 
 @public(names=("nelement",), inplace=False)
+@metadata
 def numel(input):
     """Returns the number of elements."""
+    if overriding.modes and (found := overriding.ask(numel, (input,))) is not NOTHING:
+        return found
     require_tensor("numel", input)
     return raw_of(input).size
 
 
 @public(function=False, inplace=False)
+@metadata
 def element_size(self):
     """Returns the number of bytes per element.
 
@@ -832,10 +848,13 @@ def element_size(self):
         >>> mytorch.zeros(2, dtype=mytorch.float64).element_size()
         8
     """
+    if overriding.modes and (found := overriding.ask(element_size, (self,))) is not NOTHING:
+        return found
     return raw_of(self).itemsize
 
 
 @public(function=False, inplace=False)
+@metadata
 def stride(self, dim=None):
     """Returns the strides: the number of elements in memory from one index to the next, along each axis.
 
@@ -846,6 +865,8 @@ def stride(self, dim=None):
         >>> mytorch.zeros(2, 3).stride(), mytorch.zeros(2, 3).T.stride()
         ((3, 1), (1, 3))
     """
+    if overriding.modes and (found := overriding.ask(stride, (self, dim))) is not NOTHING:
+        return found
     raw = raw_of(self)
     if not isinstance(raw, ndarray) and (other := other_layout("stride", self)) is not None:
         return other(self, dim)
@@ -856,6 +877,7 @@ def stride(self, dim=None):
 
 
 @public(function=False, inplace=False)
+@metadata
 def storage_offset(self):
     """Returns the position of the first element in the memory that this tensor is a view of.
 
@@ -863,11 +885,14 @@ def storage_offset(self):
         >>> mytorch.arange(5)[2:].storage_offset()
         2
     """
+    if overriding.modes and (found := overriding.ask(storage_offset, (self,))) is not NOTHING:
+        return found
     raw = raw_of(self)
     return (address(raw) - address(storage_bytes(raw))) // raw.itemsize if raw.size else 0
 
 
 @public(function=False, inplace=False)
+@metadata
 def is_contiguous(self, memory_format=None):
     """Returns True if the elements are in memory without gaps, in row-major order or in the order of a memory format.
 
@@ -878,6 +903,8 @@ def is_contiguous(self, memory_format=None):
         >>> mytorch.zeros(2, 3).is_contiguous(), mytorch.zeros(2, 3).T.is_contiguous()
         (True, False)
     """
+    if overriding.modes and (found := overriding.ask(is_contiguous, (self, memory_format))) is not NOTHING:
+        return found
     raw = raw_of(self)
     if memory_format is None and raw.flags.c_contiguous:
         return True
@@ -887,8 +914,11 @@ def is_contiguous(self, memory_format=None):
 
 
 @public(function=False, inplace=False)
+@metadata
 def data_ptr(self):
     """Returns the address of the first element; 0 for an empty tensor."""
+    if overriding.modes and (found := overriding.ask(data_ptr, (self,))) is not NOTHING:
+        return found
     raw = raw_of(self)
     if not isinstance(raw, ndarray) and (other := other_layout("data_ptr", self)) is not None:
         return other(self)
@@ -896,13 +926,17 @@ def data_ptr(self):
 
 
 @public(function=False, inplace=False)
+@metadata
 def get_device(self):
     """Returns the number of the GPU; -1 for the CPU."""
+    if overriding.modes and (found := overriding.ask(get_device, (self,))) is not NOTHING:
+        return found
     where = self.device
     return -1 if where.index is None else where.index
 
 
 @public(inplace=False)
+@metadata
 def is_floating_point(input):
     """Returns True if the dtype is a floating-point dtype.
 
@@ -910,10 +944,13 @@ def is_floating_point(input):
         >>> mytorch.is_floating_point(tensor([1.0])), mytorch.is_floating_point(tensor([1]))
         (True, False)
     """
+    if overriding.modes and (found := overriding.ask(is_floating_point, (input,))) is not NOTHING:
+        return found
     return input.dtype.is_floating_point
 
 
 @public(inplace=False)
+@metadata
 def is_complex(input):
     """Returns True if the dtype is a complex dtype.
 
@@ -921,6 +958,8 @@ def is_complex(input):
         >>> mytorch.is_complex(tensor([1j]))
         True
     """
+    if overriding.modes and (found := overriding.ask(is_complex, (input,))) is not NOTHING:
+        return found
     return input.dtype.is_complex
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..backend import Namespace
+from ..base.overriding import overridable
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from .indexing import read_along
@@ -32,6 +33,7 @@ _unpad.grad(g=lambda g, widths, xp: xp.call(_pad, g, widths=widths))
 _MODES = {"reflect": "reflect", "replicate": None, "circular": "wrap"}
 
 
+@overridable
 def pad(input, pad, mode="constant", value=None):
     """Pads a tensor along its last axes.
 

@@ -7,6 +7,7 @@ therefore a pair of small matrices, which are computed on the CPU in the dtype o
 import numpy as np
 
 from ..base import dtypes
+from ..base.overriding import overridable
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.unwrap import raw_of, to_cpu
@@ -16,6 +17,7 @@ from .movement import stack
 from .resample import grid_sample
 
 
+@overridable
 def nms(boxes, scores, iou_threshold):
     """Non-maximum suppression: returns the indices of the remaining boxes in order of decreasing scores.
 
@@ -50,6 +52,7 @@ def nms(boxes, scores, iou_threshold):
     return as_tensor(np.array(kept, np.int64), device=boxes.device)
 
 
+@overridable
 def batched_nms(boxes, scores, idxs, iou_threshold):
     """Applies `nms` within each category.
 
@@ -195,6 +198,7 @@ def _sampled(rows, shape, spatial_scale, size, sampling_ratio, aligned):
     return tuple(found)
 
 
+@overridable
 @once_rounded
 def roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
     """Averages bilinear samples in each bin of each region: (K, C, pooled_height, pooled_width). Source: He et al., 2017.

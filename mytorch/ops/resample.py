@@ -12,6 +12,7 @@ from .._tensor import Tensor
 from ..backend import is_raw, memory_owner
 from ..base import dtypes
 from ..base.errors import warn_as_pytorch
+from ..base.overriding import overridable
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
@@ -125,6 +126,7 @@ _WRONG_COUNT = (
 )
 
 
+@overridable
 def interpolate(
     input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None,
     antialias=False,
@@ -608,6 +610,7 @@ _sampled_weight.grad(
 )
 
 
+@overridable
 @in_precision("widest")
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """Samples an image or volume at given positions.

@@ -117,17 +117,22 @@ def test_programs_with_subclasses_print_the_same_as_on_pytorch(program):
     assert ours == theirs
 
 
-def test_plain_tensors_do_not_run_code_for_subclasses():
+def test_classes_and_modes_change_no_code_of_the_library():
     _run("""
         import mytorch
-        from mytorch.compat import overrides
+        from mytorch.base.overriding import PLAIN
+        from mytorch.compat.overrides import BaseTorchFunctionMode
+        before = {name: f.__code__ for name, f in vars(mytorch).items() if hasattr(f, "__code__")}
         class S(mytorch.Tensor): pass
-        before = mytorch.add.__code__
-        assert type(mytorch.ones(2) + 1) is mytorch.Tensor and mytorch.add.__code__ is before
-        function = mytorch.add
+        class Plain(mytorch.nn.Parameter): pass
+        assert type(mytorch.ones(2) + 1) is mytorch.Tensor
         assert type(mytorch.ones(2).as_subclass(S) + 1) is S
-        assert mytorch.add is function and mytorch.add.__code__ is not before
-        assert type(mytorch.add(mytorch.ones(2), 1)) is mytorch.Tensor
+        plain = set(PLAIN)
+        assert mytorch.Tensor in plain and mytorch.nn.Parameter in plain and S not in plain
+        with BaseTorchFunctionMode():
+            assert not PLAIN and type(mytorch.add(mytorch.ones(2), 1)) is mytorch.Tensor
+        assert plain == PLAIN
+        assert all(vars(mytorch)[name].__code__ is code for name, code in before.items())
     """)
 
 

@@ -432,8 +432,7 @@ class DTensorParameter(DTensor, Parameter):
     __slots__ = ()
 
 
-# The dispatch of `__torch_function__` skips classes of the library, except these.
-overrides._overriding.update({DTensor: True, DTensorParameter: True})
+overrides.override(DTensor, DTensorParameter)
 
 
 # -- creation ----------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from typing import cast
 
 from ..._tensor import Tensor, is_tensor
 from ...autograd.function import Function
+from ...base import hooks
 from ...base.dtypes import dtype
+from ...base.overriding import NOTHING
 from ...base.pytree import tree_map_only
-from ...compat import overrides
 from ...engine.mode import no_grad
 from ...nn import functional as F
 from ...nn.utils import clip
@@ -929,27 +930,17 @@ def _clip_grad_value_(parameters, clip_value, foreach=None):
             (g._local_tensor if isinstance(g, DTensor) else g).clamp_(-clip_value, clip_value)
 
 
-def _replace_clipping():
-    """Lets the functions of `nn.utils.clip` compute with DTensors."""
-    for rule in (_get_total_norm, _clip_grad_norm_, _clip_grads_with_norm_, _clip_grad_value_):
-        function = getattr(clip, rule.__name__[1:])
-        overrides.replace_code(function, _clipping(rule))
+_CLIPPING = {
+    "get_total_norm": _get_total_norm,
+    "clip_grad_norm_": _clip_grad_norm_,
+    "clip_grads_with_norm_": _clip_grads_with_norm_,
+    "clip_grad_value_": _clip_grad_value_,
+}
 
 
-def _clipping(rule):
-    def make(original):
-        def check(parameters, *args, **kwargs):
-            items = (
-                [parameters]
-                if not hasattr(parameters, "__iter__") or isinstance(parameters, Tensor)
-                else list(parameters)
-            )
-            sharded = any(isinstance(p, DTensor) for p in items)
-            return rule(items, *args, **kwargs) if sharded else original(items, *args, **kwargs)
-
-        return check
-
-    return make
+def _clip_sharded(name, tensors, *args):
+    """Runs a function of `nn.utils.clip` if one of the tensors is a DTensor. Otherwise returns NOTHING."""
+    return _CLIPPING[name](tensors, *args) if any(isinstance(t, DTensor) for t in tensors) else NOTHING
 
 
 _NOT_ELEMENTWISE = (Adafactor, LBFGS, Muon)
@@ -979,9 +970,8 @@ def _before_step(optimizer, args, kwargs):
 
 
 def _activate():
-    """Lets public functions, gradient clipping and optimizers support DTensors, when the first DTensor is created."""
-    overrides.activate()
-    _replace_clipping()
+    """Lets gradient clipping and optimizers support DTensors, when the first DTensor is created."""
+    hooks.clip_sharded = _clip_sharded
     register_optimizer_step_pre_hook(_before_step)
 
 

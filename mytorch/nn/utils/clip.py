@@ -9,7 +9,9 @@ import numpy as np
 from ..._array import Array
 from ..._tensor import Tensor
 from ...backend import device_guard, device_of, to_device, xp_of
+from ...base import hooks
 from ...base.errors import warn_as_pytorch
+from ...base.overriding import NOTHING
 from ...kernels.registry import multi_tensor
 
 Tensors = Tensor | Iterable[Tensor]
@@ -88,8 +90,12 @@ def get_total_norm(
         5.0
     """
     tensors = [tensors] if isinstance(tensors, (Tensor, Array)) else list(tensors)
+    if hooks.clip_sharded is not None:
+        found = hooks.clip_sharded("get_total_norm", tensors, norm_type, error_if_nonfinite)
+        if found is not NOTHING:
+            return found
     arrays = [t._data if isinstance(t, Tensor) else t for t in tensors]
-    total = Tensor(0.0)
+    total = Tensor._make(0.0)
     if arrays:
         raw = _total(arrays, float(norm_type))
         with device_guard(arrays[0]._array):
@@ -120,6 +126,11 @@ def clip_grads_with_norm_(
         >>> [round(g, 4) for g in p.grad.tolist()]
         [0.6, 0.8]
     """
+    parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else list(parameters)
+    if hooks.clip_sharded is not None:
+        found = hooks.clip_sharded("clip_grads_with_norm_", parameters, max_norm, total_norm)
+        if found is not NOTHING:
+            return found
     grads = _gradients(parameters)
     if not grads:
         return
@@ -181,6 +192,10 @@ def clip_grad_norm_(
         [0.6, 0.8]
     """
     parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else list(parameters)
+    if hooks.clip_sharded is not None:
+        found = hooks.clip_sharded("clip_grad_norm_", parameters, max_norm, norm_type, error_if_nonfinite)
+        if found is not NOTHING:
+            return found
     grads = _gradients(parameters)
     raws = [g._array for g in grads]
     module = multi_tensor(raws) if norm_type == 2.0 and not error_if_nonfinite else None
@@ -225,6 +240,11 @@ def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | Non
         >>> p.grad.tolist()
         [1.0, -0.5]
     """
+    parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else list(parameters)
+    if hooks.clip_sharded is not None:
+        found = hooks.clip_sharded("clip_grad_value_", parameters, clip_value)
+        if found is not NOTHING:
+            return found
     for g in _gradients(parameters):
         raw = g._array
         with device_guard(raw):

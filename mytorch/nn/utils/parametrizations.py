@@ -122,7 +122,7 @@ class _Orthogonal(Module):
         A = np.ascontiguousarray(np.swapaxes(h, -1, -2))
         diagonal = np.einsum("...ii->...i", A[..., : A.shape[-1], :])
         diagonal[...] = np.where(tau == 0.0, -np.sign(diagonal), np.sign(diagonal))
-        A = Tensor(A, device=Q.device, dtype=Q.dtype)
+        A = Tensor._make(A, Q.device, Q.dtype)
         return A.mT if wide else A
 
 
