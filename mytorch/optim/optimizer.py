@@ -17,7 +17,7 @@ from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..backend import gpu, restore_device, set_device_of
 from ..base import capturing, hooks
 from ..base.errors import kind, warn
-from ..engine.mode import enable_grad, no_grad
+from ..engine.mode import enable_grad, get_mode, reset_mode, set_mode
 from ..kernels.registry import Kernels, device_type
 from .fused import FusedGroup
 from .options import Options, Params, check_flags, check_ranges
@@ -291,10 +291,13 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with no_grad():
+        before = set_mode(get_mode().no_grad())
+        try:
             for group in self.param_groups:
                 if hooks.update_group is None or not hooks.update_group(self, group):
                     self.update_group(group)
+        finally:
+            reset_mode(before)
         return loss
 
     @property
