@@ -19,6 +19,7 @@ from .arrays import Untraceable, current_tape
 from .regions import Backward, Update, checks
 
 MOST = 8  # regions of one kind with one first operation; further forms run eagerly
+NEAR = 50  # edges next to the roots of a backward pass among which results of compiled functions are looked for
 PAUSE = 100  # calls without a comparison after a region ran eagerly, so that it costs nothing
 stance = ["default"]  # see `set_stance`
 _all = weakref.WeakSet()
@@ -132,7 +133,7 @@ def _compiled_by(roots):
     seen = set(edges)
     for edge in edges:
         found = _made.get(edge)
-        if found is not None:
+        if found is not None or len(seen) > NEAR:
             return found
         new = [parent for parent in edge.parents if parent is not None and parent not in seen]
         seen.update(new)

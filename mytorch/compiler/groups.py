@@ -33,20 +33,13 @@ _HALF = ("float16", "bfloat16")
 _BOOL = np.dtype(bool)
 # Operations on floats and integers; {0} and {1} are the arguments.
 _ARITHMETIC = {
-    "add": "{0} + {1}",
-    "subtract": "{0} - {1}",
-    "multiply": "{0} * {1}",
-    "square": "{0} * {0}",
-    "positive": "{0}",
-}
+    "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "square": "{0} * {0}", "positive": "{0}",
+}  # fmt: skip
 _COMPARE = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!="}
 _LOGIC = {
-    "logical_and": "&",
-    "logical_or": "|",
-    "logical_xor": "^",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
+    f"{kind}_{name}": sign
+    for kind in ("logical", "bitwise")
+    for name, sign in {"and": "&", "or": "|", "xor": "^"}.items()
 }
 _TESTS = {"isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")', "isfinite": 'tl.abs({0}) < float("inf")'}
 # Functions on floats: NumPy's name -> the name in CUDA's library (libdevice).
@@ -55,26 +48,13 @@ LIBRARY = {
     "log2": "log2", "sinh": "sinh", "cosh": "cosh", "arctan": "atan", "power": "pow", "erf": "erf", "floor": "floor", "ceil": "ceil",
     "trunc": "trunc", "rint": "rint", "log10": "log10", "cbrt": "cbrt",
 }  # fmt: skip
-_ARITY = dict.fromkeys(
-    ("add", "subtract", "multiply", "divide", "true_divide", "maximum", "minimum", "power", *_COMPARE, *_LOGIC), 2
-)
-_ARITY |= dict.fromkeys(
-    (
-        "square",
-        "positive",
-        "negative",
-        "absolute",
-        "sqrt",
-        "reciprocal",
-        "logical_not",
-        "invert",
-        "copy",
-        "ascontiguousarray",
-        *_TESTS,
-    ),
-    1,
-)
-_ARITY |= {name: _ARITY.get(name, 1) for name in LIBRARY} | {"where": 3}
+_ARITY = {
+    **dict.fromkeys((*_ARITHMETIC, *LIBRARY, *_TESTS), 1),
+    **dict.fromkeys("negative absolute sqrt reciprocal logical_not invert copy ascontiguousarray".split(), 1),
+    **dict.fromkeys("add subtract multiply divide true_divide maximum minimum power".split(), 2),
+    **dict.fromkeys((*_COMPARE, *_LOGIC), 2),
+    "where": 3,
+}
 _REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "max", "amax": "max", "min": "min", "amin": "min"}
 
 

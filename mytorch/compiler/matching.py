@@ -142,7 +142,8 @@ class Source:
 
     def __init__(self, name, arguments):
         self.lines = [f"def {name}({arguments}):", " try:"]
-        self.name, self.constants, self.count = name, {"same": same, "inputs_in": inputs_in}, 0
+        self.name, self.count = name, 0
+        self.constants = {"same": same, "inputs_in": inputs_in, "INTS": {int}}
 
     def constant(self, value):
         """Returns the name of a constant."""
@@ -163,6 +164,8 @@ class Source:
         if value is None or value is True or value is False:
             return f"{text} is {value}"
         k = self.constant(value)
+        if type(value) is tuple and {*map(type, value)} == {int}:  # a shape
+            return f"(type({text}) is tuple and {text} == {k} and {{*map(type, {text})}} == INTS)"
         return f"({text} is {k} or same({text}, {k}))"
 
     def function(self, result):

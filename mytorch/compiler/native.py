@@ -53,9 +53,7 @@ def _type(dtype):
 
 # -- operations -------------------------------------------------------------------------------------------------------
 
-_FLOAT = {
-    "add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv",
-}  # fmt: skip
+_FLOAT = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
 _INT = {"add": "add", "subtract": "sub", "multiply": "mul"}
 _COMPARE = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne"}
 # ufuncs that are computed by NumPy's own loops, on contiguous arrays
@@ -167,17 +165,8 @@ def _float(code, name, args, t):
         return code.value(f"fmul {t} {x}, {x}")
     if name == "reciprocal":
         return code.value(f"fdiv {t} {constant(1.0, np.dtype('f4'))}, {x}")
-    intrinsic = {
-        "sqrt": "sqrt",
-        "absolute": "fabs",
-        "fabs": "fabs",
-        "floor": "floor",
-        "ceil": "ceil",
-        "trunc": "trunc",
-        "rint": "rint",
-    }.get(name)
-    if intrinsic:
-        full = f"@llvm.{intrinsic}.{suffix}"
+    if name in ("sqrt", "absolute", "fabs", "floor", "ceil", "trunc", "rint"):
+        full = f"@llvm.{'fabs' if name == 'absolute' else name}.{suffix}"
         code.declared.add(f"declare {t} {full}({t})")
         return code.value(f"call {t} {full}({t} {x})")
     if name == "isfinite":
@@ -858,12 +847,16 @@ def _collapsed(sizes, strides):
 
 
 @functools.cache
-def _machine():
+def _target():
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features.flatten(), opt=3, jit=True)
+    return llvm.Target.from_default_triple()
+
+
+def _machine():
+    """Returns a new description of this processor. An engine owns the one that it gets."""
+    features = llvm.get_host_cpu_features().flatten()
+    return _target().create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3, jit=True)
 
 
 _engines = []  # keeps the code alive
@@ -877,22 +870,14 @@ def build(text, names, kind=ctypes.CFUNCTYPE(None, ctypes.c_void_p)):
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         options = llvm.create_pipeline_tuning_options(3)
-        options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = options.loop_unrolling = (
-            True
-        )
+        for name in ("loop_vectorization", "slp_vectorization", "loop_interleaving", "loop_unrolling"):
+            setattr(options, name, True)
         passes = llvm.create_pass_builder(machine, options)
         passes.getModulePassManager().run(module, passes)
-        engine = llvm.create_mcjit_compiler(module, _new_machine())
+        engine = llvm.create_mcjit_compiler(module, _machine())
         engine.finalize_object()
         _engines.append(engine)
         return {name: kind(engine.get_function_address(name)) for name in names}
-
-
-def _new_machine():
-    _machine()
-    features = llvm.get_host_cpu_features()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features.flatten(), opt=3, jit=True)
 
 
 def available():

@@ -483,8 +483,7 @@ class Update(Region):
 
     Attributes:
         names: for each parameter with a gradient, the names of its state except "step".
-        pattern: for each parameter with a gradient, the position of its number of steps in `steps`, or None.
-        steps: the different numbers of finished steps when the region was created.
+        pattern: for each parameter with a gradient, the position of its number of steps among the different ones, or None.
 
     Raises:
         Untraceable: the update must run eagerly.
@@ -498,7 +497,7 @@ class Update(Region):
             raise Untraceable("its class defines another update rule")
         if group.get("differentiable") or group.get("capturable") or group.get("fused"):
             raise Untraceable("it is differentiable, capturable or fused")
-        self.names, self.pattern, self.steps = [], [], []
+        self.names, self.pattern = [], []
         self.compare = self._comparison(optimizer, group)
         self.counted = [k for k in self.pattern if k is not None]
         found = self.compare(optimizer, group)
@@ -524,9 +523,10 @@ class Update(Region):
         source.require(
             f"kind is {source.constant(kind)}", "optimizer._found_inf is None", "not optimizer._device_states",
             f"optimizer.kernels is {source.constant(optimizer.kernels)}",
-            f"optimizer.update.__func__ is {source.constant(kind.update)}",
-            *[f"kind.{name} is {source.constant(getattr(Optimizer, name))}" for name in ("step", "update_group", "_update_each")],
-            "optimizer.__dict__.keys().isdisjoint(('update_group', '_update_each'))",
+            *[f"kind.{name} is {source.constant(getattr(owner, name))}" for owner, name in (
+                (kind, "update"), (kind, "compiled"), (Optimizer, "step"), (Optimizer, "update_group"), (Optimizer, "_update_each"),
+            )],
+            "optimizer.__dict__.keys().isdisjoint(('update', 'compiled', 'update_group', '_update_each'))",
             f"len(group) == {len(group)}",
         )  # fmt: skip
         for name, value in group.items():
@@ -576,8 +576,7 @@ class Update(Region):
                 if number in known:
                     source.require(f"n{i} == n{known[number][1]}")
                 else:
-                    known[number] = len(self.steps), i
-                    self.steps.append(number)
+                    known[number] = len(known), i
                 self.pattern.append(known[number][0])
                 counters.append(f"c{i}")
             else:
@@ -592,14 +591,14 @@ class Update(Region):
         found = self.compare(optimizer, group)
         if found is None or not self.layouts.hold(found[0]):
             return None
-        # The program changes arrays, so they must not share memory.
-        owners = found[0] if self.arrays_are_alone else [_memory(a) for a in found[0]]
-        if len({*map(id, owners)}) != len(owners) or any(a is None for a in owners):
+        # The program changes arrays and step counters, so they must not share memory.
+        memory = [*map(id if self.arrays_are_alone else _memory, found[0]), *map(_memory, found[1])]
+        if len({*memory}) != len(memory) or 0 in memory:
             return None
         return found if self.program is None or self.holds(group, found[2]) else None
 
-    def record(self, optimizer, group, arrays):
-        """Records the program: the rule runs on TracedArrays."""
+    def record(self, optimizer, group, arrays, steps):
+        """Records the program: the rule runs on TracedArrays, and decides by the current numbers."""
         tape = Tape()
         inputs = iter([*map(tape.input, arrays)])
         members = [
@@ -608,7 +607,7 @@ class Update(Region):
         options = numbered(group)
         with tape:
             for (p, g, values), k in zip(members, self.pattern, strict=True):
-                step = None if k is None else Number(f"s[{k}]", self.steps[k])
+                step = None if k is None else Number(f"s[{k}]", steps[k])
                 optimizer.update(p, -g if group.get("maximize") else g, State(values, step), options)
         program = Program(tape, [])
         if not {g.storage for _, g, _ in members}.isdisjoint(program.written):
@@ -623,7 +622,7 @@ class Update(Region):
         """Updates the group by the program or eagerly."""
         turn = self.turn()
         start = time.perf_counter() if self.calls < 8 else 0.0
-        if turn == "program" and (instance := self.take(optimizer, group, arrays)) is not None:
+        if turn == "program" and (instance := self.take(optimizer, group, arrays, steps)) is not None:
             expected = self._updated(optimizer, group, arrays, steps) if self.checked else None
             instance.run(arrays.copy() if self.checked else arrays, self.numbers(group, steps))
             self.free.append(instance)
@@ -651,7 +650,7 @@ class Update(Region):
 
 
 def _memory(array):
-    """Returns the array that owns the memory of an array, or None if something else owns it."""
+    """Returns the id of the array that owns the memory of an array, or 0 if something else owns it."""
     while isinstance(array.base, ndarray):
         array = array.base
-    return array if array.base is None else None
+    return id(array) if array.base is None else 0

@@ -20,7 +20,7 @@ from ..backend.others import BY_ARRAY
 from ..base import capturing, hooks
 from ..base.errors import kind, warn
 from ..dispatch.layouts import implementation
-from ..engine.mode import enable_grad, no_grad
+from ..engine.mode import enable_grad, get_mode, no_grad, reset_mode, set_mode
 from ..kernels.registry import Kernels, device_type
 from .fused import FusedGroup
 from .options import Options, Params, check_flags, check_ranges
@@ -294,10 +294,13 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with no_grad():
+        before = set_mode(get_mode().no_grad())
+        try:
             for group in self.param_groups:
                 if hooks.update_group is None or not hooks.update_group(self, group):
                     self.update_group(group)
+        finally:
+            reset_mode(before)
         return loss
 
     @property
