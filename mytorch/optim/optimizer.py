@@ -20,7 +20,7 @@ from ..backend.others import BY_ARRAY
 from ..base import capturing, hooks
 from ..base.errors import kind, warn
 from ..dispatch.layouts import implementation
-from ..engine.mode import enable_grad, get_mode, no_grad, reset_mode, set_mode
+from ..engine.mode import enable_grad, get_mode, reset_mode, set_mode
 from ..kernels.registry import Kernels, device_type
 from .fused import FusedGroup
 from .options import Options, Params, check_flags, check_ranges
