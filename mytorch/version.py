@@ -1,6 +1,6 @@
 """Version of the library, with the names of `torch.version`."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 cuda = hip = xpu = rocm = git_version = None
 debug = False
 
