@@ -1,7 +1,7 @@
 """Check the project's texts against the rules of style in CONTRIBUTING.md.
 
     python tests/prose.py                        # print one line for each kind of text and rule, with counts
-    python tests/prose.py docs/gpu.md mytorch/nn # print each place in files and folders
+    python tests/prose.py docs/gpu.md mytorch/nn # print each place in files and folders, and reports on the rhythm of pages
 
 Reads docs, docstrings, comments, messages, help texts, web pages and notebooks. Code in backticks, formulas and
 doctests are skipped.
@@ -243,6 +243,18 @@ def problems(text):
             yield rule, f"{len(words)} words: {sentence[:70]}"
 
 
+def rhythm(path):
+    """Yield what makes a page sound monotone. It is a report for its author: no test fails because of it."""
+    prose = [plain(text.text) for text in texts(path) if not text.text.lstrip().startswith(("|", "#"))]
+    if not re.search(r"\byou", " ".join(prose), re.IGNORECASE):
+        yield "the page does not address its reader as 'you'"
+    for paragraph in prose:
+        sentences = [s for s in re.split(r"(?<=[.!?])\s+", paragraph) if re.search(r"\w", s)]
+        for first, *others in zip(sentences, sentences[1:], sentences[2:], strict=False):
+            if all(len(s.split()) < 9 for s in (first, *others)):
+                yield f"three short sentences: {first} {' '.join(others)}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", help="files and folders to list; all of the project's by default")
@@ -262,6 +274,10 @@ def main():
                     print(f"{path}:{text.line}: [{text.kind}] {rule} | {' '.join(excerpt.split())}")
     for (kind, rule), count in sorted(counts.items()):
         print(f"{count:6d} {kind:10s} {rule}")
+    for path in tracked():
+        if path.endswith(".md") and any(path == w or path.startswith(w + "/") for w in wanted):
+            for line in rhythm(path):
+                print(f"{path}: [report] {line}")
     print(f"{counts.total()} places")
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cpu_only
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES += [ROOT / "tests" / "README.md", ROOT / "examples" / "README.md"]
+PAGES += [ROOT / "tests" / "README.md", ROOT / "tests" / "findings.md", ROOT / "examples" / "README.md"]
 SPACE = "[ \u00a0]"  # between a number and its unit
 
 # First cell of a row in the table of features -> a program that must run.
@@ -397,6 +397,29 @@ def test_rows_of_tables_have_the_columns_of_their_heads(page):
         if count != columns:
             wrong.append(f"{number}: {count - 1} columns instead of {columns - 1}")
     assert not wrong, wrong
+
+
+def anchors(page):
+    """Returns the names of the headings of a page in links, as the website and GitHub make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    heads = [re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", head) for head in re.findall(r"^#+ (.+)$", text, re.M)]
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", head).strip().lower()) for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page):
+    """Links to pages that the website generates (reference, notebooks, changelog) are checked by `mkdocs build --strict`."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        name, _, anchor = target.partition("#")
+        made = re.match(r"(?:\.\./)*(?:reference|notebooks)/|(?:\.\./)*(?:changelog|contributing|gallery)\.md", name)
+        if "://" in target or target.startswith("mailto:") or made:
+            continue
+        path = (page.parent / name).resolve() if name else page
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
+            broken.append(target)
+    assert not broken, broken
 
 
 def test_the_changelog_has_one_list_of_each_kind_for_a_released_version():

@@ -14,7 +14,7 @@ def main(argv):
     prog = "mytorchrun test"
     p = parser(prog, script=False)
     p.description = "Test communication and training with several processes on this machine."
-    p.epilog = "Defaults of this command: --timeout 60, --output main, and 2 processes without GPUs and saved settings."
+    p.epilog = "This command has other defaults than launch: --timeout 60, --output main, and 2 processes without GPUs and saved settings."
     args, others = p.parse_known_args(argv)
     if others:
         p.error(f"expected no script or other arguments, got {' '.join(others)}")

@@ -48,6 +48,7 @@ def _roots(tensors, gradients, create_graph, function):
             start = _raw(g)
         interpreted = get_mode().interpreter is not None  # it may track g even if g has no edge
         if create_graph or interpreted:
+            # A gradient that is itself part of a graph keeps its edge, so that the result can be differentiated by it, too.
             follows = isinstance(g, Tensor) and (interpreted or g._edge is not None)
             start = g if follows else hooks.recorded_arithmetic.start(start)
         roots.append((edge, start))
@@ -173,6 +174,7 @@ def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_un
     count = next((len(g) for g in given if g is not None), None)
     if count is None:
         raise RuntimeError("autograd.grad: is_grads_batched=True needs grad_outputs with a first axis for the batch.")
+    # One after another, so the graph has to survive all rows but the last.
     rows = []
     for i in range(count):
         upstream = [None if g is None else g[i] for g in given]
@@ -206,6 +208,7 @@ def _edge_of(tensor, what):
 
 def _run(roots, create_graph, retain_graph, **options):
     """Runs backward from the roots; with `create_graph`, the operations of backward are recorded."""
+    # Raw arrays have neither edges for a second derivative nor the tangents and batches of an interpreter; only Tensors do.
     keep = create_graph if retain_graph is None else retain_graph
     over_tensors = create_graph or get_mode().interpreter
     before = set_mode(get_mode() if create_graph else get_mode().no_grad())

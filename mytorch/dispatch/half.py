@@ -45,6 +45,7 @@ def _forward_of(record):
     def forward(xp, *inputs, **attrs):
         half = next(x.dtype for x in inputs if _is_half(x))
         if not record.keeps_python_scalars_float32:
+            # PyTorch rounds a Python number to the dtype of the tensor first, so 0.1 is 0.0999756 in float16 here, too.
             with np.errstate(over="ignore"):
                 inputs = [float(half.type(x)) if type(x) in (float, int) else x for x in inputs]
         out = xp.asarray(record.forward(xp, *map(_wide, inputs), **attrs))

@@ -48,7 +48,7 @@ def check_writable(tensor, name):
     raw, counter = tensor._data._array, tensor._data._version_counter
     if counter is inference_counter:
         inference_counter[-1]  # raises an error outside of inference mode
-    elif counter is not None and len(counter) > 1:
+    elif counter is not None and len(counter) > 1:  # nodes asked for a copy of the values before they change
         copy_saved(counter)
     if 0 in raw.strides:
         if name in _ON_EXPANDED and shares_places(raw):
@@ -131,6 +131,8 @@ def in_place(function, name):
         for other in args[:compared]:
             if isinstance(other, Tensor):
                 refuse_overlap(self, other, name, None, elementwise)
+        # Most in-place calls are updates of parameters, where nothing is recorded. NumPy then writes into the memory directly,
+        # without a temporary result of the same size.
         if into is not None and len(args) == into.nin - 1 and not kwargs and _nothing_to_record(self, args):
             array = self._data
             x = array._array
@@ -186,6 +188,8 @@ def _keep_original(self, result):
     def kept(value):
         return value.copy() if value is raw or (type(value) is ndarray and np.may_share_memory(value, raw)) else value
 
+    # `x.mul_(y)` saves x for the gradient of y, and then overwrites it. The versions of these copies are not checked any more, because
+    # no one else can change them.
     if any(pair[0] is counter for pair in node.versions):
         with device_guard(raw):
             node.saved = tuple(map(kept, node.saved))
@@ -242,6 +246,7 @@ def adopt(self, result, name):
             )
         if name in ("abs_", "absolute_") and raw.dtype.kind == "c":
             raise RuntimeError("In-place abs is not supported for complex tensors.")
+    # Windows such as those of `unfold` have several elements at one position of memory, and a plain copy would let the last one win.
     mode, changed = get_mode(), None
     if value is not raw and not (raw.flags.c_contiguous or raw.flags.f_contiguous) and overlaps_itself(raw):
         tracked = mode.interpreter is not None and (mode.interpreter.follows(self) or mode.interpreter.follows(result))
@@ -257,6 +262,7 @@ def adopt(self, result, name):
         mode.interpreter.adopt(self, result)
     if isinstance(self, Tensor) and mode.grad:
         edge = result._edge if isinstance(result, Tensor) else None
+        # Constants were written over values with a history: gradients end here, and a node has to say so.
         if edge is None and self._edge is not None:
             edge = _filled(self, "CopyBackwards" if name == "copy_" else torch_name_of(name))
         elif edge is not None and value.dtype != raw.dtype:

@@ -13,6 +13,9 @@ from ..engine.mode import get_mode, in_mode
 class Interpreter:
     """Base class of interpreters, which are called with (op, inputs, fused, attributes) instead of `Op.run`."""
 
+    # The methods below pass each question on to the next outer interpreter, since an outer `vmap` or `jvp` may care although this one
+    # does not.
+
     def __init__(self):
         self.outer = get_mode().interpreter
 

@@ -36,6 +36,8 @@ def unpack_inputs(op, inputs):
         * `xp`: the namespace of the arrays, or the layout of an array that is not `strided` (layouts.py);
         * `half`: "V" for bfloat16, "f" for float16, "" for other dtypes (half.py).
     """
+    # One loop collects everything, because it is part of each call of an op. `same` stays True as long as all inputs are NumPy arrays of
+    # one dtype, the case in which neither devices nor dtypes need a look.
     raws, edges, arrays = [], [], []
     mask, bit = 0, 1
     first = None
@@ -48,14 +50,14 @@ def unpack_inputs(op, inputs):
             array = t._data
             raw = array._array
             view = t._view
-            if view is not None and view[0]._edge is not view[1]:
+            if view is not None and view[0]._edge is not view[1]:  # its base was changed in place since
                 refresh(t)
             edge = t._edge
             if edge is not None:
                 mask |= bit
         elif t is None and len(raws) >= op.required:
             raw = None
-        elif type(t) in NUMBERS:
+        elif type(t) in NUMBERS:  # not isinstance: np.float64 is a float, and has a dtype that would promote
             raw = t
             same = False
         elif isinstance(t, Array):
@@ -79,7 +81,7 @@ def unpack_inputs(op, inputs):
                 first = raw
             elif raw.dtype is not first.dtype or type(raw) is not ndarray:
                 same = False
-    if first is None:
+    if first is None:  # only numbers, as in mytorch.add(1, 2)
         raws = [r if r is None else as_raw(r) for r in raws]
         arrays = [None if r is None else Array._wrap(r) for r in raws]
     if op.integers:  # only the other inputs decide the dtype

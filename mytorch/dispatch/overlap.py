@@ -43,6 +43,7 @@ def refuse_overlap(tensor, other, name, region=None, elementwise=True):
     Raises:
         RuntimeError: both tensors are dense, and they share memory without having the same elements in the same order.
     """
+    # Tensors that share memory share a version counter, so unequal counters rule an overlap out without a look at addresses.
     counter = tensor._data._version_counter
     other = getattr(other, "_data", other)
     if not elementwise and other is getattr(tensor, "_data", tensor):
@@ -55,6 +56,8 @@ def refuse_overlap(tensor, other, name, region=None, elementwise=True):
     if isinstance(a, MetaArray) or type(a) is not type(b) or not a.size or not b.size or layout_of(a) is not strided:
         return
     (a_begin, a_end), (b_begin, b_end) = _span(a), _span(b)
+    # Between tensors with gaps, such as the even and the odd columns, equal spans need not mean equal elements, and PyTorch does not
+    # refuse them either.
     dense = a_end - a_begin == a.nbytes and b_end - b_begin == b.nbytes
     same = elementwise and (a_begin, a_end, a.strides) == (b_begin, b_end, b.strides)
     if dense and a_begin < b_end and b_begin < a_end and not same:
@@ -73,6 +76,7 @@ def _span(raw):
 
 def outside(xp, g, steps):
     """Returns the gradient g with zeros in the region that the view ops `steps` select."""
+    # The view ops select the region of a mask instead of computing which positions they mean, so every view op works here.
     kind = _kind_of_marks(g, steps)
     mask = np.full(g.shape, 1 + 1j if kind is np.complex128 else 1, kind)
     _region(mask, steps)[...] = 0
@@ -91,6 +95,7 @@ def _kind_of_marks(g, steps):
 
 def overlaps_itself(raw):
     """Returns True if several elements of an array share memory, as in overlapping windows."""
+    # From the smallest stride on: an axis whose stride exceeds the reach of all smaller ones steps over them, so nothing repeats.
     reach = 0
     for stride, n in sorted((abs(s), n) for s, n in zip(raw.strides, raw.shape, strict=True) if n > 1):
         if stride <= reach:

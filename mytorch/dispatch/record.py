@@ -159,7 +159,7 @@ class Record:
         assert self.integers == self.inputs[len(self.inputs) - len(integers) :], (
             f"{self.name}: integer inputs come last"
         )
-        # Position of the first integer input.
+        # Position of the first integer input; without one, a number that no position reaches, so that slices take all inputs.
         self.floats = len(self.inputs) - len(integers) if integers else sys.maxsize
         self.required = code.co_argcount - 1 - len(forward.__defaults__ or ())
         given = forward.__kwdefaults__ or {}
@@ -359,6 +359,7 @@ class Implementation:
 
     def plan(self, mask):
         """Returns the SavePlan for inputs that require gradients. `mask` has a bit for each input."""
+        # A network calls an op with few different masks, so names are matched to positions once and not in each call.
         found = self.plans.get(mask)
         if found is None:
             found = self.plans[mask] = SavePlan(self, mask)
@@ -406,9 +407,12 @@ class SavePlan:
         else:
             own = implementation.formulas
             wanted = {i: own[op.input_name(i)] for i in self.needed if op.input_name(i) in own}
+        # Only what the running formulas mention is saved: x * w with a constant x needs x for the gradient of w, but never w.
         names = []
         for f in wanted.values():
             names += [n for n in f.names if n not in names]
+        # A kernel cannot run on Tensors, so a recorded backward pass uses the formulas of the reference, or its forward again. The values
+        # that these need are saved as well.
         second = wanted
         if implementation.replays:
             names += [n for n in (*op.replayed, *op.attrs) if n not in names]
@@ -442,6 +446,7 @@ class SavePlan:
 
     def with_ports(self, count):
         """Returns a copy for a node with `count` differentiable outputs. Its formulas receive lists of gradients."""
+        # A copy, because all calls share the plan, while `split` has another number of outputs in each of them.
         cache = self.__dict__.setdefault("_by_ports", {})
         if count not in cache:
             copy = object.__new__(SavePlan)
@@ -460,6 +465,7 @@ def _bound(vjp, gradients, names):
 
 def _picker(positions):
     """Returns a function that selects the values at some positions from a tuple, as a tuple."""
+    # An itemgetter runs in C. With one position it would return the value without a tuple, so a slice replaces it.
     if len(positions) > 1:
         return itemgetter(*positions)
     return itemgetter(slice(positions[0], positions[0] + 1) if positions else slice(0))

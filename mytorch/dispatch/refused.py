@@ -15,6 +15,7 @@ from ..base import config, dtypes
 from ..base.arguments import names_of
 from ..base.errors import kind
 
+# A table instead of checks in each op: the rules are PyTorch's, not a consequence of what the ops compute.
 # Ops -> kinds of dtypes that they refuse: b for bool, i for integers, c for complex numbers. A capital letter stands for
 # a RuntimeError, another one for a NotImplementedError, as in PyTorch.
 _KINDS = {

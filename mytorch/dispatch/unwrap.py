@@ -51,6 +51,7 @@ def outside(raw, size):
 
 def watched(raw, index):
     """Returns an Array over `raw`, which was computed from `index`. It has the version counter of `index`."""
+    # A formula saves the converted index. If the user changes the original before backward, the shared counter reveals it.
     data = getattr(index, "_data", None)
     if data is not None and data._array is raw:
         return data

@@ -72,6 +72,8 @@ class Mode:
         self.hooks_refused = hooks_refused
         self.profile = profile
         self.interpreter = interpreter
+        # From the outside in: an interpreter such as vmap sees the op first, because it may replace it by other ops, which are then
+        # profiled and cast one by one.
         self.wrap = None
         if interpreter is not None:
             self.wrap = interpreter
@@ -79,6 +81,7 @@ class Mode:
             self.wrap = profile.run
         elif autocast is not None:
             self.wrap = autocast.run_op
+        # Every call of an op tests this one flag instead of five settings.
         self.plain = autocast is saved_hooks is profile is interpreter is None and not anomaly
         self._no_grad = None
 
@@ -108,7 +111,7 @@ class ModeSwitch:
     """A change of the mode. It is a context manager that can be nested and used again, and a decorator."""
 
     def __init__(self):
-        self._tokens = []
+        self._tokens = []  # a stack, since the same object may be entered again inside of its own block
 
     def _changes(self):
         """Returns the fields of Mode that change inside the block."""
@@ -140,7 +143,7 @@ class ModeSwitch:
 
         @functools.wraps(function)
         def decorated(*args, **kwargs):
-            with self.clone():
+            with self.clone():  # calls in several threads must not share one stack of tokens
                 return function(*args, **kwargs)
 
         return decorated
@@ -148,6 +151,7 @@ class ModeSwitch:
     def _wrap_generator(self, function):
         """Decorates a generator function. The mode is on while the generator runs, and off while it is suspended."""
 
+        # A plain `with` around the loop would leave the mode on in the caller between two values.
         @functools.wraps(function)
         def decorated(*args, **kwargs):
             generator = function(*args, **kwargs)

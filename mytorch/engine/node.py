@@ -84,6 +84,7 @@ class Leaf(_HookedNode, Edge):
     @property
     def variable(self):
         """The tensor of this leaf, or None if the tensor was deleted."""
+        # A weak reference, since the tensor refers to this leaf: a strong one would be a cycle.
         return None if self.owner is None else self.owner()
 
     def __repr__(self):
@@ -94,20 +95,24 @@ class Leaf(_HookedNode, Edge):
         with accumulating:
             grad = self.grad
             if grad is None:
+                # Optimizers read the gradient next to the parameter, so it gets the parameter's order of axes. A borrowed array is
+                # copied, because its other owner, such as the second input of x + y, may change it.
                 if g.ndim > 1:
                     g = laid_out(g, owned, self.variable)
                 elif not owned:
                     g = g.copy()
                 self.grad = Array._wrap(g)
             elif type(grad) is Array and grad._array.dtype == g.dtype and grad._array.shape == g.shape:
+                # The usual case after the first step: no new array. A variable that refers to `x.grad` sees the sum, as in PyTorch.
                 raw = grad._array
                 if getattr(raw.flags, "writeable", True):
                     raw += g
                     grad._bump()
                 else:
                     self.grad = Array._wrap(raw + g)
-            else:
+            else:  # a Tensor after `create_graph`, or another dtype or shape that the user assigned
                 self.grad = grad + Array._wrap(g)
+        # Outside of the lock: a hook may run an optimizer, or another backward that reaches this leaf.
         if self.post_hooks:
             self.run_post_hooks()
 
@@ -195,6 +200,7 @@ class Node(_HookedNode, Edge):
 
     def release(self):
         """Frees the saved arrays. A node that saved only sizes and other small values keeps them and can run again."""
+        # PyTorch frees tensors only, so a second backward through `x + y` or `x.sum()` works there, too.
         if self.saved and not (self.plan.light and all(isinstance(value, _SMALL) for value in self.saved)):
             self.saved = None
             self.versions = ()
@@ -207,6 +213,8 @@ def keep_saved(node):
     """Makes changes in place of the first input of a node copy it first, if it was saved, instead of making backward raise an error."""
     if node.plan.inputs[:1] != (0,):
         return
+    # A counter is a list [version, weak references to such nodes]. The copy is made when the change comes, since most saved arrays
+    # are never changed. Entries of nodes that are gone are dropped here, so that the list stays short in a loop.
     counter = node.versions[0][0]
     if type(counter) is list:
         counter[1:] = [other for other in counter[1:] if other() is not None]

@@ -52,6 +52,7 @@ def packed(value, hooks, wrap):
 
 def unpacked(value):
     """Unpacks the arrays of a saved value."""
+    # At each access and not once: a hook that moved arrays to disk or to another device wants only the ones in use back.
     if type(value) is Packed:
         tensor = value.hooks[1](value.value)
         inner = getattr(tensor, "_data", None)

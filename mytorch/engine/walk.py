@@ -54,7 +54,7 @@ class RawArithmetic:
     def formulas(node, g):
         """Returns (parent, gradient) for each input of the node that needs one."""
         saved, plan = node.saved, node.plan
-        if plan.owned_sum is not None:
+        if plan.owned_sum is not None:  # the formula adds to the gradient itself, which saves an array of its size
             saved = list(saved)
             saved[plan.owned_sum] = _owned_sum(node)
         if plan.vjp is not None:
@@ -148,6 +148,7 @@ def run(roots, *, keep_graph=False, keep_grads=False, targets=None, leaves=True,
     Returns:
         A dict {target: gradient} of the targets that backward reached.
     """
+    # A compiled program can replace only the plain case, in which no one looks at a gradient on its way to the leaves.
     if hooks.run_backward is not None and arithmetic is raw and leaves and targets is None and not keep_grads:
         if hooks.run_backward(roots, keep_graph):
             return {}
@@ -158,6 +159,8 @@ def run_eagerly(roots, keep_graph=False, keep_grads=False, targets=None, leaves=
     """Runs backward as `run`, without a compiled program."""
     kind = getattr(get_mode().profile, "walk", Walk)  # a profile measures each node
     walk = kind(roots, keep_graph, keep_grads, targets, leaves, arithmetic)
+    # Hooks and checkpointed functions run backward inside backward. Each level adds frames until Python's limit of recursion, which
+    # holds for one thread. So further levels continue on the stack of another thread, with the same modes.
     walks = _walks.__dict__.setdefault("stack", [])
     if len(walks) == NESTED:
         with ThreadPoolExecutor(1) as pool:
@@ -216,6 +219,7 @@ class Walk:
 
     def run(self, roots):
         """Visits each edge when all its gradients have arrived."""
+        # CuPy allocates and computes on the current GPU, so with several of them it follows the gradients.
         for edge, g in roots:
             if gpu.several_gpus:
                 set_device_of(self.arithmetic.raw(g))
@@ -224,7 +228,7 @@ class Walk:
         grads = self.grads
         while ready:
             edge = ready.pop()
-            g = grads.pop(edge, None)
+            g = grads.pop(edge, None)  # removed at once: a gradient lives only until its node has run
             if isinstance(g, generic):  # NumPy returns scalars for arithmetic on 0-d arrays
                 g = asarray(g)
             kind = type(edge)
@@ -253,7 +257,7 @@ class Walk:
             if changed is not None:
                 _check_hook(hook, wrapped, changed)
                 g, wrapped = self.arithmetic.fit(self.arithmetic.unwrap(changed), edge), None
-                self.owned.discard(edge)
+                self.owned.discard(edge)  # the hook may have kept a reference
         if self.targets is not None and edge in self.targets:
             self.found[edge] = g
         if (self.keep_grads or edge.keeps_grad) and type(edge) is not Leaf:
@@ -265,6 +269,7 @@ class Walk:
         if edge.keeps_grad and edge.grad is not None:
             edge.grad = edge.grad + self.arithmetic.wrap(g)
         else:
+            # The user gets a copy, because a sum may still be written into this array further on.
             edge.grad = self.arithmetic.wrap(g.copy() if self.arithmetic is raw else g)
 
     def visit_leaf(self, leaf, g):
@@ -289,18 +294,19 @@ class Walk:
 
     def visit_node(self, node, g):
         """Runs the formulas of a node and passes the gradients to its parents."""
+        # Without a gradient there is nothing to compute, but the parents still wait for this node, so their counts go down.
         if g is None or (self.useful is not None and self.useful.isdisjoint(node.parents)):
             results = [(parent, None) for parent in node.parents if parent is not None]
         else:
             run = self.run_node
-            if run is _run_node:
+            if run is _run_node:  # `_run_checked` does it itself, to report the forward op with the error
                 node.check()
             if node_hooks.data and node in node_hooks:
                 results = _run_hooked(node, g, self.arithmetic, lambda g: run(node, g, self.arithmetic))
             else:
                 results = run(node, g, self.arithmetic)
             if not self.keep_graph:
-                node.release()
+                node.release()  # now and not at the end: memory shrinks while backward runs
         for parent, gp in results:
             if self.useful is None or parent in self.useful:
                 if gp is not None:
@@ -336,6 +342,7 @@ class Walk:
             self.add(parent, gp, is_raw)
             return
         grads[parent] = gp
+        # Only leaves and casts ask for ownership: a leaf then keeps the array instead of copying it.
         if is_raw and (keeps_float32 or type(parent) is Leaf):
             if _is_fresh(gp, g, node, results) or (gp is g and node in self.owned and len(node.parents) == 1):
                 self.owned.add(parent)
@@ -418,12 +425,15 @@ def _run_node(node, g, arithmetic):
     if node.plan.run is not None:  # a custom autograd.Function
         return node.plan.run(node, g, arithmetic)
     if node.plan.ports and not node.op.undefined_grads and any(x is None for x in g):
+        # One output was not used. Formulas expect arrays, and zeros have the same effect.
         like = arithmetic.raw(next(x for x in g if x is not None))
         g = [
             arithmetic.zeros(shape, dtype, like) if x is None else x
             for x, shape, dtype in zip(g, node.shape, node.dtype, strict=False)
         ]
     run = arithmetic.formulas
+    # Formulas are written for real numbers. With gradients dL/dx + i dL/dy, the same formula holds between two conjugations. A replay
+    # runs other recorded ops, whose nodes conjugate themselves.
     dtype = node.dtype
     if (
         (dtype if type(dtype) is not tuple else dtype[0]).kind == "c"
@@ -478,6 +488,7 @@ def _count(roots, useful):
 
 def _leading_to(targets, roots):
     """Returns the edges from which a target can be reached, including the targets."""
+    # The graph has links to parents only, so the first loop collects the links back, and the second one follows them.
     children, todo, seen = {}, list(roots), set(roots)
     while todo:
         edge = todo.pop()
@@ -524,6 +535,8 @@ def _formula_of(node, parent, gp, results):
 
 def _is_fresh(gp, g, edge, results):
     """Returns True if a formula allocated this array for one input. It is not the upstream gradient or a view of it."""
+    # A view has a base, and shares its memory with a saved array or the upstream gradient. An array without one was just allocated,
+    # unless the formula returned `g` itself. With several outputs, it can also return one of theirs, or one array twice.
     if gp.base is not None or type(g) is not list:
         return gp is not g and gp.base is None
     return edge.plan.run is None and not any(gp is x for x in g) and sum(gp is x for _, x in results) == 1
