@@ -165,8 +165,8 @@ def _unary(op, dispatch):
             raise
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
-        # For one input, NumPy's order of axes differs from PyTorch's only if the input is expanded, which is a view.
-        if (input._view is not None if ufunc else layout is not None) and (
+        # For one input, NumPy's order of axes differs from PyTorch's only if the input is expanded, so that another array owns the memory.
+        if (x.base is not None if ufunc else layout is not None) and (
             always or not (x if follows else out).flags.c_contiguous
         ):
             out = layout(out, (x,), {})
@@ -292,7 +292,7 @@ def _binary(op, operator, dispatch, numbers):
     reference, plans, kernels = op.reference, op.reference.plans, op.kernels.of
     any_dtype, layout = accepted is _ALL, op.layout
     follows = layout is iterator
-    ufunc = follows and isinstance(compute, np.ufunc)
+    ufunc = follows and isinstance(getattr(np, op.xp_name, None) if op.xp_name else compute, np.ufunc)
 
     def general(input, other, args=(), **options):
         if operator and not is_operand(other) and not hasattr(type(other), "__torch_function__"):
@@ -336,8 +336,8 @@ def _binary(op, operator, dispatch, numbers):
         if type(out) is not ndarray and (isinstance(out, generic) or not is_raw(out)):
             out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
         if ufunc:  # NumPy's order of axes differs for expanded inputs, and if a first operand in another order competes with a second one
-            if (not x0.flags.c_contiguous if array1 is not None or input._view is not None else False) or (
-                array1 is not None and other._view is not None and not x1.flags.c_contiguous
+            if (not x0.flags.c_contiguous if array1 is not None or x0.base is not None else False) or (
+                array1 is not None and x1.base is not None and not x1.flags.c_contiguous
             ):
                 out = layout(out, (x0, x1), {})
         elif follows:

@@ -587,7 +587,8 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     if not -math.inf < lower <= upper < math.inf:
         raise RuntimeError(f"rrelu: expected finite bounds with lower <= upper, got {lower} and {upper}.")
     if not training:
-        return leaky_relu(input, (lower + upper) / 2, inplace)
+        out = leaky_relu(input, (lower + upper) / 2, inplace)
+        return out if inplace else contiguous(out)
     if inplace:
         check_writable(input, "rrelu_")
     slopes = rrelu_slopes(input, lower, upper)

@@ -31,6 +31,7 @@ from ..backend.memory_format import (
     axes_in_memory,
     channel_axes,
     in_order,
+    kept,
     layout_of,
     lies_in,
     preserve_format,
@@ -85,7 +86,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     inner = getattr(data, "_data", data)
     shared = raw is (inner._array if isinstance(inner, Array) else inner) or getattr(raw, "base", None) is not None
     if shared and not isinstance(data, (int, float, bool, complex, list, tuple)):
-        raw = raw.copy()
+        raw = kept(raw.copy("K"), raw) if isinstance(data, Tensor) else raw.copy()
     return finish(raw, requires_grad, pin=pin_memory)
 
 

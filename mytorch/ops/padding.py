@@ -23,8 +23,8 @@ def _pad(xp, input, *, widths, value=0.0):
 
 @op(dtype="same", name="unpad")
 def _unpad(xp, g, *, widths):
-    """Returns the inner part of a padded array."""
-    return g[tuple(slice(a, n - b) for (a, b), n in zip(widths, g.shape, strict=True))]
+    """Returns a copy of the inner part of a padded array."""
+    return g[tuple(slice(a, n - b) for (a, b), n in zip(widths, g.shape, strict=True))].copy("K")
 
 
 _pad.grad(input=lambda g, widths, xp: xp.call(_unpad, g, widths=widths))

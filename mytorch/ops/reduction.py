@@ -127,7 +127,8 @@ def _mean(xp, input, *, dim=None, keepdim=False):
 
 
 _mean.grad(
-    input=lambda g, shape, dim, keepdim, xp: spread(xp, g * (1 / max_(count(shape, dim), 1)), shape, dim, keepdim)
+    # Divided after it is repeated, as in PyTorch, so that the gradient has memory of its own for each element.
+    input=lambda g, shape, dim, keepdim, xp: spread(xp, g, shape, dim, keepdim) * (1 / max_(count(shape, dim), 1))
 )
 
 
@@ -327,7 +328,7 @@ def _cumsum(xp, input, *, dim, reverse=False):
         return input.copy()
     x = to_acc_type(xp, input)
     if reverse:
-        return xp.flip(xp.cumsum(xp.flip(x, dim), axis=dim), dim).astype(input.dtype, copy=False)
+        return xp.flip(xp.cumsum(xp.flip(x, dim), axis=dim), dim).astype(input.dtype)  # a copy has no negative strides
     return xp.cumsum(x, axis=dim).astype(input.dtype, copy=False)
 
 

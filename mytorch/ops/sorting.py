@@ -23,7 +23,7 @@ from ..numerics import blocks
 from .complex import complex as complex_of
 from .elementwise import cast, ceil, floor, isnan, named, where, without_derivative
 from .elementwise import round as round_half_even
-from .movement import cat, contiguous
+from .movement import _flip, cat, contiguous
 from .reduction import axes_of, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
@@ -218,7 +218,7 @@ def _scaled_cumsum(xp, x, scale, total, *, dim):
 def _transposed_cumsum(g, scale, total, dim, xp):
     """Returns the sums over i >= j of g[i] exp(scale[j] - total[i])."""
     g, scale, total = (xp.flip(x, dim) for x in (g, -scale, -total))
-    return xp.flip(xp.call(_scaled_cumsum, g, total, scale, dim=dim), dim)
+    return xp.call(_flip, xp.call(_scaled_cumsum, g, total, scale, dim=dim), dims=(dim,))
 
 
 _scaled_cumsum.grad(
@@ -404,39 +404,36 @@ def _checked_quantiles(q, interpolation):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
 
 
-def _between(ordered, d, last, q, interpolation):
-    """Returns the quantiles of sorted rows.
-
-    Args:
-        ordered: elements, sorted along the axis `d`.
-        last: position of the last element of each row that counts, with one element in the axis `d`; or one number for all rows.
-    """
+def _quantile(input, q, dim, keepdim, interpolation, ignore_nan):
+    _checked_quantiles(q, interpolation)
+    if not input.dtype.is_floating_point or (hasattr(q, "dtype") and q.dtype is not input.dtype):
+        raise RuntimeError(
+            f"quantile() input tensor must be of a floating point dtype, and q of the same one; got {input.dtype} and "
+            f"{getattr(q, 'dtype', type(q).__name__)}"
+        )
+    dim = dim if dim is None else normalize_dim(dim, input.ndim)
+    rows = input.reshape(-1) if dim is None or input.ndim == 0 else input.movedim(dim, -1)
+    n = rows.shape[-1]
+    if n == 0:
+        raise RuntimeError("quantile() input tensor must be non-empty")
+    ordered = rows.sort(-1).values  # NaNs come last
+    lost = isnan.fast_call(ordered)
     # PyTorch computes positions in the precision of the elements. float32 is exact for as many elements as PyTorch accepts.
-    exact = ordered.dtype if ordered.shape[d] <= 1 << 24 else dtypes.float64
-    q = cast(q, exact) if isinstance(q, Tensor) else ordered.new_tensor(q, dtype=exact)
-    at = q.reshape(-1, *(1,) * (ordered.ndim - d - 1)) * last
-    at = at.expand(*(-1 if i == d else n for i, n in enumerate(ordered.shape)))
+    exact = ordered.dtype if n <= 1 << 24 else dtypes.float64
+    shares = (cast(q, exact) if isinstance(q, Tensor) else ordered.new_tensor(q, dtype=exact)).reshape(-1)
+    if ignore_nan:
+        at = shares * (n - 1 - lost.sum(-1, keepdim=True)).clamp(min=0)
+    else:
+        at = where(lost[..., -1:], n - 1.0, shares * (n - 1))  # a NaN, if there is one
     if interpolation in _ROUNDED:
-        return ordered.gather(d, _ROUNDED[interpolation](at).long())
-    low = floor(at)
-    share = cast(at - low, ordered.dtype) if interpolation == "linear" else ordered.new_full(at.shape, 0.5)
-    before, after = (ordered.gather(d, i.long()) for i in (low, ceil(at)))
-    return lerp(before, after, share)
-
-
-def _along(input, dim):
-    """(input, the axis), or (all of it in a row, 0)."""
-    d = 0 if dim is None else normalize_dim(dim, input.ndim)
-    return (input.reshape(-1), 0) if dim is None or input.ndim == 0 else (input, d)
-
-
-def _stacked(out, input, q, dim, d, keepdim):
-    """Moves the quantiles from axis d to the front, drops that axis if q is a scalar, and restores reduced axes if keepdim."""
-    out = out.movedim(d, 0)
-    if dim is None:
-        out = out.reshape(-1, *(1,) * (input.ndim if keepdim else 0))
-    elif keepdim and input.ndim:
-        out = out.unsqueeze(d + 1)
+        out = ordered.gather(-1, _ROUNDED[interpolation](at).long())
+    else:
+        low = floor(at)
+        share = cast(at - low, ordered.dtype) if interpolation == "linear" else ordered.new_full(at.shape, 0.5)
+        out = lerp(*(ordered.gather(-1, i.long()) for i in (low, ceil(at))), share)
+    out = out.movedim(-1, 0)
+    if keepdim and input.ndim:
+        out = out.reshape(-1, *(1,) * input.ndim) if dim is None else out.unsqueeze(dim + 1)
     return out if getattr(q, "ndim", 0) else out[0]
 
 
@@ -457,21 +454,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         >>> mytorch.quantile(tensor([1.0, 2.0, 4.0]), 0.25).item()
         1.5
     """
-    _checked_quantiles(q, interpolation)
-    if not input.dtype.is_floating_point or (hasattr(q, "dtype") and q.dtype is not input.dtype):
-        raise RuntimeError(
-            f"quantile() input tensor must be of a floating point dtype, and q of the same one; got {input.dtype} and "
-            f"{getattr(q, 'dtype', type(q).__name__)}"
-        )
-    x, d = _along(input, dim)
-    n = x.shape[d]
-    if n == 0:
-        raise RuntimeError("quantile() input tensor must be non-empty")
-    ordered = x.sort(d).values
-    bad = isnan.fast_call(x).any(d, keepdim=True)
-    # NaNs are sorted to the end. The gradient goes to the last one.
-    out = where(bad, ordered.narrow(d, n - 1, 1), _between(ordered, d, n - 1, q, interpolation))
-    return _stacked(out, input, q, dim, d, keepdim)
+    return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
 @public(inplace=False)
@@ -484,12 +467,7 @@ def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         dim: dimension to reduce (default: None, all).
         interpolation: "linear" (default), "lower", "higher", "midpoint" or "nearest".
     """
-    _checked_quantiles(q, interpolation)
-    x, d = _along(input, dim)
-    ordered = x.sort(d).values  # NaNs come last; of a row of NaNs, the first one
-    last = ((~isnan.fast_call(x)).sum(d, keepdim=True) - 1).clamp(min=0)
-    out = _between(ordered, d, last, q, interpolation)
-    return _stacked(out, input, q, dim, d, keepdim)
+    return _quantile(input, q, dim, keepdim, interpolation, True)
 
 
 @public(inplace=False)

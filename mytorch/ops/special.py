@@ -364,7 +364,7 @@ def frexp(input, *, out=None):
     half = exponent // 2  # in two steps: the power that a denormal number is divided by may overflow
     scales = (xp.asarray(xp.ldexp(xp.ones(raw.shape), -e)).astype(raw.dtype) for e in (half, exponent - half))
     mantissa = input * Tensor._wrap(next(scales)) * Tensor._wrap(next(scales))
-    return return_types["frexp"](mantissa, Tensor._wrap(exponent.astype(np.int32)))
+    return return_types["frexp"](mantissa, Tensor._wrap(iterator(exponent.astype(np.int32), (raw,))))
 
 
 @public()
