@@ -494,7 +494,8 @@ class Update(Region):
         super().__init__()
         self.what = f"{type(optimizer).__name__}.step"
         kind = type(optimizer)
-        if not kind.update.__module__.startswith(Optimizer.__module__.rpartition(".")[0] + "."):
+        own = Optimizer.__module__.rpartition(".")[0] + "."
+        if not all(f.__module__.startswith(own) for f in (kind.update, kind.numbers)):
             raise Untraceable("its class defines another update rule")
         if group.get("differentiable") or group.get("capturable") or group.get("fused"):
             raise Untraceable("it is differentiable, capturable or fused")
@@ -525,6 +526,7 @@ class Update(Region):
             f"kind is {source.constant(kind)}", "optimizer._found_inf is None", "not optimizer._device_states",
             f"optimizer.kernels is {source.constant(optimizer.kernels)}",
             f"optimizer.update.__func__ is {source.constant(kind.update)}",
+            f"optimizer.numbers.__func__ is {source.constant(kind.numbers)}",
             *[f"kind.{name} is {source.constant(getattr(Optimizer, name))}" for name in ("step", "update_group", "_update_each")],
             "optimizer.__dict__.keys().isdisjoint(('update_group', '_update_each'))",
             f"len(group) == {len(group)}",
