@@ -17,6 +17,7 @@ import inspect
 import keyword
 import re
 import sys
+import textwrap
 import types
 import typing
 from pathlib import Path
@@ -495,9 +496,39 @@ def stubs():
             yield stub.path, stub.text()
 
 
+def torch_names():
+    """Returns (path, text) of the table of PyTorch's names that `compat` has in packages of the core; see `_extensions.torch_names`."""
+    from mytorch.compat import paths
+    from mytorch.compat import stubs as absent
+
+    lines = []
+    own = (
+        p
+        for p, m in sys.modules.items()
+        if getattr(vars(m).get("__getattr__"), "__module__", "") == "mytorch._extensions"
+    )
+    for package in sorted({*own, *paths.MORE_NAMES}):
+        short = package[8:]
+        found = {name: "compat.stubs" for name in absent.NAMES.get(short, "").split() if short in absent.NAMES}
+        found.update(dict.fromkeys(() if short else absent.CONSTANTS, "compat.stubs"))
+        known = (*paths.PATHS, *absent.MODULES)
+        found.update({path.rpartition(".")[2]: "compat.paths" for path in known if path.rpartition(".")[0] == short})
+        found.update(paths.more_names(package))
+        if package == "mytorch.ops":  # operators that programs define
+            found["*"] = "compat.paths"
+        for home in sorted({*found.values()}):
+            names = textwrap.wrap(" ".join(sorted(n for n in found if found[n] == home)), 130)
+            lines += [f"{package} {home} {part}" for part in names]
+    return ROOT / "mytorch" / "compat" / "torch_names.txt", "\n".join(lines) + "\n"
+
+
 def main():
     check = "--check" in sys.argv
-    required = dict(stubs())
+    path, table = torch_names()
+    if not check:
+        path.write_text(table)  # the stubs are made from modules that read it
+        sys.modules["mytorch._extensions"].torch_names.cache_clear()
+    required = {path: table, **dict(stubs())}
     stale = [path for path, text in required.items() if not path.is_file() or path.read_text() != text]
     orphans = [path for path in (ROOT / "mytorch").rglob("*.pyi") if path not in required]
     for path in stale if not check else ():

@@ -8,9 +8,13 @@ the core shows. An extension is imported when a program first uses one of its na
 * an import path that has no file, such as `mytorch.nn.modules` (`Finder`).
 """
 
+import functools
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+
+from .base import config
 
 # Extension -> purpose. Each is a module or package below `mytorch`.
 EXTENSIONS = {
@@ -53,58 +57,40 @@ EXTENSIONS = {
     "utils.data.tokens": "token files and random batches of tokens",
     "vision": "image data sets, transforms, ResNet, boxes and regions",
 }
-_SPARSE = (
-    "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor"
-)
-_SPARSE_FUNCTIONS = (
-    "hspmm smm spmm sspaddmm _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo _sparse_broadcast_to "
-    "_validate_sparse_compressed_tensor_args _validate_sparse_coo_tensor_args"
-)
-# Core package -> {name that it shows: "module" or "module:name" of an extension}.
+# Core package -> {module of an extension: names of it that the package shows}. "name=other" is another name there, and "name=" is
+# the module.
 NAMES = {
-    "mytorch": {name: name for name in (*EXTENSIONS, "__config__") if "." not in name}
-    | {"_torch_layout": "compat.tensor_str", "compile": "compiler:compile", "compile_step": "compiler:compile_step"}
-    | {"_storage_classes": "compat.legacy_storage:_storage_classes"}
-    | {name: f"storage:{name}" for name in ("TypedStorage", "UntypedStorage")}
-    | {"jagged": "nested:jagged"}
-    | {name: f"sparse:{name}" for name in _SPARSE.split()}
-    | {name: f"sparse.functions:{name}" for name in _SPARSE_FUNCTIONS.split()}
-    | {"dsmm": "sparse.functions:spmm", "hsmm": "sparse.functions:hspmm", "saddmm": "sparse.functions:sspaddmm"},
+    "mytorch": {
+        "compat.build": "__config__=",
+        "compat.legacy_storage": "_storage_classes",
+        "compat.paths": "install_as_torch",
+        "compat.tensor_str": "_torch_layout=",
+        "compiler": "compile compile_step",
+        "nested": "jagged",
+        "sparse": "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor",
+        "sparse.functions": "dsmm=spmm hsmm=hspmm saddmm=sspaddmm hspmm smm spmm sspaddmm _convert_indices_from_coo_to_csr "
+        "_convert_indices_from_csr_to_coo _sparse_broadcast_to _validate_sparse_compressed_tensor_args _validate_sparse_coo_tensor_args",
+        "storage": "TypedStorage UntypedStorage",
+    },
     "mytorch.accelerate": {
-        name: f"accelerate.runs:{name}"
-        for name in (
-            "Interrupt Progress RunLog Throughput check_finite exclusive find_checkpoint ignore_interrupts mean_loss newest_checkpoint "
-            "peak_flops remove_checkpoints warn_if_long"
-        ).split()
+        "accelerate.runs": "Interrupt Progress RunLog Throughput check_finite exclusive find_checkpoint ignore_interrupts mean_loss "
+        "newest_checkpoint peak_flops remove_checkpoints warn_if_long"
     },
-    "mytorch.cuda": {name: f"cuda.{name}" for name in ("amp", "comm", "nvtx")},
-    "mytorch.storage": {
-        name: f"compat.legacy_storage:{name}" for name in "CLASSES CUDA_CLASSES _LegacyStorage _storage_classes".split()
-    },
-    "mytorch.nn": {"backward_hooks": "compat.backward_hooks"},
+    "mytorch.storage": {"compat.legacy_storage": "CLASSES CUDA_CLASSES _LegacyStorage _storage_classes"},
+    "mytorch.nn": {"compat.backward_hooks": "backward_hooks="},
     "mytorch.files": {
-        "storages": "storage", "legacy": "compat.legacy_files", "trusted": "compat.trusted_files", "sparse": "sparse.files"
+        "storage": "storages=", "compat.legacy_files": "legacy=", "compat.trusted_files": "trusted=", "sparse.files": "sparse="
     },
     "mytorch.distributed": {
-        name: f"distributed.{name}" for name in "checkpoint device_mesh elastic fsdp nn tensor".split()
-    } | {name: f"distributed.device_mesh:{name}" for name in ("DeviceMesh", "init_device_mesh")}
-    | {name: f"distributed.stores:{name}" for name in "DistNetworkError DistStoreError FileStore HashStore".split()}
-    | {name: f"distributed.stores:{name}" for name in "PrefixStore Store TCPStore".split()},
-    "mytorch.utils.data": {
-        name: f"utils.data.tokens:{name}"
-        for name in ("RandomBlocks", "TokenBlocks", "read_tokens", "read_vocab_size", "write_tokens")
+        "distributed.device_mesh": "DeviceMesh init_device_mesh",
+        "distributed.stores": "DistNetworkError DistStoreError FileStore HashStore PrefixStore Store TCPStore",
     },
+    "mytorch.utils.data": {"utils.data.tokens": "RandomBlocks TokenBlocks read_tokens read_vocab_size write_tokens"},
     "mytorch.utils.checkpoint": {
-        name: f"utils.selective_checkpoint:{name}"
-        for name in "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts".split()
-    }
-    | {
-        name: f"compat.checkpoint_states:{name}"
-        for name in ("check_backward_validity", "detach_variable", "get_device_states", "set_device_states")
+        "utils.selective_checkpoint": "CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts",
+        "compat.checkpoint_states": "check_backward_validity detach_variable get_device_states set_device_states",
     },
-    "mytorch.utils": {
-        "render": "tools.drawing:render", "summary": "tools.model_summary:summary", "watch": "tools.watching:watch"
-    },
+    "mytorch.utils": {"tools.drawing": "render", "tools.model_summary": "summary", "tools.watching": "watch"},
 }  # fmt: skip
 # Module -> methods of tensors that it defines and that are imported on first use.
 METHODS = {
@@ -165,7 +151,7 @@ def _compat():
 def lazy(package, modules="", names=None):
     """Returns `__getattr__` and `__dir__` for a package that imports some of its names on first use.
 
-    If the package does not have a name, `compat` looks it up among PyTorch's other names.
+    `compat` has PyTorch's other names. Those of the package are in a table, so an unknown name imports nothing.
 
     Args:
         package: `__name__` of the package.
@@ -174,26 +160,55 @@ def lazy(package, modules="", names=None):
     """
     inner = package.partition(".")[2]
     homes = {name: f"{inner}.{name}".strip(".") for name in modules.split()}
-    homes.update((name, f"{home}:{name}") for home, text in (names or {}).items() for name in text.split())
-    homes.update(NAMES.get(package, {}))
+    homes.update((path.rpartition(".")[2], path) for path in EXTENSIONS if path.rpartition(".")[0] == inner)
+    for home, text in {**(names or {}), **NAMES.get(package, {})}.items():
+        for word in text.split():
+            name, same, other = word.partition("=")
+            homes[name] = f"{home}:{other or name}" if other or not same else home
 
     def __getattr__(name):
         if name in homes:
             value = load(homes[name])
         elif name == "__all__":  # of `from mytorch import *`
             return [name for name in __dir__() if not name.startswith("_") and name not in EXTENSIONS]
-        elif name.startswith("__") or (compat := _compat()) is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+        elif name[:2] != "__" and not {name, "*"}.isdisjoint(torch_names().get(package, ())):
+            value = load("compat.paths:attribute")(package, name)
         else:
-            value = compat.attribute(package, name)
+            raise unknown_name(package, name)
         setattr(sys.modules[package], name, value)
         return value
 
     def __dir__():
-        compat = _compat()
-        return sorted({*vars(sys.modules[package]), *homes, *(compat.names_of(package) if compat else ())})
+        hidden = {"compat.paths", "compat.stubs", *(() if config.pytorch_mode else ("compat.torch_only",))}
+        others = (name for name, home in torch_names().get(package, {}).items() if home not in hidden)
+        return sorted({*vars(sys.modules[package]), *homes, *others})
 
     return __getattr__, __dir__
+
+
+@functools.cache
+def torch_names():
+    """Returns {package: {name: module of `compat`}}. In a package with the name "*", `compat` looks up all names."""
+    found, path = {}, os.path.join(os.path.dirname(__file__), "compat", "torch_names.txt")
+    if os.path.isfile(path):  # the extension is installed
+        with open(path, encoding="utf-8") as file:
+            for package, home, *names in map(str.split, file):
+                found.setdefault(package, {}).update(dict.fromkeys(names, home))
+    return found
+
+
+class UnknownName(AttributeError):
+    """A module has no attribute with a name. `compat` adds advice to the message when a program reads it."""
+
+    def __str__(self):
+        compat = _compat()
+        return self.args[0] + (compat.advice(*self.args[1:]) if compat else "")
+
+
+def unknown_name(package, name):
+    """Returns the error for an unknown attribute of a module."""
+    text = f"module {sys.modules[package].__name__!r} has no attribute {name!r}"
+    return UnknownName(text, package, name, name=name, obj=sys.modules[package])
 
 
 class LazyMethod:

@@ -13,12 +13,14 @@ from .._array import on_input_device
 from .._tensor import Tensor
 from ..base import config, dtypes
 from ..base.errors import warn
-from ..dispatch.bind import PUBLIC
+from ..dispatch.bind import PUBLIC, found_by_pickle
+from ..dispatch.out import takes_out
 from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
 from ..nn import functional as F
 from ..nn.functional import pad
 from ..nn.utils.weight_norm import norm_except_dim
+from ..ops import composites
 from ..ops.creation import ones
 from ..ops.decompositions import in_column_order
 from ..ops.elementwise import without_derivative
@@ -522,6 +524,49 @@ _LOSSES = {
     "triplet_margin_loss": "anchor positive negative margin p eps swap reduction",
 }
 
+
+def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
+    """Samples like `nn.functional.grid_sample`, with modes as numbers.
+
+    Args:
+        input: see `grid_sample`.
+        grid: see `grid_sample`.
+        interpolation_mode: 0 bilinear, 1 nearest, 2 bicubic.
+        padding_mode: 0 zeros, 1 border, 2 reflection.
+        align_corners: see `grid_sample`.
+    """
+    modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+    for mode, known, what in ((interpolation_mode, modes, "interpolation"), (padding_mode, paddings, "padding")):
+        if mode not in (0, 1, 2):
+            raise ValueError(f"grid_sampler: expected {what}_mode to be 0, 1 or 2 ({known}), got {mode!r}.")
+    return F.grid_sample(input, grid, modes[interpolation_mode], paddings[padding_mode], align_corners)
+
+
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Returns input with whole channels set to zero with probability p."""
+    return composites.feature_dropout(input, p, train)
+
+
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place variant of `feature_dropout`."""
+    return composites.feature_dropout(input, p, train, inplace=True)
+
+
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place variant of `dropout`."""
+    return F.dropout(input, p, train, inplace=True)
+
+
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place variant of `alpha_dropout`."""
+    return F.alpha_dropout(input, p, train, inplace=True)
+
+
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place variant of `feature_alpha_dropout`."""
+    return F.feature_alpha_dropout(input, p, train, inplace=True)
+
+
 orgqr = linalg.householder_product
 FUNCTIONS = {
     "alias_copy": Tensor.clone, "batch_norm_update_stats": batch_norm_update_stats, "geqrf": geqrf, "histogramdd": histogramdd,
@@ -532,6 +577,20 @@ FUNCTIONS = {
     **{f"{name}_copy": _copied(name) for name in _VIEWS},
     **{name: _loss(name, names) for name, names in _LOSSES.items()},
 }  # fmt: skip
+
+TORCH_NAMES = {
+    "mytorch": {name: found_by_pickle(takes_out(f), name) for name, f in FUNCTIONS.items()}
+    | {
+        f.__name__: found_by_pickle(f, f.__name__)
+        for f in (dropout_, feature_dropout, feature_dropout_, alpha_dropout_)
+    }
+    | {"feature_alpha_dropout_": found_by_pickle(feature_alpha_dropout_, "feature_alpha_dropout_")}
+    | {
+        name: found_by_pickle(grid_sampler, "grid_sampler")
+        for name in ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+    }
+    | {"affine_grid_generator": F.affine_grid}
+}
 
 _ELSEWHERE = frozenset(
     "atleast_1d atleast_2d atleast_3d broadcast_tensors cartesian_prod block_diag cdist chain_matmul einsum norm meshgrid "

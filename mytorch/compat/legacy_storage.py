@@ -80,6 +80,7 @@ def _classes(module, cuda):
 
 
 CLASSES, CUDA_CLASSES = _classes("torch", False), _classes("torch.cuda", True)
+TORCH_NAMES = {"mytorch": {**CLASSES, "Storage": CLASSES["FloatStorage"]}, "mytorch.cuda": CUDA_CLASSES}
 _storage_classes = {UntypedStorage, TypedStorage, *CLASSES.values(), *CUDA_CLASSES.values()}
 
 

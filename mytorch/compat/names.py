@@ -1,4 +1,4 @@
-"""Names of `torch` that are not in the core: settings, windows, typed constructors, aliases. `NAMES` lists them."""
+"""Names of `torch` that are not in the core: settings, windows, typed constructors, aliases. `TORCH_NAMES` lists them."""
 
 import builtins
 import copyreg
@@ -20,12 +20,11 @@ from ..dispatch.fast_call import public_function
 from ..dispatch.out import takes_out
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
-from ..nn import functional as F
-from ..ops import METHODS, PUBLIC, composites, foreach
+from ..ops import METHODS, PUBLIC, foreach
 from ..ops.creation import check_layout, empty, finish, from_numpy, full, linspace, ones_like, zeros_like
 from ..ops.embedding import embedding_renorm_
 from ..ops.random import bernoulli_mask
-from . import deterministic, functional, legacy_storage, recurrent
+from . import deterministic
 from .legacy_tensor import construct
 
 _warn_always = [False]
@@ -259,26 +258,6 @@ def nuclear_norm(input, dim=None, keepdim=False):
 def frobenius_norm(input, dim=None, keepdim=False):
     """Returns the Frobenius norm, the root of the sum of squares over `dim`."""
     return input.norm("fro", dim, keepdim)
-
-
-def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
-    """Samples like `nn.functional.grid_sample`, with modes as numbers.
-
-    Args:
-        input: see `grid_sample`.
-        grid: see `grid_sample`.
-        interpolation_mode: 0 bilinear, 1 nearest, 2 bicubic.
-        padding_mode: 0 zeros, 1 border, 2 reflection.
-        align_corners: see `grid_sample`.
-    """
-    modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
-    for mode, known, what in ((interpolation_mode, modes, "interpolation"), (padding_mode, paddings, "padding")):
-        if mode not in (0, 1, 2):
-            raise ValueError(f"grid_sampler: expected {what}_mode to be 0, 1 or 2 ({known}), got {mode!r}.")
-    return F.grid_sample(input, grid, modes[interpolation_mode], paddings[padding_mode], align_corners)
-
-
-grid_sampler_2d = grid_sampler_3d = grid_sampler
 
 
 def cond(pred, true_fn, false_fn, operands=()):
@@ -521,7 +500,7 @@ class _Typed(type):
 
 def _typed(name):
     """Returns a typed constructor, for pickle."""
-    return NAMES[name]
+    return TORCH_NAMES["mytorch"][name]
 
 
 copyreg.pickle(_Typed, lambda cls: (_typed, (cls.__name__,)))
@@ -549,7 +528,7 @@ class _SparseTyped(_Typed):
 
 def _sparse_typed(name):
     """Returns a typed constructor of sparse tensors, for pickle."""
-    return SPARSE_TYPES[name]
+    return TORCH_NAMES["mytorch.sparse"][name]
 
 
 copyreg.pickle(_SparseTyped, lambda cls: (_sparse_typed, (cls.__name__,)))
@@ -589,43 +568,16 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     return input * Tensor._wrap(kept), Tensor._wrap(kept != 0)
 
 
-def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Returns input with whole channels set to zero with probability p."""
-    return composites.feature_dropout(input, p, train)
-
-
-def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place variant of `feature_dropout`."""
-    return composites.feature_dropout(input, p, train, inplace=True)
-
-
-def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place variant of `dropout`."""
-    return F.dropout(input, p, train, inplace=True)
-
-
-def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place variant of `alpha_dropout`."""
-    return F.alpha_dropout(input, p, train, inplace=True)
-
-
-def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place variant of `feature_alpha_dropout`."""
-    return F.feature_alpha_dropout(input, p, train, inplace=True)
-
-
 def _names():
     """Return {name: value} of the names that this file adds to the `mytorch` module."""
     own = {k: v for k, v in globals().items() if getattr(v, "__module__", None) == __name__}
     names = {k: v for k, v in own.items() if callable(v) and not k.startswith("_")}
     names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
-    names.update({k: takes_out(v) for k, v in functional.FUNCTIONS.items()}, **recurrent.FUNCTIONS)
-    storages = legacy_storage.CLASSES
-    names.update({d.name: d for d in dtypes.FLOAT8}, **storages, Storage=storages["FloatStorage"])
+    names.update({d.name: d for d in dtypes.FLOAT8})
     names.update(
         get_device=METHODS["get_device"],
         zero_=METHODS["zero_"],
-        fill_=METHODS["fill_"], resize_as_=METHODS["resize_as_"], affine_grid_generator=F.affine_grid,
+        fill_=METHODS["fill_"], resize_as_=METHODS["resize_as_"],
         set_anomaly_enabled=autograd.set_detect_anomaly, is_anomaly_enabled=autograd.is_anomaly_enabled,
         embedding_renorm_=embedding_renorm_, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
         chalf=dtypes.complex32, **foreach.FUNCTIONS,
@@ -639,5 +591,7 @@ def _names():
     return names
 
 
-NAMES = _names()
-SPARSE_TYPES = {f"{k}Tensor": _SparseTyped(f"{k}Tensor", d) for k, d in _TYPES.items() if k != "Bool"}
+TORCH_NAMES = {
+    "mytorch": _names(),
+    "mytorch.sparse": {f"{k}Tensor": _SparseTyped(f"{k}Tensor", d) for k, d in _TYPES.items() if k != "Bool"},
+}

@@ -4,7 +4,6 @@
 `mytorch` without a file. It calls `attribute` for a name that a package of the core does not define.
 """
 
-import functools
 import importlib
 import importlib.machinery
 import sys
@@ -258,53 +257,37 @@ def find_spec(name, path=None):
     return _paths.find_spec(name)
 
 
-@functools.cache
-def _contents_of(package, pytorch_mode):
-    """Return {name: value} of PyTorch's additional names in a package of the core."""
-    if package == "mytorch":
-        from . import names, torch_only  # imported late, because they import much of the library
-
-        more = torch_only.NAMES if pytorch_mode else {}
-        return {**more, "install_as_torch": install_as_torch, **names.NAMES}
-    if package == "mytorch.autograd":
-        from . import future, variable
-
-        names = "set_multithreading_enabled", "is_multithreading_enabled", "_profiler_enabled"
-        return {**{name: getattr(future, name) for name in names}, "Variable": variable.Variable}
-    if package in _ADDITIONS:
-        return _contents(_ADDITIONS[package])
-    if package == "mytorch.cuda":
-        from .legacy_storage import CUDA_CLASSES
-
-        return CUDA_CLASSES
-    if package == "mytorch.sparse":
-        from . import names
-
-        return names.SPARSE_TYPES
-    if package == "mytorch.nn.utils":
-        from . import conv_memory_format
-
-        names = [f"convert_conv{d}d_weight_memory_format" for d in (2, 3)]
-        return {name: getattr(conv_memory_format, name) for name in names}
-    return {}
+# Package of the core -> modules with more names of PyTorch for it, in a dict `TORCH_NAMES[package]` or as "module: names".
+MORE_NAMES = {
+    "mytorch": "compat.torch_only; compat.names; compat.functional; compat.recurrent; compat.legacy_storage",
+    "mytorch.autograd": "compat.future: set_multithreading_enabled is_multithreading_enabled _profiler_enabled; compat.variable: Variable",
+    "mytorch.cuda": "compat.legacy_storage",
+    "mytorch.sparse": "compat.names",
+    "mytorch.nn.utils": "compat.conv_memory_format: convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format",
+    **_ADDITIONS,
+}
 
 
-def names_of(package):
-    """Return PyTorch's additional names in a package of the core, such as "mytorch"."""
-    return _contents_of(package, config.pytorch_mode).keys()
+def more_names(package):
+    """Returns {name: module of `compat`} of the names in `MORE_NAMES`. docs/make_stubs.py stores them for `_extensions.lazy`."""
+    found = {}
+    for part in filter(None, MORE_NAMES.get(package, "").split("; ")):
+        home, _, names = part.partition(": ")
+        known = names.split() or importlib.import_module(f"mytorch.{home}").TORCH_NAMES[package]
+        found.update(dict.fromkeys(known, home))
+    return found
 
 
-class _UnknownName(AttributeError):
-    """An unknown name of `mytorch`, with a suggestion in the message.
+def advice(package, name):
+    """Returns the end of the message for an unknown name of a package: how to get it, or a similar name."""
+    if found := _advice(f"{package}.{name}".removeprefix("mytorch.")):
+        return f". {found}"
+    if package != "mytorch":  # Python suggests names for modules with at most 750 names
+        return ""
+    import difflib  # only for this message
 
-    Python suggests names only for modules with at most 750 names.
-    """
-
-    def __str__(self):
-        import difflib  # only for this message
-
-        close = difflib.get_close_matches(self.name, dir(self.obj), 1)
-        return f"{self.args[0]}. Did you mean: {close[0]!r}?" if close else self.args[0]
+    close = difflib.get_close_matches(name, dir(sys.modules[package]), 1)
+    return f". Did you mean: {close[0]!r}?" if close else ""
 
 
 def attribute(package, name):
@@ -323,23 +306,23 @@ def attribute(package, name):
             sys.modules[package].__path__ = []
         return importlib.import_module(f"mytorch.{path}")
     if package == "mytorch.ops":
-        from . import library, native_libraries  # rarely used
-
         if name in ("load_library", "loaded_libraries"):
-            return getattr(native_libraries, name)
+            return getattr(importlib.import_module("mytorch.compat.native_libraries"), name)
         if importlib.machinery.PathFinder.find_spec(name, sys.modules[package].__path__):
             return importlib.import_module(f"{package}.{name}")
-        if config.pytorch_mode or library.has_namespace(name):
-            return library.OpNamespace(name)
-    contents = _contents_of(package, config.pytorch_mode)
-    if name in contents:
-        return contents[name]
+        if config.pytorch_mode or f"{__package__}.library" in sys.modules:
+            from . import library  # rarely used
+
+            if config.pytorch_mode or library.has_namespace(name):
+                return library.OpNamespace(name)
+    home = _extensions.torch_names().get(package, {}).get(name)
+    if home not in (None, "*", "compat.paths", "compat.stubs") and (config.pytorch_mode or home != "compat.torch_only"):
+        module = importlib.import_module(f"mytorch.{home}")
+        values = getattr(module, "TORCH_NAMES", {}).get(package, {})
+        return values[name] if name in values else getattr(module, name)
     found = stubs.attribute(package.partition(".")[2], name)
     if found is None:
-        module = sys.modules[package]
-        kind = _UnknownName if package == "mytorch" else AttributeError
-        text = f"module {module.__name__!r} has no attribute {name!r}. {_advice(path)}".removesuffix(". ")
-        raise kind(text, name=name, obj=module)
+        raise _extensions.unknown_name(package, name)
     return found
 
 

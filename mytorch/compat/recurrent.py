@@ -1,6 +1,7 @@
 """`torch.lstm`, `torch.gru`, `torch.rnn_tanh`, `torch.rnn_relu` and their cells: recurrent layers as functions of their weights."""
 
 from .._tensor import Tensor
+from ..dispatch.bind import found_by_pickle
 from ..nn.module import Module
 from ..nn.rnn import RNNBase
 from ..nn.utils.rnn import PackedSequence
@@ -106,3 +107,4 @@ def _cell(mode, name):
 
 FUNCTIONS = {name: _layers(name.upper(), name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
 FUNCTIONS |= {f"{name}_cell": _cell(name.upper(), f"{name}_cell") for name in list(FUNCTIONS)}
+TORCH_NAMES = {"mytorch": {name: found_by_pickle(f, name) for name, f in FUNCTIONS.items()}}

@@ -166,3 +166,4 @@ NAMES = {
     if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "F", "get_mode", "arange", "stack", "standard_gamma", "Tensor", "_Symbolic", "_element_size")
     and not k.startswith("__")
 }  # fmt: skip
+TORCH_NAMES = {"mytorch": NAMES}

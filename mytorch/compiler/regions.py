@@ -493,7 +493,8 @@ class Update(Region):
         super().__init__()
         self.what = f"{type(optimizer).__name__}.step"
         kind = type(optimizer)
-        if not kind.update.__module__.startswith(Optimizer.__module__.rpartition(".")[0] + "."):
+        own = Optimizer.__module__.rpartition(".")[0] + "."
+        if not all(f.__module__.startswith(own) for f in (kind.update, kind.numbers)):
             raise Untraceable("its class defines another update rule")
         if group.get("differentiable") or group.get("capturable") or group.get("fused"):
             raise Untraceable("it is differentiable, capturable or fused")
@@ -524,9 +525,9 @@ class Update(Region):
             f"kind is {source.constant(kind)}", "optimizer._found_inf is None", "not optimizer._device_states",
             f"optimizer.kernels is {source.constant(optimizer.kernels)}",
             *[f"kind.{name} is {source.constant(getattr(owner, name))}" for owner, name in (
-                (kind, "update"), (kind, "compiled"), (Optimizer, "step"), (Optimizer, "update_group"), (Optimizer, "_update_each"),
+                (kind, "update"), (kind, "numbers"), (kind, "compiled"), (Optimizer, "step"), (Optimizer, "update_group"), (Optimizer, "_update_each"),
             )],
-            "optimizer.__dict__.keys().isdisjoint(('update', 'compiled', 'update_group', '_update_each'))",
+            "optimizer.__dict__.keys().isdisjoint(('update', 'numbers', 'compiled', 'update_group', '_update_each'))",
             f"len(group) == {len(group)}",
         )  # fmt: skip
         for name, value in group.items():

@@ -62,16 +62,19 @@ class Adafactor(Optimizer):
         )
         return options
 
+    def numbers(self, group, t):
+        lr = number(group["lr"])
+        return lr, t ** group["beta2_decay"], min(lr, 1 / math.sqrt(t))
+
     def update(self, p, g, state, group):
-        xp, lr = xp_of(p), number(group["lr"])
+        xp = xp_of(p)
         if p.dtype.kind == "c":
             raise RuntimeError("Adafactor does not support complex parameters")
         floor, scale = group["eps"]
         if floor is None:
             floor = finfo(from_numpy(p.dtype)).eps
-        t = count_step(state)
-        fresh = t ** group["beta2_decay"]
-        step = max(scale, _rms(p)) * min(lr, 1 / math.sqrt(t))
+        lr, fresh, step = self.at_step(group, count_step(state))
+        step *= max(scale, _rms(p))
         if group["weight_decay"]:
             p *= 1 - lr * group["weight_decay"]
         squares = g * g

@@ -63,19 +63,20 @@ class Adam(Optimizer):
                 decoupled=group["decoupled_weight_decay"], amsgrad=group["amsgrad"], maximize=group["maximize"],
             )  # fmt: skip
 
+    def numbers(self, group, t):
+        lr, (beta1, beta2) = number(group["lr"]), map(number, group["betas"])
+        return (beta1, beta2), group["eps"], *decay_factors(group), lr / (1 - beta1**t), (1 - beta2**t) ** 0.5
+
     def update(self, p, g, state, group):
-        lr = number(group["lr"])
-        beta1, beta2 = (number(b) for b in group["betas"])
-        t = count_step(state)
+        numbers = self.at_step(group, count_step(state))
         arrays = [p, g, zeros_for(state, "exp_avg", p), zeros_for(state, "exp_avg_sq", p)]
         if group["amsgrad"]:
             arrays.append(zeros_for(state, "max_exp_avg_sq", p))
-        numbers = (beta1, beta2), group["eps"], *decay_factors(group), lr / (1 - beta1**t), (1 - beta2**t) ** 0.5
         kernels = self.compiled(arrays, group)
         if kernels is not None:
             loop = kernels.amsgrad if group["amsgrad"] else kernels.adam
-            rest = 1 - beta1, 1 - beta2
-            kernels.update(loop, arrays, beta1, beta2, *rest, *numbers[1:5], 1 / numbers[5])
+            beta1, beta2 = numbers[0]
+            kernels.update(loop, arrays, beta1, beta2, 1 - beta1, 1 - beta2, *numbers[1:5], 1 / numbers[5])
             return
         if isinstance(p, Tensor):
             _recorded_step(*numbers, *arrays)

@@ -117,8 +117,11 @@ class Adagrad(Optimizer):
                     step = xp_of(raw).zeros((), "float32")
                 self.state[p] = {"step": kept(step), "sum": kept(total)}
 
+    def numbers(self, group, t):
+        return number(group["lr"]) / (1 + (t - 1) * group["lr_decay"])
+
     def update(self, p, g, state, group):
-        lr = number(group["lr"]) / (1 + (count_step(state) - 1) * group["lr_decay"])
+        lr = self.at_step(group, count_step(state))
         total = zeros_for(state, "sum", p)
         kernels = self.compiled([p, g, total], group)
         if kernels is not None:
@@ -207,9 +210,13 @@ class Adamax(Optimizer):
         maximize=False, differentiable=False, capturable=False
     )
 
+    def numbers(self, group, t):
+        beta1, beta2 = map(number, group["betas"])
+        return number(group["lr"]) / (1 - beta1**t), beta1, beta2
+
     def update(self, p, g, state, group):
-        xp, (beta1, beta2), eps = namespace_of(p), group["betas"], group["eps"]
-        lr = number(group["lr"]) / (1 - beta1 ** count_step(state))
+        xp, eps = namespace_of(p), group["eps"]
+        lr, beta1, beta2 = self.at_step(group, count_step(state))
         arrays = [p, g, zeros_for(state, "exp_avg", p), zeros_for(state, "exp_inf", p)]
         kernels = self.compiled(arrays, group)
         if kernels is not None:
@@ -256,16 +263,19 @@ class NAdam(Optimizer):
         .saved_as("lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize")
     )
 
-    def update(self, p, g, state, group):
-        lr, (beta1, beta2), psi = number(group["lr"]), group["betas"], group["momentum_decay"]
-        t = count_step(state)
+    def numbers(self, group, t):
+        (beta1, beta2), psi = map(number, group["betas"]), group["momentum_decay"]
         mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (step * psi)) for step in (t, t + 1))
+        return number(group["lr"]), mu, mu_next, (1 / (1 - beta2**t)) ** 0.5
+
+    def update(self, p, g, state, group):
+        lr, mu, mu_next, scale = self.at_step(group, count_step(state))
         before = state.get("mu_product", 1.0)
         recorded = isinstance(p, Tensor) and isinstance(before, Tensor)
         product = (before if recorded else float(number(before))) * mu
         state["mu_product"] = product if recorded else scalar(product)
         shares = lr * (1.0 - mu) / (1.0 - product), lr * mu_next / (1.0 - product * mu_next), 0.0
-        _two_shares(self, p, g, state, group, (1 / (1 - beta2**t)) ** 0.5, shares)
+        _two_shares(self, p, g, state, group, scale, shares)
 
 
 class RAdam(Optimizer):
@@ -302,17 +312,18 @@ class RAdam(Optimizer):
         .saved_as("lr betas eps weight_decay maximize foreach capturable")
     )
 
-    def update(self, p, g, state, group):
-        lr, (beta1, beta2) = number(group["lr"]), group["betas"]
-        t = count_step(state)
+    def numbers(self, group, t):
+        lr, (beta1, beta2) = number(group["lr"]), map(number, group["betas"])
         longest = 2 / (1 - beta2) - 1
         rho = longest - 2 * t * beta2**t / (1 - beta2**t)
         lr /= 1 - beta1**t
-        shares = 0.0, 0.0, lr
-        if rho > 5.0:
-            rectify = ((rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho)) ** 0.5
-            shares = 0.0, lr * rectify * (1 - beta2**t) ** 0.5, 0.0
-        _two_shares(self, p, g, state, group, 1.0, shares)
+        if not rho > 5.0:
+            return 0.0, 0.0, lr
+        rectify = ((rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho)) ** 0.5
+        return 0.0, lr * rectify * (1 - beta2**t) ** 0.5, 0.0
+
+    def update(self, p, g, state, group):
+        _two_shares(self, p, g, state, group, 1.0, self.at_step(group, count_step(state)))
 
 
 def _two_shares(rule, p, g, state, group, scale, shares):
@@ -423,10 +434,13 @@ class ASGD(Optimizer):
         capturable=False,
     )  # fmt: skip
 
+    def numbers(self, group, t):
+        lr = number(group["lr"])
+        return lr, lr / (1 + group["lambd"] * lr * t) ** group["alpha"], 1 / max(1, t - group["t0"])
+
     def update(self, p, g, state, group):
-        lr, lambd = number(group["lr"]), group["lambd"]
-        g = decayed(p, g, group)
-        t = count_step(state)
+        lr, next_eta, next_mu = self.at_step(group, count_step(state))
+        g, lambd = decayed(p, g, group), group["lambd"]
         eta, mu = (float(state.setdefault(name, scalar(x)).item()) for name, x in (("eta", lr), ("mu", 1.0)))
         p *= 1 - lambd * eta
         p -= g * eta
@@ -435,5 +449,4 @@ class ASGD(Optimizer):
             average[...] = p
         else:
             average += (p - average) * mu
-        state["eta"] = scalar(lr / (1 + lambd * lr * t) ** group["alpha"])
-        state["mu"] = scalar(1 / max(1, t - group["t0"]))
+        state["eta"], state["mu"] = scalar(next_eta), scalar(next_mu)

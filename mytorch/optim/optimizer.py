@@ -126,6 +126,7 @@ class Optimizer:
     _optimizer_state_dict_post_hooks: Hooks
     _optimizer_load_state_dict_pre_hooks: Hooks
     _optimizer_load_state_dict_post_hooks: Hooks
+    _at_step: dict | None = None  # during the update of a group: {step count: numbers of the rule}
     _found_inf = None  # a GradScaler's found_inf, float32 (1,) in device memory: not 0 if gradients overflowed
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
@@ -339,6 +340,13 @@ class Optimizer:
                 f"it runs on the CPU. {', '.join(first)} and {last} can be captured, with contiguous float32 parameters "
                 "on one GPU, `fused` not False, and Triton installed.",
             )
+        self._at_step = {}
+        try:
+            self._update_parameters(group)
+        finally:
+            del self._at_step
+
+    def _update_parameters(self, group):
         maximize, states = group.get("maximize"), self.state
         for p in group["params"]:
             g = raw_grad(p)
@@ -359,6 +367,31 @@ class Optimizer:
             if state:  # SGD without momentum leaves no entry, as in PyTorch's layout
                 states[p] = state
             p._data._bump()
+
+    def at_step(self, group, t):
+        """Returns `numbers(group, t)`. A step computes them once for all parameters of a group with equal step counts.
+
+        Args:
+            group: the parameter group.
+            t: the step count of a parameter.
+        """
+        known = self._at_step
+        if known is None:  # outside of `step`
+            return self.numbers(group, t)
+        if t not in known:
+            known[t] = self.numbers(group, t)
+        return known[t]
+
+    def numbers(self, group, t):
+        """Returns the numbers that `update` needs from the options and the step count, such as bias corrections.
+
+        Update rules define this method, and get the numbers from `at_step`.
+
+        Args:
+            group: the parameter group.
+            t: the step count of a parameter.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define numbers.")
 
     def compiled(self, arrays, group):
         """Returns the CPU kernels if they support the arrays, otherwise None.

@@ -53,7 +53,7 @@ def zeros_for(state, name, p):
         return found
     if found is None:
         found = state[name] = kept(xp_of(p).zeros_like(p))
-    return found._data._array
+    return found._array if type(found) is Array else found._data._array
 
 
 def namespace_of(p):
@@ -76,11 +76,13 @@ def count_step(state):
     if type(state) is not dict and hasattr(state, "count_step"):  # a step that `compile_step` records
         return state.count_step()
     found = state.get("step")
+    raw = found._array if type(found) is Array else found._data._array if is_tensor(found) else None
+    if isinstance(raw, np.ndarray):
+        n = int(raw) + 1
+        raw[...] = n
+        return n
     n = (0 if found is None else int(found.item() if hasattr(found, "item") else found)) + 1
-    if is_tensor(found) and isinstance(found._data._array, np.ndarray):  # one on a GPU is shared, see fused.py
-        found._data._array[...] = n
-    else:
-        state["step"] = scalar(n)
+    state["step"] = scalar(n)  # a count on a GPU is shared, see fused.py
     return n
 
 

@@ -96,6 +96,52 @@ def test_compiled_steps_equal_the_plain_rule(name, options):
         np.testing.assert_allclose(end, ends[-1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("name", "options"), OPTIMIZERS)
+def test_parameters_of_one_group_have_different_step_counts(name, options, torch):
+    """One parameter is frozen for three steps, and the state of PyTorch is resumed. Numbers of a step follow each step count."""
+    mine, theirs, a, b = _pair(torch, name, options)
+
+    def run(steps, frozen=None):
+        for _ in range(steps):
+            _give(mine, theirs, torch)
+            if frozen is not None:
+                mine[frozen].grad = theirs[frozen].grad = None
+            a.step()
+            b.step()
+            _same(mine, theirs)
+
+    run(2)
+    run(3, frozen=1)
+    run(2)
+    a.load_state_dict(b.state_dict())
+    run(2, frozen=0)
+    run(2)
+    for p, q in zip(mine, theirs, strict=True):
+        if "step" in b.state[q]:
+            assert float(a.state[p]["step"]) == float(b.state[q]["step"])
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "ASGD"])
+def test_the_numbers_of_a_step_are_computed_once_for_each_step_count(name):
+    params = [mytorch.nn.Parameter(mytorch.ones(3)) for _ in range(5)]
+    rule, counts = getattr(mytorch.optim, name), []
+
+    class Counting(rule):
+        def numbers(self, group, t):
+            counts.append(t)
+            return super().numbers(group, t)
+
+    optimizer = Counting(params)
+    for p in params:
+        p.grad = mytorch.ones(3)
+    optimizer.step()
+    params[2].grad = None
+    optimizer.step()
+    params[2].grad = mytorch.ones(3)
+    optimizer.step()
+    assert counts == [1, 2, 3, 2]
+
+
 @loop
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS[3:])
 def test_state_dicts_are_exchanged_with_torch(name, options, torch):
