@@ -15,7 +15,7 @@ from .. import _extensions
 from .._tensor import Tensor
 from .._tensor_str import set_printoptions
 from ..base import config, hooks
-from . import class_names, return_types, stubs, torch_version
+from . import class_names, return_types, signatures, stubs, torch_version
 
 _NORMALIZATION = "nn.sync_batch_norm: SyncBatchNorm; nn.normalization: _BatchNorm _NormBase"
 _BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
@@ -334,6 +334,8 @@ def attribute(package, name):
             return library.OpNamespace(name)
     contents = _contents_of(package, config.pytorch_mode)
     if name in contents:
+        if config.pytorch_mode:
+            return signatures.with_check(package.partition(".")[2], name, contents[name])
         return contents[name]
     found = stubs.attribute(package.partition(".")[2], name)
     if found is None:
@@ -435,6 +437,11 @@ def _use_legacy_constructor():
         sys.modules["mytorch.compat.overrides"]._initialize = legacy_tensor.initialize
 
 
+def _after_load():
+    class_names.show()
+    signatures.install()
+
+
 def _watch_classes():
     """Let functions of the library check for `__torch_function__` as soon as a class that is not a tensor defines it."""
     build = builtins.__build_class__
@@ -477,8 +484,10 @@ def install_as_torch():
         config.packages.append("torch")
     # NumPy's warnings of infinite and undefined results, which PyTorch does not have.
     warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning, "mytorch")
-    _extensions.after_load = class_names.show
+    _extensions.after_load = _after_load
     class_names.show()
+    signatures.install_methods()
+    signatures.install()
     hooks.shown = Tensor._of
     return_types.install()
     _use_legacy_constructor()

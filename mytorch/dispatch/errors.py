@@ -7,7 +7,7 @@ import numpy as np
 
 from ..backend import is_raw, numpy_ns, out_of_memory
 from ..base import dtypes
-from ..base.errors import kind
+from ..base.errors import HostMemoryError, NotTensorError, kind
 from .operands import namespace
 
 PACKAGE = __file__.rpartition("dispatch")[0]
@@ -36,7 +36,7 @@ def translate_error(op, raws, attrs, error):
     if _is_own(error):
         return error
     if isinstance(error, MemoryError):
-        return error if namespace(raws) is numpy_ns else out_of_memory(error)
+        return HostMemoryError(text) if namespace(raws) is numpy_ns else out_of_memory(error)
     if type(error).__module__.partition(".")[0] not in ("builtins", "numpy"):  # from CUDA or Triton
         return error
     if type(error) is ValueError and ("broadcast" in text or "core dimension" in text):
@@ -51,6 +51,27 @@ def translate_error(op, raws, attrs, error):
         return kind_of_error(f"{op.name}: shapes or options that do not fit; inputs: {given} ({text})")
     names = dict.fromkeys(dtypes.from_numpy(r.dtype).name if is_raw(r) else kind(r) for r in raws if r is not None)
     return NotImplementedError(f'"{op.name}" is not implemented for {" and ".join(names)}.')
+
+
+def not_a_tensor(error, name, args):
+    """Returns the TypeError to raise for an AttributeError of this library if an argument is not a tensor.
+
+    Other errors are returned unchanged.
+
+    Args:
+        error: the AttributeError.
+        name: name of the function or class.
+        args: arguments of the call.
+    """
+    trace = error.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace.tb_frame.f_code.co_filename.startswith(PACKAGE):
+        for place, arg in enumerate(args, 1):
+            for item in (arg, *arg) if isinstance(arg, (list, tuple)) else (arg,):
+                if item is error.obj and isinstance(item, (int, float, complex, str, list, tuple, dict, type(None))):
+                    return NotTensorError(f"{name}(): expected Tensor in argument {place}, but got {kind(item)}")
+    return error
 
 
 def broadcast(*shapes):
