@@ -708,6 +708,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     return _Lu(P, L, U)
 
 
+@in_precision(None)
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     """Solves A X = B with the result of `lu_factor` for A.
 

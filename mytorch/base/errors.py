@@ -31,6 +31,14 @@ class OutOfMemoryError(RuntimeError):
     """Raised if the GPU does not have enough memory for an allocation."""
 
 
+class HostMemoryError(MemoryError, RuntimeError):
+    """Raised if the machine does not have enough memory for an allocation. It is also a RuntimeError, as in PyTorch."""
+
+
+class NotTensorError(TypeError, AttributeError):
+    """Raised if an argument is not a tensor. PyTorch's functions raise a TypeError, or an AttributeError if they are written in Python."""
+
+
 class LinAlgError(np.linalg.LinAlgError, RuntimeError):
     """Raised if a matrix is singular or not positive definite. It is a subclass of the error of NumPy and of RuntimeError."""
 

@@ -373,7 +373,9 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
         )
     weights = None if weight is None else raw_of(weight).reshape(-1)
     hist, edges = np.histogramdd(raw, bins, limits, density=density, weights=weights)
-    return _Histogram(Tensor._wrap(hist.astype(raw.dtype)), tuple(Tensor._wrap(e.astype(raw.dtype)) for e in edges))
+    found = [Tensor._wrap(a.astype(raw.dtype)) for a in (hist, *edges)]
+    found = [without_derivative(a, input, name="histogramdd") for a in found]
+    return _Histogram(found[0], tuple(found[1:]))
 
 
 _SEGMENTS = {  # reduction of a segment, combination with the initial value, result of an empty segment

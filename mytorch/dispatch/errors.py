@@ -8,9 +8,10 @@ import numpy as np
 
 from ..backend import is_raw, numpy_ns, out_of_memory
 from ..base import dtypes
-from ..base.errors import kind
+from ..base.errors import HostMemoryError, NotTensorError, kind
 from .operands import namespace
 
+_PACKAGE = __file__.rpartition("dispatch")[0]
 # Messages of NumPy's C code about shapes, indices and dtypes. C code has no frame in a traceback, so the text has to tell.
 _BY_NUMPY = re.compile(
     r"ufunc |matmul: |\w+: Input operand |operands? (could not|has more|does not)|non-broadcastable output|could not broadcast"
@@ -46,8 +47,8 @@ def translate_error(op, raws, attrs, error):
     missing = [n for n, default in op.defaults.items() if default is Parameter.empty and n not in attrs]
     if missing:
         raise TypeError(f"{op.name}() missing required argument: '{missing[0]}'.") from None
-    if isinstance(error, MemoryError) and namespace(raws) is not numpy_ns:
-        raise out_of_memory(error) from None
+    if isinstance(error, MemoryError):
+        raise (HostMemoryError(str(error)) if namespace(raws) is numpy_ns else out_of_memory(error)) from None
     if not _is_from_numpy(error):
         return
     text = str(error)
@@ -63,6 +64,24 @@ def translate_error(op, raws, attrs, error):
         raise kind_of_error(f"{op.name}: shapes or options that do not fit; inputs: {given} ({text})") from error
     names = dict.fromkeys(dtypes.from_numpy(r.dtype).name if is_raw(r) else kind(r) for r in raws if r is not None)
     raise NotImplementedError(f'"{op.name}" is not implemented for {" and ".join(names)}.') from error
+
+
+def not_a_tensor(error, name, args):
+    """Returns the TypeError to raise for an AttributeError of this library if an argument is not a tensor.
+
+    Other errors are returned unchanged.
+
+    Args:
+        error: the AttributeError.
+        name: name of the function or class.
+        args: arguments of the call.
+    """
+    if traceback.extract_tb(error.__traceback__, limit=-1)[-1].filename.startswith(_PACKAGE):
+        for place, arg in enumerate(args, 1):
+            for item in (arg, *arg) if isinstance(arg, (list, tuple)) else (arg,):
+                if item is error.obj and isinstance(item, (int, float, complex, str, list, tuple, dict, type(None))):
+                    return NotTensorError(f"{name}(): expected Tensor in argument {place}, but got {kind(item)}")
+    return error
 
 
 def broadcast(*shapes):

@@ -8,26 +8,24 @@ kind raises an error, and `out` cannot be combined with recording.
 import functools
 import inspect
 
-from ..base import config
+from ..base import dtypes
 from ..base.arguments import names_of
 from ..base.dtypes import TYPE_WORDS
 from ..base.errors import warn
 from ..base.overriding import NOTHING, SIMPLE, asking, overriding
 from ..engine.mode import get_mode
+from .errors import not_a_tensor
 from .overlap import refuse_overlap, refuse_shared
 
 
 def check_out(out, inputs, name):
-    """Checks the memory of the argument `out`.
+    """Checks that the argument `out` shares no memory with an input.
 
     Raises:
-        RuntimeError: elements of `out` share memory, or `out` overlaps an input.
+        RuntimeError: it does.
     """
     if not hasattr(out, "_version_counter") and not hasattr(out, "_data"):
         return
-    if config.pytorch_mode and name in _WITHOUT_OUT:
-        raise TypeError(f"{name}() got an unexpected keyword argument 'out'")
-    refuse_shared(out, name)
     if get_mode().interpreter:
         get_mode().interpreter.check_out((out, *inputs))
     for x in inputs:
@@ -38,22 +36,18 @@ def check_out(out, inputs, name):
 
 # Functions whose `out` has exactly the dtype of the result.
 _SAME_DTYPE = frozenset(
-    "abs absolute amax amin aminmax argmax argmin bitwise_not ceil float_power floor frac hardshrink log_softmax logcumsumexp "
-    "nan_to_num neg norm renorm round sgn sign signbit softmax softplus trunc".split()
+    "abs absolute addbmm addmm addmv amax amin aminmax argmax argmin baddbmm bitwise_not bmm bucketize ceil chain_matmul cholesky clamp "
+    "clamp_max clamp_min clip cross diag dot eigvalsh float_power floor frac gather hardshrink heaviside histc index_add index_copy "
+    "index_select inner inverse isin log_softmax logcumsumexp lu_solve masked_select matmul matrix_norm matrix_power mm msort multi_dot "
+    "multinomial mv nan_to_num nanquantile narrow_copy neg norm nuclear_norm quantile renorm round scatter scatter_add scatter_reduce "
+    "searchsorted sgn sign signbit slice_scatter softmax softplus take take_along_dim tensordot tril triu trunc vdot where".split()
 )
 # Functions whose `out` cannot be an input.
 _APART = frozenset(
-    "cat column_stack concat concatenate dstack gather hstack index_select row_stack stack take vstack".split()
+    "cat column_stack concat concatenate dstack gather hstack index_add index_copy index_select kron masked_select row_stack stack take "
+    "take_along_dim vstack".split()
 )
-# Functions that have no argument `out` in PyTorch.
-_WITHOUT_OUT = frozenset(
-    "adaptive_avg_pool1d adaptive_max_pool1d adjoint argsort argwhere atleast_1d atleast_2d atleast_3d avg_pool1d block_diag "
-    "broadcast_tensors cdist celu chunk clone conj corrcoef cosine_similarity count_nonzero cov cumulative_trapezoid det detach "
-    "diag_embed diagflat diagonal dist einsum fill flatten fliplr flipud flip gradient group_norm hsplit imag isclose isfinite "
-    "isinf isnan isreal kl_div logdet matrix_exp pairwise_distance pdist pinverse positive put ravel real relu repeat_interleave "
-    "resolve_conj resolve_neg roll rot90 rsub selu split squeeze std_mean t tensor_split tile trapezoid trapz unbind unique "
-    "unique_consecutive unravel_index unsqueeze var_mean view_as_real vsplit".split()
-)
+_JOINS = frozenset("cat column_stack concat concatenate dstack hstack row_stack vstack".split())
 
 
 def write_out(result, out, name, exact=False):
@@ -77,7 +71,11 @@ def write_out(result, out, name, exact=False):
         return type(result)(*written) if hasattr(result, "_fields") else type(out)(written)
     if not hasattr(out, "copy_"):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if get_mode().grad and (result.requires_grad or out.requires_grad):
+    if out.device != result.device:
+        raise RuntimeError(
+            f"{name}: expected out on the device of the result, {result.device}, got {out.device}. Move it with to()."
+        )
+    if get_mode().grad and (result.requires_grad or (out.requires_grad and result.dtype.category >= dtypes.FLOAT)):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
             "arguments requires grad."
@@ -91,7 +89,8 @@ def write_out(result, out, name, exact=False):
     if exact and given != wanted:
         raise RuntimeError(f"{name}: expected scalar type {given} but got {wanted} for argument 'out'")
     if result.dtype.category > out.dtype.category:
-        raise RuntimeError(f"result type {given} can't be cast to the desired output type {wanted}")
+        error = TypeError if name in _JOINS else RuntimeError
+        raise error(f"result type {given} can't be cast to the desired output type {wanted}")
     if tuple(out.shape) != tuple(result.shape):
         if out.numel():
             warn(
@@ -102,17 +101,9 @@ def write_out(result, out, name, exact=False):
         out.resize_(tuple(result.shape))
         if not (result.is_contiguous() or name.startswith("fft")):  # PyTorch's transforms resize in row-major order
             out.as_strided_(tuple(result.shape), result.stride(), out.storage_offset())
-    out.copy_(result)
+    refuse_shared(out, name)
+    (out if result.dtype.category >= dtypes.FLOAT else out.detach()).copy_(result)
     return out
-
-
-def _not_a_tensor(error, name, args):
-    """Returns a TypeError if an attribute is missing because an argument is not a tensor. Returns other errors unchanged."""
-    for place, arg in enumerate(args, 1):
-        for item in (arg, *arg) if isinstance(arg, (list, tuple)) else (arg,):
-            if item is error.obj and isinstance(item, (int, float, complex, str, list, tuple, type(None))):
-                return TypeError(f"{name}(): expected Tensor in argument {place}, but got {type(item).__name__}")
-    return error
 
 
 _NUMPY_NAMES = {"x1": "input", "x2": "other"}  # names of arguments that PyTorch also accepts
@@ -156,7 +147,7 @@ def takes_out(function):
         except AttributeError as error:
             if (result := overriding.refused(with_out, args, kwargs)) is not NOTHING:
                 return result
-            raise _not_a_tensor(error, function.__name__, args) from None
+            raise not_a_tensor(error, function.__name__, args) from None
         if out is None:
             return result
         check_out(out, args, function.__name__)

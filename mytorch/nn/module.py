@@ -17,6 +17,7 @@ from .._tensor import RemovableHandle, Tensor, is_tensor
 from ..backend import as_device, device
 from ..base import config, dtypes
 from ..base.errors import warn
+from ..dispatch.errors import not_a_tensor
 from ..engine.mode import no_grad
 from .common_types import Device
 from .hooks import BackwardBoundary
@@ -291,9 +292,15 @@ class Module:
             raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
         def __call__(self, *args, **kwargs):
-            if not (self._hooked or _hooked_globally[0]):
-                return self.forward(*args, **kwargs)
-            return self._call_with_hooks(args, kwargs)
+            try:
+                if not (self._hooked or _hooked_globally[0]):
+                    return self.forward(*args, **kwargs)
+                return self._call_with_hooks(args, kwargs)
+            except AttributeError as error:
+                found = not_a_tensor(error, type(self).__name__, args)
+                if found is error:
+                    raise
+                raise found from None
 
     _call_impl = _wrapped_call_impl = __call__
 

@@ -4,9 +4,11 @@ import math
 from typing import Any
 
 from .._tensor import Tensor
+from ..base import config
 from ..base.dtypes import float32, promote_types
 from ..base.errors import warn
 from ..dispatch.precision import in_precision
+from ..engine.mode import get_mode
 from ..ops.creation import empty, zeros
 from ..ops.movement import cat, stack
 from ..ops.rnn import gru_layer, lstm_layer, rnn_layer
@@ -66,6 +68,8 @@ class RNNBase(_Recurrent):
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater "
                 f"than 1, but got dropout={dropout} and num_layers={num_layers}"
             )
+        if input_size <= 0:
+            raise ValueError(f"input_size must be greater than zero, got {input_size}")
         if hidden_size <= 0:
             raise ValueError(f"hidden_size must be greater than zero, got {hidden_size}")
         if num_layers <= 0:
@@ -217,6 +221,11 @@ class RNNBase(_Recurrent):
             raise RuntimeError(
                 f"{type(self).__name__}: input.size(-1) must be equal to input_size. Expected {self.input_size}, "
                 f"got {x.shape[-1]}"
+            )
+        wanted = self.weight_ih_l0.dtype
+        if config.pytorch_mode and x.dtype is not wanted and get_mode().autocast is None:
+            raise ValueError(
+                f"RNN input dtype ({x.dtype}) does not match weight dtype ({wanted}). Convert one with to()."
             )
         directions = 2 if self.bidirectional else 1
         states = self.num_layers * directions

@@ -39,7 +39,7 @@ from ..backend.memory_format import (
     suggested_format,
 )
 from ..base import config, dtypes
-from ..base.errors import kind, require_tensor, warn, warn_as_pytorch
+from ..base.errors import HostMemoryError, kind, require_tensor, warn, warn_as_pytorch
 from ..base.overriding import NOTHING, metadata, overridable, overriding
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, record_fill
@@ -153,9 +153,15 @@ public(method=False)(is_tensor)
 # -- functions that all creation functions use -------------------------------------------------------------------------
 
 
-def finish(raw, requires_grad, out=None, pin=False):
-    """Returns a new raw array as a tensor: in `out` if it is given, in page-locked memory if `pin` is True."""
+def finish(raw, requires_grad, out=None, pin=False, dtype=None):
+    """Returns a new raw array as a tensor: in `out` if it is given, in page-locked memory if `pin` is True.
+
+    Raises:
+        RuntimeError: `out` does not have the dtype that the caller asked for.
+    """
     if out is not None:  # keeps its dtype, and its shape where a range fits into it
+        if dtype is not None and out.dtype is not dtypes.as_dtype(dtype):
+            raise RuntimeError(f"dtype {dtypes.as_dtype(dtype)} does not match dtype of out parameter ({out.dtype})")
         if raw.ndim == 1 and out.numel() == raw.size:
             raw = raw.reshape(tuple(out.shape))
         elif tuple(out.shape) != raw.shape:
@@ -220,20 +226,18 @@ def elements(shape, itemsize):
     return n
 
 
-def _filled(make, shape, dtype, device, requires_grad, out=None, pin=False):
-    """Returns a tensor of `make(xp, shape, dtype)` on a device."""
+def _filled(make, shape, dtype, device, requires_grad, out=None, pin=False, inferred=False):
+    """Returns a tensor of `make(xp, shape, dtype)` on a device. `out` has this dtype unless it is `inferred`."""
     check_sizes(shape)
     xp, there = on(as_device(device))
     try:
         with there:
-            return finish(make(xp, shape, _default(dtype).numpy), requires_grad, out, pin)
+            return finish(make(xp, shape, _default(dtype).numpy), requires_grad, out, pin, None if inferred else dtype)
     except ValueError:
         elements(shape, _default(dtype).itemsize)
         raise
     except MemoryError as error:
-        if xp is numpy_ns:
-            raise
-        raise out_of_memory(error) from None
+        raise (HostMemoryError(str(error)) if xp is numpy_ns else out_of_memory(error)) from None
 
 
 # -- constant and sequential -----------------------------------------------------------------------------------
@@ -324,13 +328,15 @@ def full(
         [[7, 7], [7, 7]]
     """
     check_layout(layout)
+    inferred = dtype is None
     if is_tensor(fill_value):
         dtype = fill_value.dtype if dtype is None else dtype
         fill_value = fill_value.item()
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
     shape = as_shape((size,))
     fill_value = dtypes.fitting(fill_value, dtypes.as_dtype(dtype), math.prod(shape) == 1)
-    return _filled(lambda xp, s, d: xp.full(s, fill_value, d), shape, dtype, device, requires_grad, out, pin_memory)
+    make = lambda xp, s, d: xp.full(s, fill_value, d)  # noqa: E731
+    return _filled(make, shape, dtype, device, requires_grad, out, pin_memory, inferred)
 
 
 @public(method=False)
@@ -385,6 +391,7 @@ def arange(
     """
     check_layout(layout)
     start, end, step, count = _number(start), _number(end), _number(step), None
+    asked = dtype
     if end is None:
         start, end = 0, start
     if dtype is not None and dtypes.as_dtype(dtype).category == dtypes.INT:
@@ -414,7 +421,7 @@ def arange(
         count = math.ceil((end - start) / step) if count is None else count
         numbers = xp.arange(count, dtype=exact) * step + start
         raw = numbers.astype(dtypes.as_dtype(dtype).numpy, copy=False)
-    return finish(raw, requires_grad, out, pin_memory)
+    return finish(raw, requires_grad, out, pin_memory, asked)
 
 
 @public(method=False)
@@ -455,7 +462,7 @@ def linspace(
             else xp.linspace(number(start), number(end), steps)
         )
         raw = raw.astype(d.numpy)
-    return finish(raw, requires_grad, out, pin_memory)
+    return finish(raw, requires_grad, out, pin_memory, dtype)
 
 
 def _integers(xp, start, end, steps, dtype):

@@ -677,6 +677,10 @@ def _with_value(name, symbol, record, example):
                 "Integer division with addcdiv is no longer supported; use (input + value * torch.trunc(tensor1 / tensor2)) for "
                 "the older behavior, or true_divide"
             )
+        given = [getattr(t, "dtype", None) for t in (input, tensor1, tensor2)]
+        if None not in given and len({*given}) > 1:  # the product has the precision of the result
+            common = _common_dtype(input, tensor1, tensor2)
+            tensor1, tensor2 = cast(tensor1, common), cast(tensor2, common)
         return scaled(input, tensor1, tensor2, value)
 
     @once_rounded

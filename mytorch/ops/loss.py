@@ -190,6 +190,9 @@ def cross_entropy(
         input = (input / softcap).tanh() * softcap
     shape, want = shape_of(input), shape_of(target)
     if shape == want and shape and target.dtype.is_floating_point:
+        if input.dtype is not target.dtype:
+            common = dtypes.promote_types(input.dtype, target.dtype)
+            input, target = input.to(common), target.to(common)
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused, auto)
     if _classes_last(shape, want):
         classes, rows, out_shape = shape[-1], input.reshape(-1, shape[-1]), shape[:-1]

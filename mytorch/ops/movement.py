@@ -266,14 +266,12 @@ def movedim(input, source, destination):
         >>> mytorch.movedim(mytorch.zeros(2, 3, 4), 0, -1).shape
         mytorch.Size([3, 4, 2])
     """
-    sources, targets = (
-        [normalize_dim(d, input.ndim) for d in (dims if isinstance(dims, (tuple, list)) else (dims,))]
-        for dims in (source, destination)
-    )
+    sources, targets = (dims if isinstance(dims, (tuple, list)) else (dims,) for dims in (source, destination))
     if len(sources) != len(targets):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({source}) should contain the same number of dims as destination ({destination})"
         )
+    sources, targets = ([normalize_dim(d, input.ndim) for d in dims] for dims in (sources, targets))
     if len({*sources}) < len(sources) or len({*targets}) < len(targets):
         raise RuntimeError(f"movedim: repeated dim in source ({source}) or destination ({destination})")
     if input.ndim == 0:

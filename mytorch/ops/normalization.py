@@ -13,6 +13,7 @@ from ..base.errors import require_tensor
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.unwrap import shape_of
+from ..engine.mode import get_mode
 from ..kernels.registry import device_type
 from .movement import laid_out_as
 from .padding import pad
@@ -672,8 +673,13 @@ def instance_norm(
             auto=auto,
         )
     rows = input.flatten(2)
+    # A scale and a shift in float32 do not change the dtype of a half-precision input.
+    mixed = weight is not None and input.dtype.itemsize == 2 and weight.dtype is not input.dtype
+    if mixed and get_mode().autocast is None:
+        rows = rows.to(weight.dtype)
     out = _layer_norm(rows, width=rows.shape[-1], eps=eps, fused=fused, auto=auto)
-    return _affine(out.reshape(input.shape), weight, bias)
+    out = _affine(out.reshape(input.shape), weight, bias)
+    return out.to(input.dtype) if mixed and get_mode().autocast is None else out
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0, *, auto=False):

@@ -711,7 +711,14 @@ def _draws(name, text, example):
         """
         shape, pin = size_and_pin(name, size, named)
         d = dtypes.as_dtype(dtype) if dtype is not None else dtypes.default_dtype() if out is None else out.dtype
-        return finish(getattr(_source(device, generator), method)(shape, d.numpy), requires_grad, out, pin)
+        if d.category < dtypes.FLOAT:
+            raise NotImplementedError(f'"{name}" is not implemented for {d.name}. Use randint.')
+        if (
+            out is not None and out.numel() == math.prod(shape) and not out.is_contiguous()
+        ):  # filled in the order of memory
+            finish(np.empty(shape, d.numpy), False, out, dtype=dtype)
+            return getattr(out, method + "_")(generator=generator)
+        return finish(getattr(_source(device, generator), method)(shape, d.numpy), requires_grad, out, pin, dtype)
 
     @named(name + "_like", text=text)
     def of_input(
@@ -775,7 +782,7 @@ def randint(
     shape, pin = size_and_pin("randint", () if size is None else (size,), named)
     _check_range(low, high, dtypes.int64 if dtype is None else dtypes.as_dtype(dtype))
     numbers = _source(device, generator).integers(int(low), int(high), shape)
-    return finish(numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin)
+    return finish(numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin, dtype)
 
 
 @public(method=False)
@@ -808,7 +815,9 @@ def randperm(
     if out is not None:
         out.resize_(n)
     numbers = _source(device, generator).permutation(int(n))
-    return finish(numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin_memory)
+    return finish(
+        numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin_memory, dtype
+    )
 
 
 @public(method=False)
@@ -1030,6 +1039,7 @@ def rrelu_slopes(input, lower, upper):
 
 
 @public(inplace=False)
+@refuses("bic")
 @on_input_device
 def bernoulli(input, p=None, *, generator=None, out=None):
     """Draws 1 with the given probabilities, and 0 otherwise, in the dtype of `input`.
@@ -1269,6 +1279,7 @@ def standard_gamma(shape_parameter, generator=None):
 
 
 @public(inplace=False, method=False)
+@refuses("bic")
 @on_input_device
 def poisson(input, generator=None):
     """Poisson numbers of the given rates."""

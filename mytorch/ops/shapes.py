@@ -210,6 +210,8 @@ def narrow(input, dim, start, length):
     if is_tensor(start) and (start.ndim or start.dtype.category != dtypes.INT):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
     start = int(start)
+    if not -n <= start <= n:
+        raise IndexError(f"start out of range (expected to be in range of [{-n}, {n}], but got {start})")
     start += n if start < 0 else 0
     if not 0 <= start <= n or start + length > n or length < 0:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
