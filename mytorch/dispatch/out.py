@@ -98,6 +98,7 @@ def write_out(result, out, name, exact=False):
                 f"match the required output shape {list(result.shape)}. This behavior is deprecated, and in a future "
                 "PyTorch release outputs will not be resized unless they have zero elements."
             )
+        # Resized and given the order of axes of the result, so that `out` looks like the result of a call without it.
         out.resize_(tuple(result.shape))
         if not result.is_contiguous():
             out.as_strided_(tuple(result.shape), result.stride(), out.storage_offset())
@@ -138,7 +139,7 @@ def takes_out(function):
             kwargs["dtype"] = out.dtype
         try:
             result = function(*args, **kwargs)
-        except TypeError:
+        except TypeError:  # perhaps because of NumPy's names; trying first keeps the usual call free of this
             words = {_NUMPY_NAMES.get(word, word): value for word, value in kwargs.items()}
             if len(words) < len(kwargs) or words.keys() == kwargs.keys():
                 raise
