@@ -129,9 +129,8 @@ def once_rounded(function):
         floats = [
             t for t in (*args, *kwargs.values()) if hasattr(t, "requires_grad") and t.dtype.category >= dtypes.FLOAT
         ]
-        if any(
-            t.dtype is not dtype for t in floats
-        ):  # mixed dtypes: promotion, or its error, is for the function to decide
+        # With mixed dtypes, the function itself decides between promotion and an error.
+        if any(t.dtype is not dtype for t in floats):
             return function(input, *args, **kwargs)
 
         def wide(t):
