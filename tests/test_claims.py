@@ -283,7 +283,9 @@ def test_the_table_of_names_is_current(monkeypatch):
 def stated(pattern, pages=PAGES):
     """Yield (name of a page, number) for each place where a pattern, with one group for the number, occurs."""
     for page in pages:
-        text = re.sub(r"\s+", " ", page.read_text(encoding="utf-8"))
+        text = re.sub(
+            r"\]\([^)]*\)", "]", re.sub(r"\s+", " ", page.read_text(encoding="utf-8"))
+        )  # without the targets of links
         for match in re.finditer(pattern, text):
             yield page.relative_to(ROOT).as_posix(), float(match[1].replace(",", ""))
 
@@ -310,8 +312,8 @@ def own_megabytes():
 def test_sizes_of_the_installation():
     """A page that states a size says what is measured to 10 %; 100 and 300 MB are rounded from these numbers."""
     small = megabytes("numpy", "ml_dtypes", "safetensors", "tqdm")
-    if small is None:
-        pytest.skip("the packages have no lists of files")
+    if small is None or int(importlib.metadata.version("numpy").split(".")[0]) < 2:
+        pytest.skip("the pages state the sizes of current packages, which were installed with lists of their files")
     small += own_megabytes()
     numba = megabytes("numba", "llvmlite")
     places = list(stated(rf"(?:About|without `?\[numba\]`?) (\d+){SPACE}MB"))
@@ -344,7 +346,7 @@ def test_packages_that_pass_their_tests():
         assert count == len(rows), where
     for where, count in stated(r"Of the (\d,\d\d\d) that pass"):
         assert count == there, where
-    for where, percent in stated(rf"\[?(\d+){SPACE}%\]?(?:\([\w/.#-]+\))? also pass"):
+    for where, percent in stated(rf"\[?(\d+){SPACE}%\]? also pass"):
         assert percent == round(100 * here / there), where
 
 

@@ -61,6 +61,8 @@ def kernel_in_float32(record, raws, attrs, fused):
         return None
     found = record.implementations.get((FLOAT32, module))
     if found is None:
+        # A copy of the implementation, because the same kernel also runs on float32 without rounding. Its plans hold the formulas, so
+        # it cannot share them either.
         found = record.implementations[FLOAT32, module] = copy.copy(record.by_kernel(module))
         found.plans = {}
         found.forward = _rounded_forward(record, found.forward, len(found.residuals))
@@ -127,6 +129,7 @@ def once_rounded(function):
         floats = [
             t for t in (*args, *kwargs.values()) if hasattr(t, "requires_grad") and t.dtype.category >= dtypes.FLOAT
         ]
+        # With mixed dtypes, the function itself decides between promotion and an error.
         if any(t.dtype is not dtype for t in floats):
             return function(input, *args, **kwargs)
 

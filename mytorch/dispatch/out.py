@@ -98,6 +98,7 @@ def write_out(result, out, name, exact=False):
                 f"match the required output shape {list(result.shape)}. This behavior is deprecated, and in a future "
                 "PyTorch release outputs will not be resized unless they have zero elements."
             )
+        # Resized and given the order of axes of the result, so that `out` looks like the result of a call without it.
         out.resize_(tuple(result.shape))
         if not (result.is_contiguous() or name.startswith("fft")):  # PyTorch's transforms resize in row-major order
             out.as_strided_(tuple(result.shape), result.stride(), out.storage_offset())
@@ -140,6 +141,7 @@ def takes_out(function):
         except TypeError:
             if (result := overriding.refused(with_out, args, kwargs)) is not NOTHING:
                 return result
+            # Perhaps because of NumPy's names. Trying first keeps the usual call free of this.
             words = {_NUMPY_NAMES.get(word, word): value for word, value in kwargs.items()}
             if len(words) < len(kwargs) or words.keys() == kwargs.keys():
                 raise
