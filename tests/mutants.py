@@ -35,7 +35,6 @@ COMPUTED = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
     ast.Pow: ast.Mult,
 }  # fmt: skip
-MOST_SECONDS = 150  # of processor time for the tests of one mutant
 
 
 # -- mutants ---------------------------------------------------------------------------------------------------------
@@ -174,7 +173,7 @@ def make_map(tests, where):
     where.write_text(json.dumps(stored))
 
 
-def selected(mutant, calls):
+def selected(mutant, calls, seconds):
     """Returns the tests of a mutant: those that call its function, else those that call a function of its file."""
     _, path, function, _, _ = mutant
     functions = calls["functions"]
@@ -184,7 +183,7 @@ def selected(mutant, calls):
     chosen, total = [], 0.0
     for name in sorted(names, key=lambda n: calls["seconds"].get(n, 0)):
         total += calls["seconds"].get(name, 0)
-        if total > MOST_SECONDS:
+        if total > seconds:
             break
         chosen.append(name)
     return chosen, len(chosen) == len(names)
@@ -193,13 +192,13 @@ def selected(mutant, calls):
 # -- runs ------------------------------------------------------------------------------------------------------------
 
 
-def verdict(folder, tests):
+def verdict(folder, tests, seconds):
     """Runs tests in a child process, which has PyTorch and pytest already; returns what they found."""
     note = folder / "verdict.txt"
     note.unlink(missing_ok=True)
     child = os.fork()
     if not child:
-        resource.setrlimit(resource.RLIMIT_CPU, (3 * MOST_SECONDS, 3 * MOST_SECONDS))
+        resource.setrlimit(resource.RLIMIT_CPU, (3 * seconds, 3 * seconds))
         output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output, 1), os.dup2(output, 2)
         os.chdir(folder)
@@ -230,7 +229,7 @@ def _run_pytest(tests, note):
     return int(pytest.main(["-x", "-p", "no:cacheprovider", "--timeout", "0", *tests], plugins=[First()]))
 
 
-def run(count, seed, where, first):
+def run(count, seed, where, first, most):
     """Runs the mutants of a seed and prints a line for each."""
     import numpy  # noqa: F401 - the children have it
     import pytest  # noqa: F401
@@ -249,11 +248,11 @@ def run(count, seed, where, first):
             if (mutant[1], told(mutant).partition(" ")[2]) in EQUIVALENT:
                 print(number, "equivalent", told(mutant), flush=True)
                 continue
-            tests, all_of_them = selected(mutant, calls)
+            tests, all_of_them = selected(mutant, calls, most)
             text, times = path.read_text(), path.stat()
             started = time.monotonic()
             path.write_text(mutated(text, mutant))
-            found = verdict(folder, tests) if tests else "not called by a test"
+            found = verdict(folder, tests, most) if tests else "not called by a test"
             path.write_text(text)
             os.utime(path, (times.st_atime, times.st_mtime))
             counts[found.partition(" by ")[0]] += 1
@@ -271,6 +270,7 @@ def main():
     parser.add_argument("--count", type=int, default=40, help="number of mutants")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first mutant that runs")
+    parser.add_argument("--seconds", type=int, default=150, help="processor time for the tests of one mutant")
     parser.add_argument("--map", type=Path, default=Path(tempfile.gettempdir()) / "mytorch_calls.json")
     options = parser.parse_args()
     if options.command == "map":
@@ -280,7 +280,7 @@ def main():
         for number, mutant in enumerate(mutants(options.count, options.seed)):
             print(number, told(mutant))
     else:
-        run(options.count, options.seed, options.map, options.first)
+        run(options.count, options.seed, options.map, options.first, options.seconds)
 
 
 if __name__ == "__main__":

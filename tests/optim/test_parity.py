@@ -524,3 +524,36 @@ def test_lbfgs_refuses_groups_and_other_searches():
         mytorch.optim.LBFGS([{"params": [p]}, {"params": [mytorch.nn.Parameter(mytorch.ones(1))]}])
     with pytest.raises(RuntimeError, match="only 'strong_wolfe' is supported"):
         mytorch.optim.LBFGS([p], line_search_fn="armijo").step(lambda: (p * p).sum())
+
+
+def _made(lib, name, options):
+    """Returns the class of the error that the constructor raises, or None."""
+    try:
+        getattr(lib.optim, name)([lib.nn.Parameter(lib.ones(2, 2))], **options)
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_limits_of_options_are_pytorchs(torch):
+    """Each number among the options of each optimizer, at and around the limits of what it may be."""
+    classes = {n: c for n, c in vars(torch.optim).items() if inspect.isclass(c) and hasattr(mytorch.optim, n)}
+    del classes["Optimizer"], classes["SparseAdam"]
+    failed = []
+    for name, cls in classes.items():
+        for option, parameter in inspect.signature(cls).parameters.items():
+            default = parameter.default
+            if isinstance(default, tuple):
+                values = [
+                    (*default[:k], v, *default[k + 1 :]) for k in range(len(default)) for v in (0.0, -0.1, 1.0, 1.5)
+                ]
+            elif type(default) in (int, float):
+                values = [type(default)(v) for v in (0.0, -0.1, 1.0, 1.5)]
+            else:
+                continue
+            for value in values:
+                mine, theirs = (_made(lib, name, {option: value}) for lib in (mytorch, torch))
+                failed += [(name, option, value, mine, theirs)] * (mine != theirs)
+    assert len(classes) > 12
+    assert not failed
