@@ -33,6 +33,7 @@ EXTENSIONS = {
     "distributed.device_mesh": "grids of processes",
     "distributed.elastic": "error files and restarts of launched programs",
     "distributed.fsdp": "models with sharded parameters, gradients and optimizer state",
+    "distributed.model_averaging": "averages of parameters in place of gradients (local SGD)",
     "distributed.join": "uneven inputs in distributed training",
     "distributed.nn": "collectives with gradients",
     "distributed.stores": "tables of keys and values that processes share",

@@ -689,8 +689,12 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
         A named tuple (P, L, U).
 
     Raises:
-        RuntimeError: pivots have another shape, or are not valid row numbers.
+        RuntimeError: pivots have another shape or dtype, or are not valid row numbers.
     """
+    if unpack_pivots and raw_of(LU_pivots).dtype != np.int32:
+        raise RuntimeError(
+            f"lu_unpack: expected LU_pivots of dtype int32, as `lu_factor` returns them, got {LU_pivots.dtype}. Convert them with `.int()`."
+        )
     rows, columns = LU_data.shape[-2:] if LU_data.ndim > 1 else (0, 0)
     k = min(rows, columns)
     if LU_data.ndim < 2 or tuple(LU_pivots.shape) != (*LU_data.shape[:-2], k):

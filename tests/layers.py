@@ -59,7 +59,7 @@ LAYERS = [
     ("nested", "nested tensors"),
     (
         "distributed.comm_hooks distributed.device_mesh distributed.nn distributed.tensor distributed.fsdp distributed.checkpoint distributed.elastic "
-        "distributed.join distributed.stores",
+        "distributed.join distributed.model_averaging distributed.stores",
         "sharded models, tensors and checkpoints; restarts",
     ),
     ("fx", "graphs of programs"),

@@ -50,6 +50,8 @@ PATHS = {
     "distributed.algorithms._checkpoint": "distributed:",
     "distributed.algorithms._checkpoint.checkpoint_wrapper": "utils.checkpoint_wrapper",
     "distributed.algorithms.join": "distributed.join",
+    "distributed.algorithms.model_averaging": "distributed:",
+    "distributed.algorithms.model_averaging.averagers": "distributed.model_averaging",
     "distributed.algorithms.ddp_comm_hooks": "distributed:",
     "distributed.algorithms.ddp_comm_hooks.default_hooks": "distributed.comm_hooks",
     "distributed.distributed_c10d": "distributed",

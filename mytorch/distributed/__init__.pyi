@@ -14,6 +14,7 @@ from mytorch.distributed import fsdp as fsdp
 from mytorch.distributed import join as join
 from mytorch.distributed import launch as launch
 from mytorch.distributed import launcher as launcher
+from mytorch.distributed import model_averaging as model_averaging
 from mytorch.distributed import mpi as mpi
 from mytorch.distributed import nccl as nccl
 from mytorch.distributed import nn as nn

@@ -366,7 +366,26 @@ def broadcast_coalesced(tensors: Iterable[Tensor], src: int, group: Group = None
         src: rank of the source within the group.
         group: process group (default: all processes).
     """
-    group = resolve(group)
+    _exchange(tensors, resolve(group), lambda flat, group: collectives.broadcast(flat, group=group, group_src=src))
+
+
+def average_coalesced(tensors: Iterable[Tensor], group: Group = None) -> None:
+    """Averages the tensors over all processes, in place, in a few large transfers.
+
+    Args:
+        tensors: tensors of floats.
+        group: process group (default: all processes).
+    """
+
+    def average(flat, group):
+        flat._data._array /= group.size()
+        collectives.all_reduce(flat, group=group)
+
+    _exchange(tensors, resolve(group), average)
+
+
+def _exchange(tensors, group, transfer):
+    """Runs `transfer(flat tensor, group)` for the joined elements of tensors, and writes them back."""
     if group.size() == 1:
         return
     for chunk in _groups(tensors, BROADCAST_CHUNK, BROADCAST_CHUNK):
@@ -374,9 +393,9 @@ def broadcast_coalesced(tensors: Iterable[Tensor], src: int, group: Group = None
         xp, there = on(device_of(raws[0]))
         with there:
             flat = xp.concatenate([r.reshape(-1) for r in raws])
-        collectives.broadcast(Tensor._wrap(flat), group=group, group_src=src)
-        start = 0
-        for t, r in zip(chunk, raws, strict=True):
-            r[...] = flat[start : start + r.size].reshape(r.shape)
-            t._data._bump()
-            start += r.size
+            transfer(Tensor._wrap(flat), group)
+            start = 0
+            for t, r in zip(chunk, raws, strict=True):
+                r[...] = flat[start : start + r.size].reshape(r.shape)
+                t._data._bump()
+                start += r.size

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from ..distributed.collectives import gather_object
+from ..distributed.collectives import broadcast, gather_object
 from ..distributed.process_group import ProcessGroup, is_initialized, resolve
 from ..distributed.reducer import broadcast_coalesced
+from ..ops.movement import cat
 from .optimizer import Optimizer
 from .options import Params
 
@@ -21,6 +22,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         params: parameters or groups, the same in all processes.
         optimizer_class: class of the optimizer, such as `mytorch.optim.AdamW`.
         process_group: the process group (default: the default group).
+        parameters_as_bucket_view: if True, the parameters of each process become views of one tensor for each dtype, which is sent
+            without copies (default: False).
         defaults: options of the optimizer.
 
     Raises:
@@ -35,10 +38,9 @@ class ZeroRedundancyOptimizer(Optimizer):
     ):  # fmt: skip
         if not is_initialized():
             raise RuntimeError("ZeroRedundancyOptimizer needs a process group; call init_process_group first.")
-        if overlap_with_ddp or parameters_as_bucket_view:
-            raise NotImplementedError(
-                "ZeroRedundancyOptimizer: overlap_with_ddp and parameters_as_bucket_view are not supported; leave them out."
-            )
+        if overlap_with_ddp:
+            raise NotImplementedError("ZeroRedundancyOptimizer: overlap_with_ddp is not supported; leave it out.")
+        self.parameters_as_bucket_view = parameters_as_bucket_view
         self.process_group: Any = resolve(process_group)
         self.optimizer_class = optimizer_class
         self.optim: Any = None
@@ -67,6 +69,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             least = load.index(min(load))
             self.owner[p] = least
             load[least] += p.numel()
+        self._buckets: list = [self._join(theirs) if self.parameters_as_bucket_view else [] for theirs in self._owned()]
         me = self.process_group.rank()
         groups = [
             {**group, "params": [p for p in group["params"] if self.owner[p] == me]} for group in self.param_groups
@@ -96,11 +99,33 @@ class ZeroRedundancyOptimizer(Optimizer):
         self._copy_options(self.param_groups, self.optim.param_groups)
         loss = self.optim.step() if closure is None else self.optim.step(closure)
         self._copy_options(self.optim.param_groups, self.param_groups)
-        for rank in range(self.process_group.size()):
-            theirs = [p for group in self.param_groups for p in group["params"] if self.owner[p] == rank]
-            if theirs:
+        for rank, theirs in enumerate(self._owned()):
+            if not self.parameters_as_bucket_view:
                 broadcast_coalesced(theirs, rank, self.process_group)
+            for bucket in self._buckets[rank]:
+                broadcast(bucket, group=self.process_group, group_src=rank)
+            if self.parameters_as_bucket_view:
+                for p in theirs:
+                    p._data._bump()
         return loss
+
+    def _owned(self):
+        """Returns the parameters of each process."""
+        everything = [p for group in self.param_groups for p in group["params"]]
+        return [[p for p in everything if self.owner[p] == rank] for rank in range(self.process_group.size())]
+
+    def _join(self, parameters):
+        """Makes the parameters views of new tensors, one for each dtype and device. Returns these tensors."""
+        kinds: dict[Any, list] = {}
+        for p in parameters:
+            kinds.setdefault((p.dtype, p.device), []).append(p)
+        buckets = []
+        for same in kinds.values():
+            bucket = cat([p.detach().reshape(-1) for p in same])
+            for p, part in zip(same, bucket.split([p.numel() for p in same]), strict=True):
+                p.data = part.view(p.shape)
+            buckets.append(bucket)
+        return buckets
 
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Gathers the whole state in one process, for its `state_dict()`. Every process must call this.

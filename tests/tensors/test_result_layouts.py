@@ -101,6 +101,8 @@ FUNCTIONS = {
     "fft": lambda L, x: (L.fft.fft(x), L.fft.rfft(x, dim=0), L.fft.irfft(L.complex(x, x)), L.fft.fft2(x), L.fft.rfftn(x), L.fft.ihfft(x)),
     "losses": lambda L, x: (L.nn.functional.mse_loss(x, x * 2, reduction="none"), L.nn.functional.huber_loss(x, x * 2, reduction="none")),
     "norms": lambda L, x: (L.nn.functional.layer_norm(x, x.shape[-1:]), L.nn.functional.rms_norm(x, x.shape[-1:])),
+    "quantiles": lambda L, x: (x.quantile(0.3, 0), L.quantile(x, L.tensor([0.2, 0.5], dtype=x.dtype), -1), L.nanquantile(x, 0.4, dim=0, keepdim=True, interpolation="lower")),
+    "detached": lambda L, x: (x.detach().exp(), x.data.abs(), x.detach() * 2.0, x.detach() - x, L.nn.Parameter(x.detach()).detach().square(), L.tensor(x), L.frexp(x), L.nn.functional.rrelu(x)),
 }  # fmt: skip
 CHANNELS = {
     "pools": lambda L, x: (L.nn.functional.max_pool2d(x, 2), L.nn.functional.avg_pool2d(x, 2), L.nn.functional.max_pool2d(x, 2, return_indices=True)),
@@ -206,6 +208,33 @@ def test_gradients_of_leaves(layout):
             a, b = found
             assert steps(a) == steps(b), (shape, a.stride(), b.stride())
             np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-6)
+
+
+OF_UPSTREAM = {
+    "pad": lambda L, x: L.nn.functional.pad(x, (1, 2)), "crop": lambda L, x: L.nn.functional.pad(x, (-1, 0)), "cumsum": lambda L, x: x.cumsum(0),
+    "logcumsumexp": lambda L, x: x.logcumsumexp(-1), "cumprod": lambda L, x: x.cumprod(0), "flip": lambda L, x: x.flip(0), "mean": lambda L, x: x.mean(),
+    "means": lambda L, x: x.mean(0), "kept": lambda L, x: x.mean(-1, keepdim=True), "sum": lambda L, x: x.sum(), "exp": lambda L, x: x.exp(), "nanmean": lambda L, x: x.nanmean(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_UPSTREAM)
+def test_gradients_have_memory_of_their_own(name):
+    """Strides of gradients that `autograd.grad` returns. Changes in place do not reach the gradient of the result."""
+    rng = np.random.default_rng(9)
+    for shape in ((5,), (3, 4), (2, 3, 4)):
+        data, found = torch.tensor(rng.standard_normal(shape)), []
+        for library, x in ((torch, data.clone()), (mytorch, ours(data).clone())):
+            x.requires_grad_()
+            out = OF_UPSTREAM[name](library, x)
+            up = library.tensor(np.random.default_rng(3).standard_normal(tuple(out.shape)))
+            before = up.clone()
+            (g,) = library.autograd.grad(out, x, up)
+            found.append((steps(g), np.array(g.tolist())))
+            if 0 not in g.stride():
+                g.zero_()
+            assert (up == before).all().item()
+        assert found[0][0] == found[1][0], (shape, found)
+        np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-6)
 
 
 DRAWS = {

@@ -376,7 +376,7 @@ def check_zero_redundancy():
         assert (a == b).all().item()
 
 
-from ddp_patterns import check_generated_ddp_patterns  # noqa: E402, F401
+from ddp_patterns import check_generated_ddp_patterns, check_generated_shared_updates  # noqa: E402, F401
 
 if __name__ == "__main__":
     checks.run(globals(), sys.argv[1])

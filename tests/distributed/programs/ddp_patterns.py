@@ -132,5 +132,91 @@ def check_generated_ddp_patterns():
     assert not faults, "\n".join(faults[:5])
 
 
+# -- updates that processes share, and averages of parameters -----------------------------------------------------------
+
+SHAPES = [(), (1,), (0, 3), (3,), (5, 2), (2, 1, 3), (7, 7)]
+OPTIMIZERS = [("SGD", {"momentum": 0.9}), ("AdamW", {}), ("Adagrad", {}), ("RMSprop", {}), ("Adam", {"amsgrad": True})]
+
+
+def tensors(draw, count):
+    """Returns parameters of random shapes, dtypes and layouts, the same on each rank."""
+    found = []
+    for _ in range(count):
+        x = draw.standard_normal(SHAPES[draw.integers(len(SHAPES))])
+        x = mytorch.tensor(x, dtype=[mytorch.float64, mytorch.float32][draw.integers(2)])
+        found.append(
+            mytorch.nn.Parameter(
+                x.transpose(0, -1).contiguous().transpose(0, -1) if draw.random() < 0.3 and x.ndim else x
+            )
+        )
+    return found
+
+
+def one_shared_update(draw):
+    """ZeroRedundancyOptimizer against the optimizer of one process."""
+    from mytorch.optim.zero import ZeroRedundancyOptimizer
+
+    name, options = OPTIMIZERS[draw.integers(len(OPTIMIZERS))]
+    views, added, steps = bool(draw.random() < 0.7), bool(draw.random() < 0.3), int(draw.integers(1, 4))
+    shared = tensors(draw, int(draw.integers(1, 7)))
+    alone = [mytorch.nn.Parameter(p.detach().clone()) for p in shared]
+    text = f"{name}, views={views}, added={added}, {[tuple(p.shape) for p in shared]}"
+    make = getattr(mytorch.optim, name)
+    first = ZeroRedundancyOptimizer(
+        shared[:1] if added else shared, make, lr=0.1, parameters_as_bucket_view=views, **options
+    )
+    second = make(alone[:1] if added else alone, lr=0.1, **options)
+    if added and len(shared) > 1:
+        first.add_param_group({"params": shared[1:], "lr": 0.01})
+        second.add_param_group({"params": alone[1:], "lr": 0.01})
+    for _ in range(steps):
+        for p, q in zip(shared, alone, strict=True):
+            p.grad = mytorch.tensor(draw.standard_normal(tuple(p.shape)), dtype=p.dtype)
+            q.grad = p.grad.clone()
+        versions = [p._version for p in shared]
+        first.step()
+        second.step()
+        if any(p._version == v for p, v in zip(shared, versions, strict=True)):
+            return f"a version did not change: {text}"
+    for p, q in zip(shared, alone, strict=True):
+        if p.shape != q.shape or not np.allclose(p.detach().numpy(), q.detach().numpy(), rtol=1e-6, atol=1e-9):
+            return f"{p} is not {q}: {text}"
+    if views and len({p.untyped_storage().data_ptr() for p in shared if p.numel()}) > 2 * dist.get_world_size():
+        return f"the parameters share no memory: {text}"
+    return None
+
+
+def one_average(draw):
+    """PeriodicModelAverager against the mean of the values of all ranks."""
+    from mytorch.distributed.model_averaging import PeriodicModelAverager
+
+    period, warmup = int(draw.integers(1, 4)), int(draw.integers(0, 3))
+    params = tensors(draw, int(draw.integers(1, 5)))
+    unused = int(draw.integers(0, 3))
+    averager = PeriodicModelAverager(period, warmup)
+    groups = [{"params": params}] if draw.random() < 0.5 else params
+    for i, p in enumerate(params):
+        p.grad = None if i == unused else mytorch.zeros_like(p)
+    for step in range(6):
+        moves = [draw.standard_normal((dist.get_world_size(), *p.shape)) for p in params]
+        every = [None] * dist.get_world_size()
+        with mytorch.no_grad():
+            for p, move in zip(params, moves, strict=True):
+                p += mytorch.tensor(move[dist.get_rank()], dtype=p.dtype)
+        dist.all_gather_object(every, [p.detach().numpy().copy() for p in params])
+        averager.average_parameters(iter(groups))
+        averaged = step >= warmup and (step - warmup) % period == 0
+        for i, p in enumerate(params):
+            wanted = np.mean([e[i] for e in every], 0) if averaged and i != unused else every[dist.get_rank()][i]
+            if not np.allclose(p.detach().numpy(), wanted, rtol=1e-5, atol=1e-6):
+                return f"step {step} of period {period} after {warmup}: parameter {i}, unused {unused}"
+    return None
+
+
+def check_generated_shared_updates():
+    faults = checks.sweep(one_shared_update, 25, 1) + checks.sweep(one_average, 15, 2)
+    assert not faults, "\n".join(faults[:5])
+
+
 if __name__ == "__main__":  # ddp_patterns.py COUNT SEED: a longer run
     checks.longer_sweep(one_pattern)
