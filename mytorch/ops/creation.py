@@ -38,7 +38,8 @@ from ..backend.memory_format import (
 )
 from ..base import config, dtypes
 from ..base.errors import kind, require_tensor, warn, warn_as_pytorch
-from ..base.overriding import NOTHING, metadata, overridable, overriding
+from ..base.overridable import overridable
+from ..base.overriding import NOTHING, metadata, overriding
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, record_fill
 from ..dispatch.op import name_node, op
