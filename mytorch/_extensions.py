@@ -221,7 +221,7 @@ class LazyMethod:
     def __get__(self, tensor, owner=None):
         method = load(f"{self.home}:{self.name}")
         if not self.name.startswith("_"):
-            method = import_module("mytorch.dispatch.fast_call").public_function(method)
+            method = import_module("mytorch.dispatch.bind").public_method(method, self.name)
         setattr(self.cls, self.name, method)
         return method.__get__(tensor, owner) if hasattr(method, "__get__") else method  # also for `super().name`
 

@@ -22,9 +22,11 @@ from ._tensor_str import format_tensor
 from .backend import ndarray
 from .base import config, dtypes, hooks
 from .base.errors import InPlaceError, warn
-from .base.overriding import NOTHING, PLAIN, in_state, overriding, state
+from .base.overridable import overridable
+from .base.overriding import NOTHING, PLAIN, in_state, is_constructed, overriding, state
 from .engine.mode import enable_grad, get_mode, inference_counter
-from .engine.node import Leaf, Node, shown
+from .engine.node import Leaf, shown
+from .engine.own_node import OwnNode
 
 _new = object.__new__
 
@@ -77,11 +79,11 @@ class Tensor:
     def __init__(
         self, data=(), requires_grad=False, device=None, dtype=None, *sizes, grad_fn=None, grad_fn_name=None
     ):  # fmt: skip
-        if type(self) is not Tensor and is_constructed(self, type(data) is not tuple or data):
+        if type(self) is not Tensor and is_constructed(self, Tensor.__new__, type(data) is not tuple or data):
             return
         if overriding.on and not state.subclasses_off:
             with in_state(subclasses_off=True):
-                return initialize(
+                return create(
                     self, data, requires_grad, device, dtype, *sizes, grad_fn=grad_fn, grad_fn_name=grad_fn_name
                 )
         if type(data) is Size or (type(data) is int and dtype is None and requires_grad is False):
@@ -103,21 +105,20 @@ class Tensor:
         self._edge = None
         self._view = None
         if grad_fn is not None:
-            self._edge = _OwnNode(grad_fn, grad_fn_name, self._data._array)
+            self._edge = OwnNode(grad_fn, grad_fn_name, self._data._array)
         elif requires_grad:
             self.requires_grad_()
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if config.is_own(cls):
-            if "__torch_function__" not in vars(cls) and overriding.is_plain(cls):
-                overriding.add_plain(cls)
+            overriding.add_own(cls)
         elif hooks.define_subclass is not None:
             hooks.define_subclass(cls)
 
     def _add_parents(self, *tensors):
         """Sets the inputs of a tensor that was created with a `grad_fn`."""
-        if type(self._edge) is not _OwnNode:
+        if type(self._edge) is not OwnNode:
             raise RuntimeError("_add_parents: this tensor was not made with a grad_fn.")
         self._edge.add_parents(tensors)
 
@@ -137,7 +138,7 @@ class Tensor:
     def _make(data, device=None, dtype=None):
         """Returns the tensor that the constructor of native mode creates. The library does not use the public constructor."""
         self = _new(Tensor)
-        initialize(self, data, False, device, dtype)
+        create(self, data, False, device, dtype)
         return self
 
     @staticmethod
@@ -166,8 +167,6 @@ class Tensor:
             >>> w.tolist()
             [0.5, 0.5]
         """
-        if overriding.modes and (found := overriding.read("data", self)) is not NOTHING:
-            return found
         raw = self._data._array
         if not config.pytorch_mode:
             return Array._wrap(raw)
@@ -238,22 +237,16 @@ class Tensor:
     @property
     def is_cuda(self):
         """True if the tensor is on a GPU."""
-        if overriding.modes and (found := overriding.read("is_cuda", self)) is not NOTHING:
-            return found
         return type(self._data._array) is not ndarray and self.device.type == "cuda"
 
     @property
     def itemsize(self):
         """The size of one element in bytes."""
-        if overriding.modes and (found := overriding.read("itemsize", self)) is not NOTHING:
-            return found
         return self._data._array.itemsize
 
     @property
     def nbytes(self):
         """The size of all elements in bytes, `numel() * itemsize`."""
-        if overriding.modes and (found := overriding.read("nbytes", self)) is not NOTHING:
-            return found
         return self._data._array.nbytes
 
     @property
@@ -270,13 +263,8 @@ class Tensor:
             raise RuntimeError("Inference tensors do not track version counter.")
         return self._data._version
 
+    @overridable
     def __len__(self):
-        if (
-            overriding.on
-            and type(self) not in PLAIN
-            and (found := overriding.ask(Tensor.__len__, (self,))) is not NOTHING
-        ):
-            return found
         if self._data._array.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
         return self._data._array.shape[0]
@@ -284,13 +272,8 @@ class Tensor:
     def __hash__(self):
         return id(self)
 
+    @overridable
     def __repr__(self, *, tensor_contents=None):
-        if (
-            overriding.on
-            and type(self) not in PLAIN
-            and (found := overriding.ask(Tensor.__repr__, (self,))) is not NOTHING
-        ):
-            return found
         return format_tensor(self)
 
     # -- autograd ----------------------------------------------------------------------------------
@@ -323,6 +306,7 @@ class Tensor:
             raise RuntimeError(f"requires_grad: expected a bool, got {type(value).__name__}.")
         self.requires_grad_(value)
 
+    @overridable
     def requires_grad_(self, requires_grad=True):
         """Sets `requires_grad` in place. Use it to start recording operations on a tensor, or to freeze a parameter.
 
@@ -342,12 +326,6 @@ class Tensor:
             >>> [name for name, p in layer.named_parameters() if p.requires_grad]
             ['bias']
         """
-        if (
-            overriding.on
-            and type(self) not in PLAIN
-            and (found := overriding.ask(Tensor.requires_grad_, (self, requires_grad))) is not NOTHING
-        ):
-            return found
         edge = self.edge
         if requires_grad:
             if edge is None:
@@ -393,8 +371,6 @@ class Tensor:
             >>> (x * 2).grad_fn.name()
             'MulBackward0'
         """
-        if overriding.modes and (found := overriding.read("grad_fn", self)) is not NOTHING:
-            return found
         edge = self.edge
         return None if edge is None or isinstance(edge, Leaf) else shown(getattr(edge, "node", edge))
 
@@ -410,16 +386,12 @@ class Tensor:
             >>> w.is_leaf, (w * 2).is_leaf
             (True, False)
         """
-        if overriding.modes and (found := overriding.read("is_leaf", self)) is not NOTHING:
-            return found
         edge = self.edge
         return edge is None or isinstance(edge, Leaf)
 
     @property
     def output_nr(self):
         """The position of this tensor among the outputs of its `grad_fn`."""
-        if overriding.modes and (found := overriding.read("output_nr", self)) is not NOTHING:
-            return found
         return getattr(self.edge, "index", 0)
 
     @property
@@ -506,8 +478,6 @@ class Tensor:
     @property
     def retains_grad(self):
         """True if this tensor is not a leaf and `retain_grad()` was called on it."""
-        if overriding.modes and (found := overriding.read("retains_grad", self)) is not NOTHING:
-            return found
         return self._edge is not None and self._edge.keeps_grad and not self.is_leaf
 
     @staticmethod
@@ -531,14 +501,11 @@ class Tensor:
             >>> x.grad.tolist()
             [1.0, 2.0]
         """
-        if (
-            overriding.on
-            and type(self) not in PLAIN
-            and (found := overriding.ask(Tensor.detach, (self,))) is not NOTHING
-        ):
+        if type(self) not in PLAIN and (found := overriding.ask(Tensor.detach, (self,))) is not NOTHING:
             return found
         return Tensor._of(self._data)
 
+    @overridable
     def detach_(self):
         """Detaches this tensor from its graph in place, so that it becomes a leaf.
 
@@ -553,12 +520,6 @@ class Tensor:
             >>> y.detach_().requires_grad
             False
         """
-        if (
-            overriding.on
-            and type(self) not in PLAIN
-            and (found := overriding.ask(Tensor.detach_, (self,))) is not NOTHING
-        ):
-            return found
         if self._view is not None:
             raise RuntimeError("Can't detach views in-place: use detach() instead.")
         self.__dict__["_detached"] = id(self._edge), self._version  # views until now keep their graph: see `refresh`
@@ -613,73 +574,9 @@ class Tensor:
         return copied
 
 
-initialize = Tensor.__init__  # PyTorch mode has another constructor
-Tensor.__new__.__wrapped__ = initialize  # type: ignore[attr-defined]  # inspect.signature follows it
+create = Tensor.__init__  # PyTorch mode has another constructor
+Tensor.__new__.__wrapped__ = create  # type: ignore[attr-defined]  # inspect.signature follows it
 overriding.add_plain(Tensor)
-overriding.add_simple(Array)
-
-
-def is_constructed(tensor, arguments):
-    """Returns True if the constructor of a subclass already has created the data of a tensor.
-
-    Args:
-        tensor: the tensor.
-        arguments: False if `__init__` is called without arguments.
-    """
-    return hasattr(tensor, "_data") and (type(tensor).__new__ is not Tensor.__new__ or not arguments)
-
-
-class _OwnPlan:
-    """The plan of a custom node, which makes the engine call `gradients` of the node."""
-
-    vjp = None
-    names = ()
-    ports = 0
-    passes_float32 = False
-
-    @staticmethod
-    def run(node, g, arithmetic):
-        return node.gradients(g, arithmetic)
-
-
-class _OwnNode(Node):
-    """The node of `Tensor(data, grad_fn=…)`: a function that adds to the `.grad` of its inputs."""
-
-    __slots__ = ("function", "own_label", "tensors")
-
-    def __init__(self, function, name, array):
-        super().__init__(None, _OwnPlan, (), (), (), array.shape, array.dtype)
-        self.function = function
-        self.own_label = (name or getattr(function, "__name__", "grad_fn")).strip("<>")
-        self.tensors = ()
-
-    @property
-    def label(self):
-        return self.own_label
-
-    def name(self):
-        """Returns the name that was passed as `grad_fn_name`."""
-        return self.own_label
-
-    def add_parents(self, tensors):
-        """Adds tensors to the inputs of the operation. Constants are ignored."""
-        found = {id(t.edge): t for t in (*self.tensors, *tensors) if t.edge is not None}
-        self.tensors = tuple(found.values())
-        self.parents = tuple(t.edge for t in self.tensors)
-
-    def gradients(self, g, arithmetic):
-        """Runs the function with empty `.grad`s, reads them, and restores their former values."""
-        before = [edge.grad for edge in self.parents]
-        try:
-            for edge in self.parents:
-                edge.grad = None
-            self.function(arithmetic.wrap(g))
-            found = [edge.grad for edge in self.parents]
-        finally:
-            for edge, grad in zip(self.parents, before, strict=True):
-                edge.grad = grad
-        pairs = zip(self.parents, found, strict=True)
-        return [(edge, None if grad is None else arithmetic.unwrap(grad)) for edge, grad in pairs]
 
 
 def _restore(cls, array, requires_grad, extra):

@@ -4,7 +4,7 @@ import math
 
 from .base.arguments import described as _described
 from .dispatch.bind import found_by_pickle as _found
-from .dispatch.fast_call import public_function as _public_function
+from .dispatch.bind import public_function as _public_function
 from .dispatch.out import takes_out as _takes_out
 from .ops import PUBLIC
 from .ops import special as _ops

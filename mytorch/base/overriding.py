@@ -2,14 +2,13 @@
 
 An op asks whether the type of each argument is in `PLAIN`: Tensor, and its subclasses without an override. Anything else
 goes to the slow path, which calls `overriding.ask`. A function that is composed of ops, and a method of several tensors,
-tests `overriding.on` first, in the wrapper that it has anyway, or in the wrapper of `overridable`. A property tests
+tests `overriding.on` first, in the wrapper that it has anyway, or in the wrapper of `base/overridable.py`. A property tests
 `overriding.modes`; a subclass overrides it in its own dict.
 
 No code is replaced later: `compat/overrides.py` only changes the sets and the flags below. While a mode is active, both sets are empty,
 so that every call asks.
 """
 
-import functools
 import threading
 from contextlib import contextmanager
 
@@ -33,6 +32,11 @@ CREATIONS = FACTORIES | frozenset(
     "zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full scalar_tensor "
     "linspace logspace tril_indices triu_indices empty_strided from_numpy as_tensor".split()
 )
+
+
+def is_overridable(name):
+    """Returns True for the name of a public function that classes or modes can override."""
+    return name in CREATIONS or name not in IGNORED
 
 
 class _State(threading.local):
@@ -92,9 +96,11 @@ class Overriding:
         if not self._modes:
             PLAIN.update(classes)
 
-    def is_plain(self, cls):
-        """Returns True if all tensor classes that a class inherits from are plain."""
-        return all(base in self._plain for base in cls.__bases__ if hasattr(base, "_wrap"))
+    def add_own(self, cls):
+        """Adds a subclass of the library, if neither it nor a class that it inherits from has an override."""
+        plain = all(base in self._plain for base in cls.__bases__ if hasattr(base, "_wrap"))
+        if plain and "__torch_function__" not in vars(cls):
+            self.add_plain(cls)
 
     def add_simple(self, *classes):
         """Adds classes of arguments that cannot override functions, and that contain no tensors."""
@@ -147,6 +153,23 @@ class Overriding:
 overriding = Overriding()
 
 
+def asking_first(dispatch, operator):
+    """Returns the slow path of a public function: classes and modes that override the function, then `dispatch`.
+
+    Its attribute `public` is the function that `__torch_function__` receives.
+    """
+
+    def ask(*args, **options):
+        for value in (*args, *options.values()):
+            if type(value) not in SIMPLE:
+                if (result := overriding.ask(ask.public.public, args, options, operator)) is not NOTHING:
+                    return result
+                break
+        return dispatch(*args, **options)
+
+    return ask
+
+
 def asks(function):
     """Returns True for a public function that asks classes and modes."""
     return getattr(function, "asks", None) is function
@@ -158,35 +181,18 @@ def asking(function):
     return function
 
 
-def overridable(function, operator=False):
-    """Returns a function that asks classes and modes before it calls `function`.
-
-    Args:
-        function: the function.
-        operator: it is the method of a binary operator, which returns NotImplemented for unknown operands.
-    """
-    if asks(function):
-        return function
-
-    @functools.wraps(function)
-    def public(*args, **kwargs):
-        if overriding.on:
-            for value in (*args, *kwargs.values()) if kwargs else args:
-                if type(value) not in SIMPLE:
-                    if (result := overriding.ask(public.public, args, kwargs, operator)) is not NOTHING:
-                        return result
-                    break
-        try:
-            return function(*args, **kwargs)
-        except (TypeError, AttributeError):
-            if (result := overriding.refused(public.public, args, kwargs)) is NOTHING:
-                raise
-            return result
-
-    return asking(public)
-
-
 def metadata(function):
     """Marks a method that only reads metadata and tests `overriding.modes` itself. Subclasses override it in their own dict."""
     function.reads = True
     return asking(function)
+
+
+def is_constructed(tensor, new, arguments):
+    """Returns True if the constructor of a subclass already has created the data of a tensor.
+
+    Args:
+        tensor: the tensor.
+        new: `Tensor.__new__`.
+        arguments: False if `__init__` is called without arguments.
+    """
+    return hasattr(tensor, "_data") and (type(tensor).__new__ is not new or not arguments)

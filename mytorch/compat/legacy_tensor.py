@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._array import Array, Size, as_raw
-from .._tensor import Tensor, is_constructed
-from .._tensor import initialize as _create
+from .._tensor import Tensor
+from .._tensor import create as _create
 from ..base import dtypes
-from ..base.overriding import in_state, overriding, state
+from ..base.overriding import in_state, is_constructed, overriding, state
 from ..ops.creation import empty
 from ..ops.movement import as_shape
 from ..storage import TypedStorage, UntypedStorage
@@ -65,7 +65,7 @@ def _is_size(data):
 
 def initialize(self, *args, **kwargs):
     """`Tensor.__init__` in PyTorch mode. Arguments that PyTorch does not have use the original method."""
-    if type(self) is not Tensor and is_constructed(self, args or kwargs):
+    if type(self) is not Tensor and is_constructed(self, Tensor.__new__, args or kwargs):
         return
     if overriding.on and not state.subclasses_off:
         with in_state(subclasses_off=True):

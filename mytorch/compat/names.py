@@ -14,9 +14,8 @@ from .._array import Size
 from .._tensor import Tensor
 from ..backend import dlpack
 from ..base import config, dtypes, errors
-from ..base.overriding import IGNORED
-from ..dispatch.bind import found_by_pickle
-from ..dispatch.fast_call import public_function
+from ..base.overriding import is_overridable
+from ..dispatch.bind import found_by_pickle, public_function
 from ..dispatch.out import takes_out
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import get_mode
@@ -587,7 +586,7 @@ def _names():
             names.setdefault(k + "_", METHODS[k + "_"])
     for k, value in names.items():
         if isinstance(value, FunctionType):
-            names[k] = found_by_pickle(value if k in IGNORED else public_function(value), k)
+            names[k] = found_by_pickle(public_function(value) if is_overridable(k) else value, k)
     return names
 
 

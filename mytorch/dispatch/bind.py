@@ -7,6 +7,7 @@
 import functools
 import inspect
 import sys
+from types import FunctionType
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from .._array import Array
 from .._tensor import Tensor
 from ..backend import ndarray
 from ..base.arguments import described, names_of
-from ..base.overriding import CREATIONS, IGNORED, NOTHING, SIMPLE, asking, asks, overriding
+from ..base.overridable import overridable
+from ..base.overriding import IGNORED, NOTHING, SIMPLE, asking, asks, is_overridable, overriding
 from ..engine.mode import get_mode
-from .fast_call import fast_call, public_function
+from .fast_call import fast_call
 from .inplace import in_place
 from .op import SPELLINGS, Op
 from .operands import is_operand
@@ -149,19 +151,28 @@ def _swapped(call):
 
 def _attribute(name, get, put=None, doc=None):
     """Adds a property that computes its value to Tensor and Array. The docstring is `doc`, or the docstring of `get`."""
+    setattr(Array, name, property(get, put, doc=doc))
+    setattr(Tensor, name, _overridable_property(name, get, put, doc or get.__doc__))
 
-    def overridable(self):
+
+def _overridable_property(name, get, put, doc):
+    """Returns a property that modes can override; `_tensor.py` tests for modes itself in those that programs read most."""
+
+    def read(self):
         if overriding.modes and (found := overriding.read(name, self)) is not NOTHING:
             return found
         return get(self)
 
-    setattr(Array, name, property(get, put, doc=doc))
-    setattr(Tensor, name, property(overridable, put, doc=doc or get.__doc__))
+    return property(read, put, doc=doc)
 
 
 def attach(namespace):
     """Binds all public definitions: methods to Tensor and Array, functions to `namespace`."""
+    overriding.add_simple(Array)
     _make_overridable()
+    for name in "data is_cuda itemsize nbytes grad_fn is_leaf output_nr retains_grad".split():
+        descriptor = vars(Tensor)[name]
+        setattr(Tensor, name, _overridable_property(name, descriptor.fget, descriptor.fset, descriptor.__doc__))
     for name, function in METHODS.items():
         for cls in (Tensor, Array):
             if name not in cls.__dict__ or name in ("__eq__", "__ne__"):
@@ -170,7 +181,7 @@ def attach(namespace):
     for name, function in PUBLIC.items():
         function = takes_out(function)
         namespace[name] = found_by_pickle(
-            described(public_function(function) if name in CREATIONS or name not in IGNORED else function), name
+            described(public_function(function) if is_overridable(name) else function), name
         )
     for name, function in METHODS.items():
         found_by_pickle(function, f"Tensor.{name}")
@@ -201,6 +212,27 @@ def _make_overridable():
             passed = METHODS.get(_PASSED.get(name), function)
             if passed is not function:
                 function.public = passed
+
+
+_made = {}
+
+
+def public_function(function, operator=False):
+    """Returns a function that classes and modes can override: `function` itself, a fast path of its op, or a wrapper."""
+    op = function if hasattr(function, "fast_call") else getattr(function, "op", None)
+    if asks(function) or not (op or isinstance(function, FunctionType)):
+        return function
+    key = function, operator
+    if key not in _made:
+        _made[key] = fast_call(op, overridden=True) if op else overridable(function, operator)
+    return _made[key]
+
+
+def public_method(function, name):
+    """Returns a method of an extension that classes and modes can override, and that pickle finds."""
+    public = public_function(function)
+    setattr(Tensor, name, public)  # `found_by_pickle` looks it up
+    return public if public is function else found_by_pickle(public, f"Tensor.{name}")
 
 
 def found_by_pickle(function, name, module="mytorch"):

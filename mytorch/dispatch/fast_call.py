@@ -10,7 +10,7 @@ once, when it is created. Kernels and formulas are set later. `_unary` and `_bin
 a call of `_tensor` would take 3 to 8 % of the time of a recorded call.
 """
 
-from types import FunctionType, MethodType
+from types import MethodType
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from .._tensor import Tensor
 from ..backend import is_raw, ndarray, numpy_ns
 from ..backend.memory_format import ROWS_FROM_ROWS, in_rows, iterator
 from ..base import config, dtypes
-from ..base.overriding import NOTHING, PLAIN, SIMPLE, asking, asks, overridable, overriding
+from ..base.overriding import PLAIN, asking, asking_first
 from ..engine.mode import get_mode
 from ..engine.node import Node, keep_saved
 from ..kernels.registry import SMALL
@@ -51,7 +51,7 @@ def fast_call(op, operator=False, public=False, overridden=False):
     few = few and (op.required == len(op.inputs) == 1 or not (op.attrs or op.residuals or op.outputs or op.view))
     dispatch = op.dispatch_checked if public and few else op.dispatch
     if public or operator or overridden:
-        dispatch = _asking(dispatch, operator)
+        dispatch = asking_first(dispatch, operator)
     if op.variadic:
         call = _nary(op, dispatch)
     elif len(op.inputs) == 3 and not (op.integers or op.outputs or op.view):
@@ -71,37 +71,6 @@ def fast_call(op, operator=False, public=False, overridden=False):
     call.__doc__, call.__module__ = op.__doc__, op.__module__
     call.op = call.__wrapped__ = op  # inspect.signature follows __wrapped__
     return call
-
-
-_made = {}
-
-
-def public_function(function, operator=False):
-    """Returns a function that classes and modes can override: `function` itself, a fast path of its op, or a wrapper."""
-    op = function if hasattr(function, "fast_call") else getattr(function, "op", None)
-    if asks(function) or not (op or isinstance(function, FunctionType)):
-        return function
-    key = function, operator
-    if key not in _made:
-        _made[key] = fast_call(op, overridden=True) if op else overridable(function, operator)
-    return _made[key]
-
-
-def _asking(dispatch, operator):
-    """Returns the slow path of a public function: classes and modes that override the function, then `dispatch`.
-
-    Its attribute `public` is the function that `__torch_function__` receives.
-    """
-
-    def ask(*args, **options):
-        for value in (*args, *options.values()):
-            if type(value) not in SIMPLE:
-                if (result := overriding.ask(ask.public.public, args, options, operator)) is not NOTHING:
-                    return result
-                break
-        return dispatch(*args, **options)
-
-    return ask
 
 
 def _accepted(op):

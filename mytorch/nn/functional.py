@@ -3,7 +3,7 @@
 from .. import _extensions, ops
 from ..base.arguments import described as _described
 from ..dispatch.bind import found_by_pickle as _found_by_pickle
-from ..dispatch.fast_call import public_function as _public_function
+from ..dispatch.bind import public_function as _public_function
 from ..ops import multihead
 from . import linear_cross_entropy as _losses
 
@@ -48,9 +48,9 @@ def _found(home, name):
 
 
 _FOUND = {name: _found(home, name) for home, names in _NAMES.items() for name in names.split()}
-globals().update(_FOUND)
 for _module, _name in ((_losses, "linear_cross_entropy"), (multihead, "multi_head_attention_forward")):
-    globals()[_name] = _FOUND[_name] = _public_function(getattr(_module, _name))
+    _FOUND[_name] = _found_by_pickle(_public_function(getattr(_module, _name)), _name, __name__)
+globals().update(_FOUND)
 __getattr__, __dir__ = _extensions.lazy(__name__)
 
 __all__ = [*_FOUND]

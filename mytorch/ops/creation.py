@@ -40,7 +40,8 @@ from ..backend.memory_format import (
 )
 from ..base import config, dtypes
 from ..base.errors import HostMemoryError, kind, require_tensor, warn, warn_as_pytorch
-from ..base.overriding import NOTHING, metadata, overridable, overriding
+from ..base.overridable import overridable
+from ..base.overriding import NOTHING, metadata, overriding
 from ..dispatch.bind import _attribute, public
 from ..dispatch.inplace import adopt, check_writable, record_fill
 from ..dispatch.layouts import creation, other_layout

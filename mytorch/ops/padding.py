@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..backend import Namespace
-from ..base.overriding import overridable
+from ..base.overridable import overridable
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from .indexing import read_along

@@ -7,7 +7,7 @@ therefore a pair of small matrices, which are computed on the CPU in the dtype o
 import numpy as np
 
 from ..base import dtypes
-from ..base.overriding import overridable
+from ..base.overridable import overridable
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.unwrap import raw_of, to_cpu

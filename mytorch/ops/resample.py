@@ -12,7 +12,7 @@ from .._tensor import Tensor
 from ..backend import is_raw, memory_owner
 from ..base import dtypes
 from ..base.errors import warn_as_pytorch
-from ..base.overriding import overridable
+from ..base.overridable import overridable
 from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision

@@ -1,0 +1,33 @@
+"""Functions that ask classes and modes before they run; see `overriding.py`."""
+
+import functools
+
+from .overriding import NOTHING, SIMPLE, asking, asks, overriding
+
+
+def overridable(function, operator=False):
+    """Returns a function that asks classes and modes before it calls `function`.
+
+    Args:
+        function: the function.
+        operator: it is the method of a binary operator, which returns NotImplemented for unknown operands.
+    """
+    if asks(function):
+        return function
+
+    @functools.wraps(function)
+    def public(*args, **kwargs):
+        if overriding.on:
+            for value in (*args, *kwargs.values()) if kwargs else args:
+                if type(value) not in SIMPLE:
+                    if (result := overriding.ask(public.public, args, kwargs, operator)) is not NOTHING:
+                        return result
+                    break
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, AttributeError):
+            if (result := overriding.refused(public.public, args, kwargs)) is NOTHING:
+                raise
+            return result
+
+    return asking(public)
