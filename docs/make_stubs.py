@@ -199,6 +199,15 @@ class Stub:
     # -- functions -----------------------------------------------------------------------------------------------
 
     def function_lines(self, name, function, owner, first=None):
+        """Returns the lines of a function. A comment names its file if another file than the module of the stub defines it."""
+        lines = self._function_lines(name, function, owner, first)
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if code is not None and code.co_filename not in (self.module.__file__, "<string>"):
+            file = Path(code.co_filename)
+            lines[-1] += f"  # {file.relative_to(ROOT).as_posix()}" if file.is_relative_to(ROOT) else ""
+        return lines
+
+    def _function_lines(self, name, function, owner, first=None):
         overloads = (
             OVERLOADS.get(f"{'Tensor' if owner == 'Array' else owner}.{name}", OVERLOADS.get(name))
             if self.library(function)

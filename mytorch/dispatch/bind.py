@@ -13,7 +13,7 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import ndarray
-from ..base.arguments import described, names_of
+from ..base.arguments import described, names_of, with_place
 from ..engine.mode import get_mode
 from .fast_call import fast_call
 from .inplace import in_place
@@ -66,6 +66,9 @@ def public(
 
     def register(definition):
         call = described(fast_call(definition, public=True) if isinstance(definition, Op) else definition)
+        home = (definition.__wrapped__ if isinstance(definition, Op) else definition).__module__
+        if call.__doc__ and home.startswith("mytorch."):
+            call.__doc__ = with_place(call.__doc__, home)
         words = {**({} if isinstance(definition, Op) else _numpy_names(definition)), **(spellings or {})}
         if words:
             call = also_named(call, words)
