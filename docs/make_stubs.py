@@ -506,13 +506,11 @@ def torch_names():
     from mytorch.compat import paths
     from mytorch.compat import stubs as absent
 
-    lines = []
-    own = (
-        p
-        for p, m in sys.modules.items()
-        if getattr(vars(m).get("__getattr__"), "__module__", "") == "mytorch._extensions"
-    )
-    for package in sorted({*own, *paths.MORE_NAMES}):
+    lines, packages = [], {*paths.MORE_NAMES}
+    for path in (ROOT / "mytorch").rglob("*.py"):
+        if re.search(r"= (_extensions\.)?lazy\(\s*__name__", path.read_text()):
+            packages.add(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+    for package in sorted(packages):
         short = package[8:]
         found = {name: "compat.stubs" for name in absent.NAMES.get(short, "").split() if short in absent.NAMES}
         found.update(dict.fromkeys(() if short else absent.CONSTANTS, "compat.stubs"))
