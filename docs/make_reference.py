@@ -76,7 +76,7 @@ def behind(value):
     """Returns the op, function or class that a public object stands for, without the wrappers around it."""
     while True:
         inner = getattr(value, "op", None) or getattr(value, "__wrapped__", None)
-        if inner is None or isinstance(value, type):
+        if inner is None or isinstance(value, type) or hasattr(value, "signature_extras"):
             return value
         value = inner
 

@@ -203,6 +203,15 @@ class Stub:
     # -- functions -----------------------------------------------------------------------------------------------
 
     def function_lines(self, name, function, owner, first=None):
+        """Returns the lines of a function. A comment names its file if another file than the module of the stub defines it."""
+        lines = self._function_lines(name, function, owner, first)
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if code is not None and code.co_filename not in (self.module.__file__, "<string>"):
+            file = Path(code.co_filename)
+            lines[-1] += f"  # {file.relative_to(ROOT).as_posix()}" if file.is_relative_to(ROOT) else ""
+        return lines
+
+    def _function_lines(self, name, function, owner, first=None):
         overloads = (
             OVERLOADS.get(f"{'Tensor' if owner == 'Array' else owner}.{name}", OVERLOADS.get(name))
             if self.library(function)
@@ -501,13 +510,11 @@ def torch_names():
     from mytorch.compat import paths
     from mytorch.compat import stubs as absent
 
-    lines = []
-    own = (
-        p
-        for p, m in sys.modules.items()
-        if getattr(vars(m).get("__getattr__"), "__module__", "") == "mytorch._extensions"
-    )
-    for package in sorted({*own, *paths.MORE_NAMES}):
+    lines, packages = [], {*paths.MORE_NAMES}
+    for path in (ROOT / "mytorch").rglob("*.py"):
+        if re.search(r"= (_extensions\.)?lazy\(\s*__name__", path.read_text()):
+            packages.add(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+    for package in sorted(packages):
         short = package[8:]
         found = {name: "compat.stubs" for name in absent.NAMES.get(short, "").split() if short in absent.NAMES}
         found.update(dict.fromkeys(() if short else absent.CONSTANTS, "compat.stubs"))

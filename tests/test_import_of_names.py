@@ -1,5 +1,6 @@
 """What a name imports: a name that does not exist imports no module, and a name of `compat` its own module only."""
 
+import importlib.util
 import subprocess
 import sys
 
@@ -57,3 +58,9 @@ def test_the_table_has_all_names():
         table = _extensions.torch_names()[package]
         for name, home in paths.more_names(package).items():
             assert table[name] == home, (package, name)
+    for path in (*paths.PATHS, *paths.stubs.MODULES):  # modules of PyTorch without a file
+        package, _, name = f"mytorch.{path}".rpartition(".")
+        if importlib.util.find_spec(package) and package not in paths.PATHS:
+            get = getattr(importlib.import_module(package), "__getattr__", None)
+            if get is not None and get.__module__ == "mytorch._extensions":
+                assert name in _extensions.torch_names()[package], path

@@ -24,7 +24,7 @@ SHARED = {
     "out": "tensor that receives the result (default: a new tensor).",
 }
 # Sections after `Args:`.
-_LATER = ("Raises:", "Attributes:", "Returns:", "Shape:", "Source:", "Example", "See also:", "Note:", "Yields:")
+_LATER = ("Raises:", "Attributes:", "Returns:", "Shape:", "Source:", "Example", "See also:", "Note:", "Yields:", "Defined in ")
 
 
 def names_of(function, skip=0):
@@ -43,7 +43,7 @@ def described(function, **texts):
         texts: descriptions of further arguments, which the functions of a module share.
     """
     doc, inner, further = function.__doc__, function, []
-    while hasattr(inner, "__wrapped__"):
+    while hasattr(inner, "__wrapped__") and not hasattr(inner, "signature_extras"):
         inner = inner.__wrapped__
         if "default" in getattr(inner, "__dict__", ()):  # an argument that a wrapper adds
             further.append(inner.name)
@@ -58,6 +58,13 @@ def described(function, **texts):
         return function
     function.__doc__ = completed(doc, names, SHARED | texts if texts else SHARED)
     return function
+
+
+def with_place(doc, module):
+    """Returns a docstring with a last line that names the file of a module, for `help` and the reference."""
+    lines = [line for line in doc.split("\n")[1:] if line and not line.isspace()]
+    indent = min((line[: len(line) - len(line.lstrip())] for line in lines), default="")
+    return f"{doc.rstrip()}\n\n{indent}Defined in `{module.replace('.', '/')}.py`."
 
 
 def completed(doc, names, texts):

@@ -14,7 +14,7 @@ import numpy as np
 from .._array import Array
 from .._tensor import Tensor
 from ..backend import ndarray
-from ..base.arguments import described, names_of
+from ..base.arguments import described, names_of, with_place
 from ..base.overridable import overridable
 from ..base.overriding import IGNORED, NOTHING, SIMPLE, asking, asks, is_overridable, overriding
 from ..engine.mode import get_mode
@@ -79,6 +79,9 @@ def public(
 
     def register(definition):
         call = described(fast_call(definition, public=True) if isinstance(definition, Op) else definition)
+        home = (definition.__wrapped__ if isinstance(definition, Op) else definition).__module__
+        if call.__doc__ and home.startswith("mytorch."):
+            call.__doc__ = with_place(call.__doc__, home)
         words = {**({} if isinstance(definition, Op) else _numpy_names(definition)), **(spellings or {})}
         if words:
             call = also_named(call, words)

@@ -284,6 +284,13 @@ class Record:
         return [*values[: len(self.inputs) - 1], tuple(values[len(self.inputs) - 1 :])] if self.variadic else [*values]
 
     @property
+    def __wrapped__(self):
+        """The function by which `inspect.getsource` finds the definition: the forward function, or the gradient in a row of a table."""
+        formulas = [self.reference.vjp, *self.reference.formulas.values()]
+        written = (self.forward, *(formula.function for formula in formulas if formula is not None))
+        return next((f for f in written if "<locals>" not in f.__qualname__.partition(".<lambda>")[0]), self.forward)
+
+    @property
     def is_differentiable(self):
         """True if the op has gradient formulas."""
         return bool(self.reference.formulas) or self.reference.vjp is not None

@@ -365,8 +365,8 @@ def _removed(name, instead):
             f"This function was deprecated since version 1.9 and is now removed. `{name}`: use {instead} instead."
         )
 
-    public(name=name, inplace=False)(method)
     method.__doc__ = f"Removed from PyTorch; use {instead}."
+    public(name=name, inplace=False)(method)
 
 
 for _name in ("lstsq", "eig", "solve", "symeig", "matrix_rank"):

@@ -9,4 +9,4 @@ from mytorch.vision import ops as ops
 from mytorch.vision import transforms as transforms
 from mytorch.vision import utils as utils
 
-def lazy(package: Any, modules: str = '', names: Any = None) -> Any: ...
+def lazy(package: Any, modules: str = '', names: Any = None) -> Any: ...  # mytorch/_extensions.py

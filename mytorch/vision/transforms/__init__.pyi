@@ -25,4 +25,4 @@ from mytorch.vision.transforms.geometry import RandomResizedCrop as RandomResize
 from mytorch.vision.transforms.geometry import RandomVerticalFlip as RandomVerticalFlip
 from mytorch.vision.transforms.geometry import Resize as Resize
 
-def lazy(package: Any, modules: str = '', names: Any = None) -> Any: ...
+def lazy(package: Any, modules: str = '', names: Any = None) -> Any: ...  # mytorch/_extensions.py
