@@ -12,7 +12,6 @@ import ast
 import functools
 import io
 import re
-import runpy
 import tokenize
 from collections import defaultdict
 from pathlib import Path
@@ -20,7 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mytorch"
 FILES = sorted(PACKAGE.rglob("*.py"))
-EXTENSIONS = runpy.run_path(str(PACKAGE / "_extensions.py"))["EXTENSIONS"]
+EXTENSIONS = next(
+    ast.literal_eval(node.value)
+    for node in ast.parse((PACKAGE / "_extensions.py").read_text()).body
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXTENSIONS"
+)
 
 # From the bottom up: a package may import from the layers below, and from other packages of the same layer. A package
 # here is a folder of mytorch/, a file in mytorch/, or an extension.
