@@ -16,6 +16,7 @@ from ..backend import (
     assign,
     copy_later,
     device,
+    device_guard,
     dlpack,
     is_pinned,
     ndarray,
@@ -31,9 +32,9 @@ from ..backend.memory_format import (
     axes_in_memory,
     channel_axes,
     in_order,
-    kept,
     layout_of,
     lies_in,
+    preserve,
     preserve_format,
     strided,
     suggested_format,
@@ -87,7 +88,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     inner = getattr(data, "_data", data)
     shared = raw is (inner._array if isinstance(inner, Array) else inner) or getattr(raw, "base", None) is not None
     if shared and not isinstance(data, (int, float, bool, complex, list, tuple)):
-        raw = kept(raw.copy("K"), raw) if isinstance(data, Tensor) else raw.copy()
+        raw = raw_of(data.detach().clone()) if isinstance(data, Tensor) and raw is inner._array else raw.copy()
     return finish(raw, requires_grad, pin=pin_memory)
 
 
@@ -534,7 +535,15 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 # -- dtype and device --------------------------------------------------------------------------------------------
 
 
-@op(dtype="same", layout=None)
+def _in_same_order(out, raws, attrs):
+    """Returns a copy on another device with PyTorch's strides. A copy that may not have finished stays as it is."""
+    if attrs["non_blocking"]:
+        return out
+    with device_guard(out):
+        return preserve(out, raws)
+
+
+@op(dtype="same", layout=_in_same_order)
 def _to_device(xp, input, *, where, home, non_blocking):
     return to_device(input, where, non_blocking)
 
