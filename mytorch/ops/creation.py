@@ -676,6 +676,7 @@ def numpy(self, *, force=False):
 
 
 @public(function=False, inplace=False)
+@metadata
 def item(self):
     """Returns the only element as a Python number.
 
@@ -686,6 +687,8 @@ def item(self):
         >>> mytorch.tensor([2.5]).item()
         2.5
     """
+    if overriding.modes and (found := overriding.ask(item, (self,))) is not NOTHING:
+        return found
     raw = raw_of(self)
     if raw.size != 1:
         raise RuntimeError(f"a Tensor with {raw.size} elements cannot be converted to Scalar")
@@ -694,6 +697,7 @@ def item(self):
 
 
 @public(function=False, inplace=False)
+@metadata
 def tolist(self):
     """Returns the elements as nested lists of Python numbers.
 
@@ -701,6 +705,8 @@ def tolist(self):
         >>> mytorch.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
     """
+    if overriding.modes and (found := overriding.ask(tolist, (self,))) is not NOTHING:
+        return found
     raw = to_device(raw_of(self), CPU)
     return (raw.astype(np.float32) if raw.dtype.kind == "V" else raw).tolist()
 
