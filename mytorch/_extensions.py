@@ -263,6 +263,8 @@ def _define_subclass(cls):
     """Prepares a subclass of Tensor that a program defined, where `compat` is installed."""
     if _compat() is not None:
         load("compat.overrides").define(cls)
+    else:
+        import_module("mytorch.base.overriding").overriding.add_plain(cls)
 
 
 def _construct_subclass(tensor, args, kwargs):

@@ -709,6 +709,7 @@ def numpy(self, *, force=False):
 
 
 @public(function=False, inplace=False)
+@metadata
 def item(self):
     """Returns the only element as a Python number.
 
@@ -719,6 +720,8 @@ def item(self):
         >>> mytorch.tensor([2.5]).item()
         2.5
     """
+    if overriding.modes and (found := overriding.ask(item, (self,))) is not NOTHING:
+        return found
     raw = raw_of(self)
     if raw.size != 1:
         raise RuntimeError(f"a Tensor with {raw.size} elements cannot be converted to Scalar")
@@ -727,6 +730,7 @@ def item(self):
 
 
 @public(function=False, inplace=False)
+@metadata
 def tolist(self):
     """Returns the elements as nested lists of Python numbers.
 
@@ -734,6 +738,8 @@ def tolist(self):
         >>> mytorch.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
     """
+    if overriding.modes and (found := overriding.ask(tolist, (self,))) is not NOTHING:
+        return found
     raw = raw_of(self)
     if not isinstance(raw, ndarray) and (other := other_layout("tolist", self)) is not None:
         return other(self)
