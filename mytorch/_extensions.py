@@ -73,8 +73,8 @@ NAMES = {
     "mytorch.accelerate": {
         name: f"accelerate.runs:{name}"
         for name in (
-            "Interrupt Progress RunLog Throughput check_finite exclusive find_checkpoint ignore_interrupts mean_loss newest_checkpoint "
-            "peak_flops remove_checkpoints warn_if_long"
+            "Interrupt Progress RunLog Throughput check_finite exclusive find_checkpoint ignore_interrupts keep_random_states "
+            "mean_loss newest_checkpoint peak_flops remove_checkpoints steps_of warn_if_long"
         ).split()
     },
     "mytorch.cuda": {name: f"cuda.{name}" for name in ("amp", "comm", "nvtx")},
