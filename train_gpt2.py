@@ -7,10 +7,11 @@
 The files of a run are in <working_directory>/<project_name>[/<run_name>]: `checkpoint_N`, `final_checkpoint`, `log.jsonl`
 and `loss.png`. A checkpoint contains the weights, the optimizer state, the tokenizer and the flags (`model_meta.json`).
 
-Ctrl-C and SIGTERM finish the current step and save a checkpoint. `--resume_from_checkpoint latest` continues the run
-exactly, also with another number of processes, batch size or number of accumulation steps.
+Ctrl-C and SIGTERM finish the current micro-batch and save a checkpoint of the last complete step. `--resume_from_checkpoint latest`
+continues the run exactly, also with another number of processes, batch size or number of accumulation steps.
 """
 
+import contextlib
 import dataclasses
 import math
 from pathlib import Path
@@ -20,11 +21,13 @@ from mytorch import accelerate
 from mytorch.accelerate import Accelerator, Interrupt, Progress, RunLog, Throughput, mean_loss
 from mytorch.cli.arguments import ArgumentParser, command_line, flag, flags_to_save, inherit_flags, run_script, switch
 from mytorch.models import GPT2, Llama, from_pretrained, fuse_, lora, run_files
+from mytorch.models.tokenizer import load_tokenizer
 from mytorch.optim import AdamW
 from mytorch.optim.lr_scheduler import CosineLRScheduler
 from mytorch.utils.data import DataLoader, RandomBlocks, read_vocab_size
 
 FASTER = "--model_size demo --context_length 64 --batch_size 12 --gradient_accumulation_steps 1 --train_iterations 2500 --max_lr 4e-3 --warmup_steps 100 takes minutes."  # advice for CPUs
+STOPPING = "\nStopping after this {}; Ctrl-C again quits without saving.\n"
 
 
 # fmt: off
@@ -38,7 +41,7 @@ class Flags:  # checkpoints contain no flags with saved=False; flags with fixed=
     resume_from_checkpoint: str | None = flag(help='path or name of a checkpoint, or "latest"; other flags default to the values in the checkpoint (default: a new run)', saved=False, metavar="CHECKPOINT")
     overwrite: bool = switch("replace the existing run in the project's folder", saved=False)
     architecture: str = flag("gpt2", "model architecture; qwen is Qwen 3, moe is Mixtral", choices=list(run_files.ARCHITECTURES), fixed=True)
-    init_from: str | None = flag(help="pretrained model to fine-tune: a Hugging Face directory or a GGUF file (default: a new model)", fixed=True)
+    init_from: str | None = flag(help="pretrained model to fine-tune: a Hugging Face directory, the folder of a run, or a GGUF file (default: a new model)", fixed=True)
     lora_r: int | None = flag(help="rank of LoRA matrices; trains LoRA matrices only, requires --init_from (default: no LoRA)", fixed=True)
     lora_alpha: float | None = flag(help="LoRA alpha (default: 2 x --lora_r)", fixed=True)
     lora_dropout: float = flag(0.0, "dropout probability of the inputs of LoRA matrices (default: 0.0)", fixed=True)
@@ -69,11 +72,13 @@ class Flags:  # checkpoints contain no flags with saved=False; flags with fixed=
     mixed_precision: str = flag("no", "dtype of mixed precision; the flag without a value means fp16", nargs="?", const="fp16", choices=["no", "fp16", "bf16"])
     cuda_graph: bool = switch("replay the training step as a CUDA graph from the fourth iteration on (one GPU only)", saved=False)
     enable_gradient_checkpointing: bool = switch("recompute activations during backward to save memory")
-    peak_tflops: float | None = flag(help="peak speed of the device in TFLOP/s, for MFU (default: detected; on a CPU measured once, too low if other programs run)", saved=False)
+    peak_tflops: float | None = flag(help="peak speed of the device in TFLOP/s, for MFU (default: known for common GPUs; no MFU on a CPU)", saved=False)
     shard: bool = switch("shard the parameters, the gradients and the optimizer state over the processes", saved=False)
+    no_export: bool = switch("don't write the trained model as a Hugging Face directory", saved=False)
     log_iter: int = flag(100, "number of iterations between log lines")
     log_wandb: bool = switch("log to Weights & Biases, or to a file if wandb is not installed", saved=False)
     seed: int = flag(1337, "random seed of weights, dropout and batches")
+    yes: bool = switch("train on a CPU even if it is expected to take more than a day", saved=False)
     device: str | None = flag(help='device: "cpu", "cuda" or "cuda:N" (default: a GPU if one is available)', saved=False)
     micro_batch_size: int = 0  # number of sequences in a forward pass; not a flag: settle_batches computes it
 # fmt: on
@@ -134,6 +139,8 @@ def make_model(args, saved, data):
         args.architecture = "gpt2" if isinstance(model, GPT2) else "llama"
         if "context_length" not in args.given:
             args.context_length = min(args.context_length, model.config.context_length)
+        if run_files.is_run(args.init_from):
+            run_files.check_tokenizer(data, args.init_from)
     run_files.check_limits(model.config, tokens, args.context_length, data, args.init_from)
     if args.lora_r:
         lora.inject(model, args.lora_target_modules, args.lora_r, args.lora_alpha, args.lora_dropout)
@@ -197,15 +204,21 @@ class Trainer:
         self.log = RunLog(self.folder / "log.jsonl", self.iteration, writes=accelerator.is_main_process)
         total = args.train_iterations
         bar = self.progress = Progress(accelerator, self.log, self.speed, total, self.iteration, args.log_iter)
-        with Interrupt(accelerator) as self.interrupt, bar:
+        # A captured step is one launch, so it can't end early.
+        self.can_drop = args.gradient_accumulation_steps > 1 and not args.cuda_graph
+        with Interrupt(accelerator, STOPPING.format("micro-batch" if self.can_drop else "step")) as self.interrupt, bar:
             self.model.train()
-            todo = (total - self.iteration) * args.batch_size * args.context_length
-            accelerate.warn_if_long(accelerator, 6 * self.model.num_parameters() * todo, FASTER)
             batches = self.batches()
             self.speed.restart()
             while self.iteration < total and not self.interrupt.received():
                 lr = self.optimizer.param_groups[0]["lr"]
-                self.last = loss, grad_norm = step([next(batches) for _ in range(args.gradient_accumulation_steps)])
+                restore = accelerate.keep_random_states() if self.can_drop else None
+                done = step([next(batches) for _ in range(args.gradient_accumulation_steps)])
+                if done is None:
+                    accelerator.drop_step()
+                    restore()
+                    break
+                self.last = loss, grad_norm = done
                 self.scheduler.step()
                 self.iteration += 1
                 self.samples += self.samples_per_step
@@ -220,9 +233,15 @@ class Trainer:
         return self.interrupt.signal if self.iteration < total else None
 
     def step(self, batches):
-        """Accumulates gradients, clips them and updates the weights. Returns the mean loss and the gradient norm."""
+        """Accumulates gradients, clips them and updates the weights.
+
+        Returns:
+            The mean loss and the gradient norm, or None if an interruption ended the step between two micro-batches.
+        """
         total = 0.0
-        for x, y in batches:
+        for i, (x, y) in enumerate(batches):
+            if i and self.can_drop and self.interrupt.received():
+                return None
             loss = self.model(x, y)
             self.accelerator.backward(loss)
             total = total + loss.detach()
@@ -262,23 +281,54 @@ class Trainer:
     def finish(self, signal):
         """Saves the last checkpoint, plots the losses and prints the outcome. Returns the exit code."""
         accelerator, folder, args = self.accelerator, self.folder, self.args
+        if signal is not None and not self.iteration:
+            accelerator.end_training()
+            accelerator.print(
+                "Interrupted before the first step was complete, so there is nothing to save. The same command starts again."
+            )
+            return 128 + signal
         self.save("final_checkpoint" if signal is None else None)
         if accelerator.is_main_process:
             self.log.plot(folder / "loss.png", ylabel="cross-entropy")
-        if args.init_from and signal is None:
-            run_files.save_fine_tuned(accelerator, self.model, folder, str(args.init_from), bool(args.lora_r))
+        if signal is None and not args.no_export:
+            if self.model.tokenizer is None and (file := Path(args.path_to_data) / "tokenizer.json").is_file():
+                with contextlib.suppress(ImportError):  # a tokenizer of a package that is not installed
+                    self.model.tokenizer = load_tokenizer(file)
+            run_files.save_fine_tuned(accelerator, self.model, folder, args.init_from, bool(args.lora_r))
         accelerator.end_training()
         if signal is not None:
             command = command_line(__file__, args, "working_directory", "project_name", "run_name", "device")
             launcher = " with the same launcher" if accelerator.num_processes > 1 else ""
             text = f"Interrupted after {self.iteration} iterations. To continue, run{launcher}:\n  {command}"
-            accelerator.print(f"{text} --resume_from_checkpoint latest")
+            accelerator.print(f"{text}{' --yes' if args.yes else ''} --resume_from_checkpoint latest")
             return 128 + signal
         if accelerator.device.type == "cuda":  # memory of pools and graphs is never released
             free, total = (size / 2**30 for size in mytorch.cuda.mem_get_info(accelerator.device))
             accelerator.print(f"Peak memory: {total - free:.2f} GiB of {total:.2f} GiB")
         accelerator.print("Completed Training!!!")
         return 0
+
+
+def check_data(data, context_length):
+    """Checks that the token files exist and contain more tokens than a sequence.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is invalid or too short.
+    """
+    read_vocab_size(data)
+    for name in ("train.bin", "val.bin"):
+        RandomBlocks(data / name, context_length, 1, 1, 0)
+
+
+def check_time(args, accelerator, parameters, done, error):
+    """Prints the expected time of the remaining iterations on a CPU if it is long, and refuses more than a day without --yes."""
+    todo = (args.train_iterations - done) * args.batch_size * args.context_length
+    hours = accelerate.warn_if_long(accelerator, 6 * parameters * todo, FASTER)
+    if hours > 24 and not args.yes:
+        error(
+            f"expected a run of at most a day on a CPU, got about {hours / 24:,.0f} days. Use --yes to train all the same"
+        )
 
 
 def main(argv=None):
@@ -305,15 +355,24 @@ def main(argv=None):
     if args.cuda_graph and (accelerator.device.type != "cuda" or processes > 1):
         parser.error(f"--cuda_graph: expected one process on a GPU, got {processes} on {accelerator.device.type}")
     accelerator.gradient_accumulation_steps = args.gradient_accumulation_steps
+    if not args.init_from or "context_length" in args.given:  # otherwise the pretrained model sets the length
+        check_data(data, args.context_length)
+    model, done = None, accelerate.steps_of(checkpoint) if checkpoint else 0
     mytorch.manual_seed(args.seed)
-    model = fuse_(make_model(args, saved, data))
+    if args.init_from:
+        model = make_model(args, saved, data)
+        check_data(data, args.context_length)
+    with mytorch.device("meta"):  # counts the parameters without memory for them
+        parameters = (model or make_model(args, saved, data)).num_parameters()
+    if args.use_chinchilla:
+        seen = args.batch_size * args.context_length * processes  # tokens in an iteration
+        args.train_iterations = math.ceil(20 * parameters / seen)
+        accelerator.print(f"Training for {args.train_iterations:,} iterations: 20 tokens for each parameter.")
+    check_time(args, accelerator, parameters, done, parser.error)
+    model = fuse_(model or make_model(args, saved, data))
     meta = {"format": 1, "architecture": args.architecture, "model": model.config.to_dict()}
     meta["training"] = flags_to_save(args)
     accelerator.print(f"Total Trainable Parameters: {model.num_parameters(only_trainable=True):,}")
-    if args.use_chinchilla:
-        seen = args.batch_size * args.context_length * processes  # tokens in an iteration
-        args.train_iterations = math.ceil(20 * model.num_parameters() / seen)
-        accelerator.print(f"Training for {args.train_iterations:,} iterations: 20 tokens for each parameter.")
     if args.min_lr > args.max_lr:
         parser.error(f"--min_lr: expected at most --max_lr {args.max_lr:g}, got {args.min_lr:g}")
     if args.warmup_steps > args.train_iterations:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train a GPT-2: bash train_gpt2.sh demo | shakespeare | owt [flags…]
+# Train a GPT-2: bash train_gpt2.sh demo | text FILE | shakespeare | owt [flags…]
 #
 # The demo requires only Python. It creates a virtual environment in .venv if NumPy or another dependency is missing,
 # prepares Moby-Dick (included in examples/), trains for two or three minutes on the CPU and generates text.
@@ -9,11 +9,15 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 usage() {
     cat <<'TEXT'
-Usage: bash train_gpt2.sh demo|shakespeare|owt [flags…] [-- flags of train_gpt2.py…]
+Usage: bash train_gpt2.sh demo|text FILE|shakespeare|owt [flags…] [-- flags of train_gpt2.py…]
   demo                         0.8M parameters, Moby-Dick, on the CPU (about three minutes)
+  text FILE                    your own text, with a model that fits the text, this machine and the time
   shakespeare                  10.7M parameters, tiny Shakespeare, on a GPU; with --cpu 0.8M parameters on the CPU
   owt                          124M parameters, OpenWebText, on GPUs
 Flags:
+  --minutes N                  training time, for text (default: 10)
+  --encoding E                 encoding of FILE, for text (default: utf-8)
+  --yes                        training on a CPU that is expected to take more than a day
   --mixed_precision            fp16 mixed precision (MYTORCHRUN_MIXED_PRECISION overrides the dtype)
   --fused                      fused kernels for all ops that have one (default: where the kernel is faster)
   --batch_size N               number of sequences in an optimizer step of one process
@@ -36,9 +40,18 @@ TEXT
 target="${1:-}"
 case "$target" in
     demo | shakespeare | owt) shift ;;
+    text)
+        shift
+        if [ $# -lt 1 ] || [ "${1#-}" != "$1" ]; then
+            echo "train_gpt2.sh: text: expected a text file, got ${1:-none}. For example: bash train_gpt2.sh text book.txt" >&2
+            exit 1
+        fi
+        text="$1"
+        shift
+        ;;
     -h | --help | help) usage; exit 0 ;;
-    "") echo "train_gpt2.sh: expected demo, shakespeare or owt, got no target" >&2; usage >&2; exit 1 ;;
-    *) echo "train_gpt2.sh: expected demo, shakespeare or owt, got $target" >&2; usage >&2; exit 1 ;;
+    "") echo "train_gpt2.sh: expected demo, text, shakespeare or owt, got no target" >&2; usage >&2; exit 1 ;;
+    *) echo "train_gpt2.sh: expected demo, text, shakespeare or owt, got $target" >&2; usage >&2; exit 1 ;;
 esac
 
 num_gpus=1
@@ -48,6 +61,8 @@ processes=1
 host=127.0.0.1
 port=
 flags=()
+planning=()
+given=$#
 value_of() {
     if [ "$2" -lt 2 ]; then
         echo "train_gpt2.sh: $1: expected a value, got none" >&2
@@ -58,7 +73,16 @@ value_of() {
 while [ $# -gt 0 ]; do
     case "$1" in
         --disable_dlpack) ;;
-        --mixed_precision | --fused | --cuda_graph | --log_wandb | --overwrite) flags+=("$1") ;;
+        --minutes | --encoding)
+            value_of "$1" $#
+            if [ "$target" != text ]; then
+                echo "train_gpt2.sh: $1: expected the target text, got $target" >&2
+                exit 1
+            fi
+            planning+=("$1" "$2")
+            shift
+            ;;
+        --mixed_precision | --fused | --cuda_graph | --log_wandb | --overwrite | --yes) flags+=("$1") ;;
         --gradient_checkpointing) flags+=(--enable_gradient_checkpointing) ;;
         --resume_from_checkpoint) value_of "$1" $#; flags+=("$1" "$2"); shift ;;
         --batch_size) value_of "$1" $#; flags+=(--batch_size "$2"); shift ;;
@@ -115,6 +139,12 @@ case "$target$cpu" in
             --max_lr 1e-3 --min_lr 1e-4 --warmup_steps 500 --weight_decay 0.1 --max_grad_norm 1.0
             --beta1 0.9 --beta2 0.95 --dropout_p 0.0 --log_iter 25)
         ;;
+    text*)
+        name="$(basename -- "$text")"
+        name="${name%.*}"
+        data="data/${name:-text}"
+        preset=(--project_name "text-${name:-text}")
+        ;;
     owt*)
         data=data/openwebtext
         preset=(--project_name gpt2-base-owt --model_size base --context_length 1024 --batch_size 96
@@ -124,6 +154,43 @@ case "$target$cpu" in
             --always_save_checkpoint)
         ;;
 esac
+
+# The folder of the run: the last value of each flag counts.
+folder=work_dir
+run=""
+all=("${preset[@]}" ${flags[@]+"${flags[@]}"})
+for ((i = 0; i < ${#all[@]}; i++)); do
+    case "${all[$i]}" in
+        --project_name | --working_directory | --run_name) name="${all[$i]}" value="${all[$((i + 1))]:-}" ;;
+        --project_name=* | --working_directory=* | --run_name=*) name="${all[$i]%%=*}" value="${all[$i]#*=}" ;;
+        *) continue ;;
+    esac
+    case "$name" in
+        --project_name) project="$value" ;;
+        --working_directory) folder="$value" ;;
+        --run_name) run="/$value" ;;
+    esac
+done
+
+# A finished run is sampled from, an interrupted run continues, and a new one is planned.
+train=1
+if [ "$target" = demo ] && [ "$given" = 0 ] && [ -f "$folder/$project$run/final_checkpoint/accelerator.json" ]; then
+    train=0
+elif [ "$target" = text ]; then
+    [ "$cpu" = 1 ] && planning+=(--device cpu)
+    case " ${flags[*]+${flags[*]}} " in *" --overwrite "*) planning+=(--overwrite) ;; esac
+    "$PYTHON" "$root/prepare_data/plan_text.py" --input_file "$text" --path_to_save "$data" --run "$folder/$project$run" \
+        ${planning[@]+"${planning[@]}"}
+    case $? in
+        0) ;;
+        10) train=0 ;;
+        11) flags+=(--resume_from_checkpoint latest) ;;
+        *) exit 1 ;;
+    esac
+    while IFS= read -r line; do
+        [ "${line#\# }" = "$line" ] && preset+=("$line")
+    done <"$data/plan.txt"
+fi
 
 if [ ! -f "$data/train.bin" ] || [ ! -f "$data/val.bin" ]; then
     case "$target" in
@@ -150,30 +217,18 @@ elif ! [ "$num_gpus" = 1 ]; then
     exit 1
 fi
 
-"${launch[@]}" "$root/train_gpt2.py" --working_directory work_dir --path_to_data "$data" "${preset[@]}" \
-    ${flags[@]+"${flags[@]}"} || exit $?
+if [ "$train" = 1 ]; then
+    "${launch[@]}" "$root/train_gpt2.py" --working_directory work_dir --path_to_data "$data" "${preset[@]}" \
+        ${flags[@]+"${flags[@]}"} || exit $?
+fi
 
-# The folder of the run: the last value of each flag counts.
-folder=work_dir
-run=""
-all=("${preset[@]}" ${flags[@]+"${flags[@]}"})
-for ((i = 0; i < ${#all[@]}; i++)); do
-    case "${all[$i]}" in
-        --project_name | --working_directory | --run_name) name="${all[$i]}" value="${all[$((i + 1))]:-}" ;;
-        --project_name=* | --working_directory=* | --run_name=*) name="${all[$i]%%=*}" value="${all[$i]#*=}" ;;
-        *) continue ;;
-    esac
-    case "$name" in
-        --project_name) project="$value" ;;
-        --working_directory) folder="$value" ;;
-        --run_name) run="/$value" ;;
-    esac
-done
-
-if [ "$target" = demo ]; then
+if [ "$target" = demo ] || [ "$target" = text ]; then
+    prompt=() example="--prompt 'The '"
+    [ "$target" = demo ] && prompt=(--prompt "Call me ") example="--prompt 'The whale '"
+    [ "$train" = 0 ] && echo "The run in $folder/$project$run is complete. To train it again, add --overwrite."
     echo
     "$PYTHON" "$root/inference_gpt2.py" "$folder/$project$run/" --device cpu --temperature 0.7 --topk 15 \
-        --max_tokens_gen 600 --seed 1 --prompt "Call me " || exit $?
+        --max_tokens_gen 600 --seed 1 ${prompt[@]+"${prompt[@]}"} || exit $?
     script="$root/inference_gpt2.py" python="$PYTHON"
     [ "$root" = "$PWD" ] && script=inference_gpt2.py
     echo
@@ -185,7 +240,15 @@ if [ "$target" = demo ]; then
             ;;
     esac
     echo "To generate more text, run:"
-    echo "  $python $script $folder/$project$run/ --temperature 0.7 --topk 15 --prompt 'The whale '"
-    echo "To train on Shakespeare, run (docs/models.md describes training on your own text):"
-    echo "  bash ${script%inference_gpt2.py}train_gpt2.sh shakespeare --cpu"
+    echo "  $python $script $folder/$project$run/ --temperature 0.7 --topk 15 $example"
+    if [ "$target" = demo ]; then
+        echo "To train on your own text, run:"
+        echo "  bash ${script%inference_gpt2.py}train_gpt2.sh text book.txt"
+    else
+        echo "To use the model in Python:"
+        echo "  from mytorch.models import from_pretrained"
+        echo "  model = from_pretrained($(printf "'%s'" "$folder/$project$run"))"
+        echo "To train for longer, run:"
+        echo "  bash ${script%inference_gpt2.py}train_gpt2.sh text $(printf %q "$text") --minutes 60 --overwrite"
+    fi
 fi

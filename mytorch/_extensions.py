@@ -74,8 +74,8 @@ NAMES = {
         "storage": "TypedStorage UntypedStorage",
     },
     "mytorch.accelerate": {
-        "accelerate.runs": "Interrupt Progress RunLog Throughput check_finite exclusive find_checkpoint ignore_interrupts mean_loss "
-        "newest_checkpoint peak_flops remove_checkpoints warn_if_long"
+        "accelerate.runs": "Interrupt Progress RunLog Throughput check_finite exclusive find_checkpoint ignore_interrupts "
+        "keep_random_states mean_loss newest_checkpoint peak_flops remove_checkpoints steps_of warn_if_long"
     },
     "mytorch.storage": {"compat.legacy_storage": "CLASSES CUDA_CLASSES _LegacyStorage _storage_classes"},
     "mytorch.nn": {"compat.backward_hooks": "backward_hooks="},

@@ -12,6 +12,7 @@ from mytorch.models.tokenizer import CharTokenizer, FastTokenizer, GPT2Tokenizer
 from mytorch.utils.data.tokens import write_tokens
 
 SPLIT_HELP = "fraction of the text used for validation, between 0 and 1"
+ENCODING_HELP = "encoding of the text file, such as latin-1 or utf-16"
 SAVE_HELP = "folder for train.bin, val.bin and tokenizer.json"
 
 
@@ -21,15 +22,22 @@ def fail(message):
     raise SystemExit(1)
 
 
-def read_text(path):
-    """Returns the text of a UTF-8 file. Ends the script if the file can't be read or is empty."""
+def read_text(path, encoding="utf-8"):
+    """Returns the text of a file, without a byte order mark. Ends the script if the file can't be read or is empty."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        with open(path, encoding=encoding) as file:
+            text = file.read().removeprefix("\ufeff")
     except FileNotFoundError:
         fail(f"--input_file: expected a file, got {path}, which does not exist.")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"--input_file: expected a readable UTF-8 text file, got {path}: {error}.")
+    except LookupError:
+        fail(f"--encoding: expected an encoding that Python knows, such as latin-1 or utf-16, got {encoding}.")
+    except UnicodeError as error:
+        fail(
+            f"--input_file: expected a {encoding} text file, got {path}: {error}. Name its encoding, such as --encoding latin-1 or "
+            "--encoding utf-16."
+        )
+    except OSError as error:
+        fail(f"--input_file: expected a readable text file, got {path}: {error}.")
     if not text.strip():
         fail(f"--input_file: expected a text, got {path}, which is empty.")
     return text
@@ -45,7 +53,9 @@ def make_tokenizer(kind, text, min_count=1, vocab_size=4096):
         if kind not in ("bpe", "gpt2"):
             return load_tokenizer(kind)
         return FastTokenizer.train([text], vocab_size) if kind == "bpe" else GPT2Tokenizer()
-    except (ImportError, ValueError, FileNotFoundError) as error:
+    except FileNotFoundError:
+        fail(f"--tokenizer: expected char, bpe, gpt2, or the path of a tokenizer.json or of its directory, got {kind}.")
+    except (ImportError, ValueError) as error:
         fail(f"{error}")
     except Exception as error:  # tiktoken downloads its table on first use
         fail(

@@ -5,12 +5,13 @@ python prepare_data/prepare_text.py --input_file book.txt --tokenizer char --pat
 
 import os
 
-from common import SAVE_HELP, SPLIT_HELP, ArgumentParser, make_tokenizer, read_text, write_split
+from common import ENCODING_HELP, SAVE_HELP, SPLIT_HELP, ArgumentParser, make_tokenizer, read_text, write_split
 
 
 def main():
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--input_file", required=True, help="UTF-8 text file to prepare")
+    parser.add_argument("--input_file", required=True, help="text file to prepare")
+    parser.add_argument("--encoding", default="utf-8", help=ENCODING_HELP)
     parser.add_argument(
         "--tokenizer",
         default="char",
@@ -30,7 +31,7 @@ def main():
     )
     args = parser.parse_args()
     folder = args.path_to_save or os.path.join("data", os.path.splitext(os.path.basename(args.input_file))[0])
-    text = read_text(args.input_file)
+    text = read_text(args.input_file, args.encoding)
     write_split(
         text, make_tokenizer(args.tokenizer, text, args.min_count, args.vocab_size), folder, args.test_split_pct
     )

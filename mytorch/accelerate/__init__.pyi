@@ -13,11 +13,13 @@ from mytorch.accelerate.runs import check_finite as check_finite
 from mytorch.accelerate.runs import exclusive as exclusive
 from mytorch.accelerate.runs import find_checkpoint as find_checkpoint
 from mytorch.accelerate.runs import ignore_interrupts as ignore_interrupts
+from mytorch.accelerate.runs import keep_random_states as keep_random_states
 from mytorch.accelerate.runs import mean_loss as mean_loss
 from mytorch.accelerate.runs import peak_flops as peak_flops
 from mytorch.accelerate.runs import remove_checkpoints as remove_checkpoints
 from mytorch.accelerate.runs import warn_if_long as warn_if_long
 from mytorch.accelerate.state import ProcessState as ProcessState
 from mytorch.accelerate.training_state import newest_checkpoint as newest_checkpoint
+from mytorch.accelerate.training_state import steps_of as steps_of
 from mytorch.accelerate.utils import notebook_launcher as notebook_launcher
 

@@ -423,6 +423,18 @@ class Accelerator:
         loss.backward(**kwargs)
         self.step_counter += 1
 
+    def drop_step(self) -> None:
+        """Forgets the backward passes of an incomplete step: its gradients and its number of backward passes.
+
+        Use it when a training loop ends between the micro-batches of a step. Call it on all processes.
+        """
+        for optimizer in self._optimizers:
+            getattr(optimizer, "optimizer", optimizer).zero_grad()
+        if self.fsdp is not None:
+            self.fsdp.drop_gradients(self._models)
+        self.step_counter -= self.step_counter % self._accumulation
+        self._unscaled.clear()
+
     def unscale_gradients(self, optimizer: Any = None) -> None:
         """Divides the gradients by the loss scale, once per step.
 

@@ -7,23 +7,27 @@ import contextlib
 import json
 import math
 import os
+import random
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import util
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..cuda import get_device_name
 from ..engine.mode import no_grad
 from ..files.writing import atomic_write, lock, remove_directory
-from ..ops.creation import from_numpy, ones, tensor
-from .training_state import is_complete, newest_checkpoint
+from ..ops.creation import from_numpy, tensor
+from ..ops.random import positions, set_positions
+from .training_state import is_complete, newest_checkpoint, steps_of
 from .utils import tqdm
 
 __all__ = [
-    "Interrupt", "Progress", "RunLog", "Throughput", "check_finite", "find_checkpoint", "ignore_interrupts", "mean_loss", "newest_checkpoint",
-    "peak_flops", "remove_checkpoints", "warn_if_long",
+    "Interrupt", "Progress", "RunLog", "Throughput", "check_finite", "find_checkpoint", "ignore_interrupts", "keep_random_states", "mean_loss",
+    "newest_checkpoint", "peak_flops", "remove_checkpoints", "steps_of", "warn_if_long",
 ]  # fmt: skip
 
 CURVES = (("loss", "training"), ("validation_loss", "validation"))  # keys of records, and labels in a plot
@@ -94,6 +98,28 @@ def ignore_interrupts(worker: int = 0) -> None:
         worker: number of the worker; ignored.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def keep_random_states() -> Callable[[], None]:
+    """Returns a function that restores the present states of the random generators of the library, NumPy and Python.
+
+    Call it before a step that may be dropped (`Accelerator.drop_step`). It does not wait for a GPU.
+
+    Example:
+        >>> restore = mytorch.accelerate.keep_random_states()
+        >>> x = mytorch.rand(2)
+        >>> restore()
+        >>> mytorch.equal(mytorch.rand(2), x)
+        True
+    """
+    ours, numpys, pythons = positions(), np.random.get_state(legacy=False), random.getstate()
+
+    def restore():
+        set_positions(ours)
+        np.random.set_state(numpys)
+        random.setstate(pythons)
+
+    return restore
 
 
 def _record(line):
@@ -261,38 +287,27 @@ PEAKS = {  # TFLOP/s of dense matrix multiplication in (float32, half precision)
 
 
 def peak_flops(device: Any, half: bool = False, tflops: float | None = None) -> float | None:
-    """Returns the highest number of operations per second of a device, or None for an unknown GPU.
-
-    For a GPU, the manufacturer's value is used. For a CPU, a multiplication of two float32 matrices is measured.
+    """Returns the highest number of operations per second of a device, by the manufacturer, or None for a CPU or an unknown GPU.
 
     Args:
-        device: a device of type "cpu" or "cuda".
+        device: a device.
         half: if True, use the GPU's value for half precision.
-        tflops: a value in TFLOP/s (10**12 operations per second) that replaces the known or measured value.
+        tflops: a value in TFLOP/s (10**12 operations per second) that replaces the known value.
 
     Example:
-        >>> mytorch.accelerate.peak_flops(mytorch.device("cpu")) > 1e8
-        True
+        >>> mytorch.accelerate.peak_flops(mytorch.device("cpu"), tflops=0.2)
+        200000000000.0
     """
     if tflops is not None:
         return tflops * 1e12
-    if device.type == "cuda":
-        name = get_device_name(device)
-        peaks = [peaks for part, peaks in PEAKS.items() if part in name]
-        return peaks[0][half] * 1e12 if peaks else None
-    a = ones(1024, 1024)
-    best = math.inf
-    for _ in range(3):
-        began = time.perf_counter()
-        a @ a
-        best = min(best, time.perf_counter() - began)
-    return 2 * 1024**3 / best
+    name = get_device_name(device) if device.type == "cuda" else ""
+    return next((peaks[half] * 1e12 for part, peaks in PEAKS.items() if part in name), None)
 
 
 CPU_SPEED = 1e11  # operations per second of a CPU with two to four cores
 
 
-def warn_if_long(accelerator: Any, operations: float, advice: str) -> None:
+def warn_if_long(accelerator: Any, operations: float, advice: str) -> float:
     """Prints an estimate of the training time on a CPU if it is more than an hour.
 
     Args:
@@ -300,15 +315,19 @@ def warn_if_long(accelerator: Any, operations: float, advice: str) -> None:
         operations: the operations of this process, about 6 per parameter and token.
         advice: the end of the sentence.
 
+    Returns:
+        The estimate in hours; 0 on a GPU.
+
     Example:
         >>> accelerator = mytorch.accelerate.Accelerator(cpu=True)
-        >>> mytorch.accelerate.warn_if_long(accelerator, 1e15, "a smaller model takes minutes.")
+        >>> hours = mytorch.accelerate.warn_if_long(accelerator, 1e15, "a smaller model takes minutes.")
         On a CPU that computes 100 GFLOP/s this takes about 3 hours; a smaller model takes minutes.
     """
-    hours = operations / CPU_SPEED / 3600
-    if hours > 1 and accelerator.device.type == "cpu":
+    hours = operations / CPU_SPEED / 3600 if accelerator.device.type == "cpu" else 0.0
+    if hours > 1:
         speed = f"{CPU_SPEED / 1e9:.0f} GFLOP/s"
         accelerator.print(f"On a CPU that computes {speed} this takes about {hours:,.0f} hours; {advice}")
+    return hours
 
 
 class Throughput:

@@ -107,6 +107,15 @@ def _order(path):
     return meta.get("micro_steps", 0) // max(meta.get("accumulation") or 1, 1), *_turn(meta)
 
 
+def steps_of(checkpoint: str | Path) -> int:
+    """Returns the number of steps that a checkpoint contains.
+
+    Args:
+        checkpoint: the checkpoint.
+    """
+    return int(_order(Path(checkpoint))[0])
+
+
 def _turn(meta):
     """Return the order of saving; for checkpoints of older versions, the time."""
     return meta.get("sequence", 0), meta.get("time", 0.0)

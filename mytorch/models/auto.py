@@ -1,9 +1,9 @@
-"""Loading of a model from a Hugging Face directory or a GGUF file, for any supported architecture."""
+"""Loading of a model from a Hugging Face directory, a run of train_gpt2.py or a GGUF file, for any supported architecture."""
 
 from pathlib import Path
 from typing import Any
 
-from . import gguf_files, hugging_face
+from . import gguf_files, hugging_face, run_files
 from .gpt2 import GPT2
 from .llama import Llama
 
@@ -12,7 +12,8 @@ def from_pretrained(path: str | Path, **changes: Any) -> Any:
     """Loads a GPT2 or Llama model. The `model_type` in config.json, or the GGUF metadata, selects the class.
 
     Args:
-        path: a directory in Hugging Face's format, a name on Hugging Face's hub, or a GGUF file whose name ends in ".gguf".
+        path: a directory in Hugging Face's format, the folder of a run of train_gpt2.py or one of its checkpoints, a name on Hugging Face's
+            hub, or a GGUF file whose name ends in ".gguf".
         **changes: fields of the config to change, such as `fused`.
 
     Example:
@@ -24,6 +25,8 @@ def from_pretrained(path: str | Path, **changes: Any) -> Any:
     """
     if Path(path).suffix == ".gguf":
         return gguf_files.read_model(path, **changes)
+    if run_files.is_run(path):
+        return run_files.load_run(path, **changes)
     path = hugging_face.directory_of(path, "from_pretrained")
     values, _ = hugging_face.read_json(path, "from_pretrained")
     return (GPT2 if values.get("model_type", "gpt2") == "gpt2" else Llama).from_pretrained(path, **changes)

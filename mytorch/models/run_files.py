@@ -3,18 +3,20 @@
 `train_gpt2.py` writes them into each checkpoint and into the folder of the run. `inference_gpt2.py` reads them.
 """
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-from ..serialization import write_json
+from ..serialization import load_safetensors, write_json
 from . import lora
 from .gpt2 import GPT2, GPT2Config
 from .gpt2 import SIZES as SIZES
 from .llama import NANOCHAT, Llama, LlamaConfig
+from .tokenizer import load_tokenizer
 
-_META, _TOKENIZER = "model_meta.json", "tokenizer.json"
+_META, _TOKENIZER, _WEIGHTS = "model_meta.json", "tokenizer.json", "model.safetensors"
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {  # name -> fields of the config
     "gpt2": {},
@@ -56,8 +58,55 @@ def model_of(meta: dict[str, Any], **changes: Any) -> Any:
     return kind(kind.config_class.from_dict({**meta["model"], **changes}))
 
 
+def is_run(path: str | Path) -> bool:
+    """Returns True for the folder of a run of train_gpt2.py, or for one of its checkpoints.
+
+    Args:
+        path: a path.
+    """
+    return (Path(path) / _META).is_file()
+
+
+def load_run(path: str | Path, **changes: Any) -> Any:
+    """Returns the model of a run of train_gpt2.py, with its tokenizer. LoRA matrices are merged.
+
+    Args:
+        path: a checkpoint, or the folder of a run, of which the final or the newest checkpoint is used.
+        **changes: fields of the config to change, such as `fused`.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint with whole weights.
+        ValueError: the weights belong to another model.
+    """
+    path = Path(path)
+    numbered = sorted(path.glob("checkpoint_*"), key=lambda p: int(digits) if (digits := p.name[11:]).isdigit() else -1)
+    folders = [path, path / "final_checkpoint", *reversed(numbered)]
+    checkpoint = next((folder for folder in folders if (folder / _WEIGHTS).is_file()), None)
+    if checkpoint is None:
+        raise FileNotFoundError(
+            f"from_pretrained: expected a checkpoint with {_WEIGHTS} in the run {path}, got none. A sharded run has one at its end."
+        )
+    meta = read_meta(checkpoint)
+    model = model_of(meta, **changes)
+    if (training := meta.get("training", {})).get("lora_r"):
+        lora.inject(model, training["lora_target_modules"], training["lora_r"], training["lora_alpha"])
+    try:
+        model.load_state_dict(load_safetensors(checkpoint / _WEIGHTS))
+    except RuntimeError as error:
+        raise ValueError(
+            f"from_pretrained: the weights in {checkpoint} are not those of its {_META}: {error}"
+        ) from None
+    lora.merge(model)
+    for folder in (checkpoint, checkpoint.parent):
+        if (folder / _TOKENIZER).is_file():
+            with contextlib.suppress(ImportError):  # a tokenizer of a package that is not installed
+                model.tokenizer = load_tokenizer(folder / _TOKENIZER)
+            break
+    return model
+
+
 def save_fine_tuned(accelerator: Any, model: Any, folder: str | Path, base: str | None, adapter: bool) -> None:
-    """Writes a fine-tuned model in Hugging Face's format, or its LoRA matrices in PEFT's format. All processes call it.
+    """Writes a trained model in Hugging Face's format, or its LoRA matrices in PEFT's format. All processes call it.
 
     The first process gathers and writes the weights of a sharded model.
 

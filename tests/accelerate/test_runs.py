@@ -175,7 +175,7 @@ def test_throughput_leaves_pauses_out():
 
 def test_the_peak_of_a_device(monkeypatch):
     cpu, gpu = mytorch.device("cpu"), SimpleNamespace(type="cuda")
-    assert accelerate.peak_flops(cpu) > 1e8
+    assert accelerate.peak_flops(cpu) is None
     assert accelerate.peak_flops(cpu, tflops=2.5) == 2.5e12
     monkeypatch.setattr(accelerate.runs, "get_device_name", lambda device: "NVIDIA H200")
     assert (accelerate.peak_flops(gpu), accelerate.peak_flops(gpu, half=True)) == (67e12, 989e12)
@@ -232,9 +232,9 @@ def test_progress_prints_and_logs_each_interval_and_the_last_step(tmp_path):
 
 def test_a_long_training_on_a_cpu_is_announced():
     accelerator = Printing()
-    accelerate.warn_if_long(accelerator, 1e14, "less is faster.")
+    assert accelerate.warn_if_long(accelerator, 1e14, "less is faster.") < 1
     assert not accelerator.lines
-    accelerate.warn_if_long(accelerator, 3.6e15, "less is faster.")
+    assert accelerate.warn_if_long(accelerator, 3.6e15, "less is faster.") == 10
     assert accelerator.lines == ["On a CPU that computes 100 GFLOP/s this takes about 10 hours; less is faster."]
 
 

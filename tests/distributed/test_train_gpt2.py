@@ -16,7 +16,7 @@ from mytorch.models import GPT2, from_pretrained, lora
 from mytorch.models.tokenizer import CharTokenizer, save_tokenizer
 from mytorch.utils.data.tokens import read_vocab_size, write_tokens
 
-from .launching import ROOT, environment, launch, needs_mpi
+from .launching import PROGRAMS, ROOT, environment, launch, needs_mpi
 
 
 @pytest.fixture
@@ -117,6 +117,23 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(data):
     assert losses(data, "cut") == losses(data, "whole")
     mine, whole = (weights(folder(data, n) / "final_checkpoint") for n in ("cut", "whole"))
     assert all(np.array_equal(mine[n], whole[n]) for n in whole)
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_an_interruption_drops_the_unfinished_step_of_all_ranks(data, sharded):
+    """One rank gets the signal between two micro-batches. The resumed run equals an uninterrupted one bit for bit."""
+    options = {"train_iterations": 5, "eval_interval": 1000, "dropout_p": 0.2, "gradient_accumulation_steps": 4}
+    shard = ["--shard"] if sharded else []
+    whole = launch(2, ROOT / "train_gpt2.py", *shard, *flags(data, "whole", **options))
+    assert whole.returncode == 0, whole.stderr
+    cut = launch(2, PROGRAMS / "dropped_step.py", *shard, *flags(data, "cut", **options), CUT="10")
+    assert cut.returncode == 130, cut.stderr
+    assert "Interrupted after 2 iterations" in cut.stdout
+    again = launch(2, ROOT / "train_gpt2.py", *shard, *flags(data, "cut", resume_from_checkpoint="latest", **options))
+    assert again.returncode == 0, again.stderr
+    assert losses(data, "cut") == losses(data, "whole")
+    mine, expected = (weights(folder(data, n) / "final_checkpoint") for n in ("cut", "whole"))
+    assert all(np.array_equal(mine[n], expected[n]) for n in expected)
 
 
 def test_a_sharded_run_fine_tunes_and_goes_on_with_another_number_of_ranks(data):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mytorch
 from mytorch.models.tokenizer import RARE, CharTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 from mytorch.utils.data.tokens import (
     HEADER_BYTES,
@@ -248,6 +250,9 @@ def test_tokenizers(tmp_path):
     [
         ([], "got no target"),
         (["mars"], "got mars"),
+        (["text"], "expected a text file, got none"),
+        (["text", "--cpu"], "expected a text file, got --cpu"),
+        (["demo", "--minutes", "3"], "--minutes: expected the target text, got demo"),
         (["demo", "--nonsense"], "got --nonsense. Put flags of train_gpt2.py after --"),
         (["owt"], "expected prepared data"),
     ],
@@ -262,6 +267,126 @@ def test_the_train_script_resumes_with_the_printed_flag(tmp_path):
     done = dry_run(tmp_path, "demo", "--resume_from_checkpoint", "latest")
     assert done.returncode == 0, done.stderr
     assert "--resume_from_checkpoint latest" in done.stdout
+
+
+def test_a_finished_demo_is_sampled_without_training(tmp_path):
+    checkpoint = tmp_path / "work_dir" / "gpt2-demo" / "final_checkpoint"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "accelerator.json").touch()
+    done = dry_run(tmp_path, "demo")
+    assert "train_gpt2.py --working_directory" not in done.stdout
+    assert "inference_gpt2.py work_dir/gpt2-demo/" in done.stdout
+    assert "To train it again, add --overwrite" in done.stdout
+    for flag in ("--overwrite", "--cpu"):  # with a flag, train_gpt2.py decides
+        assert "train_gpt2.py --working_directory" in dry_run(tmp_path, "demo", flag).stdout
+
+
+BOOK = "It was a dark night; the wind was cold, and the 3 men by the fire said nothing. " * 60
+
+
+def plan(folder, text, *flags, name="book", minutes="0.05"):
+    """Runs plan_text.py as train_gpt2.sh does. Returns the finished process and the words of the plan."""
+    path = folder / f"{name}.txt"
+    path.write_text(text, encoding="utf-8")
+    done = run(
+        "prepare_data/plan_text.py", "--input_file", path, "--path_to_save", folder / "data", "--run", folder / "run", "--device",
+        "cpu", *(["--minutes", minutes] if minutes else []), *flags,
+    )  # fmt: skip
+    plan = folder / "data" / "plan.txt"
+    return done, plan.read_text().splitlines() if plan.is_file() else []
+
+
+def test_a_text_is_planned_once(tmp_path):
+    """The same text keeps its plan. Another text, and another time, need --overwrite."""
+    done, words = plan(tmp_path, BOOK)
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"Plan: 0\.8M parameters, a context of 64 tokens, and \d+ iterations of 768 tokens .* on this CPU", done.stdout
+    )
+    assert words[words.index("--context_length") + 1] == "64"  # a larger one needs a longer text
+    iterations = int(words[words.index("--train_iterations") + 1])
+    assert 20 <= iterations <= 40 * len(BOOK) / 768
+    again, same = plan(tmp_path, BOOK, minutes=None)
+    assert (again.returncode, same) == (0, words)
+    assert "Plan: 0.8M parameters" in again.stdout
+    for text, minutes, sentence in (
+        (BOOK + "!", "0.05", "got another text. Use --overwrite"),
+        (BOOK, "3", "expected 0.05 as in"),
+    ):
+        other, same = plan(tmp_path, text, minutes=minutes)
+        assert (other.returncode, same) == (1, words)
+        assert sentence in other.stderr
+        assert len(other.stderr.splitlines()) == 1
+    checkpoint = tmp_path / "run" / "checkpoint_7"
+    mytorch.accelerate.Accelerator(cpu=True).save_state(checkpoint)
+    assert plan(tmp_path, BOOK)[0].returncode == 11
+    checkpoint.rename(checkpoint.with_name("final_checkpoint"))
+    assert plan(tmp_path, BOOK)[0].returncode == 10
+    replaced, words = plan(tmp_path, BOOK + "!", "--overwrite")
+    assert replaced.returncode == 0, replaced.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "sentence"),
+    [
+        ("Too short.", {}, "expected a text of at least 2,000 characters, got 10"),
+        (BOOK, {"minutes": "0"}, "--minutes: expected a number above 0"),
+        (BOOK, {"minutes": "nan"}, "--minutes: expected a number above 0"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_one_line(tmp_path, text, flags, sentence):
+    done, words = plan(tmp_path, text, **flags)
+    assert (done.returncode, words) == (1, [])
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_own_text_end_to_end(tmp_path):
+    """The command trains, samples, and samples only when it is given again."""
+    (tmp_path / "my book.txt").write_text(BOOK)
+    env = {**os.environ, "VIRTUAL_ENV": sys.prefix, "PYTHONPATH": str(ROOT)}
+
+    def command(*flags):
+        words = ["bash", str(ROOT / "train_gpt2.sh"), "text", "my book.txt", "--cpu", *flags]
+        return subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=env, timeout=300)
+
+    first = command("--minutes", "0.05", "--", "--log_iter", "10")
+    assert first.returncode == 0, first.stderr
+    for sentence in (
+        "Plan: 0.8M parameters",
+        "Completed Training!!!",
+        "To generate more text, run:",
+        "--minutes 60 --overwrite",
+    ):
+        assert sentence in first.stdout
+    assert "Sampling from work_dir/text-my book" in first.stderr
+    second = command()
+    assert second.returncode == 0, second.stderr
+    assert "is complete. To train it again, add --overwrite" in second.stdout
+    assert "Iter:" not in second.stdout
+    (tmp_path / "my book.txt").write_text(BOOK + "!")
+    third = command()
+    assert third.returncode == 1
+    assert "got another text. Use --overwrite" in third.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1", "utf-16-le"])
+def test_encodings_and_byte_order_marks(tmp_path, encoding):
+    text = "Caf\u00e9 na\u00efve. " * 40
+    mark = "\ufeff" if encoding == "utf-16-le" else ""
+    (tmp_path / "a.txt").write_bytes((mark + text).encode(encoding))
+    flags = [] if encoding == "utf-8-sig" else ["--encoding", encoding]
+    command = ["prepare_data/prepare_text.py", "--input_file", tmp_path / "a.txt", "--path_to_save", tmp_path / "data"]
+    if flags and encoding != "utf-16-le":
+        refused = run(*command)
+        assert refused.returncode == 1
+        assert "Name its encoding, such as --encoding latin-1" in refused.stderr
+    assert run(*command, *flags).returncode == 0
+    assert load_tokenizer(tmp_path / "data" / "tokenizer.json").chars == sorted(set(text))
+    unknown = run(*command, "--encoding", "utf-9")
+    assert "--encoding: expected an encoding that Python knows" in unknown.stderr
+    unknown = run(*command, *flags, "--tokenizer", "words")
+    assert "--tokenizer: expected char, bpe, gpt2, or the path of a tokenizer.json" in unknown.stderr
 
 
 def test_the_script_runs_under_sh(tmp_path):

@@ -95,8 +95,10 @@ def test_a_run_learns_and_writes_its_files(data, capsys):
     assert {p.name for p in work.iterdir()} >= {"final_checkpoint", "log.jsonl", "model_meta.json", "tokenizer.json"}
     assert (work / "loss.png").is_file() == (importlib.util.find_spec("matplotlib") is not None)
     assert re.search(r"^Total Trainable Parameters: [\d,]+$", out, re.M)
-    line = r"^Iter: +5 \| Loss: +[\d.]+ \| LR: +2\.\d\de-03 \| GradNorm: +[\d.]+ \| Toks/Sec: +\d+ \| MFU: +[\d.]+%$"
-    assert re.search(line, out, re.M)
+    line = r"^Iter: +5 \| Loss: +[\d.]+ \| LR: +2\.\d\de-03 \| GradNorm: +[\d.]+ \| Toks/Sec: +\d+$"
+    assert re.search(line, out, re.M)  # without MFU, since the peak of a CPU is unknown
+    assert train(data, project_name="mfu", train_iterations=5, peak_tflops=0.5) == 0
+    assert re.search(r" \| MFU: +[\d.]+%$", capsys.readouterr().out, re.M)
     for sentence in ("Evaluating!", "Validation Loss:", "Completed Training!!!"):
         assert sentence in out
     records = [json.loads(text) for text in (work / "log.jsonl").read_text().splitlines()]
@@ -187,6 +189,83 @@ def test_an_interrupted_run_leaves_a_checkpoint_that_continues_exactly(data, num
     assert train(data, **options, resume_from_checkpoint="latest") == 0
     assert train(data, **options, project_name="whole") == 0
     assert_same_weights(work / "p" / "final_checkpoint", work / "whole" / "final_checkpoint")
+
+
+def interrupt_at(monkeypatch, backward):
+    """Sends SIGINT during the backward pass with a number, counted from 1."""
+    original, count = accelerate.Accelerator.backward, [0]
+
+    def counting(self, loss):
+        count[0] += 1
+        if count[0] == backward:
+            signal.raise_signal(signal.SIGINT)
+        original(self, loss)
+
+    monkeypatch.setattr(accelerate.Accelerator, "backward", counting)
+
+
+@pytest.mark.parametrize("micro_batch", [1, 2, 3, 4])
+def test_an_interruption_drops_the_unfinished_step(data, monkeypatch, capsys, micro_batch):
+    """The resumed run continues from the start of the step, bit for bit, with dropout and in every micro-batch."""
+    work = data.parent / "work"
+    options = {
+        "train_iterations": 6,
+        "eval_interval": 50,
+        "gradient_accumulation_steps": 4,
+        "dropout_p": 0.2,
+        "log_iter": 1,
+    }
+    assert train(data, **options, project_name="whole") == 0
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 2 * 4 + micro_batch)
+        assert train(data, **options) == 128 + signal.SIGINT
+    done = 3 if micro_batch == 4 else 2  # after the last micro-batch, the step is complete
+    assert f"Interrupted after {done} iterations." in capsys.readouterr().out
+    assert [path.name for path in (work / "p").iterdir() if is_complete(path)] == [f"checkpoint_{done}"]
+    assert train(data, **options, resume_from_checkpoint="latest") == 0
+    assert_same_weights(work / "p" / "final_checkpoint", work / "whole" / "final_checkpoint")
+
+
+def test_before_the_first_step_there_is_nothing_to_save(data, monkeypatch, capsys):
+    interrupt_at(monkeypatch, 1)
+    assert train(data) == 128 + signal.SIGINT
+    assert "there is nothing to save" in capsys.readouterr().out
+    assert not list((data.parent / "work" / "p").glob("*checkpoint*"))
+
+
+def test_a_run_of_days_on_a_cpu_needs_yes(data, monkeypatch, capsys):
+    """The estimate counts the remaining iterations, and comes before the model is made."""
+    options = {"model_size": "base", "device": "cpu", "batch_size": 256, "gradient_accumulation_steps": 16}
+    monkeypatch.setattr(train_gpt2, "fuse_", None)  # no model is made
+    with pytest.raises(SystemExit) as stop:
+        train(data, **options, train_iterations=150000)
+    assert stop.value.code == 2
+    out, err = capsys.readouterr()
+    assert len(err.splitlines()) == 1
+    assert re.search(r"expected a run of at most a day on a CPU, got about [\d,]+ days. Use --yes", err)
+    assert "hours; --model_size demo" in out
+    with pytest.raises(TypeError, match="NoneType"):
+        train(data, **options, train_iterations=150000, yes=True)
+    monkeypatch.undo()
+    capsys.readouterr()
+    monkeypatch.setattr(accelerate.runs, "CPU_SPEED", 3000.0)
+    with pytest.raises(SystemExit):
+        train(data, train_iterations=6, checkpoint_iterations=3)
+    assert train(data, train_iterations=6, checkpoint_iterations=3, yes=True, always_save_checkpoint=True) == 0
+    hours = re.findall(r"this takes about ([\d,]+) hours", capsys.readouterr().out)
+    with pytest.raises(SystemExit):
+        train(data, train_iterations=9, resume_from_checkpoint="checkpoint_3")
+    again = re.findall(r"this takes about ([\d,]+) hours", capsys.readouterr().out)
+    assert again == hours[:1] == hours[1:]  # six iterations are left in both
+
+
+def test_data_is_checked_before_the_model_is_made(data, monkeypatch):
+    monkeypatch.setattr(train_gpt2, "make_model", None)
+    with pytest.raises(ValueError, match="expected more than 10000 tokens for a context of 10000"):
+        train(data, context_length=10000)
+    (data / "val.bin").unlink()
+    with pytest.raises(FileNotFoundError, match=r"val\.bin"):
+        train(data)
 
 
 # -- a run belongs to itself -------------------------------------------------------------------------
@@ -312,7 +391,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
 
 
 def test_a_second_interrupt_ends_the_run_with_a_line(data):
-    """The first interrupt finishes the step, and the second quits without saving."""
+    """The first interrupt finishes the micro-batch, and the second quits without saving."""
     slow = "import time, train_gpt2; step = train_gpt2.Trainer.step; "
     slow += (
         "train_gpt2.Trainer.step = lambda self, b: (print('stepping', flush=True), time.sleep(30), step(self, b))[2]; "
@@ -328,7 +407,7 @@ def test_a_second_interrupt_ends_the_run_with_a_line(data):
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         said = [process.stderr.readline() for _ in range(2)]
-        assert said[1] == "Finishing this step; Ctrl-C again quits without saving.\n"
+        assert said[1] == "Stopping after this micro-batch; Ctrl-C again quits without saving.\n"
         process.send_signal(signal.SIGINT)
         _, rest = process.communicate(timeout=120)
         assert process.returncode == 130
@@ -605,6 +684,56 @@ def test_lora_trains_its_matrices_only_and_saves_an_adapter(data, tmp_path, caps
         assert "--lora_r requires --init_from" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("architecture", ["gpt2", "llama", "qwen", "mistral", "moe", "nanochat"])
+def test_a_trained_model_can_be_taken_out(data, architecture):
+    """The run, its checkpoints and its Hugging Face directory are the same model, with the same parameters and the tokenizer."""
+    options = {"architecture": architecture, "train_iterations": 2, "eval_interval": 50, "checkpoint_iterations": 1}
+    assert train(data, **options) == 0
+    run = data.parent / "work" / "p"
+    expected = weights(run / "final_checkpoint")
+    tokens = mytorch.arange(10)[None] % 16
+    logits = []
+    for path in (run, run / "final_checkpoint", run / "hugging_face"):
+        model = from_pretrained(path).eval()
+        assert type(model) is (GPT2 if architecture == "gpt2" else Llama)
+        assert {name: value.shape for name, value in model.state_dict().items()} == {
+            n: w.shape for n, w in expected.items()
+        }
+        assert all(np.array_equal(model.state_dict()[name].numpy(), w) for name, w in expected.items())
+        assert model.tokenizer.chars == load_tokenizer(data / "tokenizer.json").chars
+        logits.append(model(tokens).tolist())
+    assert logits[0] == logits[1] == logits[2]
+    before = weights(run / "checkpoint_1")
+    assert all(
+        np.array_equal(from_pretrained(run / "checkpoint_1").state_dict()[n].numpy(), w) for n, w in before.items()
+    )
+
+
+def test_a_run_can_be_the_start_of_another(data, tmp_path):
+    assert train(data, train_iterations=2, no_export=True) == 0
+    run = data.parent / "work" / "p"
+    assert not (run / "hugging_face").exists()
+    options = {
+        "architecture": None,
+        "model_size": None,
+        "init_from": run,
+        "train_iterations": 1,
+        "max_lr": 1e-30,
+        "min_lr": 1e-30,
+    }
+    assert train(data, **options, warmup_steps=1, project_name="second") == 0
+    mine, expected = (weights(folder / "final_checkpoint") for folder in (data.parent / "work" / "second", run))
+    assert all(np.allclose(mine[name], expected[name], atol=1e-6) for name in expected)
+    save_tokenizer(CharTokenizer("xyz"), data / "tokenizer.json")
+    with pytest.raises(ValueError, match="expected data with the tokenizer of"):
+        train(data, **options, warmup_steps=1, project_name="third")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (run / "model_meta.json").rename(empty / "model_meta.json")
+    with pytest.raises(FileNotFoundError, match=r"expected a checkpoint with model\.safetensors in the run"):
+        from_pretrained(empty)
+
+
 def test_fine_tuning_refuses_data_of_another_vocabulary_and_longer_sequences(data, tmp_path):
     for size, context, words in (
         (200, 8, "--context_length: expected at most 8"),
@@ -621,7 +750,7 @@ def test_flops_for_a_token_are_counted_as_nanogpt_counts():
     model = GPT2(GPT2Config(vocab_size=11, context_length=8, num_layers=2, num_heads=2, embed_dim=4))
     assert model.flops_per_token() == 6 * (model.num_parameters() - 8 * 4) + 12 * 2 * 4 * 8
     assert accelerate.peak_flops(mytorch.device("cpu"), tflops=2.5) == 2.5e12
-    assert accelerate.peak_flops(mytorch.device("cpu")) > 1e8
+    assert accelerate.peak_flops(mytorch.device("cpu")) is None
 
 
 @pytest.mark.filterwarnings("ignore:fused=True")  # where Numba is missing

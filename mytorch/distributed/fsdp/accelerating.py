@@ -104,6 +104,18 @@ class FullyShardedDataParallelPlugin:
         self.replaced: dict[int, tuple] = {}  # id of a parameter -> (the parameter, the sharded parameter)
         self.snapshots: dict[int, dict] = {}  # id of a model or optimizer -> its whole state, on the first process
 
+    @staticmethod
+    def drop_gradients(models: Iterable[Module]) -> None:
+        """Forgets the gradients of an incomplete step, which are not reduced yet.
+
+        Args:
+            models: the sharded models.
+        """
+        for model in models:
+            for group in getattr(model, "_groups", list)():
+                for parameter in group.parameters:
+                    parameter.accumulated = parameter.partial = None
+
     def prepare(self, accelerator: Any, objects: Iterable[Any]) -> None:
         """Shards models, and replaces the parameters of their optimizers. One process only loads sharded checkpoints.
 
