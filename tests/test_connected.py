@@ -141,6 +141,7 @@ def _assigned(z, i, x):
     return z
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")  # PyTorch's, in its first call
 @loop
 @pytest.mark.parametrize("name", list(EMPTY))
 def test_empty_inputs_are_connected(name):

@@ -536,3 +536,12 @@ def test_batches_may_be_tuples():
         mytorch.utils.data.TensorDataset(data, data), batch_sampler=[(0, 1), (2, 3, 4)]
     )
     assert [x.tolist() for x, _ in loader] == [data[:2].tolist(), data[2:5].tolist()]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 2}, {"num_workers": 1, "prefetch_factor": 5}, {"batch_size": None}]
+)
+def test_attributes_of_loaders(options, torch):
+    names = "batch_size num_workers prefetch_factor pin_memory timeout drop_last persistent_workers".split()
+    mine, theirs = (lib.utils.data.DataLoader([1, 2, 3], **options) for lib in (mytorch, torch))
+    assert [getattr(mine, name) for name in names] == [getattr(theirs, name) for name in names]
