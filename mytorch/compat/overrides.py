@@ -416,9 +416,11 @@ def activate():
     if _active[0]:
         return
     _active[0] = True
-    from .names import NAMES  # which imports much of the library
+    from .paths import attribute, more_names  # imported late, because they import much of the library
 
     top = sys.modules["mytorch"]
+    found = {name for name, home in more_names("mytorch").items() if home != "compat.torch_only"}
+    more = {name: attribute("mytorch", name) for name in sorted(found)}
     for names_of_methods in LAZY_METHODS.values():
         for name in names_of_methods.split():
             getattr(Tensor, name)
@@ -427,7 +429,7 @@ def activate():
         if methods.get(function.__name__) is not function:
             function.__name__ = name
         _replace_code(function, methods.get(_OPERATORS.get(name), function), name in _BINARY)
-    functions = [{**NAMES, **vars(top)}.get(name) for name in (*PUBLIC, *NAMES) if name not in _IGNORED]
+    functions = [{**more, **vars(top)}.get(name) for name in (*PUBLIC, *more) if name not in _IGNORED]
     for module in (F, linalg, fft, special):
         functions += [function for _, function in _public_functions(module)]
     for function in functions:
