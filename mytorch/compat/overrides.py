@@ -19,6 +19,7 @@ from types import FunctionType
 from .. import fft, linalg, special
 from .._array import Array
 from .._extensions import METHODS as LAZY_METHODS
+from .._extensions import torch_names
 from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
 from ..backend import as_device
@@ -416,11 +417,8 @@ def activate():
     if _active[0]:
         return
     _active[0] = True
-    from .paths import attribute, more_names  # imported late, because they import much of the library
-
-    top = sys.modules["mytorch"]
-    found = {name for name, home in more_names("mytorch").items() if home != "compat.torch_only"}
-    more = {name: attribute("mytorch", name) for name in sorted(found)}
+    top, without = sys.modules["mytorch"], ("compat.paths", "compat.stubs", "compat.torch_only")
+    more = [name for name, home in torch_names()["mytorch"].items() if home not in without]
     for names_of_methods in LAZY_METHODS.values():
         for name in names_of_methods.split():
             getattr(Tensor, name)
@@ -429,7 +427,7 @@ def activate():
         if methods.get(function.__name__) is not function:
             function.__name__ = name
         _replace_code(function, methods.get(_OPERATORS.get(name), function), name in _BINARY)
-    functions = [{**more, **vars(top)}.get(name) for name in (*PUBLIC, *more) if name not in _IGNORED]
+    functions = [getattr(top, name, None) for name in (*PUBLIC, *more) if name not in _IGNORED]
     for module in (F, linalg, fft, special):
         functions += [function for _, function in _public_functions(module)]
     for function in functions:
