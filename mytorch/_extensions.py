@@ -14,8 +14,6 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from .base import config
-
 # Extension -> purpose. Each is a module or package below `mytorch`.
 EXTENSIONS = {
     "accelerate.runs": "interruptions, logs, checkpoints and speed of training scripts",
@@ -180,7 +178,11 @@ def lazy(package, modules="", names=None):
         return value
 
     def __dir__():
-        hidden = {"compat.paths", "compat.stubs", *(() if config.pytorch_mode else ("compat.torch_only",))}
+        hidden = {
+            "compat.paths",
+            "compat.stubs",
+            *(() if import_module("mytorch.base.config").pytorch_mode else ("compat.torch_only",)),
+        }
         others = (name for name, home in torch_names().get(package, {}).items() if home not in hidden)
         return sorted({*vars(sys.modules[package]), *homes, *others})
 

@@ -24,7 +24,18 @@ SHARED = {
     "out": "tensor that receives the result (default: a new tensor).",
 }
 # Sections after `Args:`.
-_LATER = ("Raises:", "Attributes:", "Returns:", "Shape:", "Source:", "Example", "See also:", "Note:", "Yields:", "Defined in ")
+_LATER = (
+    "Raises:",
+    "Attributes:",
+    "Returns:",
+    "Shape:",
+    "Source:",
+    "Example",
+    "See also:",
+    "Note:",
+    "Yields:",
+    "Defined in ",
+)
 
 
 def names_of(function, skip=0):

@@ -68,7 +68,7 @@ SKIPPED = {
     "reinforce",
     "to_mkldnn",
 }
-# Functions of the stored elements, for which missing elements are no zeros. A number divided by zero is one.
+# Functions whose results do not follow from zeros in place of the missing elements.
 OTHER = {"softmax", "log_softmax", "nan_to_num", "div", "divide", "true_divide", "floor_divide"}
 
 
