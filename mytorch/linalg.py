@@ -540,6 +540,7 @@ def lstsq(A, B, rcond=None, *, driver=None):
 # -- QR and LU ----------------------------------------------------------------------------------------------------
 
 
+@in_precision(None)
 def qr(A, mode="reduced"):
     """Computes the QR decomposition of matrices: A = Q R, with orthonormal columns of Q and upper triangular R.
 

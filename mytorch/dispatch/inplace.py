@@ -32,7 +32,8 @@ from .overlap import (
     where_written,
     write_overlapping,
 )
-from .record import RECORDS
+from .precision import in_precision
+from .record import ON_CPU, RECORDS
 
 _ON_EXPANDED = frozenset(("index_put_", "index_fill_", "masked_fill_"))  # PyTorch only warns for expanded tensors
 _ONE_VALUE = frozenset(("fill_", "zero_", "threshold_"))  # allowed if elements share memory
@@ -111,6 +112,8 @@ def _drop_hooks(tensor):
 def in_place(function, name):
     """Returns the in-place variant of a function whose first argument is the tensor."""
     into = _ufunc_of(function)
+    if ON_CPU.get(name[:-1]) == "half":  # autocast has no rule for in-place variants, as in PyTorch
+        function = in_precision(None, name=name)(function)
     elementwise = not name.startswith(("index_", "scatter"))
     # Arguments after these are read before the first write, so they may share memory with the tensor, as in PyTorch.
     compared = {"masked_scatter_": 1, "masked_fill_": 1, "index_fill_": 2}.get(name)

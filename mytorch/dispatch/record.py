@@ -100,7 +100,7 @@ ON_CPU = {
         adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d binary_cross_entropy binary_cross_entropy_with_logits cdist cholesky
         cholesky_inverse cosine_embedding_loss cross_entropy ctc_loss eig eigh fft fractional_max_pool2d
         fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices geqrf grid_sample gru
-        hinge_embedding_loss householder_product huber_loss inverse kl_div l1_loss linalg_solve linalg_solve_triangular lstm lstsq lu
+        hinge_embedding_loss householder_product huber_loss inverse kl_div l1_loss linalg_solve linalg_solve_triangular lstm lstsq lu lu_solve
         margin_ranking_loss matrix_rank max_pool3d max_unpool1d max_unpool2d max_unpool3d mse_loss
         multi_margin_loss multilabel_margin_loss nanquantile nll_loss ormqr pinv poisson_nll_loss polar prod qr quantile reflection_pad1d
         reflection_pad2d replication_pad1d replication_pad2d replication_pad3d rnn smooth_l1_loss soft_margin_loss svd trace triangular_solve triplet_margin_loss view_as_complex
