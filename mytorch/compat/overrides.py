@@ -13,6 +13,7 @@ from types import FunctionType
 
 from .. import fft, linalg, special
 from .._array import Array
+from .._extensions import torch_names
 from .._parameter import Buffer, Parameter
 from .._tensor import Tensor
 from ..backend import as_device
@@ -560,10 +561,9 @@ def get_ignored_functions():
 
 def get_overridable_functions():
     """Returns {module or class: overridable functions}."""
-    from .names import NAMES  # which imports much of the library
-
-    top, found = sys.modules["mytorch"], {}
-    functions = [{**NAMES, **vars(top)}.get(name) for name in (*PUBLIC, *NAMES) if name not in IGNORED]
+    top, found, without = sys.modules["mytorch"], {}, ("compat.paths", "compat.stubs", "compat.torch_only")
+    more = [name for name, home in torch_names()["mytorch"].items() if home not in without]
+    functions = [getattr(top, name, None) for name in (*PUBLIC, *more) if name not in IGNORED]
     found[top] = [f for f in functions if asks(f)]
     for module in (F, linalg, fft, special):
         found[module] = [f for _, f in _public_functions(module) if asks(f)]
