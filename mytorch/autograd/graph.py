@@ -5,11 +5,11 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from .._tensor import RemovableHandle, Tensor
+from .._tensor import Tensor
 from ..backend import device_guard
 from ..engine import walk
 from ..engine.mode import ModeSwitch, get_mode, no_grad
-from ..engine.node import Leaf, Node, OutputEdge
+from ..engine.node import Node, OutputEdge
 
 
 class saved_tensors_hooks(ModeSwitch):
@@ -250,34 +250,6 @@ class _Handles:
         self.remove()
 
 
-def _register_hook(self, fn):
-    """Registers `fn(grad_inputs, grad_outputs)`, which runs after the backward of this node.
-
-    A tuple that it returns replaces `grad_inputs`.
-
-    Args:
-        fn: function of the gradients of the inputs and of the outputs, two tuples of tensors.
-
-    Returns:
-        A handle with the method `remove`.
-    """
-    return RemovableHandle(self.node_hooks()["post"], fn)
-
-
-def _register_prehook(self, fn):
-    """Registers `fn(grad_outputs)`, which runs before the backward of this node.
-
-    A tuple that it returns replaces `grad_outputs`.
-
-    Args:
-        fn: function of the gradients of the outputs, a tuple of tensors.
-
-    Returns:
-        A handle with the method `remove`.
-    """
-    return RemovableHandle(self.node_hooks()["pre"], fn)
-
-
 def _apply(self, *grads):
     """Returns the gradients of the inputs of the node, for the given gradients of its outputs."""
     if len(grads) != max(self.plan.ports, 1):
@@ -290,10 +262,7 @@ def _apply(self, *grads):
     return found[0] if len(found) == 1 else found
 
 
-_hooks = {"register_hook": _register_hook, "register_prehook": _register_prehook}
-for _kind, _methods in ((Leaf, _hooks), (Node, {**_hooks, "__call__": _apply})):
-    for _name, _method in _methods.items():
-        setattr(_kind, _name, _method)
+setattr(Node, "__call__", _apply)  # noqa: B010 (mypy refuses the assignment)
 
 __all__ = (
     "GradientEdge Node allow_mutation_on_saved_tensors disable_saved_tensors_hooks get_gradient_edge increment_version "

@@ -8,7 +8,7 @@ from ..base import config, hooks
 from ..base.errors import kind, warn_as_pytorch
 from ..engine import walk
 from ..engine.mode import get_mode, reset_mode, set_mode
-from ..engine.node import Leaf, OutputEdge
+from ..engine.node import Leaf, Node, OutputEdge
 from .bind import public
 
 
@@ -358,3 +358,36 @@ def requires_grad_(self, requires_grad=True):
 def build_graph_enabled(*_):
     """Returns True if operations are recorded; an alias of `mytorch.is_grad_enabled()`."""
     return get_mode().grad
+
+
+def _register_hook(self, fn):
+    """Registers `fn(grad_inputs, grad_outputs)`, which runs after the backward of this node.
+
+    A tuple that it returns replaces `grad_inputs`.
+
+    Args:
+        fn: function of the gradients of the inputs and of the outputs, two tuples of tensors.
+
+    Returns:
+        A handle with the method `remove`.
+    """
+    return RemovableHandle(self.node_hooks()["post"], fn)
+
+
+def _register_prehook(self, fn):
+    """Registers `fn(grad_outputs)`, which runs before the backward of this node.
+
+    A tuple that it returns replaces `grad_outputs`.
+
+    Args:
+        fn: function of the gradients of the outputs, a tuple of tensors.
+
+    Returns:
+        A handle with the method `remove`.
+    """
+    return RemovableHandle(self.node_hooks()["pre"], fn)
+
+
+for _kind in (Leaf, Node):
+    for _name, _method in (("register_hook", _register_hook), ("register_prehook", _register_prehook)):
+        setattr(_kind, _name, _method)

@@ -8,7 +8,7 @@ kind raises an error, and `out` cannot be combined with recording.
 import functools
 import inspect
 
-from ..base import dtypes
+from ..base import config, dtypes
 from ..base.arguments import names_of
 from ..base.dtypes import TYPE_WORDS
 from ..base.errors import warn
@@ -19,13 +19,16 @@ from .overlap import refuse_overlap, refuse_shared
 
 
 def check_out(out, inputs, name):
-    """Checks that the argument `out` shares no memory with an input.
+    """Checks that PyTorch's function has an argument `out`, and that it shares no memory with an input.
 
     Raises:
-        RuntimeError: it does.
+        TypeError: PyTorch's function has no argument `out` (in PyTorch mode).
+        RuntimeError: the memory is shared.
     """
     if not hasattr(out, "_version_counter") and not hasattr(out, "_data"):
         return
+    if config.pytorch_mode and name in _WITHOUT_OUT:
+        raise TypeError(f"{name}() got an unexpected keyword argument 'out'")
     if get_mode().interpreter:
         get_mode().interpreter.check_out((out, *inputs))
     for x in inputs:
@@ -48,6 +51,17 @@ _APART = frozenset(
     "take_along_dim vstack".split()
 )
 _JOINS = frozenset("cat column_stack concat concatenate dstack hstack row_stack vstack".split())
+
+
+# Functions of PyTorch without an argument `out`.
+_WITHOUT_OUT = frozenset(
+    "adaptive_avg_pool1d adaptive_max_pool1d adjoint argsort argwhere atleast_1d atleast_2d atleast_3d avg_pool1d block_diag "
+    "broadcast_tensors cdist celu chunk clone conj corrcoef cosine_similarity count_nonzero cov cumulative_trapezoid det detach "
+    "diag_embed diagflat diagonal dist einsum fill flatten fliplr flipud flip gradient group_norm hsplit imag isclose isfinite "
+    "isinf isnan isreal kl_div logdet matrix_exp pairwise_distance pdist pinverse positive put ravel real relu repeat_interleave "
+    "resolve_conj resolve_neg roll rot90 rsub selu split squeeze std_mean t tensor_split tile trapezoid trapz unbind unique "
+    "unique_consecutive unravel_index unsqueeze var_mean view_as_real vsplit".split()
+)
 
 
 def write_out(result, out, name, exact=False):

@@ -56,6 +56,17 @@ EAGER |= {
     "ConvTranspose2d(6, 4, (3, 2))",
     "LeakyReLU(0.2, inplace=True)",
     "ReLU(True)",
+    # Gradients that look for NaN and infinity, so that these do not spread.
+    "AdaptiveAvgPool1d(4)",
+    "AdaptiveAvgPool2d((3, None))",
+    "AdaptiveAvgPool2d(4)",
+    "AdaptiveAvgPool3d(2)",
+    "Upsample(size=(5, 20), mode='bilinear')",
+    "Upsample(scale_factor=2, mode='bilinear', align_corners=True)",
+    "Upsample(scale_factor=1.5, mode='bicubic')",
+    "Upsample(size=20, mode='linear')",
+    "Upsample(scale_factor=2, mode='trilinear')",
+    "UpsamplingBilinear2d",
 }
 
 

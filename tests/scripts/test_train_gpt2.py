@@ -597,7 +597,7 @@ def test_every_architecture_learns_resumes_and_is_sampled(data, capsys, architec
     log = [json.loads(line) for line in (data.parent / "work" / "p" / "log.jsonl").read_text().splitlines()]
     losses = [record["loss"] for record in log if "loss" in record]
     assert losses[-1] < math.log(15)
-    assert all(0 < record["mfu"] for record in log if "loss" in record)
+    assert not any("mfu" in record for record in log)  # a CPU has none without --peak_tflops
     flags_of_more = ["--resume_from_checkpoint", "latest", "--train_iterations", "7"]
     where = ["--project_name", "p", "--working_directory", str(data.parent / "work")]
     assert train_gpt2.main([*where, *flags_of_more]) == 0
