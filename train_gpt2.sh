@@ -2,7 +2,7 @@
 # Train a GPT-2: bash train_gpt2.sh demo | text FILE | shakespeare | owt [flags…]
 #
 # The demo requires only Python. It creates a virtual environment in .venv if NumPy or another dependency is missing,
-# prepares Moby-Dick (included in examples/), trains for two or three minutes on the CPU and generates text.
+# prepares Moby-Dick (included in examples/), trains for three to five minutes on the CPU and generates text.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 set -u
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -10,7 +10,7 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 usage() {
     cat <<'TEXT'
 Usage: bash train_gpt2.sh demo|text FILE|shakespeare|owt [flags…] [-- flags of train_gpt2.py…]
-  demo                         0.8M parameters, Moby-Dick, on the CPU (about three minutes)
+  demo                         0.8M parameters, Moby-Dick, on the CPU (three to five minutes)
   text FILE                    your own text, with a model that fits the text, this machine and the time
   shakespeare                  10.7M parameters, tiny Shakespeare, on a GPU; with --cpu 0.8M parameters on the CPU
   owt                          124M parameters, OpenWebText, on GPUs

@@ -320,8 +320,8 @@ def attribute(package, name):
     home = _extensions.torch_names().get(package, {}).get(name)
     if home not in (None, "*", "compat.paths", "compat.stubs") and (config.pytorch_mode or home != "compat.torch_only"):
         module = importlib.import_module(f"mytorch.{home}")
-        if config.pytorch_mode:
-            class_names.show()
+        if _extensions.after_load is not None:  # after `install_as_torch`
+            _extensions.after_load()
         values = getattr(module, "TORCH_NAMES", {}).get(package, {})
         return values[name] if name in values else getattr(module, name)
     found = stubs.attribute(package.partition(".")[2], name)
