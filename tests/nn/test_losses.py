@@ -357,7 +357,7 @@ def difference(ours, theirs, dtype, exact=None):
 LARGE_LOGITS = [pytest.param(scale, marks=pytest.mark.slow) for scale in (30.0, 300.0)]
 
 
-@loop
+@loop(parts=4)
 @pytest.mark.parametrize("scale", [1.0, *LARGE_LOGITS])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", GENERATORS)
