@@ -23,6 +23,7 @@ from .devices import (
     DeviceLike,
     as_device,
     assign,
+    copied,
     device,
     device_guard,
     device_of,

@@ -149,6 +149,12 @@ def device_guard(raw):
     return raw.device if gpu.several_gpus and isinstance(raw, cupy_ns().ndarray) else _NOTHING
 
 
+def copied(raw):
+    """Returns a copy of an array in row-major order, also if the array is not on the current GPU."""
+    with device_guard(raw):
+        return raw.copy()
+
+
 def assign(raw, value):
     """Assigns raw[...] = value, also if raw is not on the current GPU."""
     if type(value) is MetaArray and type(raw) is not MetaArray:

@@ -2,7 +2,7 @@
 
 import functools
 
-from .overriding import NOTHING, SIMPLE, asking, asks, overriding
+from .overriding import NOTHING, asking, asks, can_override, overriding
 
 
 def overridable(function, operator=False):
@@ -17,12 +17,9 @@ def overridable(function, operator=False):
 
     @functools.wraps(function)
     def public(*args, **kwargs):
-        if overriding.on:
-            for value in (*args, *kwargs.values()) if kwargs else args:
-                if type(value) not in SIMPLE:
-                    if (result := overriding.ask(public.public, args, kwargs, operator)) is not NOTHING:
-                        return result
-                    break
+        if overriding.on and can_override(args, kwargs):
+            if (result := overriding.ask(public.public, args, kwargs, operator)) is not NOTHING:
+                return result
         try:
             return function(*args, **kwargs)
         except (TypeError, AttributeError):

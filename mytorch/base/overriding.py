@@ -39,6 +39,14 @@ def is_overridable(name):
     return name in CREATIONS or name not in IGNORED
 
 
+def can_override(args, kwargs):
+    """Returns True if the class of an argument may override the call, so that it has to be asked."""
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if type(value) not in SIMPLE:
+            return True
+    return False
+
+
 class _State(threading.local):
     """The settings of one thread.
 
@@ -160,11 +168,9 @@ def asking_first(dispatch, operator):
     """
 
     def ask(*args, **options):
-        for value in (*args, *options.values()):
-            if type(value) not in SIMPLE:
-                if (result := overriding.ask(ask.public.public, args, options, operator)) is not NOTHING:
-                    return result
-                break
+        if can_override(args, options):
+            if (result := overriding.ask(ask.public.public, args, options, operator)) is not NOTHING:
+                return result
         return dispatch(*args, **options)
 
     return ask

@@ -16,7 +16,7 @@ from .._tensor import Tensor
 from ..backend import ndarray
 from ..base.arguments import described, names_of, with_place
 from ..base.overridable import overridable
-from ..base.overriding import IGNORED, NOTHING, SIMPLE, asking, asks, is_overridable, overriding
+from ..base.overriding import IGNORED, NOTHING, asking, asks, can_override, is_overridable, overriding
 from ..engine.mode import get_mode
 from .fast_call import fast_call
 from .inplace import in_place
@@ -36,12 +36,9 @@ def also_named(function, spellings):
 
     @functools.wraps(function)
     def named(*args, **kwargs):
-        if overriding.on and not is_op:
-            for value in (*args, *kwargs.values()) if kwargs else args:
-                if type(value) not in SIMPLE:
-                    if (result := overriding.ask(named.public, args, kwargs)) is not NOTHING:
-                        return result
-                    break
+        if overriding.on and not is_op and can_override(args, kwargs):
+            if (result := overriding.ask(named.public, args, kwargs)) is not NOTHING:
+                return result
         for word in kwargs.keys() & spellings.keys() if kwargs else ():
             if spellings[word] in kwargs:
                 raise TypeError(
@@ -135,7 +132,7 @@ def _reflected(call):
 
 def _swapped(call):
     def swapped(self, other):
-        if overriding.on and (type(self) not in SIMPLE or type(other) not in SIMPLE):
+        if overriding.on and can_override((self, other), None):
             if (result := overriding.ask(swapped.public, (self, other), {}, True)) is not NOTHING:
                 return result
         if (

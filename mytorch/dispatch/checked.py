@@ -64,14 +64,11 @@ def check_results(op, out, residuals=()):
         TypeError: a result is not an array of numbers, or their number is not the declared one.
     """
     names = (*(op.outputs or op.outputs_names), *residuals)
-    if op.outputs == "list" or len(names) == 1:
-        several = op.outputs is not None
-    else:
-        several = True
-        if not isinstance(out, (tuple, list)) or len(out) != len(names):
-            got = f"{len(out)} values" if isinstance(out, (tuple, list)) else kind(out)
-            raise TypeError(f"{op.name}: expected forward to return a tuple ({', '.join(names)}), got {got}.")
-    for value in out if several else (out,):
+    counted = op.outputs != "list" and len(names) != 1
+    if counted and not (isinstance(out, (tuple, list)) and len(out) == len(names)):
+        got = f"{len(out)} values" if isinstance(out, (tuple, list)) else kind(out)
+        raise TypeError(f"{op.name}: expected forward to return a tuple ({', '.join(names)}), got {got}.")
+    for value in out if counted or op.outputs is not None else (out,):
         _check(op, value)
 
 
@@ -132,7 +129,7 @@ def _without_changes(op, forward, xp, raws, attrs):
     except ValueError as error:
         if "read-only" not in str(error):
             raise
-        # An array of its own may be read-only, too. Then the error comes again.
+        # The array that forward changed may be another read-only one. Then the error comes again.
         forward(xp, *[x.copy() if type(x) is np.ndarray else x for x in raws], **attrs)
         raise RuntimeError(
             f"{op.name}: expected forward to leave its inputs unchanged, got a change in place. Compute a new array instead, such as "

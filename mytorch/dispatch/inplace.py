@@ -17,7 +17,7 @@ from .._tensor import Tensor, refresh, replace_edge
 from ..backend import assign, device_guard, ndarray
 from ..base import dtypes
 from ..base.errors import InPlaceError, warn
-from ..base.overriding import NOTHING, SIMPLE, asking, overriding
+from ..base.overriding import NOTHING, asking, can_override, overriding
 from ..engine.mode import get_mode, inference_counter
 from ..engine.node import Leaf, Node, copy_saved
 from .op import name_node, op, to_dtype
@@ -122,12 +122,10 @@ def in_place(function, name):
 
     def in_place_variant(self, *args, **kwargs):
         if overriding.on:
-            for value in (self, *args, *kwargs.values()):
-                if type(value) not in SIMPLE:
-                    given = (self, *args)
-                    if (result := overriding.ask(in_place_variant.public, given, kwargs, operator)) is not NOTHING:
-                        return result
-                    break
+            given = self, *args
+            if can_override(given, kwargs):
+                if (result := overriding.ask(in_place_variant.public, given, kwargs, operator)) is not NOTHING:
+                    return result
         if operator and not is_operand(args[0]):
             return NotImplemented
         check_writable(self, name)

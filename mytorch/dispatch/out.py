@@ -12,7 +12,7 @@ from ..base import config, dtypes
 from ..base.arguments import names_of
 from ..base.dtypes import TYPE_WORDS
 from ..base.errors import warn
-from ..base.overriding import NOTHING, SIMPLE, asking, overriding
+from ..base.overriding import NOTHING, asking, can_override, overriding
 from ..engine.mode import get_mode
 from .errors import not_a_tensor
 from .overlap import refuse_overlap, refuse_shared
@@ -137,12 +137,9 @@ def takes_out(function):
     @functools.wraps(function)
     def with_out(*args, out=None, **kwargs):
         if overriding.on:
-            for value in (*args, out, *kwargs.values()):
-                if type(value) not in SIMPLE:
-                    given = kwargs if out is None else {**kwargs, "out": out}
-                    if (result := overriding.ask(with_out, args, given)) is not NOTHING:
-                        return result
-                    break
+            given = kwargs if out is None else {**kwargs, "out": out}
+            if can_override(args, given) and (result := overriding.ask(with_out, args, given)) is not NOTHING:
+                return result
         if (
             out is not None
             and function.__name__ in _IN_DTYPE_OF_OUT

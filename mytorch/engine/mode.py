@@ -111,7 +111,7 @@ class ModeSwitch:
     """A change of the mode. It is a context manager that can be nested and used again, and a decorator."""
 
     def __init__(self):
-        self._tokens = []  # a stack, since the same object may be entered again inside of its own block
+        self._tokens = []  # a stack, since the same object may be entered again inside its block
 
     def _changes(self):
         """Returns the fields of Mode that change inside the block."""

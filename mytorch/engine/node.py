@@ -18,7 +18,7 @@ from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
 from .._array import Array
-from ..backend import device_guard, is_raw
+from ..backend import copied, is_raw
 from ..backend.memory_format import laid_out
 from ..backend.namespaces import Namespace
 from ..base import config, hooks
@@ -225,14 +225,9 @@ def copy_saved(counter):
     """Copies the saved arrays of the nodes that `keep_saved` stored in a version counter, before a change in place."""
     for node in [reference() for reference in counter[1:]]:
         if node is not None and type(node.saved) is tuple and (counter, counter[0]) in node.versions:
-            node.saved = tuple([_copied(value) if is_raw(value) else value for value in node.saved])
+            node.saved = tuple([copied(value) if is_raw(value) else value for value in node.saved])
             node.versions = [pair for pair in node.versions if pair[0] is not counter]
     del counter[1:]
-
-
-def _copied(raw):
-    with device_guard(raw):
-        return raw.copy()
 
 
 class OutputEdge(Edge):

@@ -337,8 +337,9 @@ def full(
     dtype = dtypes.of_number(fill_value) if dtype is None else dtype
     shape = as_shape((size,))
     fill_value = dtypes.fitting(fill_value, dtypes.as_dtype(dtype), math.prod(shape) == 1)
-    make = lambda xp, s, d: xp.full(s, fill_value, d)  # noqa: E731
-    return _filled(make, shape, dtype, device, requires_grad, out, pin_memory, inferred)
+    return _filled(
+        lambda xp, s, d: xp.full(s, fill_value, d), shape, dtype, device, requires_grad, out, pin_memory, inferred
+    )
 
 
 @public(method=False)

@@ -127,7 +127,7 @@ def _mean(xp, input, *, dim=None, keepdim=False):
 
 
 _mean.grad(
-    # Divided after it is repeated, as in PyTorch, so that the gradient has memory of its own for each element.
+    # Divided after it is repeated, as in PyTorch, so that each element of the gradient has separate memory.
     input=lambda g, shape, dim, keepdim, xp: spread(xp, g, shape, dim, keepdim) * (1 / max_(count(shape, dim), 1))
 )
 

@@ -19,7 +19,7 @@ import weakref
 import numpy as np
 
 from .._tensor import Parts, Tensor
-from ..backend import MetaArray, assign, device_guard, device_of, hollow, is_raw, memory_owner, numpy_ns
+from ..backend import MetaArray, assign, copied, device_of, hollow, is_raw, memory_owner, numpy_ns
 from ..base import dtypes
 from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.op import set_view
@@ -234,8 +234,7 @@ class Samples(Interpreter):
                 f"vmap: inplace arithmetic(self, *extra_args) is not possible: {name} changes a tensor that all samples share. "
                 "Please try to use out-of-place operators instead of inplace arithmetic."
             )
-        with device_guard(raw):
-            changes.append((raw, raw.copy()))
+        changes.append((raw, copied(raw)))
 
 
 def _owner_of(tensor):

@@ -1,7 +1,7 @@
 """Mistakes in ops that a user defines: errors keep their class and point at the user's line, or name the op and what to change.
 
 The cases are generated: mistakes x forms of an op (one to four inputs, attributes, several outputs, a kernel), since every form is
-called by a path of its own.
+called by a separate path.
 """
 
 import sys

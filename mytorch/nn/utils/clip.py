@@ -17,6 +17,11 @@ from ...kernels.registry import multi_tensor
 Tensors = Tensor | Iterable[Tensor]
 
 
+def _of_shards(name, tensors, *args):
+    """Returns the result of a function of this module for DTensors; NOTHING for other tensors."""
+    return NOTHING if hooks.clip_sharded is None else hooks.clip_sharded(name, tensors, *args)
+
+
 def _gradients(parameters):
     """Returns the Arrays of all gradients that are not `None`."""
     parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else parameters
@@ -90,10 +95,8 @@ def get_total_norm(
         5.0
     """
     tensors = [tensors] if isinstance(tensors, (Tensor, Array)) else list(tensors)
-    if hooks.clip_sharded is not None:
-        found = hooks.clip_sharded("get_total_norm", tensors, norm_type, error_if_nonfinite)
-        if found is not NOTHING:
-            return found
+    if (found := _of_shards("get_total_norm", tensors, norm_type, error_if_nonfinite)) is not NOTHING:
+        return found
     arrays = [t._data if isinstance(t, Tensor) else t for t in tensors]
     total = Tensor._make(0.0)
     if arrays:
@@ -127,10 +130,8 @@ def clip_grads_with_norm_(
         [0.6, 0.8]
     """
     parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else list(parameters)
-    if hooks.clip_sharded is not None:
-        found = hooks.clip_sharded("clip_grads_with_norm_", parameters, max_norm, total_norm)
-        if found is not NOTHING:
-            return found
+    if (found := _of_shards("clip_grads_with_norm_", parameters, max_norm, total_norm)) is not NOTHING:
+        return found
     grads = _gradients(parameters)
     if not grads:
         return
@@ -192,10 +193,8 @@ def clip_grad_norm_(
         [0.6, 0.8]
     """
     parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else list(parameters)
-    if hooks.clip_sharded is not None:
-        found = hooks.clip_sharded("clip_grad_norm_", parameters, max_norm, norm_type, error_if_nonfinite)
-        if found is not NOTHING:
-            return found
+    if (found := _of_shards("clip_grad_norm_", parameters, max_norm, norm_type, error_if_nonfinite)) is not NOTHING:
+        return found
     grads = _gradients(parameters)
     raws = [g._array for g in grads]
     module = multi_tensor(raws) if norm_type == 2.0 and not error_if_nonfinite else None
@@ -241,10 +240,8 @@ def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | Non
         [1.0, -0.5]
     """
     parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else list(parameters)
-    if hooks.clip_sharded is not None:
-        found = hooks.clip_sharded("clip_grad_value_", parameters, clip_value)
-        if found is not NOTHING:
-            return found
+    if (found := _of_shards("clip_grad_value_", parameters, clip_value)) is not NOTHING:
+        return found
     for g in _gradients(parameters):
         raw = g._array
         with device_guard(raw):
