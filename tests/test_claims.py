@@ -273,7 +273,9 @@ def test_the_table_of_names_is_current():
     pytest.importorskip("torch")
     # In a process of its own: a test that ran before may have switched to PyTorch mode, which adds names.
     code = "import sys; sys.path.insert(0, 'docs'); import make_compatibility as m; sys.stdout.write(m.page(sys.stdin.read()))"
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, input=PAGE, capture_output=True, text=True, encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, input=PAGE, capture_output=True, text=True, encoding="utf-8"
+    )
     assert run.stdout == PAGE, run.stderr
 
 
