@@ -12,8 +12,8 @@ def from_pretrained(path: str | Path, **changes: Any) -> Any:
     """Loads a GPT2 or Llama model. The `model_type` in config.json, or the GGUF metadata, selects the class.
 
     Args:
-        path: a directory in Hugging Face's format, the folder of a run of train_gpt2.py or one of its checkpoints, a LoRA adapter in PEFT's
-            format that names its base model, a name on Hugging Face's hub, or a GGUF file whose name ends in ".gguf".
+        path: a directory in Hugging Face's format, a name on Hugging Face's hub, or a GGUF file whose name ends in ".gguf". It can also be the
+            folder or a checkpoint of train_gpt2.py, or a LoRA adapter in PEFT's format, which names its base model.
         **changes: fields of the config to change, such as `fused`.
 
     Example:
