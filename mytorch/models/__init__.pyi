@@ -17,6 +17,7 @@ from mytorch.models.cache import KVCache as KVCache
 from mytorch.models.fusion import fuse_ as fuse_
 from mytorch.models.generation import generate as generate
 from mytorch.models.generation import stream as stream
+from mytorch.models.gguf_files import save_gguf as save_gguf
 from mytorch.models.gpt2 import GPT2 as GPT2
 from mytorch.models.gpt2 import GPT2Config as _GPT2Config
 from mytorch.models.llama import Llama as Llama

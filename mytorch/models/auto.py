@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from . import gguf_files, hugging_face, run_files
+from . import gguf_files, hugging_face, lora, run_files
 from .gpt2 import GPT2
 from .llama import Llama
 
@@ -12,8 +12,8 @@ def from_pretrained(path: str | Path, **changes: Any) -> Any:
     """Loads a GPT2 or Llama model. The `model_type` in config.json, or the GGUF metadata, selects the class.
 
     Args:
-        path: a directory in Hugging Face's format, the folder of a run of train_gpt2.py or one of its checkpoints, a name on Hugging Face's
-            hub, or a GGUF file whose name ends in ".gguf".
+        path: a directory in Hugging Face's format, a name on Hugging Face's hub, or a GGUF file whose name ends in ".gguf". It can also be the
+            folder or a checkpoint of train_gpt2.py, or a LoRA adapter in PEFT's format, which names its base model.
         **changes: fields of the config to change, such as `fused`.
 
     Example:
@@ -27,6 +27,12 @@ def from_pretrained(path: str | Path, **changes: Any) -> Any:
         return gguf_files.read_model(path, **changes)
     if run_files.is_run(path):
         return run_files.load_run(path, **changes)
+    if (base := lora.base_of(path)) is not None:
+        if lora.base_of(base) is not None:
+            raise ValueError(
+                f"from_pretrained: expected the adapter {path} to name a base model, got the adapter {base}."
+            )
+        return lora.merge(lora.load_adapter(from_pretrained(base, **changes), path)).eval()
     path = hugging_face.directory_of(path, "from_pretrained")
     values, _ = hugging_face.read_json(path, "from_pretrained")
     return (GPT2 if values.get("model_type", "gpt2") == "gpt2" else Llama).from_pretrained(path, **changes)

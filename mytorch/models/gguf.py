@@ -2,20 +2,21 @@
 
     magic "GGUF", version, counts | metadata: key, type, value | tensors: name, shape, type, offset | padding | the tensors
 
-All declared sizes are compared with the size of the file before memory is allocated.
+`write` writes the same format. When a file is read, all declared sizes are compared with the size of the file before memory is allocated.
 Source: the GGUF specification of ggml; the blocks: ggml-common.h.
 """
 
 import mmap
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..files.limits import check_regular
+from ..files.writing import atomic_file
 
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # of struct
 _STRING, _ARRAY = 8, 9
@@ -230,3 +231,91 @@ class GGUFFile:
         kind = _BY_NAME[entry.kind]
         raw = np.frombuffer(self._bytes, np.uint8, entry.nbytes, entry.offset).reshape(-1, kind.nbytes)
         return np.ascontiguousarray(kind.unpack(raw), np.float32).reshape(entry.shape).copy()
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+
+def _q8_0(x):
+    """Pack float32 numbers into blocks of 32 bytes and a float16 scale, rounded away from zero as in ggml."""
+    blocks = x.reshape(-1, 32)
+    scale = abs(blocks).max(axis=1, keepdims=True) / np.float32(127)
+    with np.errstate(divide="ignore"):
+        codes = blocks * np.where(scale == 0, np.float32(0), 1 / scale)
+    codes = np.trunc(codes + np.copysign(np.float32(0.5), codes)).astype("int8")
+    return np.concatenate([scale.astype("<f2").view("uint8"), codes.view("uint8")], axis=1)
+
+
+_PACK: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "F32": lambda x: x.astype("<f4"),
+    "F16": lambda x: x.astype("<f2"),
+    "Q8_0": _q8_0,
+}
+
+
+class Planned(NamedTuple):
+    """A tensor to write: its shape, its type in the file, and a function that returns its numbers as a float32 array."""
+
+    shape: tuple[int, ...]
+    kind: str
+    numbers: Callable[[], np.ndarray]
+
+
+def _text(value):
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+def _packed(value):
+    """Return (number of the type, bytes) of a metadata value. Integers are unsigned, except in lists, as in llama.cpp's files."""
+    if isinstance(value, bool):
+        return 7, struct.pack("<?", value)
+    if isinstance(value, int):
+        return 4, struct.pack("<I", value)
+    if isinstance(value, float):
+        return 6, struct.pack("<f", value)
+    if isinstance(value, str):
+        return _STRING, _text(value)
+    if value and all(isinstance(item, int) for item in value):
+        kind, items = 5, np.array(value, "<i4").tobytes()
+    else:
+        kind, items = _STRING, b"".join(map(_text, value))
+    return _ARRAY, struct.pack("<IQ", kind, len(value)) + items
+
+
+def write(path: str | os.PathLike, metadata: Mapping[str, Any], tensors: Mapping[str, Planned]) -> None:
+    """Write a GGUF file of version 3 atomically. Only one tensor at a time is in memory.
+
+    Args:
+        path: path of the file.
+        metadata: bools, integers, floats, strings, and lists of integers or of strings.
+        tensors: the tensors by name, of the kinds F32, F16 and Q8_0 (whose rows are multiples of 32).
+
+    Raises:
+        ValueError: if a number exceeds the range of float16.
+    """
+    head, at = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(metadata))], 0
+    for key, value in metadata.items():
+        kind, content = _packed(value)
+        head += [_text(key), struct.pack("<I", kind), content]
+    numbers = {kind.name: number for number, kind in _KINDS.items()}
+    for name, (shape, kind, _) in tensors.items():
+        head += [_text(name), struct.pack(f"<I{len(shape)}Q", len(shape), *shape[::-1])]
+        head.append(struct.pack("<IQ", numbers[kind], at))
+        nbytes = prod(shape) // _BY_NAME[kind].numbers * _BY_NAME[kind].nbytes
+        at += -(-nbytes // 32) * 32
+    with atomic_file(path) as file:
+        start = b"".join(head)
+        file.write(start + bytes(-len(start) % 32))
+        for name, planned in tensors.items():
+            x = planned.numbers()
+            with np.errstate(over="ignore"):
+                data = _PACK[planned.kind](x)
+            scales = (
+                data if planned.kind == "F16" else data[:, :2].copy().view("<f2") if planned.kind == "Q8_0" else None
+            )
+            if scales is not None and not np.isfinite(scales).all():
+                raise ValueError(
+                    f'save_gguf: expected numbers in the range of float16, got others in {name}. Use "F32".'
+                )
+            file.write(data.tobytes())
+            file.write(bytes(-data.nbytes % 32))

@@ -5,19 +5,21 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..base.errors import warn
 from ..ops.creation import from_numpy
 from . import gpt2_files, llama_files
-from .gguf import GGUFFile
+from .gguf import GGUFFile, Planned, write
 from .gpt2 import GPT2, GPT2Config
 from .hugging_face import MOST_WEIGHTS, check_shapes
 from .llama import Llama, LlamaConfig
-from .rotary import frequencies
-from .tokenizer import FastTokenizer
+from .rotary import frequencies, trained_length
+from .tokenizer import FastTokenizer, GPT2Tokenizer, ends
 
 # names of a block's weights: GGUF and mytorch
 _LLAMA = {
@@ -35,6 +37,13 @@ _OUTSIDE = {
     "llama": {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"},
     "gpt2": {"token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f", "output": "lm_head"},
 }  # fmt: skip
+_YARN = {
+    "attn_factor": 1.0,
+    "yarn_attn_factor": 1.0,
+    "yarn_beta_fast": 32.0,
+    "yarn_beta_slow": 1.0,
+    "yarn_ext_factor": 1.0,
+}
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gpt2")  # Mistral and Mixtral also have the name "llama"
 
 
@@ -156,6 +165,9 @@ def _llama_config(said):
     elif kind != "none":
         said.refuse(f"expected rope.scaling.type linear or yarn, got {kind!r}")
     if kind == "yarn":
+        for key, usual in _YARN.items():
+            if said.number(f"rope.scaling.{key}", usual) != usual:
+                said.refuse(f"expected rope.scaling.{key} of {usual}, got another value")
         scaling["original_max_position_embeddings"] = max(1, said("rope.scaling.original_context_length"))
     config = LlamaConfig(
         vocab_size=vocab_size,
@@ -364,3 +376,250 @@ def _bpe(vocab, merges, **options):
     usual = {"dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
              "fuse_unk": False, "byte_fallback": False, "ignore_merges": False}  # fmt: skip
     return {"type": "BPE", **usual, **options, "vocab": vocab, "merges": merges}
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+_CODES = {"F32": 0, "F16": 1, "Q8_0": 7}  # values of general.file_type
+_PLAIN = ("ffn_gate_inp.weight", "position_embd.weight", "_norm.weight")  # in float32, whatever the type of the file
+_UNUSED, _ADDED = 5, 4  # values of tokenizer.ggml.token_type
+
+
+def _refuse(why):
+    raise ValueError(f"save_gguf: {why}.")
+
+
+def save_gguf(model: Any, path: str | Path, kind: str = "F16") -> None:
+    """Writes a model and its tokenizer to a GGUF file, which llama.cpp and programs built on it load.
+
+    The file has the names, shapes and metadata of llama.cpp's own converter. llama.cpp computes in its own precision, so logits differ
+    slightly: it approximates GELU with tanh, and has no sliding windows for these architectures, so the context in the file is no longer
+    than a window.
+
+    Args:
+        model: a GPT2, or a Llama with the options of Llama, Mistral, Mixtral, Qwen 2 or Qwen 3, with the weights of training. Its tokenizer
+            must be a byte-level encoding (`--tokenizer bpe` or `gpt2`). Without a tokenizer, the file accepts tokens only.
+        path: path of the file, which usually ends in ".gguf".
+        kind: type of the matrices: "F32", "F16", or "Q8_0", blocks of 8-bit numbers with a scale, a quarter of float32. Vectors and
+            matrices that can't be divided into blocks of 32 numbers per row have more bits.
+
+    Raises:
+        ValueError: if llama.cpp has no equal model or tokenizer; the message says what is different.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/model.gguf"
+        >>> model = mytorch.models.GPT2(num_layers=1, num_heads=2, embed_dim=32, vocab_size=16)
+        >>> mytorch.models.save_gguf(model, path, kind="Q8_0")
+        >>> mytorch.models.from_pretrained(path).config.embed_dim
+        32
+    """
+    if kind not in _CODES:
+        _refuse(f"expected kind to be one of {', '.join(_CODES)}, got {kind!r}")
+    if not isinstance(model, (GPT2, Llama)):
+        _refuse(f"expected a GPT2 or Llama, got {type(model).__name__}")
+    config = model.config
+    is_gpt2 = isinstance(model, GPT2)
+    arch = "gpt2" if is_gpt2 else _architecture(config)
+    weights = {name: w for name, w in model.state_dict().items() if name != "lm_head.weight" or not _tied(config)}
+    names = [name for name, _ in (gpt2_files if is_gpt2 else llama_files).shapes(config)]
+    if unknown := set(weights) ^ {name for name in names if name != "lm_head.weight" or not _tied(config)}:
+        _refuse(
+            f"expected the weights of a {type(model).__name__} as it was trained, but {min(unknown)} differs. Merge LoRA matrices with "
+            "models.lora.merge(model), and export before models.quantize_"
+        )
+    metadata = {
+        "general.architecture": arch,
+        "general.type": "model",
+        "general.name": Path(path).stem,
+        "general.file_type": _CODES[kind],
+        "general.quantization_version": 2,
+        **{f"{arch}.{key}": value for key, value in (_gpt2_values if is_gpt2 else _llama_values)(config, arch).items()},
+        **_tokenizer_values(model.tokenizer, config.vocab_size, arch),
+    }
+    tensors = _gpt2_tensors(weights, config) if is_gpt2 else _llama_tensors(weights, config, arch)
+    write(path, metadata, {name: _planned(name, shape, get, kind) for name, (shape, get) in tensors.items()})
+
+
+def _tied(config):
+    return getattr(config, "tie_embeddings", True)
+
+
+def _planned(name, shape, get, kind):
+    """Return a tensor with its type: vectors, norms, positions and routers in float32; rows without whole blocks in float16."""
+    if len(shape) < 2 or name.endswith(_PLAIN):
+        kind = "F32"
+    elif kind == "Q8_0" and shape[-1] % 32:
+        kind = "F16"
+    return Planned(tuple(shape), kind, get)
+
+
+def _array(weight):
+    return weight.detach().float().cpu().numpy()
+
+
+def _architecture(config):
+    try:
+        kind = llama_files.model_type(config)
+    except ValueError as error:
+        _refuse(str(error).partition(": ")[2].removesuffix("."))
+    if kind not in ("llama", "mistral", "mixtral", "qwen2", "qwen3"):
+        _refuse(
+            f"expected Llama, Mistral, Mixtral, Qwen 2, Qwen 3 or GPT-2, got the options of {kind}, which llama.cpp doesn't have"
+        )
+    return kind if kind.startswith("qwen") else "llama"
+
+
+def _gpt2_values(config, arch):
+    return {
+        "block_count": config.num_layers, "context_length": config.context_length, "embedding_length": config.embed_dim,
+        "feed_forward_length": int(config.mlp_ratio * config.embed_dim), "attention.head_count": config.num_heads,
+        "attention.layer_norm_epsilon": float(config.layer_norm_eps),
+    }  # fmt: skip
+
+
+def _llama_values(config, arch):
+    context, window = config.context_length, config.sliding_window
+    if window is not None and window < context:
+        warn(
+            f"save_gguf: llama.cpp has no sliding window for this architecture, so the context in the file is the window of {window} tokens, "
+            f"not {context}."
+        )
+        context = window
+    values = {
+        "block_count": config.num_layers, "context_length": context, "embedding_length": config.embed_dim,
+        "feed_forward_length": config.hidden, "attention.head_count": config.num_heads, "attention.head_count_kv": config.kv_heads,
+        "rope.freq_base": float(config.rope_theta), "attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
+        "attention.key_length": config.head, "attention.value_length": config.head,
+    }  # fmt: skip
+    if arch == "llama":
+        values.update({"vocab_size": config.vocab_size, "rope.dimension_count": config.head})
+    if config.num_experts:
+        values.update({"expert_count": config.num_experts, "expert_used_count": config.experts_per_token})
+    scaling = config.rope_scaling or {}
+    kind = scaling.get("rope_type")
+    if kind in ("linear", "yarn"):
+        if others := set(scaling) - {"rope_type", "factor", "original_max_position_embeddings"}:
+            _refuse(f"expected rope_scaling with a factor and the trained length only, got {min(others)}")
+        values.update({"rope.scaling.type": kind, "rope.scaling.factor": float(scaling["factor"])})
+    elif kind not in (None, "llama3"):
+        _refuse(f"expected rope_scaling of type linear, yarn or llama3, got {kind}, which llama.cpp doesn't have")
+    if kind == "yarn":
+        values["rope.scaling.original_context_length"] = trained_length(config)
+    return values
+
+
+def _gpt2_tensors(weights, config):
+    """Return shape and reader of each tensor. Missing biases become zeros, because llama.cpp requires them."""
+    to = {ours: theirs for theirs, ours in (_GPT2 | _OUTSIDE["gpt2"]).items()}
+    tensors = {}
+    for name, weight in weights.items():
+        stem, _, last = name.rpartition(".")
+        found = re.fullmatch(r"transformer\.h\.(\d+)\.(.+)", stem)
+        theirs = f"blk.{found[1]}.{to[found[2]]}" if found else to[stem]
+        tensors[f"{theirs}.{last}"] = weight.shape, partial(_array, weight)
+        if not config.use_bias and not theirs.endswith("_embd"):
+            tensors[f"{theirs}.bias"] = weight.shape[:1], partial(np.zeros, weight.shape[0], "float32")
+    return tensors
+
+
+def _llama_tensors(weights, config, arch):
+    """Return shape and reader of each tensor: experts in one tensor, and queries and keys in llama.cpp's order."""
+    to = {ours: theirs for theirs, ours in (_LLAMA | _OUTSIDE["llama"]).items()}
+    tensors, experts = {}, {}
+    for name, weight in weights.items():
+        stem, _, last = name.rpartition(".")
+        found = re.fullmatch(r"model\.layers\.(\d+)\.(.+?)(?:\.experts\.(\d+)\.(.+))?", stem)
+        if found and found[3]:
+            theirs = f"blk.{found[1]}.{to[f'mlp.{found[4]}']}_exps.{last}"
+            experts.setdefault(theirs, []).append(weight)
+            continue
+        theirs = f"blk.{found[1]}.{to[found[2]]}" if found else to[stem]
+        heads = {"attn_q": config.num_heads, "attn_k": config.kv_heads}.get(theirs.rpartition(".")[2])
+        get = partial(_array, weight) if arch != "llama" or heads is None else partial(_halved, weight, heads)
+        tensors[f"{theirs}.{last}"] = weight.shape, get
+    for theirs, each in experts.items():
+        tensors[theirs] = (len(each), *each[0].shape), partial(_stacked, each)
+    if (config.rope_scaling or {}).get("rope_type") == "llama3":
+        factors = frequencies(replace(config, rope_scaling=None)).numpy() / frequencies(config).numpy()
+        tensors["rope_freqs.weight"] = factors.shape, lambda: factors
+    return tensors
+
+
+def _halved(weight, heads):
+    """Reorder rows of queries or keys: the opposite of `_paired`."""
+    x = _array(weight)
+    return x.reshape(heads, 2, -1, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+
+
+def _stacked(weights):
+    return np.stack([_array(weight) for weight in weights])
+
+
+def _tokenizer_values(tokenizer, size, arch):
+    """Return the metadata of a byte-level tokenizer, or of none.
+
+    Raises:
+        ValueError: if llama.cpp would cut texts into other tokens.
+    """
+    if tokenizer is None:
+        return {"tokenizer.ggml.model": "none", f"{arch}.vocab_size": size}
+    if not isinstance(tokenizer, (FastTokenizer, GPT2Tokenizer)):
+        _refuse(
+            f"expected a byte-level tokenizer, got {type(tokenizer).__name__}, which llama.cpp doesn't have. Prepare the text with "
+            "--tokenizer bpe and train again, or set model.tokenizer = None for a file that accepts tokens only"
+        )
+    data = tokenizer.to_hugging_face() if isinstance(tokenizer, GPT2Tokenizer) else tokenizer.to_dict()
+    cut = _cut(data)
+    words, added = data["model"]["vocab"], {token["id"]: token for token in data.get("added_tokens") or []}
+    numbered = {i: token for token, i in words.items()} | {i: token["content"] for i, token in added.items()}
+    if max(numbered) >= size:
+        _refuse(f"expected a tokenizer with at most the {size} tokens of the model, got {max(numbered) + 1}")
+    tokens = [numbered.get(i, f"[PAD{i}]") for i in range(size)]
+    types = [1 if i in numbered else _UNUSED for i in range(size)]
+    for i, token in added.items():
+        special = token.get("special") or re.fullmatch(r"<\|.*\|>", token["content"])
+        types[i] = _CONTROL if special else _ADDED
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in data["model"]["merges"]]
+    values = {"model": "gpt2", "pre": cut, "tokens": tokens, "token_type": types, "merges": merges}
+    marks = ends(tokenizer)
+    values.update({f"{key}_token_id": number for key, (_, number) in marks.items()})
+    after = data.get("post_processor")
+    parts = [] if after is None else after.get("processors", [after])
+    for part in parts:
+        if part["type"] == "TemplateProcessing":
+            usual = [["SpecialToken", "Sequence"], ["Sequence"]]
+            if (found := [next(iter(item)) for item in part["single"]]) not in usual:
+                _refuse(f"expected a tokenizer that adds a token at most at the start of a text, got {' '.join(found)}")
+            values["add_bos_token"] = len(found) == 2
+        elif part["type"] == "ByteLevel":
+            values.setdefault("add_bos_token", False)
+            values.setdefault("add_eos_token", False)
+        else:
+            _refuse(
+                f"expected a post_processor of type ByteLevel or TemplateProcessing in the tokenizer, got {part['type']}"
+            )
+    if cut == "llama-bpe":
+        values.setdefault("add_bos_token", False)  # otherwise llama.cpp adds it
+    return {f"tokenizer.ggml.{key}": value for key, value in values.items()}
+
+
+def _cut(data):
+    """Return llama.cpp's name for how a tokenizer cuts a text into words."""
+    model, before, normalizer = data["model"], data.get("pre_tokenizer") or {}, data.get("normalizer")
+    parts = before.get("pretokenizers", [before])
+    bytes_ = parts[-1]
+    cut = "gpt-2" if bytes_.get("use_regex", True) else None
+    if len(parts) == 2 and cut is None and parts[0].get("type") == "Split":
+        pattern = (parts[0].get("pattern") or {}).get("Regex")
+        cut = next((name for name, known in _SPLITS.items() if known == pattern), None)
+    elif len(parts) != 1:
+        cut = None
+    plain = (
+        model.get("type") == "BPE" and bytes_.get("type") == "ByteLevel" and not bytes_.get("add_prefix_space", True)
+    )
+    if not plain or cut is None or model.get("ignore_merges", False) != (cut == "llama-bpe"):
+        _refuse("expected a byte-level tokenizer that cuts words like GPT-2, Llama 3 or Qwen 2, got another one")
+    if normalizer is not None and not (cut == "qwen2" and normalizer.get("type") == "NFC"):
+        _refuse(f"expected a tokenizer without a normalizer, got {normalizer.get('type')}")
+    return cut

@@ -6,9 +6,9 @@ import math
 import re
 from pathlib import Path
 
-from ..files.writing import replace_directory
+from ..files.writing import atomic_write, replace_directory
 from ..serialization import load_safetensors, save_safetensors, write_json
-from .tokenizer import save_tokenizer
+from .tokenizer import ends
 
 
 def directory_of(name, who):
@@ -184,9 +184,16 @@ def _shards(weights, limit):
     return shards
 
 
+# Without the class, transformers would choose the tokenizer that is usual for the architecture.
+_TOKENIZER_CONFIG = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+
+
 def write(path, weights, config, max_shard_size, tokenizer=None):
     """Create or replace the files of a model directory atomically; other files remain."""
     size, shards = sum(x.numel() * x.element_size() for x in weights.values()), _shards(weights, max_shard_size)
+    # Without these numbers, transformers would end a text at the token that is usual for the architecture.
+    marks = ends(tokenizer)
+    config = {**config, **{f"{key}_token_id": marks.get(key, (None, None))[1] for key in ("bos", "eos")}}
     place = {}
     for i, names in enumerate(shards, 1):
         file = "model.safetensors" if len(shards) == 1 else f"model-{i:05}-of-{len(shards):05}.safetensors"
@@ -201,6 +208,9 @@ def write(path, weights, config, max_shard_size, tokenizer=None):
             write_json(directory / "model.safetensors.index.json", index)
         write_json(directory / "config.json", config)
         if tokenizer is not None:
-            save_tokenizer(tokenizer, directory / "tokenizer.json")
+            described = getattr(tokenizer, "to_hugging_face", tokenizer.to_dict)()
+            atomic_write(directory / "tokenizer.json", json.dumps(described).encode())
+            names = {f"{key}_token": name for key, (name, _) in marks.items()}
+            write_json(directory / "tokenizer_config.json", {**_TOKENIZER_CONFIG, **names})
 
     replace_directory(path, write_files, size, is_weights)

@@ -156,6 +156,29 @@ def save_adapter(model: nn.Module, path: str | Path, base_model: str | None = No
     replace_directory(path, write, ours=lambda name: name in (_WEIGHTS, _CONFIG))
 
 
+def base_of(path: str | Path) -> str | None:
+    """Returns the name or path of an adapter's base model, or None for a directory that is not an adapter.
+
+    Args:
+        path: the directory.
+
+    Raises:
+        ValueError: if the adapter names no base model.
+    """
+    file = Path(path) / _CONFIG
+    if not file.is_file() or (Path(path) / "config.json").is_file():
+        return None
+    try:
+        base = json.loads(file.read_text())["base_model_name_or_path"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        base = None
+    if not isinstance(base, str) or not base:
+        raise ValueError(
+            f"from_pretrained: expected base_model_name_or_path in {file}, got none. Load the base model, and call lora.load_adapter."
+        )
+    return base
+
+
 @no_grad()
 def load_adapter(model: nn.Module, path: str | Path) -> nn.Module:
     """Injects an adapter that `save_adapter` or PEFT has written.

@@ -17,6 +17,12 @@ from ..files.limits import check_regular
 from ..files.writing import atomic_write
 
 RARE = "\ufffd"  # token of every character outside the vocabulary
+_EACH_CHARACTER = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
+# Each byte as a printable character, as GPT-2 writes them: itself if it is printable, otherwise a character from 256 on.
+_PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_OTHERS = [b for b in range(256) if b not in _PRINTABLE]
+_BYTES = [chr(b) if b in _PRINTABLE else chr(256 + _OTHERS.index(b)) for b in range(256)]
+_ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|assistant_end|>")  # names of tokens that end a text
 
 
 class CharTokenizer:
@@ -84,8 +90,12 @@ class CharTokenizer:
         return "".join(self.chars[int(t)] for t in tokens)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the JSON object of tokenizer.json."""
-        return {"kind": self.kind, "vocab_size": self.vocab_size, "chars": self.chars}
+        """Returns the JSON object of tokenizer.json, in Hugging Face's format: a split into single characters and a list of words."""
+        return {
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+            "pre_tokenizer": _EACH_CHARACTER, "post_processor": None, "decoder": {"type": "Fuse"},
+            "model": {"type": "WordLevel", "vocab": self._index, "unk_token": RARE},
+        }  # fmt: skip
 
 
 class GPT2Tokenizer:
@@ -108,6 +118,11 @@ class GPT2Tokenizer:
             encoding = package.get_encoding("gpt2")
         self._encoding = encoding
 
+    @property
+    def special(self) -> dict[str, int]:
+        """The numbers of the special tokens by name."""
+        return dict(self._encoding._special_tokens)
+
     def encode(self, text: str) -> list[int]:
         """Returns the tokens of a text; special tokens are read as plain text.
 
@@ -127,6 +142,29 @@ class GPT2Tokenizer:
     def to_dict(self) -> dict[str, Any]:
         """Returns the JSON object of tokenizer.json."""
         return {"kind": self.kind, "vocab_size": self.vocab_size}
+
+    def to_hugging_face(self) -> dict[str, Any]:
+        """Returns the JSON object of tokenizer.json in Hugging Face's format, which writes bytes as printable characters."""
+        ranks = self._encoding._mergeable_ranks
+        # tiktoken merges any two neighbors that form a token, in the order of the tokens. So every such pair is a merge.
+        merges = []
+        for token in sorted(ranks, key=ranks.__getitem__):
+            pairs = [(a, b) for i in range(1, len(token)) if (a := token[:i]) in ranks and (b := token[i:]) in ranks]
+            merges += sorted(pairs, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
+        names = {token: "".join(map(_BYTES.__getitem__, token)) for token in ranks}
+        bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+        added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+        return {
+            "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "pre_tokenizer": bytes_,
+            "added_tokens": [{"id": i, "content": t, **added} for t, i in self.special.items()],
+            "post_processor": None, "decoder": bytes_,
+            "model": {
+                "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                "vocab": {names[token]: rank for token, rank in ranks.items()} | self.special,
+                "merges": [[names[a], names[b]] for a, b in merges],
+            },
+        }  # fmt: skip
 
 
 class FastTokenizer:
@@ -155,7 +193,7 @@ class FastTokenizer:
         _check_growth(data)
         self._json = json_text
         added = data.get("added_tokens") or []
-        self.special = {token["content"]: token["id"] for token in added if token.get("special")}
+        self.special: dict[str, int] = {token["content"]: token["id"] for token in added if token.get("special")}
 
     @classmethod
     def train(
@@ -218,6 +256,25 @@ class FastTokenizer:
         return json.loads(self._json)
 
 
+def ends(tokenizer: Any) -> dict[str, tuple[str, int]]:
+    """Returns name and number of the tokens that begin and end a text, with the keys "bos" and "eos" of those that exist.
+
+    Args:
+        tokenizer: the tokenizer. Only a FastTokenizer and a GPT2Tokenizer can have these tokens.
+    """
+    special = getattr(tokenizer, "special", {})
+    last = next((name for name in _ENDS if name in special), None)
+    found = {} if last is None else {"eos": (last, special[last])}
+    after = (tokenizer.to_dict().get("post_processor") if isinstance(tokenizer, FastTokenizer) else None) or {}
+    for part in after.get("processors", [after]):
+        first = (
+            (part.get("single") or [{}])[0].get("SpecialToken") if part.get("type") == "TemplateProcessing" else None
+        )
+        if first is not None and first["id"] in special:
+            found["bos"] = first["id"], special[first["id"]]
+    return found
+
+
 @contextlib.contextmanager
 def _package_errors(prefix):
     """Raise errors of the package tokenizers as ValueErrors."""
@@ -274,6 +331,26 @@ def save_tokenizer(tokenizer: Any, path: str | os.PathLike) -> None:
     atomic_write(path, json.dumps(tokenizer.to_dict(), ensure_ascii=True).encode())
 
 
+def characters(data: Any) -> list[str] | None:
+    """Returns the characters of a CharTokenizer, or None for another tokenizer. It doesn't need the package `tokenizers`.
+
+    Args:
+        data: contents of a tokenizer.json, in Hugging Face's format or in the format of earlier versions.
+    """
+    if not isinstance(data, dict):
+        return None
+    if data.get("kind") == "char":
+        return data["chars"] if isinstance(data.get("chars"), list) else None
+    model = data.get("model")
+    if data.get("pre_tokenizer") != _EACH_CHARACTER or not isinstance(model, dict) or model.get("type") != "WordLevel":
+        return None
+    vocab = model.get("vocab")
+    if not isinstance(vocab, dict) or data.get("normalizer") or data.get("added_tokens") or data.get("post_processor"):
+        return None
+    chars = list(vocab)
+    return chars if list(vocab.values()) == list(range(len(chars))) and all(len(c) == 1 for c in chars) else None
+
+
 def load_tokenizer(path: str | os.PathLike) -> "CharTokenizer | GPT2Tokenizer | FastTokenizer":
     """Loads the tokenizer in a tokenizer.json.
 
@@ -292,10 +369,10 @@ def load_tokenizer(path: str | os.PathLike) -> "CharTokenizer | GPT2Tokenizer | 
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not JSON: {error}.") from None
     found = data.get("kind") if isinstance(data, dict) else None
-    if found == "char" and isinstance(data.get("chars"), list):
-        if not all(isinstance(c, str) for c in data["chars"]):
+    if (chars := characters(data)) is not None:
+        if not all(isinstance(c, str) for c in chars):
             raise ValueError(f"load_tokenizer: expected chars to be a list of strings in {path}.")
-        return CharTokenizer(data["chars"])
+        return CharTokenizer(chars)
     if found == "gpt2":
         return GPT2Tokenizer()
     if isinstance(data, dict) and isinstance(data.get("model"), dict):

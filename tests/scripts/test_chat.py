@@ -258,3 +258,22 @@ def test_an_installed_package_asks_for_a_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match="--text: expected a text file"):
         data.read_book()
+
+
+def test_other_models_continue_a_text(tmp_path, monkeypatch, capsys):
+    from mytorch.models import GPT2
+    from mytorch.models.tokenizer import CharTokenizer
+
+    model = GPT2(vocab_size=5, context_length=16, num_layers=1, num_heads=1, embed_dim=8).eval()
+    model.save_pretrained(tmp_path / "silent")
+    model.tokenizer = CharTokenizer("abc d")
+    model.save_pretrained(tmp_path / "m")
+    monkeypatch.setattr("sys.stdin", io.StringIO("ab\n\nx\n"))
+    assert cli.main(["chat", "talk", str(tmp_path / "m"), "--temperature", "0"]) == 0
+    said = capsys.readouterr().out.partition("Ctrl-D exits.\n")[2]
+    expected = model.generate("ab", 200, temperature=0)
+    assert said.startswith(f"> {expected}\n> > CharTokenizer.encode: expected the 5 characters")
+    assert cli.main(["chat", "serve", str(tmp_path / "m")]) == 1
+    assert "or use `chat talk`" in capsys.readouterr().err
+    assert cli.main(["chat", "talk", str(tmp_path / "silent")]) == 1
+    assert "expected a model with a tokenizer in" in capsys.readouterr().err
