@@ -12,6 +12,7 @@ with the start methods "spawn" and "forkserver" of multiprocessing, does not.
 import os
 import runpy
 import sys
+import traceback
 from types import ModuleType
 
 from . import install_as_torch
@@ -21,7 +22,9 @@ def _show(kind, error, trace):
     """Prints a traceback that starts in the program, without the frames of this file and of runpy."""
     ours = (__file__, runpy.__file__, "<frozen runpy>")
     inner = trace
-    while inner is not None and inner.tb_frame.f_code.co_filename in ours:
+    for frame in traceback.extract_tb(trace):
+        if frame.filename not in ours:
+            break
         inner = inner.tb_next
     sys.__excepthook__(kind, error.with_traceback(inner or trace), inner or trace)
 

@@ -262,3 +262,45 @@ def test_arguments_of_init_process_group_replace_variables():
         torch.distributed.init_process_group("gloo", rank=0, world_size=1)
         assert torch.distributed.get_rank() == 0 and torch.distributed.get_world_size() == 1
     """)
+
+
+def test_modes_receive_the_tensors_that_layers_and_programs_create():
+    """But not those that a function of the library creates. All lists are PyTorch's."""
+    _run("""
+        from torch.utils._python_dispatch import TorchDispatchMode
+        names = "empty zeros ones arange zeros_like new_ones lift_fresh full".split()
+        class Log(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                name = str(func).split(".")[1]
+                if name in names: found.append(name)
+                return func(*args, **(kwargs or {}))
+        class Creating(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                torch.zeros(2)
+                return super().__torch_function__(func, types, args, kwargs or {})
+        class Scaled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x): return x * 2
+            @staticmethod
+            def backward(ctx, g): return g * torch.full((4,), 2.0)
+        x = torch.randn(3, 4)
+        def hooked():
+            y = x.clone().requires_grad_()
+            y.register_hook(lambda g: g * torch.arange(4))
+            (y * 2).sum().backward()
+        cases = [
+            (lambda: torch.zeros_like(x), "zeros_like"), (lambda: x.new_ones(3), "new_ones"),
+            (lambda: torch.tensor([1.0]), "lift_fresh"), (lambda: torch.relu(x.as_subclass(Creating)), "zeros"),
+            (lambda: nn.Linear(4, 2)(x), "empty empty"), (lambda: nn.RNN(4, 2)(x[None]), "empty empty empty empty zeros"),
+            (lambda: nn.LSTM(4, 2)(x[None]), "empty empty empty empty zeros zeros"),
+            (lambda: nn.MultiheadAttention(4, 2)(x, x, x), "empty empty empty empty"),
+            (lambda: torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij"), "arange arange"),
+            (lambda: F.cross_entropy(x, torch.tensor([0, 1, 2])), "lift_fresh"),
+            (hooked, "arange"), (lambda: Scaled.apply(x.clone().requires_grad_()).sum().backward(), "full"),
+        ]
+        for function, expected in cases:
+            found = []
+            with Log(): function()
+            assert found == expected.split(), (expected, found)
+    """)

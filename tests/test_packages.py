@@ -10,6 +10,8 @@ import pytest
 import mytorch
 from mytorch.compat import stubs
 
+from .own_process import ROOT
+
 
 def run(program):
     program = "import mytorch; mytorch.install_as_torch()\n" + textwrap.dedent(program)
@@ -51,6 +53,46 @@ def test_parts_that_are_absent_can_be_mentioned_and_not_used():
         print("done", hasattr(torch, "no_such_name"))
     """)
     assert out == ["done", "False"]
+
+
+def test_every_absent_name_can_be_imported_and_hasattr_finds_those_of_pytorch():
+    """Functions of the C++ core are an exception, because programs call those that they find."""
+    run("""
+        import torch
+        from torch._C import _jit_made_up, MadeUp
+        from torch._inductor.utils import made_up
+        from torch._dynamo import made_up, disable
+        import torch._C._distributed_c10d, torch._inductor.codecache
+        from torch._C._distributed_c10d import Reducer
+        class Inner(MadeUp): pass
+        for call in (_jit_made_up, made_up, torch._inductor.codecache, lambda: torch._C._jit_pass_lint(1), MadeUp, Reducer):
+            try:
+                call()
+            except NotImplementedError as error:
+                assert "mytorch does not support internals" in str(error), error
+            else:
+                raise AssertionError(call)
+        for place, present, absent in (
+            (torch._C, "Graph _ScalingType _functorch _distributed_c10d", "_jit_set_profiling_executor _rpc_init _CudaDeviceProperties made_up"),
+            (torch._C._cpu, "AnyClass", "_is_vnni_supported"), (torch._dynamo, "config mark_dynamic reset_code_caches", "not_a_name"),
+            (torch._inductor, "config", "not_a_name"), (torch.xpu, "is_available XPUGraph", "not_a_name"),
+            (torch.ops.aten, "add _int_mm", "not_a_name _scaled_mm_v3"),
+        ):
+            assert all(hasattr(place, name) for name in present.split()), (place, present)
+            assert not any(hasattr(place, name) for name in absent.split()), (place, absent)
+        assert torch._C.dtype is torch.dtype and torch._C.Size is torch.Size and torch._C.device is torch.device
+        torch._dynamo.config.suppress_errors = torch._inductor.config.triton.cudagraphs = True
+        assert getattr(torch._C, "_made_up", 5) == 5 and not torch.xpu.is_available() and torch._dynamo.reset_code_caches() is None
+    """)
+
+
+def test_the_table_of_absent_names_is_that_of_pytorch(torch):
+    if not torch.__version__.startswith("2.13."):
+        pytest.skip("the table has the names of PyTorch 2.13")
+    done = subprocess.run(
+        [sys.executable, "docs/make_absent_names.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_absent_parts_are_not_in_native_mode():

@@ -26,6 +26,7 @@ from ..base import config
 from ..base.config import holding
 from ..base.errors import warn
 from ..dispatch.backward import backward as run_backward
+from ..dispatch.interpreter import Interpreter
 from ..engine.mode import enable_grad, get_mode, in_mode
 from ..ops.random import positions, set_positions
 from .function import Function
@@ -99,17 +100,16 @@ class _Stop(Exception):
     """Ends the second run when all saved tensors are computed."""
 
 
-class _OpsRun:
-    """A log of the ops that run, in the role of a profiler."""
+class _OpsRun(Interpreter):
+    """A log of the ops that run in a mode. Ops that they call are not logged."""
 
-    def __init__(self):
-        self.lines = []
+    def __init__(self, mode):
+        self.outer, self.lines = mode.interpreter, []
 
-    def run(self, op, inputs, fused, attrs):
-        """Logs an op and runs it. Ops that it calls are not logged."""
-        self.lines.append(f"{op.name}({', '.join(str(tuple(x.shape)) for x in inputs if hasattr(x, 'shape'))})")
-        with in_mode(get_mode().replace(profile=None)):
-            return op(*inputs, fused=fused, **attrs)
+    def __call__(self, record, inputs, fused, attrs):
+        self.lines.append(f"{record.name}({', '.join(str(tuple(x.shape)) for x in inputs if hasattr(x, 'shape'))})")
+        with self.outside():
+            return record.dispatch(*inputs, fused=fused, **attrs)
 
 
 class _Frame:
@@ -117,10 +117,10 @@ class _Frame:
 
     def __init__(self, function, args, kwargs, keep_rng, context, check, early_stop, debug):
         self.function = function
-        self.first = _OpsRun() if debug else None
         self.args = [_apart(a) for a in args]
         self.kwargs = {k: _apart(v) for k, v in kwargs.items()}
         self.mode = get_mode()
+        self.first = _OpsRun(self.mode) if debug else None
         self.rng = positions() if keep_rng else None
         self.context = context
         self.check = check
@@ -161,8 +161,8 @@ class _Frame:
                 raise _Stop
             return tensor
 
-        second = self.first and _OpsRun()
-        mode = self.mode.replace(grad=True, inference=False, profile=second or self.mode.profile)
+        second = self.first and _OpsRun(self.mode)
+        mode = self.mode.replace(grad=True, inference=False, interpreter=second or self.mode.interpreter)
         hooks = saved_tensors_hooks(collect, lambda tensor: tensor)
         try:
             with in_mode(mode), _random_numbers_of(self.rng), self.context, hooks:
@@ -200,7 +200,7 @@ def _apart(x):
 def _by_hooks(function, args, kwargs, keep_rng, context_fn, *options):
     first, second = context_fn()
     frame = _Frame(function, args, kwargs, keep_rng, second, *options)
-    mode = frame.mode.replace(profile=frame.first or frame.mode.profile)
+    mode = frame.mode.replace(interpreter=frame.first or frame.mode.interpreter)
     with in_mode(mode), saved_tensors_hooks(frame.pack, frame.unpack), first:
         return function(*args, **kwargs)
 

@@ -7,6 +7,7 @@ to catch an error by name.
 
 import functools
 import importlib
+import itertools
 import sys
 import warnings
 
@@ -66,12 +67,21 @@ def warn_as_pytorch(text, category=UserWarning):
         warn(text, category)
 
 
+def stack():
+    """Yields (file, line number, name of the function, name of the module) of the callers, innermost first.
+
+    Warnings, the profiler, error messages of `export` and `CapturedTraceback` need the line of a program, as in PyTorch.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, frame.f_globals.get("__name__", "")
+        frame = frame.f_back
+
+
 def warn(text, category=UserWarning):
     """Issues a warning for the innermost line outside of this library."""
-    frame, level = sys._getframe(1), 2
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mytorch":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level)
+    inside = itertools.takewhile(lambda caller: caller[3].partition(".")[0] == "mytorch", stack())
+    warnings.warn(text, category, stacklevel=1 + len(list(inside)))
 
 
 @functools.cache

@@ -55,12 +55,14 @@ class _State(threading.local):
         all_off: `__torch_function__` of modes is disabled as well.
         modes: the active modes, the innermost last.
         skipped: a public function whose next call does not ask, or None.
+        inside: True in a public function, whose tensors dispatch modes do not receive.
     """
 
     subclasses_off = False
     all_off = False
     modes = ()
     skipped = None
+    inside = False
 
 
 state = _State()

@@ -275,9 +275,14 @@ class OpOverloadPacket:
 
 # Operators that packages only use as keys of a table. A call raises AbsentError.
 _ONLY_NAMED = frozenset(
-    "_assert_scalar _assert_tensor_metadata _fft_c2c _grouped_mm _is_all_true _pin_memory _scaled_dot_product_cudnn_attention "
-    "_scaled_dot_product_cudnn_attention_backward _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward "
-    "_sparse_addmm _sparse_mm_reduce_impl sym_constrain_range_for_size".split()
+    "_assert_scalar _assert_tensor_metadata _convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu _dyn_quant_matmul_4bit "
+    "_dyn_quant_pack_4bit_weight _efficient_attention_backward _efficient_attention_forward _efficientzerotensor "
+    "_embedding_bag_forward_only _fft_c2c _flash_attention_backward _flash_attention_forward _grouped_mm _int_mm _is_all_true "
+    "_mkldnn_transpose _native_batch_norm_legit _native_batch_norm_legit_no_training _nnz _pin_memory "
+    "_scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward _scaled_dot_product_efficient_attention "
+    "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward _scaled_mm _scaled_mm_v2 _sparse_addmm "
+    "_sparse_mm_reduce_impl _unsafe_index _weight_int4pack_mm _weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros "
+    "cudnn_batch_norm gelu_backward miopen_batch_norm numpy_T silu_backward sym_constrain_range_for_size sym_numel upsample_bilinear2d".split()
 )
 
 
@@ -306,24 +311,6 @@ def packet(name):
             f"torch.ops.aten.{name}: expected an operator of this library, got an unknown name. Use a public function of torch."
         )
     return OpOverloadPacket(name, function)
-
-
-@functools.cache
-def named(name):
-    """Returns the packet of an operator. An absent operator has a packet, too, which raises AbsentError when it is called.
-
-    Args:
-        name: PyTorch's name, such as "add".
-    """
-    try:
-        return packet(name)
-    except AbsentError as error:
-        message = str(error)
-
-    def refuse(*args, **kwargs):
-        raise AbsentError(message)
-
-    return OpOverloadPacket(name, refuse)
 
 
 def overload_of(record, inputs, attrs):

@@ -2,8 +2,9 @@
 
 import contextlib
 import linecache
-import sys
 import traceback
+
+from ..base.errors import stack
 
 
 def format_traceback_short(tb):
@@ -44,13 +45,11 @@ class CapturedTraceback:
     @staticmethod
     def extract(*, script=False, cpp=False, skip=0):
         """Captures the stack of the caller without `skip` frames; `script` and `cpp` are ignored."""
-        found = [(frame.f_code, line) for frame, line in traceback.walk_stack(sys._getframe(1 + skip))]
-        return CapturedTraceback(found[::-1])
+        return CapturedTraceback([caller[:3] for caller in list(stack())[1 + skip :]][::-1])
 
     def summary(self):
         """Returns a `traceback.StackSummary`."""
-        lines = [traceback.FrameSummary(code.co_filename, line, code.co_name) for code, line in self.frames]
-        return traceback.StackSummary.from_list(lines)
+        return traceback.StackSummary.from_list([traceback.FrameSummary(*frame) for frame in self.frames])
 
     def format(self):
         """Returns the lines of a traceback, outermost first."""

@@ -9,7 +9,7 @@ import contextlib
 import math
 
 from .._tensor import Tensor
-from ..base.overriding import overriding
+from ..base.overriding import in_state, overriding
 from ..dispatch.interpreter import Interpreter
 from ..engine.mode import get_mode, reset_mode, set_mode
 from . import overrides
@@ -64,7 +64,8 @@ def _popped(mode):
     if mode in _modes:
         del _modes[_modes.index(mode) :]
     try:
-        yield
+        with in_state(inside=False):
+            yield
     finally:
         _modes[:] = before
 

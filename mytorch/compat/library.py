@@ -4,13 +4,12 @@
 """
 
 import inspect
-import sys
 
 from .._tensor import Tensor
 from ..autograd.function import Function
 from ..engine.mode import get_mode, no_grad
 from . import aten
-from .stubs import AbsentError, is_asked
+from .stubs import AbsentError
 
 _OPERATORS = {}  # "namespace::name" -> CustomOpDef
 _ON_GPU = ("cuda", "autogradcuda")
@@ -30,8 +29,7 @@ class OpNamespace:
         if name.startswith("__"):
             raise AttributeError(name)
         if self._name == "aten":
-            # A program may write the name of an operator as a key of a table. For `hasattr`, it is absent.
-            return aten.packet(name) if is_asked(sys._getframe(1)) else aten.named(name)
+            return aten.packet(name)
         if self._name in ("prim", "prims"):
             raise AbsentError(
                 f"torch.ops.{self._name}.{name}: mytorch does not have the operators of PyTorch's C++ core. Use the public "

@@ -256,21 +256,24 @@ def _ask(public, args, kwargs=None, operator=False):
     if _state.skipped is public:
         _state.skipped = None
         return NOTHING
-    if creation_hooks and public.__name__ in CREATIONS and not in_library(sys._getframe(2)):
-        result = creation_hooks[-1](public, args, kwargs)
-        if result is not NotImplemented:
-            return result
-    if _state.all_off or (_state.subclasses_off and not _state.modes):
+    if not _state.all_off and (_state.modes or not _state.subclasses_off):
+        overridden = () if _state.subclasses_off else _overridden(args, kwargs)
+        if public.__name__ in IGNORED:
+            overridden = [value for value in overridden if not isinstance(value, Tensor)]
+        if overridden or (_state.modes and _state.modes[-1]._receives(public)):
+            if operator and not all(is_operand(a) or _overrides(type(a)) for a in args):
+                return NOTHING
+            kwargs = {k: v for k, v in kwargs.items() if k not in _NATIVE or v not in (None, False)}
+            return _handle(public, args, kwargs, overridden, operator)
+    if (
+        not creation_hooks or _state.inside or operator or public.__name__ == "backward"
+    ):  # which runs hooks of the program
         return NOTHING
-    overridden = () if _state.subclasses_off else _overridden(args, kwargs)
-    if public.__name__ in IGNORED:
-        overridden = [value for value in overridden if not isinstance(value, Tensor)]
-    if not overridden and not (_state.modes and _state.modes[-1]._receives(public)):
-        return NOTHING
-    if operator and not all(is_operand(a) or _overrides(type(a)) for a in args):
-        return NOTHING
-    kwargs = {k: v for k, v in kwargs.items() if k not in _NATIVE or v not in (None, False)}
-    return _handle(public, args, kwargs, overridden, operator)
+    result = creation_hooks[-1](public, args, kwargs) if public.__name__ in CREATIONS else NotImplemented
+    if result is not NotImplemented:
+        return result
+    with in_state(inside=True):
+        return public(*args, **kwargs)
 
 
 def _read(name, tensor):

@@ -200,10 +200,11 @@ def _home(name):
 
 
 def _absent_spec(name, loader):
-    """Return the spec of a PyTorch module that mytorch lacks, in PyTorch mode; otherwise None."""
+    """Return the spec of a part of PyTorch that mytorch lacks, in PyTorch mode; otherwise None."""
     if not (config.pytorch_mode and name.startswith("mytorch.") and stubs.home_of(name[8:])):
         return None
-    return importlib.machinery.ModuleSpec(name, loader, is_package=True, loader_state=stubs.Absent(name[8:]))
+    found = stubs.imported(name[8:])
+    return importlib.machinery.ModuleSpec(name, loader, is_package=isinstance(found, stubs.Absent), loader_state=found)
 
 
 def _advice(path):

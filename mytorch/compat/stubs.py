@@ -4,10 +4,10 @@ Quantized and named tensors are examples, and so are the internals of PyTorch's 
 such a part in an import, an annotation, an `isinstance` or the bases of a class. A call of it raises AbsentError, which is a NotImplementedError.
 """
 
-import dis
+import functools
 import importlib
 import operator
-import sys
+import os
 from types import ModuleType
 
 from ..base import config
@@ -77,6 +77,9 @@ FOUND |= {
     for name in "DispatchKey DispatchKeySet _ExcludeDispatchKeyGuard".split()
 }
 FOUND |= {
+    "_C.Size": "_array:Size",
+    "_C.device": "backend:device",
+    "_C.dtype": "base.dtypes:dtype",
     "_C.Generator": "ops.random:Generator",
     "_C.LinAlgError": "base.errors:LinAlgError",
     "_prims_common.corresponding_complex_dtype": "base.dtypes:dtype.to_complex",
@@ -166,9 +169,10 @@ _FALSE = (
     "_are_functorch_transforms_active is_in_onnx_export"
 ).split()
 _NOTHING = (
-    "mark_dynamic maybe_mark_dynamic mark_static mark_static_address reset register_pytree_node is_exporting "
+    "mark_dynamic maybe_mark_dynamic mark_static mark_static_address reset reset_code_caches register_pytree_node is_exporting "
     "current_device _get_tracing_state _log_api_usage_once get_proxy_mode"
 ).split()
+_ANSWERED = {*_UNCHANGED, *_FALSE, *_NOTHING, "device_count", "functional_datapipe"}
 
 
 def home_of(path):
@@ -252,6 +256,8 @@ class _AbsentFunction:
         if name.startswith("__"):
             raise AttributeError(name)
         full, feature = self._absent
+        if not _is_readable(full.removeprefix("torch."), name):
+            raise refusal(f"{full}.{name}", feature)
         found = self.__dict__[name] = _absence(f"{full}.{name}", name, full, feature)
         return found
 
@@ -322,22 +328,41 @@ def _absence(full, name, module, feature):
     return _AbsentFunction(full, feature)
 
 
-_NAMING = {dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "IMPORT_NAME") if name in dis.opmap}
+@functools.cache
+def _known():
+    """Returns {module: names} of absent_names.txt, which docs/make_absent_names.py writes."""
+    found = {}
+    with open(os.path.join(os.path.dirname(__file__), "absent_names.txt"), encoding="utf-8") as file:
+        for path, *names in map(str.split, file):
+            found.setdefault(path, set()).update(names)
+    return found
 
 
-def is_asked(frame):
-    """Returns True if a program calls `hasattr` or `getattr`, so that an absent name is absent.
+def _is_readable(path, name):
+    """Returns True if a program can read a name of an absent module. Otherwise `hasattr` is False, and only an import finds it.
 
-    A program that imports a name, or writes `module.name`, gets an object that raises AbsentError when it is used. The
-    opcode of the frame differs between these cases.
+    Functions of the C++ core are not readable, because programs that find one call it.
     """
-    if frame.f_globals.get("__name__", "").startswith("importlib"):
-        return False  # `from module import name` first calls `hasattr`
-    return frame.f_code.co_code[frame.f_lasti] not in _NAMING
+    if name in _ANSWERED:
+        return True
+    if path.startswith("_C."):
+        return name.lstrip("_")[:1].isupper()
+    return name in _known().get(path, (name,))
+
+
+def imported(path):
+    """Returns the object for `import` of a path that is absent: a module, or a class or function of `from … import …`."""
+    parent, _, name = path.rpartition(".")
+    if parent and (name in _ANSWERED or name.lstrip("_")[:1].isupper()):
+        return _absence(f"torch.{path}", name, f"torch.{parent}", MODULES[home_of(path)])
+    return Absent(path)
 
 
 class Absent(ModuleType):
-    """A module that mytorch does not have. Every name in it can be imported."""
+    """A module that mytorch does not have. Every name in it can be imported.
+
+    It can be a function as well: the import system does not say which of them `from … import …` needs.
+    """
 
     def __init__(self, path):
         home = home_of(path)
@@ -352,12 +377,16 @@ class Absent(ModuleType):
         full = f"{path}.{name}"
         if full in HERE:
             return importlib.import_module(f"{self.__name__}.{name}")
-        if full not in FOUND and is_asked(sys._getframe(1)):
-            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'", name=name, obj=self)
         if full in FOUND:
             home, _, inner = FOUND[full].partition(":")
             found = operator.attrgetter(inner)(importlib.import_module(f"mytorch.{home}"))
-        else:
+        elif _is_readable(path, name):
             found = _absence(f"torch.{full}", name, f"torch.{path}", feature)
+        else:
+            raise refusal(f"torch.{full}", feature)
         setattr(self, name, found)
         return found
+
+    def __call__(self, *args, **kwargs):
+        path, feature = self._where
+        raise refusal(f"torch.{path}", feature)

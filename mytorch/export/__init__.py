@@ -73,6 +73,15 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         raise NotImplementedError(
             "export: expected strict=False and an empty preserve_module_call_signature, got other values. Omit them."
         )
+    return program_of(mod, args, kwargs, dynamic_shapes)
+
+
+def program_of(mod, args, kwargs=None, dynamic_shapes=None, shapes_of=None):
+    """Returns the ExportedProgram of a model. The arguments are those of `export`, except:
+
+    Args:
+        shapes_of: function from the names of the input tensors to the list of their dynamic sizes, instead of `dynamic_shapes`.
+    """
     if not isinstance(mod, Module):
         raise ValueError(
             f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}. Wrap a function in a Module."
@@ -86,13 +95,12 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
     tensors = []
     template = template_of((tuple(args), kwargs), tensors)
     bound = inspect.signature(mod.forward).bind(*template[0], **template[1]).arguments
-    names, named_dims = [None] * len(tensors), [None] * len(tensors)
     shapes = _by_name(bound, dynamic_shapes)
-    for name, value in bound.items():
-        _assign(name, value, shapes.get(name), names, named_dims, tensors)
-    names = _unique(names)
-    counter = [0]
-    inputs = {n: _axes(n, spec, tensor, counter) for n, spec, tensor in zip(names, named_dims, tensors, strict=True)}
+    leaves = [leaf for name, value in bound.items() for leaf in _leaves(name, value, shapes.get(name))]
+    leaves.sort(key=lambda leaf: leaf[0])
+    names, counter = _unique(name for _, name, _ in leaves), [0]
+    specs = [spec for _, _, spec in leaves] if shapes_of is None else shapes_of(names)
+    inputs = {n: _axes(n, spec, tensor, counter) for n, spec, tensor in zip(names, specs, tensors, strict=True)}
     examples = {}
     for tensor, axes in zip(tensors, inputs.values(), strict=True):
         for axis, dim in axes.items():
@@ -105,7 +113,11 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
                     f"export: expected equal sizes for {dim.root}, got {examples[dim.root]} and {size}. Use two Dims."
                 )
     runs = plan_sizes(examples)
-    named = {**dict(mod.named_parameters(remove_duplicate=False)), **dict(mod.named_buffers(remove_duplicate=False))}
+    parameters, buffers = (
+        dict(mod.named_parameters(remove_duplicate=False)),
+        dict(mod.named_buffers(remove_duplicate=False)),
+    )
+    named = {**parameters, **buffers}
     recordings, results = [], []
     rng = np.random.default_rng(0)
     for number, run in enumerate(runs):
@@ -130,11 +142,7 @@ def export(mod, args, kwargs=None, *, dynamic_shapes=None, strict=False, preserv
         node.meta["shape"] = tuple(None if i in axes else n for i, n in enumerate(tensor.shape))
         node.meta["dtype"], node.meta["example_shape"] = tensor.dtype.name, tuple(tensor.shape)
     constants = {name: Tensor._wrap(array) for name, array in constants.items()}
-    parameters, buffers = (
-        dict(mod.named_parameters(remove_duplicate=False)),
-        dict(mod.named_buffers(remove_duplicate=False)),
-    )
-    inner = assemble(graph, {**parameters, **buffers, **constants})
+    inner = assemble(graph, {**named, **constants})
     program = ExportedProgram(
         inner, Structure(names, template, result), inputs, parameters, buffers, constants, (args, kwargs)
     )
@@ -206,30 +214,18 @@ def _by_name(bound, dynamic_shapes):
     return dict(zip(bound, dynamic_shapes, strict=False))
 
 
-def _assign(name, value, spec, names, named_dims, tensors):
-    """Sets names and dynamic sizes of the tensors in one argument."""
+def _leaves(name, value, spec):
+    """Yields (index, name, dynamic sizes) of the tensors in one argument."""
     if isinstance(value, Slot):
-        names[value.index], named_dims[value.index] = name, spec
+        yield value.index, name, spec
     elif isinstance(value, (tuple, list)):
         for i, item in enumerate(value):
-            _assign(
-                f"{name}_{i}",
-                item,
-                spec[i] if isinstance(spec, (tuple, list)) and i < len(spec) else None,
-                names,
-                named_dims,
-                tensors,
-            )
+            inner = spec[i] if isinstance(spec, (tuple, list)) and i < len(spec) else None
+            yield from _leaves(f"{name}_{i}", item, inner)
     elif isinstance(value, dict):
         for key, item in value.items():
-            _assign(
-                f"{name}_{key}" if name != "kwargs" else str(key),
-                item,
-                spec.get(key) if isinstance(spec, dict) else None,
-                names,
-                named_dims,
-                tensors,
-            )
+            inner = spec.get(key) if isinstance(spec, dict) else None
+            yield from _leaves(f"{name}_{key}" if name != "kwargs" else str(key), item, inner)
 
 
 def _unique(names):

@@ -6,7 +6,6 @@ one call each.
 """
 
 import linecache
-import sys
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from .._array import Array
 from .._tensor import Tensor
 from ..backend import is_raw, numpy_ns
 from ..base import pytree
+from ..base.errors import stack
 from ..compat import overrides
 from ..dispatch import interpreter
 from ..dispatch.op import Op
@@ -92,16 +92,10 @@ class Entry:
 
 def line_of_program():
     """Returns (file, line number, function) of the innermost frame outside of the library, or in a `forward` of its models."""
-    frame, library = sys._getframe(1), None
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE):
-            return (name, frame.f_lineno, frame.f_code.co_name)
-        if library is None and (f"{_PACKAGE}models" in name or f"{_PACKAGE}vision" in name):
-            library = (name, frame.f_lineno, frame.f_code.co_name)
-            return library
-        frame = frame.f_back
-    return ("<unknown>", 0, "")
+    for file, line, function, _ in stack():
+        if not file.startswith(_PACKAGE) or file.startswith((f"{_PACKAGE}models", f"{_PACKAGE}vision")):
+            return file, line, function
+    return "<unknown>", 0, ""
 
 
 def describe(line):

@@ -16,8 +16,7 @@ from ..compat.onnx_symbolic import TensorProtoDataType, register_custom_op_symbo
 from ..dispatch.op import Op
 from ..dispatch.unwrap import raw_of
 from ..engine.mode import no_grad
-from ..export import Dim, ExportedProgram
-from ..export import export as export_program
+from ..export import Dim, ExportedProgram, program_of
 from ..fx.node import Node, map_aggregate, map_arg
 from ..nn import Module
 from ..nn.parameter import Parameter
@@ -165,11 +164,10 @@ def export(
         raise ValueError("onnx.export: expected dynamic_axes or dynamic_shapes, got both. Use dynamic_shapes.")
     program = model
     if not isinstance(model, ExportedProgram):
-        if dynamic_axes:
-            dynamic_shapes = _from_axes(model, args, kwargs, dynamic_axes, input_names)
+        shapes_of = _shapes_of(dynamic_axes, input_names or ()) if dynamic_axes else None
         _active[0] = True
         try:
-            program = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+            program = program_of(model, args, kwargs, dynamic_shapes, shapes_of)
         finally:
             _active[0] = False
     converter = _Converter(onnx, opset, program, export_params, do_constant_folding, keep_initializers_as_inputs)
@@ -202,8 +200,8 @@ def _compare(result, model, args, kwargs):
             )
 
 
-def _from_axes(model, args, kwargs, dynamic_axes, input_names):
-    """Returns `dynamic_shapes` for `dynamic_axes`."""
+def _shapes_of(dynamic_axes, input_names):
+    """Returns the function from names of input tensors to their dynamic sizes, for `dynamic_axes`."""
     dims = {}
 
     def dim(name):
@@ -212,47 +210,21 @@ def _from_axes(model, args, kwargs, dynamic_axes, input_names):
             dims[name] = Dim(safe if safe.isidentifier() else f"s_{safe}")
         return dims[name]
 
-    import inspect
+    def shapes_of(names):
+        names = [*input_names, *names[len(input_names) :]]
+        unknown = [n for n in dynamic_axes if n not in names]
+        if unknown and not input_names:
+            warn(
+                f"onnx.export: dynamic_axes has the names {', '.join(unknown)}, which are not inputs. The axes of outputs are found automatically."
+            )
+        shapes = []
+        for name in names:
+            axes = dynamic_axes.get(name) or {}
+            axes = axes if isinstance(axes, dict) else {axis: f"{name}_dim_{axis}" for axis in axes}
+            shapes.append({int(axis): dim(size) for axis, size in axes.items()})
+        return shapes
 
-    leaves, _spec = pytree.tree_flatten(inspect.signature(model.forward).bind(*args, **(kwargs or {})).arguments)
-    tensors = [x for x in leaves if isinstance(x, Tensor)]
-    found = inspect.signature(model.forward).bind(*args, **(kwargs or {})).arguments
-    names = list(input_names or [])
-    if len(names) < len(tensors):
-        names += list(_leaf_names(found))[len(names) :]
-    shapes = []
-    for leaf in leaves:
-        name = names[len(shapes)] if isinstance(leaf, Tensor) else None
-        if not isinstance(leaf, Tensor):
-            continue
-        axes = dynamic_axes.get(name)
-        if isinstance(axes, dict):
-            shapes.append({int(a): dim(n) for a, n in axes.items()})
-        else:
-            shapes.append({int(a): dim(f"{name}_dim_{a}") for a in axes} if axes else None)
-    unknown = [n for n in dynamic_axes if n not in names]
-    if unknown and input_names is None:
-        warn(
-            f"onnx.export: dynamic_axes has the names {', '.join(unknown)}, which are not inputs. The axes of outputs are found automatically."
-        )
-    rest = iter(shapes)
-    return _nested(found, rest)
-
-
-def _leaf_names(found):
-    for name, value in found.items():
-        count = sum(isinstance(x, Tensor) for x in pytree.tree_leaves(value))
-        yield from [name] if isinstance(value, Tensor) else (f"{name}_{i}" for i in range(count))
-
-
-def _nested(value, rest):
-    if isinstance(value, Tensor):
-        return next(rest)
-    if isinstance(value, dict):
-        return {key: _nested(item, rest) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_nested(item, rest) for item in value]
-    return None
+    return shapes_of
 
 
 class _Converter:

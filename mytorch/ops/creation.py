@@ -851,7 +851,7 @@ def dim(self):
     """
     if overriding.modes and (found := overriding.ask(dim, (self,))) is not NOTHING:
         return found
-    return raw_of(self).ndim
+    return self._data._array.ndim  # called often, and `raw_of` takes 30 ns
 
 
 @public(names=("nelement",), inplace=False)

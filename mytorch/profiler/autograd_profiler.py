@@ -13,6 +13,7 @@ import weakref
 from typing import Any
 
 from ..backend import memory_owner, ndarray
+from ..base.errors import stack
 from ..engine.mode import ModeSwitch, get_mode, reset_mode, set_mode
 from ..engine.node import Leaf, OutputEdge
 from ..engine.walk import Walk, raw
@@ -375,13 +376,7 @@ _INSIDE = tuple(
 
 def _stack():
     """Return the source lines of an op's call, innermost first, without this library's internals."""
-    lines, frame = [], sys._getframe(2)
-    while frame is not None:
-        code = frame.f_code
-        if not code.co_filename.startswith(_INSIDE):
-            lines.append(f"{_near(code.co_filename)}({frame.f_lineno}): {code.co_name}")
-        frame = frame.f_back
-    return lines
+    return [f"{_near(file)}({line}): {name}" for file, line, name, _ in stack() if not file.startswith(_INSIDE)]
 
 
 @functools.cache

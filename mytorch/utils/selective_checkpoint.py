@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any
 
+from ..dispatch.interpreter import Interpreter, interpreting
 from ..dispatch.op import Op
-from ..engine.mode import get_mode, in_mode
 
 
 class CheckpointPolicy(Enum):
@@ -44,21 +44,22 @@ def _name_of(item):
     return name
 
 
-class _Run:
-    """One run of the function, in the role of a profiler: it sees every op."""
+class _Run(Interpreter):
+    """One run of the function. It sees every op."""
 
     def __init__(self, policy, stored, again):
+        super().__init__()
         self.policy, self.stored, self.again = policy, stored, again
         self.count = 0
         self.context = SelectiveCheckpointContext(is_recompute=again)
 
-    def run(self, op, inputs, fused, attrs):
+    def __call__(self, record, inputs, fused, attrs):
         """Runs an op, and stores its result or reads the stored result, if the policy selects the op."""
-        with in_mode(get_mode().replace(profile=None)):
-            kind = self.policy(self.context, op, *inputs, **attrs)
+        with self.outside():
+            kind = self.policy(self.context, record, *inputs, **attrs)
             if kind in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE):
-                return self._stored_op(op).dispatch(*inputs, fused=fused, **attrs)
-            return op(*inputs, fused=fused, **attrs)
+                record = self._stored_op(record)
+            return record.dispatch(*inputs, fused=fused, **attrs)
 
     def _stored_op(self, op):
         """Returns a copy of an op with a forward function that stores its result, or reads it."""
@@ -89,7 +90,7 @@ class _Context(AbstractContextManager):
         self.make = lambda: _Run(policy, stored, again)
 
     def __enter__(self):
-        self.block = in_mode(get_mode().replace(profile=self.make()))
+        self.block = interpreting(self.make())
         self.block.__enter__()
 
     def __exit__(self, *error):

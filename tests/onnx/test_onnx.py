@@ -191,3 +191,19 @@ def test_bad_arguments():
         mytorch.onnx.export(model, x, dynamic_axes={"input": [0]}, dynamic_shapes=({0: Dim("n")},))
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         mytorch.onnx.export(model, x, operator_export_type=1)
+
+
+def test_dynamic_axes_name_the_tensors_of_nested_inputs():
+    class Nested(nn.Module):
+        def forward(self, pair, batch):
+            return (pair[0] + pair[1]) * batch["a"] - batch["b"]
+
+    def inputs(n):
+        return [mytorch.randn(n, 2), mytorch.randn(n, 2)], {"a": mytorch.randn(n, 2), "b": mytorch.randn(n, 2)}
+
+    model, names = Nested().eval(), ["first", "pair_1", "batch_a", "batch_b"]
+    axes = {"first": [0], **{name: {0: "first_dim_0"} for name in names[1:]}}
+    program = mytorch.onnx.export(model, inputs(3), dynamic_axes=axes, input_names=["first"])
+    assert program.input_names == names
+    other = inputs(5)
+    assert np.allclose(program(*other)[0].numpy(), model(*other).numpy())
