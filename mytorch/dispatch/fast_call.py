@@ -35,6 +35,7 @@ _new, _wrap = object.__new__, Tensor._wrap
 _fused_policy = config.fused_policy.get
 # Dtype characters: floats, everything but half precision, everything.
 _FLOATS, _NOT_HALF, _ALL = "fdFD", "fdFD?bBhHiIlLqQ", "".join({t.char for t in dtypes._BY_NUMPY})
+_HALF = dtypes.float16.numpy.char + dtypes.bfloat16.numpy.char
 
 
 def fast_call(op, operator=False, public=False, overridden=False):
@@ -75,9 +76,13 @@ def fast_call(op, operator=False, public=False, overridden=False):
 
 def _accepted(op):
     """Returns the dtype characters that the fast path accepts in the first promoted input."""
-    if op.refused:
-        return "".join(char for char in _of_dtype(op) if char not in op.refused)
-    return _of_dtype(op)
+    refused = _refused(op)
+    return "".join(char for char in _of_dtype(op) if char not in refused) if refused else _of_dtype(op)
+
+
+def _refused(op):
+    """Returns the dtype characters that the fast path passes on: those that the op refuses, and half precision without a rule of its own."""
+    return op.refused + (_HALF if op.dtype == "same" and op.half != "itself" else "")
 
 
 def _layout_of(op):
@@ -178,7 +183,7 @@ def _unary_with_attributes(op, dispatch):
     forward, execute, kernels, names = op.forward, op.execute, op.kernels, op.attrs
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
-    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not op.refused
+    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not _refused(op)
     only = names[0] if names else None
     layout, follows, always = _layout_of(op)
     plan = pick = None
@@ -477,7 +482,7 @@ def _nary(op, dispatch):
     floats, integers = op.floats, op.integers
     promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
-    refused = op.refused
+    refused = _refused(op)
     layout, follows, always = _layout_of(op)
 
     def call(*args, fused=None, auto=False, **attrs):

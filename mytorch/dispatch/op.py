@@ -33,7 +33,7 @@ from .checked import as_array
 from .composed import composed_by
 from .errors import translate_error
 from .fast_call import fast_call, saved_versions
-from .half import back_to_bfloat16, in_float32, kernel_in_float32
+from .half import half_of, in_float32, kernel_in_float32, rounded
 from .meta import on_meta
 from .operands import unpack_inputs
 from .out import check_out, write_out
@@ -126,32 +126,32 @@ class Op(Record):
             if isinstance(xp, layout):
                 return layouts.run(self, inputs, attrs, xp)
         implementation = self.reference
-        if half and xp.half_in_float32 and self.elementwise is True:
+        if half is not None and self.widens(xp):
             implementation = in_float32(self)
         if xp.kind in self.fused_on or fused is True:
-            widen = half and xp.half_in_float32 and raws[0].size >= SMALL
+            widen = half is not None and xp.half_in_float32 and raws[0].size >= SMALL
             # `fused=True` gives no warning here if the kernel accepts the inputs in float32.
             module = self.kernels.find(xp.kind, None if widen and fused else fused, raws, attrs)
             if module is not None:
                 implementation = self.by_kernel(module)
             elif widen:
                 implementation = kernel_in_float32(self, raws, attrs, fused) or implementation
-        return self.execute(
-            implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, half == "V"
-        )
+        return self.execute(implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, half)
 
-    def execute(self, implementation, operands, attrs, mode, inputs, as_tensor=True, bfloat16=False):
+    def execute(self, implementation, operands, attrs, mode, inputs, as_tensor=True, half=None):
         """Runs an implementation on raw arrays, wraps its results and records them."""
         raws, _, _arrays, mask, xp = operands
         try:
             result = implementation.forward(xp, *raws, **attrs)
-            if result is None and implementation is not self.reference:  # a kernel that does not support these values
-                return self.execute(self.reference, operands, attrs, mode, inputs, as_tensor, bfloat16)
+            if result is None and implementation.is_kernel:  # a kernel that does not support these values
+                half = half_of(raws)
+                reference = in_float32(self) if half is not None and self.widens(xp) else self.reference
+                return self.execute(reference, operands, attrs, mode, inputs, as_tensor, half)
         except Exception as error:
             translate_error(self, raws, attrs, error)
             raise
-        if bfloat16 and self.dtype != "same" and attrs.get("dtype") is None:
-            result = back_to_bfloat16(result)
+        if half is not None and self.dtype != "same" and attrs.get("dtype") is None:
+            result = rounded(self, result, raws, half, implementation.residuals)
         extra = ()
         if implementation.residuals:
             count = len(implementation.residuals)

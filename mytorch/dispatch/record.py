@@ -54,6 +54,10 @@ Rules:
 * `view=True`: the result can share the memory of the input.
 * `elementwise=True`: each element of the result depends on the input elements at the same position. "exact" also means
   that values are selected or compared, without rounding.
+* `half=`: where float16 and bfloat16 are computed in float32 and rounded once (half.py): "cpu", "everywhere" (also on a GPU, if no
+  kernel runs), "forward" (on a CPU, but not in gradients, for which PyTorch composes functions that round), or "itself" (the op rounds
+  where PyTorch does, or only moves values). The default is "cpu" for ops that promote their inputs, and "itself" for views and for
+  ops with `dtype="same"` or `elementwise="exact"`.
 * `layout=`: the rule for the order of the result's axes in memory (backend/memory_format.py). By default, results of elementwise
   ops follow their operands (`iterator`), and other results are in row-major order (`in_rows`). None leaves a result as it is.
 * `xp_name=`: name of the op in NumPy. Formulas over Tensors find it by this name (transforms/tensor_ns.py).
@@ -140,7 +144,7 @@ class Record:
     def __init__(
         self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, undefined_grads=False,
         saves_sum=False, view=False, autocast="promote", xp_name=None, name=None, holomorphic=True,
-        grad_name=None, elementwise=False, passes_float32=False, integers=(), layout="",
+        grad_name=None, elementwise=False, passes_float32=False, integers=(), layout="", half=None,
     ):  # fmt: skip
         self.name = name or forward.__name__
         self.__doc__ = forward.__doc__
@@ -181,6 +185,8 @@ class Record:
         self.autocast_cpu = ON_CPU.get(self.name, "promote")
         self.view = view
         self.elementwise = elementwise
+        exempt = view or dtype == "same" or elementwise == "exact"
+        self.half = half or ("itself" if exempt else "cpu")
         # The rule for the memory order of results, a function of backend/memory_format.py; None: as forward returns them.
         self.layout = (None if view else iterator if elementwise else in_rows) if layout == "" else layout
         self.passes_float32 = passes_float32
@@ -194,6 +200,10 @@ class Record:
         self.implementations = {}  # kernel module -> Implementation
         self.xp_name = xp_name
         RECORDS[self.name] = self
+
+    def widens(self, xp):
+        """Returns True if the reference computes half precision in float32 on the arrays of a namespace."""
+        return self.half == "everywhere" or (self.half != "itself" and xp.half_in_float32)
 
     def grad(self, **formulas):
         """Sets the gradient formulas. An input without a formula has no gradient.

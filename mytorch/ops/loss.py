@@ -471,7 +471,7 @@ def _picked_losses(rows, target, weight, ignore_index, reduction):
     return losses.sum() / weights.sum() if reduction == "mean" else losses.sum()
 
 
-@op(layout=iterator)
+@op(layout=iterator, half="itself")
 def _squared_error(xp, input, target):
     return xp.square(input - target)
 
@@ -529,7 +529,7 @@ def _clipped(xp, input, target, delta):
     return difference, xp.where(xp.abs(difference) < delta, difference, far)  # at NaN: NaN, with the derivative 0
 
 
-@op(dtype="float", layout=iterator)
+@op(dtype="float", layout=iterator, half="itself")
 def _clipped_error(xp, input, target, *, delta, scale):
     """Computes scale * d^2 / 2 for a difference |d| < delta, and scale * delta * (|d| - delta / 2) for larger differences."""
     difference, near = _clipped(xp, input, target, delta)
@@ -607,14 +607,14 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
     )
 
 
-@op(name="binary_cross_entropy", dtype="float", layout=iterator)
+@op(name="binary_cross_entropy", dtype="float", layout=iterator, half="itself")
 def _likelihood_error(xp, input, target):
     """Computes -(target * log(input) + (1 - target) * log(1 - input)), with logarithms clamped to -100."""
     low = input.dtype.type(-100)
     return (target - 1) * xp.maximum(xp.log1p(-input), low) - target * xp.maximum(xp.log(input), low)
 
 
-@op(name="binary_cross_entropy_backward")
+@op(name="binary_cross_entropy_backward", half="itself")
 def _likelihood_slope(xp, slope, input, target):
     """Computes the gradient of `binary_cross_entropy` for input, with the upstream gradient `slope`; finite at 0 and 1."""
     return slope * (input - target) / xp.maximum(input * (1 - input), input.dtype.type(TINY))
@@ -678,7 +678,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     return _of_elements("bce", input, target, _legacy(reduction, size_average, reduce), weight, fused)
 
 
-@op(dtype="float", layout=iterator)
+@op(dtype="float", layout=iterator, half="itself")
 def _logistic_error(xp, input, target):
     """Computes -(target * log(p) + (1 - target) * log(1 - p)) with p = sigmoid(input)."""
     return (1 - target) * input - xp.minimum(input, input.dtype.type(0)) + xp.log1p(xp.exp(-xp.absolute(input)))

@@ -575,7 +575,7 @@ def count_nonzero(input, dim=None):
 # -- log-sum-exp and norms -----------------------------------------------------------------------------------
 
 
-@op(dtype="float", name="logsumexp", autocast="float32")
+@op(dtype="float", name="logsumexp", autocast="float32", half="forward")
 def _logsumexp(xp, input, *, dim=None, keepdim=False):
     axis = axes_of(dim, input.ndim)
     if not input.size:

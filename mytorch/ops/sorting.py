@@ -193,7 +193,7 @@ def logcumsumexp(input, dim):
     return (input - peak).exp().cumsum(d).log() + peak
 
 
-@op(dtype="float", name="logcumsumexp", autocast="float32")
+@op(dtype="float", name="logcumsumexp", autocast="float32", half="forward")
 def _logcumsumexp(xp, input, *, dim):
     if xp in ON_NUMPY:
         return np.logaddexp.accumulate(input, dim, dtype=np.float64).astype(input.dtype, copy=False)

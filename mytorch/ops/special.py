@@ -33,7 +33,7 @@ def _apply(xp, function, *arrays):
 def _op(name, function, doc, *names, binary=False, dtype="float", autocast="promote", bind=True):
     """The record of an elementwise op that is one function (see `_apply`), and further names for it."""
     if binary:
-        record = op(dtype=dtype, name=name, elementwise=name != "nextafter", layout=iterator)(
+        record = op(dtype=dtype, name=name, elementwise="exact" if name == "nextafter" else True, layout=iterator)(
             lambda xp, input, other: _apply(xp, function, input, other)
         )
     else:
