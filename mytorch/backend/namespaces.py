@@ -25,7 +25,7 @@ class Namespace:
     """An array module with additional functions that have priority. Names are looked up in the module once.
 
     Attributes:
-        half_in_float32: elementwise ops on half precision compute in float32 and round once.
+        half_in_float32: ops on half precision compute in float32 and round once, see dispatch/half.py.
     """
 
     half_in_float32 = False
@@ -140,7 +140,7 @@ class Namespace:
 
     def call(self, op, *arrays, **attrs):
         """Runs another op's forward within a forward or a formula. Returns its first output."""
-        out = op.forward(self, *arrays, **attrs)
+        out = op.call_within(self, *arrays, **attrs)
         return out[0] if op.residuals else out
 
 

@@ -93,8 +93,9 @@ def _rounded(record, compute, residuals):
 
 def rounded(record, result, inputs, half, residuals=()):
     """Rounds the floating-point results of an op to the half precision of its inputs, except residuals."""
-    if record.dtype == "same" and any(inputs[i].dtype != half for i in record.promoted or (0,)):
-        return result  # without promotion, the first input decides
+    decide = record.promoted or ((0,) if record.dtype == "same" else ())
+    if any(getattr(x, "dtype", half) != half for x in [inputs[i] for i in decide if i < len(inputs)]):
+        return result  # other inputs, such as weights, do not decide
     if type(result) is not tuple:
         return _narrow(result, half)
     count = len(result) - len(residuals)

@@ -125,9 +125,7 @@ class Op(Record):
                 return on_meta(self, inputs, attrs)
             if isinstance(xp, layout):
                 return layouts.run(self, inputs, attrs, xp)
-        implementation = self.reference
-        if half is not None and self.widens(xp):
-            implementation = in_float32(self)
+        implementation = self.reference_for(xp, half)
         if xp.kind in self.fused_on or fused is True:
             widen = half is not None and xp.half_in_float32 and raws[0].size >= SMALL
             # `fused=True` gives no warning here if the kernel accepts the inputs in float32.
@@ -138,6 +136,15 @@ class Op(Record):
                 implementation = kernel_in_float32(self, raws, attrs, fused) or implementation
         return self.execute(implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, half)
 
+    def reference_for(self, xp, half):
+        """Returns the reference, which computes in float32 if `half` is a half-precision dtype and the rule of the op says so."""
+        wide = half is not None and (self.half == "everywhere" or (self.half != "itself" and xp.half_in_float32))
+        return in_float32(self) if wide else self.reference
+
+    def call_within(self, xp, *inputs, **attrs):
+        """Computes the outputs and residuals on raw arrays, for a call within another forward function or formula."""
+        return self.reference_for(xp, half_of(inputs)).forward(xp, *inputs, **attrs)
+
     def execute(self, implementation, operands, attrs, mode, inputs, as_tensor=True, half=None):
         """Runs an implementation on raw arrays, wraps its results and records them."""
         raws, _, _arrays, mask, xp = operands
@@ -145,7 +152,7 @@ class Op(Record):
             result = implementation.forward(xp, *raws, **attrs)
             if result is None and implementation.is_kernel:  # a kernel that does not support these values
                 half = half_of(raws)
-                reference = in_float32(self) if half is not None and self.widens(xp) else self.reference
+                reference = self.reference_for(xp, half)
                 return self.execute(reference, operands, attrs, mode, inputs, as_tensor, half)
         except Exception as error:
             translate_error(self, raws, attrs, error)

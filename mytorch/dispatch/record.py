@@ -201,10 +201,6 @@ class Record:
         self.xp_name = xp_name
         RECORDS[self.name] = self
 
-    def widens(self, xp):
-        """Returns True if the reference computes half precision in float32 on the arrays of a namespace."""
-        return self.half == "everywhere" or (self.half != "itself" and xp.half_in_float32)
-
     def grad(self, **formulas):
         """Sets the gradient formulas. An input without a formula has no gradient.
 
