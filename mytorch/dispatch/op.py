@@ -138,8 +138,9 @@ class Op(Record):
 
     def reference_for(self, xp, half):
         """Returns the reference, which computes in float32 if `half` is a half-precision dtype and the rule of the op says so."""
-        wide = half is not None and (self.half == "everywhere" or (self.half != "itself" and xp.half_in_float32))
-        return in_float32(self) if wide else self.reference
+        rule = self.half if half is not None else "itself"
+        narrow = rule == "itself" or (rule == "cpu" and not xp.half_in_float32)
+        return self.reference if narrow else in_float32(self)
 
     def call_within(self, xp, *inputs, **attrs):
         """Computes the outputs and residuals on raw arrays, for a call within another forward function or formula."""

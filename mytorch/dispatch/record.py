@@ -55,8 +55,8 @@ Rules:
 * `elementwise=True`: each element of the result depends on the input elements at the same position. "exact" also means
   that values are selected or compared, without rounding.
 * `half=`: where float16 and bfloat16 are computed in float32 and rounded once (half.py): "cpu", "everywhere" (also on a GPU, if no
-  kernel runs), "forward" (on a CPU, but not in gradients, for which PyTorch composes functions that round), or "itself" (the op rounds
-  where PyTorch does, or only moves values). The default is "cpu" for ops that promote their inputs, and "itself" for views and for
+  kernel runs), "forward" (everywhere, but not in gradients, which move values, or for which PyTorch composes functions that round), or
+  "itself" (the op has half-precision kernels, rounds where PyTorch does, or only moves values). The default is "cpu" for ops that promote their inputs, and "itself" for views and for
   ops with `dtype="same"` or `elementwise="exact"`.
 * `layout=`: the rule for the order of the result's axes in memory (backend/memory_format.py). By default, results of elementwise
   ops follow their operands (`iterator`), and other results are in row-major order (`in_rows`). None leaves a result as it is.
