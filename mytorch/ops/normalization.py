@@ -441,7 +441,7 @@ def _batch_statistics(xp, raw, kernel):
     """Returns the mean and the variance of each channel."""
     if kernel is not None:
         return kernel.statistics(raw)
-    x, axes = to_acc_type(xp, raw), (0, *range(2, raw.ndim))
+    x, axes = to_acc_type(raw), (0, *range(2, raw.ndim))
     mean = xp.mean(x, axis=axes, keepdims=True)
     return mean.reshape(-1), xp.mean(xp.square(x - mean), axis=axes)
 

@@ -11,6 +11,7 @@ from ..backend import ON_NUMPY
 from ..base import dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import public
+from ..dispatch.half import is_half
 from ..dispatch.op import op
 from .elementwise import cast, named, shown
 from .elementwise import maximum as _maximum
@@ -68,9 +69,9 @@ def spread(xp, g, shape, dim, keepdim):
     return xp.broadcast_to(g, shape)
 
 
-def to_acc_type(xp, x):
-    """Returns 16-bit floats as float32. Sums are accumulated in float32, as in PyTorch."""
-    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
+def to_acc_type(x):
+    """Returns 16-bit floats as float32, for computations outside of ops."""
+    return x.astype(np.float32) if is_half(x.dtype) else x
 
 
 def count(shape, dim):
