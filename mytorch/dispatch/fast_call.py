@@ -130,7 +130,7 @@ def _unary(op, dispatch):
         x = array._array
         if type(x) is not ndarray or x.dtype.char not in accepted:
             return dispatch(input)
-        if kernels and "cpu" in kernels and (x.size >= SMALL or x.itemsize == 2 or _fused_policy()):
+        if kernels and "cpu" in kernels and (x.size >= SMALL or _fused_policy()):
             return run((input,), None, {}, mode)
         try:
             out = compute(x)
@@ -170,7 +170,7 @@ def _unary(op, dispatch):
                 if pick is not None:
                     saved = pick((x, out, numpy_ns))
                 else:
-                    accum = op.cast_from_float32((edge,)) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+                    accum = op.cast_from_float32(plan, (edge,), x) if plan.needs_accum else plan.no_accum
                     saved = plan.pick((x, out, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum))
                 result._edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
         return result
@@ -250,7 +250,7 @@ def _unary_with_attributes(op, dispatch):
                 if pick is not None:
                     saved = pick((x, out, numpy_ns, shape, *middle))
                 else:
-                    accum = op.cast_from_float32((edge,)) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+                    accum = op.cast_from_float32(plan, (edge,), x) if plan.needs_accum else plan.no_accum
                     saved = plan.pick(
                         (x, out, *extra, *middle, numpy_ns, shape, (shape,), (x.dtype,), plan.needs, accum)
                     )
@@ -284,7 +284,7 @@ def _binary(op, operator, dispatch, numbers):
         dtype = x0.dtype
         if not (any_dtype or dtype.char in accepted):
             return general(input, other)
-        if kernels and "cpu" in kernels and (x0.size >= SMALL or x0.itemsize == 2 or _fused_policy()):
+        if kernels and "cpu" in kernels and (x0.size >= SMALL or _fused_policy()):
             return general(input, other)
         if type(other) in PLAIN:
             array1 = other._data
@@ -338,7 +338,7 @@ def _binary(op, operator, dispatch, numbers):
                         saved = plan.pick_arrays((x0, x1, out, numpy_ns))
                         result._edge = Node(op, plan, edges, saved, versions, out.shape, out.dtype)
                         return result
-                    accum = op.cast_from_float32(edges) if plan.needs_accum and x0.itemsize == 2 else plan.no_accum
+                    accum = op.cast_from_float32(plan, edges, x0) if plan.needs_accum else plan.no_accum
                     shapes = saved_dtypes = None
                     if plan.needs_shapes or plan.needs_dtypes:
                         shapes = x0.shape, getattr(x1, "shape", ())
@@ -599,7 +599,7 @@ def _attach(op, plan, result, raws, values, extra, attrs, edges, arrays):
         saved = plan.pick_arrays((*values, out, numpy_ns))
     else:
         middle = {**op.defaults, **attrs}.values() if op.attrs else ()
-        accum = op.cast_from_float32(edges) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+        accum = op.cast_from_float32(plan, edges, x) if plan.needs_accum else plan.no_accum
         shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None
         saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
         saved = plan.pick((*values, out, *extra, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum))

@@ -200,7 +200,7 @@ class Op(Record):
                 tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None,
                 tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None,
                 plan.needs,
-                self.cast_from_float32(edges) if plan.needs_accum and first.itemsize == 2 else plan.no_accum,
+                self.cast_from_float32(plan, edges, first) if plan.needs_accum else plan.no_accum,
                 None,  # owned_sum, which backward sets
             )
             saved = plan.pick(tuple(values))
@@ -220,9 +220,9 @@ class Op(Record):
         attach(node, [out if result.dtype.kind in "fcV" else None for out, result in zip(outs, results)][:count])  # noqa: B905
 
     @staticmethod
-    def cast_from_float32(edges):
-        """Returns True for each edge of a cast from float32 to half precision."""
-        return tuple([_was_float32(e) for e in edges])
+    def cast_from_float32(plan, edges, first):
+        """Returns True for each edge of a cast from float32 to half precision. `first` is the raw array of the first input."""
+        return tuple([_was_float32(e) for e in edges]) if first.itemsize == 2 else plan.no_accum
 
     @staticmethod
     def share_memory(out, result, raw, tensor, steps):

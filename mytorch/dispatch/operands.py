@@ -177,7 +177,7 @@ def _promote(op, inputs, raws, edges, arrays):
                 raws[i] = float(raw)
         elif raw.dtype != wanted:
             if op.keeps_python_scalars_float32 and stays_wide(raw, result):
-                raws[i] = raw.astype(np.float32) if raw.itemsize == 2 else raw  # of another half precision
+                raws[i] = raw.astype(np.float32) if is_half(raw.dtype) else raw  # of another half precision
                 continue
             if edges[i] is not None:
                 cast = inputs[i].to(result)
