@@ -13,6 +13,7 @@ import numpy as np
 
 from ..backend import ON_NUMPY, is_raw, ndarray, numpy_ns, xp_of
 from ..base import dtypes
+from ..numerics.blocks import LARGE
 from .record import Implementation
 
 FLOAT32 = np.dtype(np.float32)
@@ -46,6 +47,7 @@ def in_float32(record):
         found = record.implementations[FLOAT32] = Implementation(
             record, forward, reference.formulas, reference.vjp, reference.residuals
         )
+        found.rounds = True
         if record.half != "forward":
             _widen_formulas(found, reference)
     return found
@@ -62,7 +64,7 @@ def kernel_in_float32(record, raws, attrs, fused):
         # it cannot share them either.
         kernel = record.by_kernel(module)
         found = record.implementations[FLOAT32, module] = copy.copy(kernel)
-        found.plans = {}
+        found.plans, found.rounds = {}, True
         found.forward = _rounded(record, kernel.forward, kernel.residuals)
         _widen_formulas(found, kernel)
     return found
@@ -93,9 +95,9 @@ def _rounded(record, compute, residuals):
 
 def rounded(record, result, inputs, half, residuals=()):
     """Rounds the floating-point results of an op to the half precision of its inputs, except residuals."""
-    decide = record.promoted or ((0,) if record.dtype == "same" else ())
-    if any(getattr(x, "dtype", half) != half for x in [inputs[i] for i in decide if i < len(inputs)]):
-        return result  # other inputs, such as weights, do not decide
+    for i in record.promoted or ((0,) if record.dtype == "same" else ()):
+        if i < len(inputs) and getattr(inputs[i], "dtype", half) != half:
+            return result  # other inputs, such as weights, do not decide
     if type(result) is not tuple:
         return _narrow(result, half)
     count = len(result) - len(residuals)
@@ -107,7 +109,7 @@ def _narrow(x, half):
 
 
 def _cast(x, dtype):
-    return numpy_ns.cast(x, dtype) if type(x) is ndarray else x.astype(dtype)
+    return numpy_ns.cast(x, dtype) if type(x) is ndarray and x.size >= LARGE else x.astype(dtype)
 
 
 def _widened(formula, rounds):
@@ -127,14 +129,15 @@ def _widened(formula, rounds):
 
 def _wide(x):
     """Converts an array in half precision, or each array of a list or tuple, to float32."""
-    if isinstance(x, (list, tuple)):
-        return type(x)(map(_wide, x))
-    return _cast(x, FLOAT32) if is_raw(x) and is_half(x.dtype) else x
+    if type(x) is ndarray or is_raw(x):
+        return _cast(x, FLOAT32) if is_half(x.dtype) else x
+    return type(x)(map(_wide, x)) if isinstance(x, (list, tuple)) else x
 
 
 def _wide_numbers(x):
     """Converts an array of floats or integers to float32: NumPy would compute float32 with int64 in float64."""
-    return _cast(x, FLOAT32) if is_raw(x) and x.dtype.kind in "fViu" and x.dtype is not FLOAT32 else x
+    raw = type(x) is ndarray or is_raw(x)
+    return _cast(x, FLOAT32) if raw and x.dtype.kind in "fViu" and x.dtype is not FLOAT32 else x
 
 
 def once_rounded(function):

@@ -158,7 +158,7 @@ class Op(Record):
         except Exception as error:
             translate_error(self, raws, attrs, error)
             raise
-        if half is not None and self.dtype != "same" and attrs.get("dtype") is None:
+        if half is not None and not implementation.rounds and self.dtype != "same" and attrs.get("dtype") is None:
             result = rounded(self, result, raws, half, implementation.residuals)
         extra = ()
         if implementation.residuals:

@@ -55,8 +55,8 @@ Rules:
 * `elementwise=True`: each element of the result depends on the input elements at the same position. "exact" also means
   that values are selected or compared, without rounding.
 * `half=`: where float16 and bfloat16 are computed in float32 and rounded once (half.py): "cpu", "everywhere" (also on a GPU, if no
-  kernel runs), "forward" (everywhere, but not in gradients, which move values, or for which PyTorch composes functions that round), or
-  "itself" (the op has half-precision kernels, rounds where PyTorch does, or only moves values). The default is "cpu" for ops that promote their inputs, and "itself" for views and for
+  kernel runs), or "forward" (everywhere, but not in gradients, which move values or which PyTorch composes of functions that round).
+  "itself" passes half precision to an op that has kernels for it, rounds where PyTorch does, or only moves values. The default is "cpu" for ops that promote their inputs, and "itself" for views and for
   ops with `dtype="same"` or `elementwise="exact"`.
 * `layout=`: the rule for the order of the result's axes in memory (backend/memory_format.py). By default, results of elementwise
   ops follow their operands (`iterator`), and other results are in row-major order (`in_rows`). None leaves a result as it is.
@@ -349,6 +349,7 @@ class Implementation:
         self.plans = {}
         self.cached_by = []  # functions that drop the plans that fast calls keep
         self.is_kernel = False
+        self.rounds = False  # True: it rounds its results to the half precision of its inputs
         self.replays = bool(residuals)  # True: a second derivative runs the reference again
 
     def checked(self, formula):
