@@ -184,7 +184,7 @@ def _unary_with_attributes(op, dispatch):
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
     share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not _refused(op)
-    only = names[0] if names else None
+    only, rounds = names[0] if names else None, op.half != "itself" and not op.refused
     layout, follows, always = _layout_of(op)
     plan = pick = None
     basic = ("input", "out", "xp", "shape", *op.attrs)
@@ -216,6 +216,10 @@ def _unary_with_attributes(op, dispatch):
         array = input._data
         x = array._array
         if type(x) is not ndarray or not (any_dtype or x.dtype.char in accepted):
+            if rounds and type(x) is ndarray and x.dtype.char in _HALF and not on_cpu:
+                edge = input._edge if input._view is None else input.edge
+                operands = (x,), (edge,), (array,), int(edge is not None), numpy_ns
+                return execute(op.reference_for(numpy_ns, x.dtype), operands, attrs, mode, (input,))
             return dispatch(input, fused=fused, **attrs)
         module = None
         if "cpu" in on_cpu and fused is not False and (x.size >= SMALL or _fused_policy()):
