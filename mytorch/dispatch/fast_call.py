@@ -219,7 +219,7 @@ def _unary_with_attributes(op, dispatch):
             if rounds and type(x) is ndarray and x.dtype.char in _HALF and not on_cpu:
                 edge = input._edge if input._view is None else input.edge
                 operands = (x,), (edge,), (array,), int(edge is not None), numpy_ns
-                return execute(op.reference_for(numpy_ns, x.dtype), operands, attrs, mode, (input,))
+                return op.execute(op.reference_for(numpy_ns, x.dtype), operands, attrs, mode, (input,))
             return dispatch(input, fused=fused, **attrs)
         module = None
         if "cpu" in on_cpu and fused is not False and (x.size >= SMALL or _fused_policy()):
