@@ -177,14 +177,8 @@ def _numpy_add_rows(out, rows, values):
 
 
 def _numpy_einsum(spec, *arrays):
-    """Einstein sum: by matrix products if they are faster, by NumPy's loops for integers and small arrays.
-
-    Half precision is computed in float32 and rounded once.
-    """
-    dtype = arrays[0].dtype
-    if dtype.itemsize == 2 and dtype.kind in "fV":
-        return _numpy_einsum(spec, *(a.astype(np.float32) for a in arrays)).astype(dtype)
-    if dtype.kind in "fc" and sum(a.size for a in arrays) > 2048:
+    """Einstein sum: by matrix products if they are faster, by NumPy's loops for integers and small arrays."""
+    if arrays[0].dtype.kind in "fc" and sum(a.size for a in arrays) > 2048:
         return einsum(numpy_ns, spec, *arrays)
     return np.einsum(spec, *arrays, optimize=len(arrays) > 2)
 
