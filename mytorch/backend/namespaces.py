@@ -25,7 +25,7 @@ class Namespace:
     """An array module with additional functions that have priority. Names are looked up in the module once.
 
     Attributes:
-        half_in_float32: elementwise ops on half precision compute in float32 and round once.
+        half_in_float32: ops on half precision compute in float32 and round once, see dispatch/half.py.
     """
 
     half_in_float32 = False
@@ -140,7 +140,7 @@ class Namespace:
 
     def call(self, op, *arrays, **attrs):
         """Runs another op's forward within a forward or a formula. Returns its first output."""
-        out = op.forward(self, *arrays, **attrs)
+        out = op.call_within(self, *arrays, **attrs)
         return out[0] if op.residuals else out
 
 
@@ -177,14 +177,8 @@ def _numpy_add_rows(out, rows, values):
 
 
 def _numpy_einsum(spec, *arrays):
-    """Einstein sum: by matrix products if they are faster, by NumPy's loops for integers and small arrays.
-
-    Half precision is computed in float32 and rounded once.
-    """
-    dtype = arrays[0].dtype
-    if dtype.itemsize == 2 and dtype.kind in "fV":
-        return _numpy_einsum(spec, *(a.astype(np.float32) for a in arrays)).astype(dtype)
-    if dtype.kind in "fc" and sum(a.size for a in arrays) > 2048:
+    """Einstein sum: by matrix products if they are faster, by NumPy's loops for integers and small arrays."""
+    if arrays[0].dtype.kind in "fc" and sum(a.size for a in arrays) > 2048:
         return einsum(numpy_ns, spec, *arrays)
     return np.einsum(spec, *arrays, optimize=len(arrays) > 2)
 

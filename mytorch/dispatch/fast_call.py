@@ -35,6 +35,7 @@ _new, _wrap = object.__new__, Tensor._wrap
 _fused_policy = config.fused_policy.get
 # Dtype characters: floats, everything but half precision, everything.
 _FLOATS, _NOT_HALF, _ALL = "fdFD", "fdFD?bBhHiIlLqQ", "".join({t.char for t in dtypes._BY_NUMPY})
+_HALF = dtypes.float16.numpy.char + dtypes.bfloat16.numpy.char
 
 
 def fast_call(op, operator=False, public=False, overridden=False):
@@ -75,9 +76,13 @@ def fast_call(op, operator=False, public=False, overridden=False):
 
 def _accepted(op):
     """Returns the dtype characters that the fast path accepts in the first promoted input."""
-    if op.refused:
-        return "".join(char for char in _of_dtype(op) if char not in op.refused)
-    return _of_dtype(op)
+    refused = _refused(op)
+    return "".join(char for char in _of_dtype(op) if char not in refused) if refused else _of_dtype(op)
+
+
+def _refused(op):
+    """Returns the dtype characters that the fast path passes on: those that the op refuses, and half precision without a rule of its own."""
+    return op.refused + (_HALF if op.dtype == "same" and op.half != "itself" else "")
 
 
 def _layout_of(op):
@@ -125,7 +130,7 @@ def _unary(op, dispatch):
         x = array._array
         if type(x) is not ndarray or x.dtype.char not in accepted:
             return dispatch(input)
-        if kernels and "cpu" in kernels and (x.size >= SMALL or x.itemsize == 2 or _fused_policy()):
+        if kernels and "cpu" in kernels and (x.size >= SMALL or _fused_policy()):
             return run((input,), None, {}, mode)
         try:
             out = compute(x)
@@ -165,7 +170,7 @@ def _unary(op, dispatch):
                 if pick is not None:
                     saved = pick((x, out, numpy_ns))
                 else:
-                    accum = op.cast_from_float32((edge,)) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+                    accum = op.cast_from_float32(plan, (edge,), x) if plan.needs_accum else plan.no_accum
                     saved = plan.pick((x, out, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum))
                 result._edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
         return result
@@ -178,8 +183,8 @@ def _unary_with_attributes(op, dispatch):
     forward, execute, kernels, names = op.forward, op.execute, op.kernels, op.attrs
     accepted, allowed, defaults, reference = _accepted(op), op.attr_names, op.defaults, op.reference
     several, view, residuals, total = op.outputs is not None, op.view, op.residuals, len(op.attrs)
-    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not op.refused
-    only = names[0] if names else None
+    share_memory, on_cpu, any_dtype = op.share_memory, op.kernels.of, op.dtype == "same" and not _refused(op)
+    only, rounds = names[0] if names else None, op.half != "itself" and not op.refused
     layout, follows, always = _layout_of(op)
     plan = pick = None
     basic = ("input", "out", "xp", "shape", *op.attrs)
@@ -211,6 +216,10 @@ def _unary_with_attributes(op, dispatch):
         array = input._data
         x = array._array
         if type(x) is not ndarray or not (any_dtype or x.dtype.char in accepted):
+            if rounds and type(x) is ndarray and x.dtype.char in _HALF and not on_cpu:
+                edge = input._edge if input._view is None else input.edge
+                operands = (x,), (edge,), (array,), int(edge is not None), numpy_ns
+                return op.execute(op.reference_for(numpy_ns, x.dtype), operands, attrs, mode, (input,))
             return dispatch(input, fused=fused, **attrs)
         module = None
         if "cpu" in on_cpu and fused is not False and (x.size >= SMALL or _fused_policy()):
@@ -245,7 +254,7 @@ def _unary_with_attributes(op, dispatch):
                 if pick is not None:
                     saved = pick((x, out, numpy_ns, shape, *middle))
                 else:
-                    accum = op.cast_from_float32((edge,)) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+                    accum = op.cast_from_float32(plan, (edge,), x) if plan.needs_accum else plan.no_accum
                     saved = plan.pick(
                         (x, out, *extra, *middle, numpy_ns, shape, (shape,), (x.dtype,), plan.needs, accum)
                     )
@@ -279,7 +288,7 @@ def _binary(op, operator, dispatch, numbers):
         dtype = x0.dtype
         if not (any_dtype or dtype.char in accepted):
             return general(input, other)
-        if kernels and "cpu" in kernels and (x0.size >= SMALL or x0.itemsize == 2 or _fused_policy()):
+        if kernels and "cpu" in kernels and (x0.size >= SMALL or _fused_policy()):
             return general(input, other)
         if type(other) in PLAIN:
             array1 = other._data
@@ -333,7 +342,7 @@ def _binary(op, operator, dispatch, numbers):
                         saved = plan.pick_arrays((x0, x1, out, numpy_ns))
                         result._edge = Node(op, plan, edges, saved, versions, out.shape, out.dtype)
                         return result
-                    accum = op.cast_from_float32(edges) if plan.needs_accum and x0.itemsize == 2 else plan.no_accum
+                    accum = op.cast_from_float32(plan, edges, x0) if plan.needs_accum else plan.no_accum
                     shapes = saved_dtypes = None
                     if plan.needs_shapes or plan.needs_dtypes:
                         shapes = x0.shape, getattr(x1, "shape", ())
@@ -477,7 +486,7 @@ def _nary(op, dispatch):
     floats, integers = op.floats, op.integers
     promotes = tuple([i in promoted for i in range(min(count, floats))])  # which inputs must have one dtype
     accepted = _FLOATS if op.dtype == "float" else _NOT_HALF
-    refused = op.refused
+    refused = _refused(op)
     layout, follows, always = _layout_of(op)
 
     def call(*args, fused=None, auto=False, **attrs):
@@ -594,7 +603,7 @@ def _attach(op, plan, result, raws, values, extra, attrs, edges, arrays):
         saved = plan.pick_arrays((*values, out, numpy_ns))
     else:
         middle = {**op.defaults, **attrs}.values() if op.attrs else ()
-        accum = op.cast_from_float32(edges) if plan.needs_accum and x.itemsize == 2 else plan.no_accum
+        accum = op.cast_from_float32(plan, edges, x) if plan.needs_accum else plan.no_accum
         shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None
         saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
         saved = plan.pick((*values, out, *extra, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum))

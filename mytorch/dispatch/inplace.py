@@ -218,7 +218,7 @@ def _nothing_to_record(self, args):
 def _operand(a, x):
     """Returns the raw operand if it has the dtype of x and broadcasts to the shape of x, or None."""
     if type(a) in (float, int):
-        return a
+        return a if x.itemsize > 2 else None  # NumPy would round it to float16 first; the op knows if PyTorch does
     raw = a._data._array if isinstance(a, Tensor) else a._array if isinstance(a, Array) else None
     if type(raw) is not ndarray or raw.dtype is not x.dtype:
         return None

@@ -33,7 +33,7 @@ from .checked import as_array
 from .composed import composed_by
 from .errors import translate_error
 from .fast_call import fast_call, saved_versions
-from .half import back_to_bfloat16, in_float32, kernel_in_float32
+from .half import half_of, in_float32, kernel_in_float32, rounded
 from .meta import on_meta
 from .operands import unpack_inputs
 from .out import check_out, write_out
@@ -125,33 +125,41 @@ class Op(Record):
                 return on_meta(self, inputs, attrs)
             if isinstance(xp, layout):
                 return layouts.run(self, inputs, attrs, xp)
-        implementation = self.reference
-        if half and xp.half_in_float32 and self.elementwise is True:
-            implementation = in_float32(self)
+        implementation = self.reference_for(xp, half)
         if xp.kind in self.fused_on or fused is True:
-            widen = half and xp.half_in_float32 and raws[0].size >= SMALL
+            widen = half is not None and xp.half_in_float32 and raws[0].size >= SMALL
             # `fused=True` gives no warning here if the kernel accepts the inputs in float32.
             module = self.kernels.find(xp.kind, None if widen and fused else fused, raws, attrs)
             if module is not None:
                 implementation = self.by_kernel(module)
             elif widen:
                 implementation = kernel_in_float32(self, raws, attrs, fused) or implementation
-        return self.execute(
-            implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, half == "V"
-        )
+        return self.execute(implementation, (raws, edges, arrays, mask, xp), attrs, mode, inputs, as_tensor, half)
 
-    def execute(self, implementation, operands, attrs, mode, inputs, as_tensor=True, bfloat16=False):
+    def reference_for(self, xp, half):
+        """Returns the reference, which computes in float32 if `half` is a half-precision dtype and the rule of the op says so."""
+        rule = self.half if half is not None else "itself"
+        narrow = rule == "itself" or (rule == "cpu" and not xp.half_in_float32)
+        return self.reference if narrow else in_float32(self)
+
+    def call_within(self, xp, *inputs, **attrs):
+        """Computes the outputs and residuals on raw arrays, for a call within another forward function or formula."""
+        return self.reference_for(xp, half_of(inputs)).forward(xp, *inputs, **attrs)
+
+    def execute(self, implementation, operands, attrs, mode, inputs, as_tensor=True, half=None):
         """Runs an implementation on raw arrays, wraps its results and records them."""
         raws, _, _arrays, mask, xp = operands
         try:
             result = implementation.forward(xp, *raws, **attrs)
-            if result is None and implementation is not self.reference:  # a kernel that does not support these values
-                return self.execute(self.reference, operands, attrs, mode, inputs, as_tensor, bfloat16)
+            if result is None and implementation.is_kernel:  # a kernel that does not support these values
+                half = half_of(raws)
+                reference = self.reference_for(xp, half)
+                return self.execute(reference, operands, attrs, mode, inputs, as_tensor, half)
         except Exception as error:
             translate_error(self, raws, attrs, error)
             raise
-        if bfloat16 and self.dtype != "same" and attrs.get("dtype") is None:
-            result = back_to_bfloat16(result)
+        if half is not None and not implementation.rounds and self.dtype != "same" and attrs.get("dtype") is None:
+            result = rounded(self, result, raws, half, implementation.residuals)
         extra = ()
         if implementation.residuals:
             count = len(implementation.residuals)
@@ -192,7 +200,7 @@ class Op(Record):
                 tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None,
                 tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None,
                 plan.needs,
-                self.cast_from_float32(edges) if plan.needs_accum and first.itemsize == 2 else plan.no_accum,
+                self.cast_from_float32(plan, edges, first) if plan.needs_accum else plan.no_accum,
                 None,  # owned_sum, which backward sets
             )
             saved = plan.pick(tuple(values))
@@ -212,9 +220,9 @@ class Op(Record):
         attach(node, [out if result.dtype.kind in "fcV" else None for out, result in zip(outs, results)][:count])  # noqa: B905
 
     @staticmethod
-    def cast_from_float32(edges):
-        """Returns True for each edge of a cast from float32 to half precision."""
-        return tuple([_was_float32(e) for e in edges])
+    def cast_from_float32(plan, edges, first):
+        """Returns True for each edge of a cast from float32 to half precision. `first` is the raw array of the first input."""
+        return tuple([_was_float32(e) for e in edges]) if first.itemsize == 2 else plan.no_accum
 
     @staticmethod
     def share_memory(out, result, raw, tensor, steps):

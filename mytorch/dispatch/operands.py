@@ -9,7 +9,7 @@ from ..backend.memory_format import kept, layout_of, strided
 from ..backend.others import BY_ARRAY
 from ..base import config, dtypes
 from ..base.errors import DeviceError, kind
-from .half import kind_of_half, stays_wide
+from .half import half_of, is_half, stays_wide
 
 _ONE_DTYPE = frozenset(("matmul", "linear", "convolution", "einsum"))  # where PyTorch does not promote
 _CHECKED = frozenset(("where", "clamp"))  # where PyTorch refuses numbers that do not fit the dtype of the result
@@ -34,7 +34,7 @@ def unpack_inputs(op, inputs):
         * `mask`: a bit for each input that has an edge;
         * `as_tensor`: True if results are Tensors;
         * `xp`: the namespace of the arrays, or the layout of an array that is not `strided` (layouts.py);
-        * `half`: "V" for bfloat16, "f" for float16, "" for other dtypes (half.py).
+        * `half`: float16 or bfloat16 if the inputs have this dtype, else None (half.py).
     """
     # One loop collects everything, because it is part of each call of an op. `same` stays True as long as all inputs are NumPy arrays of
     # one dtype, the case in which neither devices nor dtypes need a look.
@@ -88,18 +88,17 @@ def unpack_inputs(op, inputs):
         has_tensor, has_array = (any(isinstance(t, cls) for t in inputs[: op.floats]) for cls in (Tensor, Array))
     as_tensor = has_tensor or not has_array
     if same and type(first) is ndarray:
-        kind_of = first.dtype.kind
-        if op.dtype != "float" or kind_of in "fVc":
-            half = kind_of if first.itemsize == 2 and kind_of in "Vf" else ""
-            return raws, edges, arrays, mask, as_tensor, numpy_ns, half
+        dtype = first.dtype
+        if op.dtype != "float" or dtype.kind in "fVc":
+            return raws, edges, arrays, mask, as_tensor, numpy_ns, dtype if is_half(dtype) else None
     else:
         for raw in raws if BY_ARRAY else ():
             if type(raw) in BY_ARRAY and (layout := layout_of(raw)) is not strided:
-                return raws, edges, arrays, mask, as_tensor, layout, ""
+                return raws, edges, arrays, mask, as_tensor, layout, None
         _same_device(op, raws, arrays, edges)
     if op.dtype != "same":
         _promote(op, inputs, raws, edges, arrays)
-    return raws, edges, arrays, mask, as_tensor, namespace(raws), kind_of_half(raws)
+    return raws, edges, arrays, mask, as_tensor, namespace(raws), half_of(raws)
 
 
 def namespace(raws):
@@ -178,7 +177,7 @@ def _promote(op, inputs, raws, edges, arrays):
                 raws[i] = float(raw)
         elif raw.dtype != wanted:
             if op.keeps_python_scalars_float32 and stays_wide(raw, result):
-                raws[i] = raw.astype(np.float32) if raw.itemsize == 2 else raw  # of another half precision
+                raws[i] = raw.astype(np.float32) if is_half(raw.dtype) else raw  # of another half precision
                 continue
             if edges[i] is not None:
                 cast = inputs[i].to(result)

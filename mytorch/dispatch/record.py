@@ -54,6 +54,10 @@ Rules:
 * `view=True`: the result can share the memory of the input.
 * `elementwise=True`: each element of the result depends on the input elements at the same position. "exact" also means
   that values are selected or compared, without rounding.
+* `half=`: where float16 and bfloat16 are computed in float32 and rounded once (half.py): "cpu", "everywhere" (also on a GPU, if no
+  kernel runs), or "forward" (everywhere, but not in gradients, which move values or which PyTorch composes of functions that round).
+  "itself" passes half precision to an op that has kernels for it, rounds where PyTorch does, or only moves values. The default is "cpu" for ops that promote their inputs, and "itself" for views and for
+  ops with `dtype="same"` or `elementwise="exact"`.
 * `layout=`: the rule for the order of the result's axes in memory (backend/memory_format.py). By default, results of elementwise
   ops follow their operands (`iterator`), and other results are in row-major order (`in_rows`). None leaves a result as it is.
 * `xp_name=`: name of the op in NumPy. Formulas over Tensors find it by this name (transforms/tensor_ns.py).
@@ -140,7 +144,7 @@ class Record:
     def __init__(
         self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, undefined_grads=False,
         saves_sum=False, view=False, autocast="promote", xp_name=None, name=None, holomorphic=True,
-        grad_name=None, elementwise=False, passes_float32=False, integers=(), layout="",
+        grad_name=None, elementwise=False, passes_float32=False, integers=(), layout="", half=None,
     ):  # fmt: skip
         self.name = name or forward.__name__
         self.__doc__ = forward.__doc__
@@ -181,6 +185,8 @@ class Record:
         self.autocast_cpu = ON_CPU.get(self.name, "promote")
         self.view = view
         self.elementwise = elementwise
+        exempt = view or dtype == "same" or elementwise == "exact"
+        self.half = half or ("itself" if exempt else "cpu")
         # The rule for the memory order of results, a function of backend/memory_format.py; None: as forward returns them.
         self.layout = (None if view else iterator if elementwise else in_rows) if layout == "" else layout
         self.passes_float32 = passes_float32
@@ -343,6 +349,7 @@ class Implementation:
         self.plans = {}
         self.cached_by = []  # functions that drop the plans that fast calls keep
         self.is_kernel = False
+        self.rounds = False  # True: it rounds its results to the half precision of its inputs
         self.replays = bool(residuals)  # True: a second derivative runs the reference again
 
     def checked(self, formula):

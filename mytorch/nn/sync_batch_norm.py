@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from .._tensor import Tensor
 from ..autograd.function import Function
 from ..backend import DeviceLike, xp_of
 from ..base.dtypes import dtype
 from ..distributed.collectives import all_reduce
 from ..distributed.process_group import ProcessGroup, get_world_size, is_initialized
+from ..ops.reduction import to_acc_type
 from .layer import Docstring
 from .module import Module
 from .normalization import _BatchNorm
@@ -34,7 +33,7 @@ class SyncBatchNormFunction(Function):
     def forward(ctx, input, weight, bias, running_mean, running_var, momentum, eps, group):
         x = input._data._array
         xp = xp_of(x)
-        x = x.astype(np.float32) if x.dtype.itemsize == 2 else x  # statistics of 16-bit inputs in float32
+        x = to_acc_type(x)
         axes = (0, *range(2, x.ndim))  # all except the channels
         shape = (1, -1, *[1] * (x.ndim - 2))  # broadcasts (C,) to the input
         channels = x.shape[1]

@@ -30,9 +30,7 @@ _TANH_CUBE = 0.044715
 
 
 def _sigmoid_of(xp, input):
-    """Returns 1 / (1 + exp(-input)), whose lower tail is exp(input). 16-bit inputs are computed in float32, without overflow."""
-    if input.dtype.itemsize == 2:
-        return xp.astype(1.0 / (xp.exp(-xp.astype(input, np.float32)) + 1.0), input.dtype)
+    """Returns 1 / (1 + exp(-input)), whose lower tail is exp(input)."""
     return 1.0 / (xp.exp(-input) + 1.0)
 
 
@@ -75,6 +73,7 @@ _sigmoid = unary(
     "[0.0] -> [0.5]",
     lambda g, out: g * (out * (1.0 - out)),
     forward=_sigmoid_of,
+    half="everywhere",  # exp overflows in float16
 )
 tanh, sigmoid = _tanh.fast_call, _sigmoid.fast_call
 _sigmoid.register_kernel(cpu="mytorch.kernels.numba.activation:sigmoid")
@@ -210,13 +209,12 @@ def _peak(xp, x, dim):
     )
 
 
-@op(dtype="float", name="softmax", autocast="float32")
+@op(dtype="float", name="softmax", autocast="float32", half="everywhere")
 def _softmax(xp, input, *, dim, dtype=None):
     wanted = input.dtype if dtype is None else dtype.numpy
     if input.ndim == 0:
         return xp.asarray(xp.exp(input - input), wanted)  # 1 for finite inputs, otherwise NaN
-    x = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
-    e = x - _peak(xp, x, dim)
+    e = input - _peak(xp, input, dim)
     e = xp.exp(e, out=e)
     e = xp.divide(e, xp.sum(e, axis=dim, keepdims=True), out=e)
     return xp.astype(e, wanted)
@@ -278,13 +276,12 @@ def _along(record, input, dim, dtype, fused, auto):
     return record.fast_call(input, dim, dtype, fused=fused, auto=auto)
 
 
-@op(dtype="float", name="log_softmax", autocast="float32")
+@op(dtype="float", name="log_softmax", autocast="float32", half="everywhere")
 def _log_softmax(xp, input, *, dim, dtype=None):
     wanted = input.dtype if dtype is None else dtype.numpy
     if input.ndim == 0:
         return xp.asarray(input - input, wanted)
-    x = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
-    shifted = x - _peak(xp, x, dim)
+    shifted = input - _peak(xp, input, dim)
     shifted -= xp.log(xp.sum(xp.exp(shifted), axis=dim, keepdims=True))
     return xp.astype(shifted, wanted)
 
@@ -319,10 +316,10 @@ def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None, auto=Fals
     return _along(_log_softmax, input, dim if axis is None else axis, dtype, fused, auto)
 
 
-@op(dtype="float", name="masked_softmax", autocast="float32", promoted=("input",))
+@op(dtype="float", name="masked_softmax", autocast="float32", promoted=("input",), half="everywhere")
 def _masked_softmax(xp, input, mask=None, *, causal=False, dtype=None):
     """Computes softmax of scores (…, L, S) along the last axis."""
-    scores = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
+    scores = input
     if mask is not None:
         scores = xp.where(mask, scores, -math.inf) if mask.dtype == bool else scores + mask
     if causal:

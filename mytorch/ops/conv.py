@@ -130,10 +130,6 @@ def _chunks(xp, n, each):
 def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups):
     """Returns the convolution of (N, C, *spatial) with (O, C / groups, *kernel)."""
     kernel, n = weight.shape[2:], input.shape[0]
-    if bias is not None and xp in ON_NUMPY and input.dtype.itemsize == 2:  # rounds once, with the bias
-        wide = (xp.cast(x, np.float32) for x in (input, weight, bias))
-        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        return xp.cast(convolve.forward(xp, *wide, **options), input.dtype)
     out = [
         out_size(n, k, *geometry)
         for n, k, *geometry in zip(input.shape[2:], kernel, stride, padding, dilation, strict=True)
@@ -210,7 +206,7 @@ def convolve_weight(xp, g, input, *, kernel, stride, padding, dilation, groups):
         columns = columns.reshape(n, channels * math.prod(kernel))
         return xp.matmul(xp.swapaxes(g.reshape(n, outs), 0, 1), columns).reshape(outs, channels, *kernel)
     # Sums over images: half precision accumulates in float32.
-    dtype = np.float32 if g.dtype.itemsize == 2 else g.dtype
+    dtype = np.result_type(g.dtype, np.float32)
     total = xp.zeros((groups, outs // groups, channels // groups * math.prod(kernel)), dtype)
     for chunk in _chunks(xp, n, channels * math.prod(kernel) * out):
         if _share(xp, n, groups, kernel, channels * math.prod(kernel) * out):

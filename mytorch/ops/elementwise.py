@@ -49,8 +49,8 @@ def named(name, doc=None, **fields):
 
 
 def unary(
-    name, text, example=None, gradient=None, *, forward=None, dtype="float", autocast="promote", xp_name=None, **binding
-):
+    name, text, example=None, gradient=None, *, forward=None, dtype="float", autocast="promote", xp_name=None, half=None, **binding
+):  # fmt: skip
     """Defines an op of one input and binds it to the API.
 
     Args:
@@ -62,6 +62,7 @@ def unary(
         dtype: as in `op`.
         autocast: as in `op`.
         xp_name: as in `op`.
+        half: as in `op`.
         binding: as in `public`.
     """
     if forward is None or isinstance(forward, str):
@@ -73,7 +74,7 @@ def unary(
         forward.array_function = xp_name
 
     forward.__doc__ = documented(text, name, example)
-    record = op(name=name, dtype=dtype, autocast=autocast, xp_name=xp_name, elementwise=True)(forward)
+    record = op(name=name, dtype=dtype, autocast=autocast, xp_name=xp_name, elementwise=True, half=half)(forward)
     return public(**binding)(record if gradient is None else record.grad(input=gradient))
 
 

@@ -23,7 +23,7 @@ def _swap(xp, x):
     return xp.swapaxes(x, -1, -2)
 
 
-@op(name="matmul", xp_name="matmul", autocast="half")
+@op(name="matmul", xp_name="matmul", autocast="half", half="itself")
 def _matmul(xp, input, other):
     return xp.matmul(input, other)
 
@@ -279,7 +279,7 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
 # -- the linear layer ------------------------------------------------------------------------------------------
 
 
-@op(name="linear", autocast="half")
+@op(name="linear", autocast="half", half="itself")
 def _linear(xp, input, weight, bias=None):
     rows = input if input.ndim == 2 else _rows(xp, input)
     half = bias is not None and rows.dtype.itemsize == 2 and xp in ON_NUMPY

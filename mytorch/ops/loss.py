@@ -28,16 +28,15 @@ from .movement import contiguous
 from .special import xlogy
 
 
-@op(name="cross_entropy", dtype="same", autocast="float32", integers=("target",))
+@op(name="cross_entropy", dtype="same", autocast="float32", integers=("target",), half="everywhere")
 def _cross_entropy(
     xp, input, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", dtype=None
 ):
     """Computes the cross-entropy of rows of logits (N, C) with class indices (N,)."""
-    logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
-    n, classes = logits.shape
-    weights, smooth_weights = _class_weights(xp, logits, target, weight, ignore_index)
+    n, classes = input.shape
+    weights, smooth_weights = _class_weights(xp, input, target, weight, ignore_index)
     index = xp.where(target != ignore_index, target, 0)
-    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    shifted = input - xp.max(input, axis=-1, keepdims=True)
     lse = xp.log(xp.sum(xp.exp(shifted), axis=-1))  # (N,)
     picked = xp.reshape(xp.take_along_axis(shifted, index[:, None], axis=-1), (n,))
     losses = (lse - picked) * weights
@@ -65,12 +64,11 @@ def _class_weights(xp, logits, target, weight, ignore_index):
 
 
 def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing, reduction, xp):
-    logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
-    n, classes = logits.shape
-    weights, smooth_weights = _class_weights(xp, logits, target, weight, ignore_index)
-    p = xp.call(_softmax, logits, dim=-1)
+    n, classes = input.shape
+    weights, smooth_weights = _class_weights(xp, input, target, weight, ignore_index)
+    p = xp.call(_softmax, input, dim=-1)
     index = xp.where(target != ignore_index, target, 0)
-    one_hot = xp.astype(xp.arange(classes) == index[:, None], logits.dtype)
+    one_hot = xp.astype(xp.arange(classes) == index[:, None], input.dtype)
     grad = (p - one_hot) * (weights * (1 - label_smoothing))[:, None]
     if label_smoothing:
         mass = xp.sum(smooth_weights, axis=-1, keepdims=True) * (classes if weight is None else 1)
@@ -217,14 +215,13 @@ def cross_entropy(
     return out.reshape(out_shape) if reduction == "none" else out
 
 
-@op(name="cross_entropy_soft", dtype="same", autocast="float32")
+@op(name="cross_entropy_soft", dtype="same", autocast="float32", half="everywhere")
 def _cross_entropy_soft(xp, input, target, *, weight=None, label_smoothing=0.0, reduction="mean", dtype=None):
     """Computes the cross-entropy of rows of logits (N, C) with class probabilities (N, C)."""
-    logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
-    n, classes = logits.shape
-    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    n, classes = input.shape
+    shifted = input - xp.max(input, axis=-1, keepdims=True)
     surprise = xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True)) - shifted
-    losses = xp.sum(surprise * _smoothed(xp, target, weight, label_smoothing, classes, logits.dtype), axis=-1)
+    losses = xp.sum(surprise * _smoothed(xp, target, weight, label_smoothing, classes, input.dtype), axis=-1)
     out = losses if reduction == "none" else xp.sum(losses) / (n if reduction == "mean" else 1)
     return xp.astype(out, input.dtype if dtype is None else dtype.numpy)
 
@@ -236,18 +233,17 @@ def _smoothed(xp, target, weight, label_smoothing, classes, dtype):
 
 
 def _cross_entropy_soft_vjp(g, input, target, weight, label_smoothing, reduction, needs, xp):
-    logits = xp.astype(input, np.float32) if input.dtype.itemsize == 2 else input
-    n, classes = logits.shape
-    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    n, classes = input.shape
+    shifted = input - xp.max(input, axis=-1, keepdims=True)
     log_p = shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
     scale = xp.reshape(g, (n, 1)) if reduction == "none" else g / n if reduction == "mean" else g
     gx = gt = None
     if needs[0]:
-        u = _smoothed(xp, target, weight, label_smoothing, classes, logits.dtype)
+        u = _smoothed(xp, target, weight, label_smoothing, classes, input.dtype)
         gx = (xp.exp(log_p) * xp.sum(u, axis=-1, keepdims=True) - u) * scale
     if needs[1]:
         gt = log_p * (label_smoothing - 1.0) * scale
-        gt = gt if weight is None else gt * xp.asarray(weight.astype(getattr(logits.dtype, "numpy", logits.dtype)))
+        gt = gt if weight is None else gt * xp.asarray(weight.astype(getattr(input.dtype, "numpy", input.dtype)))
     return gx, gt
 
 
@@ -471,7 +467,7 @@ def _picked_losses(rows, target, weight, ignore_index, reduction):
     return losses.sum() / weights.sum() if reduction == "mean" else losses.sum()
 
 
-@op(layout=iterator)
+@op(layout=iterator, half="itself")
 def _squared_error(xp, input, target):
     return xp.square(input - target)
 
@@ -529,7 +525,7 @@ def _clipped(xp, input, target, delta):
     return difference, xp.where(xp.abs(difference) < delta, difference, far)  # at NaN: NaN, with the derivative 0
 
 
-@op(dtype="float", layout=iterator)
+@op(dtype="float", layout=iterator, half="itself")
 def _clipped_error(xp, input, target, *, delta, scale):
     """Computes scale * d^2 / 2 for a difference |d| < delta, and scale * delta * (|d| - delta / 2) for larger differences."""
     difference, near = _clipped(xp, input, target, delta)
@@ -607,14 +603,14 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
     )
 
 
-@op(name="binary_cross_entropy", dtype="float", layout=iterator)
+@op(name="binary_cross_entropy", dtype="float", layout=iterator, half="itself")
 def _likelihood_error(xp, input, target):
     """Computes -(target * log(input) + (1 - target) * log(1 - input)), with logarithms clamped to -100."""
     low = input.dtype.type(-100)
     return (target - 1) * xp.maximum(xp.log1p(-input), low) - target * xp.maximum(xp.log(input), low)
 
 
-@op(name="binary_cross_entropy_backward")
+@op(name="binary_cross_entropy_backward", half="itself")
 def _likelihood_slope(xp, slope, input, target):
     """Computes the gradient of `binary_cross_entropy` for input, with the upstream gradient `slope`; finite at 0 and 1."""
     return slope * (input - target) / xp.maximum(input * (1 - input), input.dtype.type(TINY))
@@ -678,7 +674,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     return _of_elements("bce", input, target, _legacy(reduction, size_average, reduce), weight, fused)
 
 
-@op(dtype="float", layout=iterator)
+@op(dtype="float", layout=iterator, half="itself")
 def _logistic_error(xp, input, target):
     """Computes -(target * log(p) + (1 - target) * log(1 - p)) with p = sigmoid(input)."""
     return (1 - target) * input - xp.minimum(input, input.dtype.type(0)) + xp.log1p(xp.exp(-xp.absolute(input)))

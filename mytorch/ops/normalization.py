@@ -18,6 +18,7 @@ from ..kernels.registry import device_type
 from .movement import laid_out_as
 from .padding import pad
 from .pool import avg_pool1d
+from .reduction import to_acc_type
 
 
 def _check(name, input, *parameters):
@@ -32,14 +33,9 @@ def _check(name, input, *parameters):
                 raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 
 
-def _in_float32(xp, x):
-    """Returns x, cast to float32 if it has 16 bits: statistics are computed in float32."""
-    return xp.astype(x, np.float32) if x.dtype.itemsize == 2 else x
-
-
 def _rows(xp, x, width):
-    """Returns x as rows (N, width), at least in float32."""
-    return xp.reshape(_in_float32(xp, x), (math.prod(x.shape) // width if width else 0, width))
+    """Returns x as rows (N, width)."""
+    return xp.reshape(x, (math.prod(x.shape) // width if width else 0, width))
 
 
 def _like(xp, out, input, dtype):
@@ -90,7 +86,7 @@ def _normed_grad(xp, g, normed, rstd):
     return (g - xp.mean(g, axis=-1, keepdims=True) - normed * along) * rstd
 
 
-@op(name="layer_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32")
+@op(name="layer_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32", half="everywhere")
 def _layer_norm(xp, input, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
     out, mean, rstd = _normed(xp, _rows(xp, input, width), eps)
     if weight is not None:
@@ -167,7 +163,9 @@ def _dtype(like):
     return None if like is None else as_dtype(like)
 
 
-@op(name="rms_norm", grad_name="RMSNorm", dtype="same", residuals=("rstd",), autocast="float32", layout=channels)
+@op(
+    name="rms_norm", grad_name="RMSNorm", dtype="same", residuals=("rstd",), autocast="float32", layout=channels, half="everywhere"
+)  # fmt: skip
 def _rms_norm(xp, input, weight=None, *, width, eps, dtype=None):
     x = _rows(xp, input, width)
     square = xp.mean(x * x, axis=-1, keepdims=True)
@@ -238,7 +236,7 @@ def _sum_of(xp, input, residual):
 
 @op(
     name="add_layer_norm", dtype="same", outputs=("total", "out"), differentiable=2, undefined_grads=True, saves_sum=True,
-    residuals=("mean", "rstd"), autocast="float32",
+    residuals=("mean", "rstd"), autocast="float32", promoted=("input", "residual"), half="everywhere",
 )  # fmt: skip
 def _add_layer_norm(xp, input, residual, weight=None, bias=None, *, width, eps=1e-5, dtype=None):
     total = _sum_of(xp, input, residual)
@@ -311,7 +309,7 @@ def _with_residual(record, norm, input, residual, parameters, options):
 
 @op(
     name="add_rms_norm", dtype="same", outputs=("total", "out"), differentiable=2, undefined_grads=True, saves_sum=True, residuals=("rstd",),
-    autocast="float32",
+    autocast="float32", promoted=("input", "residual"), half="everywhere",
 )  # fmt: skip
 def _add_rms_norm(xp, input, residual, weight=None, *, width, eps, dtype=None):
     total = _sum_of(xp, input, residual)
@@ -375,11 +373,10 @@ def _channel_sum(xp, g, other=None):
     return xp.sum(g if other is None else g * other, axis=(0, *range(2, len(g.shape))))
 
 
-@op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",), layout=channels)
+@op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",), layout=channels, half="everywhere")
 def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
     """Applies batch norm with the statistics of the batch. `stats` passes (mean, variance) that are already known."""
-    x = _in_float32(xp, input)
-    axes = (0, *range(2, len(input.shape)))
+    x, axes = input, (0, *range(2, len(input.shape)))
     if stats is not None and isinstance(xp, Namespace):
         mean, var = (s.reshape((1, -1) + (1,) * (x.ndim - 2)) for s in stats)
         centred = x - mean
@@ -401,8 +398,7 @@ def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 
 def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
-    x, g = _in_float32(xp, input), _in_float32(xp, g)
-    n = math.prod(input.shape) // max(input.shape[1], 1)
+    x, n = input, math.prod(input.shape) // max(input.shape[1], 1)
     normed = (x - mean) * rstd
     g_sum, gn_sum = (_channels(xp, s, len(input.shape)) for s in (_channel_sum(xp, g), _channel_sum(xp, g, normed)))
     gx = None
@@ -418,20 +414,19 @@ _batch_norm.register_kernel(
 )
 
 
-@op(name="channel_affine", promoted=("input",), layout=channels)
+@op(name="channel_affine", promoted=("input",), layout=channels, half="everywhere")
 def _channel_affine(xp, input, scale, shift):
     """Computes input * scale + shift for each channel (axis 1), with vectors (C,)."""
     ndim = len(input.shape)
-    out = _in_float32(xp, input) * _channels(xp, scale, ndim)
+    out = input * _channels(xp, scale, ndim)
     out = np.add(out, _channels(xp, shift, ndim), out=out) if xp is numpy_ns else out + _channels(xp, shift, ndim)
     return xp.astype(out, input.dtype)
 
 
 def _channel_affine_vjp(g, input, scale, shapes, needs, xp):
-    g = _in_float32(xp, g)
     return (
         g * _channels(xp, scale, len(input.shape)) if needs[0] else None,
-        xp.reshape(_channel_sum(xp, g, _in_float32(xp, input)), shapes[1]) if needs[1] else None,
+        xp.reshape(_channel_sum(xp, g, input), shapes[1]) if needs[1] else None,
         xp.reshape(_channel_sum(xp, g), shapes[2]) if needs[2] else None,
     )
 
@@ -446,7 +441,7 @@ def _batch_statistics(xp, raw, kernel):
     """Returns the mean and the variance of each channel."""
     if kernel is not None:
         return kernel.statistics(raw)
-    x, axes = _in_float32(xp, raw), (0, *range(2, raw.ndim))
+    x, axes = to_acc_type(raw), (0, *range(2, raw.ndim))
     mean = xp.mean(x, axis=axes, keepdims=True)
     return mean.reshape(-1), xp.mean(xp.square(x - mean), axis=axes)
 
@@ -526,9 +521,9 @@ def _batch_norm_in_evaluation(input, running_mean, running_var, weight, bias, ep
     return _channel_affine(input, scale, shift, **how)
 
 
-@op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32", layout=channels)
+@op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32", layout=channels, half="everywhere")
 def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
-    out, mean, rstd = _normed(xp, _in_float32(xp, xp.reshape(input, (input.shape[0] * num_groups, -1))), eps)
+    out, mean, rstd = _normed(xp, xp.reshape(input, (input.shape[0] * num_groups, -1)), eps)
     out = xp.reshape(out, input.shape)
     if weight is not None:
         out = out * _channels(xp, weight, len(input.shape))
@@ -541,8 +536,7 @@ def _group_norm_vjp(g, input, weight, shapes, mean, rstd, num_groups, needs, xp)
     shape = shapes[0]
     rows = (shape[0] * num_groups, -1)
     axes = (0, *range(2, len(shape)))
-    g = _in_float32(xp, g)
-    normed = (_in_float32(xp, xp.reshape(input, rows)) - mean) * rstd
+    normed = (xp.reshape(input, rows) - mean) * rstd
     gx = None
     if needs[0]:
         gw = xp.reshape(g if weight is None else g * _channels(xp, weight, len(shape)), rows)
@@ -595,7 +589,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, *, fused=Non
     if not input.numel():
         return _affine(input * 1, weight, bias)
     out = laid_out_as(input, _grouped(input, num_groups, weight, bias, eps=eps, fused=fused, auto=auto))
-    return out.to(input.dtype) if input.dtype.itemsize == 2 else out  # float32 parameters leave 16 bits as they are
+    return out.to(input.dtype)  # float32 parameters leave 16 bits as they are
 
 
 @once_rounded

@@ -235,7 +235,7 @@ def _channels_of_means(out, raws, _attrs=None):
     return in_rows(out) if raws[0].ndim > 4 else channels_of_pool(out, raws)
 
 
-@op(dtype="same", name="avg_pool", grad_name="AveragePool{d}d", layout=_channels_of_means)
+@op(dtype="same", name="avg_pool", grad_name="AveragePool{d}d", layout=_channels_of_means, half="cpu")
 def _sum_pool(xp, input, *, out_size, kernel, stride, padding, scale):
     """Returns the sum of each window times `scale` (a number, or an array of the output's spatial shape)."""
     one = (1,) * len(kernel)
@@ -247,7 +247,7 @@ def _sum_pool(xp, input, *, out_size, kernel, stride, padding, scale):
     return xp.astype(total * xp.asarray(scale), input.dtype)
 
 
-@op(dtype="same", name="avg_pool_backward")
+@op(dtype="same", name="avg_pool_backward", half="cpu")
 def _sum_pool_spread(xp, g, *, shape, kernel, stride, padding, scale):
     """Adds the gradient of each window times `scale` at all its positions."""
     gx = xp.zeros(shape, g.dtype)
@@ -290,7 +290,6 @@ def _avg_pooling(d):
 
     @in_precision()
     @named(name, **DIMS[d])
-    @once_rounded_on_cpu
     def avg_pool(
         input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None,
         *, fused=None, auto=False,

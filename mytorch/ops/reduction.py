@@ -11,7 +11,7 @@ from ..backend import ON_NUMPY
 from ..base import dtypes
 from ..base.errors import kind, warn
 from ..dispatch.bind import public
-from ..dispatch.half import once_rounded
+from ..dispatch.half import is_half
 from ..dispatch.op import op
 from .elementwise import cast, named, shown
 from .elementwise import maximum as _maximum
@@ -69,9 +69,9 @@ def spread(xp, g, shape, dim, keepdim):
     return xp.broadcast_to(g, shape)
 
 
-def to_acc_type(xp, x):
-    """Returns 16-bit floats as float32. Sums are accumulated in float32, as in PyTorch."""
-    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
+def to_acc_type(x):
+    """Returns 16-bit floats as float32, for computations outside of ops."""
+    return x.astype(np.float32) if is_half(x.dtype) else x
 
 
 def count(shape, dim):
@@ -79,14 +79,12 @@ def count(shape, dim):
     return math.prod(shape) if dim is None else math.prod(shape[d] for d in dim) if shape else 1
 
 
-@op(dtype="same", name="sum", autocast="float32")
+@op(dtype="same", name="sum", autocast="float32", half="forward")
 def _sum(xp, input, *, dim=None, keepdim=False):
-    if input.dtype.kind in "fc" and input.dtype.itemsize != 2:
-        return xp.sum(input, dim if input.ndim else None, keepdims=keepdim)
     if input.dtype.kind == "b":
         return xp.asarray(xp.count_nonzero(input), np.int64)
-    x = to_acc_type(xp, input)
-    return xp.sum(x, axis=axes_of(dim, x.ndim), keepdims=keepdim).astype(input.dtype, copy=False)
+    total = xp.sum(input, dim if input.ndim else None, keepdims=keepdim)
+    return total if input.dtype.kind in "fc" else total.astype(input.dtype, copy=False)
 
 
 _sum.grad(input=lambda g, shape, dim, keepdim, xp: spread(xp, g, shape, dim, keepdim))
@@ -118,11 +116,10 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None)
     return cast(out, dtypes.bool_) if boolean else out
 
 
-@op(dtype="same", name="mean")
+@op(dtype="same", name="mean", half="forward")
 def _mean(xp, input, *, dim=None, keepdim=False):
-    x = to_acc_type(xp, input)
-    n = count(x.shape, dim)
-    total = xp.sum(x, axis=axes_of(dim, x.ndim), keepdims=keepdim)
+    n = count(input.shape, dim)
+    total = xp.sum(input, axis=axes_of(dim, input.ndim), keepdims=keepdim)
     return (total / n if n else total * math.nan).astype(input.dtype, copy=False)
 
 
@@ -165,11 +162,10 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
     return _mean.fast_call(input, dim if dim is None else normalize_dims(dim, input.ndim, "mean"), keepdim)
 
 
-@op(dtype="same", name="var")
+@op(dtype="same", name="var", half="everywhere")
 def _var(xp, input, *, dim=None, keepdim=False, correction=1):
-    x = to_acc_type(xp, input)
-    n = count(x.shape, dim)
-    total = xp.squared_deviations(x, axes_of(dim, x.ndim), keepdims=keepdim)
+    n = count(input.shape, dim)
+    total = xp.squared_deviations(input, axes_of(dim, input.ndim), keepdims=keepdim)
     free = n - correction
     if free <= 0:
         warn(
@@ -178,7 +174,7 @@ def _var(xp, input, *, dim=None, keepdim=False, correction=1):
         )
     with np.errstate(divide="ignore", invalid="ignore"):
         total = total / (free if free > 0 else 0) if n else total * math.nan
-    return total.astype(total.dtype if x.dtype.kind == "c" else input.dtype)
+    return total.astype(total.dtype if input.dtype.kind == "c" else input.dtype)
 
 
 def _centered(xp, input, axes):
@@ -233,7 +229,6 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
 
 
 @public(inplace=False)
-@once_rounded
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
     """Computes the standard deviation of all elements or along dimensions: the square root of `var`.
 
@@ -254,7 +249,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=
     return _std.fast_call(input, normalize_dims(dim, input.ndim, "std"), keepdim, correction)
 
 
-@op(dtype="same", name="std")
+@op(dtype="same", name="std", half="everywhere")
 def _std(xp, input, *, dim=None, keepdim=False, correction=1):
     # In float64 on a CPU, where squares of large or small numbers neither overflow nor vanish.
     wide = input.astype(np.float64) if xp in ON_NUMPY and input.dtype.kind == "f" else input
@@ -297,7 +292,6 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 @public(inplace=False)
-@once_rounded
 def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Computes the standard deviation and the mean of all elements or along dimensions.
 
@@ -322,14 +316,15 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 # -- products and running sums ----------------------------------------------------------------------------
 
 
-@op(dtype="same", name="cumsum", autocast="float32")
+@op(dtype="same", name="cumsum", autocast="float32", half="everywhere")
 def _cumsum(xp, input, *, dim, reverse=False):
     if input.ndim == 0:
         return input.copy()
-    x = to_acc_type(xp, input)
     if reverse:
-        return xp.flip(xp.cumsum(xp.flip(x, dim), axis=dim), dim).astype(input.dtype)  # a copy has no negative strides
-    return xp.cumsum(x, axis=dim).astype(input.dtype, copy=False)
+        return xp.flip(xp.cumsum(xp.flip(input, dim), axis=dim), dim).astype(
+            input.dtype
+        )  # a copy has no negative strides
+    return xp.cumsum(input, axis=dim).astype(input.dtype, copy=False)
 
 
 _cumsum.grad(input=lambda g, dim, reverse, xp: xp.call(_cumsum, g, dim=dim, reverse=not reverse))
@@ -575,7 +570,7 @@ def count_nonzero(input, dim=None):
 # -- log-sum-exp and norms -----------------------------------------------------------------------------------
 
 
-@op(dtype="float", name="logsumexp", autocast="float32")
+@op(dtype="float", name="logsumexp", autocast="float32", half="forward")
 def _logsumexp(xp, input, *, dim=None, keepdim=False):
     axis = axes_of(dim, input.ndim)
     if not input.size:
@@ -610,19 +605,18 @@ def logsumexp(input, dim, keepdim=False):
     return _logsumexp.fast_call(input, normalize_dims(dim, input.ndim, "logsumexp"), keepdim)
 
 
-@op(dtype="float", name="norm", autocast="float32")
+@op(dtype="float", name="norm", autocast="float32", half="everywhere")
 def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
     """Computes the norm of the elements along `dim`, with the limits for orders 0 and infinity.
 
     result = (sum of |x|^ord)^(1 / ord)
     """
-    x = to_acc_type(xp, input)
-    axis = axes_of(dim, x.ndim)
+    x, axis = input, axes_of(dim, input.ndim)
     if (ord < 0 or ord == math.inf) and not count(x.shape, dim):
         raise RuntimeError(
             f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor or dimension, because the operation has no identity"
         )
-    x = xp.absolute(x) if ord != 2 or x.dtype.kind not in "fV" else x
+    x = xp.absolute(x) if ord != 2 or x.dtype.kind != "f" else x
     if ord == math.inf:
         out = xp.max(x, axis=axis, keepdims=keepdim)
     elif ord == -math.inf:
@@ -636,9 +630,7 @@ def vector_norm(xp, input, *, ord=2.0, dim=None, keepdim=False):
     else:
         # `**` of a scalar of NumPy would be rounded differently.
         out = xp.power(xp.sum(xp.power(x, ord), axis=axis, keepdims=keepdim), 1 / ord)
-    return xp.asarray(out).astype(
-        x.dtype if x.dtype.itemsize != 4 or input.dtype.itemsize != 2 else input.dtype, copy=False
-    )
+    return xp.asarray(out).astype(x.dtype, copy=False)
 
 
 def _norm_grad(g, input, out, shape, ord, dim, keepdim, xp):

@@ -8,12 +8,12 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.overridable import overridable
-from ..dispatch.half import once_rounded
 from ..dispatch.op import op
 from ..dispatch.unwrap import raw_of, to_cpu
 from .creation import as_tensor, zeros
 from .elementwise import where
 from .movement import stack
+from .reduction import to_acc_type
 from .resample import grid_sample
 
 
@@ -126,7 +126,7 @@ def _samples(start, length, bins, ratio, size):
     return weights / count
 
 
-@op(dtype="same", name="pooled_regions")
+@op(dtype="same", name="pooled_regions", half="everywhere")
 def _pooled(xp, input, *, regions, size, by_position):
     """Returns a weighted sum of pixels for each bin of each region, (K, C, *size).
 
@@ -153,7 +153,7 @@ def _pooled(xp, input, *, regions, size, by_position):
     return out
 
 
-@op(dtype="same", name="spread_regions")
+@op(dtype="same", name="spread_regions", half="everywhere")
 def _spread(xp, g, *, regions, shape, by_position):
     """Returns the gradient of `_pooled` for its input, which has a shape."""
     channels, height, width = g.shape[1:]
@@ -199,7 +199,6 @@ def _sampled(rows, shape, spatial_scale, size, sampling_ratio, aligned):
 
 
 @overridable
-@once_rounded
 def roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
     """Averages bilinear samples in each bin of each region: (K, C, pooled_height, pooled_width). Source: He et al., 2017.
 
@@ -218,7 +217,6 @@ def roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_
     return _pooled(input, regions=regions, size=size, by_position=False)
 
 
-@once_rounded
 def roi_align_backward(grad, rois, spatial_scale, pooled_height, pooled_width, batch_size, channels, height, width,
                        sampling_ratio, aligned):  # fmt: skip
     """Computes the gradient of `roi_align` for an input (batch_size, channels, height, width)."""
@@ -254,12 +252,10 @@ def _position_sensitive(input, rois, regions, size):
     return _pooled_by_position(input, regions, size), mapping
 
 
-@once_rounded
 def _pooled_by_position(input, regions, size):
     return _pooled(input, regions=regions, size=size, by_position=True)
 
 
-@once_rounded
 def ps_roi_align_backward(grad, rois, channel_mapping, spatial_scale, pooled_height, pooled_width, sampling_ratio,
                           batch_size, channels, height, width):  # fmt: skip
     """Computes the gradient of `ps_roi_align` for an input (batch_size, channels, height, width)."""
@@ -324,7 +320,6 @@ def ps_roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
     return _position_sensitive(input, rois, regions, size)
 
 
-@once_rounded
 def ps_roi_pool_backward(grad, rois, channel_mapping, spatial_scale, pooled_height, pooled_width, batch_size, channels,
                          height, width):  # fmt: skip
     """Computes torchvision's gradient of `ps_roi_pool` for an input (batch_size, channels, height, width).
@@ -359,7 +354,7 @@ def roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
     """
     rows, size = _checked(input, rois, "roi_pool"), (pooled_height, pooled_width)
     images, width = to_cpu(raw_of(input.detach())), input.shape[3]
-    images = images.astype(np.float32) if images.itemsize == 2 else images
+    images = to_acc_type(images)
     argmax = np.full((len(rows), input.shape[1], *size), -1, np.int32)
     for k, (image, down, across) in enumerate(_bins(rows, input.shape, spatial_scale, size, 1, 0)):
         for i, (top, bottom) in enumerate(zip(*down, strict=True)):

@@ -101,12 +101,11 @@ def cumprod(input, dim, *, dtype=None):
 
 
 @in_precision("float32")
-@once_rounded
 def _products(input, dim):
     return _cumprod(input, dim=dim)
 
 
-@op(dtype="same", name="cumprod", autocast="float32")
+@op(dtype="same", name="cumprod", autocast="float32", half="everywhere")
 def _cumprod(xp, input, *, dim):
     return xp.cumprod(input, axis=dim).astype(input.dtype, copy=False) if input.ndim else input.copy()
 
@@ -193,7 +192,7 @@ def logcumsumexp(input, dim):
     return (input - peak).exp().cumsum(d).log() + peak
 
 
-@op(dtype="float", name="logcumsumexp", autocast="float32")
+@op(dtype="float", name="logcumsumexp", autocast="float32", half="forward")
 def _logcumsumexp(xp, input, *, dim):
     if xp in ON_NUMPY:
         return np.logaddexp.accumulate(input, dim, dtype=np.float64).astype(input.dtype, copy=False)
@@ -685,10 +684,7 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
         )
     if sorter is not None:
         seq = xp.take_along_axis(seq, raw_of(sorter), -1)
-    seq, wanted = (
-        to_acc_type(xp, seq),
-        to_acc_type(xp, raw_of(values) if hasattr(values, "_data") else xp.asarray(values)),
-    )
+    seq, wanted = (to_acc_type(seq), to_acc_type(raw_of(values) if hasattr(values, "_data") else xp.asarray(values)))
     side = side or ("right" if right else "left")
     if side not in ("left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")

@@ -33,7 +33,7 @@ def _apply(xp, function, *arrays):
 def _op(name, function, doc, *names, binary=False, dtype="float", autocast="promote", bind=True):
     """The record of an elementwise op that is one function (see `_apply`), and further names for it."""
     if binary:
-        record = op(dtype=dtype, name=name, elementwise=name != "nextafter", layout=iterator)(
+        record = op(dtype=dtype, name=name, elementwise="exact" if name == "nextafter" else True, layout=iterator)(
             lambda xp, input, other: _apply(xp, function, input, other)
         )
     else:
@@ -171,13 +171,12 @@ def logit(input, eps=None):
 
 
 @public()
-@once_rounded
 def sinc(input):
     """Computes sin(pi * input) / (pi * input), and 1 at 0."""
     return _sinc.fast_call(input)
 
 
-@op(dtype="float", name="sinc", elementwise=True)
+@op(dtype="float", name="sinc", elementwise=True, half="everywhere")
 def _sinc(xp, input):
     x = input * math.pi
     return xp.where(x == 0, 1.0, xp.sin(x) / xp.where(x == 0, 1.0, x))
@@ -448,7 +447,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """
     like = elements if hasattr(elements, "_data") else test_elements
     xp = xp_of(raw_of(like))
-    x, y = (to_acc_type(xp, raw_of(t) if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))
+    x, y = (to_acc_type(raw_of(t) if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))
     return Tensor._wrap(xp.asarray(xp.isin(x, y, assume_unique=assume_unique, invert=invert)))
 
 

@@ -31,7 +31,7 @@ from ..dispatch.unwrap import raw_of
 from ..engine.mode import enable_grad, get_mode
 from ..engine.node import Leaf, OutputEdge
 from ..ops.creation import zeros_like
-from .tensor_ns import RecordedArithmetic, over_tensors, tensor_ns
+from .tensor_ns import RecordedArithmetic, in_float32, over_tensors, tensor_ns
 
 
 class Level(Interpreter):
@@ -417,7 +417,7 @@ def _elementwise(record, values, out, pairs):
     for name, tangent in pairs:
         formula = record.reference.formulas.get(name)
         if formula is not None:
-            part = formula.on(tangent, values)
+            part = formula.on(in_float32(record, tangent), values)
             total = part if total is None else total + part
     if total is not None and (tuple(total.shape) != tuple(out.shape) or total.dtype is not out.dtype):
         total = total.to(out.dtype).expand(*out.shape)
@@ -434,7 +434,7 @@ def _transposed(record, values, outs, wanted):
         return [None] * len(outs)
     implementation = record.reference
     conjugate = record.holomorphic and any(u.dtype.is_complex for u in ends)
-    g = ups if several else ups[0]
+    g = in_float32(record, ups if several else ups[0])
     if implementation.vjp is not None:
         parts = implementation.vjp.on(g, values)
         found = [(parts[i], x, t) for i, x, t in wanted]
@@ -481,7 +481,7 @@ def _values(record, inputs, outs, tangents, attrs):
         needs=tuple(t is not None for t in tangents) + (False,) * (len(record.inputs) - len(tangents)),
         float32_accum=(False,) * max(len(tangents), len(record.inputs)),
     )
-    return values
+    return {n: in_float32(record, v) for n, v in values.items()}
 
 
 def _as_tensor(x):

@@ -11,6 +11,7 @@ from .._array import Array
 from .._tensor import Tensor
 from ..backend import MetaArray, meta_ns, numpy_ns, xp_of
 from ..base import dtypes, hooks
+from ..dispatch.half import is_half
 from ..dispatch.inplace import constant
 from ..dispatch.op import op
 from ..dispatch.record import RECORDS
@@ -266,6 +267,7 @@ class RecordedArithmetic:
             return _replay(node, g)
         saved, plan = _attached(node), node.plan
         vjp, vjp_arguments, formulas = plan.recorded
+        g, saved = in_float32(node.op, g), in_float32(node.op, saved)
         if vjp is not None:
             results = vjp(g, *[saved[k] for k in vjp_arguments])
             walk.check_tuple(node, results)
@@ -346,6 +348,16 @@ def _attached(node):
     return saved
 
 
+def in_float32(record, value):
+    """Casts a Tensor, or each of a list or tuple, to float32, if an op computes gradients of half precision in float32."""
+    if record.half not in ("cpu", "everywhere"):
+        return value
+    if type(value) in (list, tuple):
+        return type(value)([in_float32(record, v) for v in value])
+    half = isinstance(value, Tensor) and is_half(value._data._array.dtype)
+    return elementwise.cast(value, dtypes.float32) if half else value
+
+
 def _restored(tensor, node, is_output, i):
     """Returns a saved value of a node with its tangents, if an interpreter tracks it."""
     interpreter = get_mode().interpreter
@@ -392,7 +404,7 @@ def _replay(node, g):
             with enable_grad():
                 t = _alias.fast_call(t)
             ends[i] = t._edge
-        inputs.append(t)
+        inputs.append(in_float32(record, t))
     attrs = {name: values[name] for name in record.attrs}
     with enable_grad():
         if record.residuals or not record.is_differentiable:  # not differentiable: a kernel for a composition of ops

@@ -13,6 +13,7 @@ from ...base import hooks
 from ...base.errors import warn_as_pytorch
 from ...base.overriding import NOTHING
 from ...kernels.registry import multi_tensor
+from ...ops.reduction import to_acc_type
 
 Tensors = Tensor | Iterable[Tensor]
 
@@ -61,7 +62,7 @@ def _norm(raws, norm_type):
         module.norm(module.table_of(xp, raws), state, which=0)
         return module.one(state, module.NORM).reshape(())
     # Squares of 16-bit numbers would overflow or underflow.
-    wide = [r if r.dtype.itemsize > 2 else r.astype(np.float32) for r in raws]
+    wide = [to_acc_type(r) for r in raws]
     if norm_type == math.inf:
         return xp.max(xp.stack([xp.max(xp.abs(r)) for r in wide]))
     if norm_type == 2.0:
