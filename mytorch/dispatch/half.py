@@ -41,6 +41,22 @@ def in_float32(record):
     return found
 
 
+# Reductions whose gradient sums, divides or cancels: one rounding of each step would be visible.
+GRADIENT_IN_FLOAT32 = {"softmax", "log_softmax", "masked_softmax", "var", "std", "norm", "logsumexp", "logcumsumexp"}
+
+
+def gradient_in_float32(record):
+    """Returns the reference implementation of an op whose gradient in half precision is computed in float32 on a CPU."""
+    found = record.implementations.get((FLOAT32, "gradient"))
+    if found is None:
+        reference = record.reference
+        found = record.implementations[FLOAT32, "gradient"] = copy.copy(reference)
+        found.plans = {}
+        found.formulas = {name: _widened(f) for name, f in reference.formulas.items()}
+        found.vjp = _widened(reference.vjp)
+    return found
+
+
 def _forward_of(record):
     def forward(xp, *inputs, **attrs):
         half = next(x.dtype for x in inputs if _is_half(x))

@@ -33,7 +33,7 @@ from .checked import as_array
 from .composed import composed_by
 from .errors import translate_error
 from .fast_call import fast_call, saved_versions
-from .half import back_to_bfloat16, in_float32, kernel_in_float32
+from .half import GRADIENT_IN_FLOAT32, back_to_bfloat16, gradient_in_float32, in_float32, kernel_in_float32
 from .meta import on_meta
 from .operands import unpack_inputs
 from .out import check_out, write_out
@@ -126,8 +126,11 @@ class Op(Record):
             if isinstance(xp, layout):
                 return layouts.run(self, inputs, attrs, xp)
         implementation = self.reference
-        if half and xp.half_in_float32 and self.elementwise is True:
-            implementation = in_float32(self)
+        if half and xp.half_in_float32:
+            if self.elementwise is True:
+                implementation = in_float32(self)
+            elif self.name in GRADIENT_IN_FLOAT32:
+                implementation = gradient_in_float32(self)
         if xp.kind in self.fused_on or fused is True:
             widen = half and xp.half_in_float32 and raws[0].size >= SMALL
             # `fused=True` gives no warning here if the kernel accepts the inputs in float32.
