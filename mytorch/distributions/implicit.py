@@ -191,7 +191,8 @@ def dirichlet_draw(concentration, shape):
     shrink in proportion.
     """
     alpha = concentration.expand(shape)
-    gammas = gamma_draw(alpha.detach().to(dtypes.float64), shape)  # all could underflow in float32
+    gammas = gamma_draw(alpha.detach().to(dtypes.float64), shape)  # all could underflow in float32, and some in float64
+    gammas = gammas.clamp(min=np.finfo(np.float64).tiny)
     drawn = (gammas / gammas.sum(-1, keepdim=True)).to(alpha.dtype)
     drawn = drawn.clamp(finfo(alpha).tiny, 1 - finfo(alpha).eps / 2)
     if not alpha.requires_grad:

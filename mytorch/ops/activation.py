@@ -613,6 +613,8 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False, *, fused=None, aut
     """
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    if min_val < 0 and input.dtype is dtypes.uint8:
+        raise RuntimeError(f"hardtanh: cannot do hardtanh on an unsigned type with negative limits, got {min_val}")
     return _applied(_hardtanh, input, inplace, low=min_val, high=max_val, fused=fused, auto=auto)
 
 

@@ -44,7 +44,7 @@ from ..base.errors import HostMemoryError, kind, require_tensor, warn, warn_as_p
 from ..base.overridable import overridable
 from ..base.overriding import NOTHING, metadata, overriding
 from ..dispatch.bind import _attribute, public
-from ..dispatch.inplace import adopt, check_writable, record_fill
+from ..dispatch.inplace import adopt, check_writable, named_constant, record_fill
 from ..dispatch.layouts import creation, other_layout
 from ..dispatch.op import name_node, op
 from ..dispatch.operands import NUMBERS, is_operand
@@ -1043,6 +1043,10 @@ def copy_(self, src, non_blocking=False):
     refuse_overlap(self, src, "copy_")
     if tuple(src.shape) != tuple(self.shape) or src.requires_grad:  # a new node: hooks of self do not change src
         src = name_node(src.expand(self.shape), "Copy", "CopyBackwards")
+        if self.requires_grad and get_mode().grad and src.dtype.category <= self.dtype.category:
+            src = named_constant(
+                self, cast(src, self.dtype), "CopyBackwards"
+            )  # the gradient of the former values is 0, not None
     return adopt(self, cast(src, self.dtype) if src.dtype.category > self.dtype.category else src, "copy_")
 
 

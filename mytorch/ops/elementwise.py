@@ -197,7 +197,8 @@ def _number_over(self, other):
     if type(other) not in NUMBERS:
         return _divided_by(self, other)
     inverse = reciprocal(self)
-    return inverse if other == 1 else inverse * other
+    # The product is a tensor of its own: the program may overwrite it, while backward reads the reciprocal.
+    return inverse if other == 1 and not inverse.requires_grad else inverse * other
 
 
 METHODS["__rtruediv__"] = _number_over

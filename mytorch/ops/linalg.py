@@ -11,6 +11,7 @@ from ..base.errors import warn, warn_as_pytorch
 from ..dispatch.bind import METHODS, public
 from ..dispatch.errors import broadcast, expandable
 from ..dispatch.half import once_rounded_on_cpu
+from ..dispatch.inplace import constant
 from ..dispatch.op import op
 from ..dispatch.precision import in_precision
 from ..dispatch.refused import refuses, takes_tensors
@@ -194,7 +195,7 @@ def _blend(input, product, beta, alpha):
         product = product * alpha
     expandable(input, product.shape, "beta * input + alpha * product")
     if beta == 0:
-        return product
+        return constant(input.expand(product.shape), product) if input.requires_grad else product  # its gradient is 0
     return (input if beta == 1 else input * beta) + product
 
 

@@ -17,6 +17,7 @@ from ..base.arguments import described
 from ..base.errors import warn, warn_as_pytorch
 from ..dispatch.bind import spelled
 from ..dispatch.errors import broadcast
+from ..dispatch.half import once_rounded
 from ..dispatch.op import name_node, op
 from ..dispatch.precision import in_precision
 from ..dispatch.refused import check_dtypes, refuses
@@ -892,6 +893,7 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 
 @in_precision("float32")
 @refuses("BCI")
+@once_rounded
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """Computes the cosine of the angle between vectors along a dimension.
 
@@ -989,6 +991,7 @@ def pdist(input, p=2.0):
     return (input[rows] - input[columns]).norm(p, -1)
 
 
+@once_rounded
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """Computes the distance between corresponding vectors along the last axis.
 

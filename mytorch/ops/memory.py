@@ -184,6 +184,12 @@ def fill_diagonal_(self, fill_value, wrap=False):
         wrap: if True, the diagonal continues in tall matrices (default: False).
     """
     raw = raw_of(self)
+    if raw.ndim < 2:
+        raise RuntimeError(f"fill_diagonal_: dimensions must be larger than 1, got {raw.ndim}")
+    if raw.ndim > 2 and len(set(raw.shape)) > 1:
+        raise RuntimeError(
+            f"fill_diagonal_: all dimensions of input must be of equal length, got {list(raw.shape)}. Fill a matrix at a time."
+        )
     on_it = np.zeros(raw.shape, bool)
     np.fill_diagonal(on_it, True, wrap)
     mask = type(self)._wrap(xp_of(raw).asarray(on_it))

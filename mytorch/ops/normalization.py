@@ -45,8 +45,13 @@ def _like(xp, out, input, dtype):
 
 def _normed(xp, x, eps):
     """Returns rows with mean 0 and variance 1, their former means, and the factors that they were multiplied by."""
-    mean = xp.mean(x, axis=-1, keepdims=True)
-    centred = x - mean
+    if xp in ON_NUMPY and x.dtype == np.float32:  # the rounding error of a large mean would be a part of the deviations
+        mean = np.mean(x, axis=-1, keepdims=True, dtype=np.float64)
+        centred = (x - mean).astype(np.float32)
+        mean = mean.astype(np.float32)
+    else:
+        mean = xp.mean(x, axis=-1, keepdims=True)
+        centred = x - mean
     variance = xp.mean(centred * centred, axis=-1, keepdims=True)
     if xp not in ON_NUMPY:
         rstd = 1.0 / xp.sqrt(
@@ -709,6 +714,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0, *, auto=False
     return input / (means * alpha + k) ** beta
 
 
+@once_rounded
 def normalize(input, p=2.0, dim=1, eps=1e-12):
     """Divides vectors along a dimension by their norm.
 

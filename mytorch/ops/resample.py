@@ -19,7 +19,7 @@ from ..dispatch.precision import in_precision
 from ..dispatch.unwrap import on_device_of, raw_of
 from .conv import check_window, out_size, several, tap_slices, taps, windows
 from .elementwise import where
-from .movement import laid_out_as, stack
+from .movement import contiguous, laid_out_as, stack
 from .padding import pad
 from .pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, along
 
@@ -218,7 +218,7 @@ def _resized(input, out, scales, mode, align_corners, antialias):
             index = _nearest(n, o, scale, mode == "nearest-exact")
             if n != o or (index != np.arange(n)).any():
                 input = input[(slice(None),) * axis + (index,)]
-        elif n != o or mode == "bicubic":
+        elif n != o or (mode == "bicubic" and not antialias):
             if antialias:
                 matrix = smoothing_matrix(n, o, ((n - 1) / (o - 1) if o > 1 else 0.0) if align_corners else scale, mode)
                 input = along(input, axis, matrix)
@@ -485,7 +485,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     padded = tuple(s + 2 * p for s, p in zip(size, padding, strict=True))
     shape = (x.shape[0], x.shape[1] // math.prod(kernel), *padded)
     out = _overlap(x, shape=shape, kernel=kernel, stride=stride, dilation=dilation)
-    out = out[:, :, padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]]
+    out = contiguous(out[:, :, padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]])
     return out.squeeze(0) if single else out
 
 

@@ -205,6 +205,8 @@ def narrow(input, dim, start, length):
         >>> mytorch.narrow(mytorch.arange(5), 0, 1, 3).tolist()
         [1, 2, 3]
     """
+    if not input.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     d = normalize_dim(dim, input.ndim)
     n = input.shape[d]
     if is_tensor(start) and (start.ndim or start.dtype.category != dtypes.INT):

@@ -188,6 +188,8 @@ def logcumsumexp(input, dim):
         return input.clone()
     if not input.dtype.is_complex:
         return _logcumsumexp(input, dim=d)
+    if not input.shape[d]:
+        return input.clone()
     peak = input.detach().real.amax(d, keepdim=True)
     return (input - peak).exp().cumsum(d).log() + peak
 
@@ -560,6 +562,8 @@ def bincount(input, weights=None, minlength=0):
         raise RuntimeError("bincount: maximum value of input overflowed, it should be < 9223372036854775807")
     if weights is not None and tuple(getattr(weights, "shape", ())) != raw.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
+    if not raw.size:  # PyTorch counts, also with weights
+        return type(input)._wrap(xp_of(raw).zeros(minlength, np.int64))
     found = xp_of(raw).bincount(raw, weights=raw_of(weights), minlength=minlength)
     single = weights is not None and raw_of(weights).dtype == np.float32
     counts = Tensor._wrap(found.astype(np.float32) if single else found)
@@ -966,9 +970,13 @@ def renorm(input, p, dim, maxnorm):
         raise RuntimeError(
             f"renorm: expected p > 0, maxnorm >= 0 and an input of 2 axes at least, got {p}, {maxnorm} and {input.ndim} axes"
         )
+    if input.requires_grad:
+        input = input.clone()  # `renorm_` overwrites the input, which the gradient of the norm reads
     norms = input.norm(p, others, keepdim=True)
     above = norms > maxnorm
-    return contiguous(input * where(above, maxnorm / where(above, norms + 1e-7, 1.0), 1.0))
+    if not maxnorm:
+        return contiguous(input * where(above, 0.0, 1.0))
+    return contiguous(input / where(above, (norms + 1e-7) / maxnorm, 1.0))  # a product's gradient would overflow sooner
 
 
 @public(inplace=False)

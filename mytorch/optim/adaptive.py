@@ -108,21 +108,25 @@ class Adagrad(Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 raw = getattr(p, "_local_tensor", p)._data._array  # the local part of a DTensor
-                start = group["initial_accumulator_value"]
                 with device_guard(raw):
-                    # The real and the imaginary part have separate sums.
-                    total = xp_of(raw).full(
-                        raw.shape, complex(start, start) if raw.dtype.kind == "c" else start, raw.dtype
-                    )
+                    total = xp_of(raw).full_like(raw, self._start(group, raw.dtype.kind == "c"))
                     step = xp_of(raw).zeros((), "float32")
                 self.state[p] = {"step": kept(step), "sum": kept(total)}
+
+    def _start(self, group, is_complex):
+        """Returns the initial sum. The real and the imaginary part have separate sums."""
+        start = group["initial_accumulator_value"]
+        return complex(start, start) if is_complex else start
 
     def numbers(self, group, t):
         return number(group["lr"]) / (1 + (t - 1) * group["lr_decay"])
 
     def update(self, p, g, state, group):
         lr = self.at_step(group, count_step(state))
+        fresh = "sum" not in state  # a parameter of a later group
         total = zeros_for(state, "sum", p)
+        if fresh and group["initial_accumulator_value"]:
+            total += self._start(group, "complex" in str(p.dtype))
         kernels = self.compiled([p, g, total], group)
         if kernels is not None:
             kernels.update(kernels.adagrad, [p, g, total], lr, group["weight_decay"], group["eps"])

@@ -24,10 +24,16 @@ def _fwd(x, out, mean, rstd, weight, bias, eps):
             total += x[r, j]
         m = total / np.float32(width)
         squares = np.float32(0.0)
+        rest = np.float32(0.0)
         for j in range(width):
             d = x[r, j] - m
+            rest += d
             squares += d * d
-        s = np.float32(1.0) / np.sqrt(squares / np.float32(width) + eps)
+        # The sum of the deviations is the rounding error of the mean, which matters if the mean is large.
+        rest /= np.float32(width)
+        variance = max(squares / np.float32(width) - rest * rest, np.float32(0.0))
+        m += rest
+        s = np.float32(1.0) / np.sqrt(variance + eps)
         if not squares < np.float32(np.inf):  # overflow: again in float64
             wide_total = np.float64(0.0)
             for j in range(width):

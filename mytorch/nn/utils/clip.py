@@ -63,7 +63,12 @@ def _norm(raws, norm_type):
         return module.one(state, module.NORM).reshape(())
     # Squares of 16-bit numbers would overflow or underflow.
     wide = [to_acc_type(r) for r in raws]
+    wide = [xp.abs(r) if r.dtype.kind == "c" else r for r in wide]
     if norm_type == math.inf:
+        if not all(r.size for r in wide):
+            raise RuntimeError(
+                "linalg.vector_norm cannot compute the inf norm on an empty tensor because the operation does not have an identity"
+            )
         return xp.max(xp.stack([xp.max(xp.abs(r)) for r in wide]))
     if norm_type == 2.0:
         flat = [r.reshape(-1) for r in wide]

@@ -170,10 +170,11 @@ def pad_packed_sequence(
         )
     out = _padded(sequence.data, counts, total_length or len(counts), padding_value)
     lengths = tensor([sum(n > i for n in counts) for i in range(counts[0])])
+    out = out.transpose(0, 1) if batch_first else out
     if sequence.unsorted_indices is not None:
-        out = out.index_select(1, sequence.unsorted_indices)
+        out = out.index_select(0 if batch_first else 1, sequence.unsorted_indices)
         lengths = lengths[sequence.unsorted_indices]
-    return (out.transpose(0, 1) if batch_first else out), lengths
+    return out, lengths
 
 
 def repack(padded: Tensor, like: PackedSequence) -> PackedSequence:

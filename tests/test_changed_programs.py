@@ -1,0 +1,145 @@
+"""Cases that generated programs found, compared with PyTorch or with float64: each is one rule, with all of its forms."""
+
+import numpy as np
+import pytest
+
+import mytorch
+from tests.loops import loop
+
+pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("factor", [1.37, (1.0, 1.4), (0.9, 1.2)])
+def test_antialiased_axes_of_equal_sizes_are_copied(mode, factor, torch, rng):
+    values = rng.standard_normal((1, 2, 3, 2))
+    mine, theirs = (
+        L.nn.functional.interpolate(L.tensor(values), scale_factor=factor, mode=mode, antialias=True)
+        for L in (mytorch, torch)
+    )
+    np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-6)
+
+
+HALF_GRADIENTS = {
+    "softmax": lambda x: x.softmax(0), "log_softmax": lambda x: x.log_softmax(0), "var": lambda x: x.var(), "var 1": lambda x: x.var(1),
+    "std": lambda x: x.std(), "logsumexp": lambda x: x.logsumexp(0), "norm": lambda x: x.norm(3, 1), "norm 2": lambda x: x.norm(),
+}  # fmt: skip
+
+
+@loop
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", HALF_GRADIENTS)
+def test_gradients_of_reductions_in_half_precision(name, dtype, rng):
+    """The error, relative to the element or to a hundredth of the largest one, is that of a few roundings."""
+    function, half = HALF_GRADIENTS[name], getattr(mytorch, dtype)
+    given = mytorch.tensor(rng.standard_normal((4, 33))).to(half)
+    up = mytorch.tensor(rng.standard_normal(tuple(function(given).shape))).to(half)
+    found = []
+    for dtype in (half, mytorch.float64):
+        x = given.to(dtype).detach().requires_grad_()
+        found.append(mytorch.autograd.grad(function(x), x, up.to(dtype))[0].double().numpy())
+    scale = np.maximum(np.abs(found[1]), np.abs(found[1]).max() / 100)
+    assert (np.abs(found[0] - found[1]) / scale).max() < (0.1 if half is mytorch.bfloat16 else 0.02)
+
+
+@loop
+@pytest.mark.parametrize("scale", [1e-20, 1e-4, 1.0, 89.0])
+@pytest.mark.parametrize("name", ["sinh", "cosh"])
+def test_gradients_of_hyperbolic_functions(name, scale, rng):
+    values = (rng.standard_normal(9).clip(-1, 1) * scale).astype(np.float32)
+    x = mytorch.tensor(values).requires_grad_()
+    g = mytorch.autograd.grad(getattr(mytorch, name)(x).sum(), x)[0].numpy()
+    want = {"sinh": np.cosh, "cosh": np.sinh}[name](values.astype(np.float64))
+    np.testing.assert_allclose(g, want, rtol=1e-5)
+
+
+@loop
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 100.0])
+def test_distances_of_small_numbers_have_finite_gradients(dtype, scale, rng):
+    F = mytorch.nn.functional
+    for function in (F.normalize, lambda x: F.cosine_similarity(x, x * 2), lambda x: F.pairwise_distance(x, x * 1)):
+        x = mytorch.tensor(rng.standard_normal((3, 33)) * scale).to(getattr(mytorch, dtype)).requires_grad_()
+        y = function(x)
+        y.sum().backward()
+        assert y.dtype is x.dtype
+        assert mytorch.isfinite(x.grad).all()
+
+
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, 3.0, float("inf"), 0.0])
+def test_clipping_of_complex_gradients(norm_type, torch, rng):
+    values = rng.standard_normal((2, 3)) + 1j * rng.standard_normal((2, 3))
+    found = []
+    for L in (mytorch, torch):
+        p = L.tensor(values, requires_grad=True)
+        p.grad = p.detach() * 2
+        total = L.nn.utils.clip_grad_norm_([p], 0.5, norm_type)
+        found.append((str(total.dtype).split(".")[-1], float(total), np.asarray(p.grad.tolist())))
+    assert found[0][0] == found[1][0]
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
+    np.testing.assert_allclose(found[0][2], found[1][2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_adagrad_starts_later_groups_at_the_initial_value(dtype, torch):
+    found = []
+    for L in (mytorch, torch):
+        p, q = (L.ones(2, dtype=getattr(L, dtype)).requires_grad_() for _ in range(2))
+        optimizer = L.optim.Adagrad([p], lr=0.1, initial_accumulator_value=0.5)
+        optimizer.add_param_group({"params": [q]})
+        for _ in range(2):
+            p.grad, q.grad = p.detach() * 3, q.detach() * 3
+            optimizer.step()
+        found.append(np.asarray([p.tolist(), q.tolist()]))
+    np.testing.assert_allclose(*found, rtol=1e-9)
+
+
+PROGRAMS = {
+    "renorm_ twice": lambda L, y: y.renorm_(2, 0, 1.0).mul_(2).renorm_(2, 1, 1.0),
+    "fill_ with a tensor": lambda L, y: y.fill_(L.tensor(2.0, requires_grad=True)),
+    "copy_ of a tensor": lambda L, y: y.copy_(L.ones(2, 3, requires_grad=True) * 2),
+    "1 / y": lambda L, y: (1 / y).mul_(3).masked_fill_(y > 0, 2.0),
+    "beta of 0": lambda L, y: L.addmm(y, L.ones(2, 2), L.ones(2, 3), beta=0),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_after_changes(name, torch, rng):
+    values = rng.standard_normal((2, 3)).astype(np.float32)
+    found = []
+    for L in (mytorch, torch):
+        x = L.tensor(values).requires_grad_()
+        y = PROGRAMS[name](L, x * 1)
+        y.backward(L.tensor(values[::-1].copy()))
+        assert x.grad is not None
+        found.append(x.grad.numpy())
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-7)
+
+
+def test_layouts_of_results(torch):
+    for L in (mytorch, torch):
+        assert L.nn.Fold((4, 5), (2, 2), padding=1)(L.zeros(2, 8, 30)).is_contiguous()
+        packed = L.nn.utils.rnn.pack_padded_sequence(
+            L.zeros(3, 4, 2), [2, 4, 3], batch_first=True, enforce_sorted=False
+        )
+        assert L.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)[0].is_contiguous()
+
+
+REFUSED = {
+    "hardtanh": lambda L: L.nn.functional.hardtanh(L.ones(2, dtype=L.uint8)),
+    "narrow": lambda L: L.tensor(1.0).narrow(0, 0, 1),
+    "fill_diagonal_": lambda L: L.zeros(3).fill_diagonal_(1),
+    "fill_diagonal_ of a box": lambda L: L.zeros(2, 3, 2).fill_diagonal_(1),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_as_in_pytorch(name, torch):
+    for L in (mytorch, torch):
+        with pytest.raises(RuntimeError):
+            REFUSED[name](L)
+
+
+def test_a_dirichlet_of_one_coordinate_is_one():
+    draws = mytorch.distributions.Dirichlet(mytorch.tensor([1e-3], dtype=mytorch.float64)).sample((50,))
+    assert mytorch.isfinite(draws).all()
