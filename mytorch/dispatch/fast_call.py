@@ -25,7 +25,6 @@ from ..engine.node import Node, keep_saved
 from ..kernels.registry import SMALL
 from .checked import as_array
 from .errors import translate_error
-from .half import GRADIENT_IN_FLOAT32
 from .operands import is_operand
 from .refused import SECOND
 
@@ -93,8 +92,6 @@ def _layout_of(op):
 
 
 def _of_dtype(op):
-    if op.name in GRADIENT_IN_FLOAT32 and op.dtype == "same":
-        return _NOT_HALF
     if op.dtype == "same" or (op.promoted and 0 not in op.promoted):
         return _ALL
     if op.dtype == "float":
