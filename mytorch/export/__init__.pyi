@@ -25,5 +25,6 @@ class TensorArgument(_TensorArgument):
 def dims(*names: Any, min: Any = None, max: Any = None) -> Any: ...  # mytorch/export/sizes.py
 def export(mod: Any, args: Any, kwargs: Any = None, *, dynamic_shapes: Any = None, strict: _bool = False, preserve_module_call_signature: Sequence[Any] = ...) -> Any: ...
 def load(f: Any) -> Any: ...  # mytorch/export/program.py
+def program_of(mod: Any, args: Any, kwargs: Any = None, dynamic_shapes: Any = None, shapes_of: Any = None) -> Any: ...
 def save(ep: Any, f: Any) -> None: ...  # mytorch/export/program.py
 def sym_size(x: Any, dim: Any) -> Any: ...  # mytorch/export/building.py
