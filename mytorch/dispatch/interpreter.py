@@ -1,8 +1,9 @@
 """Interpreters, which receive all ops that a program calls and run them.
 
 The current interpreter is `Mode.interpreter` (engine/mode.py). Without one, ops are not slower. Interpreters can be
-nested: each calls ops under the next outer one. There are three kinds: `composed` (composed.py), the levels of forward
-mode (transforms/forward_mode.py), and the batches of vmap (transforms/batching.py).
+nested: each calls ops under the next outer one. Three kinds replace ops: `composed` (composed.py), the levels of forward
+mode (transforms/forward_mode.py), and the batches of vmap (transforms/batching.py). Other kinds observe them: checkpoints,
+`export`, dispatch modes and the FLOP counter.
 """
 
 from contextlib import contextmanager

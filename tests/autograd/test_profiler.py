@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from mytorch.engine.walk import Walk
 from mytorch.kernels.registry import Kernels
 from mytorch.profiler import ProfilerActivity, profile, record_function
 from mytorch.profiler.memory import CATEGORIES
+from mytorch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.cpu_only  # it counts the CPU's memory
@@ -324,3 +326,18 @@ def test_flops_are_counted(torch):
         mytorch.ones(30, 40) @ mytorch.ones(40, 50)
     assert "Total KFLOPs" in p.key_averages().table()
     assert "120.000" in p.key_averages().table()
+
+
+def test_a_profile_has_the_ops_of_all_kinds_of_checkpoints():
+    model = mytorch.nn.Sequential(mytorch.nn.Linear(4, 4), mytorch.nn.GELU(), mytorch.nn.Linear(4, 2)).double()
+    contexts = partial(create_selective_checkpoint_contexts, [mytorch.nn.functional.linear])
+    found = []
+    for options in ({}, {"debug": True}, {"context_fn": contexts}, {"debug": True, "context_fn": contexts}):
+        model.zero_grad()
+        with profile() as measured:
+            checkpoint(
+                model, mytorch.randn(3, 4, dtype=mytorch.float64, requires_grad=True), use_reentrant=False, **options
+            ).pow(2).sum().backward()
+        found.append({event.key: event.count for event in measured.key_averages()})
+    assert (found[0]["linear"], found[0]["gelu"]) == (4, 2)
+    assert found == [found[0]] * 4
