@@ -160,7 +160,7 @@ OVERLOADS = {
 PROPERTIES = _table({
     "Size": "shape", "_dtype": "dtype", "_device": "device", "_int": "ndim itemsize nbytes output_nr _version",
     "_bool": "is_cuda requires_grad is_leaf retains_grad is_sparse is_quantized is_meta is_mkldnn is_nested is_cpu is_complex",
-    "str": "name", "Tensor": "data real imag T H mT mH", "Tensor | None": "grad _base", "Any": "edge grad_fn _data _edge _view",
+    "str": "name", "Tensor": "data real imag T H mT mH", "Tensor | None": "grad _base", "Any": "edge grad_fn _mt_data _mt_edge _mt_view",
 })  # fmt: skip
 
 # Attributes and base classes that are not visible at run time.
@@ -193,7 +193,7 @@ CLASS_EXTRAS = {
             "def __init__(self, function: Any = None) -> None: ...",
         ],
     ),
-    "Tensor": ("", ["_data: Array", "_edge: Any", "_view: Any", "_post_accumulate_grad_hooks: Any"]),
+    "Tensor": ("", ["_mt_data: Array", "_mt_edge: Any", "_mt_view: Any", "_post_accumulate_grad_hooks: Any"]),
 }
 OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 RESULTS_OF = {

@@ -54,7 +54,7 @@ def _first_gpu(items):
         if isinstance(item, (list, tuple)):
             where = _first_gpu(item)
         else:
-            inner = getattr(item, "_data", item)
+            inner = getattr(item, "_mt_data", item)
             raw = inner._array if isinstance(inner, Array) else inner
             where = raw.device if not isinstance(raw, np.ndarray) and is_raw(raw) else None
         if where is not None:
@@ -96,7 +96,7 @@ class Array:
     __slots__ = ("__weakref__", "_array", "_version_counter")
     __array_priority__ = 1000
     retains_grad = False
-    grad = _grad = grad_fn = edge = _base = _edge = _view = None
+    grad = _grad = grad_fn = edge = _base = _mt_edge = _mt_view = None
     is_leaf = True
     output_nr = 0
     is_quantized = is_mkldnn = is_nested = False
@@ -120,7 +120,7 @@ class Array:
         """This Array, so that `p.grad.data` works."""
         return self
 
-    _data = data  # so that `x._data._array` is the raw array of a Tensor and of an Array
+    _mt_data = data  # so that `x._mt_data._array` is the raw array of a Tensor and of an Array
 
     @property
     def dtype(self):
@@ -321,7 +321,7 @@ def as_raw(data, device=None, dtype=None):
         ValueError: nested lists have different lengths.
     """
     wanted = None if dtype is None else dtypes.as_numpy(dtype)
-    data = getattr(data, "_data", data)
+    data = getattr(data, "_mt_data", data)
     if isinstance(data, Array):
         raw = data._array
     elif is_raw(data) or looks_like_cupy(data):
@@ -428,14 +428,14 @@ def _plain(data):
         raise TypeError(f"can't make a tensor of {type(data).__name__} {data!r}; expected numbers.")
     if isinstance(data, (dict, set)) or data is None:
         raise RuntimeError(f"Could not infer dtype of {type(data).__name__}: {data!r}; expected numbers.")
-    inner = getattr(data, "_data", data)
+    inner = getattr(data, "_mt_data", data)
     return np.asarray(inner) if isinstance(inner, Array) else data
 
 
 def _number(item):
     """Returns an item of a sequence as `_plain` does, and a tensor of one element as a number."""
     plain = _plain(item)
-    if isinstance(getattr(item, "_data", None), Array):
+    if isinstance(getattr(item, "_mt_data", None), Array):
         if plain.size == 1:
             return plain.reshape(())
         if config.pytorch_mode:
@@ -463,7 +463,7 @@ def _holds_arrays(data):
 
 def _unwrap(x):
     """Replaces Arrays and Tensors by raw arrays, also in containers."""
-    inner = getattr(x, "_data", x)
+    inner = getattr(x, "_mt_data", x)
     if isinstance(inner, Array):
         return inner._array
     if isinstance(x, (list, tuple)):

@@ -21,7 +21,7 @@ def _take_memory(tensor, data):
     if hasattr(source, "_make_parameter"):  # a DTensor, whose memory is its local tensor
         source._make_parameter(tensor)
         return
-    tensor._data, tensor._edge, tensor._view = source._data, None, None
+    tensor._mt_data, tensor._mt_edge, tensor._mt_view = source._mt_data, None, None
 
 
 class Parameter(Tensor):
@@ -121,10 +121,10 @@ class _Uninitialized(Tensor):
         """
         memory = empty(shape, device=device or self.device, dtype=dtype or self.dtype)
         requires_grad = self.requires_grad
-        self._data = memory._data
+        self._mt_data = memory._mt_data
         self.__class__ = self._becomes
         if requires_grad:
-            self._edge = Leaf(self._data._array)
+            self._mt_edge = Leaf(self._mt_data._array)
 
     @property
     def shape(self):

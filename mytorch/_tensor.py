@@ -6,9 +6,9 @@ methods such as `add_` and `x[i] = v` come from `dispatch/inplace.py`.
 
 A Tensor has three slots:
 
-* `_data`: the Array.
-* `_edge`: a Node, an OutputEdge or a Leaf (engine/node.py); None for a constant.
-* `_view`: None, or for a view the tuple (base, edge, steps): the edge of the base at the time of the view, and the ops
+* `_mt_data`: the Array.
+* `_mt_edge`: a Node, an OutputEdge or a Leaf (engine/node.py); None for a constant.
+* `_mt_view`: None, or for a view the tuple (base, edge, steps): the edge of the base at the time of the view, and the ops
   that compute the view.
 
 Rarely used fields are stored in `__dict__`.
@@ -62,7 +62,7 @@ class Tensor:
         mytorch.Size([2, 3])
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_data", "_edge", "_view")
+    __slots__ = ("__dict__", "__weakref__", "_mt_data", "_mt_edge", "_mt_view")
     _copies_gradient = True  # `copy.deepcopy` copies the gradient
     __module__ = "mytorch"  # the name that repr and pickle show
     __array_priority__ = 1000
@@ -100,12 +100,12 @@ class Tensor:
             category = dtypes.as_dtype(like).category
             if config.pytorch_mode or category == dtypes.FLOAT or (requires_grad and category < dtypes.FLOAT):
                 dtype = dtypes.default_dtype()
-        self._data = Array._wrap(as_raw(data, place_for(data, device), dtype))
-        self._data._version_counter = get_mode().counter
-        self._edge = None
-        self._view = None
+        self._mt_data = Array._wrap(as_raw(data, place_for(data, device), dtype))
+        self._mt_data._version_counter = get_mode().counter
+        self._mt_edge = None
+        self._mt_view = None
         if grad_fn is not None:
-            self._edge = OwnNode(grad_fn, grad_fn_name, self._data._array)
+            self._mt_edge = OwnNode(grad_fn, grad_fn_name, self._mt_data._array)
         elif requires_grad:
             self.requires_grad_()
 
@@ -118,9 +118,9 @@ class Tensor:
 
     def _add_parents(self, *tensors):
         """Sets the inputs of a tensor that was created with a `grad_fn`."""
-        if type(self._edge) is not OwnNode:
+        if type(self._mt_edge) is not OwnNode:
             raise RuntimeError("_add_parents: this tensor was not made with a grad_fn.")
-        self._edge.add_parents(tensors)
+        self._mt_edge.add_parents(tensors)
 
     @staticmethod
     def _wrap(raw, mode=None):
@@ -129,9 +129,9 @@ class Tensor:
         data = _new(Array)
         data._array = raw
         data._version_counter = (mode or get_mode()).counter
-        self._data = data
-        self._edge = None
-        self._view = None
+        self._mt_data = data
+        self._mt_edge = None
+        self._mt_view = None
         return self
 
     @staticmethod
@@ -145,9 +145,9 @@ class Tensor:
     def _of(array, edge=None, cls=None):
         """Returns a Tensor with an edge over an existing Array, and shares its version counter."""
         self = _new(cls or Tensor)
-        self._data = array
-        self._edge = edge
-        self._view = None
+        self._mt_data = array
+        self._mt_edge = edge
+        self._mt_view = None
         return self
 
     # -- data and metadata -----------------------------------------------------------------------
@@ -167,29 +167,33 @@ class Tensor:
             >>> w.tolist()
             [0.5, 0.5]
         """
-        raw = self._data._array
+        raw = self._mt_data._array
         if not config.pytorch_mode:
             return Array._wrap(raw)
         shown = Tensor._wrap(raw)
-        shown._data._version_counter = self._data._version_counter if self.is_inference() else None
+        shown._mt_data._version_counter = self._mt_data._version_counter if self.is_inference() else None
         return shown
 
     @data.setter
     def data(self, value):
         if config.pytorch_mode and not is_tensor(value):
             raise TypeError(f"data: expected a tensor, got {type(value).__name__}. Convert it with torch.tensor first.")
-        value = value._data if is_tensor(value) else value
-        if self._edge is not None and hasattr(value, "dtype") and dtypes.as_dtype(value.dtype).category < dtypes.FLOAT:
+        value = value._mt_data if is_tensor(value) else value
+        if (
+            self._mt_edge is not None
+            and hasattr(value, "dtype")
+            and dtypes.as_dtype(value.dtype).category < dtypes.FLOAT
+        ):
             raise RuntimeError(
                 f"data set to a tensor that requires gradients must be floating point, not {value.dtype}"
             )
         array = value if isinstance(value, Array) else Array(value, device=self.device)
-        counter = self._data._version_counter
-        self._data = Array._wrap(array._array)
-        self._data._version_counter = counter  # as in PyTorch: backward detects later changes of the tensor
-        if isinstance(self._edge, Leaf):
-            self._edge.shape = self._data._array.shape
-            self._edge.dtype = self._data._array.dtype
+        counter = self._mt_data._version_counter
+        self._mt_data = Array._wrap(array._array)
+        self._mt_data._version_counter = counter  # as in PyTorch: backward detects later changes of the tensor
+        if isinstance(self._mt_edge, Leaf):
+            self._mt_edge.shape = self._mt_data._array.shape
+            self._mt_edge.dtype = self._mt_data._array.dtype
 
     @property
     def shape(self):
@@ -201,7 +205,7 @@ class Tensor:
         """
         if overriding.modes and (found := overriding.read("shape", self)) is not NOTHING:
             return found
-        return new_size(self._data._array.shape)
+        return new_size(self._mt_data._array.shape)
 
     @property
     def dtype(self):
@@ -213,7 +217,7 @@ class Tensor:
         """
         if overriding.modes and (found := overriding.read("dtype", self)) is not NOTHING:
             return found
-        return dtypes._BY_NUMPY[self._data._array.dtype]
+        return dtypes._BY_NUMPY[self._mt_data._array.dtype]
 
     @property
     def device(self):
@@ -225,49 +229,49 @@ class Tensor:
         """
         if overriding.modes and (found := overriding.read("device", self)) is not NOTHING:
             return found
-        return self._data.device
+        return self._mt_data.device
 
     @property
     def ndim(self):
         """The number of dimensions."""
         if overriding.modes and (found := overriding.read("ndim", self)) is not NOTHING:
             return found
-        return self._data._array.ndim
+        return self._mt_data._array.ndim
 
     @property
     def is_cuda(self):
         """True if the tensor is on a GPU."""
-        return type(self._data._array) is not ndarray and self.device.type == "cuda"
+        return type(self._mt_data._array) is not ndarray and self.device.type == "cuda"
 
     @property
     def itemsize(self):
         """The size of one element in bytes."""
-        return self._data._array.itemsize
+        return self._mt_data._array.itemsize
 
     @property
     def nbytes(self):
         """The size of all elements in bytes, `numel() * itemsize`."""
-        return self._data._array.nbytes
+        return self._mt_data._array.nbytes
 
     @property
     def _base(self):
         """The base of this tensor if it is a view, otherwise None."""
-        return None if self._view is None else self._view[0]
+        return None if self._mt_view is None else self._mt_view[0]
 
     def _is_view(self):
-        return self._view is not None
+        return self._mt_view is not None
 
     @property
     def _version(self):
-        if self._data._version_counter is inference_counter:
+        if self._mt_data._version_counter is inference_counter:
             raise RuntimeError("Inference tensors do not track version counter.")
-        return self._data._version
+        return self._mt_data._version
 
     @overridable
     def __len__(self):
-        if self._data._array.ndim == 0:
+        if self._mt_data._array.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
-        return self._data._array.shape[0]
+        return self._mt_data._array.shape[0]
 
     def __hash__(self):
         return id(self)
@@ -297,7 +301,7 @@ class Tensor:
             return found
         if self.edge is not None:
             return True
-        view = self._view  # a view of no_grad or inference mode: PyTorch looks at its base
+        view = self._mt_view  # a view of no_grad or inference mode: PyTorch looks at its base
         return view is not None and config.pytorch_mode and view[1] is not None and self.dtype.category >= dtypes.FLOAT
 
     @requires_grad.setter
@@ -329,17 +333,17 @@ class Tensor:
         edge = self.edge
         if requires_grad:
             if edge is None:
-                if self._data._array.dtype.kind not in "fcV":
+                if self._mt_data._array.dtype.kind not in "fcV":
                     raise RuntimeError(
                         f"only Tensors of floating point and complex dtype can require gradients, this one is {self.dtype}."
                     )
-                if self._data._version_counter is inference_counter and not get_mode().inference:
+                if self._mt_data._version_counter is inference_counter and not get_mode().inference:
                     raise RuntimeError(
                         "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
                     )
-                self._edge = Leaf(self._data._array)
-                self._edge.owner = weakref.ref(self)
-                self._edge.grad = self.__dict__.pop("_grad", None)
+                self._mt_edge = Leaf(self._mt_data._array)
+                self._mt_edge.owner = weakref.ref(self)
+                self._mt_edge.grad = self.__dict__.pop("_grad", None)
         elif edge is not None:
             if not isinstance(edge, Leaf):
                 raise RuntimeError(
@@ -347,7 +351,7 @@ class Tensor:
                     "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
                 )
             grad = edge.grad
-            self._edge = None
+            self._mt_edge = None
             if grad is not None:
                 self.__dict__["_grad"] = grad
         return self
@@ -355,10 +359,10 @@ class Tensor:
     @property
     def edge(self):
         """The current edge. It changes if an in-place operation on the base of a view changes the graph of the view."""
-        view = self._view
-        if view is not None and view[0]._edge is not view[1]:
+        view = self._mt_view
+        if view is not None and view[0]._mt_edge is not view[1]:
             refresh(self)
-        return self._edge
+        return self._mt_edge
 
     @property
     def grad_fn(self):
@@ -419,7 +423,7 @@ class Tensor:
         """
         if overriding.modes and (found := overriding.read("grad", self)) is not NOTHING:
             return found
-        edge = self._edge
+        edge = self._mt_edge
         if edge is None:
             grad = self.__dict__.get("_grad")
         else:
@@ -437,7 +441,7 @@ class Tensor:
         if isinstance(grad, Tensor):
             return grad
         shown = self.__dict__.get("_shown_grad", _nothing)()
-        if shown is None or shown._data is not grad:
+        if shown is None or shown._mt_data is not grad:
             shown = Tensor._of(grad)
             self.__dict__["_shown_grad"] = weakref.ref(shown)
         return shown
@@ -448,10 +452,10 @@ class Tensor:
             if value is self:
                 raise RuntimeError("grad: expected another tensor, got the tensor itself. Assign a clone() of it.")
             if isinstance(value, Tensor):
-                if value._edge is None:
+                if value._mt_edge is None:
                     if config.pytorch_mode:
                         self.__dict__["_shown_grad"] = weakref.ref(value)
-                    value = value._data
+                    value = value._mt_data
             elif not isinstance(value, Array):
                 raise TypeError(
                     f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
@@ -464,10 +468,10 @@ class Tensor:
                 raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} for {self.dtype}.")
             if value.device is not self.device:
                 raise RuntimeError(f"assigned grad has data located on {value.device}; the tensor is on {self.device}.")
-        if self._edge is None:
+        if self._mt_edge is None:
             self.__dict__["_grad"] = value
         else:
-            self._edge.grad = value
+            self._mt_edge.grad = value
 
     @grad.deleter
     def grad(self):
@@ -478,7 +482,7 @@ class Tensor:
     @property
     def retains_grad(self):
         """True if this tensor is not a leaf and `retain_grad()` was called on it."""
-        return self._edge is not None and self._edge.keeps_grad and not self.is_leaf
+        return self._mt_edge is not None and self._mt_edge.keeps_grad and not self.is_leaf
 
     @staticmethod
     def build_graph_enabled():
@@ -503,7 +507,7 @@ class Tensor:
         """
         if type(self) not in PLAIN and (found := overriding.ask(Tensor.detach, (self,))) is not NOTHING:
             return found
-        return Tensor._of(self._data)
+        return Tensor._of(self._mt_data)
 
     @overridable
     def detach_(self):
@@ -520,10 +524,10 @@ class Tensor:
             >>> y.detach_().requires_grad
             False
         """
-        if self._view is not None:
+        if self._mt_view is not None:
             raise RuntimeError("Can't detach views in-place: use detach() instead.")
-        self.__dict__["_detached"] = id(self._edge), self._version  # views until now keep their graph: see `refresh`
-        self._edge = None
+        self.__dict__["_detached"] = id(self._mt_edge), self._version  # views until now keep their graph: see `refresh`
+        self._mt_edge = None
         self.__dict__.pop("_tangents", None)
         return self
 
@@ -531,25 +535,25 @@ class Tensor:
 
     def __array__(self, dtype=None, copy=None):
         self.numpy()  # raises an error for tensors without a NumPy array
-        return self._data.__array__(dtype, copy)
+        return self._mt_data.__array__(dtype, copy)
 
     def __array_wrap__(self, array, context=None, return_scalar=False):
         return Tensor._wrap(as_raw(array))
 
     @property
     def __cuda_array_interface__(self):
-        return self._data.__cuda_array_interface__
+        return self._mt_data.__cuda_array_interface__
 
     def __dlpack__(self, stream=None, **kwargs):
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        return self._data.__dlpack__(stream, **kwargs)
+        return self._mt_data.__dlpack__(stream, **kwargs)
 
     def __dlpack_device__(self):
-        return self._data.__dlpack_device__()
+        return self._mt_data.__dlpack_device__()
 
     def __reduce_ex__(self, protocol):
-        return _restore, (type(self), self._data, self.is_leaf and self.requires_grad, self._extra_state())
+        return _restore, (type(self), self._mt_data, self.is_leaf and self.requires_grad, self._extra_state())
 
     def _extra_state(self):
         """Returns the attributes that the user set on this tensor."""
@@ -566,7 +570,7 @@ class Tensor:
         import copy
 
         memory = memo if type(self) is Tensor else {}  # copies of parameters do not share memory
-        copied = _restore(type(self), self._data.__deepcopy__(memory), self.requires_grad, {})
+        copied = _restore(type(self), self._mt_data.__deepcopy__(memory), self.requires_grad, {})
         memo[id(self)] = copied
         copied.__dict__.update(copy.deepcopy(self._extra_state(), memo))
         if self.grad is not None and self._copies_gradient:
@@ -583,8 +587,8 @@ def _restore(cls, array, requires_grad, extra):
     """Returns a pickled or copied tensor without a call of its constructor."""
     tensor = Tensor._of(array, None, cls)
     if requires_grad:
-        tensor._edge = Leaf(array._array)
-        tensor._edge.owner = weakref.ref(tensor)
+        tensor._mt_edge = Leaf(array._array)
+        tensor._mt_edge.owner = weakref.ref(tensor)
     if extra:
         tensor.__dict__.update(extra)
     return tensor
@@ -602,15 +606,19 @@ class Parts(tuple):
 
 def refresh(tensor):
     """Updates the edge of a view after an in-place operation changed the graph of its base."""
-    base, known, steps = tensor._view
-    if base._view is not None:  # it has another shape (by transpose_, …), and is a view of a tensor of its former shape
-        base = base._view[0]
-        tensor._view = base, known, steps
-        if base._edge is known:
+    base, known, steps = tensor._mt_view
+    if (
+        base._mt_view is not None
+    ):  # it has another shape (by transpose_, …), and is a view of a tensor of its former shape
+        base = base._mt_view[0]
+        tensor._mt_view = base, known, steps
+        if base._mt_edge is known:
             return
-    if base.__dict__.get("_detached") == (id(known), base._version) or (base._edge is None and isinstance(known, Leaf)):
+    if base.__dict__.get("_detached") == (id(known), base._version) or (
+        base._mt_edge is None and isinstance(known, Leaf)
+    ):
         return  # detach_ and requires_grad_(False): views that were up to date keep their graph
-    if base._edge is None:
+    if base._mt_edge is None:
         raise InPlaceError(
             "a view is used after its base was changed in place and then detached by detach_. The graph of the view does not "
             "describe its values; take the view again."
@@ -624,17 +632,17 @@ def refresh(tensor):
     with enable_grad():
         for op, attrs in steps:
             fresh = op(fresh, **attrs)
-    replace_edge(tensor, fresh._edge)
-    tensor._view = (base, base._edge, steps)
+    replace_edge(tensor, fresh._mt_edge)
+    tensor._mt_view = (base, base._mt_edge, steps)
 
 
 def replace_edge(tensor, edge):
     """Gives a tensor that was changed in place its new edge, which keeps the gradient if the old edge did."""
-    before = tensor._edge
+    before = tensor._mt_edge
     if before is not None and before.keeps_grad and edge is not None:
         edge.keeps_grad, edge.grad = True, before.grad
         before.keeps_grad, before.grad = False, None
-    tensor._edge = edge
+    tensor._mt_edge = edge
 
 
 def is_tensor(obj):

@@ -84,9 +84,9 @@ class RemovableHandle:
     hooks_dict_ref: Any
     id: Any
 class Tensor:
-    _data: Array
-    _edge: Any
-    _view: Any
+    _mt_data: Array
+    _mt_edge: Any
+    _mt_view: Any
     _post_accumulate_grad_hooks: Any
     @property
     def H(self) -> Tensor: ...

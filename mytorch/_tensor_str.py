@@ -80,8 +80,8 @@ def tangents_of(tensor):
 
 def format_tensor(tensor):
     """Returns text such as `tensor([[…]], requires_grad=True)`, with `grad_fn` and device if necessary."""
-    if layout_of(tensor._data._array) is not strided:
-        return tensor._data._array.text(tensor)
+    if layout_of(tensor._mt_data._array) is not strided:
+        return tensor._mt_data._array.text(tensor)
     if _options["layout"] == "torch":
         return sys.modules["mytorch"]._torch_layout.format_tensor(tensor)
     suffix = []
@@ -97,7 +97,7 @@ def format_tensor(tensor):
     suffix += [f"tangent={t}" for t in tangents_of(tensor)]
     if tensor.device is not CPU:
         suffix.append(f"device={tensor.device}")
-    text = "..." if tensor.is_meta else _numbers(tensor._data._array, 7)
+    text = "..." if tensor.is_meta else _numbers(tensor._mt_data._array, 7)
     return f"tensor({', '.join([text, *suffix])})"
 
 

@@ -71,7 +71,7 @@ class Policy:
     def run(self, function, wanted, inside, args, kwargs):
         """Calls a function in a precision; see `dispatch.precision.in_precision`."""
         given = [x for arg in (*args, *kwargs.values()) for x in (arg if isinstance(arg, (tuple, list)) else (arg,))]
-        given = [a for a in (getattr(x, "_data", x) for x in given) if isinstance(a, Array) and self._here(a._array)]
+        given = [a for a in (getattr(x, "_mt_data", x) for x in given) if isinstance(a, Array) and self._here(a._array)]
         if wanted == "inside" or not given:
             return function(*args, **kwargs)
         if wanted == "widest":
@@ -89,12 +89,12 @@ class Policy:
         return device_of(raw).type == self.device_type
 
     def _half(self, x):
-        array = getattr(x, "_data", x)
+        array = getattr(x, "_mt_data", x)
         if not isinstance(array, Array) or array._array.dtype != dtypes.float32 or not self._here(array._array):
             if isinstance(array, Array) and array.dtype in _HALVES and array.dtype is not self.dtype:
                 return to_dtype(x, dtype=self.dtype)
             return x
-        if self.cache is None or not isinstance(x, Tensor) or not isinstance(x._edge, Leaf):
+        if self.cache is None or not isinstance(x, Tensor) or not isinstance(x._mt_edge, Leaf):
             return to_dtype(x, dtype=self.dtype)
         key = (id(x), get_mode().grad)
         found = self.cache.get(key)
@@ -105,7 +105,7 @@ class Policy:
         return found[0]
 
     def _is_half(self, x):
-        array = getattr(x, "_data", x)
+        array = getattr(x, "_mt_data", x)
         return isinstance(array, Array) and array.dtype in _HALVES and self._here(array._array)
 
     def _single(self, x):
@@ -409,11 +409,13 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            self._settle(outputs._data._array)
+            self._settle(outputs._mt_data._array)
             if self._live is None or device_of(self._live) is not outputs.device:
                 return outputs * self._values()[0]
             with device_guard(self._live):
-                scale = self._module.one(self._live, self._module.SCALE).reshape(()).astype(outputs._data._array.dtype)
+                scale = (
+                    self._module.one(self._live, self._module.SCALE).reshape(()).astype(outputs._mt_data._array.dtype)
+                )
             return outputs * Tensor._wrap(scale)
         if isinstance(outputs, (list, tuple)):
             scaled = [self.scale(x) for x in outputs]
@@ -452,7 +454,7 @@ class GradScaler:
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if not grads:
             return None
-        arrays = [getattr(g, "_data", g) for g in grads]
+        arrays = [getattr(g, "_mt_data", g) for g in grads]
         if any(a.dtype == dtypes.float16 for a in arrays):
             raise ValueError("Attempting to unscale FP16 gradients.")
         raws = [a._array for a in arrays]

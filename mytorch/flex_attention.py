@@ -167,7 +167,7 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
 
 def _ordered(blocks):
     """Returns (number, indices) of the blocks of each row that are True. Their indices come first."""
-    raw = blocks._data._array
+    raw = blocks._mt_data._array
     xp = xp_of(raw)
     order = xp.argsort(~raw, axis=-1, kind="stable").astype(np.int32)
     return Tensor._wrap(raw.sum(axis=-1).astype(np.int32)), Tensor._wrap(order)
@@ -175,7 +175,7 @@ def _ordered(blocks):
 
 def _dense(number, indices):
     """Returns the blocks as a boolean raw array, the inverse of `_ordered`."""
-    number, indices = number._data._array, indices._data._array
+    number, indices = number._mt_data._array, indices._mt_data._array
     xp = xp_of(indices)
     out = xp.zeros(indices.shape, bool)
     listed = xp.arange(indices.shape[-1]) < number[..., None]
@@ -416,7 +416,7 @@ def create_block_mask(
     if _is_score_mod(mask_mod):
         raise ValueError("create_block_mask requires a mask_mod function with 4 parameters (b, h, q_idx, kv_idx).")
     size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
-    raw = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)._data._array
+    raw = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)._mt_data._array
     xp = xp_of(raw)
     rows, columns = -(-Q_LEN // size[0]), -(-KV_LEN // size[1])
     padded = xp.zeros((*raw.shape[:2], rows * size[0], columns * size[1]), bool)
@@ -654,7 +654,7 @@ class _Attention:
 
 
 def _ones(like, shape):
-    return xp_of(like._data._array).ones(shape, bool)
+    return xp_of(like._mt_data._array).ones(shape, bool)
 
 
 def _host(raw):

@@ -543,7 +543,7 @@ def vmap(
 def _drawn(before):
     """Returns True if random numbers were drawn since `before`."""
     after = positions()
-    return after[2] != before[2] or not np.array_equal(after[0]._data._array, before[0]._data._array)
+    return after[2] != before[2] or not np.array_equal(after[0]._mt_data._array, before[0]._mt_data._array)
 
 
 def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs):

@@ -91,15 +91,15 @@ class NestedTensor(Tensor):
             ragged: the dimension of the nested tensor with different lengths.
             layout: the layout that it shows.
         """
-        self = Tensor._of(values._data, values._edge, cls)
-        self._view = values._view
+        self = Tensor._of(values._mt_data, values._mt_edge, cls)
+        self._mt_view = values._mt_view
         self.__dict__.update(_offsets=offsets, _ragged=ragged, _shown_layout=layout)
         return self
 
     @property
     def _packed(self):
-        values = Tensor._of(self._data, self._edge)
-        values._view = self._view
+        values = Tensor._of(self._mt_data, self._mt_edge)
+        values._mt_view = self._mt_view
         return values
 
     def _like(self, values, ragged=None):
@@ -112,11 +112,11 @@ class NestedTensor(Tensor):
     @property
     def shape(self):
         """The sizes, with a size such as `j1` for the dimension of different lengths."""
-        sizes, offsets = list(self._data._array.shape), self._offsets
+        sizes, offsets = list(self._mt_data._array.shape), self._offsets
         sizes[self._ragged - 1] = _Ragged(max(offsets.lengths, default=0), offsets.number)
         return Size((len(offsets.lengths), *sizes))
 
-    ndim = property(lambda self: self._data._array.ndim + 1, doc="The number of dimensions, with the batch.")
+    ndim = property(lambda self: self._mt_data._array.ndim + 1, doc="The number of dimensions, with the batch.")
 
     def size(self, dim=None):
         """Returns the sizes, or the size of a dimension.
@@ -136,7 +136,7 @@ class NestedTensor(Tensor):
     @property
     def grad(self):
         """The accumulated gradient as a nested tensor, or None."""
-        grad = Tensor.grad.__get__(self._packed if self._edge is None else self)
+        grad = Tensor.grad.__get__(self._packed if self._mt_edge is None else self)
         return None if grad is None else self._like(grad if isinstance(grad, Tensor) else Tensor._of(grad))
 
     @grad.setter
@@ -187,16 +187,22 @@ class NestedTensor(Tensor):
             items = ",\n".join("  " + repr(item.detach()).replace("\n", "\n  ") for item in self.unbind())
             return f"nested_tensor([\n{items}\n])"
         grad = (
-            f", grad_fn=<{self._edge.label}>"
+            f", grad_fn=<{self._mt_edge.label}>"
             if self.grad_fn is not None
             else ", requires_grad=True" * self.requires_grad
         )
         offsets = ", ".join(map(str, np.cumsum([0, *self._offsets.lengths]).tolist()))
-        contiguous = self._data._array.flags.c_contiguous
+        contiguous = self._mt_data._array.flags.c_contiguous
         return f"NestedTensor(size={tuple(self.shape)}, offsets=tensor([{offsets}]){grad}, contiguous={contiguous})"
 
     def __reduce_ex__(self, protocol):
-        state = self._data, self.is_leaf and self.requires_grad, self._offsets.tensor, self._ragged, self._shown_layout
+        state = (
+            self._mt_data,
+            self.is_leaf and self.requires_grad,
+            self._offsets.tensor,
+            self._ragged,
+            self._shown_layout,
+        )
         return _restored, state
 
     def __deepcopy__(self, memo):

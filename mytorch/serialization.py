@@ -122,7 +122,7 @@ class OtherFileError(ValueError, pickle.UnpicklingError):
 
 def _cpu_array(value, name):
     """Returns a contiguous NumPy array of the elements of a Tensor, Array or ndarray."""
-    inner = getattr(value, "_data", value)
+    inner = getattr(value, "_mt_data", value)
     raw = inner._array if isinstance(inner, Array) else inner
     if not hasattr(raw, "dtype") or not hasattr(raw, "shape"):
         raise TypeError(f"save_safetensors: {name!r} is {type(value).__name__}; expected a tensor.")
@@ -293,7 +293,7 @@ def save_state_dict(
     """
     aliases, names = {}, {}
     for name, tensor in state.items():
-        first = names.setdefault(id(getattr(tensor, "_data", tensor)), name)
+        first = names.setdefault(id(getattr(tensor, "_mt_data", tensor)), name)
         if first != name:
             aliases[name] = first
     save_safetensors(state, path, {**(metadata or {}), **aliases})
@@ -314,7 +314,7 @@ class _Writer:
         if x is None or type(x) in (bool, int, str) or (type(x) is float and math.isfinite(x)):
             return x
         if isinstance(x, Tensor):
-            mark = {"$tensor": self.name_of(x._data, path), "kind": kind_of(x)}
+            mark = {"$tensor": self.name_of(x._mt_data, path), "kind": kind_of(x)}
             mark["requires_grad"] = x.requires_grad and x.is_leaf
             return {key: value for key, value in mark.items() if value}
         if isinstance(x, (Array, np.ndarray)):
@@ -589,7 +589,7 @@ def load_content(
                 copies[key] = arrays[key].copy()
             return copies[key]
         if key not in placed:
-            placed[key] = place(arrays[key])._data
+            placed[key] = place(arrays[key])._mt_data
         if kind == "array":
             return placed[key]
         tensor = Tensor._of(placed[key])

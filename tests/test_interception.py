@@ -44,7 +44,6 @@ def test_no_file_changes_or_reads_running_code():
 FRAMES = {
     "base/errors.py": "lines of the program: TORCH_WARN, stacks of torch.profiler, errors of torch.export",
     "compat/captured.py": "torch.utils._traceback.report_compile_source_on_error",
-    "compat/overrides.py": "names of slots in subclasses",
     "compat/paths.py": "`importlib.util.find_spec` of a package that is absent; PyTorch's package is never absent",
     "fx/proxy.py": "the unpacking of a proxy, as torch.fx",
     "fx/tracer.py": "fx.wrap, as torch.fx",

@@ -218,7 +218,7 @@ def test_gradients_are_freed_with_zero_grad():
     """The Tensor that shows a gradient does not keep it."""
     code = (
         "import torch, weakref\nx = torch.ones(2, requires_grad=True)\n(x * 2).sum().backward()\nx.grad\n"
-        "w = weakref.ref(x._edge.grad)\nx.grad = None\nprint(w() is None)"
+        "w = weakref.ref(x._mt_edge.grad)\nx.grad = None\nprint(w() is None)"
     )
     assert as_torch(code) == "True\n"
 

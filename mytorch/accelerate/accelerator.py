@@ -810,7 +810,7 @@ class Accelerator:
 
 
 def _data(t):
-    return t._data if isinstance(t, Tensor) else t
+    return t._mt_data if isinstance(t, Tensor) else t
 
 
 def _add(objects, x):

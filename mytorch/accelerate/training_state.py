@@ -467,7 +467,7 @@ def least_size(accelerator, ranks):
     steppers = (
         [] if ranks is None else [thing.state_dict() for thing, _ in (*_steppers(accelerator), *_custom(accelerator))]
     )
-    once = {id(getattr(x, "_data", x)): x for x in tree_leaves([steppers, ranks])}.values()
+    once = {id(getattr(x, "_mt_data", x)): x for x in tree_leaves([steppers, ranks])}.values()
     return sum(x.nbytes for x in (*states, *once) if isinstance(x, (Tensor, Array, np.ndarray)))
 
 

@@ -30,14 +30,14 @@ class _Saved:
 
     def __init__(self, tensor, output):
         self.output = output
-        self.edge = None if output is not None else tensor._edge
+        self.edge = None if output is not None else tensor._mt_edge
         hooks = get_mode().saved_hooks
         if hooks is not None:
-            self.array = packed(tensor._data._array, hooks, Tensor._wrap)
+            self.array = packed(tensor._mt_data._array, hooks, Tensor._wrap)
             return
-        self.array = tensor._data
-        self.version = tensor._data._version
-        tensor._data.shared_version_counter()
+        self.array = tensor._mt_data
+        self.version = tensor._mt_data._version
+        tensor._mt_data.shared_version_counter()
 
 
 class FunctionCtx:
@@ -346,17 +346,19 @@ class Function(metaclass=_Meta):
                 cls.setup_context(ctx, args, result)
         outs = result if isinstance(result, tuple) else (result,)
         for o in outs:
-            if isinstance(o, Tensor) and o._view is not None and not _is_in(o, args):
-                o._view = (*o._view[:2], None)  # an in-place change would replace the gradient of this function
+            if isinstance(o, Tensor) and o._mt_view is not None and not _is_in(o, args):
+                o._mt_view = (*o._mt_view[:2], None)  # an in-place change would replace the gradient of this function
         if not record:
             _check_dirty(ctx._dirty, args, outs)
             return ctx, result, ctx._dirty
         outs, changed = cls._own_outputs(ctx, args, outs)
         differentiable = [
-            isinstance(o, Tensor) and o._data._array.dtype.kind in "fcV" and not _is_in(o, ctx._non_differentiable)
+            isinstance(o, Tensor) and o._mt_data._array.dtype.kind in "fcV" and not _is_in(o, ctx._non_differentiable)
             for o in outs
         ]
-        shapes = [(o._data._array.shape, o._data._array.dtype) if isinstance(o, Tensor) else ((), None) for o in outs]
+        shapes = [
+            (o._mt_data._array.shape, o._mt_data._array.dtype) if isinstance(o, Tensor) else ((), None) for o in outs
+        ]
         if not ctx._materialize_non_diff_grads:
             shapes = [s if wanted else ((), None) for s, wanted in zip(shapes, differentiable, strict=True)]
         node = (cls.__dict__.get("_node_class") or cls._backward_cls)(
@@ -381,11 +383,11 @@ class Function(metaclass=_Meta):
         for o in outs:
             if isinstance(o, Tensor) and not _is_in(o, changed):
                 is_input = _is_in(o, args)
-                if is_input or o._edge is not None:
-                    replaced = Tensor._of(o._data)
+                if is_input or o._mt_edge is not None:
+                    replaced = Tensor._of(o._mt_data)
                     if is_input and o.edge is not None:
-                        base = o if o._view is None else o._view[0]
-                        replaced._view = (base, base._edge, None)
+                        base = o if o._mt_view is None else o._mt_view[0]
+                        replaced._mt_view = (base, base._mt_edge, None)
                     ctx._to_save = tuple(replaced if t is o and not is_input else t for t in ctx._to_save)
                     o = replaced
             elif isinstance(o, Tensor):
@@ -426,7 +428,7 @@ class Function(metaclass=_Meta):
             if value is not None:
                 _check_gradient(node, i, parent, value)
             if value is not None and not recorded:
-                value = _borrowed(value._data._array)
+                value = _borrowed(value._mt_data._array)
             elif isinstance(value, Array):
                 value = Tensor._of(value)
             pairs.append((parent, value))
@@ -473,7 +475,7 @@ def _check_dirty(tensors, args, outs):
                 "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to pass "
                 "it to mark_dirty()."
             )
-        elif len(outs) > 1 and t._view is not None:
+        elif len(outs) > 1 and t._mt_view is not None:
             raise RuntimeError(
                 "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return "
                 "more than one Tensor: return them from two Functions."

@@ -49,12 +49,12 @@ def _on_device_of(tensor, raw):
 
 
 def _random_like(tensor, rng):
-    return _on_device_of(tensor, _normal(rng, tuple(tensor.shape), tensor._data._array.dtype))
+    return _on_device_of(tensor, _normal(rng, tuple(tensor.shape), tensor._mt_data._array.dtype))
 
 
 def _numpy(tensor):
     """Returns the elements of a tensor as a NumPy array."""
-    return to_device(tensor.detach()._data._array, CPU)
+    return to_device(tensor.detach()._mt_data._array, CPU)
 
 
 def gradcheck(
@@ -134,12 +134,12 @@ def _check(func, inputs, checked, eps, atol, rtol, nondet_tol, check_undefined_g
     wanted = [inputs[i] for i in checked]
     for number in _places(outputs):
         out = outputs[number]
-        weights = _normal(rng, tuple(out.shape), out._data._array.dtype)
+        weights = _normal(rng, tuple(out.shape), out._mt_data._array.dtype)
         upstream = _on_device_of(out, weights)
         grads = grad(out, wanted, upstream, retain_graph=True, allow_unused=True)
         again = grad(out, wanted, upstream, retain_graph=True, allow_unused=True)
         for i, g, h in zip(checked, grads, again, strict=True):
-            x = inputs[i]._data._array
+            x = inputs[i]._mt_data._array
             if check_grad_dtypes and g is not None and g.dtype is not inputs[i].dtype:
                 raise GradcheckError(
                     f"gradcheck: the gradient of input {i} has dtype {g.dtype}, the input {inputs[i].dtype}."
@@ -206,7 +206,7 @@ def _compare(analytic, numeric, atol, rtol, number, i, what="Jacobian mismatch")
 
 def _numeric(func, inputs, i, number, weights, eps, rng):
     """Returns the derivative of Re(sum(conj(weights) * output)) with respect to input i, by central differences."""
-    x = inputs[i]._data._array
+    x = inputs[i]._mt_data._array
 
     def value():
         with no_grad():
@@ -283,7 +283,9 @@ def gradgradcheck(
         rng = np.random.default_rng(1)
         grad_outputs = []
         for o in outputs:
-            raw = _normal(rng, (*o.shape, 2) if gen_non_contig_grad_outputs else tuple(o.shape), o._data._array.dtype)
+            raw = _normal(
+                rng, (*o.shape, 2) if gen_non_contig_grad_outputs else tuple(o.shape), o._mt_data._array.dtype
+            )
             raw = to_device(raw, o.device)
             grad_outputs.append(Tensor._wrap(raw[..., 0] if gen_non_contig_grad_outputs else raw).requires_grad_())
     grad_outputs = list(_tuple(grad_outputs))

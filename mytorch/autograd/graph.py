@@ -169,7 +169,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
         tensor: a tensor, or several.
     """
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
-        t._data._bump()
+        t._mt_data._bump()
 
 
 def register_multi_grad_hook(
@@ -255,7 +255,7 @@ def _apply(self, *grads):
     if len(grads) != max(self.plan.ports, 1):
         raise TypeError(f"{self.label} expected {max(self.plan.ports, 1)} arguments, got {len(grads)} instead")
     self.check()
-    raw = [None if g is None else g._data._array for g in grads]
+    raw = [None if g is None else g._mt_data._array for g in grads]
     with no_grad(), device_guard(next((g for g in raw if g is not None), None)):
         pairs = list(walk._run_node(self, raw if self.plan.ports else raw[0], walk.raw))
     found = tuple(None if g is None else walk.raw.wrap(walk.raw.fit(g, parent)) for parent, g in pairs)

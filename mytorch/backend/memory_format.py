@@ -364,7 +364,7 @@ def laid_out(g, owned, tensor):
         owned: True if there is no other reference to `g`; otherwise the result is a copy.
         tensor: the leaf, or None.
     """
-    raw = g if tensor is None else tensor._data._array
+    raw = g if tensor is None else tensor._mt_data._array
     if not raw.flags.c_contiguous or not g.flags.c_contiguous:
         if layout_of(g) is not strided:  # a sparse gradient has no strides
             return g if owned else g.copy()

@@ -36,7 +36,7 @@ class MetaArray(ndarray):
     def strides(self):
         """Strides of the array it represents within vmap, or of a contiguous array of this shape."""
         if self.batch is not None:
-            return self.value._data._array.strides[1:]
+            return self.value._mt_data._array.strides[1:]
         return tuple((self.itemsize * np.cumprod((1, *self.shape[:0:-1]))[::-1]).tolist()) if self.ndim else ()
 
     def __setitem__(self, index, value):

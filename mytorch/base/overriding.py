@@ -203,4 +203,4 @@ def is_constructed(tensor, new, arguments):
         new: `Tensor.__new__`.
         arguments: False if `__init__` is called without arguments.
     """
-    return hasattr(tensor, "_data") and (type(tensor).__new__ is not new or not arguments)
+    return hasattr(tensor, "_mt_data") and (type(tensor).__new__ is not new or not arguments)

@@ -73,7 +73,7 @@ def initialize(self, *args, **kwargs):
     if kwargs.keys() - {"device", "size"} or (len(args) > 1 and type(args[0]) is not int):
         return _create(self, *args, **kwargs)
     made = construct(dtypes.default_dtype(), args, any_dtype=True, **kwargs)
-    self._data, self._edge, self._view = made._data, made._edge, made._view
+    self._mt_data, self._mt_edge, self._mt_view = made._mt_data, made._mt_edge, made._mt_view
 
 
 initialize.__wrapped__ = _create  # type: ignore[attr-defined]  # inspect.signature follows it

@@ -144,7 +144,7 @@ def _subclass_of(cls, data, require_grad=False):
         data: a tensor.
         require_grad: True to record operations on the result (default: False).
     """
-    return Tensor._of(data._data, None, cls).requires_grad_(require_grad)
+    return Tensor._of(data._mt_data, None, cls).requires_grad_(require_grad)
 
 
 found_by_pickle(_subclass_of, "Tensor._make_subclass")
@@ -303,61 +303,6 @@ def activate():
 # -- subclasses --------------------------------------------------------------------------------------------------------
 
 
-class _SharedName:
-    """An attribute of a subclass with the name of an internal slot of Tensor.
-
-    Code of this library reads and writes the slot. Other code reads and writes the attribute of the subclass.
-    """
-
-    def __init__(self, name, theirs):
-        self.name, self.slot, self.theirs = name, vars(Tensor)[name], theirs
-
-    def __get__(self, instance, owner=None):
-        theirs = self.theirs
-        if instance is not None:
-            if in_library(sys._getframe(1)):
-                return self.slot.__get__(instance)
-            if self.name in instance.__dict__:
-                return instance.__dict__[self.name]
-        if hasattr(theirs, "__get__"):
-            return theirs.__get__(instance, owner)
-        if theirs is _NO_VALUE:
-            raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}", name=self.name)
-        return theirs
-
-    def __set__(self, instance, value):
-        if in_library(sys._getframe(1)):
-            self.slot.__set__(instance, value)
-        elif hasattr(self.theirs, "__set__"):
-            self.theirs.__set__(instance, value)
-        else:
-            instance.__dict__[self.name] = value
-
-    def __delete__(self, instance):
-        if hasattr(self.theirs, "__delete__"):
-            self.theirs.__delete__(instance)
-        elif instance.__dict__.pop(self.name, _NO_VALUE) is _NO_VALUE:
-            raise AttributeError(self.name)
-
-
-_NO_VALUE = object()
-
-
-def _names(function, name):
-    """Returns True if a method contains the name of an attribute."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return code is not None and name in code.co_names
-
-
-def _share_names(cls):
-    """Lets a class use the names of internal slots that its body or its methods contain, such as `_data`."""
-    body = dict(vars(cls))
-    for name in ("_data", "_edge", "_view"):
-        declared = name in body or name in body.get("__annotations__", ())
-        if declared or any(_names(value, name) for value in body.values()):
-            setattr(cls, name, _SharedName(name, body.get(name, _NO_VALUE)))
-
-
 def override(*classes):
     """Lets classes of the library, which are plain otherwise, override functions."""
     _overriding.update(dict.fromkeys(classes, True))
@@ -381,7 +326,6 @@ def _override_methods(cls, *kinds):
 
 def define(cls):
     """Prepares a new subclass of Tensor: its properties and metadata call `__torch_function__`."""
-    _share_names(cls)
     if not _overrides(cls):
         overriding.add_plain(cls)
         return
@@ -472,11 +416,6 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
-
-
-def in_library(frame):
-    """Returns True if the code of a frame belongs to this library."""
-    return frame.f_globals.get("__name__", "").startswith("mytorch")
 
 
 @contextmanager

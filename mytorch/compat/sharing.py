@@ -68,7 +68,7 @@ def region_of(raw):
 
 def is_shared(self):
     """Returns True if the tensor is in memory that several processes share, or on a GPU."""
-    raw = self._data._array
+    raw = self._mt_data._array
     return type(raw) is not ndarray or region_of(raw) is not None
 
 
@@ -96,7 +96,7 @@ def share(tensors):
     """
     owners = {}
     for tensor in tensors:
-        raw = tensor._data._array
+        raw = tensor._mt_data._array
         if type(raw) is ndarray and raw.size and region_of(raw) is None:
             owner = memory_owner(raw)
             owners[id(owner)] = owner

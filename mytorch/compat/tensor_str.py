@@ -40,7 +40,7 @@ def _str_intern(tensor, *, tensor_contents=None):
 
 def _tensor_str(self, indent):
     """Returns the text of the numbers of a tensor, without "tensor(" and suffixes."""
-    return _numbers(to_host(self._data._array), indent)
+    return _numbers(to_host(self._mt_data._array), indent)
 
 
 class _PrintOptions:

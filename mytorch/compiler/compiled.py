@@ -59,7 +59,7 @@ class Compiled:
             _active.reset(token)
         if result is not None:
             for out in (result,) if type(result) is Tensor else tree_flatten(result)[0]:
-                edge = out._edge if isinstance(out, Tensor) else None
+                edge = out._mt_edge if isinstance(out, Tensor) else None
                 if edge is not None and type(edge) is not Leaf:
                     _made[edge] = self
         return result

@@ -554,8 +554,8 @@ class Update(Region):
                 source.require(f"p{i}.grad is None")
                 continue
             kept.append(f"p{i}")
-            source.require(f"type(p{i}._edge) is {leaf}")
-            arrays += (f"p{i}._data._array", f"p{i}._edge.grad._array")
+            source.require(f"type(p{i}._mt_edge) is {leaf}")
+            arrays += (f"p{i}._mt_data._array", f"p{i}._mt_edge.grad._array")
             state = optimizer.state.get(p, {})
             names = tuple(state)
             if not names:
@@ -565,15 +565,15 @@ class Update(Region):
                 source.require(f"tuple(s) == {names!r}")
             for k, name in enumerate(names):
                 if name == "step":
-                    source.add(f"c{i} = s['step']._data._array")
+                    source.add(f"c{i} = s['step']._mt_data._array")
                     source.add(f"n{i} = int(c{i}.item())")
                     source.require(f"type(c{i}) is {source.constant(ndarray)}", f"c{i}.dtype.kind == 'f'")
                 else:
-                    source.add(f"a{i}_{k} = s[{name!r}]._data._array")
+                    source.add(f"a{i}_{k} = s[{name!r}]._mt_data._array")
                     arrays.append(f"a{i}_{k}")
             self.names.append(tuple(name for name in names if name != "step"))
             if "step" in names:
-                number = int(state["step"]._data._array)
+                number = int(state["step"]._mt_data._array)
                 if number in known:
                     source.require(f"n{i} == n{known[number][1]}")
                 else:
@@ -630,7 +630,7 @@ class Update(Region):
             for counter, k in zip(counters, self.counted, strict=True):
                 counter.fill(steps[k] + 1)
             for p in params:
-                p._data._bump()
+                p._mt_data._bump()
             for found, array in zip(arrays, expected or (), strict=False):
                 compare(self.what, found, array)
             self.measured("compiled", start)

@@ -39,7 +39,7 @@ def _roots(tensors, gradients, create_graph, function):
         if edge is None:
             raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
         if not _is_gradient_edge(tensor):
-            start = walk.gradient_of_root(tensor._data._array, _raw(g), function, i)
+            start = walk.gradient_of_root(tensor._mt_data._array, _raw(g), function, i)
         elif g is None:  # a GradientEdge has no value to take the shape of ones from
             raise RuntimeError(
                 "grad can be implicitly created only for scalar outputs: a GradientEdge needs its gradient."
@@ -49,7 +49,7 @@ def _roots(tensors, gradients, create_graph, function):
         interpreted = get_mode().interpreter is not None  # it may track g even if g has no edge
         if create_graph or interpreted:
             # A gradient that is itself part of a graph keeps its edge, so that the result can be differentiated by it, too.
-            follows = isinstance(g, Tensor) and (interpreted or g._edge is not None)
+            follows = isinstance(g, Tensor) and (interpreted or g._mt_edge is not None)
             start = g if follows else hooks.recorded_arithmetic.start(start)
         roots.append((edge, start))
     return roots
@@ -57,7 +57,7 @@ def _roots(tensors, gradients, create_graph, function):
 
 def _raw(g):
     """Returns the raw array of a gradient that is a Tensor, an Array or a raw array."""
-    return g._data._array if is_tensor(g) else g
+    return g._mt_data._array if is_tensor(g) else g
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
@@ -155,7 +155,7 @@ def grad(
         if g is None:
             if materialize_grads:
                 g = hooks.recorded_arithmetic.constant(
-                    walk.raw.zeros(edge.shape, edge.dtype, t._data._array)
+                    walk.raw.zeros(edge.shape, edge.dtype, t._mt_data._array)
                 ).requires_grad_(create_graph)
             elif not allow_unused:
                 raise RuntimeError(
@@ -342,7 +342,7 @@ def register_post_accumulate_grad_hook(self, hook):
 @public(function=False, inplace=False)
 def detach(self):
     """Returns a Tensor that shares the memory of this Array."""
-    return Tensor._of(self._data)
+    return Tensor._of(self._mt_data)
 
 
 @public(function=False, inplace=False)

@@ -141,10 +141,10 @@ def _swapped(call):
         if (
             type(other) is float
             and isinstance(self, Tensor)
-            and type(self._data._array) is ndarray
+            and type(self._mt_data._array) is ndarray
             and get_mode().plain
         ):
-            raw = self._data._array
+            raw = self._mt_data._array
             if raw.dtype.kind == "f":  # the first operand must be a tensor; the result has the dtype of `self`
                 return call(Tensor._wrap(np.asarray(other, raw.dtype)), self)
         return call(other, self) if is_operand(other) else NotImplemented

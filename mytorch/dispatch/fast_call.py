@@ -126,7 +126,7 @@ def _unary(op, dispatch):
         mode = get_mode()
         if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or type(input) not in PLAIN:
             return dispatch(input, *args, **kwargs)
-        array = input._data
+        array = input._mt_data
         x = array._array
         if type(x) is not ndarray or x.dtype.char not in accepted:
             return dispatch(input)
@@ -148,10 +148,10 @@ def _unary(op, dispatch):
         data._array = out
         data._version_counter = mode.counter
         result = _new(Tensor)
-        result._data = data
-        result._edge = None
-        result._view = None
-        edge = (input._edge if input._view is None else input.edge) if mode.grad else None
+        result._mt_data = data
+        result._mt_edge = None
+        result._mt_view = None
+        edge = (input._mt_edge if input._mt_view is None else input.edge) if mode.grad else None
         if edge is not None:
             if plan is None:
                 plan = reference.plan(1)
@@ -172,7 +172,7 @@ def _unary(op, dispatch):
                 else:
                     accum = op.cast_from_float32(plan, (edge,), x) if plan.needs_accum else plan.no_accum
                     saved = plan.pick((x, out, numpy_ns, x.shape, (x.shape,), (x.dtype,), plan.needs, accum))
-                result._edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
+                result._mt_edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
         return result
 
     return call
@@ -213,11 +213,11 @@ def _unary_with_attributes(op, dispatch):
                 attrs = dict(zip(names, args))  # noqa: B905 - the others keep their defaults
             else:
                 return dispatch(input, *args)
-        array = input._data
+        array = input._mt_data
         x = array._array
         if type(x) is not ndarray or not (any_dtype or x.dtype.char in accepted):
             if rounds and type(x) is ndarray and x.dtype.char in _HALF and not on_cpu:
-                edge = input._edge if input._view is None else input.edge
+                edge = input._mt_edge if input._mt_view is None else input.edge
                 operands = (x,), (edge,), (array,), int(edge is not None), numpy_ns
                 return op.execute(op.reference_for(numpy_ns, x.dtype), operands, attrs, mode, (input,))
             return dispatch(input, fused=fused, **attrs)
@@ -225,7 +225,7 @@ def _unary_with_attributes(op, dispatch):
         if "cpu" in on_cpu and fused is not False and (x.size >= SMALL or _fused_policy()):
             module = kernels.find("cpu", fused, (x,), attrs)
         if module is not None or several:
-            edge = input._edge if input._view is None else input.edge
+            edge = input._mt_edge if input._mt_view is None else input.edge
             operands = (x,), (edge,), (array,), int(edge is not None), numpy_ns
             return execute(op.by_kernel(module) if module else reference, operands, attrs, mode, (input,))
         try:
@@ -243,7 +243,7 @@ def _unary_with_attributes(op, dispatch):
         result = _wrap(out, mode)
         if view:
             share_memory(result, out, x, input, ((op, attrs),))
-        edge = (input._edge if input._view is None else input.edge) if mode.grad else None
+        edge = (input._mt_edge if input._mt_view is None else input.edge) if mode.grad else None
         if edge is not None:
             if plan is None:
                 plan = reference.plan(1)
@@ -258,8 +258,8 @@ def _unary_with_attributes(op, dispatch):
                     saved = plan.pick(
                         (x, out, *extra, *middle, numpy_ns, shape, (shape,), (x.dtype,), plan.needs, accum)
                     )
-                versions = saved_versions(plan, (array,), result._data) if plan.watches else ()
-                result._edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
+                versions = saved_versions(plan, (array,), result._mt_data) if plan.watches else ()
+                result._mt_edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
         return result
 
     return call
@@ -281,7 +281,7 @@ def _binary(op, operator, dispatch, numbers):
         mode = get_mode()
         if args or (kwargs and kwargs not in _NEUTRAL) or not mode.plain or type(input) not in PLAIN:
             return general(input, other, args, **kwargs)
-        array0 = input._data
+        array0 = input._mt_data
         x0 = array0._array
         if type(x0) is not ndarray:
             return general(input, other)
@@ -291,11 +291,11 @@ def _binary(op, operator, dispatch, numbers):
         if kernels and "cpu" in kernels and (x0.size >= SMALL or _fused_policy()):
             return general(input, other)
         if type(other) in PLAIN:
-            array1 = other._data
+            array1 = other._mt_data
             x1 = array1._array
             if type(x1) is not ndarray or (promotes and x1.dtype is not dtype):
                 return general(input, other)
-            edge1 = other._edge if other._view is None else other.edge
+            edge1 = other._mt_edge if other._mt_view is None else other.edge
         elif (
             promotes
             and (type(other) is float or type(other) is int)
@@ -327,11 +327,11 @@ def _binary(op, operator, dispatch, numbers):
         data._array = out
         data._version_counter = mode.counter
         result = _new(Tensor)
-        result._data = data
-        result._edge = None
-        result._view = None
+        result._mt_data = data
+        result._mt_edge = None
+        result._mt_view = None
         if mode.grad:
-            edge0 = input._edge if input._view is None else input.edge
+            edge0 = input._mt_edge if input._mt_view is None else input.edge
             mask = (edge0 is not None) + 2 * (edge1 is not None)
             if mask:
                 plan = plans.get(mask) or reference.plan(mask)
@@ -340,7 +340,7 @@ def _binary(op, operator, dispatch, numbers):
                     versions = saved_versions(plan, (array0, array1), data) if plan.watches else ()
                     if plan.pick_arrays is not None:
                         saved = plan.pick_arrays((x0, x1, out, numpy_ns))
-                        result._edge = Node(op, plan, edges, saved, versions, out.shape, out.dtype)
+                        result._mt_edge = Node(op, plan, edges, saved, versions, out.shape, out.dtype)
                         return result
                     accum = op.cast_from_float32(plan, edges, x0) if plan.needs_accum else plan.no_accum
                     shapes = saved_dtypes = None
@@ -348,7 +348,7 @@ def _binary(op, operator, dispatch, numbers):
                         shapes = x0.shape, getattr(x1, "shape", ())
                         saved_dtypes = x0.dtype, getattr(x1, "dtype", None)
                     values = (x0, x1, out, numpy_ns, x0.shape, shapes, saved_dtypes, plan.needs, accum)
-                    result._edge = Node(op, plan, edges, plan.pick(values), versions, out.shape, out.dtype)
+                    result._mt_edge = Node(op, plan, edges, plan.pick(values), versions, out.shape, out.dtype)
         return result
 
     return call
@@ -392,13 +392,13 @@ def _ternary(op, dispatch):
             args = a, b, c = (*args, None, None)[:3]
         if type(a) not in PLAIN:
             return dispatch(*given, fused=fused, **named)
-        array0, array1, array2 = a._data, None, None
+        array0, array1, array2 = a._mt_data, None, None
         x0 = array0._array
         if type(x0) is not ndarray or x0.dtype.char not in accepted:
             return run(args, fused, attrs, mode)
         dtype = x0.dtype if first else None
         if type(b) in PLAIN:
-            array1 = b._data
+            array1 = b._mt_data
             x1 = array1._array
             if type(x1) is not ndarray:
                 return run(args, fused, attrs, mode)
@@ -414,7 +414,7 @@ def _ternary(op, dispatch):
         else:
             return dispatch(*given, fused=fused, **named)
         if type(c) in PLAIN:
-            array2 = c._data
+            array2 = c._mt_data
             x2 = array2._array
             if type(x2) is not ndarray or (third and x2.dtype is not dtype):
                 return run(args, fused, attrs, mode)
@@ -427,11 +427,11 @@ def _ternary(op, dispatch):
         edge0 = edge1 = edge2 = None
         mask = 0
         if mode.grad:
-            edge0 = a._edge if a._view is None else a.edge
+            edge0 = a._mt_edge if a._mt_view is None else a.edge
             if array1 is not None:
-                edge1 = b._edge if b._view is None else b.edge
+                edge1 = b._mt_edge if b._mt_view is None else b.edge
             if array2 is not None:
-                edge2 = c._edge if c._view is None else c.edge
+                edge2 = c._mt_edge if c._mt_view is None else c.edge
             mask = (edge0 is not None) + 2 * (edge1 is not None) + 4 * (edge2 is not None)
         if "cpu" in kernels.of and fused is not False and (x0.size >= SMALL or _fused_policy()):
             module = kernels.find("cpu", fused, (x0, x1, x2), attrs)
@@ -462,7 +462,7 @@ def _ternary(op, dispatch):
             ):
                 out = layout(out, (x0, x1, x2), attrs)
         result = _tensor(op, out, mode)
-        out = result._data._array
+        out = result._mt_data._array
         if mask:
             plan = plans.get(mask) or reference.plan(mask)
             if plan.wanted and out.dtype.kind in "fcV":
@@ -508,14 +508,14 @@ def _nary(op, dispatch):
         raws, dtype, differentiable = [], None, False
         for tensor, promote in zip(args, promotes):  # noqa: B905 - optional inputs at the end may be left out
             if type(tensor) in PLAIN:
-                raw = tensor._data._array
+                raw = tensor._mt_data._array
                 if type(raw) is not ndarray:
                     return run(args, fused, attrs, mode)
                 if promote and raw.dtype is not dtype:
                     if dtype is not None or raw.dtype.char not in accepted:
                         return run(args, fused, attrs, mode)
                     dtype = raw.dtype
-                if tensor._edge is not None or tensor._view is not None:
+                if tensor._mt_edge is not None or tensor._mt_view is not None:
                     differentiable = True
             elif tensor is None:
                 raw = None
@@ -528,7 +528,7 @@ def _nary(op, dispatch):
             raws.append(raw)
         if integers:
             for index in args[floats:]:
-                raw = index._data._array if type(index) in PLAIN or type(index) is Array else index
+                raw = index._mt_data._array if type(index) in PLAIN or type(index) is Array else index
                 if type(raw) is not ndarray:
                     return dispatch(*given, fused=fused, **named)
                 raws.append(raw)
@@ -554,7 +554,7 @@ def _nary(op, dispatch):
             if always or not out.flags.c_contiguous or (follows and not _all_in_rows(raws)):
                 out = layout(out, raws, attrs)
         result = _tensor(op, out, mode)
-        out = result._data._array
+        out = result._mt_data._array
         if view:
             op.share_memory(result, out, x, args[0], ((op, attrs),))
         if differentiable and mode.grad:
@@ -597,8 +597,8 @@ def _attach(op, plan, result, raws, values, extra, attrs, edges, arrays):
         edges: edges of the inputs that can have a gradient.
         arrays: Arrays of the inputs.
     """
-    out, x = result._data._array, raws[0]
-    versions = saved_versions(plan, arrays, result._data) if plan.watches else ()
+    out, x = result._mt_data._array, raws[0]
+    versions = saved_versions(plan, arrays, result._mt_data) if plan.watches else ()
     if plan.pick_arrays is not None:
         saved = plan.pick_arrays((*values, out, numpy_ns))
     else:
@@ -607,9 +607,9 @@ def _attach(op, plan, result, raws, values, extra, attrs, edges, arrays):
         shapes = tuple([getattr(r, "shape", ()) for r in raws]) if plan.needs_shapes else None
         saved_dtypes = tuple([getattr(r, "dtype", None) for r in raws]) if plan.needs_dtypes else None
         saved = plan.pick((*values, out, *extra, *middle, numpy_ns, x.shape, shapes, saved_dtypes, plan.needs, accum))
-    result._edge = Node(op, plan, edges, saved, versions, out.shape, out.dtype)
+    result._mt_edge = Node(op, plan, edges, saved, versions, out.shape, out.dtype)
     if op.keeps_saved:
-        keep_saved(result._edge)
+        keep_saved(result._mt_edge)
 
 
 def operands_of(inputs):
@@ -618,8 +618,8 @@ def operands_of(inputs):
     for x in inputs:
         edge = array = None
         if isinstance(x, Tensor):
-            array = x._data
-            edge = x._edge if x._view is None else x.edge
+            array = x._mt_data
+            edge = x._mt_edge if x._mt_view is None else x.edge
             if edge is not None:
                 mask += bit
         elif isinstance(x, Array):

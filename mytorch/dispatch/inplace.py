@@ -46,7 +46,7 @@ def check_writable(tensor, name):
         RuntimeError: while recording, the tensor is a leaf that requires gradients, or a view of such a leaf. Also raised
             if several elements share memory, as in an expanded tensor.
     """
-    raw, counter = tensor._data._array, tensor._data._version_counter
+    raw, counter = tensor._mt_data._array, tensor._mt_data._version_counter
     if counter is inference_counter:
         inference_counter[-1]  # raises an error outside of inference mode
     elif counter is not None and len(counter) > 1:  # nodes asked for a copy of the values before they change
@@ -73,7 +73,7 @@ def check_shared(tensor, name):
     Raises:
         RuntimeError: the tensor is a leaf, a view of a leaf, or a result of a function that returns several views.
     """
-    edge, view = tensor.edge, tensor._view
+    edge, view = tensor.edge, tensor._mt_view
     if edge is None and view is not None and view[1] is not None and tensor.dtype.is_floating_point:
         raise RuntimeError(
             f"{name}: a view was created in no_grad mode and is being modified in place with grad mode enabled. "
@@ -81,9 +81,9 @@ def check_shared(tensor, name):
         )
     if isinstance(edge, Leaf):
         raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation.")
-    if tensor._view is not None and edge is not None:
-        base, _, steps = tensor._view
-        if base._edge is None or isinstance(base._edge, Leaf):
+    if tensor._mt_view is not None and edge is not None:
+        base, _, steps = tensor._mt_view
+        if base._mt_edge is None or isinstance(base._mt_edge, Leaf):
             raise RuntimeError(
                 f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation."
             )
@@ -97,15 +97,15 @@ def check_shared(tensor, name):
 def _drop_hooks(tensor):
     """Computes the edge of a view again if it has hooks, which stay with the results that were computed from the view before."""
     edge = tensor.edge
-    if tensor._view is None or edge is None or "_reshaped" in tensor.__dict__:
+    if tensor._mt_view is None or edge is None or "_reshaped" in tensor.__dict__:
         return
-    base, _, steps = tensor._view
+    base, _, steps = tensor._mt_view
     for _ in steps:  # the edges of this view and of the views between it and its base
         if edge.hooks:
             refresh(tensor)
             break
         edge = edge.parents[0] if edge.parents else None
-        if edge is None or edge is base._edge:
+        if edge is None or edge is base._mt_edge:
             break
 
 
@@ -135,7 +135,7 @@ def in_place(function, name):
         # Most in-place calls are updates of parameters, where nothing is recorded. NumPy then writes into the memory directly,
         # without a temporary result of the same size.
         if into is not None and len(args) == into.nin - 1 and not kwargs and _nothing_to_record(self, args):
-            array = self._data
+            array = self._mt_data
             x = array._array
             operands = [_operand(a, x) for a in args]
             if not any(o is None for o in operands):
@@ -171,20 +171,20 @@ def original(tensor):
 
 def overwrite(self, result, name):
     """Overwrites `self` with a result that was computed from it. Returns `self`."""
-    before = self._edge
+    before = self._mt_edge
     check_writable(self, name)
-    if self._edge is not before:  # without the hooks of the view before the change
-        result._edge.parents = tuple(self._edge if p is before else p for p in result._edge.parents)
+    if self._mt_edge is not before:  # without the hooks of the view before the change
+        result._mt_edge.parents = tuple(self._mt_edge if p is before else p for p in result._mt_edge.parents)
     _keep_original(self, result)
     return adopt(self, result, name)
 
 
 def _keep_original(self, result):
     """Copies the values of `self` that the node of the op saved, before they are overwritten."""
-    node = result._edge if isinstance(result, Tensor) and isinstance(self, Tensor) else None
+    node = result._mt_edge if isinstance(result, Tensor) and isinstance(self, Tensor) else None
     if not isinstance(node, Node) or type(node.saved) is not tuple:
         return
-    raw, counter = self._data._array, self._data._version_counter
+    raw, counter = self._mt_data._array, self._mt_data._version_counter
 
     def kept(value):
         return value.copy() if value is raw or (type(value) is ndarray and np.may_share_memory(value, raw)) else value
@@ -207,7 +207,7 @@ def _ufunc_of(function):
 def _nothing_to_record(self, args):
     if isinstance(self, Tensor):
         mode = get_mode()
-        if mode.interpreter or type(self._data._array) is not ndarray or self._data._array.dtype.kind != "f":
+        if mode.interpreter or type(self._mt_data._array) is not ndarray or self._mt_data._array.dtype.kind != "f":
             return False
         return not mode.grad or (
             self.edge is None and not any(isinstance(a, Tensor) and a.edge is not None for a in args)
@@ -219,7 +219,7 @@ def _operand(a, x):
     """Returns the raw operand if it has the dtype of x and broadcasts to the shape of x, or None."""
     if type(a) in (float, int):
         return a if x.itemsize > 2 else None  # NumPy would round it to float16 first; the op knows if PyTorch does
-    raw = a._data._array if isinstance(a, Tensor) else a._array if isinstance(a, Array) else None
+    raw = a._mt_data._array if isinstance(a, Tensor) else a._array if isinstance(a, Array) else None
     if type(raw) is not ndarray or raw.dtype is not x.dtype:
         return None
     if raw.shape != x.shape and (
@@ -231,9 +231,9 @@ def _operand(a, x):
 
 def adopt(self, result, name):
     """Copies the values of `result` into the memory of `self`, and gives `self` the edge of `result`."""
-    array = self._data
+    array = self._mt_data
     raw = array._array
-    value = (result._data if isinstance(result, Tensor) else result)._array
+    value = (result._mt_data if isinstance(result, Tensor) else result)._array
     if value.shape != raw.shape:
         raise RuntimeError(
             f"{name}: output with shape {list(raw.shape)} doesn't match the broadcast shape {list(value.shape)}"
@@ -252,7 +252,7 @@ def adopt(self, result, name):
     if value is not raw and not (raw.flags.c_contiguous or raw.flags.f_contiguous) and overlaps_itself(raw):
         tracked = mode.interpreter is not None and (mode.interpreter.follows(self) or mode.interpreter.follows(result))
         if isinstance(self, Tensor) and mode.grad:
-            tracked = tracked or self._edge is not None or result._edge is not None
+            tracked = tracked or self._mt_edge is not None or result._mt_edge is not None
         if name in ADDING and tracked:  # there is no formula for sums of elements that share memory
             refuse_shared(self, name, overlapping=True)
         changed = write_overlapping(raw, value.astype(raw.dtype, copy=False), name)
@@ -262,13 +262,13 @@ def adopt(self, result, name):
     if mode.interpreter:
         mode.interpreter.adopt(self, result)
     if isinstance(self, Tensor) and mode.grad:
-        edge = result._edge if isinstance(result, Tensor) else None
+        edge = result._mt_edge if isinstance(result, Tensor) else None
         # Constants were written over values with a history: gradients end here, and a node has to say so.
-        if edge is None and self._edge is not None:
+        if edge is None and self._mt_edge is not None:
             edge = _filled(self, "CopyBackwards" if name == "copy_" else torch_name_of(name))
         elif edge is not None and value.dtype != raw.dtype:
-            edge = to_dtype(result, dtype=self.dtype)._edge
-        if edge is not None or self._edge is not None:
+            edge = to_dtype(result, dtype=self.dtype)._mt_edge
+        if edge is not None or self._mt_edge is not None:
             set_edge(self, edge, changed)
     return self
 
@@ -281,7 +281,7 @@ def set_edge(tensor, edge, changed=None):
         edge: its new edge.
         changed: if elements of the tensor share memory, a mask of the elements that were changed (default: all).
     """
-    view = tensor._view
+    view = tensor._mt_view
     if view is None:
         replace_edge(tensor, edge)
         return
@@ -289,9 +289,9 @@ def set_edge(tensor, edge, changed=None):
     if type(steps) is not tuple:
         raise InPlaceError("one of several views (split, chunk, unbind) was changed in place.")
     changed = write_region(
-        Tensor._of(base._data, base._edge), Tensor._of(tensor._data, edge), steps=steps, changed=changed
+        Tensor._of(base._mt_data, base._mt_edge), Tensor._of(tensor._mt_data, edge), steps=steps, changed=changed
     )
-    replace_edge(base, changed._edge)
+    replace_edge(base, changed._mt_edge)
     refresh(tensor)
 
 
@@ -306,18 +306,18 @@ constant.grad(input=lambda g, xp: xp.zeros_like(g), values=lambda g: g)
 
 def record_fill(self, torch_name):
     """Records that constants were written into the memory of a tensor. `torch_name` is PyTorch's name of the node."""
-    self._data._bump()
+    self._mt_data._bump()
     mode = get_mode()
     if mode.interpreter:
         mode.interpreter.adopt(self, None)
-    if isinstance(self, Tensor) and mode.grad and self._edge is not None:
+    if isinstance(self, Tensor) and mode.grad and self._mt_edge is not None:
         set_edge(self, _filled(self, torch_name))
     return self
 
 
 def _filled(self, torch_name):
     """Returns the edge of a tensor after constants were written into its memory."""
-    return named_constant(self, self.detach(), torch_name)._edge
+    return named_constant(self, self.detach(), torch_name)._mt_edge
 
 
 def named_constant(input, values, torch_name):

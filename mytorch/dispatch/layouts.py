@@ -49,7 +49,7 @@ def implementation(name, layout):
 def other_layout(name, *tensors):
     """Returns the implementation of a function for the first tensor that is not `strided`; None if all tensors are."""
     for x in tensors:
-        raw = getattr(getattr(x, "_data", None), "_array", None)
+        raw = getattr(getattr(x, "_mt_data", None), "_array", None)
         if type(raw) is not ndarray and (layout := layout_of(raw)) is not strided:
             return implementation(name, layout)
     return None
@@ -68,4 +68,4 @@ def run(op, inputs, attrs, layout):
     result = implementation(op.name, layout)(op, tensors, attrs)
     if any(isinstance(x, Tensor) for x in inputs):
         return result
-    return result._data if isinstance(result, Tensor) else tuple(r._data for r in result)
+    return result._mt_data if isinstance(result, Tensor) else tuple(r._mt_data for r in result)

@@ -15,11 +15,13 @@ def on_meta(op, inputs, attrs):
     # Each op knows the shape of its result only by computing it. The zeros are one element with strides of 0, so they need no memory,
     # but the result of the run does for a moment.
     zeros = [
-        Tensor._wrap(as_hollow_zeros(r)) if type(r := getattr(getattr(t, "_data", t), "_array", t)) is MetaArray else t
+        Tensor._wrap(as_hollow_zeros(r))
+        if type(r := getattr(getattr(t, "_mt_data", t), "_array", t)) is MetaArray
+        else t
         for t in inputs
     ]
     found = op.dispatch(*zeros, fused=False, **attrs)
     for out in found if isinstance(found, (tuple, list)) else (found,):
-        out._data = Array._wrap(emptied(out._data._array))
-        out._view = out._edge = None
+        out._mt_data = Array._wrap(emptied(out._mt_data._array))
+        out._mt_view = out._mt_edge = None
     return found

@@ -118,7 +118,7 @@ class Op(Record):
                 with device:
                     return self.run(inputs, fused, attrs, mode)
         if self.refused:
-            check_dtypes(self.name, [getattr(x, "_data", x) for x in inputs[: self.floats]])
+            check_dtypes(self.name, [getattr(x, "_mt_data", x) for x in inputs[: self.floats]])
         raws, edges, arrays, mask, as_tensor, xp, half = unpack_inputs(self, inputs)
         if xp is not numpy_ns:
             if xp is meta_ns:
@@ -204,7 +204,7 @@ class Op(Record):
                 None,  # owned_sum, which backward sets
             )
             saved = plan.pick(tuple(values))
-            versions = saved_versions(plan, arrays, *[out._data for out in outs])
+            versions = saved_versions(plan, arrays, *[out._mt_data for out in outs])
         first = results[0] if results else raws[0]
         parents = tuple(edges[: self.floats])
         count = len(outs) if self.outputs == "list" else self.differentiable
@@ -239,11 +239,11 @@ class Op(Record):
         if result is not raw and base is not raw and (base is None or base is not raw.base):
             if memory_owner(result) is not memory_owner(raw):
                 return  # a copy
-        array = tensor._data  # the `_data` of an Array is the Array
+        array = tensor._mt_data  # the `_mt_data` of an Array is the Array
         counter = array._version_counter
         if counter is None:
             counter = array._version_counter = [0]
-        out._data._version_counter = counter
+        out._mt_data._version_counter = counter
         if array is not tensor:
             set_view(out, tensor, steps)
 
@@ -278,22 +278,22 @@ class Op(Record):
 
 def set_view(out, tensor, steps):
     """Makes a tensor a view of another tensor, or of its base."""
-    view = tensor._view
+    view = tensor._mt_view
     if view is None:
-        out._view = (tensor, tensor._edge, steps)
+        out._mt_view = (tensor, tensor._mt_edge, steps)
     else:
         above, _, before = view
         if before is not None:
             kind = Parts if type(steps) is Parts else type(before)
             steps = kind((*before, *steps))
-        out._view = (above, above._edge, before and steps)
+        out._mt_view = (above, above._mt_edge, before and steps)
 
 
 def attach(node, outputs):
     """Makes tensors the outputs of a node. None stands for an output without a gradient."""
     for i, output in enumerate(outputs):
         if output is not None:
-            output._edge = node.output_edge(i)
+            output._mt_edge = node.output_edge(i)
 
 
 def annotate(node, mode):
@@ -312,7 +312,7 @@ def _was_float32(e):
 
 def name_node(out, name, torch_name=None):
     """Changes the name of the node that computed `out`. Returns `out`."""
-    node = getattr(out, "_edge", None)
+    node = getattr(out, "_mt_edge", None)
     node = node.node if type(node) is OutputEdge else node
     if isinstance(node, Node) and node.op is not None:
         node.op = node.op.named(name, torch_name)

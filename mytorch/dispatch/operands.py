@@ -47,12 +47,12 @@ def unpack_inputs(op, inputs):
         array = edge = None
         if isinstance(t, Tensor):
             has_tensor = True
-            array = t._data
+            array = t._mt_data
             raw = array._array
-            view = t._view
-            if view is not None and view[0]._edge is not view[1]:  # its base was changed in place since
+            view = t._mt_view
+            if view is not None and view[0]._mt_edge is not view[1]:  # its base was changed in place since
                 refresh(t)
-            edge = t._edge
+            edge = t._mt_edge
             if edge is not None:
                 mask |= bit
         elif t is None and len(raws) >= op.required:
@@ -181,7 +181,7 @@ def _promote(op, inputs, raws, edges, arrays):
                 continue
             if edges[i] is not None:
                 cast = inputs[i].to(result)
-                raws[i], edges[i], arrays[i] = cast._data._array, cast._edge, cast._data
+                raws[i], edges[i], arrays[i] = cast._mt_data._array, cast._mt_edge, cast._mt_data
             else:
                 raws[i] = kept(raw.astype(wanted), raw)
                 arrays[i] = Array._wrap(raws[i])

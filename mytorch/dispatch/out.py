@@ -25,7 +25,7 @@ def check_out(out, inputs, name):
         TypeError: PyTorch's function has no argument `out` (in PyTorch mode).
         RuntimeError: the memory is shared.
     """
-    if not hasattr(out, "_version_counter") and not hasattr(out, "_data"):
+    if not hasattr(out, "_version_counter") and not hasattr(out, "_mt_data"):
         return
     if config.pytorch_mode and name in _WITHOUT_OUT:
         raise TypeError(f"{name}() got an unexpected keyword argument 'out'")
@@ -33,7 +33,7 @@ def check_out(out, inputs, name):
         get_mode().interpreter.check_out((out, *inputs))
     for x in inputs:
         for item in x if isinstance(x, (list, tuple)) else (x,):
-            if hasattr(item, "_data"):
+            if hasattr(item, "_mt_data"):
                 refuse_overlap(out, item, name, elementwise=name not in _APART)
 
 

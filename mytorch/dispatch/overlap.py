@@ -17,7 +17,7 @@ def refuse_shared(tensor, name, overlapping=False):
     Raises:
         RuntimeError: several elements share memory.
     """
-    raw = tensor._data._array
+    raw = tensor._mt_data._array
     if overlapping or shares_places(raw):
         raise RuntimeError(
             f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory "
@@ -44,15 +44,15 @@ def refuse_overlap(tensor, other, name, region=None, elementwise=True):
         RuntimeError: both tensors are dense, and they share memory without having the same elements in the same order.
     """
     # Tensors that share memory share a version counter, so unequal counters rule an overlap out without a look at addresses.
-    counter = tensor._data._version_counter
-    other = getattr(other, "_data", other)
-    if not elementwise and other is getattr(tensor, "_data", tensor):
+    counter = tensor._mt_data._version_counter
+    other = getattr(other, "_mt_data", other)
+    if not elementwise and other is getattr(tensor, "_mt_data", tensor):
         counter = (
-            tensor.shared_version_counter() if isinstance(tensor, Array) else tensor._data.shared_version_counter()
+            tensor.shared_version_counter() if isinstance(tensor, Array) else tensor._mt_data.shared_version_counter()
         )
     if counter is None or type(other) is not Array or other._version_counter is not counter:
         return
-    a, b = tensor._data._array if region is None else region, other._array
+    a, b = tensor._mt_data._array if region is None else region, other._array
     if isinstance(a, MetaArray) or type(a) is not type(b) or not a.size or not b.size or layout_of(a) is not strided:
         return
     (a_begin, a_end), (b_begin, b_end) = _span(a), _span(b)

@@ -98,7 +98,7 @@ def refuses(letters):
 
         @functools.wraps(function)
         def checked(*args, **kwargs):
-            found = [x._data for x in (*args, *kwargs.values()) if isinstance(x, (Tensor, Array))]
+            found = [x._mt_data for x in (*args, *kwargs.values()) if isinstance(x, (Tensor, Array))]
             if any(x._array.dtype.kind in kinds for x in found):
                 check_dtypes(name, found)
             return function(*args, **kwargs)

@@ -12,7 +12,7 @@ from ..base.capturing import is_recording
 def raw_of(x):
     """Returns the raw array of a Tensor or Array. Raw arrays and None are unchanged; other values become NumPy arrays."""
     if isinstance(x, Tensor):
-        return x._data._array
+        return x._mt_data._array
     if isinstance(x, Array):
         return x._array
     return x if x is None or is_raw(x) else np.asarray(x)
@@ -20,7 +20,7 @@ def raw_of(x):
 
 def shape_of(x):
     """Returns the shape of a Tensor, an Array or a raw array as a tuple."""
-    data = x._data if isinstance(x, Tensor) else x
+    data = x._mt_data if isinstance(x, Tensor) else x
     return data._array.shape if isinstance(data, Array) else data.shape
 
 
@@ -55,7 +55,7 @@ def outside(raw, size):
 def watched(raw, index):
     """Returns an Array over `raw`, which was computed from `index`. It has the version counter of `index`."""
     # A formula saves the converted index. If the user changes the original before backward, the shared counter reveals it.
-    data = getattr(index, "_data", None)
+    data = getattr(index, "_mt_data", None)
     if data is not None and data._array is raw:
         return data
     array = Array._wrap(raw)

@@ -46,7 +46,7 @@ class _Sent:
 
 
 def _array_of(tensor, what):
-    inner = getattr(tensor, "_data", tensor)
+    inner = getattr(tensor, "_mt_data", tensor)
     if not isinstance(inner, Array):
         raise TypeError(f"{what}: expected a Tensor, got {type(tensor).__name__}.")
     return inner

@@ -53,7 +53,7 @@ class GradBucket:
         Args:
             buffer: flat tensor of the same size.
         """
-        self._bucket.flat[...] = buffer._data._array
+        self._bucket.flat[...] = buffer._mt_data._array
 
     def gradients(self) -> list[Tensor]:
         """Returns the gradients as views of the flat tensor."""
@@ -73,14 +73,14 @@ class _Bucket:
 
     def __init__(self, params):
         self.params = params
-        first = params[0]._data._array
+        first = params[0]._mt_data._array
         xp, there = on(device_of(first))
         with there:
-            self.flat = xp.zeros(sum(p._data._array.size for p in params), first.dtype)
+            self.flat = xp.zeros(sum(p._mt_data._array.size for p in params), first.dtype)
         self.tensor = Tensor._wrap(self.flat)
         self.views, start = [], 0
         for p in params:
-            raw = p._data._array
+            raw = p._mt_data._array
             self.views.append(Array._wrap(self.flat[start : start + raw.size].reshape(raw.shape)))
             start += raw.size
         self.waiting = len(params)
@@ -99,7 +99,7 @@ def _groups(tensors, cap_bytes, first_bytes):
     """Yield lists of tensors of one dtype and device, of about `cap_bytes` (`first_bytes` for the first list)."""
     groups, sizes, limits = {}, {}, {}
     for t in tensors:
-        raw = t._data._array
+        raw = t._mt_data._array
         kind = (raw.dtype, str(device_of(raw)))
         group = groups.setdefault(kind, [])
         if group and sizes[kind] + raw.nbytes > limits.get(kind, first_bytes):
@@ -191,7 +191,7 @@ class Reducer:
             if type(edge) is Leaf:
                 leaves.add(edge)
             todo.extend(parent for parent in edge.parents if parent is not None)
-        found = {id(p) for b in self.buckets for p in b.params if p._edge in leaves}
+        found = {id(p) for b in self.buckets for p in b.params if p._mt_edge in leaves}
         self.reachable = found if self.reachable is None else self.reachable | found
 
     # -- during backward -------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Reducer:
             if p.grad is not view:
                 view._array[...] = raw_of(p.grad)
                 view._bump()
-                p._edge.grad = view
+                p._mt_edge.grad = view
             return
         if self.find_unused and not self.ready:
             outermost_walk().callbacks.append(self._at_end)
@@ -246,7 +246,7 @@ class Reducer:
             view._array[...] = raw_of(p.grad)
         if p.grad is not None:
             view._bump()
-            p._edge.grad = view
+            p._mt_edge.grad = view
         bucket.waiting -= 1
         while self.next < len(self.buckets) and self.buckets[self.next].waiting == 0:
             self._start(self.next)
@@ -268,21 +268,21 @@ class Reducer:
         if self.find_unused:
             used = Tensor._wrap(to_device(self.used.copy(), device_of(self.buckets[0].flat)))
             collectives.all_reduce(used, ReduceOp.MAX, self.group)
-            used = np.asarray(used._data)
+            used = np.asarray(used._mt_data)
         for bucket in self.buckets:
             result = bucket.future.wait()
             bucket.future = None
             if self.hook is not None:
                 result = result[0] if isinstance(result, (list, tuple)) else result
                 if result is not bucket.tensor:
-                    bucket.flat[...] = result._data._array.reshape(-1)
+                    bucket.flat[...] = result._mt_data._array.reshape(-1)
             if self.scale != 1:
                 bucket.flat *= bucket.flat.dtype.type(self.scale)
             bucket.waiting = len(bucket.params)
             for p, view in zip(bucket.params, bucket.views, strict=True):
                 if used is None or used[self.number[id(p)]]:
                     view._bump()
-                    p._edge.grad = view if self.views else view.__deepcopy__({})
+                    p._mt_edge.grad = view if self.views else view.__deepcopy__({})
         self.used[:] = 0
         self.ready.clear()
         self.reachable = None
@@ -378,7 +378,7 @@ def average_coalesced(tensors: Iterable[Tensor], group: Group = None) -> None:
     """
 
     def average(flat, group):
-        flat._data._array /= group.size()
+        flat._mt_data._array /= group.size()
         collectives.all_reduce(flat, group=group)
 
     _exchange(tensors, resolve(group), average)
@@ -389,7 +389,7 @@ def _exchange(tensors, group, transfer):
     if group.size() == 1:
         return
     for chunk in _groups(tensors, BROADCAST_CHUNK, BROADCAST_CHUNK):
-        raws = [t._data._array for t in chunk]
+        raws = [t._mt_data._array for t in chunk]
         xp, there = on(device_of(raws[0]))
         with there:
             flat = xp.concatenate([r.reshape(-1) for r in raws])
@@ -397,5 +397,5 @@ def _exchange(tensors, group, transfer):
             start = 0
             for t, r in zip(chunk, raws, strict=True):
                 r[...] = flat[start : start + r.size].reshape(r.shape)
-                t._data._bump()
+                t._mt_data._bump()
                 start += r.size

@@ -172,7 +172,7 @@ def gamma_cdf(x, a):
     x, a = broadcast_tensors(x, a)
     raw_x, raw_a = _host(x), _host(a)
     inside = np.clip(raw_x, np.finfo(np.float64).tiny, 1e300)
-    log_gamma = lgamma.fast_call(Tensor._wrap(raw_a))._data._array
+    log_gamma = lgamma.fast_call(Tensor._wrap(raw_a))._mt_data._array
     x_density = np.exp(raw_a * np.log(inside) - inside - log_gamma)
     part = _in_blocks(_cdf_block, inside, raw_a) * x_density
     value = np.where(raw_x <= 0, 0.0, np.where(inside < raw_a + 0.5, part, 1 + part))

@@ -55,7 +55,7 @@ def unpacked(value):
     # At each access and not once: a hook that moved arrays to disk or to another device wants only the ones in use back.
     if type(value) is Packed:
         tensor = value.hooks[1](value.value)
-        inner = getattr(tensor, "_data", None)
+        inner = getattr(tensor, "_mt_data", None)
         if inner is None:
             raise TypeError(
                 f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(tensor).__name__}"

@@ -81,7 +81,7 @@ class RawArithmetic:
     @staticmethod
     def unwrap(g):
         """Converts the result of a hook, a Tensor or an Array, to a gradient."""
-        return g._data._array
+        return g._mt_data._array
 
     @staticmethod
     def raw(g):
@@ -374,7 +374,7 @@ def _check_hook(hook, given, changed):
         RuntimeError: it has another shape than the gradient, or another dtype in PyTorch mode.
     """
     name = getattr(hook, "__name__", type(hook).__name__)
-    if not hasattr(changed, "_data"):
+    if not hasattr(changed, "_mt_data"):
         raise TypeError(f"hook '{name}': expected a tensor or None, got {kind(changed)}.")
     if tuple(changed.shape) != tuple(given.shape):
         raise RuntimeError(

@@ -148,7 +148,7 @@ class Recording(interpreter.Interpreter):
         """Returns arguments with Values and Constants for tensors and arrays."""
 
         def encode(x):
-            raw = x._data._array if isinstance(x, Tensor) else x._array if isinstance(x, Array) else x
+            raw = x._mt_data._array if isinstance(x, Tensor) else x._array if isinstance(x, Array) else x
             if isinstance(raw, np.ndarray) or is_raw(raw):
                 found = self.value(raw)
                 return found if found is not None else Constant(raw)
@@ -187,8 +187,8 @@ class Recording(interpreter.Interpreter):
             if any(raw is raw_of(x) for x in inputs if isinstance(x, (Tensor, Array))):
                 continue  # an operation without an effect returned its input
             self.define(raw, value)
-            if isinstance(tensor, Tensor) and tensor._view is not None:
-                base, _, steps = tensor._view
+            if isinstance(tensor, Tensor) and tensor._mt_view is not None:
+                base, _, steps = tensor._mt_view
                 self.views[id(raw)] = (raw, raw_of(base), steps)
         return out
 

@@ -234,9 +234,9 @@ class Pickler(pickle._Pickler):
         kind = kind_of(x)
         state = {name: value for name, value in x._extra_state().items() if not name.startswith("_")}
         if kind == "parameter":
-            args = x._data, requires_grad, OrderedDict()
+            args = x._mt_data, requires_grad, OrderedDict()
             return (_REBUILD_PARAMETER_WITH_STATE, (*args, state)) if state else (_REBUILD_PARAMETER, args)
-        rebuild, args = self._strided(x._data._array, requires_grad)
+        rebuild, args = self._strided(x._mt_data._array, requires_grad)
         if kind == "buffer":
             state.update(persistent=getattr(x, "persistent", True), _is_buffer=True)
         return (_REBUILD_TYPE, (rebuild, _global("torch", "Tensor"), args, state)) if state else (rebuild, args)
@@ -955,7 +955,7 @@ def placer(map_location):
 
         def asked(raw, location):
             moved = map_location(Tensor._wrap(raw), location)
-            return _there(raw, location) if moved is None else getattr(moved, "_data", moved)._array
+            return _there(raw, location) if moved is None else getattr(moved, "_mt_data", moved)._array
 
         return asked
     if isinstance(map_location, dict):

@@ -65,14 +65,14 @@ class LayerCache:
         kept = start - seen  # earlier positions that the new ones see
         if start + T - self.first > self.rows:
             for store in (self.k, self.v):
-                raw = store._data._array
+                raw = store._mt_data._array
                 raw[:, :, :kept] = raw[:, :, seen - self.first : start - self.first].copy()
             self.first = seen
         if kept + T > self.rows:  # more positions than the memory stores
             return self._long(k, v, kept)
         begin, end = start - self.first, start - self.first + T
         append_to_cache(self.k, self.v, k, v, begin)
-        return [Tensor._wrap(store._data._array[:, :, seen - self.first : end]) for store in (self.k, self.v)]
+        return [Tensor._wrap(store._mt_data._array[:, :, seen - self.first : end]) for store in (self.k, self.v)]
 
     def _allocate(self, k, v):
         if self.owner.length:
@@ -85,10 +85,10 @@ class LayerCache:
         self.v = empty(B, H, self.rows, v.shape[3], dtype=v.dtype, device=v.device)
 
     def _long(self, k, v, kept):
-        whole = [cat([Tensor._wrap(s._data._array[:, :, :kept]), new], 2) for s, new in ((self.k, k), (self.v, v))]
+        whole = [cat([Tensor._wrap(s._mt_data._array[:, :, :kept]), new], 2) for s, new in ((self.k, k), (self.v, v))]
         left = min(self.window - 1, kept + k.shape[2])
         for store, new in zip((self.k, self.v), whole, strict=True):
-            store._data._array[:, :, :left] = new._data._array[:, :, new.shape[2] - left :]
+            store._mt_data._array[:, :, :left] = new._mt_data._array[:, :, new.shape[2] - left :]
         self.first = self.owner.length + k.shape[2] - left
         return whole
 
@@ -149,10 +149,10 @@ class KVCache:
         Args:
             rows: int64 (B,).
         """
-        index = rows._data._array
+        index = rows._mt_data._array
         for layer in self.layers:
             for store in (layer.k, layer.v):
-                raw, used = store._data._array, self.length - layer.first
+                raw, used = store._mt_data._array, self.length - layer.first
                 raw[:, :, :used] = raw[:, :, :used][index]  # indexing by an array makes a copy
         if self.padding is not None:
             self.padding = self.padding[rows]

@@ -24,7 +24,7 @@ def distribution(
     min_p: float | None = None, repetition_penalty: float = 1.0, vocab_size: int | None = None,
 ) -> Any:  # fmt: skip
     """Return the probabilities of the next token, a raw float32 array (B, V); see `pick` for the arguments."""
-    raw = logits._data._array
+    raw = logits._mt_data._array
     xp = xp_of(raw)
     scores = raw[:, :vocab_size].astype("float32")  # a copy; half precision is too coarse for sums
     if repetition_penalty != 1.0 and seen is not None:
@@ -164,7 +164,7 @@ class Decoding:
         self.xp, self.there = on(prompt.device)
         with self.there:
             self.tokens = self.xp.empty((B, self.n + count), "int64")
-            self.tokens[:, : self.n] = prompt._data._array
+            self.tokens[:, : self.n] = prompt._mt_data._array
         self.context, self.lasting = model.config.context_length, _lasting(model)
         needs = use_cache or padding is not None
         self.cache = (
@@ -200,7 +200,7 @@ def _sampled(run, count, generator, sampling, stop):
         done = xp.zeros(len(run.tokens), bool)
     for _ in range(count):
         with run.there:
-            new = pick(run.logits()[:, -1], run.tokens[:, : run.n], generator=generator, **sampling)._data._array
+            new = pick(run.logits()[:, -1], run.tokens[:, : run.n], generator=generator, **sampling)._mt_data._array
             if stop:
                 new = xp.where(done, run.tokens[:, run.n - 1], new)
             run.add(new)
@@ -228,7 +228,7 @@ def _speculated(run, draft, count, ahead, generator, sampling, stop):
             draft.tokens[:, :base] = run.tokens[:, :base]
             for _ in range(min(ahead, end - base - 1)):
                 q = distribution(draft.logits()[:, -1], draft.tokens[:, : draft.n], **sampling)
-                new = multinomial(Tensor._wrap(q), 1, generator=generator).reshape(-1)._data._array
+                new = multinomial(Tensor._wrap(q), 1, generator=generator).reshape(-1)._mt_data._array
                 draft.add(new)
                 proposed.append((new, q))
             run.tokens[:, base : draft.n] = draft.tokens[:, base : draft.n]
@@ -247,7 +247,7 @@ def _speculated(run, draft, count, ahead, generator, sampling, stop):
                         fresh.append(token)
                         continue
                     p = xp.maximum(p / p.sum() - q / q.sum(), 0)
-                fresh.append(multinomial(Tensor._wrap(p), 1, generator=generator).reshape(-1)._data._array)
+                fresh.append(multinomial(Tensor._wrap(p), 1, generator=generator).reshape(-1)._mt_data._array)
                 break
             run.n = base
         for token in fresh:
@@ -382,7 +382,7 @@ def beam_search(
         sums = xp.full(num_beams, -xp.inf, "float32")
         sums[0] = 0.0  # all beams are equal at first
         for made in range(1, max_new_tokens + 1):
-            logits = run.logits()[:, -1]._data._array[:, :vocab_size].astype("float32")
+            logits = run.logits()[:, -1]._mt_data._array[:, :vocab_size].astype("float32")
             logits -= logits.max(-1, keepdims=True)
             scores = (sums[:, None] + logits - xp.log(xp.exp(logits).sum(-1, keepdims=True))).reshape(-1)
             best = xp.argsort(-scores, kind="stable")[: 2 * num_beams]
@@ -447,11 +447,15 @@ def generate(
             for row, n in zip(prompt, empty, strict=True)
         ]
         same = isinstance(input, Tensor) and len({len(row) for row in found}) == 1
-        return Tensor._wrap(xp_of(found[0]._data._array).stack([row._data._array for row in found])) if same else found
+        return (
+            Tensor._wrap(xp_of(found[0]._mt_data._array).stack([row._mt_data._array for row in found]))
+            if same
+            else found
+        )
     xp, there = on(prompt.device)
     with there:
-        columns = [prompt._data._array]
-        columns += [new._data._array[:, None] for new in stream(model, input, max_new_tokens, **options)]
+        columns = [prompt._mt_data._array]
+        columns += [new._mt_data._array[:, None] for new in stream(model, input, max_new_tokens, **options)]
         whole = Tensor._wrap(xp.concatenate(columns, axis=1))
     if isinstance(input, Tensor):
         return whole

@@ -398,9 +398,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     q = q.T if rows < columns else q
 
     def fill():
-        with device_guard(tensor._data._array):
-            tensor._data._array[...] = to_device((q * gain).reshape(tensor.shape), tensor.device)
-        tensor._data._bump()
+        with device_guard(tensor._mt_data._array):
+            tensor._mt_data._array[...] = to_device((q * gain).reshape(tensor.shape), tensor.device)
+        tensor._mt_data._bump()
         return tensor
 
     return _filled(tensor, fill)
@@ -432,9 +432,9 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         for column in range(columns):
             shuffled = randperm(rows, device="cpu").numpy()  # PyTorch does not use the generator here either
             zeros = shuffled[: math.ceil(sparsity * rows)]
-            with device_guard(tensor._data._array):
-                tensor._data._array[zeros, column] = 0
-        tensor._data._bump()
+            with device_guard(tensor._mt_data._array):
+                tensor._mt_data._array[zeros, column] = 0
+        tensor._mt_data._bump()
         return tensor
 
     return _filled(tensor, fill)

@@ -18,7 +18,7 @@ def _sum_over_ranks(raw, group):
     """Returns the sum of a raw array over all processes."""
     total = Tensor._wrap(xp_of(raw).ascontiguousarray(raw))
     all_reduce(total, group=group)
-    return total._data._array
+    return total._mt_data._array
 
 
 class SyncBatchNormFunction(Function):
@@ -31,7 +31,7 @@ class SyncBatchNormFunction(Function):
 
     @staticmethod
     def forward(ctx, input, weight, bias, running_mean, running_var, momentum, eps, group):
-        x = input._data._array
+        x = input._mt_data._array
         xp = xp_of(x)
         x = to_acc_type(x)
         axes = (0, *range(2, x.ndim))  # all except the channels
@@ -49,23 +49,23 @@ class SyncBatchNormFunction(Function):
         if running_mean is not None:
             # The running variance is unbiased.
             for running, new in ((running_mean, mean), (running_var, var * (count / (count - 1)))):
-                raw = running._data._array
+                raw = running._mt_data._array
                 raw[...] = (1 - momentum) * raw + momentum * new
-                running._data._bump()
+                running._mt_data._bump()
         inverse = 1 / xp.sqrt(var + x.dtype.type(eps))
-        scale = inverse if weight is None else inverse * weight._data._array
+        scale = inverse if weight is None else inverse * weight._mt_data._array
         out = centred * scale.reshape(shape).astype(x.dtype)
         if bias is not None:
-            out += bias._data._array.reshape(shape)
+            out += bias._mt_data._array.reshape(shape)
         ctx.parts = (centred, inverse.reshape(shape), axes, shape, count, group)
-        ctx.weight = None if weight is None else weight._data._array
+        ctx.weight = None if weight is None else weight._mt_data._array
         ctx.has_bias = bias is not None
-        return Tensor._wrap(out.astype(input._data._array.dtype))
+        return Tensor._wrap(out.astype(input._mt_data._array.dtype))
 
     @staticmethod
     def backward(ctx, grad):
         centred, inverse, axes, shape, count, group = ctx.parts
-        g = grad._data._array.astype(centred.dtype)
+        g = grad._mt_data._array.astype(centred.dtype)
         xp = xp_of(g)
         normal = centred * inverse
         sum_g, sum_gx = g.sum(axis=axes), (g * normal).sum(axis=axes)

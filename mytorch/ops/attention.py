@@ -249,7 +249,7 @@ def append_to_cache(keys, values, k, v, at):
         v: new values (B, H, T, D).
         at: first new position.
     """
-    stores, new = (keys._data._array, values._data._array), (k._data._array, v._data._array)
+    stores, new = (keys._mt_data._array, values._mt_data._array), (k._mt_data._array, v._mt_data._array)
     length = new[0].shape[2]
     found = CACHE.find(device_type(stores[0]), None, (*new, *stores), {}) if length else None
     if found is not None:

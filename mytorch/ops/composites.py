@@ -64,7 +64,7 @@ def linear(
     See also: `nn.Linear`.
     """
     try:
-        x, w = input._data._array, weight._data._array
+        x, w = input._mt_data._array, weight._mt_data._array
     except AttributeError:  # Arrays
         for place, (name, value) in enumerate({"input": input, "weight": weight}.items(), 1):
             if not is_tensor(value):

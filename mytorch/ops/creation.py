@@ -85,7 +85,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
             "numpy.ndarray with numpy.array() first."
         )
     raw = as_raw(data, place_for(data, device), dtype)
-    inner = getattr(data, "_data", data)
+    inner = getattr(data, "_mt_data", data)
     shared = raw is (inner._array if isinstance(inner, Array) else inner) or getattr(raw, "base", None) is not None
     if shared and not isinstance(data, (int, float, bool, complex, list, tuple)):
         raw = raw_of(data.detach().clone()) if isinstance(data, Tensor) and raw is inner._array else raw.copy()
@@ -294,7 +294,7 @@ def _constant(name, text, show, shown, shown_like):
             >>> mytorch.{name}(tensor([7, 8, 9])){show}
             {shown}
         """
-        dense = layout is None and isinstance(input._data._array, ndarray)
+        dense = layout is None and isinstance(input._mt_data._array, ndarray)
         if not dense and (other := creation(name + "_like", layout, input)) is not None:
             options = {"dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format}
             return other(input, requires_grad=requires_grad, pin_memory=pin_memory, **options)
@@ -851,7 +851,7 @@ def dim(self):
     """
     if overriding.modes and (found := overriding.ask(dim, (self,))) is not NOTHING:
         return found
-    return self._data._array.ndim  # called often, and `raw_of` takes 30 ns
+    return self._mt_data._array.ndim  # called often, and `raw_of` takes 30 ns
 
 
 @public(names=("nelement",), inplace=False)
@@ -1005,7 +1005,7 @@ def pin_memory(self, device=None):
     if not self.requires_grad:
         return (Array if isinstance(self, Array) else Tensor)._wrap(pinned(raw_of(self)))
     out = self.clone()
-    out._data._array = pinned(raw_of(self))
+    out._mt_data._array = pinned(raw_of(self))
     return out
 
 
@@ -1029,14 +1029,14 @@ def copy_(self, src, non_blocking=False):
     check_writable(self, "copy_")
     if not is_tensor(src):
         src = Tensor._wrap(as_raw(src))
-    raw, source = self._data._array, src._data._array
+    raw, source = self._mt_data._array, src._mt_data._array
     dense = isinstance(raw, ndarray), isinstance(source, ndarray)
     if dense != (True, True) and (other := other_layout("copy_", self, src)) is not None:
         return other(self, src, non_blocking)
     if dense == (True, False):
         records = get_mode().grad and (self.requires_grad or src.requires_grad)
         if non_blocking and not records and copy_later(source, raw):
-            self._data._bump()
+            self._mt_data._bump()
             return self
         non_blocking = False  # the next statement reads it
     src = to(src, self.device, non_blocking=non_blocking)
@@ -1071,7 +1071,8 @@ def fill_(self, value):
     if value is None or isinstance(value, str):
         raise TypeError(f"fill_: expected a number or a 0-d tensor, got {kind(value)}.")
     assign(
-        self._data._array, dtypes.fitting(value, self.dtype, self.numel() == 1) if isinstance(value, NUMBERS) else value
+        self._mt_data._array,
+        dtypes.fitting(value, self.dtype, self.numel() == 1) if isinstance(value, NUMBERS) else value,
     )
     return record_fill(self, "FillBackward2")
 
@@ -1085,7 +1086,7 @@ def zero_(self):
         [0, 0]
     """
     check_writable(self, "zero_")
-    assign(self._data._array, 0)
+    assign(self._mt_data._array, 0)
     return record_fill(self, "ZeroBackward0")
 
 

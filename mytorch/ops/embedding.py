@@ -122,13 +122,13 @@ def embedding(
 @on_input_device
 def _renorm(weight, index, max_norm, norm_type):
     """Scales the rows at `index` down to max_norm, in place and without autograd."""
-    table = weight._data._array
+    table = weight._mt_data._array
     xp = xp_of(table)
     used = xp.unique(xp.asarray(index))
     norms = xp.linalg.norm(table[used], ord=norm_type, axis=-1)
     factor = xp.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
     table[used] *= factor[:, None].astype(table.dtype)
-    weight._data._bump()
+    weight._mt_data._bump()
 
 
 def embedding_renorm_(weight, indices, max_norm, norm_type=2.0):
@@ -291,7 +291,7 @@ def embedding_bag(
         filled = Tensor._wrap(xp.asarray((counts > 0)[:, None]))
         if not len(bags):
             return rows.new_zeros(count, weight.shape[1]) + weight.sum() * 0
-        places = Tensor._wrap(_first_maxima(xp, rows._data._array, bags, count))
+        places = Tensor._wrap(_first_maxima(xp, rows._mt_data._array, bags, count))
         return where(filled, rows.gather(0, places), 0.0)
     if factors is not None:
         rows = rows * factors.to(rows.dtype).unsqueeze(1)

@@ -75,7 +75,7 @@ def raw_index(tensor, index):
             raise IndexError(
                 "only integers, slices (`:`), ellipsis (`...`), None, bools and tensors are valid indices (got numpy.bool)"
             )
-        array = item._data._array if isinstance(item, Tensor) else item._array if isinstance(item, Array) else item
+        array = item._mt_data._array if isinstance(item, Tensor) else item._array if isinstance(item, Array) else item
         if not is_raw(array):
             if hasattr(item, "__index__"):
                 out.append(item.__index__())
@@ -360,7 +360,7 @@ def getitem(self, index):
         index = ()  # older programs print loss[0]
     items = index if type(index) is tuple else (index,)
     if isinstance(index, Tensor) and type(raw_of(self)) is ndarray:
-        raw = index._data._array
+        raw = index._mt_data._array
         if type(raw) is ndarray and raw.ndim and raw.size and raw.dtype.char in "lqi?":
             return _index.fast_call(self, index, layout=ROWS)
     elif _is_plain(items):
@@ -412,7 +412,7 @@ def setitem(self, index, value):
     if parts is not None:
         setitem(_slice(self, index=parts[0]), joined(layout_of(parts[1]), arrays), value)
         return
-    array = self if isinstance(self, Array) else self._data
+    array = self if isinstance(self, Array) else self._mt_data
     if isinstance(value, (Tensor, Array)):
         written = _written(self, array, found, basic, value)
         if type(written) is MetaArray and type(array._array) is not MetaArray:
@@ -484,18 +484,18 @@ def _record_assignment(self, array, found, arrays, source):
         src = src.to(self.dtype)
     else:
         src = Tensor._wrap(xp_of(raw).zeros(region, raw.dtype))
-    if self._view is not None and not arrays and overlaps_itself(raw):
+    if self._mt_view is not None and not arrays and overlaps_itself(raw):
         # Elements that share memory with the region are written, too.
-        set_edge(_slice.fast_call(self, found), src._edge)
+        set_edge(_slice.fast_call(self, found), src._mt_edge)
         return
-    before = Tensor._of(array, self._edge)
+    before = Tensor._of(array, self._mt_edge)
     written = _write_index(before, src, *arrays, layout=layout_of(found))
     changed = None
-    if self._view is not None and arrays and overlaps_itself(raw):
+    if self._mt_view is not None and arrays and overlaps_itself(raw):
         changed = xp_of(raw).zeros(raw.shape, bool)
         changed[found] = True
         changed = to_device(changed, CPU)
-    set_edge(self, (written if arrays else name_node(written, "IndexWrite", "CopySlices"))._edge, changed)
+    set_edge(self, (written if arrays else name_node(written, "IndexWrite", "CopySlices"))._mt_edge, changed)
 
 
 def delitem(self, index):

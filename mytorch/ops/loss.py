@@ -206,7 +206,7 @@ def cross_entropy(
         rows = input if len(shape) == 2 else input.movedim(1, -1).reshape(-1, classes)
     _check_weight(weight, classes, "cross_entropy", input)
     if input.dtype.category != dtypes.FLOAT:
-        check_dtypes("cross_entropy", (input._data,))
+        check_dtypes("cross_entropy", (input._mt_data,))
     index = class_indices(target, "cross_entropy").reshape(-1)
     _check_classes(index, classes, ignore_index, "cross_entropy")
     out = _cross_entropy(

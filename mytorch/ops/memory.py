@@ -33,7 +33,7 @@ def resize_(self, *sizes, memory_format=None):
         raise RuntimeError("cannot resize variables that require grad")
     if (other := other_layout("resize_", self)) is not None:
         return other(self, *sizes, memory_format=memory_format)
-    self._data._bump()
+    self._mt_data._bump()
     shape = as_shape(sizes)
     raw = raw_of(self)
     if shape == raw.shape and memory_format is None:
@@ -66,9 +66,9 @@ def _replace(self, raw):
     if isinstance(self, Array):
         self._array = raw
     else:
-        counter = self._data._version_counter
-        self._data = Array._wrap(raw)
-        self._data._version_counter = counter
+        counter = self._mt_data._version_counter
+        self._mt_data = Array._wrap(raw)
+        self._mt_data._version_counter = counter
 
 
 @public(function=False, inplace=False, spellings={"the_template": "other"})
@@ -112,7 +112,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         there = raw_of(source)
     else:
         raise RuntimeError(f"set_: Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
-    self._data._bump()
+    self._mt_data._bump()
     _replace(self, there)
     if size is not None or storage_offset:
         size = as_shape((size,)) if size is not None else (there.size - storage_offset,)
@@ -137,7 +137,7 @@ def _map(self, name, callable, *others):
     if raw.size:
         found = np.vectorize(one, otypes=[raw.dtype])(to_cpu(raw), *map(to_cpu, others))
         raw[...] = to_device(found, device_of(raw))
-    self._data._bump()
+    self._mt_data._bump()
     return self
 
 
@@ -241,7 +241,7 @@ def is_inference(input):
         >>> x.is_inference(), x.clone().is_inference()
         (True, False)
     """
-    return input._data._version_counter is inference_counter
+    return input._mt_data._version_counter is inference_counter
 
 
 _no("is_conj", "conjugates are never lazy")
@@ -330,8 +330,8 @@ def as_subclass(self, cls):
     """
     leaf = isinstance(self, Tensor) and self.requires_grad and self.is_leaf
     source = name_node(self.view_as(self), "Alias") if leaf else self
-    out = Tensor._of(source._data, source._edge, cls)
-    out._view = source._view
+    out = Tensor._of(source._mt_data, source._mt_edge, cls)
+    out._mt_view = source._mt_view
     return out
 
 
@@ -381,7 +381,7 @@ _attribute("is_mps", lambda self: False)
 _attribute("name", lambda self: None)
 _attribute("mH", lambda self: self.mT.conj(), doc="The conjugate transpose of the last two dimensions.")
 _attribute(
-    "layout", lambda self: layout_of(self._data._array),
+    "layout", lambda self: layout_of(self._mt_data._array),
     doc="The layout: `strided` (dense), `sparse_coo`, `sparse_csr` or `sparse_csc`.",
 )  # fmt: skip
 _attribute("is_sparse", lambda self: self.layout == "sparse_coo", doc="True if the tensor has the layout `sparse_coo`.")

@@ -504,16 +504,16 @@ def batch_norm(
     n = math.prod(input.shape) // input.shape[1]
     if n == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(input.shape)}")
-    raw = input._data._array
-    parameters = [None if p is None else p._data._array for p in (weight, bias)]
+    raw = input._mt_data._array
+    parameters = [None if p is None else p._mt_data._array for p in (weight, bias)]
     kernel = _batch_norm.kernels.find(device_type(raw), fused, (raw, *parameters), {"eps": eps})
     mean, var = _batch_statistics(xp_of(raw), raw, kernel)
     for running, batch in ((running_mean, mean), (running_var, var * (n / (n - 1)))):
         if running is not None:
-            kept = running._data._array
+            kept = running._mt_data._array
             kept *= 1 - momentum
             kept += (momentum * batch).astype(kept.dtype)
-            running._data._bump()
+            running._mt_data._bump()
     return _batch_norm(input, weight, bias, eps=eps, stats=(mean, var), fused=fused, auto=auto)
 
 

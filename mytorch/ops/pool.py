@@ -223,9 +223,11 @@ def _max_pooling(d):
             out = contiguous(out)
         if not return_indices:
             return out
-        indices = Tensor._wrap(_flat_positions(chosen._data._array, tuple(x.shape), **geometry))
+        indices = Tensor._wrap(_flat_positions(chosen._mt_data._array, tuple(x.shape), **geometry))
         indices = indices.squeeze(0) if single else laid_by(channels_of_pool, indices, x)
-        return out, Tensor._of(watched(indices._data._array, chosen))  # backward uses `chosen` instead of the indices
+        return out, Tensor._of(
+            watched(indices._mt_data._array, chosen)
+        )  # backward uses `chosen` instead of the indices
 
     return max_pool
 
@@ -755,7 +757,7 @@ def _fractional_pooling(d):
                 f"{name}: expected _random_samples of shape {(*x.shape[:2], d)}, got {tuple(samples.shape)}."
             )
         lead = tuple(x.shape[:2])
-        indices = Tensor._wrap(_fractional_places(x._data._array, samples._data._array, sizes, kernel))
+        indices = Tensor._wrap(_fractional_places(x._mt_data._array, samples._mt_data._array, sizes, kernel))
         out = x.flatten(len(lead)).gather(-1, indices).reshape(*lead, *sizes)
         indices = indices.reshape(*lead, *sizes)
         return (out.squeeze(0), indices.squeeze(0)) if single else (out, indices)

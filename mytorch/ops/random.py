@@ -851,12 +851,12 @@ def randint_like(input, low, high=None, *, dtype=None, device=None, requires_gra
 def _fill(self, raw, name, number=0):
     """Writes a draw into a tensor in place. PyTorch's name of the node ends in `number`."""
     check_writable(self, name)
-    assign(self._data._array, raw)
+    assign(self._mt_data._array, raw)
     return record_fill(self, torch_name_of(name, number))
 
 
 def _drawn(self, generator):
-    array = self._data
+    array = self._mt_data
     return array._array, generator_for(array.device, generator)
 
 
@@ -1019,8 +1019,8 @@ def bernoulli_mask(like, shape, p):
             in memory.
         p: probability of 0.
     """
-    array = like._data._array
-    source = generator_for(like._data.device)
+    array = like._mt_data._array
+    source = generator_for(like._mt_data.device)
     if p >= 1.0:
         return source.xp.zeros(array.shape if shape is None else shape, array.dtype)
     if shape is None:

@@ -538,7 +538,7 @@ def affine_grid(theta, size, align_corners=None):
     grids = np.meshgrid(*(axis(c) for c in spatial), indexing="ij")
     # Homogeneous coordinates (x, y, 1), with the last axis first.
     base = np.stack([*reversed(grids), np.ones_like(grids[0])], -1).reshape(1, -1, d + 1)
-    points = on_device_of(np.broadcast_to(base, (n, *base.shape[1:])).astype(theta._data._array.dtype), theta)
+    points = on_device_of(np.broadcast_to(base, (n, *base.shape[1:])).astype(theta._mt_data._array.dtype), theta)
     return (points @ theta.transpose(1, 2)).reshape(n, *spatial, d)
 
 

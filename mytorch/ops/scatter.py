@@ -520,7 +520,7 @@ def put_(self, index, source, accumulate=False):
         refuse_overlap(self, other, "put_", elementwise=False)
     flat = self.reshape(-1)
     index_put_(flat, (index.reshape(-1),), source.reshape(-1), accumulate)
-    if flat._data._version_counter is None or flat._data._version_counter is not self._data._version_counter:
+    if flat._mt_data._version_counter is None or flat._mt_data._version_counter is not self._mt_data._version_counter:
         self.copy_(flat.reshape(self.shape))  # self was not contiguous, so flat is a copy
     return self
 

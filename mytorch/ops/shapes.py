@@ -769,20 +769,20 @@ def _reshaping(name, view):
         if get_mode().grad:
             check_shared(self, name)
         before = self
-        if self._view is None:
-            before = Tensor._of(self._data, self._edge)
+        if self._mt_view is None:
+            before = Tensor._of(self._mt_data, self._mt_edge)
             self.__dict__["_reshaped"] = True  # not a view of another tensor of the program: hooks stay
         out = view(before, *args, **kwargs)
-        if out._data._array is not before._data._array:
+        if out._mt_data._array is not before._mt_data._array:
             for level, tangent in self.__dict__.pop("_tangents", {}).items():
                 level.give(before, tangent)
-            # `_view` is the view of `before`. `refresh` rejects views whose base is self.
-            self._data, self._view = out._data, out._view
-            if out._edge is not None:
-                replace_edge(self, out._edge)
-            elif type(self._edge) is Leaf:
-                self._edge.shape = self._data._array.shape
-            self._data._bump()
+            # `_mt_view` is the view of `before`. `refresh` rejects views whose base is self.
+            self._mt_data, self._mt_view = out._mt_data, out._mt_view
+            if out._mt_edge is not None:
+                replace_edge(self, out._mt_edge)
+            elif type(self._mt_edge) is Leaf:
+                self._mt_edge.shape = self._mt_data._array.shape
+            self._mt_data._bump()
         return self
 
     named(name, f"In-place variant of `Tensor.{name[:-1]}`: changes the shape of the tensor and returns it.")(method)

@@ -645,7 +645,7 @@ def histogram(input, bins=100, *, range=None, weight=None, density=False, out=No
     if range is not None and range[0] > range[1]:
         raise RuntimeError("histogram(): min should not exceed max")
     raw, sources = to_cpu(input).reshape(-1), [t for t in (input, bins, weight) if isinstance(t, Tensor)]
-    bins = to_cpu(bins) if hasattr(bins, "_data") else bins
+    bins = to_cpu(bins) if hasattr(bins, "_mt_data") else bins
     weights = None if weight is None else to_cpu(weight).reshape(-1)
     if range is None and isinstance(bins, int) and raw.size and not np.isfinite([raw.min(), raw.max()]).all():
         raise RuntimeError(f"histogram(): dimension 0's range [{raw.min()}, {raw.max()}] is not finite")
@@ -688,7 +688,7 @@ def searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=
         )
     if sorter is not None:
         seq = xp.take_along_axis(seq, raw_of(sorter), -1)
-    seq, wanted = (to_acc_type(seq), to_acc_type(raw_of(values) if hasattr(values, "_data") else xp.asarray(values)))
+    seq, wanted = (to_acc_type(seq), to_acc_type(raw_of(values) if hasattr(values, "_mt_data") else xp.asarray(values)))
     side = side or ("right" if right else "left")
     if side not in ("left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")

@@ -445,9 +445,9 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
         >>> mytorch.isin(tensor([1, 2, 3]), tensor([2])).tolist()
         [False, True, False]
     """
-    like = elements if hasattr(elements, "_data") else test_elements
+    like = elements if hasattr(elements, "_mt_data") else test_elements
     xp = xp_of(raw_of(like))
-    x, y = (to_acc_type(raw_of(t) if hasattr(t, "_data") else xp.asarray(t)) for t in (elements, test_elements))
+    x, y = (to_acc_type(raw_of(t) if hasattr(t, "_mt_data") else xp.asarray(t)) for t in (elements, test_elements))
     return Tensor._wrap(xp.asarray(xp.isin(x, y, assume_unique=assume_unique, invert=invert)))
 
 

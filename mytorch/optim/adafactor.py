@@ -98,6 +98,6 @@ def _mean_into(xp, state, name, squares, axis, fresh):
     now = squares if axis is None else squares.mean(axis=axis, keepdims=True)
     if name not in state:
         state[name] = kept(xp.zeros_like(now))
-    mean = state[name]._data._array
+    mean = state[name]._mt_data._array
     mean += (now - mean) * fresh
     return mean

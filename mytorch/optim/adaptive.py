@@ -107,7 +107,7 @@ class Adagrad(Optimizer):
         super()._begin(params, options)
         for group in self.param_groups:
             for p in group["params"]:
-                raw = getattr(p, "_local_tensor", p)._data._array  # the local part of a DTensor
+                raw = getattr(p, "_local_tensor", p)._mt_data._array  # the local part of a DTensor
                 with device_guard(raw):
                     total = xp_of(raw).full_like(raw, self._start(group, raw.dtype.kind == "c"))
                     step = xp_of(raw).zeros((), "float32")

@@ -70,10 +70,10 @@ class FusedGroup:
     @classmethod
     def of(cls, optimizer, group):
         """Returns the FusedGroup of a group, or None if its parameters must be updated one at a time."""
-        if not group["params"] or registry.device_type(group["params"][0]._data._array) != "cuda":
+        if not group["params"] or registry.device_type(group["params"][0]._mt_data._array) != "cuda":
             return None
         params = [p for p in group["params"] if p.grad is not None]
-        raws, grads = [p._data._array for p in params], [raw_grad(p) for p in params]
+        raws, grads = [p._mt_data._array for p in params], [raw_grad(p) for p in params]
         kernels = registry.multi_tensor(raws, group.get("fused"))
         if kernels is None or registry.multi_tensor(grads, group.get("fused")) is None:
             return None
@@ -99,7 +99,7 @@ class FusedGroup:
     def finish(self):
         """Marks the parameters as changed."""
         for p in self.params:
-            p._data._bump()
+            p._mt_data._bump()
 
     # -- the numbers of a step -----------------------------------------------------------------------------------
 
@@ -185,13 +185,13 @@ class FusedGroup:
         def update():
             if optimizer._device_states.get(key) is not shared:
                 raise capturing.Stale("the optimizer's state was replaced.")
-            if any(p._data._array is not raw for p, raw in zip(params, raws, strict=True)):
+            if any(p._mt_data._array is not raw for p, raw in zip(params, raws, strict=True)):
                 raise capturing.Stale("a parameter was moved to other memory.")
             if [group[name] for name in fixed] != values:
                 raise capturing.Stale("an option of the optimizer was changed.")
             shared.set_lr(number(group["lr"]))
             for p in params:
-                p._data._bump()
+                p._mt_data._bump()
 
         capturing.current.before_replay(update)
 

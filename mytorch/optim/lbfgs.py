@@ -73,7 +73,7 @@ class LBFGS(Optimizer):
         """Returns the gradients of all parameters as one flat array. Complex gradients become pairs of real numbers."""
         parts = []
         for p in self._params:
-            raw, g = p._data._array, raw_grad(p)
+            raw, g = p._mt_data._array, raw_grad(p)
             xp = xp_of(raw)
             part = xp.zeros(raw.size, raw.dtype) if g is None else xp.ascontiguousarray(g).reshape(-1)
             parts.append(part.view(part.real.dtype) if part.dtype.kind == "c" else part)
@@ -82,13 +82,13 @@ class LBFGS(Optimizer):
     def _move(self, step, direction):
         start = 0
         for p in self._params:
-            raw = p._data._array
+            raw = p._mt_data._array
             pairs = raw.dtype.kind == "c"
             size = raw.size * (2 if pairs else 1)
             change = direction[start : start + size] * step
             change = change.view(raw.dtype) if pairs else change
             raw += change.reshape(raw.shape).astype(raw.dtype)
-            p._data._bump()
+            p._mt_data._bump()
             start += size
 
     def step(self, closure):
@@ -115,7 +115,7 @@ class LBFGS(Optimizer):
             with enable_grad():
                 return closure()
 
-        with no_grad(), device_guard(self._params[0]._data._array):
+        with no_grad(), device_guard(self._params[0]._mt_data._array):
             first = evaluate()
             g = self._gradient()
             if _largest(g) > group["tolerance_grad"]:
@@ -263,7 +263,7 @@ def _largest(x):
 
 
 def _raw(value):
-    return value._data._array if is_tensor(value) else value
+    return value._mt_data._array if is_tensor(value) else value
 
 
 def _kept(raw):

@@ -321,7 +321,7 @@ class Optimizer:
             CaptureError: the step is being captured into a CUDA graph, and there is no kernel for it.
         """
         if gpu.several_gpus and group["params"]:
-            set_device_of(group["params"][0]._data._array)
+            set_device_of(group["params"][0]._mt_data._array)
         if group.get("differentiable"):
             update_recorded(self.update, group["params"], self.state, group)
             return
@@ -352,7 +352,7 @@ class Optimizer:
             g = raw_grad(p)
             if g is None:
                 continue
-            raw = p._data._array
+            raw = p._mt_data._array
             if gpu.several_gpus:
                 set_device_of(raw)
             if maximize:
@@ -366,7 +366,7 @@ class Optimizer:
                 self.update(raw, g, state, group)
             if state:  # SGD without momentum leaves no entry, as in PyTorch's layout
                 states[p] = state
-            p._data._bump()
+            p._mt_data._bump()
 
     def at_step(self, group, t):
         """Returns `numbers(group, t)`. A step computes them once for all parameters of a group with equal step counts.

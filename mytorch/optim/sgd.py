@@ -63,7 +63,7 @@ class SGD(Optimizer):
         if not group.get("differentiable") and (
             buffer is not None or ((p.size >= FEW or group.get("fused")) and not momentum)
         ):
-            arrays = [p, g] if buffer is None else [p, g, buffer._data._array]
+            arrays = [p, g] if buffer is None else [p, g, buffer._mt_data._array]
             kernels = self.compiled(arrays, group)
             if kernels is not None:
                 shares = (momentum, 1 - group["dampening"], group["nesterov"]) if momentum else ()
@@ -75,7 +75,7 @@ class SGD(Optimizer):
                 state["momentum_buffer"] = g.clone() if isinstance(g, Tensor) else kept(xp_of(p).array(g))
                 average = g
             else:
-                average = buffer if isinstance(p, Tensor) else buffer._data._array
+                average = buffer if isinstance(p, Tensor) else buffer._mt_data._array
                 average *= momentum
                 average += g * (1 - group["dampening"]) if group["dampening"] else g
             g = g + average * momentum if group["nesterov"] else average

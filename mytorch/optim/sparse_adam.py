@@ -69,9 +69,9 @@ class SparseAdam(Optimizer):
                 raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
             grad = grad.coalesce()
             where = tuple(np.asarray(grad.indices().detach()))
-            values = grad.values().detach()._data._array
-            self.update_at(p._data._array, where, -values if group["maximize"] else values, self.state[p], group)
-            p._data._bump()
+            values = grad.values().detach()._mt_data._array
+            self.update_at(p._mt_data._array, where, -values if group["maximize"] else values, self.state[p], group)
+            p._mt_data._bump()
 
     def update_at(self, p, where, g, state, group):
         """Runs one step on some positions of a raw array.

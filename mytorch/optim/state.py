@@ -53,12 +53,12 @@ def zeros_for(state, name, p):
         return found
     if found is None:
         found = state[name] = kept(xp_of(p).zeros_like(p))
-    return found._array if type(found) is Array else found._data._array
+    return found._array if type(found) is Array else found._mt_data._array
 
 
 def namespace_of(p):
     """Returns the array functions for arrays like p, or in a differentiable step for Tensors."""
-    return tensor_ns(xp_of(p._data._array)) if isinstance(p, Tensor) else xp_of(p)
+    return tensor_ns(xp_of(p._mt_data._array)) if isinstance(p, Tensor) else xp_of(p)
 
 
 def kept(raw):
@@ -76,7 +76,7 @@ def count_step(state):
     if type(state) is not dict and hasattr(state, "count_step"):  # a step that `compile_step` records
         return state.count_step()
     found = state.get("step")
-    raw = found._array if type(found) is Array else found._data._array if is_tensor(found) else None
+    raw = found._array if type(found) is Array else found._mt_data._array if is_tensor(found) else None
     if isinstance(raw, np.ndarray):
         n = int(raw) + 1
         raw[...] = n
@@ -89,7 +89,7 @@ def count_step(state):
 def raw_grad(p):
     """Returns the raw array of a parameter's gradient, or None."""
     grad = p.grad
-    return None if grad is None else (grad._data if isinstance(grad, Tensor) else grad)._array
+    return None if grad is None else (grad._mt_data if isinstance(grad, Tensor) else grad)._array
 
 
 _ON_CPU = ("step", "mu_product", "eta", "mu")  # numbers that rules compute with in Python
@@ -110,7 +110,7 @@ def loaded(p, name, value, as_tensor=False):
         else:
             dtype = p.dtype if p.dtype.is_floating_point else array.dtype
             array = Array(array, device=p.device, dtype=dtype).__deepcopy__({})
-        return Tensor._of(array._data) if as_tensor else hooks.shown(array._data)
+        return Tensor._of(array._mt_data) if as_tensor else hooks.shown(array._mt_data)
     if isinstance(value, dict):
         return {k: loaded(p, k, v, as_tensor) for k, v in value.items()}
     if type(value) in (list, tuple):
@@ -158,12 +158,12 @@ def update_as_real(update, p, g, state, group):
     part = p if p.flags.c_contiguous else p.copy()
     flat = {}
     for name, value in state.items():
-        pairs = is_tensor(value) and value._data._array.dtype.kind == "c"
-        flat[name] = kept(value._data._array.reshape(-1).view(real)) if pairs else value
+        pairs = is_tensor(value) and value._mt_data._array.dtype.kind == "c"
+        flat[name] = kept(value._mt_data._array.reshape(-1).view(real)) if pairs else value
     update(part.reshape(-1).view(real), xp_of(p).ascontiguousarray(g).reshape(-1).view(real), flat, group)
     for name, value in flat.items():
         if is_tensor(value) and value.ndim == 1:
-            value = kept(value._data._array.view(p.dtype).reshape(p.shape))
+            value = kept(value._mt_data._array.view(p.dtype).reshape(p.shape))
         state[name] = value
     if part is not p:
         p[...] = part

@@ -106,7 +106,7 @@ class ZeroRedundancyOptimizer(Optimizer):
                 broadcast(bucket, group=self.process_group, group_src=rank)
             if self.parameters_as_bucket_view:
                 for p in theirs:
-                    p._data._bump()
+                    p._mt_data._bump()
         return loss
 
     def _owned(self):

@@ -124,7 +124,7 @@ class profile(ModeSwitch):
                 reset_mode(token)
         for x in inputs if self.profile_memory else ():
             if _raw(x) is not None:
-                self.hold(_raw(x), "PARAMETER" if type(getattr(x, "_edge", None)) is Leaf else "INPUT", None)
+                self.hold(_raw(x), "PARAMETER" if type(getattr(x, "_mt_edge", None)) is Leaf else "INPUT", None)
         shapes = [list(getattr(x, "shape", ())) for x in inputs] if self.record_shapes else ()
         event = self.begin(op.name, FORWARD, shapes)
         try:
@@ -141,7 +141,7 @@ class profile(ModeSwitch):
 
     def _made(self, event, out):
         """Record a result: its node, for backward, and its memory."""
-        edge = getattr(out, "_edge", None)
+        edge = getattr(out, "_mt_edge", None)
         if edge is not None:
             node = edge.node if type(edge) is OutputEdge else edge
             if node not in self._nodes:  # otherwise it is the node of an unchanged input
@@ -360,7 +360,7 @@ def _count(block, change, event):
 
 def _raw(x):
     """Return the raw array of a Tensor or an Array, otherwise None."""
-    return getattr(getattr(x, "_data", x), "_array", None)
+    return getattr(getattr(x, "_mt_data", x), "_array", None)
 
 
 def _now():

@@ -42,7 +42,7 @@ def _with_dense(name):
         with no_grad():
             others = [Tensor._wrap(o) if hasattr(o, "dtype") and hasattr(o, "ndim") else o for o in others]
             result = getattr(Tensor._wrap(self), name)(*others)
-        return result._data._array
+        return result._mt_data._array
 
     return operator
 
@@ -102,7 +102,7 @@ class SparseArray:
 
     def item(self):
         """Returns the only element of an array of size 1."""
-        return Tensor._wrap(self).to_dense()._data._array.item()
+        return Tensor._wrap(self).to_dense()._mt_data._array.item()
 
     def __bool__(self):
         return bool(self.item())
@@ -195,7 +195,7 @@ class SparseArray:
         if name is None or method != "__call__" or kwargs:
             return NotImplemented
         with no_grad():
-            result = getattr(Tensor._wrap(inputs[0]), name)(Tensor._wrap(inputs[1]))._data._array
+            result = getattr(Tensor._wrap(inputs[0]), name)(Tensor._wrap(inputs[1]))._mt_data._array
         if out is None:
             return result
         out[0][...] = result
@@ -260,12 +260,12 @@ _class_for(CPU)
 
 def is_sparse(x):
     """Returns True if a value is a Tensor or Array of sparse layout."""
-    return isinstance(x, (Tensor, Array)) and isinstance(x._data._array, SparseArray)
+    return isinstance(x, (Tensor, Array)) and isinstance(x._mt_data._array, SparseArray)
 
 
 def raw_of(x):
     """Returns the raw array of a Tensor or Array."""
-    return x._data._array
+    return x._mt_data._array
 
 
 def dtype_of(raw):

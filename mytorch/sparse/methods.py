@@ -23,7 +23,7 @@ from .pattern import COMPRESSED, LAYOUTS, Pattern, sparse_coo, sparse_csc, spars
 
 
 def _tensor(x):
-    return x if isinstance(x, Tensor) else Tensor._of(x._data)
+    return x if isinstance(x, Tensor) else Tensor._of(x._mt_data)
 
 
 def _layout_name(x):
@@ -381,7 +381,7 @@ def _resize(self, raw, size, sparse_dim, dense_dim):
     values = values.reshape(shape)
     indices = old.indices if count else xp.zeros((sparse_dim, 0), np.int64)
     raw._set(Pattern(sparse_coo, size[:sparse_dim], indices, coalesced=old.coalesced), values)
-    self._data._bump()
+    self._mt_data._bump()
     return self
 
 

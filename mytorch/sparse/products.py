@@ -107,7 +107,7 @@ def _by_rows(pattern, values, dense):
 def _gathered(pattern, values, dense, xp):
     rows, columns = pattern.indices
     products = Tensor._wrap(values[:, None] * dense[columns])
-    total = Tensor._wrap(xp.zeros((pattern.sizes[0], dense.shape[1]), products._data._array.dtype))
+    total = Tensor._wrap(xp.zeros((pattern.sizes[0], dense.shape[1]), products._mt_data._array.dtype))
     return raw_of(total.index_add(0, Tensor._wrap(rows), products))
 
 

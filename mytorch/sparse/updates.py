@@ -50,7 +50,7 @@ def embedding(weight, index, padding_idx, scale_grad_by_freq):
         raise RuntimeError(
             "embedding: scale_grad_by_freq option not supported with sparse gradients. Use sparse=False."
         )
-    index = index._data._array if isinstance(index, (Tensor, Array)) else index
+    index = index._mt_data._array if isinstance(index, (Tensor, Array)) else index
     return _Rows.apply(weight, Tensor._wrap(index), padding_idx)
 
 
@@ -91,7 +91,7 @@ def _sgd(p, g, state, group):
         if buffer is None:
             total = g.copy()
         else:
-            total = buffer._data._array * momentum + g * (1 - group["dampening"])
+            total = buffer._mt_data._array * momentum + g * (1 - group["dampening"])
         total = _merged(total)[1]
         state["momentum_buffer"] = hooks.shown(Array._wrap(total))
         g = g + total * momentum if group["nesterov"] else total
@@ -100,11 +100,11 @@ def _sgd(p, g, state, group):
 
 
 def _adagrad(p, g, state, group):
-    step = state["step"]._data._array
+    step = state["step"]._mt_data._array
     step += 1
     lr = float(group["lr"]) / (1 + (float(step) - 1) * group["lr_decay"])
     where, merged = _merged(g)
-    total = state["sum"]._data._array
+    total = state["sum"]._mt_data._array
     total[where] += merged.values * merged.values
     p[where] -= merged.values / (xp_of(p).sqrt(total[where]) + group["eps"]) * lr
 

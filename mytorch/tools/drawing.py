@@ -344,7 +344,7 @@ def _saved(node):
 def _total(nodes):
     """Return the bytes that nodes save, except leaves; shared memory counts once."""
     leaves = [node.variable for node in nodes if type(node) is Leaf]
-    own = {id(_whole(leaf._data._array)) for leaf in leaves if leaf is not None}
+    own = {id(_whole(leaf._mt_data._array)) for leaf in leaves if leaf is not None}
     kept = {id(_whole(a)): _whole(a).nbytes for node in nodes for _, arrays in _saved(node) for a in arrays}
     return sum(size for key, size in kept.items() if key not in own)
 

@@ -52,7 +52,7 @@ class Batch(Interpreter):
         Raises:
             Unbatched: code outside of ops created the tensor, so that it has no value.
         """
-        raw = getattr(getattr(x, "_data", x), "_array", x)
+        raw = getattr(getattr(x, "_mt_data", x), "_array", x)
         if not isinstance(raw, MetaArray):
             return None
         if raw.batch is None:
@@ -61,7 +61,7 @@ class Batch(Interpreter):
 
     def stand_for(self, value):
         """Returns a tensor of the batch for a value."""
-        raw = value._data._array
+        raw = value._mt_data._array
         if isinstance(raw, MetaArray) and raw.batch in (None, self):
             raise Unbatched("vmap: a rule gave a tensor without elements.")
         stands = hollow(raw.shape[1:], raw.dtype)
@@ -96,7 +96,9 @@ class Batch(Interpreter):
         outs = tuple(map(self.stand_for, found))
         if record.view:
             for i, (out, value) in enumerate(zip(outs, found, strict=True)):
-                if value._view is not None and value._view[0] is (values[0]._base if values[0]._view else values[0]):
+                if value._mt_view is not None and value._mt_view[0] is (
+                    values[0]._base if values[0]._mt_view else values[0]
+                ):
                     set_view(out, inputs[0], Parts(((record, attrs, i),)) if record.outputs else ((record, attrs),))
         self.record(record, inputs, outs, attrs, mode)
         return outs if record.outputs else outs[0]
@@ -107,12 +109,12 @@ class Batch(Interpreter):
         mask = sum(1 << i for i, e in enumerate(edges) if e is not None)
         if not mask or not mode.grad or not (record.is_differentiable or record.lacks_gradient):
             return
-        arrays = [getattr(x, "_data", None) for x in inputs]
+        arrays = [getattr(x, "_mt_data", None) for x in inputs]
         raws = [x if a is None else a._array for x, a in zip(inputs, arrays, strict=True)]
-        results = tuple(o._data._array for o in outs)
+        results = tuple(o._mt_data._array for o in outs)
         operands = raws, edges, arrays, mask, numpy_ns
         record.record(outs, results, record.reference, (None,) * len(record.residuals), operands, attrs, mode)
-        edge = outs[0]._edge
+        edge = outs[0]._mt_edge
         if edge is not None and self.outer is not None:
             tangents = [[_tangents_of(x) if isinstance(x, Tensor) else {} for x in given] for given in (inputs, outs)]
             self.nodes[edge.node if type(edge) is OutputEdge else edge] = tangents
@@ -125,7 +127,7 @@ class Batch(Interpreter):
 
     def detach(self, tensor, cut=None):
         if self.value(tensor) is not None:
-            return Tensor._of(tensor._data)
+            return Tensor._of(tensor._mt_data)
         return super().detach(tensor, cut)
 
     def follows(self, x):
@@ -137,7 +139,7 @@ class Batch(Interpreter):
         value = self.value(tensor)
         if value is None or self.outer is None:
             return super().original(tensor)
-        return Tensor._of(self.stand_for(self.outer.original(value))._data, tensor.edge)
+        return Tensor._of(self.stand_for(self.outer.original(value))._mt_data, tensor.edge)
 
     def writable(self, tensor, source):
         value = self.value(tensor)
@@ -185,7 +187,7 @@ class Batch(Interpreter):
 
     def refuse_graph(self, *tensors):
         """Raises an error for in-place operations on tensors of the batch that require gradients."""
-        if get_mode().grad and any(isinstance(t, Tensor) and t._edge is not None for t in tensors):
+        if get_mode().grad and any(isinstance(t, Tensor) and t._mt_edge is not None for t in tensors):
             raise Unbatched("vmap: an in-place operation changes a tensor of the batch that requires gradients.")
 
     def check_out(self, tensors):
@@ -418,7 +420,7 @@ def _joined(batch, call):
 def _raw(batch, x):
     """Returns the raw array of a batched index, batch first; None for an index without a batch."""
     value = batch.value(x)
-    return None if value is None else value._data._array
+    return None if value is None else value._mt_data._array
 
 
 def _raw_for_each(batch, x):

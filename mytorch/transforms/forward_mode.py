@@ -145,7 +145,7 @@ class Level(Interpreter):
         for o, t in zip(outs, found, strict=False):
             if t is not None:
                 self.give(o, t)
-        edge = next((o._edge for o in outs if o._edge is not None), None)
+        edge = next((o._mt_edge for o in outs if o._mt_edge is not None), None)
         if edge is not None:
             self.nodes[edge.node if type(edge) is OutputEdge else edge] = tangents, found
         return out
@@ -178,7 +178,7 @@ class Level(Interpreter):
             return tensor
         with self.outside():
             copy = tensor.detach().clone()
-        same = Tensor._of(copy._data, tensor.edge)
+        same = Tensor._of(copy._mt_data, tensor.edge)
         for level, tangent in _tangents_of(tensor).items():
             level.give(same, tangent)
         return same
@@ -214,8 +214,8 @@ class Level(Interpreter):
         base, steps = _base_of(tensor)
         with self.outside():
             old = self.tangent(base)
-            tracked = isinstance(base._data._array, MetaArray) or (
-                old is not None and isinstance(old._data._array, MetaArray)
+            tracked = isinstance(base._mt_data._array, MetaArray) or (
+                old is not None and isinstance(old._mt_data._array, MetaArray)
             )
             if tracked:
                 copy = zeros_like(base.detach()) if old is None else old.clone()
@@ -282,7 +282,7 @@ class _Given:
         self.copy = self.version = None
 
     def current(self):
-        version = self.tensor._data.shared_version_counter()[0]
+        version = self.tensor._mt_data.shared_version_counter()[0]
         if version != self.version:
             self.copy, self.version = self.tensor.clone(), version
         return self.copy
@@ -290,7 +290,7 @@ class _Given:
     def change(self, tangent):
         """Writes a new tangent into the tensor of the user."""
         self.tensor.copy_(tangent)
-        self.copy, self.version = tangent, self.tensor._data.shared_version_counter()[0]
+        self.copy, self.version = tangent, self.tensor._mt_data.shared_version_counter()[0]
 
 
 _NONE: dict = {}
@@ -298,11 +298,11 @@ _NONE: dict = {}
 
 def _base_of(tensor):
     """Returns the tensor that stores the tangent of a tensor, and the view ops from there."""
-    view = tensor._view
+    view = tensor._mt_view
     if view is None or view[2] is None:
         return tensor, ()
     base, _, steps = view
-    return (base if base._view is None else base._view[0]), steps  # of a base with a new shape: the former shape
+    return (base if base._mt_view is None else base._mt_view[0]), steps  # of a base with a new shape: the former shape
 
 
 def _along(tangent, steps):
@@ -325,16 +325,16 @@ def _has_tangents(tensor):
 
 def _shares(tangent, other):
     """Returns True if two tangents share memory. A change in place of a result must not change the tangents of the inputs."""
-    if tangent is None or other is None or isinstance(tangent._data._array, MetaArray):
+    if tangent is None or other is None or isinstance(tangent._mt_data._array, MetaArray):
         return tangent is other and tangent is not None
-    return tangent is other or memory_owner(tangent._data._array) is memory_owner(other._data._array)
+    return tangent is other or memory_owner(tangent._mt_data._array) is memory_owner(other._mt_data._array)
 
 
 def _same_layout(primal, tangent):
     """Returns True if a primal and a tangent have the same strides, so that view ops have the same effect on both."""
-    if not primal.numel() or isinstance(primal._data._array, MetaArray):  # arrays without memory
+    if not primal.numel() or isinstance(primal._mt_data._array, MetaArray):  # arrays without memory
         return True
-    if _items(primal._data._array) != _items(tangent._data._array):
+    if _items(primal._mt_data._array) != _items(tangent._mt_data._array):
         return False
     steps = zip(primal.shape, primal.stride(), tangent.stride(), strict=True)
     return all(a == b for n, a, b in steps if n > 1)
@@ -347,7 +347,7 @@ def _items(raw):
 
 def _in_layout_of(tensor):
     """Returns zeros with the strides of a tensor."""
-    raw = tensor._data._array
+    raw = tensor._mt_data._array
     with device_guard(raw):
         memory = xp_of(raw).zeros(_items(raw), raw.dtype)
         return Tensor._wrap(xp_of(raw).lib.stride_tricks.as_strided(memory, raw.shape, raw.strides))
@@ -356,7 +356,7 @@ def _in_layout_of(tensor):
 def _same_tensor(tensor):
     """Returns another tensor with the same memory, the same position in the graph, and the same tangents."""
     edge = tensor.edge
-    same = Tensor._of(tensor._data, edge if edge is None else tensor.view_as(tensor)._edge)
+    same = Tensor._of(tensor._mt_data, edge if edge is None else tensor.view_as(tensor)._mt_edge)
     tangents = _tangents_of(tensor)
     for level in list(tangents):
         level.give(same, tangents[level])
@@ -365,7 +365,7 @@ def _same_tensor(tensor):
 
 def _detached(tensor, cut=None):
     """Returns a detached tensor. `cut` detaches its tangents."""
-    out = Tensor._of(tensor._data)
+    out = Tensor._of(tensor._mt_data)
     for level, tangent in list(_tangents_of(tensor).items()):
         level.give(out, (cut or _detached)(tangent))
     return out
@@ -444,7 +444,7 @@ def _transposed(record, values, outs, wanted):
     roots, cotangents = [], []
     for part, x, t in found:
         if isinstance(part, Tensor) and part.requires_grad:
-            edge = x._data._array
+            edge = x._mt_data._array
             if conjugate and not x.dtype.is_complex:
                 part, t = part.real if part.dtype.is_complex else part, t
             part = RecordedArithmetic.fit(part, edge)
@@ -466,11 +466,11 @@ def _transposed(record, values, outs, wanted):
 def _values(record, inputs, outs, tangents, attrs):
     """Returns the values that gradient formulas can use, over Tensors."""
     given = [*map(_as_tensor, inputs[: record.floats]), *map(raw_of, inputs[record.floats :])]
-    raws = [x._data._array if isinstance(x, Tensor) else x for x in given]
+    raws = [x._mt_data._array if isinstance(x, Tensor) else x for x in given]
     first = next(r for r in raws if hasattr(r, "shape"))
     values = dict.fromkeys(record.inputs)
     values.update(zip(record.inputs, record.by_name(given), strict=False))
-    results = [o if _has_tangents(o) else o._data._array for o in outs]
+    results = [o if _has_tangents(o) else o._mt_data._array for o in outs]
     values.update({"out": results} if record.outputs == "list" else zip(record.outputs_names, results, strict=False))
     values.update({n: attrs.get(n, default) for n, default in record.defaults.items()})
     values.update(

@@ -202,7 +202,7 @@ def _composed(record, inputs, fused, attrs):
 def over_tensors(record, first, inputs, attrs):
     """Returns the outputs of the reference forward of an op over Tensors. Integer inputs are raw arrays."""
     inputs = [*inputs[: record.floats], *map(raw_of, inputs[record.floats :])]
-    out = record.forward(tensor_ns(xp_of(first._data._array)), *inputs, **attrs)
+    out = record.forward(tensor_ns(xp_of(first._mt_data._array)), *inputs, **attrs)
     count = len(record.residuals)
     return out if not count else out[0] if len(out) == count + 1 else out[:-count]
 
@@ -288,11 +288,11 @@ class RecordedArithmetic:
 
     @staticmethod
     def unwrap(g):
-        return g if isinstance(g, Tensor) else Tensor._of(g._data)
+        return g if isinstance(g, Tensor) else Tensor._of(g._mt_data)
 
     @staticmethod
     def raw(g):
-        return g._data._array
+        return g._mt_data._array
 
     @staticmethod
     def stack(rows):
@@ -325,7 +325,7 @@ def _dependent(g, parent):
     """Returns a gradient with zero derivatives with respect to the input of its node, if it has no others."""
     if parent is None or not isinstance(g, Tensor) or g.requires_grad:
         return g
-    return constant(Tensor._of(g._data, parent), g)
+    return constant(Tensor._of(g._mt_data, parent), g)
 
 
 def _attached(node):
@@ -354,7 +354,7 @@ def in_float32(record, value):
         return value
     if type(value) in (list, tuple):
         return type(value)([in_float32(record, v) for v in value])
-    half = isinstance(value, Tensor) and is_half(value._data._array.dtype)
+    half = isinstance(value, Tensor) and is_half(value._mt_data._array.dtype)
     return elementwise.cast(value, dtypes.float32) if half else value
 
 
@@ -390,7 +390,7 @@ def _replay(node, g):
     inputs, ends = [], {}
     if record.saves_sum:  # the sum of the first two inputs, which is an output of the node
         total = _alias.fast_call(_output(node, 0, values[record.outputs_names[0]]))
-        inputs, ends = [total, None], {i: total._edge for i in (0, 1) if plan.needs[i]}
+        inputs, ends = [total, None], {i: total._mt_edge for i in (0, 1) if plan.needs[i]}
     for i, name in enumerate(record.inputs):
         if i < len(inputs):
             continue
@@ -403,7 +403,7 @@ def _replay(node, g):
         if edge is not None and plan.needs[i]:
             with enable_grad():
                 t = _alias.fast_call(t)
-            ends[i] = t._edge
+            ends[i] = t._mt_edge
         inputs.append(in_float32(record, t))
     attrs = {name: values[name] for name in record.attrs}
     with enable_grad():
@@ -413,9 +413,9 @@ def _replay(node, g):
             out = record(*inputs, fused=False, **attrs)
     if isinstance(out, (tuple, list)):
         upstream = g if isinstance(g, list) else [g]
-        roots = [(o._edge, u) for o, u in zip(out, upstream, strict=False) if u is not None]
+        roots = [(o._mt_edge, u) for o, u in zip(out, upstream, strict=False) if u is not None]
     else:
-        roots = [(out._edge, g)]
+        roots = [(out._mt_edge, g)]
     found = walk.run(roots, keep_graph=True, targets=set(ends.values()), leaves=False, arithmetic=RecordedArithmetic)
     return [(node.parents[i], found.get(edge)) for i, edge in ends.items()]
 

@@ -52,7 +52,7 @@ def test_views_share_memory_versions_and_their_base():
     x = mytorch.zeros(2, 3)
     for view in (x.reshape(3, 2), x.T, x[0], x.view(-1), x.expand(4, 2, 3), x.T[1:].unsqueeze(0)):
         assert view._base is x
-        assert view._data._version_counter is x._data._version_counter
+        assert view._mt_data._version_counter is x._mt_data._version_counter
     assert x.T.reshape(6)._base is None  # a copy
 
 

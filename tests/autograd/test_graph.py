@@ -258,7 +258,7 @@ def test_checkpoint_keeps_no_activations_and_stops_early():
 
     def run(x):
         h = x.exp()
-        arrays.append(weakref.ref(h._data))
+        arrays.append(weakref.ref(h._mt_data))
         calls.append("first half")
         y = h * h
         calls.append("second half")

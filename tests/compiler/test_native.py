@@ -27,7 +27,7 @@ def matrix(draw, rows, columns, dtype):
 
 def check(function, *args):
     """Compares the runs of a program with NumPy's results, and checks that no step is a call of Python."""
-    raws = [x._data._array for x in args]
+    raws = [x._mt_data._array for x in args]
     expected, tape = np.asarray(function(numpy_ns, *raws)), Tape()
     inputs = [*map(tape.input, raws)]
     with tape:

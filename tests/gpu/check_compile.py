@@ -156,5 +156,5 @@ def test_a_trace_leaves_no_trace_arrays():
     for _ in range(4):
         compiled(mytorch.ones(2, 8)).sum().backward()
     calls_of(compiled._compiled)
-    raws = [t._data._array for t in (*net.parameters(), *(p.grad for p in net.parameters() if p.grad is not None))]
+    raws = [t._mt_data._array for t in (*net.parameters(), *(p.grad for p in net.parameters() if p.grad is not None))]
     assert not any(isinstance(raw, gpu.TracedGpuArray) for raw in raws)

@@ -66,7 +66,7 @@ def truth(q, k, v, g, causal, scale):
 
 def near(got, want, factor=1.0):
     """Check a Tensor or array against float64, to the precision of its dtype."""
-    raw = getattr(got, "_data", got)._array
+    raw = getattr(got, "_mt_data", got)._array
     bound = NEAR[raw.dtype.name] * factor * max(np.abs(want).max(initial=0.0), 0.1)
     found = xp.asnumpy(xp.ascontiguousarray(raw)).astype(np.float64)
     assert found.shape == want.shape, f"shape {found.shape}, wanted {want.shape}"
@@ -81,7 +81,7 @@ def tensor(raw):
 
 def taken(*tensors, causal):
     """Returns True if the cuDNN kernel runs."""
-    raws = [x._data._array for x in tensors]
+    raws = [x._mt_data._array for x in tensors]
     options = {"keep": None, "causal": causal, "window": None, "scale": 0.5}
     kernel = RECORDS["scaled_dot_product_attention"].kernels.find("cuda", None, raws, options)
     return getattr(kernel, "library", None) is cudnn

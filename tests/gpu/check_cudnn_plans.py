@@ -75,7 +75,7 @@ def test_inputs_that_cudnn_does_not_support(what, monkeypatch):
     if what == "short":
         monkeypatch.setattr(cudnn, "FEW", 128)
     if what == "strides":  # one key head for all, by a stride of 0
-        k = mytorch.Tensor._wrap(xp.broadcast_to(k._data._array[:, :1], shape))
+        k = mytorch.Tensor._wrap(xp.broadcast_to(k._mt_data._array[:, :1], shape))
     if what == "deterministic":
         mytorch.use_deterministic_algorithms(True)
     try:
@@ -120,7 +120,7 @@ def test_a_shape_that_was_not_prepared_is_tritons_under_capture():
     graph = mytorch.cuda.CUDAGraph()
     with mytorch.cuda.graph(graph, stream=stream):
         assert taken(q, k, v, causal=False) is False
-        assert not cudnn._planned(("backward", 0, False, 0.5), {}, q._data._array.dtype)
+        assert not cudnn._planned(("backward", 0, False, 0.5), {}, q._mt_data._array.dtype)
     assert library.counts == {"planned": 0, "executed": 0, "backward": 0}
 
 

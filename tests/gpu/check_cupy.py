@@ -27,7 +27,7 @@ def test_functions_without_bfloat16_in_cupy():
         mytorch.nn.functional.pad(x, (1, 1)), x.nan_to_num(), x.diagonal(),
     ):  # fmt: skip
         assert out.dtype is mytorch.bfloat16
-        assert out._data._array.dtype == mytorch.bfloat16.numpy
+        assert out._mt_data._array.dtype == mytorch.bfloat16.numpy
 
 
 def test_copies_between_the_cpu_and_a_gpu():

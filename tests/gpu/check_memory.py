@@ -68,7 +68,7 @@ def test_the_watch_for_the_peak_ends_when_it_is_read():
     for _ in range(2):
         cuda.reset_peak_memory_stats()
     assert watched()
-    del zeros(2)._data
+    del zeros(2)._mt_data
     assert cuda.memory_stats()["allocated_bytes.all.peak"] == before + 2 * MIB
     assert not watched()
 

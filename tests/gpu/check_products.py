@@ -312,7 +312,7 @@ def test_gelu_mlp(biases, hidden, dtype):
     out.backward(mytorch.tensor(g))
     want.backward(mytorch.tensor(g64, device="cpu"))
     assert library is None or len(library.calls) - count == 6, library.calls
-    near(out.detach()._data._array, want.detach().numpy(), 3)
+    near(out.detach()._mt_data._array, want.detach().numpy(), 3)
     for leaf, twin in zip(leaves, twins, strict=True):
         near(leaf.grad._array, twin.grad.numpy(), 4)
 
@@ -357,7 +357,7 @@ def test_layer(bias, dtype):
     leaves = [mytorch.tensor(a).requires_grad_() for a in ((x, w, b) if bias else (x, w))]
     out = F.linear(*leaves, fused=True)
     out.backward(mytorch.tensor(g))
-    near(out.detach()._data._array, x64 @ w64.T + (b64 if bias else 0), 2)
+    near(out.detach()._mt_data._array, x64 @ w64.T + (b64 if bias else 0), 2)
     wanted = (g64 @ w64, np.einsum("bto,bti->oi", g64, x64), g64.sum((0, 1)))
     for leaf, want in zip(leaves, wanted, strict=False):
         near(leaf.grad._array, want, 2)
@@ -376,7 +376,7 @@ def test_layer_with_activation(activation, dtype):
     )
     out.backward(mytorch.tensor(g))
     want.backward(mytorch.tensor(g64, device="cpu"))
-    near(out.detach()._data._array, want.detach().numpy(), 2)
+    near(out.detach()._mt_data._array, want.detach().numpy(), 2)
     for leaf, twin in zip(leaves, twins, strict=True):
         near(leaf.grad._array, twin.grad.numpy(), 3)
 

@@ -171,7 +171,7 @@ def test_a_full_pool_waits_for_the_other_stream():
 def test_a_graph_keeps_the_memory():
     x, side = mytorch.ones(100, device="cuda"), cuda.Stream()
     graph = cuda.CUDAGraph()
-    memory = x._data._array.data.mem
+    memory = x._mt_data._array.data.mem
     with cuda.graph(graph):
         y = x * 2
         x.record_stream(side)

@@ -111,12 +111,12 @@ def tensor(raw):
 
 def run(function, args):
     """Records a function of tensors as a program. Returns the results of a run, and its calls."""
-    tape, raws = gpu.GpuTape(), [t._data._array for t in args]
+    tape, raws = gpu.GpuTape(), [t._mt_data._array for t in args]
     given = [tensor(tape.input(raw)) for raw in raws]
     with tape, mytorch.no_grad():
         outs = function(*given)
     instance = gpu.GpuInstance(
-        Program(tape, [out._data._array.index for out in (outs if isinstance(outs, tuple) else (outs,))])
+        Program(tape, [out._mt_data._array.index for out in (outs if isinstance(outs, tuple) else (outs,))])
     )
     return [tensor(raw) for raw in instance.run(raws)], instance.calls
 
@@ -200,7 +200,7 @@ def test_layouts():
         x[:0],
         x.mT,
     ):
-        raw = t._data._array
+        raw = t._mt_data._array
         copy = gpu.copy_of(raw)
         assert copy.strides == raw.strides or not raw.size
         assert (copy.get() == raw.get()).all()

@@ -50,7 +50,7 @@ def _joined(outs):
 N = mytorch.ops.normalization
 DEVICE = "cuda" if ON_GPU else "cpu"
 _target = mytorch.tensor(np.random.default_rng(0).integers(0, 7, 5), device=DEVICE)
-_weights = mytorch.linspace(0.5, 1.5, 7, device=DEVICE)._data._array
+_weights = mytorch.linspace(0.5, 1.5, 7, device=DEVICE)._mt_data._array
 _table = mytorch.tensor(np.random.default_rng(1).random((5, 6)).astype(np.float32), device=DEVICE)
 CALLS = {
     "gelu": (lambda x, fused: F.gelu(x, "tanh", fused=fused), [(3, 5)]),
@@ -169,7 +169,7 @@ CALLS = {
     "relu_squared": (lambda x, fused: mytorch.ops.activation._relu_squared(x, fused=fused), [(3, 5)]),
     "rotary": (
         lambda x, fused: mytorch.ops.rotary.rotary(
-            x, cos=_table.cos()._data._array, sin=_table.sin()._data._array, fused=fused
+            x, cos=_table.cos()._mt_data._array, sin=_table.sin()._mt_data._array, fused=fused
         ),
         [(2, 3, 5, 6)],
     ),
@@ -205,7 +205,11 @@ CALLS = {
     "nll": (
         lambda x, fused: (
             mytorch.ops.loss._nll.dispatch(
-                x.unsqueeze(-1), target=_target._data._array.reshape(5, 1), weight=_weights, ignore_index=3, fused=True
+                x.unsqueeze(-1),
+                target=_target._mt_data._array.reshape(5, 1),
+                weight=_weights,
+                ignore_index=3,
+                fused=True,
             )
             if fused
             else F.nll_loss(x, _target, mytorch.Tensor._wrap(_weights), ignore_index=3)

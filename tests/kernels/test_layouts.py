@@ -414,12 +414,12 @@ SAMPLES = {
 
 def on_device(x):
     """A NumPy array on the device of the kernels, contiguous."""
-    return mytorch.tensor(x, device=DEVICE)._data._array
+    return mytorch.tensor(x, device=DEVICE)._mt_data._array
 
 
 def on_host(raw):
     """A contiguous NumPy copy of a raw array, with float32 numbers as float64."""
-    x = np.array(mytorch.Tensor._wrap(raw).cpu()._data._array, order="C")
+    x = np.array(mytorch.Tensor._wrap(raw).cpu()._mt_data._array, order="C")
     return x.astype(np.float64) if x.dtype == np.float32 else x
 
 
@@ -450,12 +450,12 @@ def run(record, raws, attrs, needs, gradients=None, *, fused):
         outs = record.forward(None, *tensors, **attrs)
     outs = outs if isinstance(outs, tuple) else (outs,)
     roots = [(i, out) for i, out in enumerate(outs) if out.requires_grad]
-    found = [on_host(out._data._array) for out in outs]
+    found = [on_host(out._mt_data._array) for out in outs]
     if roots:
         wanted = [t for t, need in zip(tensors, needs, strict=True) if need]
-        ups = [mytorch.Tensor._wrap(gradients(i, out._data._array)) for i, out in roots]
+        ups = [mytorch.Tensor._wrap(gradients(i, out._mt_data._array)) for i, out in roots]
         grads = mytorch.autograd.grad([out for _, out in roots], wanted, ups, allow_unused=True)
-        found += [None if g is None else on_host(g._data._array) for g in grads]
+        found += [None if g is None else on_host(g._mt_data._array) for g in grads]
     return found
 
 

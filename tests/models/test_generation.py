@@ -37,10 +37,10 @@ def test_cache_memory_is_taken_once_and_reset_keeps_it(model):
     cache = model.new_cache(length=8)
     with mytorch.no_grad():
         first = model(prompt(1, 4), cache=cache).numpy()
-        memory = cache.layers[0].k._data._array
+        memory = cache.layers[0].k._mt_data._array
         assert memory.shape == (1, 2, 8, 6)
         model(prompt(1, 1), cache=cache)
-        assert cache.layers[0].k._data._array is memory
+        assert cache.layers[0].k._mt_data._array is memory
         cache.reset()
     assert len(cache) == 0
     assert first.shape == (1, 4, 31)

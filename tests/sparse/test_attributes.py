@@ -15,7 +15,7 @@ import sys
 import mytorch
 {mode}
 import mytorch.optim, mytorch.storage
-places = (mytorch, mytorch.Tensor, type(mytorch.ones(1)._data), mytorch.autograd, mytorch.autograd.gradcheck)
+places = (mytorch, mytorch.Tensor, type(mytorch.ones(1)._mt_data), mytorch.autograd, mytorch.autograd.gradcheck)
 for cls in places[1:3]:
     for name in [*vars(cls)]:
         getattr(cls, name, None)  # methods that are imported on first use

@@ -115,9 +115,9 @@ def compare(op, raws, attrs, rng):
         numbers = [float(half.type(r)) if type(r) in (float, int) else r for r in raws]
     wide_leaves, wanted = run(op, [wide(r) for r in numbers], attrs)
     for a, b in zip(got, wanted, strict=True):
-        a, b = (t.detach()._data._array for t in (a, b))
+        a, b = (t.detach()._mt_data._array for t in (a, b))
         same(a, b if attrs.get("dtype") is not None else narrow(b, half), op.name)
-    node, wide_node = (getattr(results[0]._edge, "node", results[0]._edge) for results in (got, wanted))
+    node, wide_node = (getattr(results[0]._mt_edge, "node", results[0]._mt_edge) for results in (got, wanted))
     if op.half == "forward" or node is None:
         return
     wide_node.saved, wide_node.versions = wide(tuple(node.saved)), ()
@@ -134,7 +134,7 @@ def compare(op, raws, attrs, rng):
         assert (a is None) == (b is None)
         # The product of an elementwise op is rounded before it is summed over broadcast axes, as in PyTorch.
         if a is not None and (a.shape == got[0].shape or not op.elementwise):
-            same(a._data._array, narrow(b._data._array, half), f"gradient of {op.name}")
+            same(a._mt_data._array, narrow(b._mt_data._array, half), f"gradient of {op.name}")
 
 
 @loop
@@ -195,8 +195,8 @@ def test_numbers_in_place_and_in_out(name, number, dtype, rng):
     function, variant = getattr(mytorch, name), getattr(mytorch.Tensor, name + "_", None)
     wanted = function(x, number)
     if variant is not None:
-        same(variant(x.clone(), number)._data._array, wanted._data._array, f"{name}_")
-    same(function(x, number, out=mytorch.empty_like(wanted))._data._array, wanted._data._array, f"{name}(out=)")
+        same(variant(x.clone(), number)._mt_data._array, wanted._mt_data._array, f"{name}_")
+    same(function(x, number, out=mytorch.empty_like(wanted))._mt_data._array, wanted._mt_data._array, f"{name}(out=)")
 
 
 @loop
@@ -217,7 +217,7 @@ def test_in_place_variants_and_out_round_as_the_function(row, dtype, grad, rng):
             target = inputs[0].clone().requires_grad_() if grad else inputs[0].clone()
             target = target * 1 if grad else target
             variant(target, *inputs[1:], **attrs)
-            same(target.detach()._data._array, wanted._data._array, f"{row.name}_")
+            same(target.detach()._mt_data._array, wanted._mt_data._array, f"{row.name}_")
         if "out" in inspect.signature(function).parameters and not grad:
             out = function(*inputs, **attrs, out=mytorch.empty_like(wanted))
-            same(out._data._array, wanted._data._array, f"{row.name}(out=)")
+            same(out._mt_data._array, wanted._mt_data._array, f"{row.name}(out=)")

@@ -61,7 +61,7 @@ def boxes_of(value: Any, name: str) -> list[Box]:
 def raw_of(value: Any) -> Any:
     """Returns the local raw array of a tensor."""
     value = value._local_tensor if isinstance(value, DTensor) else value
-    return value._data._array if isinstance(value, (Tensor, Array)) else value
+    return value._mt_data._array if isinstance(value, (Tensor, Array)) else value
 
 
 def overlap(a_offsets, a_sizes, b_offsets, b_sizes):

@@ -586,7 +586,7 @@ def _verified(state_dict, folder, world, strict=True):
                     raw[mine] = to_device(np.ascontiguousarray(source), device_of(raw))
             inner = value._local_tensor if isinstance(value, DTensor) else value
             if isinstance(inner, (Tensor, Array)):
-                inner._data._bump()
+                inner._mt_data._bump()
         for where, value in values.items():
             target: Any = states
             for key in where[:-1]:

@@ -164,7 +164,7 @@ def get_optimizer_state_dict(
 
 def _as_dtensor(value, p):
     """Returns a state of the local shape as a DTensor like its parameter."""
-    array = value._data if isinstance(value, (Tensor, Array)) and not isinstance(value, DTensor) else None
+    array = value._mt_data if isinstance(value, (Tensor, Array)) and not isinstance(value, DTensor) else None
     if (
         isinstance(p, DTensor)
         and array is not None

@@ -94,7 +94,7 @@ class ShardedParameter:
                 "fully_shard: expected parameters with at least one dimension, got a 0-d parameter. Give it the shape (1,)."
             )
         refuse_hooks(local, self.name, "fully_shard")
-        device = device_of(local._data._array)
+        device = device_of(local._mt_data._array)
         self.home = None  # device of the computation, if the shards are in host memory
         if offload is not None:
             self.home = as_device(mesh.device_type) if device.type == "meta" else device
@@ -125,7 +125,7 @@ class ShardedParameter:
     @property
     def device(self):
         """The device of the computation. The shards can move, for example from the meta device."""
-        return device_of(self.local()._data._array) if self.home is None else self.home
+        return device_of(self.local()._mt_data._array) if self.home is None else self.home
 
     def adopt(self):
         """Replaces the sharded parameter by one that was assigned to the module, such as `load_state_dict(assign=True)`."""
@@ -157,18 +157,18 @@ class ShardedParameter:
         elif self.unsharded is None:
             self.unsharded = DTensor._make(Tensor._wrap(raw), *self.parallel, DTensorParameter)
         leaf = leaf_of(self.unsharded)
-        leaf._data = Array._wrap(raw)
+        leaf._mt_data = Array._wrap(raw)
         if leaf.requires_grad != requires_grad:
             leaf.requires_grad_(requires_grad)
             if requires_grad:
                 leaf.register_post_accumulate_grad_hook(lambda _: on_gradient(self))
-        if isinstance(leaf._edge, Leaf):
-            leaf._edge.shape, leaf._edge.dtype = raw.shape, raw.dtype
+        if isinstance(leaf._mt_edge, Leaf):
+            leaf._mt_edge.shape, leaf._mt_edge.dtype = raw.shape, raw.dtype
 
     def free(self):
         """Releases the memory of the unsharded parameter."""
         if self.unsharded is not None:
-            leaf_of(self.unsharded)._data = _RELEASED
+            leaf_of(self.unsharded)._mt_data = _RELEASED
 
 
 class _Released(Array):
@@ -245,7 +245,7 @@ class ParameterGroup:
 
     def _dtype(self, parameter):
         """Returns the raw dtype of a gathered parameter."""
-        raw = parameter.local()._data._array
+        raw = parameter.local()._mt_data._array
         wanted = self.policy.param_dtype
         return raw.dtype if wanted is None or raw.dtype.kind not in "fV" else wanted.numpy
 
@@ -260,7 +260,7 @@ class ParameterGroup:
 
     def _versions(self):
         for p in self.parameters:
-            p.local()._data.shared_version_counter()
+            p.local()._mt_data.shared_version_counter()
         return [p.local()._version for p in self.parameters]
 
     def start_gather(self):
@@ -277,7 +277,7 @@ class ParameterGroup:
                 send = xp.zeros(total, dtype) if any(p.length != p.each for p in members) else xp.empty(total, dtype)
                 start = 0
                 for p in members:
-                    raw = p.local()._data._array
+                    raw = p.local()._mt_data._array
                     send[start : start + raw.size] = to_device(raw, members[0].device).reshape(-1)
                     start += p.each * p.width
                 out = xp.empty((self.size, total), dtype) if self.size > 1 else send.reshape(1, -1)
@@ -312,7 +312,7 @@ class ParameterGroup:
                 start += p.each * p.width
         self.gathering = None
         self.unsharded = True
-        raws = [(leaf_of(p.unsharded)._data._array, p) for p in self.parameters]
+        raws = [(leaf_of(p.unsharded)._mt_data._array, p) for p in self.parameters]
         self.spans = [(_address(raw), _address(raw) + raw.nbytes, raw, p) for raw, p in raws if raw.size]
         self.show_unsharded()
 
@@ -341,8 +341,8 @@ class ParameterGroup:
         """Copies the whole parameters to the shards."""
         for p in self.parameters:
             start = self.me * p.each
-            raw = leaf_of(p.unsharded)._data._array.reshape(p.rows, p.width)[start : start + p.length]
-            mine = p.local()._data
+            raw = leaf_of(p.unsharded)._mt_data._array.reshape(p.rows, p.width)[start : start + p.length]
+            mine = p.local()._mt_data
             mine._array[...] = to_device(raw.reshape(mine._array.shape), device_of(mine._array))
             mine._bump()
 
@@ -354,7 +354,7 @@ class ParameterGroup:
         outer = mode.saved_hooks
 
         def pack(tensor):
-            raw = tensor._data._array
+            raw = tensor._mt_data._array
             if raw.size:
                 where = _address(raw)
                 for start, stop, whole, p in self.spans:
@@ -380,7 +380,7 @@ class ParameterGroup:
                 f"operation: the shard of {saved.parameter.name} is at version {saved.parameter.version}; expected version "
                 f"{saved.version} instead. Call backward before optimizer.step()."
             )
-        raw = leaf_of(saved.parameter.unsharded)._data._array
+        raw = leaf_of(saved.parameter.unsharded)._mt_data._array
         if saved.offset == 0 and saved.shape == raw.shape and saved.strides == raw.strides:
             return raw
         flat = raw.reshape(-1)[saved.offset // raw.itemsize :]
@@ -435,12 +435,12 @@ class ParameterGroup:
         if p.unsharded is None:
             return None
         leaf = leaf_of(p.unsharded)
-        edge = leaf._edge
+        edge = leaf._mt_edge
         grad = None if edge is None else edge.grad
         if grad is None:
             return None
         edge.grad = None
-        return (grad._data if isinstance(grad, Tensor) else grad)._array
+        return (grad._mt_data if isinstance(grad, Tensor) else grad)._array
 
     def start_reduce(self):
         """Starts to reduce the gradients."""
@@ -526,9 +526,9 @@ class ParameterGroup:
             # A backward pass from the shards calls their hooks, and adds the gradients to `.grad`.
             roots = []
             for i, ((p, used_here), part) in enumerate(zip(members, parts, strict=True)):
-                raw = p.local()._data._array
+                raw = p.local()._mt_data._array
                 if used_here or bool(used[i]):  # on a GPU, reading the number waits, so only if necessary
-                    roots.append((p.local()._edge, to_device(part.reshape(raw.shape), device_of(raw))))
+                    roots.append((p.local()._mt_edge, to_device(part.reshape(raw.shape), device_of(raw))))
             walk.run(roots[::-1])
 
 

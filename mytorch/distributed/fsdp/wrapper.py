@@ -158,7 +158,7 @@ class FullyShardedDataParallel(Module):
         if mixed.buffer_dtype is not None:
             for buffer in module.buffers():
                 if buffer.is_floating_point():
-                    buffer.data = buffer.to(mixed.buffer_dtype)._data
+                    buffer.data = buffer.to(mixed.buffer_dtype)._mt_data
         policy = MixedPrecisionPolicy(
             mixed.param_dtype, mixed.reduce_dtype or mixed.param_dtype, None, mixed.cast_forward_inputs
         )

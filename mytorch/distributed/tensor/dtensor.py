@@ -2,7 +2,7 @@
 
 A DTensor holds the local tensor with its position in the graph, so autograd works on local tensors. Public functions
 find their rule in the table `RULES`, which `rules.py` fills. A function without a rule accepts replicated DTensors only and otherwise raises an
-error. The attribute `_data`, from which the library reads the elements of a tensor, raises an error as well. So no
+error. The attribute `_mt_data`, from which the library reads the elements of a tensor, raises an error as well. So no
 function can compute with a local part as if it were the whole tensor.
 """
 
@@ -228,10 +228,10 @@ class DTensor(Tensor):
     # -- elements ----------------------------------------------------------------------------------
 
     @property
-    def _data(self):
+    def _mt_data(self):
         if not _access[0]:
             _refuse(self)
-        return self._local_tensor._data
+        return self._local_tensor._mt_data
 
     @property
     def data(self):
@@ -295,12 +295,12 @@ class DTensor(Tensor):
     # -- autograd ------------------------------------------------------------------------------------
 
     @property
-    def _edge(self):
-        return self._local_tensor._edge
+    def _mt_edge(self):
+        return self._local_tensor._mt_edge
 
     @property
-    def _view(self):
-        return self._local_tensor._view
+    def _mt_view(self):
+        return self._local_tensor._mt_view
 
     @property
     def edge(self):
@@ -492,7 +492,7 @@ def _distributed(tensor, mesh, placements, source):
     for i, p in enumerate(placements):
         if p.is_partial() and p.reduce_op == "sum" and where[i] != 0:
             local = creation.zeros_like(local)
-    return local.clone() if local is tensor or local._data is tensor._data else local
+    return local.clone() if local is tensor or local._mt_data is tensor._mt_data else local
 
 
 def distribute_tensor(
@@ -581,7 +581,7 @@ _shared: dict[int, tuple] = {}  # id of a parameter -> weak references to it and
 
 def refuse_hooks(tensor, name, who):
     """Raises an error if a parameter that will be replaced has hooks, which nothing would call."""
-    edge = tensor._edge
+    edge = tensor._mt_edge
     if edge is not None and (edge.hooks or edge.post_hooks):
         raise ValueError(
             f"{who}: expected parameters without gradient hooks, got hooks of {name}. Register them after {who}."

@@ -27,7 +27,7 @@ def _gradients(parameters):
     """Returns the Arrays of all gradients that are not `None`."""
     parameters = [parameters] if isinstance(parameters, (Tensor, Array)) else parameters
     grads = [p.grad for p in parameters if p.grad is not None]
-    return [g._data if isinstance(g, Tensor) else g for g in grads]
+    return [g._mt_data if isinstance(g, Tensor) else g for g in grads]
 
 
 def _by_device(grads):
@@ -103,7 +103,7 @@ def get_total_norm(
     tensors = [tensors] if isinstance(tensors, (Tensor, Array)) else list(tensors)
     if (found := _of_shards("get_total_norm", tensors, norm_type, error_if_nonfinite)) is not NOTHING:
         return found
-    arrays = [t._data if isinstance(t, Tensor) else t for t in tensors]
+    arrays = [t._mt_data if isinstance(t, Tensor) else t for t in tensors]
     total = Tensor._make(0.0)
     if arrays:
         raw = _total(arrays, float(norm_type))
@@ -141,7 +141,7 @@ def clip_grads_with_norm_(
     grads = _gradients(parameters)
     if not grads:
         return
-    norm = total_norm._data._array if isinstance(total_norm, Tensor) else np.asarray(total_norm)
+    norm = total_norm._mt_data._array if isinstance(total_norm, Tensor) else np.asarray(total_norm)
     with device_guard(norm):
         xp = xp_of(norm)
         scale = xp.asarray(xp.minimum(max_norm / (norm + 1e-6), 1.0))  # 1e-6 as in torch.nn.utils

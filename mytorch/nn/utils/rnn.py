@@ -69,7 +69,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """
     if permutation is None:
         return None
-    return on_device_of(np.argsort(to_cpu(permutation._data._array), kind="stable"), permutation)
+    return on_device_of(np.argsort(to_cpu(permutation._mt_data._array), kind="stable"), permutation)
 
 
 def pack_padded_sequence(
@@ -98,7 +98,7 @@ def pack_padded_sequence(
 
     See also: `nn.utils.rnn.pad_packed_sequence`, `nn.LSTM`.
     """
-    sizes = np.asarray(to_cpu(lengths._data._array) if isinstance(lengths, Tensor) else lengths, np.int64)
+    sizes = np.asarray(to_cpu(lengths._mt_data._array) if isinstance(lengths, Tensor) else lengths, np.int64)
     if sizes.size == 0 or (sizes <= 0).any():
         raise RuntimeError(
             "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
@@ -114,7 +114,7 @@ def pack_padded_sequence(
             )
     else:
         order = on_device_of(np.argsort(-sizes, kind="stable"), input)
-        sizes = sizes[to_cpu(order._data._array)]
+        sizes = sizes[to_cpu(order._mt_data._array)]
         x = x.index_select(1, order)
     # Sequences are sorted by length, so the active ones at each step are the first n.
     counts = [int((sizes > t).sum()) for t in range(int(sizes[0]))]
