@@ -219,7 +219,8 @@ def roi_align(
         >>> mytorch.vision.ops.roi_align(image, [tensor([[0.0, 0.0, 4.0, 4.0]])], 1, aligned=True).item()
         7.5
     """
-    return regions.roi_align(input, _numbered(boxes), spatial_scale, *_two(output_size), sampling_ratio, aligned)
+    height, width = _two(output_size)
+    return regions.roi_align(input, _numbered(boxes), spatial_scale, height, width, sampling_ratio, aligned)
 
 
 def roi_pool(
