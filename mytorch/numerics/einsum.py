@@ -69,8 +69,11 @@ def _pair(xp, left, a, right, b, keep):
 
 @functools.lru_cache(1024)
 def _roles(left, right, keep):
-    """Returns how a pair of operands is multiplied: the term of the product, whether it sums, the order of the axes of each operand
-    with the number of axes that each axis of the matrices merges, and the positions of the sizes of the result."""
+    """Returns how `_pair` multiplies two operands.
+
+    These are the term of the product, whether it sums, the arguments of `_arranged` for each operand, and the positions of the sizes
+    of the result in the sizes of both operands.
+    """
     # Each letter is a batch axis, an inner (summed) axis, a row axis or a column axis of a matrix product.
     batch = [c for c in left if c in right and c in keep]
     inner = [c for c in left if c in right and c not in keep]
