@@ -83,7 +83,7 @@ def _created(function, args, kwargs):
         return NotImplemented
     mode, name, kwargs = active.mode, function.__name__, {k: v for k, v in kwargs.items() if v is not None}
     if name in _OF_DATA:
-        with overrides.skipping(function):
+        with overrides.skipping(function), in_state(inside=True):
             made = function(*args, **kwargs)
         if made is (args[0] if args else None):
             return made

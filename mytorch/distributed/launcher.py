@@ -56,10 +56,14 @@ def mpiexec_command(n):
 
 def free_port():
     """Return a port that is free on all addresses of this machine."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
+    # Below 32768, where systems take the ports of outgoing connections from: such a connection could take the port before a server does.
+    for port in (*(20000 + secrets.randbelow(12768) for _ in range(50)), 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("", port))
+                return probe.getsockname()[1]
+    raise OSError("no port is free.")
 
 
 _SHM = Path("/dev/shm")

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any
 
-from ..dispatch.interpreter import Interpreter, interpreting
+from ..dispatch import interpreter
 from ..dispatch.op import Op
 
 
@@ -44,7 +44,7 @@ def _name_of(item):
     return name
 
 
-class _Run(Interpreter):
+class _Run(interpreter.Interpreter):
     """One run of the function. It sees every op."""
 
     def __init__(self, policy, stored, again):
@@ -90,7 +90,7 @@ class _Context(AbstractContextManager):
         self.make = lambda: _Run(policy, stored, again)
 
     def __enter__(self):
-        self.block = interpreting(self.make())
+        self.block = interpreter.interpreting(self.make())
         self.block.__enter__()
 
     def __exit__(self, *error):
