@@ -265,9 +265,8 @@ def _ask(public, args, kwargs=None, operator=False):
                 return NOTHING
             kwargs = {k: v for k, v in kwargs.items() if k not in _NATIVE or v not in (None, False)}
             return _handle(public, args, kwargs, overridden, operator)
-    if (
-        not creation_hooks or _state.inside or operator or public.__name__ == "backward"
-    ):  # which runs hooks of the program
+    # `backward` runs hooks of the program, which are not inside a public function.
+    if not creation_hooks or _state.inside or operator or public.__name__ == "backward":
         return NOTHING
     result = creation_hooks[-1](public, args, kwargs) if public.__name__ in CREATIONS else NotImplemented
     if result is not NotImplemented:

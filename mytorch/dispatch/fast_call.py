@@ -81,7 +81,7 @@ def _accepted(op):
 
 
 def _refused(op):
-    """Returns the dtype characters that the fast path passes on: those that the op refuses, and half precision without a rule of its own."""
+    """Returns the dtype characters that the fast path passes on: those that the op refuses, and half precision without a rule."""
     return op.refused + (_HALF if op.dtype == "same" and op.half != "itself" else "")
 
 

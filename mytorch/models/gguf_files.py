@@ -381,7 +381,7 @@ def _bpe(vocab, merges, **options):
 # -- writing ------------------------------------------------------------------------------------------
 
 _CODES = {"F32": 0, "F16": 1, "Q8_0": 7}  # values of general.file_type
-_PLAIN = ("ffn_gate_inp.weight", "position_embd.weight", "_norm.weight")  # in float32, whatever the type of the file
+_PLAIN = ("ffn_gate_inp.weight", "position_embd.weight", "_norm.weight")  # in float32 in every file
 _UNUSED, _ADDED = 5, 4  # values of tokenizer.ggml.token_type
 
 

@@ -1044,9 +1044,8 @@ def copy_(self, src, non_blocking=False):
     if tuple(src.shape) != tuple(self.shape) or src.requires_grad:  # a new node: hooks of self do not change src
         src = name_node(src.expand(self.shape), "Copy", "CopyBackwards")
         if self.requires_grad and get_mode().grad and src.dtype.category <= self.dtype.category:
-            src = named_constant(
-                self, cast(src, self.dtype), "CopyBackwards"
-            )  # the gradient of the former values is 0, not None
+            # The gradient of the former values is 0, not None.
+            src = named_constant(self, cast(src, self.dtype), "CopyBackwards")
     return adopt(self, cast(src, self.dtype) if src.dtype.category > self.dtype.category else src, "copy_")
 
 

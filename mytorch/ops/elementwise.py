@@ -197,7 +197,7 @@ def _number_over(self, other):
     if type(other) not in NUMBERS:
         return _divided_by(self, other)
     inverse = reciprocal(self)
-    # The product is a tensor of its own: the program may overwrite it, while backward reads the reciprocal.
+    # The product is a separate tensor: the program may overwrite it, while backward reads the reciprocal.
     return inverse if other == 1 and not inverse.requires_grad else inverse * other
 
 

@@ -128,9 +128,8 @@ def view(input, *shape, **named):
     if isinstance(shape, dtypes.dtype) or (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)):
         out = _view_dtype(input, dtype=shape if isinstance(shape, dtypes.dtype) else shape[0])
         if isinstance(out, Tensor) and out.dtype is not input.dtype:
-            out._mt_view = (
-                None  # as in PyTorch: other bytes have no derivative, so the graph of the input does not change
-            )
+            # As in PyTorch: other bytes have no derivative, so the graph of the input does not change.
+            out._mt_view = None
         return out
     wanted = infer_shape(input, as_shape(shape), "view")
     out = _reshape.fast_call(input, wanted)

@@ -382,18 +382,18 @@ def _channel_sum(xp, g, other=None):
 @op(name="batch_norm", residuals=("mean", "rstd"), promoted=("input",), layout=channels, half="everywhere")
 def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
     """Applies batch norm with the statistics of the batch. `stats` passes (mean, variance) that are already known."""
-    x, axes = input, (0, *range(2, len(input.shape)))
+    axes = (0, *range(2, len(input.shape)))
     if stats is not None and isinstance(xp, Namespace):
-        mean, var = (s.reshape((1, -1) + (1,) * (x.ndim - 2)) for s in stats)
-        centred = x - mean
+        mean, var = (s.reshape((1, -1) + (1,) * (input.ndim - 2)) for s in stats)
+        centred = input - mean
     else:
-        mean = xp.mean(x, axis=axes, keepdims=True)
-        centred = x - mean
+        mean = xp.mean(input, axis=axes, keepdims=True)
+        centred = input - mean
         var = xp.mean(centred * centred, axis=axes, keepdims=True)
     rstd = 1.0 / xp.sqrt(var + eps)
     if xp in ON_NUMPY and np.isinf(var).any():
-        mean, rstd = _wide_statistics(x, axes, eps)
-        centred = x - mean
+        mean, rstd = _wide_statistics(input, axes, eps)
+        centred = input - mean
     if weight is not None:
         out = centred * (rstd * _channels(xp, weight, len(input.shape)))
     else:
@@ -404,8 +404,8 @@ def _batch_norm(xp, input, weight=None, bias=None, *, eps=1e-5, stats=None):
 
 
 def _batch_norm_vjp(g, input, weight, mean, rstd, needs, xp):
-    x, n = input, math.prod(input.shape) // max(input.shape[1], 1)
-    normed = (x - mean) * rstd
+    n = math.prod(input.shape) // max(input.shape[1], 1)
+    normed = (input - mean) * rstd
     g_sum, gn_sum = (_channels(xp, s, len(input.shape)) for s in (_channel_sum(xp, g), _channel_sum(xp, g, normed)))
     gx = None
     if needs[0]:

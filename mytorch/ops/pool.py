@@ -225,9 +225,8 @@ def _max_pooling(d):
             return out
         indices = Tensor._wrap(_flat_positions(chosen._mt_data._array, tuple(x.shape), **geometry))
         indices = indices.squeeze(0) if single else laid_by(channels_of_pool, indices, x)
-        return out, Tensor._of(
-            watched(indices._mt_data._array, chosen)
-        )  # backward uses `chosen` instead of the indices
+        # backward uses `chosen` instead of the indices
+        return out, Tensor._of(watched(indices._mt_data._array, chosen))
 
     return max_pool
 
