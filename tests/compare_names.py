@@ -49,13 +49,9 @@ def missing(lines):
     """Yields the lines whose name this version does not have."""
     for line in lines:
         path, name = line.split()
-        try:
-            module = importlib.import_module(path)
-        except ImportError:
-            module = None
-        try:
-            getattr(module, name)
-        except (AttributeError, ImportError):
+        module = module_of(path)
+        # a module is an attribute of its package when it has been imported
+        if module is None or not (hasattr(module, name) or module_of(f"{path}.{name}")):
             yield line
 
 
