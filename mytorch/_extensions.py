@@ -80,6 +80,8 @@ NAMES = {
     "mytorch.files": {
         "storage": "storages=", "compat.legacy_files": "legacy=", "compat.trusted_files": "trusted=", "sparse.files": "sparse="
     },
+    "mytorch.cuda": {"nn.graphed": "make_graphed_callables"},
+    "mytorch.cuda.graphs": {"nn.graphed": "make_graphed_callables"},
     "mytorch.distributed": {
         "distributed.device_mesh": "DeviceMesh init_device_mesh",
         "distributed.stores": "DistNetworkError DistStoreError FileStore HashStore PrefixStore Store TCPStore",

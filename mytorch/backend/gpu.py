@@ -1,7 +1,6 @@
 """The namespace of CuPy, with functions that CuPy lacks or that differ from NumPy. Only this file imports CuPy, on first use."""
 
 import importlib
-import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -177,9 +176,11 @@ def _load_cupy():
         cupyx = importlib.import_module("cupyx")
         cupy_special = importlib.import_module("cupyx.scipy.special")
     except ImportError:
+        from shutil import which
+
         problem = (
             "CuPy is not installed; run `pip install cupy-cuda13x[ctk]`, or cupy-cuda12x[ctk] for a driver before 580"
-            + ("" if shutil.which("nvidia-smi") else " (no NVIDIA GPU found)")
+            + ("" if which("nvidia-smi") else " (no NVIDIA GPU found)")
         )
     except Exception as error:  # CuPy raises its own classes when the driver is missing or too old
         problem = f"CuPy found no usable GPU ({error})"

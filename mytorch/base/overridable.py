@@ -1,11 +1,15 @@
 """Functions that ask classes and modes before they run; see `overriding.py`."""
 
 import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from .overriding import NOTHING, asking, asks, can_override, overriding
 
+_F = TypeVar("_F", bound=Callable[..., Any])  # editors see the signature of the function
 
-def overridable(function, operator=False):
+
+def overridable(function: _F, operator: bool = False) -> _F:
     """Returns a function that asks classes and modes before it calls `function`.
 
     Args:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import backend
+from .. import _extensions, backend
 from ..amp import Policy
 from ..base import capturing
 from ..base.capturing import Capture, Stale
@@ -427,3 +427,6 @@ def on_capture_stream(call):
         result = call()
     here.wait_stream(side)
     return result
+
+
+__getattr__, __dir__ = _extensions.lazy(__name__)

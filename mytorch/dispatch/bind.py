@@ -7,7 +7,9 @@
 import functools
 import inspect
 import sys
+from collections.abc import Callable
 from types import FunctionType
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from .operands import is_operand
 from .out import takes_out
 from .precision import in_precision
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 PUBLIC = {}  # name -> function of the mytorch module
 METHODS = {}  # name -> function, as bound to Tensor and Array
 
@@ -53,7 +56,7 @@ def also_named(function, spellings):
     return asking(named)
 
 
-def spelled(**spellings):
+def spelled(**spellings: str) -> Callable[[_F], _F]:
     """Decorates a function with further names of its arguments, such as `dropout_p="p"`."""
     return lambda function: also_named(function, spellings)
 

@@ -45,8 +45,11 @@ def looks_at_indices(raw):
 def outside(raw, size):
     """Returns True if indices are checked and an index is outside of [0, size)."""
     # As unsigned integers, negative indices are large.
-    checked = raw.size > 0 and type(raw) is not MetaArray and looks_at_indices(raw)
-    return checked and bool(xp_of(raw).max(raw.view(f"u{raw.itemsize}")) >= size)
+    if raw.size == 0 or type(raw) is MetaArray or not looks_at_indices(raw):
+        return False
+    if 0 in raw.strides:  # an expanded index: each number once
+        raw = raw[tuple(slice(None if step else 1) for step in raw.strides)]
+    return bool(xp_of(raw).max(raw.view(f"u{raw.itemsize}")) >= size)
 
 
 def watched(raw, index):

@@ -19,7 +19,6 @@ The walk uses raw arrays. For `create_graph`, the same walk uses Tensors, with t
 import math
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 
@@ -163,6 +162,8 @@ def run_eagerly(roots, keep_graph=False, keep_grads=False, targets=None, leaves=
     # holds for one thread. So further levels continue on the stack of another thread, with the same modes.
     walks = _walks.__dict__.setdefault("stack", [])
     if len(walks) == NESTED:
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(1) as pool:
             again = partial(run_eagerly, roots, keep_graph, keep_grads, targets, leaves, arithmetic)
             return pool.submit(copy_context().run, again).result()

@@ -3,7 +3,7 @@
 # ruff: noqa: F403, F405 - names are listed once, where they are defined; `__init__.pyi` lists them for type checkers
 
 from .. import _extensions
-from . import attention, common_types, functional, graphed, init, parallel, utils
+from . import attention, common_types, functional, init, parallel, utils
 from .activation import *
 from .adaptive import *
 from .containers import *
@@ -36,5 +36,5 @@ for _layer in [v for v in globals().values() if isinstance(v, type) and issubcla
 
 __all__ = [name for name in globals() if not name.startswith("_")]
 
-# Loaded on first use, because it imports mytorch.distributed.
-__getattr__, __dir__ = _extensions.lazy(__name__, names={"nn.sync_batch_norm": "SyncBatchNorm"})
+# Loaded on first use, because they import mytorch.cuda and mytorch.distributed.
+__getattr__, __dir__ = _extensions.lazy(__name__, "graphed", names={"nn.sync_batch_norm": "SyncBatchNorm"})

@@ -20,7 +20,6 @@ from mytorch.nn import conv as conv
 from mytorch.nn import dropout as dropout
 from mytorch.nn import embedding as embedding
 from mytorch.nn import functional as functional
-from mytorch.nn import graphed as graphed
 from mytorch.nn import hooks as hooks
 from mytorch.nn import init as init
 from mytorch.nn import layer as layer

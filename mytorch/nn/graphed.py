@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from .. import backend, cuda
+from .. import backend
 from .._tensor import Tensor
 from ..autograd import grad
 from ..autograd.function import Function
@@ -151,7 +151,3 @@ class _Replay(Function):
         gradients = iter(graphed.gradients)
         on_inputs = [next(gradients) if x.requires_grad else None for x in graphed.inputs]
         return (None, *(None if g is None else g.detach() for g in (*on_inputs, *gradients)))
-
-
-for _module in (cuda, cuda.graphs):  # the paths in PyTorch
-    vars(_module)["make_graphed_callables"] = make_graphed_callables

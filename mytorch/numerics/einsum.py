@@ -1,5 +1,9 @@
 """Einstein summation over a namespace, by matrix products and elementwise products of two operands at a time."""
 
+import functools
+import itertools
+import math
+
 import numpy as np
 
 
@@ -54,27 +58,36 @@ def _alone(xp, term, array, keep):
 
 def _pair(xp, left, a, right, b, keep):
     """Returns the product of two operands, summed over the shared axes that are not in `keep`."""
+    term, summed, first, second, places = _roles(left, right, frozenset(keep))
+    sizes = a.shape + b.shape
+    a, b = _arranged(xp, a, *first), _arranged(xp, b, *second)
+    # Without an inner axis: a broadcast product (…, rows, 1) * (…, 1, columns).
+    product = xp.matmul(a, b) if summed else a * b
+    shape = tuple([sizes[i] for i in places])
+    return term, product if product.shape == shape else xp.reshape(product, shape)
+
+
+@functools.lru_cache(1024)
+def _roles(left, right, keep):
+    """Returns how a pair of operands is multiplied: the term of the product, whether it sums, the order of the axes of each operand
+    with the number of axes that each axis of the matrices merges, and the positions of the sizes of the result."""
     # Each letter is a batch axis, an inner (summed) axis, a row axis or a column axis of a matrix product.
     batch = [c for c in left if c in right and c in keep]
     inner = [c for c in left if c in right and c not in keep]
     rows = [c for c in left if c not in right]
     columns = [c for c in right if c not in left]
-    size = dict(zip(left + right, a.shape + b.shape, strict=True))
     term = "".join(batch + rows + columns)
-    a = _arranged(xp, left, a, batch, rows, inner)
-    b = _arranged(xp, right, b, batch, inner, columns)
-    # Without an inner axis: a broadcast product (…, rows, 1) * (…, 1, columns).
-    product = xp.matmul(a, b) if inner else a * b
-    return term, xp.reshape(product, tuple(size[c] for c in term))
+    ones = (1,) * len(batch)
+    first = tuple(left.index(c) for c in batch + rows + inner), (*ones, len(rows), len(inner))
+    second = tuple(right.index(c) for c in batch + inner + columns), (*ones, len(inner), len(columns))
+    return term, bool(inner), first, second, tuple((left + right).index(c) for c in term)
 
 
-def _arranged(xp, term, array, batch, rows, columns):
-    """Returns an operand as (*batch, rows, columns), with rows and columns merged into one axis each."""
-    groups = [[c] for c in batch] + [rows, columns]
-    array = xp.transpose(array, [term.index(c) for group in groups for c in group])
-    size = dict(zip((c for group in groups for c in group), array.shape, strict=True))
-    shape = [1] * len(groups)
-    for i, group in enumerate(groups):
-        for c in group:
-            shape[i] *= size[c]
+def _arranged(xp, array, order, counts):
+    """Returns an operand with its axes in an order, and with `counts[i]` neighbors merged into axis i."""
+    if order != tuple(range(len(order))):
+        array = xp.transpose(array, order)
+    sizes, shape = iter(array.shape), []
+    for count in counts:
+        shape.append(math.prod(itertools.islice(sizes, count)))
     return array if tuple(shape) == array.shape else xp.reshape(array, tuple(shape))

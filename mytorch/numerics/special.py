@@ -231,14 +231,16 @@ def _scaled_erfcx(t):
     return (1 + 2 * z) * _erfcx64(z)
 
 
-ERFCX = _fit(_scaled_erfcx, 14)
+def erfcx_coefficients():
+    """Returns the coefficients, highest power first, of (1 + 2z) erfcx(z) as a polynomial of t = (z - 3) / (z + 3)."""
+    return _fit(_scaled_erfcx, 14)
 
 
 def _erfcx_of_positive(z):
     """Returns erfcx(z) for z >= 0, with the accuracy of float32."""
     z = np.minimum(z, 1e300)
     t = (z - 3) / (z + 3)
-    out = horner(ERFCX, t, np.empty_like(t))
+    out = horner(erfcx_coefficients(), t, np.empty_like(t))
     return np.divide(out, 2 * z + 1, out=out)
 
 

@@ -157,7 +157,7 @@ def convolve(xp, input, weight, bias=None, *, stride, padding, dilation, groups)
             part[...] = xp.matmul(rows[0, 0], columns).reshape(part.shape[1], len(part)).T
     else:
         for chunk in _chunks(xp, n, groups * rows.shape[3] * math.prod(out)):
-            split[chunk] = xp.matmul(rows, _columns(xp, input[chunk], kernel, stride, padding, dilation, groups))
+            xp.matmul(rows, _columns(xp, input[chunk], kernel, stride, padding, dilation, groups), split[chunk])
     if bias is not None:
         result += bias.reshape(-1, *(1,) * len(kernel))
     return result

@@ -346,7 +346,8 @@ _SUBSCRIPTS = re.compile(r"[a-zA-Z ]*(\.{3})?[a-zA-Z ]*")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-def _letters(equation, operands):
+@functools.lru_cache(1024)
+def _letters(equation, ndims):
     """Returns an equation in canonical form: no blanks, an explicit output, and letters instead of `...`."""
     inputs, arrow, output = equation.partition("->")
     for term in (*inputs.split(","), output):
@@ -354,20 +355,20 @@ def _letters(equation, operands):
             raise RuntimeError(f"einsum(): expected letters and at most one '...' in subscripts, got {term!r}.")
     equation, output = equation.replace(" ", ""), output.replace(" ", "")
     terms = inputs.replace(" ", "").split(",")
-    if len(terms) != len(operands):
+    if len(terms) != len(ndims):
         raise RuntimeError(
-            f"einsum(): the number of subscripts in the equation ({len(terms)}) does not match the number of operands ({len(operands)})"
+            f"einsum(): the number of subscripts in the equation ({len(terms)}) does not match the number of operands ({len(ndims)})"
         )
     used = set(equation) - set(".,->")
     free = [c for c in _LETTERS if c not in used]
-    dot_axes = [x.ndim - len(term.replace("...", "")) for term, x in zip(terms, operands, strict=True)]
+    dot_axes = [ndim - len(term.replace("...", "")) for term, ndim in zip(terms, ndims, strict=True)]
     longest = max((n for n, term in zip(dot_axes, terms, strict=True) if "..." in term), default=0)
     dots = "".join(free[:longest])
     spelled = []
-    for term, x, n in zip(terms, operands, dot_axes, strict=True):
+    for term, ndim, n in zip(terms, ndims, dot_axes, strict=True):
         if n < 0 or ("..." not in term and n):
             raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({len(term)}) does not match the number of dimensions ({x.ndim}) for an operand"
+                f"einsum(): the number of subscripts in the equation ({len(term)}) does not match the number of dimensions ({ndim}) for an operand"
             )
         # Broadcasting aligns the axes of `...` at the right.
         spelled.append(term.replace("...", dots[longest - n :] if n else ""))
@@ -377,7 +378,7 @@ def _letters(equation, operands):
         joined = "".join(spelled)
         # Without an explicit output: the letters that occur once, in alphabetical order.
         output = dots + "".join(sorted(c for c in set(joined) - set(dots) if joined.count(c) == 1))
-    return spelled, output
+    return tuple(spelled), output
 
 
 @public(method=False, inplace=False)
@@ -414,8 +415,8 @@ def einsum(equation, *operands):
         operands = tuple(operands[0])
     if not operands:
         raise ValueError("einsum(): expected an equation and at least one operand.")
-    terms, output = _letters(equation, operands)
-    ready = []
+    terms, output = _letters(equation, tuple(x.ndim for x in operands))
+    terms, ready = list(terms), []
     for i, (term, x) in enumerate(zip(terms, operands, strict=True)):
         while len(set(term)) < len(term):  # a repeated letter is a diagonal
             letter = next(c for c in term if term.count(c) > 1)

@@ -9,9 +9,9 @@ number of the draw. These three numbers are the state of a generator.
 """
 
 import math
-import secrets
+import os
 import struct
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -83,12 +83,17 @@ class Generator:
 
     def _reset(self):
         if self.device.type == "cpu":
-            self._source = np.random.RandomState(np.random.MT19937())
-            self._source.seed(self._seed & 0xFFFFFFFF)
+            self.__dict__.pop("_source", None)
         self._cached_normal = self._state_in_memory = None
         self._offset = self._subsequence = 0
         if self._device_state is not None or self.device.type != "cpu":
             self.set_philox_state(self.philox_state)
+
+    @cached_property  # NumPy imports its random numbers when they are first used
+    def _source(self):
+        source = np.random.RandomState(np.random.MT19937())
+        source.seed(self._seed & 0xFFFFFFFF)
+        return self.__dict__.setdefault("_source", source)  # threads that draw at the same time share one
 
     @property
     def xp(self):
@@ -182,7 +187,7 @@ class Generator:
 
     def seed(self):
         """Restarts from a random seed of the operating system, and returns the seed."""
-        fresh = secrets.randbits(53)
+        fresh = int.from_bytes(os.urandom(8), "little") & _MASK53
         self.manual_seed(fresh)
         return fresh
 

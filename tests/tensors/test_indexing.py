@@ -86,3 +86,41 @@ def test_indices_outside_are_found_in_every_dtype(dtype):
     np.testing.assert_array_equal(
         x.gather(1, index.clamp(0, 3)), np.take_along_axis(x.numpy(), index.clamp(0, 3).numpy(), 1)
     )
+
+
+ALONG = {
+    "gather": lambda x, dim, index, src: x.gather(dim, index),
+    "scatter": lambda x, dim, index, src: x.scatter(dim, index, src),
+    "scatter_add": lambda x, dim, index, src: x.scatter_add(dim, index, src),
+    **{
+        name: lambda x, dim, index, src, name=name: x.scatter_reduce(dim, index, src, name)
+        for name in ("sum", "mean", "prod", "amax", "amin")
+    },
+}
+
+
+@loop
+@pytest.mark.parametrize("rows", [1, 50])
+@pytest.mark.parametrize("dim", range(3))
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64"])
+@pytest.mark.parametrize("name", ALONG)
+def test_an_expanded_index_is_the_index_that_it_repeats(name, dtype, dim, rows):
+    """`index.view(-1, 1).expand_as(src)`, of most graph networks. Repeated indices, and more of them than rows."""
+    shape = [2, 3, 4]
+    x = (mytorch.randn(shape) * 3).to(getattr(mytorch, dtype))
+    long = [rows if axis == dim else n for axis, n in enumerate(shape)]
+    vector = mytorch.randint(shape[dim], [rows if axis == dim else 1 for axis in range(3)])
+    if name == "scatter":  # one source for each place: which one of several is written is not specified
+        long = shape
+        vector = mytorch.randperm(shape[dim]).view([-1 if axis == dim else 1 for axis in range(3)])
+    src, upstream = (mytorch.randn(long).to(x.dtype) for _ in range(2))
+    upstream = upstream if name == "gather" else mytorch.randn(shape).to(x.dtype)
+    results = []
+    for index in (vector.expand(long), vector.expand(long).contiguous()):
+        leaves = [v.clone().requires_grad_(dtype != "int64") for v in (x, src)]
+        out = ALONG[name](leaves[0], dim, index, leaves[1])
+        used = leaves[:1] if name == "gather" else leaves
+        grads = mytorch.autograd.grad(out, used, upstream) if dtype != "int64" else ()
+        results.append([t.detach().cpu().numpy() for t in (out, *grads)])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -119,8 +119,18 @@ def _accepts_gather(x, index, dim):
     return _fits(x, index, dim) and _is_plain(x)
 
 
+def _rows_of(index, dim):
+    """Returns a vector of indices that `index` repeats along all other axes, or None. `index.expand_as(src)` is such an index."""
+    others = [step for axis, step in enumerate(index.strides) if axis != dim and index.shape[axis] > 1]
+    return (
+        None if any(others) or not others else index[tuple(slice(None) if a == dim else 0 for a in range(index.ndim))]
+    )
+
+
 def _run_gather(xp, x, index, dim):
     """Returns out[i][j] = x[i][index[i][j]], for dim=1."""
+    if (rows := _rows_of(index, dim)) is not None:
+        return np.take(x, rows, axis=dim)
     out = np.empty(index.shape, x.dtype)
     # Unsigned indices: a negative index becomes a huge one, so `within` needs one comparison.
     x, index, to = (_folded(a, dim) for a in (as_bits(x), index.view(np.uint64), as_bits(out)))
@@ -150,6 +160,10 @@ def _in_float32(run, out, values):
 
 def _run_add(xp, out, index, dim, src):
     """out[i][index[i][j]] += src[i][j] in place, for dim=1. The threads divide the outer axis."""
+    if dim == 0 and (rows := _rows_of(index, dim)) is not None:
+        width = math.prod(out.shape[1:])
+        _run_rows(xp, out.reshape(len(out), width), np.ascontiguousarray(rows), src.reshape(len(src), width))
+        return
 
     def run(out, src):
         to, where, values = _folded(out, dim), _folded(index.view(np.uint64), dim), _folded(src, dim)

@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from ...numerics.special import ERFCX
+from ...numerics.special import erfcx_coefficients
 from ..kernel import Kernel
 from .common import each, float_of_bits, is_float32, with_nan
 from .common import erf as inner_erf
+
+ERFCX = erfcx_coefficients()
 
 
 @with_nan
