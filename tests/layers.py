@@ -26,7 +26,7 @@ EXTENSIONS = next(
 )
 
 # From the bottom up: a package may import from the layers below, and from other packages of the same layer. A package
-# here is a folder of mytorch/, a file in mytorch/, or an extension.
+# here is a folder or a file in mytorch/. A file or folder in it can have a layer of its own, such as "autograd.walk".
 LAYERS = [
     (
         "base version _extensions",
@@ -86,16 +86,21 @@ def name_of(path):
 MODULES = {name_of(path): path for path in FILES}
 
 
+def prefixes(path):
+    """Yields the import name of a file without "mytorch.", and the names of the packages around it, from the inside out."""
+    parts = (name_of(path).removeprefix("mytorch").strip(".") or "__init__").split(".")
+    yield from (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+
+
 def package_of(path):
-    """The extension that a file belongs to; for other files the folder or file directly below mytorch/."""
-    inner = name_of(path).removeprefix("mytorch").strip(".")
-    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return next((e for e in EXTENSIONS if inner == e or inner.startswith(e + ".")), first)
+    """Returns the package in `LAYERS` or `EXTENSIONS` that a file belongs to; for other files the folder or file in mytorch/."""
+    names = [*prefixes(path)]
+    return next((name for name in names if name in LAYER or name in EXTENSIONS), names[-1])
 
 
 def is_core(path):
     """Returns True for a file of the core, False for a file of an extension."""
-    return package_of(path) not in EXTENSIONS
+    return EXTENSIONS.keys().isdisjoint(prefixes(path))
 
 
 @functools.cache

@@ -432,3 +432,19 @@ def test_assert_close_compares_tensors_of_half_precision_in_pytorch_mode():
                 print(dtype)
     """)
     assert out == [f"torch.{d}" for d in "bfloat16 float16 float8_e4m3fn complex64 bool uint8 float64".split()]
+
+
+def test_namespaces_of_operators_may_have_the_names_of_modules():
+    """`mytorch.ops` is a package with modules such as `attention`, and a namespace of operators in PyTorch."""
+    out = run("""
+        import mytorch, pkgutil, torch
+        names = [m.name for m in pkgutil.iter_modules(mytorch.ops.__path__)]
+        for name in names:
+            twice = torch.library.custom_op(f"{name}::twice", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+            assert getattr(torch.ops, name).twice(torch.ones(1)).item() == 2, name
+        import mytorch.ops.attention, torch.nn.functional as F
+        assert torch.ops.attention.twice(torch.ones(1)).item() == 2
+        x = torch.randn(1, 2, 3, 4)
+        print(len(names) > 20, F.scaled_dot_product_attention(x, x, x).shape, F.conv1d(x[0], torch.ones(3, 3, 1)).shape)
+    """)
+    assert " ".join(out) == "True torch.Size([1, 2, 3, 4]) torch.Size([2, 3, 4])"

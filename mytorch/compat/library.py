@@ -3,7 +3,9 @@
 `torch.ops.namespace.name` finds the operators that `custom_op`, `define` and `Library` registered.
 """
 
+import importlib
 import inspect
+from importlib.machinery import PathFinder
 
 from .._tensor import Tensor
 from ..autograd.function import Function
@@ -17,15 +19,22 @@ _IGNORED_KEYS = ("autograd", "autogradcpu", "functionalize", "python")  # the im
 
 
 class OpNamespace:
-    """The operators of a namespace, such as `torch.ops.my_package`."""
+    """The operators of a namespace, such as `torch.ops.my_package`.
 
-    def __init__(self, name):
-        self._name = name
+    Args:
+        name: name of the namespace.
+        module: module of `mytorch.ops` with the same name, whose attributes the namespace then has, too.
+    """
+
+    def __init__(self, name, module=None):
+        self._name, self._module = name, module
 
     def __getattr__(self, name):
         found = _OPERATORS.get(f"{self._name}::{name}")
         if found is not None:
             return found
+        if self._module is not None:
+            return getattr(self._module, name)
         if name.startswith("__"):
             raise AttributeError(name)
         if self._name == "aten":
@@ -50,6 +59,13 @@ def _operator(name):
     return _OPERATORS[name]
 
 
+def _show_namespace(name):
+    """Lets `torch.ops.name` be a namespace if `mytorch.ops` has a module of that name."""
+    package = importlib.import_module("mytorch.ops")
+    if not isinstance(vars(package).get(name), OpNamespace) and PathFinder.find_spec(name, package.__path__):
+        setattr(package, name, OpNamespace(name, importlib.import_module(f"mytorch.ops.{name}")))
+
+
 class CustomOpDef:
     """An operator, which `custom_op` returns. A call runs the registered function.
 
@@ -64,6 +80,7 @@ class CustomOpDef:
         self._tensors = _tensor_arguments(function)
         self.__name__, self.__doc__ = name.rpartition("::")[2], getattr(function, "__doc__", None)
         _OPERATORS[name] = self
+        _show_namespace(name.partition("::")[0])
 
     def __call__(self, *args, **kwargs):
         for name, value in {**dict(zip(self._tensors, args, strict=False)), **kwargs}.items():

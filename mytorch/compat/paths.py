@@ -13,7 +13,7 @@ from .. import _extensions
 from .._tensor import Tensor
 from .._tensor_str import set_printoptions
 from ..base import config, hooks
-from . import class_names, return_types, stubs, torch_version
+from . import class_names, removed, return_types, stubs, torch_version
 
 _NORMALIZATION = "nn.sync_batch_norm: SyncBatchNorm; nn.normalization: _BatchNorm _NormBase"
 _BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
@@ -161,16 +161,12 @@ _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}
 VERSIONS = {"torch": "2.13.0"}  # reported versions under install_as_torch
 ALIASES = (("torch", "mytorch"),)
 _OPTIONAL = (("accelerate", "mytorch.accelerate"),)  # used if the package itself is not installed
-# PyTorch's packages that run on mytorch -> how to install them. mytorch's packages "vision" and "audio" have small parts of them.
-_INSTALL = {
-    f"torch{name}": f"pip install --no-deps torch{name}=={v}" for name, v in (("vision", "0.28.0"), ("audio", "2.11.0"))
-}
 # Packages of PyTorch -> advice, if the package itself is not installed.
 _ABSENT = {
     "torchtext": "Use mytorch.models for tokenizers and language models, and mytorch.utils.data for data sets.",
     **{
         name: f"The package itself runs on mytorch. Install it without PyTorch: {line}"
-        for name, line in _INSTALL.items()
+        for name, line in removed.INSTALL.items()
     },
 }
 # Names that `importlib.util.find_spec` does not find, so that programs do not use parts that are not here.
@@ -207,23 +203,14 @@ def _absent_spec(name, loader):
     return importlib.machinery.ModuleSpec(name, loader, is_package=isinstance(found, stubs.Absent), loader_state=found)
 
 
-def _advice(path):
-    """Returns how to use the package of PyTorch that may have a path below `mytorch`, such as "vision.models.swin_t"; else ""."""
-    first, _, rest = path.partition(".")
-    if f"torch{first}" not in _INSTALL:
-        return ""
-    module = f"torch{first}.{rest}".rpartition(".")[0]
-    return f"{module} may have it: {_INSTALL[f'torch{first}']}, and run the program with python -m mytorch"
-
-
 class _Paths:
     """Import finder of the paths in `PATHS` and `_OLDER`."""
 
     def find_spec(self, name, path=None, target=None):
         if _home(name) is None:
-            if advice := _advice(name.removeprefix("mytorch.")):
+            if text := removed.advice(name.removeprefix("mytorch.")):
                 # Without a name, so that `from mytorch.vision import …` raises this error.
-                raise ModuleNotFoundError(f"No module named {name!r}. {advice}")
+                raise ModuleNotFoundError(f"No module named {name!r}. {text}")
             return _absent_spec(name, self)
         is_package = name in _OLDER or any(p.startswith(name[8:] + ".") for p in PATHS)
         return importlib.machinery.ModuleSpec(name, self, is_package=is_package)
@@ -283,7 +270,7 @@ def more_names(package):
 
 def advice(package, name):
     """Returns the end of the message for an unknown name of a package: how to get it, or a similar name."""
-    if found := _advice(f"{package}.{name}".removeprefix("mytorch.")):
+    if found := removed.advice(f"{package}.{name}".removeprefix("mytorch.")):
         return f". {found}"
     if package != "mytorch":  # Python suggests names for modules with at most 750 names
         return ""

@@ -99,6 +99,8 @@ def test_names_of_torchvision_have_advice():
     for module in ("functional", "transforms"):
         with pytest.raises(ModuleNotFoundError, match=install.format("audio")):
             __import__(f"mytorch.audio.{module}")
+    with pytest.raises(ModuleNotFoundError, match=r"Use torchvision.models.feature_extraction: pip install"):
+        __import__("mytorch.fx.feature_extraction")
 
 
 @pytest.mark.parametrize("name", ["torchvision", "torchaudio"])
