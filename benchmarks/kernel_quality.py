@@ -93,7 +93,7 @@ def describe(key, grid, label):
 def run(selected):
     """Compile the selected kernels."""
     from mytorch import bfloat16
-    from mytorch.backend import numpy_ns as xp
+    from mytorch.arrays import numpy_ns as xp
     from mytorch.kernels import triton as home
 
     rows, width, classes = 32768, 768, 50304

@@ -152,13 +152,13 @@ def _rank(page, name, value):
     home = _home(inner).removeprefix("mytorch.")
     distance = len(page) - len(page if home.startswith(page) else "") - (100 if home == page else 0)
     general = page == "mytorch" or (page not in THEMES and not page.startswith("nn.") and home.startswith("ops."))
-    outside = not home.startswith(page) and home.split(".")[0] not in ("ops", "compat", "linalg")
+    outside = not home.startswith(page) and home.split(".")[0] not in ("ops", "compat", "linalg", "functional")
     return (page == "cuda" and home != "cuda", renamed, general, outside and page.startswith("mytorch"), distance)
 
 
 def is_in_place(value):
     """Returns True for in-place variants that are derived from another function."""
-    return _home(value) == "mytorch.dispatch.inplace"
+    return _home(value) == "mytorch.ops.dispatch.inplace"
 
 
 @functools.cache
@@ -241,7 +241,9 @@ def source(value, name):
     function = getattr(inner, "forward", inner) if not isinstance(inner, type) else inner
     path = line = None
     if isinstance(function, type):
-        module = importlib.import_module("mytorch._tensor" if function.__name__ == "Tensor" else function.__module__)
+        module = importlib.import_module(
+            "mytorch.arrays.tensor" if function.__name__ == "Tensor" else function.__module__
+        )
         path = Path(module.__file__)
     elif hasattr(function, "__code__"):
         path, line = Path(function.__code__.co_filename), function.__code__.co_firstlineno
@@ -594,13 +596,13 @@ def about(page):
     for pages in (THEMES, GROUPS, SELECTED):
         if page in pages:
             text = escaped(pages[page][1], page)
-            return text + ("\n\n" + rules() if page == "dispatch.op" else "")
+            return text + ("\n\n" + rules() if page == "ops.dispatch.op" else "")
     return escaped(ABOUT[page], page)
 
 
 def rules():
     """Returns the documentation of the arguments of an op's definition."""
-    import mytorch.dispatch.record as record
+    import mytorch.ops.dispatch.record as record
 
     return markdown("\n\n".join(re.split(r"\n\s*\n", inspect.getdoc(record))[1:]))
 
@@ -683,7 +685,7 @@ def _in_place_line(name, functions, page):
 def dtypes_and_devices():
     """Returns the tables of dtypes and devices."""
     import mytorch
-    from mytorch.base import dtypes
+    from mytorch.arrays import dtypes
 
     kinds = ("boolean", "integer", "floating point", "complex")
     names = {}
@@ -731,7 +733,7 @@ DEVICES = """\
 | `cpu` | main memory, NumPy arrays | none |
 | `cuda`, `cuda:0`, `cuda:1`, … | memory of an NVIDIA GPU, CuPy arrays | CuPy and an NVIDIA GPU |
 | `meta` | none: shape and dtype only | none |
-| a registered name | arrays of another library | a call of `backend.register_device` |
+| a registered name | arrays of another library | a call of `arrays.register_device` |
 
 `device("mps")` and `device("xpu")` are accepted as names, but tensors cannot be created on them."""
 

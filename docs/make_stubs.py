@@ -51,7 +51,7 @@ sys.path.insert(0, str(ROOT))
 def home_of(value, default=None):
     """Returns the name of the module that defines a value. The `__module__` of classes such as `Tensor` is `mytorch`."""
     home = getattr(value, "__module__", default)
-    shown = {"Tensor": "mytorch._tensor", "device": "mytorch.backend.devices", "dtype": "mytorch.base.dtypes"}
+    shown = {"Tensor": "mytorch.arrays.tensor", "device": "mytorch.arrays.devices", "dtype": "mytorch.arrays.dtypes"}
     return shown.get(getattr(value, "__name__", None), home) if home == "mytorch" else home
 
 
@@ -324,7 +324,7 @@ class Stub:
         """Returns True for an op, and for a function of a module that contains functions of tensors."""
         home = inspect.unwrap(function).__module__ or ""
         return home.startswith(
-            tuple(f"mytorch.{w}" for w in "ops nn.functional linalg fft special compat.functional compat.names".split())
+            tuple(f"mytorch.{w}" for w in "ops nn.functional linalg fft special functional compat.names".split())
         )
 
     def named_tuple(self, fields):
@@ -370,7 +370,7 @@ class Stub:
 
     def names_in(self, text):
         """Returns a string annotation, resolved in the module if possible, otherwise Any."""
-        for space in (vars(self.module), vars(importlib.import_module("mytorch._tensor")), vars(typing)):
+        for space in (vars(self.module), vars(importlib.import_module("mytorch.arrays.tensor")), vars(typing)):
             try:
                 return self.annotation(eval(text, dict(space)))
             except Exception:
@@ -480,7 +480,7 @@ def stubs():
     """Yields (path, text) of every stub."""
     mytorch = importlib.import_module("mytorch")
     for name in " ".join(mytorch._extensions.METHODS.values()).split():  # replaces the lazy placeholders by the methods
-        getattr(mytorch.Tensor, name), getattr(mytorch._array.Array, name)
+        getattr(mytorch.Tensor, name), getattr(mytorch.arrays.array.Array, name)
     modules = {"mytorch": mytorch}
     for path in sorted((ROOT / "mytorch").rglob("*.py")):
         short = ".".join(path.relative_to(ROOT / "mytorch").with_suffix("").parts).removesuffix(".__init__")
@@ -490,7 +490,7 @@ def stubs():
             except ImportError:  # it needs a package that is not installed
                 continue
     IMPORTED.update(imported_names())
-    from mytorch.dispatch.record import RECORDS
+    from mytorch.ops.dispatch.record import RECORDS
 
     BINARY.update(r.name for r in RECORDS.values() if r.inputs[:2] == ("input", "other"))
     BINARY.update(f"__{side}{word}__" for side in ("", "r", "i") for word in OPERATORS)

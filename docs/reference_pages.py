@@ -34,11 +34,11 @@ SECTIONS = {
     ],
     "Training and devices": [
         "accelerate", "accelerate.runs", "distributed", "distributed.optim", "distributed.device_mesh", "distributed.fsdp",
-        "distributed.tensor", "distributed.checkpoint", "cuda", "backend",
+        "distributed.tensor", "distributed.checkpoint", "cuda", "arrays",
     ],
     "Tools": [
         "fx", "export", "onnx", "utils", "utils.checkpoint", "utils.graph", "utils.views", "utils.benchmark", "profiler", "compiler",
-        "dispatch.op",
+        "ops.dispatch.op",
     ],
 }  # fmt: skip
 
@@ -47,7 +47,7 @@ THEMES = {
     "mytorch.dtypes": (
         "Dtypes and devices",
         "Types of elements, type promotion, devices and memory formats.",
-        "base.dtypes backend.devices backend.memory_format _array",
+        "arrays.dtypes arrays.devices arrays.memory_format arrays.array",
         "device dtype result_type set_default_tensor_type typename is_conj is_neg is_inference is_same_size is_storage is_complex is_floating_point is_signed is_tensor get_device",
     ),
     "mytorch.creation": (
@@ -124,7 +124,7 @@ GROUPS = {
         "nn.vision",
         "",
     ),
-    "nn.utilities": ("Utilities", "Parameters, buffers, and layers that change shapes.", "_parameter", "Flatten Unflatten"),
+    "nn.utilities": ("Utilities", "Parameters, buffers, and layers that change shapes.", "arrays.parameter", "Flatten Unflatten"),
     "nn.functional.convolution": ("Convolution functions", "Convolutions and sliding windows.", "ops.conv", "unfold fold conv_tbc"),
     "nn.functional.pooling": ("Pooling functions", "Maxima and means of windows.", "ops.pool", ""),
     "nn.functional.attention": (
@@ -251,12 +251,12 @@ SELECTED = {
         "Custom operations with a backward pass.",
         "Function once_differentiable NestedIOFunction InplaceFunction",
     ),
-    "backend": (
-        "backend",
+    "arrays": (
+        "arrays",
         "Registration of other array libraries as devices. The guide to extensions has an example.",
         "register_device",
     ),
-    "dispatch.op": ("dispatch.op", "Definition of ops. The guide to extensions has examples.", "op Op"),
+    "ops.dispatch.op": ("ops.dispatch.op", "Definition of ops. The guide to extensions has examples.", "op Op"),
     "utils": ("utils", "Summaries of models, drawings of graphs, and live views of training.", "summary watch render"),
 }
 

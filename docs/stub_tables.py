@@ -6,12 +6,14 @@ Each table maps a type to the names that have this type. In the stubs, `_int`, `
 
 # Modules that get a stub besides the packages.
 SURFACES = "linalg fft special random nn.functional".split()  # names that these modules import are public too
-MODULES = [*SURFACES, *"_tensor _array amp engine.mode ops.random autograd.function".split()]
+MODULES = [*SURFACES, *"arrays.tensor arrays.array amp autograd.mode ops.random autograd.function".split()]
 HELPERS = tuple(
     f"mytorch.{w}"
-    for w in "dispatch.out dispatch.bind dispatch.op dispatch.precision dispatch.inplace kernels _array".split()
+    for w in "ops.dispatch.out ops.dispatch.bind ops.dispatch.op ops.dispatch.precision ops.dispatch.inplace kernels arrays.array".split()
 )
-INTERNAL = "ops dispatch transforms engine numerics kernels base backend files compat cli playground tools utils.tensorboard".split()  # packages without public names
+INTERNAL = (
+    "ops kernels arrays files compat cli playground tools utils.tensorboard".split()
+)  # packages without public names
 
 
 def _table(rows):
@@ -213,8 +215,8 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeVar, overload
 import numpy as np
 from typing_extensions import Self
 
-from mytorch.backend.devices import device as _device
-from mytorch.base.dtypes import dtype as _dtype
+from mytorch.arrays.devices import device as _device
+from mytorch.arrays.dtypes import dtype as _dtype
 {imports}
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Number = _int | _float | _bool | _complex
@@ -225,5 +227,5 @@ _Dims = _int | Sequence[_int]
 _DType = _dtype | type[Any] | str
 _Device = _device | str | _int | None
 """
-HOME = {"Tensor": "mytorch._tensor", "RemovableHandle": "mytorch._tensor", "Size": "mytorch._array", "Array": "mytorch._array",
+HOME = {"Tensor": "mytorch.arrays.tensor", "RemovableHandle": "mytorch.arrays.tensor", "Size": "mytorch.arrays.array", "Array": "mytorch.arrays.array",
         "Generator": "mytorch.ops.random"}  # fmt: skip

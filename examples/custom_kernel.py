@@ -14,7 +14,7 @@ import numpy as np
 import mytorch
 from examples.pictures import save_curves
 from mytorch.cli.arguments import ArgumentParser, count, new_file, run_script
-from mytorch.dispatch.op import op
+from mytorch.ops.dispatch.op import op
 
 
 @op(dtype="float")

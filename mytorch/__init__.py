@@ -6,31 +6,14 @@ extension packages, which are listed in `_extensions.py`. Overview: docs/archite
 """
 
 import sys
-
-from .base import config
-
-config.share_cores()  # before NumPy is loaded
-
 from math import e, inf, nan, pi
 
-from . import _extensions, backend, ops, random
-from ._array import Array, Size
-from ._tensor import Tensor
-from ._tensor_str import set_printoptions
-from .backend import device, get_default_device, set_default_device
-from .backend.memory_format import (
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
-    layout,
-    legacy_contiguous_format,
-    memory_format,
-    preserve_format,
-    strided,
-)
-from .base import dtypes
-from .base.config import fused
-from .base.dtypes import (
+from . import _extensions, ops, random
+from . import arrays as backend
+from .arrays import device, dtypes, get_default_device, set_default_device
+from .arrays.array import Array, Size
+from .arrays.config import fused
+from .arrays.dtypes import (
     bfloat16,
     can_cast,
     cdouble,
@@ -59,12 +42,25 @@ from .base.dtypes import (
     uint32,
     uint64,
 )
-from .base.dtypes import bool_ as bool
-from .base.dtypes import default_dtype as get_default_dtype
-from .base.dtypes import float32 as float
-from .base.dtypes import int32 as int
-from .base.errors import OutOfMemoryError
-from .engine.mode import (
+from .arrays.dtypes import bool_ as bool
+from .arrays.dtypes import default_dtype as get_default_dtype
+from .arrays.dtypes import float32 as float
+from .arrays.dtypes import int32 as int
+from .arrays.errors import OutOfMemoryError
+from .arrays.memory_format import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    legacy_contiguous_format,
+    memory_format,
+    preserve_format,
+    strided,
+)
+from .arrays.printing import set_printoptions
+from .arrays.tensor import Tensor
+from .autograd import tensor_ns as _tensor_ns  # enables backward(create_graph=True)
+from .autograd.mode import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -74,14 +70,13 @@ from .engine.mode import (
 )
 from .kernels.threads import get_num_threads, set_num_threads
 from .ops.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from .transforms import tensor_ns as _tensor_ns  # enables backward(create_graph=True)
 from .version import __version__, banner
 
 newaxis = None
 ops.attach(globals())  # functions such as `mytorch.exp`, methods such as `Tensor.exp`
 _extensions.install(Tensor, Array)
 
-_MODULES = "accelerate amp autograd cuda distributed fft files func linalg nn optim serialization special utils"
+_MODULES = "accelerate amp autograd cuda distributed fft files func linalg nn optim special utils"
 _NAMES = {
     "accelerate": "Accelerator",
     "amp": "GradScaler autocast get_autocast_dtype is_autocast_enabled",
@@ -93,6 +88,6 @@ _NAMES = {
         embedding feature_alpha_dropout group_norm instance_norm layer_norm logsigmoid
         max_pool1d max_pool1d_with_indices max_pool2d max_pool3d pairwise_distance pixel_shuffle
         pixel_unshuffle prelu relu_ rms_norm rrelu rrelu_ selu selu_ softplus threshold_""",
-    "serialization": "load save",
+    "files.serialization": "load save serialization=",
 }
 __getattr__, __dir__ = _extensions.lazy(__name__, _MODULES, _NAMES)

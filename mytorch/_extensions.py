@@ -17,43 +17,51 @@ from importlib import import_module
 # Extension -> purpose. Each is a module or package below `mytorch`.
 EXTENSIONS = {
     "accelerate.runs": "interruptions, logs, checkpoints and speed of training scripts",
-    "audio": "WAV files",
     "cli.chat": "the command `mytorchrun chat`",
-    "cli.torchrun": "the command `mytorchrun torchrun`",
     "cli.local_server": "HTTP servers for web pages on this computer",
-    "compiler": "`compile` and `compile_step`: recorded functions and training steps",
+    "cli.torchrun": "the command `mytorchrun torchrun`",
     "compat": "PyTorch's other names, import paths and file formats, `import torch`, einops",
+    "compiler": "`compile` and `compile_step`: recorded functions and training steps",
     "cuda.amp": "older names of `mytorch.amp`",
     "cuda.comm": "copies of tensors between GPUs",
     "cuda.nvtx": "marks in NVIDIA's profilers",
-    "distributed.comm_hooks": "communication hooks of DistributedDataParallel",
     "distributed.checkpoint": "checkpoints of which each process writes a part",
+    "distributed.comm_hooks": "communication hooks of DistributedDataParallel",
     "distributed.device_mesh": "grids of processes",
     "distributed.elastic": "error files and restarts of launched programs",
     "distributed.fsdp": "models with sharded parameters, gradients and optimizer state",
-    "distributed.model_averaging": "averages of parameters in place of gradients (local SGD)",
     "distributed.join": "uneven inputs in distributed training",
+    "distributed.model_averaging": "averages of parameters in place of gradients (local SGD)",
     "distributed.nn": "collectives with gradients",
     "distributed.stores": "tables of keys and values that processes share",
     "distributed.tensor": "tensors that several processes store together, tensor parallelism",
     "distributions": "probability distributions",
     "export": "exported programs: graphs of models with dynamic sizes",
+    "files.audio": "WAV files",
+    "files.legacy": "files of older versions of PyTorch",
+    "files.legacy_storage": "storages with a type, as older programs and files name them",
+    "files.sparse": "sparse tensors in files",
+    "files.storage": "storages, the memory of tensors as objects",
+    "files.trusted": "files with any Python objects, `weights_only=False`",
+    "functional": "`torch.functional`: stft, older names of decompositions",
     "fx": "graphs of programs: symbolic traces, transformations and generated code",
-    "flex_attention": "attention with functions of the scores, and masks of blocks",
     "kernels.numba.sparse_products": "compiled products of sparse and dense matrices",
     "kernels.triton.generated": "kernels that the compiler writes",
     "models": "language models, tokenizers, text generation and their file formats",
     "nested": "batches of tensors of different lengths",
+    "nn.attention.flex_attention": "attention with functions of the scores, and masks of blocks",
     "onnx": "export of models to ONNX files",
+    "ops.library": "`torch.library`: operators that a program defines",
     "playground": "a web page that shows a neural network while it learns",
     "profiler": "the profiler",
-    "quasirandom": "Sobol sequences",
+    "random.quasirandom": "Sobol sequences",
     "sparse": "sparse tensors: COO and CSR layouts, sparse gradients",
-    "storage": "storages, the memory of tensors as objects",
     "tools": "drawings of graphs and memory, model summaries, benchmarks",
+    "utils._python_dispatch": "`TorchDispatchMode`",
     "utils.checkpoint_wrapper": "modules whose calls are checkpointed",
-    "utils.selective_checkpoint": "checkpointing that stores the results of some ops",
     "utils.data.tokens": "token files and random batches of tokens",
+    "utils.flop_counter": "the number of floating-point operations of a program",
+    "utils.selective_checkpoint": "checkpointing that stores the results of some ops",
     "vision": "image data sets, transforms, ResNet, boxes and regions",
 }
 # Core package -> {module of an extension: names of it that the package shows}. "name=other" is another name there, and "name=" is
@@ -61,7 +69,7 @@ EXTENSIONS = {
 NAMES = {
     "mytorch": {
         "compat.build": "__config__=",
-        "compat.legacy_storage": "_storage_classes",
+        "files.legacy_storage": "_storage_classes",
         "compat.paths": "install_as_torch",
         "compat.tensor_str": "_torch_layout=",
         "compiler": "compile compile_step",
@@ -69,17 +77,17 @@ NAMES = {
         "sparse": "sparse_compressed_tensor sparse_coo sparse_coo_tensor sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor",
         "sparse.functions": "dsmm=spmm hsmm=hspmm saddmm=sspaddmm hspmm smm spmm sspaddmm _convert_indices_from_coo_to_csr "
         "_convert_indices_from_csr_to_coo _sparse_broadcast_to _validate_sparse_compressed_tensor_args _validate_sparse_coo_tensor_args",
-        "storage": "TypedStorage UntypedStorage",
+        "files.audio": "audio=",
+        "files.storage": "TypedStorage UntypedStorage storage=",
+        "nn.attention.flex_attention": "flex_attention=",
+        "random.quasirandom": "quasirandom=",
     },
     "mytorch.accelerate": {
         "accelerate.runs": "Interrupt Progress RunLog Throughput check_finite exclusive find_checkpoint ignore_interrupts "
         "keep_random_states mean_loss newest_checkpoint peak_flops remove_checkpoints steps_of warn_if_long"
     },
-    "mytorch.storage": {"compat.legacy_storage": "CLASSES CUDA_CLASSES _LegacyStorage _storage_classes"},
-    "mytorch.nn": {"compat.backward_hooks": "backward_hooks="},
-    "mytorch.files": {
-        "storage": "storages=", "compat.legacy_files": "legacy=", "compat.trusted_files": "trusted=", "sparse.files": "sparse="
-    },
+    "mytorch.files.storage": {"files.legacy_storage": "CLASSES CUDA_CLASSES _LegacyStorage _storage_classes"},
+    "mytorch.nn": {"nn.backward_hooks": "backward_hooks="},
     "mytorch.cuda": {"nn.graphed": "make_graphed_callables"},
     "mytorch.cuda.graphs": {"nn.graphed": "make_graphed_callables"},
     "mytorch.distributed": {
@@ -95,19 +103,19 @@ NAMES = {
 }  # fmt: skip
 # Module -> methods of tensors that it defines and that are imported on first use.
 METHODS = {
-    "compat.functional": "geqrf lu lu_solve orgqr ormqr pinverse qr stft istft svd triangular_solve",
+    "functional": "geqrf lu lu_solve orgqr ormqr pinverse qr stft istft svd triangular_solve",
     "compat.overrides": "__torch_function__ _make_subclass _make_wrapper_subclass",
     "compat.sharing": "is_shared share_memory_ _share_with",
     "compat.stubs": "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale q_zero_point qscheme refine_names rename rename_ "
     "align_to align_as",
     "linalg": "matrix_exp matrix_power",
     "nn.functional": "hardshrink prelu",
-    "compat.legacy_storage": "storage_type",
+    "files.legacy_storage": "storage_type",
     "compat.legacy_tensor": "_cdata _fix_weakref new",
     "sparse.methods": "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_dense sparse_mask coalesce is_coalesced _coalesced_ "
     "indices _indices values _values crow_indices col_indices ccol_indices row_indices _nnz sparse_dim dense_dim "
     "sparse_resize_ sparse_resize_and_clear_ smm",
-    "storage": "_typed_storage storage untyped_storage",
+    "files.storage": "_typed_storage storage untyped_storage",
     "tools.drawing": "render",
 }
 
@@ -183,7 +191,7 @@ def lazy(package, modules="", names=None):
         hidden = {
             "compat.paths",
             "compat.stubs",
-            *(() if import_module("mytorch.base.config").pytorch_mode else ("compat.torch_only",)),
+            *(() if import_module("mytorch.arrays.config").pytorch_mode else ("compat.torch_only",)),
         }
         others = (name for name, home in torch_names().get(package, {}).items() if home not in hidden)
         return sorted({*vars(sys.modules[package]), *homes, *others})
@@ -225,7 +233,7 @@ class LazyMethod:
     def __get__(self, tensor, owner=None):
         method = load(f"{self.home}:{self.name}")
         if not self.name.startswith("_"):
-            method = import_module("mytorch.dispatch.bind").public_method(method, self.name)
+            method = import_module("mytorch.ops.dispatch.bind").public_method(method, self.name)
         setattr(self.cls, self.name, method)
         return method.__get__(tensor, owner) if hasattr(method, "__get__") else method  # also for `super().name`
 
@@ -268,7 +276,7 @@ def _define_subclass(cls):
     if _compat() is not None:
         load("compat.overrides").define(cls)
     else:
-        import_module("mytorch.base.overriding").overriding.add_plain(cls)
+        import_module("mytorch.arrays.overriding").overriding.add_plain(cls)
 
 
 def _construct_subclass(tensor, args, kwargs):
@@ -294,10 +302,10 @@ def install(*tensor_classes):
         for name in names.split():
             for cls in tensor_classes:
                 setattr(cls, name, LazyMethod(cls, name, home))
-    hooks = import_module("mytorch.base.hooks")
+    hooks = import_module("mytorch.arrays.hooks")
     hooks.define_subclass, hooks.name_node = _define_subclass, _name_node
     hooks.construct_subclass = _construct_subclass
-    import_module("mytorch.base.overriding").overriding.load = lambda: _compat() and load("compat.overrides")
+    import_module("mytorch.arrays.overriding").overriding.load = lambda: _compat() and load("compat.overrides")
     hooks.embed_sparsely = _embed_sparsely
     sys.meta_path[:0] = [_Alias(), Finder("einops._backends", "compat.einops_hook")]
     sys.meta_path += [Finder("mytorch.", "compat.paths"), Finder("miniddp", "compat.paths")]

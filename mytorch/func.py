@@ -3,8 +3,8 @@
 Arguments can be nested tuples, lists and dicts of tensors. Transforms can be nested, as in `grad(grad(f))`. A result is
 differentiable with respect to the arguments of outer transforms, and to parameters that the function uses.
 
-`jvp`, `jacfwd` and `hessian` use forward mode (transforms/forward_mode.py). `vmap` calls the function once with tensors
-that represent the batch (transforms/batching.py). It calls the function for each index if an op has no batching rule, or
+`jvp`, `jacfwd` and `hessian` use forward mode (autograd/forward_mode.py). `vmap` calls the function once with tensors
+that represent the batch (autograd/batching.py). It calls the function for each index if an op has no batching rule, or
 if the function reads values of the tensors.
 """
 
@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from ._tensor import Tensor
-from .base.pytree import tree_flatten, tree_map, tree_unflatten
-from .dispatch.backward import grad as _autograd_grad
-from .engine.mode import enable_grad, get_mode, is_grad_enabled
-from .engine.node import Leaf
+from .arrays.tensor import Tensor
+from .autograd.backward_call import grad as _autograd_grad
+from .autograd.batching import Batch, Samples, Unbatched
+from .autograd.forward_mode import Level
+from .autograd.mode import enable_grad, get_mode, is_grad_enabled
+from .autograd.node import Leaf
 from .nn.module import Module
 from .nn.normalization import _BatchNorm
 from .nn.utils.stateless import _functional_call
 from .ops.creation import zeros_like
 from .ops.movement import cat, stack
 from .ops.random import positions, set_positions
-from .transforms.batching import Batch, Samples, Unbatched
-from .transforms.forward_mode import Level
+from .utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
     "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
@@ -547,7 +547,7 @@ def _drawn(before):
 
 
 def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs):
-    """Calls the function once for the whole batch (transforms/batching.py)."""
+    """Calls the function once for the whole batch (autograd/batching.py)."""
     batch = Batch(size, [leaf for leaf, d in zip(leaves, dims, strict=True) if d is not None])
     values = [leaf if d is None else leaf.movedim(d, 0) for leaf, d in zip(leaves, dims, strict=True)]
     stand = [v if d is None else batch.stand_for(v) for v, d in zip(values, dims, strict=True)]

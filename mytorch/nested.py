@@ -9,14 +9,14 @@ import itertools
 
 import numpy as np
 
-from ._array import Array, Size
-from ._tensor import Tensor
-from .backend.memory_format import layout as layout_class
-from .backend.memory_format import strided
+from .arrays.array import Array, Size
+from .arrays.memory_format import layout as layout_class
+from .arrays.memory_format import strided
+from .arrays.tensor import Tensor
 from .compat import overrides
-from .dispatch.unwrap import to_cpu
 from .ops.attention import scaled_dot_product_attention
 from .ops.creation import tensor
+from .ops.dispatch.unwrap import to_cpu
 from .ops.movement import cat, stack
 
 __all__ = ["as_nested_tensor", "nested_tensor", "nested_tensor_from_jagged", "to_padded_tensor"]

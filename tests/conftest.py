@@ -74,7 +74,7 @@ def _use(device):
         raise pytest.UsageError(
             f"tests on {device}: {error} Without DEVICE and --device they run on the CPU."
         ) from None
-    for cls in (mytorch.Tensor, mytorch._array.Array):
+    for cls in (mytorch.Tensor, mytorch.arrays.array.Array):
         cls.numpy, cls.__array__ = _on_cpu(cls.numpy), _on_cpu(cls.__array__)
     from_numpy = mytorch.from_numpy
     mytorch.from_numpy = lambda ndarray: from_numpy(ndarray).to(device)
@@ -99,7 +99,7 @@ def _drawn_on_cpu(draw):
 
     def drawn(self, *args, **kwargs):
         import mytorch
-        from mytorch.backend import to_device
+        from mytorch.arrays import to_device
 
         if self.device.type == "cpu":
             return draw(self, *args, **kwargs)

@@ -29,36 +29,50 @@ EXTENSIONS = next(
 # here is a folder or a file in mytorch/. A file or folder in it can have a layer of its own, such as "autograd.walk".
 LAYERS = [
     (
-        "base version _extensions",
+        "arrays.arguments arrays.capturing arrays.config arrays.dtypes arrays.errors arrays.hooks arrays.overridable arrays.overriding "
+        "utils._pytree version _extensions",
         "settings, dtypes and promotion, errors, nested containers, CUDA graph capture, the list of extensions",
     ),
-    ("numerics", "array algorithms: special functions, random bits, blocked sums, einsum"),
-    ("backend", "devices, the NumPy and CuPy namespaces, copies; the only importer of CuPy"),
-    ("_tensor_str", "printing of arrays and tensors"),
-    ("_array", "Array: one NumPy or CuPy array with a version counter"),
     (
-        "engine kernels kernels.numba.sparse_products kernels.triton.generated",
+        "arrays.blocks arrays.einsum arrays.philox arrays.rejection arrays.special",
+        "array algorithms: special functions, random bits, blocked sums, einsum",
+    ),
+    ("arrays", "devices, the NumPy and CuPy namespaces, copies; the only importer of CuPy"),
+    ("arrays.printing", "printing of arrays and tensors"),
+    ("arrays.array", "Array: one NumPy or CuPy array with a version counter"),
+    (
+        "autograd.mode autograd.node autograd.own_node autograd.saved autograd.walk kernels kernels.numba.sparse_products kernels.triton.generated",
         "the graph and backward; compiled kernels over raw arrays and their registry",
     ),
-    ("_tensor", "Tensor: an Array with an edge in the graph"),
-    ("dispatch", "definition and call of ops, in-place changes, and binding to names"),
+    ("arrays.tensor", "Tensor: an Array with an edge in the graph"),
+    (
+        "ops.dispatch autograd.backward_call",
+        "definition and call of ops, in-place changes, and binding to names; `backward` and `grad`",
+    ),
     ("ops", "definitions of operations with their gradients"),
-    ("_parameter transforms storage", "Parameter; gradient formulas over Tensors, forward mode, vmap; storages"),
+    (
+        "arrays.parameter autograd.batching autograd.forward_mode autograd.tensor_ns files.storage",
+        "Parameter; gradient formulas over Tensors, forward mode, vmap; storages",
+    ),
     ("autograd", "Function, checkpointing, gradcheck, hooks on the graph"),
     (
-        "amp cuda cuda.amp cuda.comm cuda.nvtx fft files linalg random special quasirandom",
+        "amp cuda cuda.amp cuda.comm cuda.nvtx fft files linalg random special random.quasirandom",
         "PyTorch's function modules; precision, devices, archives",
     ),
-    ("serialization", "save and load"),
+    ("files.serialization", "save and load"),
     ("distributed", "process groups, collectives, gradient buckets"),
     ("optim nn", "optimizers; layers, DistributedDataParallel"),
     (
-        "func utils compiler utils.data.tokens utils.checkpoint_wrapper utils.selective_checkpoint distributions flex_attention profiler sparse tools vision audio",
+        "func utils compiler utils.data.tokens utils.checkpoint_wrapper utils.selective_checkpoint utils.flop_counter distributions "
+        "nn.attention.flex_attention profiler sparse tools vision files.audio files.sparse",
         "function transforms, data loading; compiled functions, distributions, sparse tensors, profiling, drawing, image data, WAV files",
     ),
     ("models", "language models and text generation"),
     ("accelerate accelerate.runs", "the training loop helper, parts of training scripts"),
-    ("compat", "PyTorch's other names and import paths"),
+    (
+        "compat functional files.legacy files.legacy_storage files.trusted ops.library utils._python_dispatch",
+        "PyTorch's other names and import paths, files of any objects",
+    ),
     ("nested", "nested tensors"),
     (
         "distributed.comm_hooks distributed.device_mesh distributed.nn distributed.tensor distributed.fsdp distributed.checkpoint distributed.elastic "

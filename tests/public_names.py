@@ -7,7 +7,11 @@ import pkgutil
 import mytorch
 
 # Packages without functions for users, and packages that need a terminal or a GPU.
-INTERNAL = "base backend cli compat compiler dispatch engine kernels numerics ops playground tools transforms".split()
+INTERNAL = "arrays cli compat compiler kernels ops playground tools".split()
+INTERNAL_FILES = {
+    f"mytorch.autograd.{name}"
+    for name in "backward_call batching forward_mode mode node own_node saved tensor_ns walk".split()
+}
 NEEDS_PACKAGES = {"mytorch.utils.tensorboard.writer"}
 
 
@@ -16,7 +20,11 @@ def modules():
     yield mytorch
     for info in pkgutil.walk_packages(mytorch.__path__, "mytorch."):
         parts = info.name.split(".")
-        if any(p.startswith("_") for p in parts) or parts[1] in INTERNAL or info.name in NEEDS_PACKAGES:
+        if (
+            any(p.startswith("_") for p in parts)
+            or parts[1] in INTERNAL
+            or info.name in {*NEEDS_PACKAGES, *INTERNAL_FILES}
+        ):
             continue
         yield importlib.import_module(info.name)
 

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 import mytorch
-from mytorch.base import config
+from mytorch.arrays import config
 from tests.exceptions import ELSEWHERE, OTHER_ARGUMENTS
 from tests.loops import loop
 from tests.test_opinfo import flat, op_db, ours, torch

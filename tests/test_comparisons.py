@@ -86,7 +86,7 @@ def test_views_of_a_detached_tensor(change, late):
     if change is not None and late:
         change(y)
     if change is not None:
-        with pytest.raises(mytorch.base.errors.InPlaceError, match="take the view again"):
+        with pytest.raises(mytorch.arrays.errors.InPlaceError, match="take the view again"):
             view.sum()
     else:
         y.requires_grad_()

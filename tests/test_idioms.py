@@ -190,7 +190,7 @@ def test_stacks_are_captured_and_made_code_is_shown():
     """Tests the functions behind `torch.utils._traceback`."""
     import traceback
 
-    from mytorch.compat.captured import CapturedTraceback, format_traceback_short, report_compile_source_on_error
+    from mytorch.utils._traceback import CapturedTraceback, format_traceback_short, report_compile_source_on_error
 
     noted = CapturedTraceback.extract()
     assert "test_stacks_are_captured" in noted.format()[-1]

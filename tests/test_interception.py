@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 import mytorch
-from mytorch.base.overriding import PLAIN
+from mytorch.arrays.overriding import PLAIN
 from mytorch.compat.overrides import TorchFunctionMode
 
 from . import layers
@@ -42,8 +42,8 @@ def test_no_file_changes_or_reads_running_code():
 
 # Files that read frames of the program -> PyTorch's equivalent, or the reason.
 FRAMES = {
-    "base/errors.py": "lines of the program: TORCH_WARN, stacks of torch.profiler, errors of torch.export",
-    "compat/captured.py": "torch.utils._traceback.report_compile_source_on_error",
+    "arrays/errors.py": "lines of the program: TORCH_WARN, stacks of torch.profiler, errors of torch.export",
+    "utils/_traceback.py": "torch.utils._traceback.report_compile_source_on_error",
     "compat/paths.py": "`importlib.util.find_spec` of a package that is absent; PyTorch's package is never absent",
     "fx/proxy.py": "the unpacking of a proxy, as torch.fx",
     "fx/tracer.py": "fx.wrap, as torch.fx",
@@ -111,7 +111,7 @@ EVERY_EXTENSION = """
     x = mytorch.randn(2, 3)
     assert type(x.as_subclass(Logged) + 1) is Logged and mytorch.exp(Duck()) == "exp"
     from mytorch.compat.overrides import BaseTorchFunctionMode
-    from mytorch.compat.dispatch_mode import BaseTorchDispatchMode
+    from mytorch.utils._python_dispatch import BaseTorchDispatchMode
     with BaseTorchFunctionMode(), BaseTorchDispatchMode():
         assert (x + 1).shape == (2, 3) and mytorch.zeros(2).sum() == 0
     nested = mytorch.nested.nested_tensor([mytorch.randn(2, 3), mytorch.randn(1, 3)])

@@ -6,7 +6,7 @@ import pytest
 
 import mytorch
 from mytorch import nn, tensor
-from mytorch.base import config
+from mytorch.arrays import config
 from mytorch.nn import functional as F
 from tests.loops import loop
 from tests.public_names import callables

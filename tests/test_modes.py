@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch._array import Array
-from mytorch._tensor import Tensor as CoreTensor
+from mytorch.arrays.array import Array
+from mytorch.arrays.tensor import Tensor as CoreTensor
 from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch._tensor import Tensor
+from mytorch.arrays.tensor import Tensor
 from mytorch.ops import METHODS, PUBLIC
 from tests.exceptions import TIES
 from tests.loops import loop

@@ -217,7 +217,7 @@ def test_optimizers_that_call_no_constructor_step():
 
 
 def test_products_are_counted():
-    from mytorch.compat.flop_counter import FlopCounterMode
+    from mytorch.utils.flop_counter import FlopCounterMode
 
     torch = pytest.importorskip("torch")
     from torch.utils.flop_counter import FlopCounterMode as Theirs

@@ -10,7 +10,7 @@ import pytest
 
 import mytorch
 from mytorch import nn
-from mytorch.base import config
+from mytorch.arrays import config
 from tests.public_names import callables
 
 # Registries of functions, which PyTorch does not pickle either. Instances, which are copied. Operations without a public name.

@@ -34,7 +34,7 @@ MODULES = """nn nn.functional nn.init nn.utils nn.utils.rnn nn.utils.prune nn.ut
 optim.swa_utils autograd autograd.forward_ad autograd.functional autograd.graph linalg fft special random quasirandom func amp cuda
 distributed distributed.optim distributions utils utils.data utils.data.tokens utils.checkpoint vision.models vision.datasets
 vision.transforms vision.ops vision.io models models.lora models.chat models.tokenizer accelerate accelerate.runs serialization
-storage profiler backend dispatch.op""".split()  # fmt: skip
+storage profiler arrays ops.dispatch.op""".split()  # fmt: skip
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -72,7 +72,7 @@ def test_names_that_are_not_part_of_the_api_are_absent(pages):
     for name in ("assert_int_or_pair", "for_each_group", "symeig", "generator_for"):
         assert not re.search(rf"^##+ `(\w+\.)*{name}`", text, re.M), name
     assert not re.search(r"^##+ `\w+_with_indices`", text, re.M)
-    assert "mytorch.backend.devices" not in text
+    assert "mytorch.arrays.devices" not in text
 
 
 def test_the_attributes_of_a_tensor_have_entries(pages):
@@ -113,7 +113,7 @@ def test_signatures_have_short_types(reference):
     shown = reference.signature("Linear", mytorch.nn.Linear)
     assert "device=None" in shown
     assert "mytorch." not in shown
-    assert "mytorch.backend" not in str(inspect.signature(mytorch.nn.Linear))
+    assert "mytorch.arrays" not in str(inspect.signature(mytorch.nn.Linear))
 
 
 def test_docstrings_become_markdown(reference):

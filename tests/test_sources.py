@@ -4,7 +4,7 @@ import inspect
 import os
 
 import mytorch
-from mytorch.dispatch import bind
+from mytorch.ops.dispatch import bind
 
 ROOT = os.path.dirname(mytorch.__file__)
 # Operators with exchanged operands have their own function, and these methods are defined in `dispatch`.
@@ -22,7 +22,7 @@ def test_the_source_of_every_function_is_its_definition():
         source = inspect.getsource(function)
         inner = inspect.unwrap(function)
         file = inner.__code__.co_filename
-        assert name in ELSEWHERE or not os.path.relpath(file, ROOT).startswith("dispatch"), (name, file)
+        assert name in ELSEWHERE or not os.path.relpath(file, ROOT).startswith("ops/dispatch"), (name, file)
         op = getattr(function, "op", None)
         if op is not None:  # the definition has the name of the op, or the gradient formula in its row of a table
             formulas = [f.function for f in op.reference.formulas.values()]

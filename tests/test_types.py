@@ -260,7 +260,7 @@ def _same_kind(result):
 
 
 @pytest.mark.parametrize(("ours", "theirs", "cls"), [
-    ("__init__.pyi", "_C/_VariableFunctions.pyi", (None, None)), ("_tensor.pyi", "_C/__init__.pyi", ("Tensor", "TensorBase")),
+    ("__init__.pyi", "_C/_VariableFunctions.pyi", (None, None)), ("arrays/tensor.pyi", "_C/__init__.pyi", ("Tensor", "TensorBase")),
 ])  # fmt: skip
 def test_results_are_those_of_pytorchs_stubs(ours, theirs, cls):
     torch = pytest.importorskip("torch")

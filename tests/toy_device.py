@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 
-from mytorch.backend import register_device
+from mytorch.arrays import register_device
 
 calls = []  # functions that ran on the device
 

@@ -20,8 +20,8 @@ def _measure(report, main):
     import ml_dtypes
     import numpy as np
 
-    from mytorch.backend import cupy_ns
-    from mytorch.base.dtypes import bfloat16
+    from mytorch.arrays import cupy_ns
+    from mytorch.arrays.dtypes import bfloat16
     from mytorch.kernels import registry
     from mytorch.kernels.triton import (
         activation,

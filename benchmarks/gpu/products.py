@@ -14,7 +14,7 @@ def products(report, interpret):
     import cupy as cp
     import ml_dtypes
 
-    from mytorch.backend import cupy_ns
+    from mytorch.arrays import cupy_ns
     from mytorch.kernels import cublas
     from mytorch.kernels.triton import matmul as by_triton
 
@@ -111,7 +111,7 @@ def blocks(report, interpret):
     import cupy as cp
     import ml_dtypes
 
-    from mytorch.backend import cupy_ns
+    from mytorch.arrays import cupy_ns
     from mytorch.kernels.triton import attention
 
     xp, milliseconds, candidates = cupy_ns(), cupy_timer(), attention._candidates

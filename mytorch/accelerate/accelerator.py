@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from .. import _extensions
-from .._array import Array
-from .._tensor import Tensor, is_tensor
 from ..amp import GradScaler, autocast
-from ..base.dtypes import bfloat16, float16, float32
+from ..arrays.array import Array
+from ..arrays.dtypes import bfloat16, float16, float32
+from ..arrays.tensor import Tensor, is_tensor
 from ..distributed.environment import master
+from ..files.serialization import save, save_state_dict
 from ..nn import Module
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
 from ..ops.creation import full
 from ..ops.movement import cat
 from ..optim import Optimizer
-from ..serialization import save, save_state_dict
 from ..utils.data import DataLoader
 from . import training_state
 from .loader import AcceleratedLoader, SkippingLoader, map_tensors

@@ -3,7 +3,7 @@
 from itertools import chain, islice
 from typing import Any
 
-from .._tensor import Tensor, is_tensor
+from ..arrays.tensor import Tensor, is_tensor
 from ..utils.data import DataLoader, DistributedSampler, IterableDataset
 from ..utils.data._utils import resume
 from ..utils.data._utils.collate import map_container

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.mode import no_grad
 from ..cuda import get_device_name
-from ..engine.mode import no_grad
 from ..files.writing import atomic_write, lock, remove_directory
 from ..ops.creation import from_numpy, tensor
 from ..ops.random import positions, set_positions

@@ -8,10 +8,10 @@ import os
 from typing import Any
 
 from .. import cuda, distributed
-from .._array import Array
-from .._tensor import Tensor
-from ..backend import as_device, cuda_available, device_of, on
-from ..base.errors import DeviceError
+from ..arrays import as_device, cuda_available, device_of, on
+from ..arrays.array import Array
+from ..arrays.errors import DeviceError
+from ..arrays.tensor import Tensor
 from ..distributed import environment
 
 

@@ -20,16 +20,16 @@ from pathlib import Path
 
 import numpy as np
 
-from .._array import Array
-from .._tensor import Tensor
-from ..base.errors import warn
-from ..base.pytree import tree_leaves
+from ..arrays.array import Array
+from ..arrays.errors import warn
+from ..arrays.tensor import Tensor
 from ..files.limits import check_regular
+from ..files.serialization import load_content, save_state_dict, save_tree, write_json
 from ..files.writing import clean_up, recover, remove_directory
 from ..files.writing import replace_directory as replace
 from ..nn.parameter import is_lazy
 from ..ops.random import get_rng_state, gpu_states, set_gpu_states, set_rng_state
-from ..serialization import load_content, save_state_dict, save_tree, write_json
+from ..utils._pytree import tree_leaves
 
 META = "accelerator.json"  # written last: its presence marks a complete checkpoint
 VERSION = 1

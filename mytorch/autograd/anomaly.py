@@ -1,8 +1,8 @@
 """Anomaly mode: report the forward op whose backward failed or returned NaN."""
 
-from ..base import config
-from ..base.errors import warn
-from ..engine.mode import get_mode, reset_mode, set_anomaly, set_mode
+from ..arrays import config
+from ..arrays.errors import warn
+from .mode import get_mode, reset_mode, set_anomaly, set_mode
 
 
 def _setting(mode, check_nan):

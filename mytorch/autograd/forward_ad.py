@@ -4,14 +4,14 @@
         dual = forward_ad.make_dual(x, v)
         y, dy = forward_ad.unpack_dual(f(dual))  # dy is the Jacobian of f at x, times v
 
-transforms/forward_mode.py computes the tangents of ops.
+autograd/forward_mode.py computes the tangents of ops.
 """
 
 from typing import Any, NamedTuple
 
-from .._tensor import Tensor
-from ..engine.mode import get_mode, set_mode
-from ..transforms.forward_mode import Level
+from ..arrays.tensor import Tensor
+from .forward_mode import Level
+from .mode import get_mode, set_mode
 
 _levels: list[Level] = []
 _enabled = True

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _extensions
-from .._array import Array
-from .._tensor import Tensor, is_tensor
-from ..base import hooks
-from ..base.errors import kind, warn
-from ..dispatch.inplace import check_writable, set_edge
-from ..dispatch.op import annotate, attach
-from ..engine import walk
-from ..engine.mode import enable_grad, get_mode, no_grad
-from ..engine.node import Node, OutputEdge
-from ..engine.saved import Packed, packed, unpacked
+from ..arrays import hooks
+from ..arrays.array import Array
+from ..arrays.errors import kind, warn
+from ..arrays.tensor import Tensor, is_tensor
 from ..ops.creation import zeros
+from ..ops.dispatch.inplace import check_writable, set_edge
+from ..ops.dispatch.op import annotate, attach
+from . import walk
+from .mode import enable_grad, get_mode, no_grad
+from .node import Node, OutputEdge
+from .saved import Packed, packed, unpacked
 
 
 class _Saved:

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from .._tensor import Tensor
-from ..base.arguments import describe
-from ..dispatch.backward import grad
-from ..engine.mode import enable_grad
+from ..arrays.arguments import describe
+from ..arrays.tensor import Tensor
 from ..ops.creation import zeros, zeros_like
 from ..ops.movement import stack
+from .backward_call import grad
+from .mode import enable_grad
 
 Tensors = Tensor | tuple[Tensor, ...]
 Func = Callable[..., Any]

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..backend import CPU, device_guard, to_device
-from ..base.dtypes import FLOAT
-from ..dispatch.backward import grad
-from ..dispatch.layouts import other_layout
-from ..engine.mode import enable_grad, no_grad
+from ..arrays import CPU, device_guard, to_device
+from ..arrays.dtypes import FLOAT
+from ..arrays.tensor import Tensor
+from ..ops.dispatch.layouts import other_layout
 from . import forward_ad
+from .backward_call import grad
+from .mode import enable_grad, no_grad
 
 
 class GradcheckError(RuntimeError):

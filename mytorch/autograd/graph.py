@@ -5,11 +5,11 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from .._tensor import Tensor
-from ..backend import device_guard
-from ..engine import walk
-from ..engine.mode import ModeSwitch, get_mode, no_grad
-from ..engine.node import Node, OutputEdge
+from ..arrays import device_guard
+from ..arrays.tensor import Tensor
+from . import walk
+from .mode import ModeSwitch, get_mode, no_grad
+from .node import Node, OutputEdge
 
 
 class saved_tensors_hooks(ModeSwitch):

@@ -21,16 +21,16 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..base import config
-from ..base.config import holding
-from ..base.errors import warn
-from ..dispatch.backward import backward as run_backward
-from ..dispatch.interpreter import Interpreter
-from ..engine.mode import enable_grad, get_mode, in_mode
+from ..arrays import config
+from ..arrays.config import holding
+from ..arrays.errors import warn
+from ..arrays.tensor import Tensor
+from ..ops.dispatch.interpreter import Interpreter
 from ..ops.random import positions, set_positions
+from .backward_call import backward as run_backward
 from .function import Function
 from .graph import saved_tensors_hooks
+from .mode import enable_grad, get_mode, in_mode
 
 Contexts = Callable[[], tuple[contextlib.AbstractContextManager, contextlib.AbstractContextManager]]
 _early_stop = ContextVar("mytorch_checkpoint_early_stop", default=None)

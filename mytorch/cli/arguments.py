@@ -11,7 +11,7 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import DeviceError
+from ..arrays.errors import DeviceError
 from ..ops.creation import empty
 
 

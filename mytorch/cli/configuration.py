@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from ..distributed.environment import DEFAULT_ADDRESS, DEFAULT_PORT
-from ..serialization import atomic_write
+from ..files.serialization import atomic_write
 
 PRECISIONS = ("no", "fp16", "bf16")
 FUSED = ("auto", "on", "off")

@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 
-from ..backend import device_count
+from ..arrays import device_count
 from .arguments import ArgumentParser
 from .configuration import AUTOTUNE, FUSED, PRECISIONS, Configuration, default_path
 

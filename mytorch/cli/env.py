@@ -9,7 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from ..backend import cuda_available, cupy_ns, device_count, gpu
+from ..arrays import cuda_available, cupy_ns, device_count, gpu
 from ..distributed.launcher import find_mpiexec
 from ..distributed.nccl import load as load_nccl
 from ..kernels import registry

@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 
-from ..backend import cuda_available
+from ..arrays import cuda_available
 from ..distributed.launcher import find_mpiexec
 from ..distributed.run import run_job
 from .launch import configured, job, parser

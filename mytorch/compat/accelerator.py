@@ -1,7 +1,7 @@
 """`torch.accelerator`: the GPU, if there is one."""
 
 from .. import cuda
-from ..backend import as_device
+from ..arrays import as_device
 
 is_available, device_count, synchronize = cuda.is_available, cuda.device_count, cuda.synchronize
 current_device_index, set_device_index, empty_cache = cuda.current_device, cuda.set_device, cuda.empty_cache

@@ -8,11 +8,11 @@ import functools
 import sys
 
 from .. import fft, linalg, special
-from .._tensor import Tensor
-from ..base import dtypes
-from ..dispatch.record import RECORDS
+from ..arrays import dtypes
+from ..arrays.tensor import Tensor
 from ..nn import functional as F
 from ..ops.creation import empty, full
+from ..ops.dispatch.record import RECORDS
 from .stubs import AbsentError
 
 # Overloads that PyTorch's operators have. All overloads of an operator run the same function.

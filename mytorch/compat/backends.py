@@ -4,7 +4,7 @@ import contextlib
 import sys
 from types import ModuleType
 
-from ..base import config
+from ..arrays import config
 from .names import set_float32_matmul_precision
 
 

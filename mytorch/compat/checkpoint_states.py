@@ -1,8 +1,8 @@
 """Functions of `torch.utils.checkpoint` for programs with their own checkpoints."""
 
 from .. import cuda
-from .._tensor import Tensor
-from ..base.errors import warn
+from ..arrays.errors import warn
+from ..arrays.tensor import Tensor
 
 
 def detach_variable(inputs):

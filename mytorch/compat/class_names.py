@@ -8,7 +8,7 @@ import re
 import sys
 from typing import Any
 
-from ..base import config
+from ..arrays import config
 
 # A module below `mytorch` -> the module below `torch` of its classes. A list "module: names; module" has one module for
 # the names and another for all other classes. Classes of modules that are not in this table keep their names.
@@ -17,27 +17,27 @@ _SAME = (
     "distributed.tensor.placement_types distributions.constraints distributions.kl "
     "distributions.transforms fx.graph fx.graph_module fx.interpreter fx.node fx.proxy nn.attention "
     "nn.parallel.data_parallel nn.parallel.distributed nn.utils.parametrize nn.utils.prune nn.utils.rnn onnx "
-    "optim.lbfgs optim.lr_scheduler optim.optimizer optim.sgd optim.sparse_adam optim.swa_utils quasirandom "
-    "serialization storage utils.data.dataloader utils.data.dataset utils.data.distributed utils.data.sampler"
+    "optim.lbfgs optim.lr_scheduler optim.optimizer optim.sgd optim.sparse_adam optim.swa_utils "
+    "utils.data.dataloader utils.data.dataset utils.data.distributed utils.data.sampler"
 )
 _BY_NAME = "distributions.compound distributions.continuous distributions.discrete distributions.matrix distributions.transformed"
 _HOMES = {
     **{name: name for name in _SAME.split()},
-    "_array": "",
-    "_parameter": "nn.parameter",
-    "_tensor": "utils.hooks: RemovableHandle; ",
+    "arrays.array": "",
+    "arrays.parameter": "nn.parameter",
+    "arrays.tensor": "utils.hooks: RemovableHandle; ",
     "amp": "amp.grad_scaler: GradScaler; amp.autocast_mode",
     "autograd.anomaly": "autograd.anomaly_mode",
     "autograd.recompute": "utils.checkpoint",
-    "backend.devices": "",
-    "backend.memory_format": "",
-    "base.dtypes": "",
-    "base.errors": "_C: LinAlgError; ",
-    "base.pytree": "utils._pytree",
+    "arrays.devices": "",
+    "arrays.memory_format": "",
+    "arrays.dtypes": "",
+    "arrays.errors": "_C: LinAlgError; ",
+    "utils._pytree": "utils._pytree",
     "compat.cpu": "cpu",
-    "compat.flop_counter": "utils.flop_counter",
+    "utils.flop_counter": "utils.flop_counter",
     "compat.futures": "futures",
-    "compat.library": "_library.custom_ops: CustomOpDef; library",
+    "ops.library": "_library.custom_ops: CustomOpDef; library",
     "compat.multiprocessing": "multiprocessing.spawn",
     "compat.overrides": "overrides",
     "compat.torch_only": "",
@@ -54,8 +54,8 @@ _HOMES = {
     "distributed.tensor.dtensor": "distributed.tensor",
     "distributed.work": "distributed.distributed_c10d: Work; distributed",
     "distributions.distribution": "distributions.exp_family: ExponentialFamily; distributions.distribution",
-    "engine.mode": "autograd.grad_mode",
-    "engine.node": "autograd.graph",
+    "autograd.mode": "autograd.grad_mode",
+    "autograd.node": "autograd.graph",
     "export.program": "export.graph_signature: ExportGraphSignature; export.exported_program",
     "export.sizes": "export.dynamic_shapes",
     "fx.tracer": "fx._symbolic_trace",
@@ -85,7 +85,10 @@ _HOMES = {
     "optim.adam": "optim.adamw: AdamW; optim.adam",
     "optim.muon": "optim",
     "optim.zero": "distributed.optim.zero_redundancy_optimizer",
+    "files.serialization": "serialization",
+    "files.storage": "storage",
     "profiler": "profiler.profiler",
+    "random.quasirandom": "quasirandom",
     "profiler.autograd_profiler": "autograd.profiler",
     "profiler.events": "autograd.profiler_util",
     "sparse.creation": "sparse",

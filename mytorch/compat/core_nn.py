@@ -1,8 +1,7 @@
 """`torch._C._nn`: the functions that packages call."""
 
-from .._tensor import Tensor
-from ..backend import as_device, device
-from ..base import dtypes
+from ..arrays import as_device, device, dtypes
+from ..arrays.tensor import Tensor
 from ..nn import functional as F
 
 

@@ -4,8 +4,8 @@ import contextlib
 from types import SimpleNamespace
 
 from .. import amp as _amp
-from ..base.dtypes import bfloat16
-from ..base.errors import warn
+from ..arrays.dtypes import bfloat16
+from ..arrays.errors import warn
 
 
 def _deprecated(name):

@@ -3,7 +3,7 @@
 import enum
 
 from ..amp import autocast
-from ..engine.mode import get_mode
+from ..autograd.mode import get_mode
 
 _DEVICES = "CPU CUDA XPU MPS"
 _GROUPS = ("", "Autograd", "Autocast", "Sparse", "Quantized")

@@ -3,7 +3,7 @@
 from einops._backends import AbstractBackend
 
 from .. import ops
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..ops.creation import arange
 
 

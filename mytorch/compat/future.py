@@ -1,6 +1,6 @@
 """`torch.__future__`, and settings of PyTorch that have one value here."""
 
-from ..engine.mode import get_mode
+from ..autograd.mode import get_mode
 
 _multithreading = [True]
 

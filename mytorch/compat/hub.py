@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 
 from tqdm import tqdm  # noqa: F401 (`utils.model_zoo` has it)
 
-from ..base.errors import warn
+from ..arrays.errors import warn
 from ..files.writing import atomic_file
 
 TIMEOUT = 60  # seconds without a byte after which a download fails
@@ -81,7 +81,7 @@ def load_state_dict_from_url(
         file_name: name of the local file.
         weights_only: see `load`.
     """
-    from ..serialization import load as load_file  # imported on first use
+    from ..files.serialization import load as load_file  # imported on first use
 
     folder = Path(model_dir or os.path.join(get_dir(), "checkpoints"))
     folder.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ import builtins
 import types
 from typing import Any, Dict, Final, List, Optional, Tuple, Union, get_args, get_origin  # noqa: F401, UP035 (`jit.annotations` has them)
 
-from ..base.errors import warn_once
+from ..arrays.errors import warn_once
 from ..nn.module import Module
 
 __path__: list[str] = []  # for the import of `jit.annotations`

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._array import Array, Size, as_raw
-from .._tensor import Tensor
-from .._tensor import create as _create
-from ..base import dtypes
-from ..base.overriding import in_state, is_constructed, overriding, state
+from ..arrays import dtypes
+from ..arrays.array import Array, Size, as_raw
+from ..arrays.overriding import in_state, is_constructed, overriding, state
+from ..arrays.tensor import Tensor
+from ..arrays.tensor import create as _create
+from ..files.storage import TypedStorage, UntypedStorage
 from ..ops.creation import empty
 from ..ops.movement import as_shape
-from ..storage import TypedStorage, UntypedStorage
 
 
 def construct(dtype, args, device=None, any_dtype=False, size=None):

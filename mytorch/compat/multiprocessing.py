@@ -8,7 +8,7 @@ import sys
 import traceback
 from multiprocessing import *  # noqa: F403
 
-from ..base import config
+from ..arrays import config
 
 __path__: list[str] = []  # PyTorch's module is a package
 _RAISED = 71  # exit code of a process that has sent its traceback

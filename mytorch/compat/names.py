@@ -9,21 +9,21 @@ from types import FunctionType
 
 import numpy as np
 
-from .. import autograd, linalg, storage
-from .._array import Size
-from .._tensor import Tensor
-from ..backend import dlpack
-from ..base import config, dtypes, errors
-from ..base.overriding import is_overridable
-from ..dispatch.bind import found_by_pickle, public_function
-from ..dispatch.out import takes_out
-from ..dispatch.unwrap import raw_of
-from ..engine.mode import get_mode
+from .. import autograd, linalg
+from ..arrays import config, dlpack, dtypes, errors
+from ..arrays.array import Size
+from ..arrays.overriding import is_overridable
+from ..arrays.tensor import Tensor
+from ..autograd.mode import get_mode
+from ..files import storage
 from ..ops import METHODS, PUBLIC, foreach
 from ..ops.creation import check_layout, empty, finish, from_numpy, full, linspace, ones_like, zeros_like
+from ..ops.dispatch.bind import found_by_pickle, public_function
+from ..ops.dispatch.out import takes_out
+from ..ops.dispatch.unwrap import raw_of
 from ..ops.embedding import embedding_renorm_
 from ..ops.random import bernoulli_mask
-from . import deterministic
+from ..utils import deterministic
 from .legacy_tensor import construct
 
 _warn_always = [False]

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from ..autograd import grad as gradients
-from ..dispatch.unwrap import raw_of, to_cpu
-from ..engine.mode import enable_grad
-from ..ops import regions
+from ..autograd.mode import enable_grad
+from ..ops import library, regions
 from ..ops.creation import as_tensor, zeros_like
-from . import library
+from ..ops.dispatch.unwrap import raw_of, to_cpu
 
 _BLOCK = 256  # samples that one matrix product filters
 loaded_libraries = set()

@@ -6,8 +6,8 @@ costs nothing for it. An op without an entry here has its own name: `exp` record
 
 import functools
 
-from ..backend import is_raw
-from ..engine.node import Node
+from ..arrays import is_raw
+from ..autograd.node import Node
 
 # Name of the op -> PyTorch's name, without "Backward".
 _RENAMED = dict(

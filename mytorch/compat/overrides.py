@@ -1,6 +1,6 @@
 """`torch.overrides`: subclasses of Tensor that keep their class, and `__torch_function__`.
 
-Public functions ask this module whether a class or a mode overrides a call; `base/overriding.py` describes when. The first class with
+Public functions ask this module whether a class or a mode overrides a call; `arrays/overriding.py` describes when. The first class with
 an override, and the first mode, load this module.
 
 Properties such as `x.shape` and methods that read metadata are overridden in the dict of the subclass, when it is defined.
@@ -12,19 +12,18 @@ from contextlib import contextmanager
 from types import FunctionType
 
 from .. import fft, linalg, special
-from .._array import Array
 from .._extensions import torch_names
-from .._parameter import Buffer, Parameter
-from .._tensor import Tensor
-from ..backend import as_device
-from ..backend.meta import hollow
-from ..base import config
-from ..base.dtypes import as_numpy, default_dtype
-from ..base.overriding import CREATIONS, IGNORED, NOTHING, asks, in_state, overriding
-from ..base.overriding import state as _state
-from ..dispatch.bind import PUBLIC, found_by_pickle
-from ..dispatch.operands import is_operand
+from ..arrays import as_device, config
+from ..arrays.array import Array
+from ..arrays.dtypes import as_numpy, default_dtype
+from ..arrays.meta import hollow
+from ..arrays.overriding import CREATIONS, IGNORED, NOTHING, asks, in_state, overriding
+from ..arrays.overriding import state as _state
+from ..arrays.parameter import Buffer, Parameter
+from ..arrays.tensor import Tensor
 from ..nn import functional as F
+from ..ops.dispatch.bind import PUBLIC, found_by_pickle
+from ..ops.dispatch.operands import is_operand
 
 
 class DisableTorchFunctionSubclass:

@@ -10,10 +10,10 @@ import sys
 import warnings
 
 from .. import _extensions
-from .._tensor import Tensor
-from .._tensor_str import set_printoptions
-from ..base import config, hooks
-from . import class_names, removed, return_types, stubs, torch_version
+from ..arrays import config, hooks
+from ..arrays.printing import set_printoptions
+from ..arrays.tensor import Tensor
+from . import class_names, older_paths, removed, return_types, stubs, torch_version
 
 _NORMALIZATION = "nn.sync_batch_norm: SyncBatchNorm; nn.normalization: _BatchNorm _NormBase"
 _BATCH = " ".join(f"BatchNorm{d}d" for d in (1, 2, 3))
@@ -21,9 +21,7 @@ _INSTANCE = " ".join(f"InstanceNorm{d}d" for d in (1, 2, 3))
 _LAZY_CONV = " ".join(f"LazyConv{d}d LazyConvTranspose{d}d" for d in (1, 2, 3))
 
 
-_COMPAT = (
-    "accelerator backends cpu functional futures hub jit library multiprocessing return_types testing types".split()
-)
+_COMPAT = "accelerator backends cpu futures hub jit multiprocessing return_types testing types".split()
 
 
 def _lazy(names):
@@ -31,16 +29,18 @@ def _lazy(names):
 
 
 # PyTorch's path -> mytorch's module, if they are the same; otherwise "module: names; other module: its_name=our_name *",
-# where * represents all of its layers. All modules are below `mytorch`.
+# where * represents all of its layers. ** represents all names. All modules are below `mytorch`.
 PATHS = {
+    **older_paths.PATHS,
+    "library": "ops.library",
     **{name: f"compat.{name}" for name in _COMPAT},
     **{f"nn.modules.{name}": f"nn.{name}" for name in ("adaptive", "lazy", "module", "rnn", "transformer")},
     "_C._nn": "compat.core_nn",
     "_VF": "compat.vf",
-    "_custom_ops": "compat.library: custom_op get_ctx impl_abstract",
+    "_custom_ops": "ops.library: custom_op get_ctx impl_abstract",
     "__config__": "compat.build",
     "autograd.anomaly_mode": "autograd.anomaly: detect_anomaly set_detect_anomaly",
-    "autograd.grad_mode": "engine.mode: enable_grad inference_mode no_grad set_grad_enabled",
+    "autograd.grad_mode": "autograd.mode: enable_grad inference_mode no_grad set_grad_enabled",
     "autograd.variable": "compat.variable",
     "cpu.amp": "compat.cpu: GradScaler autocast",
     "distributed._composable": "distributed.fsdp: fully_shard",
@@ -63,10 +63,7 @@ PATHS = {
     "fx.experimental.proxy_tensor": "compat.dynamo: get_proxy_mode",
     "jit.annotations": "compat.jit",
     "lr_scheduler": "optim.lr_scheduler",
-    "nn.attention.bias": "compat.attention_bias",
-    "nn.attention.flex_attention": "flex_attention",
-    "nn.functional.grad": "compat.conv_grad",
-    "nn.grad": "compat.conv_grad",
+    "nn.functional.grad": "nn.grad",
     "nn.modules": "nn: * SyncBatchNorm",
     "nn.modules.activation": "nn.activation: *; nn.transformer: MultiheadAttention",
     "nn.modules.batchnorm": f"{_NORMALIZATION} {_BATCH}; nn.lazy: {_lazy(_BATCH)} _LazyNormBase=_LazyNorm",
@@ -92,13 +89,11 @@ PATHS = {
     "nn.modules.upsampling": "nn.vision: Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     "nn.modules.utils": "nn.tuples",
     **{f"optim.{rule}": "optim.adaptive" for rule in "adadelta adagrad adamax asgd nadam radam rmsprop rprop".split()},
-    "nn.utils.memory_format": "compat.conv_memory_format",
     "nn.utils.clip_grad": "nn.utils.clip",
     "nn.utils.convert_parameters": "nn.utils.vectors",
     "optim.adamw": "optim.adam",
     "overrides": "compat.overrides",
     "__future__": "compat.future",
-    "nn.parallel.scatter_gather": "compat.scatter_gather",
     "multiprocessing.spawn": "compat.multiprocessing",
     "testing._comparison": "compat.testing",
     "testing._internal": "compat.testing_internal",
@@ -108,7 +103,7 @@ PATHS = {
     "autograd.checkpoint": "autograd.recompute",
     "autograd.profiler": "profiler.autograd_profiler",
     "autograd.profiler_util": "profiler.events",
-    "ops.core": "dispatch.op",
+    "ops.core": "ops.dispatch.op",
     "amp.autocast_mode": "amp: autocast custom_fwd custom_bwd",
     "amp.grad_scaler": "amp: GradScaler",
     "cuda.amp.autocast_mode": "cuda.amp",
@@ -121,23 +116,16 @@ PATHS = {
     "utils.benchmark.utils": "tools.benchmark:",
     "utils.benchmark.utils.common": "tools.benchmark",
     "utils.benchmark.utils.timer": "tools.benchmark",
-    "_library": "compat.library:",
-    "_library.custom_ops": "compat.library",
+    "_library": "ops.library:",
+    "_library.custom_ops": "ops.library",
     "cuda.random": "cuda: manual_seed manual_seed_all get_rng_state set_rng_state",
-    "utils._foreach_utils": "compat.foreach_utils",
-    "utils._pytree": "base.pytree",
-    "utils._python_dispatch": "compat.dispatch_mode",
-    "utils._traceback": "compat.captured",
-    "utils.flop_counter": "compat.flop_counter",
-    "signal": "compat.signal_windows:",
-    "signal.windows": "compat.signal_windows",
+    "signal": "ops.windows:",
+    "signal.windows": "ops.windows",
     "torch_version": "compat.torch_version",
     **{f"utils.{name}": f"tools.{name}" for name in ("benchmark", "layout", "model_summary", "views", "watching")},
     "utils.graph": "tools.drawing",
     "utils.tokenizer": "models.tokenizer",
     "files.gguf": "models.gguf",
-    "files.legacy": "compat.legacy_files",
-    "utils.deterministic": "compat.deterministic",
     "utils.einops": "compat.einops_backend",
     "utils.einops_hook": "compat.einops_hook",
     "utils.tensorboard.summary": "compat.tensorboard_summary",
@@ -154,7 +142,7 @@ PATHS = {
 _ADDITIONS = {
     "mytorch.distributed": "compat.distributed_names: _get_default_group _get_global_rank _rank_not_in_group",
     "mytorch.utils.data._utils.collate": "compat.data_names: np_str_obj_array_pattern",
-    "mytorch._tensor_str": "compat.tensor_str: PRINT_OPTS _tensor_str _str_intern _add_suffixes",
+    "mytorch.arrays.printing": "compat.tensor_str: PRINT_OPTS _tensor_str _str_intern _add_suffixes",
 }
 # Priyam Mazumdar's MyTorch first had its Accelerator in `miniddp.accelerate.Accelerator`.
 _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}
@@ -181,6 +169,9 @@ def _contents(spec):
         module = importlib.import_module(f"mytorch.{home.strip()}")
         for name in names.split():
             theirs, _, ours = name.partition("=")
+            if name == "**":
+                found.update((k, v) for k, v in vars(module).items() if k[:2] != "__")
+                continue
             if name == "*":
                 layer = importlib.import_module("mytorch.nn").Module
                 layers = {k: v for k, v in vars(module).items() if isinstance(v, type) and issubclass(v, layer)}
@@ -249,11 +240,11 @@ def find_spec(name, path=None):
 
 # Package of the core -> modules with more names of PyTorch for it, in a dict `TORCH_NAMES[package]` or as "module: names".
 MORE_NAMES = {
-    "mytorch": "compat.torch_only; compat.names; compat.functional; compat.recurrent; compat.legacy_storage",
+    "mytorch": "compat.torch_only; compat.names; functional; compat.recurrent; files.legacy_storage",
     "mytorch.autograd": "compat.future: set_multithreading_enabled is_multithreading_enabled _profiler_enabled; compat.variable: Variable",
-    "mytorch.cuda": "compat.legacy_storage",
+    "mytorch.cuda": "files.legacy_storage",
     "mytorch.sparse": "compat.names",
-    "mytorch.nn.utils": "compat.conv_memory_format: convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format",
+    "mytorch.nn.utils": "nn.utils.memory_format: convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format",
     **_ADDITIONS,
 }
 
@@ -300,8 +291,8 @@ def attribute(package, name):
             return getattr(importlib.import_module("mytorch.compat.native_libraries"), name)
         if importlib.machinery.PathFinder.find_spec(name, sys.modules[package].__path__):
             return importlib.import_module(f"{package}.{name}")
-        if config.pytorch_mode or f"{__package__}.library" in sys.modules:
-            from . import library  # rarely used
+        if config.pytorch_mode or "mytorch.ops.library" in sys.modules:
+            from ..ops import library  # rarely used
 
             if config.pytorch_mode or library.has_namespace(name):
                 return library.OpNamespace(name)

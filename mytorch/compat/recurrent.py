@@ -1,10 +1,10 @@
 """`torch.lstm`, `torch.gru`, `torch.rnn_tanh`, `torch.rnn_relu` and their cells: recurrent layers as functions of their weights."""
 
-from .._tensor import Tensor
-from ..dispatch.bind import found_by_pickle
+from ..arrays.tensor import Tensor
 from ..nn.module import Module
 from ..nn.rnn import RNNBase
 from ..nn.utils.rnn import PackedSequence
+from ..ops.dispatch.bind import found_by_pickle
 
 
 class _Layers(RNNBase):

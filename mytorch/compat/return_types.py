@@ -9,10 +9,10 @@ import importlib
 import sys
 from collections import namedtuple
 
-from ..base import config
+from ..arrays import config
 
 _MODULES = "ops.reduction ops.indexing ops.sorting ops.special ops.decompositions linalg".split()
-_LATER = "geqrf histogramdd lu_unpack qr svd triangular_solve".split()  # of compat/functional.py
+_LATER = "geqrf histogramdd lu_unpack qr svd triangular_solve".split()  # of functional.py
 _classes = []
 _PREFIX = {"linalg": "linalg_"}
 

@@ -14,9 +14,8 @@ from multiprocessing.context import get_spawning_popen
 
 import numpy as np
 
-from .._array import Array
-from ..backend import address, memory_owner, ndarray, storage_bytes
-from ..base import dtypes
+from ..arrays import address, dtypes, memory_owner, ndarray, storage_bytes
+from ..arrays.array import Array
 
 _ALIGNMENT = 64  # bytes
 _regions = weakref.WeakValueDictionary()  # (device, inode) of the file -> Region

@@ -10,7 +10,7 @@ import operator
 import os
 from types import ModuleType
 
-from ..base import config
+from ..arrays import config
 
 # Feature that mytorch does not support -> PyTorch's modules for it, with all modules below them.
 _FEATURES = {
@@ -52,7 +52,7 @@ _INSTEAD = {
     "TorchScript": "Use mytorch.compile for speed, and torch.export to save a program.",
     "fake tensors": 'Use tensors with device="meta" for shapes without data.',
     "pipeline parallelism": "Use distributed.fsdp or distributed.tensor to divide a model.",
-    "C++ extensions": "Write the op in Python with mytorch.dispatch.op, and its kernel with Numba or Triton.",
+    "C++ extensions": "Write the op in Python with mytorch.ops.dispatch.op, and its kernel with Numba or Triton.",
     "quantization": "Use mytorch.models.quantize_, which stores the weights of Linear layers in 8 or 4 bits.",
     "other parts of sharded models and tensors": "Use distributed.fsdp, distributed.tensor and distributed.checkpoint.",
     "elastic launching": "Use `python -m mytorch.distributed.run`.",
@@ -79,11 +79,11 @@ FOUND |= {
 FOUND |= {
     "_C.Size": "_array:Size",
     "_C.device": "backend:device",
-    "_C.dtype": "base.dtypes:dtype",
+    "_C.dtype": "arrays.dtypes:dtype",
     "_C.Generator": "ops.random:Generator",
-    "_C.LinAlgError": "base.errors:LinAlgError",
-    "_prims_common.corresponding_complex_dtype": "base.dtypes:dtype.to_complex",
-    "_prims_common.corresponding_real_dtype": "base.dtypes:dtype.to_real",
+    "_C.LinAlgError": "arrays.errors:LinAlgError",
+    "_prims_common.corresponding_complex_dtype": "arrays.dtypes:dtype.to_complex",
+    "_prims_common.corresponding_real_dtype": "arrays.dtypes:dtype.to_real",
     "_dynamo.list_backends": "compiler:list_backends",
     "_dynamo.OptimizedModule": "compiler:OptimizedModule",
     "_dynamo.eval_frame.OptimizedModule": "compiler:OptimizedModule",

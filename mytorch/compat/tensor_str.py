@@ -7,9 +7,8 @@ import math
 
 import numpy as np
 
-from .._tensor_str import _options, dtype_is_plain, tangents_of, to_host
-from ..backend import CPU
-from ..base import config, dtypes
+from ..arrays import CPU, config, dtypes
+from ..arrays.printing import _options, dtype_is_plain, tangents_of, to_host
 
 
 def format_tensor(tensor):

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .._array import Array
-from .._tensor import Tensor
-from ..backend import CPU
-from ..base import dtypes
+from ..arrays import CPU, dtypes
+from ..arrays.array import Array
+from ..arrays.tensor import Tensor
 from ..ops.creation import as_tensor, from_numpy
 from ..ops.random import rand, randint
 

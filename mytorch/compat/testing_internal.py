@@ -2,7 +2,7 @@
 
 import unittest
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from .testing import assert_close, make_tensor  # noqa: F401
 
 __path__: list[str] = []

@@ -5,13 +5,13 @@ import functools
 import math
 
 from .. import amp, cuda
-from .._tensor import Tensor
-from ..base import dtypes
-from ..dispatch.unwrap import raw_of
-from ..engine.mode import get_mode
+from ..arrays import dtypes
+from ..arrays.tensor import Tensor
+from ..autograd.mode import get_mode
 from ..nn import functional as F
 from ..nn.utils.weight_norm import normalized
 from ..ops.creation import arange
+from ..ops.dispatch.unwrap import raw_of
 from ..ops.movement import stack
 from ..ops.random import standard_gamma
 from . import cpu, jit

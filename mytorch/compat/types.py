@@ -6,10 +6,10 @@ from builtins import int as _int
 from collections.abc import Sequence
 from os import PathLike
 
-from .._array import Size
-from .._tensor import Tensor
-from ..backend import device as _device
-from ..base.dtypes import dtype as _dtype  # noqa: F401
+from ..arrays import device as _device
+from ..arrays.array import Size
+from ..arrays.dtypes import dtype as _dtype  # noqa: F401
+from ..arrays.tensor import Tensor
 
 Number = _int | _float | _bool
 Device = _device | str | _int | None

@@ -1,8 +1,8 @@
 """Variable: the old name of Tensor."""
 
-from .._tensor import Tensor
-from ..dispatch.backward import backward
-from ..engine import walk
+from ..arrays.tensor import Tensor
+from ..autograd import walk
+from ..autograd.backward_call import backward
 
 
 class _Engine:

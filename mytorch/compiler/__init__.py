@@ -13,10 +13,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .. import backend
-from ..base.pytree import tree_flatten
+from .. import arrays as backend
 from ..cuda.graphs import CompiledStep, device_for
 from ..nn.module import Module
+from ..utils._pytree import tree_flatten
 from .arrays import Untraceable
 from .compiled import Compiled, _all, is_active
 from .compiled import stance as _stance

@@ -4,7 +4,7 @@ A `TracedArray` wraps a NumPy array and behaves like it. Each operation runs on 
 as a `Step`. So a program runs once with real numbers, and leaves a list of array operations. `gpu.py` does the same with
 arrays of CuPy.
 
-The library treats a TracedArray as an array of a registered device (`backend/others.py`), so all gradient formulas and
+The library treats a TracedArray as an array of a registered device (`arrays/others.py`), so all gradient formulas and
 update rules accept it. A conversion to a Python number or to a NumPy array raises `Untraceable`, because the list of
 operations would then depend on the values.
 
@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import CPU
-from ..backend.namespaces import ON_NUMPY, Namespace, numpy_ns
-from ..backend.others import BY_ARRAY
-from ..dispatch.overlap import overlaps_itself
+from ..arrays import CPU
+from ..arrays.namespaces import ON_NUMPY, Namespace, numpy_ns
+from ..arrays.others import BY_ARRAY
+from ..ops.dispatch.overlap import overlaps_itself
 
 ndarray = np.ndarray
 

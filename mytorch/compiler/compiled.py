@@ -10,11 +10,11 @@ import types
 import weakref
 from contextvars import ContextVar
 
-from .._tensor import Tensor
-from ..base import capturing, hooks
-from ..base.pytree import tree_flatten
-from ..engine.mode import get_mode
-from ..engine.node import Leaf
+from ..arrays import capturing, hooks
+from ..arrays.tensor import Tensor
+from ..autograd.mode import get_mode
+from ..autograd.node import Leaf
+from ..utils._pytree import tree_flatten
 from .arrays import Untraceable, current_tape
 from .regions import Backward, Update, checks
 
@@ -142,7 +142,7 @@ def _compiled_by(roots):
 
 
 def _run_backward(roots, keep_graph):
-    """Runs backward for `engine/walk.py`; returns False if it must run eagerly."""
+    """Runs backward for `autograd/walk.py`; returns False if it must run eagerly."""
     compiled = _compiled_by(roots)
     mode = get_mode()
     if (

@@ -11,11 +11,11 @@ import functools
 import types
 from collections import Counter
 
-from .. import backend
-from ..backend import cupy_ns
-from ..backend.namespaces import Namespace
-from ..backend.others import BY_ARRAY
-from ..dispatch.overlap import overlaps_itself
+from .. import arrays as backend
+from ..arrays import cupy_ns
+from ..arrays.namespaces import Namespace
+from ..arrays.others import BY_ARRAY
+from ..ops.dispatch.overlap import overlaps_itself
 from . import groups
 from .arrays import (
     _SHAPED_BY_ELEMENTS,

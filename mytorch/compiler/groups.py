@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from ..backend import cupy_ns
+from ..arrays import cupy_ns
 from ..kernels.registry import _policy
 from .arrays import Ref
 from .native import _collapsed

@@ -11,8 +11,8 @@ import types
 
 import numpy as np
 
-from ..backend import device_of, is_raw
-from ..backend.namespaces import Namespace
+from ..arrays import device_of, is_raw
+from ..arrays.namespaces import Namespace
 from ..kernels.kernel import Kernel
 from . import native
 from .arrays import Untraceable

@@ -19,7 +19,7 @@ import threading
 
 import numpy as np
 
-from ..backend.namespaces import numpy_ns
+from ..arrays.namespaces import numpy_ns
 from ..kernels import blas
 
 try:

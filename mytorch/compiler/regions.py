@@ -12,14 +12,13 @@ import time
 
 import numpy as np
 
-from .._array import Array
-from ..backend import as_device, device_of, is_raw
-from ..backend.namespaces import Namespace
-from ..base import capturing
-from ..dispatch.overlap import overlaps_itself
-from ..dispatch.record import SavePlan
-from ..engine import walk
-from ..engine.node import Leaf, Node, OutputEdge, node_hooks
+from ..arrays import as_device, capturing, device_of, is_raw
+from ..arrays.array import Array
+from ..arrays.namespaces import Namespace
+from ..autograd import walk
+from ..autograd.node import Leaf, Node, OutputEdge, node_hooks
+from ..ops.dispatch.overlap import overlaps_itself
+from ..ops.dispatch.record import SavePlan
 from ..optim.optimizer import Optimizer
 from .arrays import Tape, Untraceable, record_call
 from .matching import ARRAY, Layouts, Source, Varying, described, inputs_in, items_of, markers, merged, rebuilt

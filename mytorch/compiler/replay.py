@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from ..backend.namespaces import numpy_ns
+from ..arrays.namespaces import numpy_ns
 from . import native
 from .arrays import HostNumber, Ref, Untraceable, copy_of, empty_like, layout_bytes, mapped, owner, placed
 from .program import is_dense, plan_memory

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 
-from .. import _extensions, backend
-from .._tensor import Tensor
-from ..backend import DeviceLike
-from ..base.errors import OutOfMemoryError
+from .. import _extensions
+from .. import arrays as backend
+from ..arrays import DeviceLike
+from ..arrays.errors import OutOfMemoryError
+from ..arrays.tensor import Tensor
 from ..ops.random import Generator, generator_for
 from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from .memory import (

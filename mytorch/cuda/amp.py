@@ -3,8 +3,7 @@
 import functools
 
 from .. import amp
-from ..backend import cuda_available
-from ..base import dtypes
+from ..arrays import cuda_available, dtypes
 
 
 class autocast(amp.autocast):

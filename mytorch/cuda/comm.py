@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..ops.movement import cat
 
 

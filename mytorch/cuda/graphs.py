@@ -5,7 +5,7 @@ hundreds of kernels of a training step with a single call. `compile_step` captur
 `make_graphed_callables` (nn/graphed.py) have PyTorch's API.
 
 A graph launches the same kernels with the same addresses and numbers. Values that change must therefore be in device
-memory (`base/capturing.py` describes optimizers, scalers and generators), and captured code must not wait for the GPU. New
+memory (`arrays/capturing.py` describes optimizers, scalers and generators), and captured code must not wait for the GPU. New
 inputs are copied to the captured arrays. A graph uses a separate memory pool.
 """
 
@@ -19,17 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from .. import _extensions, backend
+from .. import _extensions
+from .. import arrays as backend
 from ..amp import Policy
-from ..base import capturing
-from ..base.capturing import Capture, Stale
-from ..base.config import temporarily
-from ..base.errors import CaptureError, warn
-from ..base.pytree import tree_flatten, tree_map, tree_unflatten
-from ..dispatch.unwrap import raw_of
-from ..engine.mode import get_mode, in_mode
+from ..arrays import capturing
+from ..arrays.capturing import Capture, Stale
+from ..arrays.config import temporarily
+from ..arrays.errors import CaptureError, warn
+from ..autograd.mode import get_mode, in_mode
 from ..ops.creation import is_tensor
+from ..ops.dispatch.unwrap import raw_of
 from ..ops.random import generator_for
+from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 from . import streams
 from .memory import empty_cache, graphs
 

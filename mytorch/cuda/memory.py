@@ -6,9 +6,9 @@ import threading
 import weakref
 from collections import defaultdict
 
-from .. import backend
-from ..backend import DeviceLike, in_flight
-from ..base.errors import warn
+from .. import arrays as backend
+from ..arrays import DeviceLike, in_flight
+from ..arrays.errors import warn
 from .streams import index_of
 
 _peak = defaultdict(int)  # device number -> maximum bytes in use

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .. import backend
+from .. import arrays as backend
 
 
 def _nvtx():

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .. import backend
-from ..backend import DeviceLike
-from ..backend import device as Device
+from .. import arrays as backend
+from ..arrays import DeviceLike
+from ..arrays import device as Device
 
 
 def _cuda():

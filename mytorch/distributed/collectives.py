@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
-from .._array import Array
-from .._tensor import Tensor
-from ..backend import CPU, device_of, to_device, xp_of
-from ..base.arguments import describe
-from ..base.dtypes import as_dtype
+from ..arrays import CPU, device_of, to_device, xp_of
+from ..arrays.arguments import describe
+from ..arrays.array import Array
+from ..arrays.dtypes import as_dtype
+from ..arrays.tensor import Tensor
 from .engine import ReduceOp
 from .objects import all_gather_bytes, broadcast_bytes, decode, encode
 from .process_group import Group, member_of, resolve

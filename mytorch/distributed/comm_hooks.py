@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..base import dtypes
+from ..arrays import dtypes
 from .collectives import ReduceOp, all_reduce
 from .process_group import Group, member_of
 from .reducer import GradBucket

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from .process_group import Group, ProcessGroup, default_group, init_process_group, is_initialized, member_of, new_group
 
 

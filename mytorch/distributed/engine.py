@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ..backend import xp_of
+from ..arrays import xp_of
 from .work import Work
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..nn.parallel.distributed import DistributedDataParallel
 from ..optim.zero import ZeroRedundancyOptimizer
 from . import collectives

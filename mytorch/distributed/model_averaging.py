@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from .process_group import Group, resolve
 from .reducer import average_coalesced
 

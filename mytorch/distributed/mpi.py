@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..base import dtypes
+from ..arrays import dtypes
 from .engine import Engine, ReduceOp, reduction_of
 from .work import DistBackendError, Work
 

@@ -17,8 +17,7 @@ import time
 
 import numpy as np
 
-from ..backend import cupy_ns
-from ..base import capturing, dtypes
+from ..arrays import capturing, cupy_ns, dtypes
 from .engine import Engine, ReduceOp, reduction_of
 from .rendezvous import exchange
 from .work import DistBackendError, Work

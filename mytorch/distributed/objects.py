@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import CPU, as_device, on, to_device
-from ..serialization import load, save_tree
+from ..arrays import CPU, as_device, on, to_device
+from ..files.serialization import load, save_tree
 from .engine import Engine
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from .. import cuda
-from ..backend import cuda_available
+from ..arrays import cuda_available
 from . import environment, mpi, nccl
 from .collective_log import CollectiveLog
 from .engine import Engine

@@ -15,13 +15,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from .._array import Array
-from .._tensor import Tensor
-from ..backend import device_of, on, to_device, xp_of
-from ..dispatch.unwrap import raw_of
-from ..engine.mode import get_mode
-from ..engine.node import Leaf
-from ..engine.walk import outermost_walk
+from ..arrays import device_of, on, to_device, xp_of
+from ..arrays.array import Array
+from ..arrays.tensor import Tensor
+from ..autograd.mode import get_mode
+from ..autograd.node import Leaf
+from ..autograd.walk import outermost_walk
+from ..ops.dispatch.unwrap import raw_of
 from . import collectives
 from .engine import ReduceOp
 from .objects import all_gather_bytes, decode, encode

@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 
-from ..backend import device_count
+from ..arrays import device_count
 from .environment import DEFAULT_ADDRESS
 from .launcher import Job, Link, free_port
 

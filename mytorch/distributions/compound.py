@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from .._array import Size
-from .._tensor import Tensor
-from ..engine.mode import no_grad
+from ..arrays.array import Size
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
 from . import constraints
 from .discrete import Categorical
 from .distribution import Distribution

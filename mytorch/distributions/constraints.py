@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import linalg
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..ops.creation import full
 from ..ops.movement import cat as _cat
 from ..ops.movement import stack as _stack

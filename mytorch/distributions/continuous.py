@@ -2,8 +2,8 @@
 
 import math
 
-from .._tensor import Tensor
-from ..base import dtypes
+from ..arrays import dtypes
+from ..arrays.tensor import Tensor
 from ..ops.creation import as_tensor, empty, full, zeros_like
 from ..ops.elementwise import where
 from ..ops.loss import binary_cross_entropy_with_logits

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterable
 
-from .._array import Size
-from .._tensor import Tensor
+from ..arrays.array import Size
+from ..arrays.tensor import Tensor
 from ..ops.activation import logsigmoid
 from ..ops.creation import arange, empty_like, eye, full, zeros_like
 from ..ops.elementwise import where

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-from .._array import Size
-from .._tensor import Tensor
-from ..base.arguments import constructor
-from ..dispatch.backward import grad
-from ..engine.mode import no_grad
+from ..arrays.arguments import constructor
+from ..arrays.array import Size
+from ..arrays.tensor import Tensor
+from ..autograd.backward_call import grad
+from ..autograd.mode import no_grad
 from . import constraints
 from .utils import broadcast_all, lazy_property, logits_to_probs, one_of, probs_to_logits, size, sum_rightmost
 

@@ -8,9 +8,9 @@ approximations have three).
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..base import dtypes
-from ..numerics.special import digamma
+from ..arrays import dtypes
+from ..arrays.special import digamma
+from ..arrays.tensor import Tensor
 from ..ops.movement import broadcast_tensors
 from ..ops.random import standard_gamma
 from ..ops.special import lgamma

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..linalg import solve_triangular
 from ..ops.activation import softplus
 from ..ops.creation import full_like

@@ -4,8 +4,8 @@ import math
 import warnings
 from collections.abc import Iterable
 
-from .._array import Size
-from .._tensor import Tensor
+from ..arrays.array import Size
+from ..arrays.tensor import Tensor
 from ..linalg import slogdet, solve_triangular
 from ..ops.creation import arange, eye
 from ..ops.decompositions import cholesky

@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..ops.creation import full, full_like, zeros_like
 from ..ops.elementwise import where
 from ..ops.random import rand

@@ -6,8 +6,8 @@ import operator
 from operator import methodcaller
 from typing import Any
 
-from .._array import Size
-from .._tensor import Tensor
+from ..arrays.array import Size
+from ..arrays.tensor import Tensor
 from ..ops.activation import logsigmoid, sigmoid, softplus
 from ..ops.creation import arange, eye, full_like
 from ..ops.decompositions import cholesky

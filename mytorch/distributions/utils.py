@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .._array import Array, Size
-from .._tensor import Tensor
-from ..base import dtypes
-from ..dispatch.unwrap import shape_of
-from ..engine.mode import enable_grad
+from ..arrays import dtypes
+from ..arrays.array import Array, Size
+from ..arrays.tensor import Tensor
+from ..autograd.mode import enable_grad
 from ..ops.activation import sigmoid, softmax
 from ..ops.creation import tensor, zeros
+from ..ops.dispatch.unwrap import shape_of
 from ..ops.movement import broadcast_tensors
 from ..ops.random import randn
 

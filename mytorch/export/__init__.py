@@ -8,11 +8,11 @@ import inspect
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..base import pytree
-from ..dispatch.unwrap import raw_of
-from ..engine.mode import no_grad
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
 from ..nn import Module
+from ..ops.dispatch.unwrap import raw_of
+from ..utils import _pytree as pytree
 from .building import Builder, sym_size
 from .program import (
     ExportedProgram,

@@ -8,9 +8,9 @@ import operator
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..base import pytree
+from ..arrays.tensor import Tensor
 from ..fx.graph import Graph
+from ..utils import _pytree as pytree
 from .recording import Constant, Value, describe
 from .sizes import Dim, Size, fit
 

@@ -5,18 +5,19 @@ import json
 import operator
 from dataclasses import dataclass, field
 
-from .._tensor import Tensor
-from ..backend import device as Device
-from ..base import dtypes, pytree
-from ..dispatch.op import Op
-from ..dispatch.record import RECORDS
+from ..arrays import device as Device
+from ..arrays import dtypes
+from ..arrays.tensor import Tensor
+from ..files.serialization import load as load_archive
+from ..files.serialization import save as save_archive
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import map_aggregate
 from ..nn import Module, Parameter
 from ..ops import everything  # noqa: F401 - files name all operations
-from ..serialization import load as load_archive
-from ..serialization import save as save_archive
+from ..ops.dispatch.op import Op
+from ..ops.dispatch.record import RECORDS
+from ..utils import _pytree as pytree
 from . import building, recording
 
 

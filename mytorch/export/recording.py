@@ -1,6 +1,6 @@
 """Recording: runs a model with real values and lists the operations that it calls.
 
-A `Recording` is an interpreter of ops (dispatch/interpreter.py). It identifies values by their raw arrays, so results of
+A `Recording` is an interpreter of ops (ops/dispatch/interpreter.py). It identifies values by their raw arrays, so results of
 operations are recognized wherever they are used. Functions that work on raw arrays, such as `arange` and `nms`, are recorded as
 one call each.
 """
@@ -9,20 +9,20 @@ import linecache
 
 import numpy as np
 
-from .._array import Array
-from .._tensor import Tensor
-from ..backend import is_raw, numpy_ns
-from ..base import pytree
-from ..base.errors import stack
+from ..arrays import is_raw, numpy_ns
+from ..arrays.array import Array
+from ..arrays.errors import stack
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
 from ..compat import overrides
-from ..dispatch import interpreter
-from ..dispatch.op import Op
-from ..dispatch.record import RECORDS
-from ..dispatch.unwrap import raw_of
-from ..engine.mode import no_grad
 from ..ops import creation, padding, regions, resample
+from ..ops.dispatch import interpreter
+from ..ops.dispatch.op import Op
+from ..ops.dispatch.record import RECORDS
+from ..ops.dispatch.unwrap import raw_of
 from ..ops.elementwise import to_dtype
 from ..ops.rnn import gru_layer, lstm_layer, rnn_layer
+from ..utils import _pytree as pytree
 
 _PACKAGE = __file__.rpartition("export")[0]
 

@@ -24,15 +24,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._array import Array, Size
-from .._parameter import Buffer, Parameter
-from .._tensor import Tensor
-from ..backend import (
+from ..arrays import (
     CPU,
     address,
     as_device,
+    config,
     cuda_available,
     device_of,
+    dtypes,
     owner_of,
     row_major,
     spanned,
@@ -40,9 +39,11 @@ from ..backend import (
     to_device,
     xp_of,
 )
-from ..backend import device as device_class
-from ..backend.memory_format import layout
-from ..base import config, dtypes
+from ..arrays import device as device_class
+from ..arrays.array import Array, Size
+from ..arrays.memory_format import layout
+from ..arrays.parameter import Buffer, Parameter
+from ..arrays.tensor import Tensor
 from .limits import Budget
 
 _STORAGES = {f"{word}Storage": dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
@@ -684,7 +685,7 @@ class _Memory:
         self._name = name
 
     def become_storage(self):
-        real = getattr(sys.modules[__package__].storages, self._name)._over(self._array)
+        real = getattr(sys.modules[__package__].storage, self._name)._over(self._array)
         vars(self).clear()
         self.__class__ = type(real)
         vars(self).update(vars(real))

@@ -10,11 +10,11 @@ import sys
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from .._tensor import Tensor
-from ..backend import device as Device
-from ..base.dtypes import dtype as Dtype
-from ..dispatch.op import Op
-from ..dispatch.record import RECORDS
+from ..arrays import device as Device
+from ..arrays.dtypes import dtype as Dtype
+from ..arrays.tensor import Tensor
+from ..ops.dispatch.op import Op
+from ..ops.dispatch.record import RECORDS
 from . import node as _node
 from .node import Node, dtype_name, map_arg, package_name, qualified_name, type_name
 

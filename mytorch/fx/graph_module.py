@@ -4,7 +4,7 @@ import copy
 import itertools
 import linecache
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..nn import Module, Parameter
 from .graph import Graph
 from .node import package_name

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..base import config
-from ..base.dtypes import dtype as Dtype
+from ..arrays import config
+from ..arrays.dtypes import dtype as Dtype
 from ..compat import overrides
-from ..dispatch.op import Op
+from ..ops.dispatch.op import Op
 from .immutable_collections import immutable_dict, immutable_list
 
 OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")

@@ -8,11 +8,11 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from .._array import Size
-from .._tensor import Tensor
-from ..backend import device as Device
-from ..backend.memory_format import memory_format
-from ..base.dtypes import dtype as Dtype
+from ..arrays import device as Device
+from ..arrays.array import Size
+from ..arrays.dtypes import dtype as Dtype
+from ..arrays.memory_format import memory_format
+from ..arrays.tensor import Tensor
 from ..compat import overrides
 from .node import Node, map_aggregate
 

@@ -8,7 +8,7 @@ import sys
 from contextlib import ExitStack, contextmanager
 from types import FunctionType
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..nn import Module, Parameter, Sequential
 from .graph import Graph
 from .graph_module import GraphModule

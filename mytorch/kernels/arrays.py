@@ -3,8 +3,8 @@
 Such a kernel has `accepts` and `forward` with the function's arguments, and no gradient, since the function is not an op.
 """
 
-from ..backend import numpy_ns
-from ..numerics.blocks import LARGE
+from ..arrays import numpy_ns
+from ..arrays.blocks import LARGE
 from .registry import Kernels
 
 COMPILED = {}  # name of a function in NumPy's namespace -> its kernels, for tests

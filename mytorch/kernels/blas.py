@@ -11,7 +11,7 @@ import threading
 
 import numpy as np
 
-from ..backend import numpy_ns
+from ..arrays import numpy_ns
 from . import threads
 
 SINGLE = 64**3  # up to this number of multiplications, OpenBLAS uses one thread anyway, except for vectors

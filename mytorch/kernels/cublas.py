@@ -37,10 +37,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..backend import cupy_ns
-from ..base import config
-from ..base.dtypes import bfloat16
-from ..base.errors import DeviceError
+from ..arrays import config, cupy_ns
+from ..arrays.dtypes import bfloat16
+from ..arrays.errors import DeviceError
 
 _HALVES = (np.dtype(np.float16), bfloat16.numpy)
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)

@@ -27,9 +27,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..backend import address, cupy_ns
-from ..base import capturing, config, hooks
-from ..base.dtypes import bfloat16
+from ..arrays import address, capturing, config, cupy_ns, hooks
+from ..arrays.dtypes import bfloat16
 from .heads import by_time, side_by_side
 
 CHOICES = ("cudnn", "triton")

@@ -1,6 +1,6 @@
 """Memory layouts of attention's arrays. With them, splitting and joining heads needs no copy."""
 
-from ..backend import address
+from ..arrays import address
 
 
 def by_time(xp, like, width):

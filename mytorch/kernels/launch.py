@@ -38,7 +38,7 @@ import numpy as np
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 import triton
 
-from ..backend import address, cupy_ns
+from ..arrays import address, cupy_ns
 
 INTERPRET = os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes", "y")
 

@@ -12,8 +12,8 @@ import warnings
 
 import numpy as np
 
-from ..base.errors import DeviceError
-from ..numerics.einsum import einsum
+from ..arrays.einsum import einsum
+from ..arrays.errors import DeviceError
 from . import cublas
 
 CHOICES = ("cublaslt", "cupy", "triton")

@@ -16,15 +16,14 @@ Attributes of a kernel:
 * `LEAST`, optional: smallest size of the first array with a faster kernel.
 * `TAKES`, optional: a description of the supported arguments, for messages.
 * `why_not()`, optional: the reason if a required library cannot be used. For Triton kernels, launch.py has it.
-* `forward`, `residuals`, and `vjp` or `formulas` (one for each input) for kernels of ops, see dispatch/record.py. A `forward` that finds unsupported values returns None,
+* `forward`, `residuals`, and `vjp` or `formulas` (one for each input) for kernels of ops, see ops/dispatch/record.py. A `forward` that finds unsupported values returns None,
   and the reference runs.
 """
 
 import importlib
 
-from ..backend import ndarray, numpy_ns, xp_of
-from ..base import config, hooks
-from ..base.errors import warn
+from ..arrays import config, hooks, ndarray, numpy_ns, xp_of
+from ..arrays.errors import warn
 from . import blas
 
 _warned = set()

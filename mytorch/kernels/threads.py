@@ -17,7 +17,7 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from ..base import hooks
+from ..arrays import hooks
 
 SMALL = 16384  # with fewer elements, passing a chunk to a thread costs more than it saves
 LOOKS = 10_000  # polls of a counter, about 40 nanoseconds each, before a thread sleeps

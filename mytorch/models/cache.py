@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from .._array import on_input_device
-from .._tensor import Tensor
+from ..arrays.array import on_input_device
+from ..arrays.tensor import Tensor
 from ..ops.attention import append_to_cache
 from ..ops.creation import arange, empty
 from ..ops.movement import cat

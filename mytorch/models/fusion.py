@@ -12,7 +12,7 @@ Parameters, state dict keys and results stay the same. The ops have kernels for 
 from typing import Any
 
 from .. import nn
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..nn import functional as F
 from ..nn.module import is_plain
 from ..nn.residual import AddLayerNorm

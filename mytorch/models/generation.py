@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .._array import on_input_device
-from .._tensor import Tensor
-from ..backend import on, xp_of
-from ..base.dtypes import int64
-from ..engine.mode import no_grad
+from ..arrays import on, xp_of
+from ..arrays.array import on_input_device
+from ..arrays.dtypes import int64
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
 from ..nn import Module
 from ..ops.creation import tensor
 from ..ops.random import Generator, multinomial, rand

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import warn
+from ..arrays.errors import warn
 from ..ops.creation import from_numpy
 from . import gpt2_files, llama_files
 from .gguf import GGUFFile, Planned, write

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import nn
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..nn import functional as F
 from ..nn import init
 from ..ops.creation import arange

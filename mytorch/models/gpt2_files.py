@@ -1,6 +1,6 @@
 """GPT-2 in Hugging Face's files: other names, and transposed "Conv1D" weights."""
 
-from ..base.errors import warn
+from ..arrays.errors import warn
 from ..ops.creation import zeros
 from .hugging_face import check_options, fields_of, value_of
 

@@ -6,8 +6,8 @@ import math
 import re
 from pathlib import Path
 
+from ..files.serialization import load_safetensors, save_safetensors, write_json
 from ..files.writing import atomic_write, replace_directory
-from ..serialization import load_safetensors, save_safetensors, write_json
 from .tokenizer import ends
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import nn
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
+from ..autograd.mode import is_grad_enabled
 from ..autograd.recompute import checkpoint
-from ..engine.mode import is_grad_enabled
 from ..files.writing import recover
 from ..nn import functional as F
 from . import hugging_face

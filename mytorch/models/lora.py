@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import nn
-from .._tensor import Tensor
-from ..engine.mode import no_grad
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
+from ..files.serialization import load_safetensors, save_safetensors, write_json
 from ..files.writing import replace_directory
 from ..nn import functional as F
 from ..nn import init
 from ..ops.creation import empty, zeros
-from ..serialization import load_safetensors, save_safetensors, write_json
 
 _PREFIX = "base_model.model."  # prefix of PEFT's names
 USUAL = ("c_attn", "q_proj", "v_proj")  # default targets, in GPT-2 and in Llama

@@ -3,7 +3,7 @@
 from typing import Any
 
 from .. import nn
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..nn import functional as F
 from ..ops.creation import zeros_like
 from ..ops.elementwise import where

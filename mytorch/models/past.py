@@ -3,7 +3,7 @@
 from typing import Any
 
 from .. import nn
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..ops.creation import arange
 from ..ops.movement import cat
 

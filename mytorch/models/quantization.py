@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from .. import nn
-from .._tensor import Tensor
-from ..base.dtypes import int8, uint8
-from ..dispatch.unwrap import raw_of
-from ..engine.mode import no_grad
+from ..arrays.dtypes import int8, uint8
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
 from ..nn import functional as F
+from ..ops.dispatch.unwrap import raw_of
 from ..ops.quantized_linear import pack, quantized_linear
 
 

@@ -7,8 +7,8 @@ Interpolation, 2023. Dynamic and YaRN: Peng et al., YaRN, 2023. Llama 3: Grattaf
 import math
 from typing import Any
 
-from .._tensor import Tensor
-from ..engine.mode import get_mode, no_grad
+from ..arrays.tensor import Tensor
+from ..autograd.mode import get_mode, no_grad
 from ..ops.creation import arange
 from ..ops.movement import cat
 

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..serialization import load_safetensors, write_json
+from ..files.serialization import load_safetensors, write_json
 from . import lora
 from .gpt2 import GPT2, GPT2Config
 from .gpt2 import SIZES as SIZES

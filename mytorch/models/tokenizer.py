@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from ..base.errors import needed
+from ..arrays.errors import needed
 from ..files.limits import check_regular
 from ..files.writing import atomic_write
 

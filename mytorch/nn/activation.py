@@ -1,6 +1,6 @@
 """Activation layers. Each layer calls the function of the same name in `nn.functional`."""
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..ops.creation import full
 from . import functional as F
 from . import init

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from .._tensor import Tensor
-from ..base.dtypes import int64
+from ..arrays.dtypes import int64
+from ..arrays.tensor import Tensor
 from ..ops.creation import zeros
 from ..ops.movement import cat
 from . import functional as F

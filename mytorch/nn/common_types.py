@@ -2,9 +2,9 @@
 
 from typing import TypeVar, Union
 
-from .._tensor import Tensor
-from ..backend import device
-from ..base.dtypes import dtype
+from ..arrays import device
+from ..arrays.dtypes import dtype
+from ..arrays.tensor import Tensor
 
 Device = device | str | int | None
 DType = dtype | None

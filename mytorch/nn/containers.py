@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from itertools import chain
 from typing import Any
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from .module import Module
 from .parameter import Parameter
 

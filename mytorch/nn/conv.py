@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..ops.conv import several
 from ..ops.creation import empty
 from . import functional as F

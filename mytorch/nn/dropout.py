@@ -1,7 +1,7 @@
 """Dropout layers, which set random elements or whole channels to zero during training."""
 
-from .._tensor import Tensor
-from .._tensor_str import in_torch_layout
+from ..arrays.printing import in_torch_layout
+from ..arrays.tensor import Tensor
 from . import functional as F
 from .layer import Layer
 

@@ -1,6 +1,6 @@
 """Embedding layers, which look up rows of a table, and EmbeddingBag, which also reduces them."""
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..ops.creation import empty
 from . import functional as F
 from . import init

@@ -1,13 +1,13 @@
 """Functions of neural networks, usually imported as `F`. They are defined in `mytorch.ops`."""
 
 from .. import _extensions, ops
-from ..base.arguments import described as _described
-from ..dispatch.bind import found_by_pickle as _found_by_pickle
-from ..dispatch.bind import public_function as _public_function
+from ..arrays.arguments import described as _described
 from ..ops import multihead
+from ..ops.dispatch.bind import found_by_pickle as _found_by_pickle
+from ..ops.dispatch.bind import public_function as _public_function
 from . import linear_cross_entropy as _losses
 
-__path__: list[str] = []  # for `torch.nn.functional.grad`, which is compat/conv_grad.py
+__path__: list[str] = []  # for `torch.nn.functional.grad`, which is nn/grad.py
 _NAMES = {  # module of ops -> names
     "activation": """
         celu elu gelu glu gumbel_softmax hardshrink hardsigmoid hardswish hardtanh leaky_relu log_softmax logsigmoid

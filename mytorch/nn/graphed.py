@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from .. import backend
-from .._tensor import Tensor
+from .. import arrays as backend
+from ..arrays import capturing
+from ..arrays.capturing import Capture
+from ..arrays.config import temporarily
+from ..arrays.tensor import Tensor
 from ..autograd import grad
 from ..autograd.function import Function
-from ..base import capturing
-from ..base.capturing import Capture
-from ..base.config import temporarily
-from ..base.pytree import tree_flatten, tree_unflatten
 from ..cuda.graphs import CUDAGraph, copy_all, graph, graph_pool_handle, on_capture_stream
-from ..dispatch.unwrap import raw_of
+from ..ops.dispatch.unwrap import raw_of
+from ..utils._pytree import tree_flatten, tree_unflatten
 from .module import Module
 
 

@@ -6,9 +6,9 @@ The gradient of the first identity is grad_input, and the gradient of the second
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._tensor import Tensor
+from ..arrays.errors import warn_as_pytorch
+from ..arrays.tensor import Tensor
 from ..autograd.function import Function
-from ..base.errors import warn_as_pytorch
 
 
 class _Identity(Function):

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..backend import device_guard, to_device
-from ..base.arguments import describe
-from ..base.config import holding
-from ..engine.mode import no_grad
+from ..arrays import device_guard, to_device
+from ..arrays.arguments import describe
+from ..arrays.config import holding
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
 from ..ops.creation import empty, empty_like
 from ..ops.creation import eye as _identity
 from ..ops.elementwise import where

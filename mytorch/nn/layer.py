@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .._tensor import Tensor
-from ..base.arguments import bind, completed
-from ..dispatch.composed import accepts
+from ..arrays.arguments import bind, completed
+from ..arrays.tensor import Tensor
+from ..ops.dispatch.composed import accepts
 from .module import Module
 
 _SHARED = {  # arguments that many layers have, and the line of each for `Args`

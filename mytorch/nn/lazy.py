@@ -3,8 +3,8 @@
 import itertools
 from typing import Any
 
-from .._tensor import Tensor
-from ..base.dtypes import int64
+from ..arrays.dtypes import int64
+from ..arrays.tensor import Tensor
 from ..ops.creation import zeros
 from .common_types import Device, DType, _size_any_t
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..ops.composites import activation_named
 from ..ops.creation import empty
 from . import functional as F

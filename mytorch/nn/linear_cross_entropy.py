@@ -3,9 +3,9 @@
 import dataclasses
 import warnings
 
-from .._tensor import Tensor
+from ..arrays import dtypes
+from ..arrays.tensor import Tensor
 from ..autograd.recompute import checkpoint
-from ..base import dtypes
 from ..ops.composites import linear
 from ..ops.linear_loss import by_kernel
 from ..ops.loss import cross_entropy

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Callable
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..kernels.registry import Kernels
 from ..ops.loss import _legacy
 from . import functional as F

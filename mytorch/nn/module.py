@@ -12,13 +12,12 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from .._array import Array
-from .._tensor import RemovableHandle, Tensor, is_tensor
-from ..backend import as_device, device
-from ..base import config, dtypes
-from ..base.errors import warn
-from ..dispatch.errors import not_a_tensor
-from ..engine.mode import no_grad
+from ..arrays import as_device, config, device, dtypes
+from ..arrays.array import Array
+from ..arrays.errors import warn
+from ..arrays.tensor import RemovableHandle, Tensor, is_tensor
+from ..autograd.mode import no_grad
+from ..ops.dispatch.errors import not_a_tensor
 from .common_types import Device
 from .hooks import BackwardBoundary
 from .parameter import Buffer, Parameter, is_lazy

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from .._tensor import Tensor
-from ..base.dtypes import int64
+from ..arrays.dtypes import int64
+from ..arrays.tensor import Tensor
 from ..ops.creation import ones, zeros
 from . import functional as F
 from . import init

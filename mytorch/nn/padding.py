@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from . import functional as F
 from .layer import Layer
 

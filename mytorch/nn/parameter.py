@@ -1,5 +1,5 @@
-"""Parameter and Buffer. They are defined in `mytorch/_parameter.py`, because serialization also needs them."""
+"""Parameter and Buffer. They are defined in `mytorch/arrays/parameter.py`, because serialization also needs them."""
 
-from .._parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, is_lazy  # noqa: F401
+from ..arrays.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, is_lazy  # noqa: F401
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter"]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 from ..ops.conv import several
 from . import functional as F
 from .layer import Declared, Layer

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from .._tensor import Tensor
-from ..engine.mode import get_mode
+from ..arrays.tensor import Tensor
+from ..autograd.mode import get_mode
 from .normalization import LayerNorm
 
 

@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
-from .._tensor import Tensor
-from ..base import config
-from ..base.dtypes import float32, promote_types
-from ..base.errors import warn
-from ..dispatch.precision import in_precision
-from ..engine.mode import get_mode
+from ..arrays import config
+from ..arrays.dtypes import float32, promote_types
+from ..arrays.errors import warn
+from ..arrays.tensor import Tensor
+from ..autograd.mode import get_mode
 from ..ops.creation import empty, zeros
+from ..ops.dispatch.precision import in_precision
 from ..ops.movement import cat, stack
 from ..ops.rnn import gru_layer, lstm_layer, rnn_layer
 from . import functional as F

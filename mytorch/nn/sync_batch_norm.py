@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .._tensor import Tensor
+from ..arrays import DeviceLike, xp_of
+from ..arrays.dtypes import dtype
+from ..arrays.tensor import Tensor
 from ..autograd.function import Function
-from ..backend import DeviceLike, xp_of
-from ..base.dtypes import dtype
 from ..distributed.collectives import all_reduce
 from ..distributed.process_group import ProcessGroup, get_world_size, is_initialized
 from ..ops.reduction import to_acc_type

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .._tensor import Tensor
-from ..base import dtypes
+from ..arrays import dtypes
+from ..arrays.tensor import Tensor
 from ..ops.creation import empty, full
 from . import functional as F
 from . import init

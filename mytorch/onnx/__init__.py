@@ -9,17 +9,17 @@ import os
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..base import pytree
-from ..base.errors import warn
+from ..arrays.errors import warn
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
 from ..compat.onnx_symbolic import TensorProtoDataType, register_custom_op_symbolic
-from ..dispatch.op import Op
-from ..dispatch.unwrap import raw_of
-from ..engine.mode import no_grad
 from ..export import Dim, ExportedProgram, program_of
 from ..fx.node import Node, map_aggregate, map_arg
 from ..nn import Module
 from ..nn.parameter import Parameter
+from ..ops.dispatch.op import Op
+from ..ops.dispatch.unwrap import raw_of
+from ..utils import _pytree as pytree
 from ..version import __version__
 from .translations import TABLE, Call, Size, Unsupported, Value
 from .writer import Writer

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..base import dtypes
+from ..arrays import dtypes
+from ..arrays.tensor import Tensor
 from ..export import building, recording
 from ..ops import creation, padding, regions, resample
 from ..ops.indexing import ARRAY

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..base import dtypes
+from ..arrays import dtypes
 
 
 class Writer:

@@ -1,12 +1,11 @@
-"""Definitions of all operations with their gradients; `mytorch/dispatch/` runs, records and binds them.
+"""Definitions of all operations with their gradients; `mytorch/ops/dispatch/` runs, records and binds them.
 
 The files imported here define functions of `mytorch` and methods of tensors. The others, which `nn.functional`, `fft` and
 `special` use, are imported on first use. `everything.py` imports all files.
 """
 
 from .. import _extensions
-from ..dispatch import backward as _backward  # binds methods of Tensor
-from ..dispatch.bind import METHODS, PUBLIC, attach
+from ..autograd import backward_call as _backward  # binds methods of Tensor
 from . import (
     activation,
     complex,
@@ -25,6 +24,7 @@ from . import (
     sorting,
     special,
 )
+from .dispatch.bind import METHODS, PUBLIC, attach
 
 __getattr__, __dir__ = _extensions.lazy(
     __name__,

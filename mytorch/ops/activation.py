@@ -7,17 +7,16 @@ import math
 
 import numpy as np
 
-from ..backend import numpy_ns
-from ..backend.memory_format import contiguous_format, in_rows
-from ..base import config, dtypes
-from ..base.errors import warn
-from ..dispatch.bind import public
-from ..dispatch.half import once_rounded
-from ..dispatch.inplace import check_writable, original, overwrite
-from ..dispatch.op import op
-from ..dispatch.precision import in_precision
-from ..dispatch.unwrap import shape_of
+from ..arrays import config, dtypes, numpy_ns
+from ..arrays.errors import warn
+from ..arrays.memory_format import contiguous_format, in_rows
 from .creation import empty_like
+from .dispatch.bind import public
+from .dispatch.half import once_rounded
+from .dispatch.inplace import check_writable, original, overwrite
+from .dispatch.op import op
+from .dispatch.precision import in_precision
+from .dispatch.unwrap import shape_of
 from .elementwise import cast, unary, where, without_derivative
 from .movement import contiguous
 from .random import rrelu_slopes

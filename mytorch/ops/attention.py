@@ -2,15 +2,15 @@
 
 import math
 
-from .._tensor import is_tensor
-from ..base import config, dtypes
-from ..base.errors import shapes
-from ..dispatch.bind import spelled
-from ..dispatch.errors import broadcast
-from ..dispatch.op import op
-from ..dispatch.unwrap import shape_of
-from ..engine.mode import get_mode
+from ..arrays import config, dtypes
+from ..arrays.errors import shapes
+from ..arrays.tensor import is_tensor
+from ..autograd.mode import get_mode
 from ..kernels.registry import CACHE, device_type
+from .dispatch.bind import spelled
+from .dispatch.errors import broadcast
+from .dispatch.op import op
+from .dispatch.unwrap import shape_of
 from .dropout import dropout_mask, materialize
 
 

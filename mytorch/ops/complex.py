@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 
-from ..backend.memory_format import iterator
-from ..base import dtypes
-from ..dispatch.bind import _attribute, public
-from ..dispatch.op import op
-from ..dispatch.precision import in_precision
-from ..dispatch.refused import refuses
+from ..arrays import dtypes
+from ..arrays.memory_format import iterator
+from .dispatch.bind import _attribute, public
+from .dispatch.op import op
+from .dispatch.precision import in_precision
+from .dispatch.refused import refuses
 from .elementwise import cast, where
 from .movement import broadcast_tensors, laid_by, stack
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from .._array import on_input_device
-from .._tensor import Tensor, is_tensor
-from ..backend.memory_format import iterator
-from ..base import config, dtypes
-from ..base.arguments import same_arguments
-from ..base.errors import kind, warn
-from ..dispatch.bind import spelled
-from ..dispatch.inplace import check_writable, overwrite
-from ..dispatch.precision import in_precision
+from ..arrays import config, dtypes
+from ..arrays.arguments import same_arguments
+from ..arrays.array import on_input_device
+from ..arrays.errors import kind, warn
+from ..arrays.memory_format import iterator
+from ..arrays.tensor import Tensor, is_tensor
 from .activation import _relu, _relu_squared, celu, elu, gelu, hardtanh, leaky_relu, rrelu, selu, sigmoid, silu, tanh
 from .activation import threshold as _threshold
 from .conv import DIMS, conv1d
 from .creation import arange, zeros
+from .dispatch.bind import spelled
+from .dispatch.inplace import check_writable, overwrite
+from .dispatch.precision import in_precision
 from .dropout import dropout as _dropout
 from .dropout import dropout_mask
 from .elementwise import named, where

@@ -16,10 +16,10 @@ from itertools import product
 
 import numpy as np
 
-from ..backend import ON_NUMPY, Namespace
-from ..backend.memory_format import channels_of_any
-from ..base.errors import require_tensor, shapes
-from ..dispatch.op import op
+from ..arrays import ON_NUMPY, Namespace
+from ..arrays.errors import require_tensor, shapes
+from ..arrays.memory_format import channels_of_any
+from .dispatch.op import op
 from .elementwise import named
 from .padding import pad
 

@@ -6,18 +6,18 @@ import operator
 
 import numpy as np
 
-from .._array import Array, as_raw, place_for
-from .._tensor import Tensor, is_tensor
-from ..backend import (
+from ..arrays import (
     CPU,
     NO_DATA,
     address,
     as_device,
     assign,
+    config,
     copy_later,
     device,
     device_guard,
     dlpack,
+    dtypes,
     is_pinned,
     ndarray,
     numpy_ns,
@@ -28,7 +28,9 @@ from ..backend import (
     storage_bytes,
     to_device,
 )
-from ..backend.memory_format import (
+from ..arrays.array import Array, as_raw, place_for
+from ..arrays.errors import HostMemoryError, kind, require_tensor, warn, warn_as_pytorch
+from ..arrays.memory_format import (
     axes_in_memory,
     channel_axes,
     in_order,
@@ -39,18 +41,17 @@ from ..backend.memory_format import (
     strided,
     suggested_format,
 )
-from ..base import config, dtypes
-from ..base.errors import HostMemoryError, kind, require_tensor, warn, warn_as_pytorch
-from ..base.overridable import overridable
-from ..base.overriding import NOTHING, metadata, overriding
-from ..dispatch.bind import _attribute, public
-from ..dispatch.inplace import adopt, check_writable, named_constant, record_fill
-from ..dispatch.layouts import creation, other_layout
-from ..dispatch.op import name_node, op
-from ..dispatch.operands import NUMBERS, is_operand
-from ..dispatch.overlap import refuse_overlap
-from ..dispatch.unwrap import raw_of
-from ..engine.mode import get_mode
+from ..arrays.overridable import overridable
+from ..arrays.overriding import NOTHING, metadata, overriding
+from ..arrays.tensor import Tensor, is_tensor
+from ..autograd.mode import get_mode
+from .dispatch.bind import _attribute, public
+from .dispatch.inplace import adopt, check_writable, named_constant, record_fill
+from .dispatch.layouts import creation, other_layout
+from .dispatch.op import name_node, op
+from .dispatch.operands import NUMBERS, is_operand
+from .dispatch.overlap import refuse_overlap
+from .dispatch.unwrap import raw_of
 from .elementwise import cast, named
 from .movement import _permute, as_shape, several_or_named
 

@@ -10,14 +10,13 @@ from collections import namedtuple
 
 import numpy as np
 
-from ..backend import CPU, ON_NUMPY, device_of
-from ..backend.memory_format import factors, in_columns
-from ..base import config, dtypes
-from ..base.errors import LinAlgError
-from ..dispatch.bind import public
-from ..dispatch.op import op
-from ..dispatch.precision import in_precision
-from ..dispatch.unwrap import on_device_of, to_cpu
+from ..arrays import CPU, ON_NUMPY, config, device_of, dtypes
+from ..arrays.errors import LinAlgError
+from ..arrays.memory_format import factors, in_columns
+from .dispatch.bind import public
+from .dispatch.op import op
+from .dispatch.precision import in_precision
+from .dispatch.unwrap import on_device_of, to_cpu
 from .elementwise import cast, sgn, where
 from .indexing import _triangle, tril
 from .movement import cat, laid_by

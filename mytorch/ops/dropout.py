@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..backend.memory_format import iterator
-from ..dispatch.op import op
-from ..dispatch.unwrap import raw_of
+from ..arrays.memory_format import iterator
 from ..kernels.registry import device_type
+from .dispatch.op import op
+from .dispatch.unwrap import raw_of
 from .random import bernoulli_mask, generator_for
 
 

@@ -8,17 +8,16 @@ import math
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..backend import CPU, device_of, is_raw, ndarray
-from ..backend.memory_format import iterator
-from ..base import config, dtypes
-from ..base.errors import kind
-from ..dispatch.bind import METHODS, public
-from ..dispatch.half import once_rounded
-from ..dispatch.op import op, to_dtype
-from ..dispatch.operands import NUMBERS
-from ..dispatch.refused import refuses, takes_tensors
-from ..numerics.blocks import LARGE
+from ..arrays import CPU, config, device_of, dtypes, is_raw, ndarray
+from ..arrays.blocks import LARGE
+from ..arrays.errors import kind
+from ..arrays.memory_format import iterator
+from ..arrays.tensor import Tensor
+from .dispatch.bind import METHODS, public
+from .dispatch.half import once_rounded
+from .dispatch.op import op, to_dtype
+from .dispatch.operands import NUMBERS
+from .dispatch.refused import refuses, takes_tensors
 
 
 def shown(name, example):

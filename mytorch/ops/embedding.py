@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from .._array import on_input_device
-from .._tensor import Tensor
-from ..backend import Namespace, xp_of
-from ..base import config, dtypes, hooks
-from ..base.errors import warn
-from ..dispatch.op import op
-from ..dispatch.precision import in_precision
-from ..dispatch.unwrap import outside, raw_of, shape_of, to_cpu, watched
+from ..arrays import Namespace, config, dtypes, hooks, xp_of
+from ..arrays.array import on_input_device
+from ..arrays.errors import warn
+from ..arrays.tensor import Tensor
+from .dispatch.op import op
+from .dispatch.precision import in_precision
+from .dispatch.unwrap import outside, raw_of, shape_of, to_cpu, watched
 from .elementwise import where
 from .indexing import add_rows
 

@@ -1,4 +1,4 @@
-"""Imports all files of operations, for readers of the complete table `dispatch.record.RECORDS`."""
+"""Imports all files of operations, for readers of the complete table `ops.dispatch.record.RECORDS`."""
 
 from . import (  # noqa: F401
     activation,

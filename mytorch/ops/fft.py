@@ -6,12 +6,12 @@ complex conjugate: the unscaled transform with the opposite sign in the exponent
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..backend.memory_format import axes_strides, in_rows, placed
-from ..base import dtypes
-from ..base.arguments import describe
-from ..dispatch.op import op
-from ..dispatch.unwrap import raw_of
+from ..arrays import dtypes
+from ..arrays.arguments import describe
+from ..arrays.memory_format import axes_strides, in_rows, placed
+from ..arrays.tensor import Tensor
+from .dispatch.op import op
+from .dispatch.unwrap import raw_of
 from .elementwise import cast, named
 from .movement import cat
 from .padding import _pad, pad

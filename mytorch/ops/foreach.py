@@ -3,11 +3,11 @@
 import inspect
 from typing import Any
 
-from .._tensor import Tensor
-from ..base.errors import kind
-from ..dispatch.bind import METHODS
-from ..dispatch.record import RECORDS
-from ..engine.mode import no_grad
+from ..arrays.errors import kind
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
+from .dispatch.bind import METHODS
+from .dispatch.record import RECORDS
 from .reduction import vector_norm
 
 FUNCTIONS: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 """Gated activations: an activation of one half of a linear layer's output multiplies the other half."""
 
-from ..base.errors import shapes
-from ..dispatch.op import op
+from ..arrays.errors import shapes
 from .activation import _gelu, _gelu_grad, _relu, _silu, _silu_grad, gelu, relu, silu
+from .dispatch.op import op
 
 GATES = {  # name -> (op, its attributes, gradient of its input)
     "silu": (_silu, {}, _silu_grad),

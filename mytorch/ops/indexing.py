@@ -6,25 +6,37 @@ from collections import namedtuple
 
 import numpy as np
 
-from .._array import Array, on_input_device, other_device
-from .._tensor import Tensor
-from ..backend import CPU, NO_DATA, ON_NUMPY, MetaArray, gpu, is_raw, ndarray, numpy_ns, to_device, xp_of
-from ..backend.memory_format import ROWS_FROM_ROWS, element_strides, in_rows, iterated, placed, preserve
-from ..base import config, dtypes
-from ..base.errors import kind, warn
-from ..dispatch.bind import METHODS, public
-from ..dispatch.errors import broadcast
-from ..dispatch.fast_call import fast_call
-from ..dispatch.inplace import check_shared, check_writable, set_edge
-from ..dispatch.layouts import other_layout
-from ..dispatch.op import name_node, op
-from ..dispatch.operands import NUMBERS
-from ..dispatch.out import write_out
-from ..dispatch.overlap import overlaps_itself, refuse_overlap
-from ..dispatch.refused import takes_tensors
-from ..dispatch.unwrap import index_raw, index_vector, outside, raw_of, shape_of, watched
-from ..engine.mode import get_mode
-from ..numerics import blocks
+from ..arrays import (
+    CPU,
+    NO_DATA,
+    ON_NUMPY,
+    MetaArray,
+    blocks,
+    config,
+    dtypes,
+    gpu,
+    is_raw,
+    ndarray,
+    numpy_ns,
+    to_device,
+    xp_of,
+)
+from ..arrays.array import Array, on_input_device, other_device
+from ..arrays.errors import kind, warn
+from ..arrays.memory_format import ROWS_FROM_ROWS, element_strides, in_rows, iterated, placed, preserve
+from ..arrays.tensor import Tensor
+from ..autograd.mode import get_mode
+from .dispatch.bind import METHODS, public
+from .dispatch.errors import broadcast
+from .dispatch.fast_call import fast_call
+from .dispatch.inplace import check_shared, check_writable, set_edge
+from .dispatch.layouts import other_layout
+from .dispatch.op import name_node, op
+from .dispatch.operands import NUMBERS
+from .dispatch.out import write_out
+from .dispatch.overlap import overlaps_itself, refuse_overlap
+from .dispatch.refused import takes_tensors
+from .dispatch.unwrap import index_raw, index_vector, outside, raw_of, shape_of, watched
 from .elementwise import where
 from .movement import contiguous
 from .reduction import normalize_dim, place

@@ -4,18 +4,17 @@ import functools
 import math
 import re
 
-from .._tensor import Tensor
-from ..backend import ON_NUMPY, is_raw
-from ..base import dtypes
-from ..base.errors import warn, warn_as_pytorch
-from ..dispatch.bind import METHODS, public
-from ..dispatch.errors import broadcast, expandable
-from ..dispatch.half import once_rounded_on_cpu
-from ..dispatch.inplace import constant
-from ..dispatch.op import op
-from ..dispatch.precision import in_precision
-from ..dispatch.refused import refuses, takes_tensors
-from ..dispatch.unwrap import shape_of
+from ..arrays import ON_NUMPY, dtypes, is_raw
+from ..arrays.errors import warn, warn_as_pytorch
+from ..arrays.tensor import Tensor
+from .dispatch.bind import METHODS, public
+from .dispatch.errors import broadcast, expandable
+from .dispatch.half import once_rounded_on_cpu
+from .dispatch.inplace import constant
+from .dispatch.op import op
+from .dispatch.precision import in_precision
+from .dispatch.refused import refuses, takes_tensors
+from .dispatch.unwrap import shape_of
 from .movement import _reshape, cat, contiguous, stack
 from .reduction import normalize_dim
 

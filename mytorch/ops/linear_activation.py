@@ -1,7 +1,7 @@
 """Linear layers with an activation, for kernels that apply the activation to each tile of the matrix multiplication."""
 
-from ..dispatch.op import op
 from .activation import _gelu, _gelu_grad, _relu, _relu_squared, _silu, _silu_grad
+from .dispatch.op import op
 from .linalg import _linear
 
 ACTIVATIONS = {  # name -> (op, its attributes, gradient of its input)

@@ -1,9 +1,9 @@
 """The last layer and its cross-entropy as one function. A GPU never stores all logits at once."""
 
-from ..dispatch.op import op
-from ..dispatch.unwrap import raw_of, watched
-from ..engine.mode import get_mode
+from ..autograd.mode import get_mode
 from ..kernels.registry import UNFIT
+from .dispatch.op import op
+from .dispatch.unwrap import raw_of, watched
 from .linalg import _linear
 from .loss import _cross_entropy, _cross_entropy_grad, class_indices
 

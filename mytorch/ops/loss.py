@@ -8,22 +8,21 @@ from itertools import pairwise
 
 import numpy as np
 
-from .._array import Array, on_input_device
-from .._tensor import Tensor
-from ..backend import CPU, device_of, ndarray, xp_of
-from ..backend.memory_format import iterator
-from ..base import config, dtypes
-from ..base.arguments import described
-from ..base.errors import warn, warn_as_pytorch
-from ..dispatch.bind import spelled
-from ..dispatch.errors import broadcast
-from ..dispatch.half import once_rounded
-from ..dispatch.op import name_node, op
-from ..dispatch.precision import in_precision
-from ..dispatch.refused import check_dtypes, refuses
-from ..dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, watched
-from ..engine.mode import get_mode
+from ..arrays import CPU, config, device_of, dtypes, ndarray, xp_of
+from ..arrays.arguments import described
+from ..arrays.array import Array, on_input_device
+from ..arrays.errors import warn, warn_as_pytorch
+from ..arrays.memory_format import iterator
+from ..arrays.tensor import Tensor
+from ..autograd.mode import get_mode
 from .activation import _sigmoid, _softmax, log_softmax, logsigmoid
+from .dispatch.bind import spelled
+from .dispatch.errors import broadcast
+from .dispatch.half import once_rounded
+from .dispatch.op import name_node, op
+from .dispatch.precision import in_precision
+from .dispatch.refused import check_dtypes, refuses
+from .dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, watched
 from .elementwise import cast, minimum, where
 from .movement import contiguous
 from .special import xlogy

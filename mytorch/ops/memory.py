@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from .._array import Array, on_input_device
-from .._tensor import Tensor, is_tensor
-from ..backend import address, device_of, in_flight, memory_owner, row_major, to_device, xp_of
-from ..backend.memory_format import channel_axes, layout_of, placed_axes, preserve_format, suggested_format
-from ..dispatch.bind import METHODS, _attribute, public
-from ..dispatch.inplace import check_shared, check_writable, overwrite
-from ..dispatch.layouts import other_layout
-from ..dispatch.op import name_node
-from ..dispatch.unwrap import raw_of, to_cpu
-from ..engine.mode import get_mode, inference_counter
+from ..arrays import address, device_of, in_flight, memory_owner, row_major, to_device, xp_of
+from ..arrays.array import Array, on_input_device
+from ..arrays.memory_format import channel_axes, layout_of, placed_axes, preserve_format, suggested_format
+from ..arrays.tensor import Tensor, is_tensor
+from ..autograd.mode import get_mode, inference_counter
 from .creation import elements, uninitialized
+from .dispatch.bind import METHODS, _attribute, public
+from .dispatch.inplace import check_shared, check_writable, overwrite
+from .dispatch.layouts import other_layout
+from .dispatch.op import name_node
+from .dispatch.unwrap import raw_of, to_cpu
 from .elementwise import named
 from .movement import as_shape, contiguous, split
 

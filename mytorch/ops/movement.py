@@ -4,10 +4,10 @@ import functools
 import math
 import operator
 
-from .._array import Size
-from .._tensor import Tensor, is_tensor
-from ..backend import MetaArray, Namespace, address, device_guard, is_raw, memory_owner, ndarray
-from ..backend.memory_format import (
+from ..arrays import MetaArray, Namespace, address, device_guard, dtypes, is_raw, memory_owner, ndarray
+from ..arrays.array import Size
+from ..arrays.errors import kind
+from ..arrays.memory_format import (
     axes_in_memory,
     channel_axes,
     channels,
@@ -16,15 +16,14 @@ from ..backend.memory_format import (
     preserve,
     preserve_format,
 )
-from ..base import dtypes
-from ..base.errors import kind
-from ..dispatch.bind import public
-from ..dispatch.errors import broadcast
-from ..dispatch.layouts import other_layout
-from ..dispatch.op import name_node, op
-from ..dispatch.record import RECORDS
-from ..dispatch.unwrap import raw_of, shape_of
-from ..engine.mode import get_mode
+from ..arrays.tensor import Tensor, is_tensor
+from ..autograd.mode import get_mode
+from .dispatch.bind import public
+from .dispatch.errors import broadcast
+from .dispatch.layouts import other_layout
+from .dispatch.op import name_node, op
+from .dispatch.record import RECORDS
+from .dispatch.unwrap import raw_of, shape_of
 from .reduction import normalize_dim, normalize_dims
 
 
@@ -563,7 +562,7 @@ _relaid.grad(input=lambda g: g)
 
 
 def laid_by(rule, out, *inputs):
-    """Returns the result of a function of several ops in the layout that a rule of backend/memory_format.py gives to it."""
+    """Returns the result of a function of several ops in the layout that a rule of arrays/memory_format.py gives to it."""
     raw = raw_of(out)
     if get_mode().interpreter is not None:  # for example, a batch of vmap has an axis more in memory
         return out

@@ -2,8 +2,8 @@
 
 import math
 
-from .._tensor import Tensor
-from ..base import dtypes
+from ..arrays import dtypes
+from ..arrays.tensor import Tensor
 from .activation import softmax
 from .attention import scaled_dot_product_attention
 from .composites import dropout, linear

@@ -4,17 +4,16 @@ import math
 
 import numpy as np
 
-from .._array import on_input_device
-from ..backend import ON_NUMPY, Namespace, numpy_ns, xp_of
-from ..backend.memory_format import channels
-from ..base import config
-from ..base.dtypes import as_dtype, finfo, float32, promote_types
-from ..base.errors import require_tensor
-from ..dispatch.half import once_rounded
-from ..dispatch.op import op
-from ..dispatch.unwrap import shape_of
-from ..engine.mode import get_mode
+from ..arrays import ON_NUMPY, Namespace, config, numpy_ns, xp_of
+from ..arrays.array import on_input_device
+from ..arrays.dtypes import as_dtype, finfo, float32, promote_types
+from ..arrays.errors import require_tensor
+from ..arrays.memory_format import channels
+from ..autograd.mode import get_mode
 from ..kernels.registry import device_type
+from .dispatch.half import once_rounded
+from .dispatch.op import op
+from .dispatch.unwrap import shape_of
 from .movement import laid_out_as
 from .padding import pad
 from .pool import avg_pool1d

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ..backend import Namespace
-from ..base.overridable import overridable
-from ..dispatch.op import op
-from ..dispatch.precision import in_precision
+from ..arrays import Namespace
+from ..arrays.overridable import overridable
+from .dispatch.op import op
+from .dispatch.precision import in_precision
 from .indexing import read_along
 from .movement import laid_out_as
 

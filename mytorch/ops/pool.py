@@ -9,18 +9,18 @@ import math
 
 import numpy as np
 
-from .._array import on_input_device
-from .._tensor import Tensor
-from ..backend import ON_NUMPY, Namespace, xp_of
-from ..backend.memory_format import channels_of_pool, in_rows
-from ..base.arguments import same_arguments
-from ..base.errors import alert_nondeterministic
-from ..dispatch.half import once_rounded_on_cpu
-from ..dispatch.op import op
-from ..dispatch.precision import in_precision
-from ..dispatch.unwrap import on_device_of, watched
+from ..arrays import ON_NUMPY, Namespace, xp_of
+from ..arrays.arguments import same_arguments
+from ..arrays.array import on_input_device
+from ..arrays.errors import alert_nondeterministic
+from ..arrays.memory_format import channels_of_pool, in_rows
+from ..arrays.tensor import Tensor
 from .conv import DIMS, check_window, several, tap_slices, taps
 from .creation import elements
+from .dispatch.half import once_rounded_on_cpu
+from .dispatch.op import op
+from .dispatch.precision import in_precision
+from .dispatch.unwrap import on_device_of, watched
 from .elementwise import named, where
 from .movement import contiguous, laid_by, laid_out_as
 from .random import rand

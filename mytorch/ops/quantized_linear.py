@@ -1,6 +1,6 @@
 """A linear layer with int8 or int4 weights, and a scale for each output or for each group of its inputs."""
 
-from ..dispatch.op import op
+from .dispatch.op import op
 
 
 def pack(codes, group_size):

@@ -4,7 +4,7 @@ On the CPU, the generator is the Mersenne Twister, as in PyTorch. All draws use 
 `manual_seed(0); randn(3, 4)` gives PyTorch's numbers, and with equal seeds, a model starts from PyTorch's weights and drops
 the same elements. Draws with a logarithm or a cosine are equal up to rounding.
 
-On a GPU, numbers come from Philox (`numerics/philox.py`). They depend on the seed and an offset in the GPU's memory, and on the
+On a GPU, numbers come from Philox (`arrays/philox.py`). They depend on the seed and an offset in the GPU's memory, and on the
 number of the draw. These three numbers are the state of a generator.
 """
 
@@ -15,23 +15,36 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from .._array import on_input_device
-from .._tensor import Tensor, is_tensor
-from ..backend import CPU, META, as_device, assign, device_count, device_guard, device_of, hollow, is_raw, on
-from ..backend.devices import KINDS
-from ..backend.memory_format import axes_in_memory, in_order, preserve_format
-from ..base import capturing, dtypes
-from ..base.errors import kind, warn
-from ..dispatch.bind import public
-from ..dispatch.errors import broadcast
-from ..dispatch.inplace import check_writable, named_constant, record_fill, torch_name_of
-from ..dispatch.layouts import other_layout
-from ..dispatch.out import write_out
-from ..dispatch.refused import refuses
-from ..dispatch.unwrap import raw_of, to_cpu
+from ..arrays import (
+    CPU,
+    META,
+    as_device,
+    assign,
+    capturing,
+    device_count,
+    device_guard,
+    device_of,
+    dtypes,
+    hollow,
+    is_raw,
+    on,
+    philox,
+    rejection,
+)
+from ..arrays.array import on_input_device
+from ..arrays.devices import KINDS
+from ..arrays.errors import kind, warn
+from ..arrays.memory_format import axes_in_memory, in_order, preserve_format
+from ..arrays.tensor import Tensor, is_tensor
 from ..kernels.registry import RANDOM
-from ..numerics import philox, rejection
 from .creation import check_layout, empty_like, finish, like, size_and_pin
+from .dispatch.bind import public
+from .dispatch.errors import broadcast
+from .dispatch.inplace import check_writable, named_constant, record_fill, torch_name_of
+from .dispatch.layouts import other_layout
+from .dispatch.out import write_out
+from .dispatch.refused import refuses
+from .dispatch.unwrap import raw_of, to_cpu
 from .elementwise import named
 from .movement import as_shape
 
@@ -442,7 +455,7 @@ class Generator:
         return -self.xp.log(1.0 - self.uniform(shape, np.float64))  # 1 - u is exact and never 0
 
     def rejecting(self, name, expected, *arguments):
-        """Draws with a function of `numerics/rejection.py`, which uses a varying number of words (CPU).
+        """Draws with a function of `arrays/rejection.py`, which uses a varying number of words (CPU).
 
         Args:
             name: name of the function.
@@ -1261,7 +1274,7 @@ def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
 
 
 def _rejecting(source, name, expected, *arguments):
-    """Draws one number per element with a loop of `numerics/rejection.py`, see `Generator.rejecting`."""
+    """Draws one number per element with a loop of `arrays/rejection.py`, see `Generator.rejecting`."""
     flat = [a.astype(np.float64).ravel() for a in arguments]
     return source.rejecting(name, float(np.sum(expected)), *flat).reshape(arguments[0].shape)
 

@@ -6,13 +6,12 @@ from collections import namedtuple
 
 import numpy as np
 
-from .._tensor import is_tensor
-from ..backend import ON_NUMPY
-from ..base import dtypes
-from ..base.errors import kind, warn
-from ..dispatch.bind import public
-from ..dispatch.half import is_half
-from ..dispatch.op import op
+from ..arrays import ON_NUMPY, dtypes
+from ..arrays.errors import kind, warn
+from ..arrays.tensor import is_tensor
+from .dispatch.bind import public
+from .dispatch.half import is_half
+from .dispatch.op import op
 from .elementwise import cast, named, shown
 from .elementwise import maximum as _maximum
 from .elementwise import minimum as _minimum

@@ -6,11 +6,11 @@ therefore a pair of small matrices, which are computed on the CPU in the dtype o
 
 import numpy as np
 
-from ..base import dtypes
-from ..base.overridable import overridable
-from ..dispatch.op import op
-from ..dispatch.unwrap import raw_of, to_cpu
+from ..arrays import dtypes
+from ..arrays.overridable import overridable
 from .creation import as_tensor, zeros
+from .dispatch.op import op
+from .dispatch.unwrap import raw_of, to_cpu
 from .elementwise import where
 from .movement import stack
 from .reduction import to_acc_type

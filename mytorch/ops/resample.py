@@ -8,16 +8,15 @@ import math
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..backend import is_raw, memory_owner
-from ..base import dtypes
-from ..base.errors import warn_as_pytorch
-from ..base.overridable import overridable
-from ..dispatch.half import once_rounded
-from ..dispatch.op import op
-from ..dispatch.precision import in_precision
-from ..dispatch.unwrap import on_device_of, raw_of
+from ..arrays import dtypes, is_raw, memory_owner
+from ..arrays.errors import warn_as_pytorch
+from ..arrays.overridable import overridable
+from ..arrays.tensor import Tensor
 from .conv import check_window, out_size, several, tap_slices, taps, windows
+from .dispatch.half import once_rounded
+from .dispatch.op import op
+from .dispatch.precision import in_precision
+from .dispatch.unwrap import on_device_of, raw_of
 from .elementwise import where
 from .movement import contiguous, laid_out_as, stack
 from .padding import pad

@@ -5,7 +5,7 @@ contains only one small multiplication with the hidden state per step. In step t
 the rows of a packed batch are sorted by length.
 """
 
-from ..dispatch.op import op
+from .dispatch.op import op
 
 
 def _sigmoid(xp, x):

@@ -1,6 +1,6 @@
 """Rotary position embedding."""
 
-from ..dispatch.op import op
+from .dispatch.op import op
 
 
 def _turned(xp, x):

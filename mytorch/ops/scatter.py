@@ -5,22 +5,21 @@ import operator
 
 import numpy as np
 
-from .._array import on_input_device
-from .._tensor import Tensor
-from ..backend import MetaArray, address, numpy_ns, storage_bytes, xp_of
-from ..backend.memory_format import kept
-from ..base import dtypes
-from ..base.errors import alert_nondeterministic
-from ..dispatch.bind import METHODS, public
-from ..dispatch.errors import broadcast
-from ..dispatch.half import once_rounded, once_rounded_on_cpu
-from ..dispatch.inplace import adopt, check_writable
-from ..dispatch.op import name_node, op
-from ..dispatch.overlap import refuse_overlap, refuse_shared, shares_places
-from ..dispatch.precision import in_precision
-from ..dispatch.refused import takes_tensors
-from ..dispatch.unwrap import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu, watched
-from ..engine.mode import get_mode
+from ..arrays import MetaArray, address, dtypes, numpy_ns, storage_bytes, xp_of
+from ..arrays.array import on_input_device
+from ..arrays.errors import alert_nondeterministic
+from ..arrays.memory_format import kept
+from ..arrays.tensor import Tensor
+from ..autograd.mode import get_mode
+from .dispatch.bind import METHODS, public
+from .dispatch.errors import broadcast
+from .dispatch.half import once_rounded, once_rounded_on_cpu
+from .dispatch.inplace import adopt, check_writable
+from .dispatch.op import name_node, op
+from .dispatch.overlap import refuse_overlap, refuse_shared, shares_places
+from .dispatch.precision import in_precision
+from .dispatch.refused import takes_tensors
+from .dispatch.unwrap import index_raw, index_vector, on_device_of, outside, raw_of, to_cpu, watched
 from .elementwise import cast, where
 from .indexing import ROWS, _gather, _put_index, _scatter_zeros, layout_of, raw_index
 from .movement import cat, contiguous

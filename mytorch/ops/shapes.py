@@ -5,20 +5,19 @@ import math
 
 import numpy as np
 
-from .._array import on_input_device
-from .._tensor import Tensor, is_tensor, replace_edge
-from ..backend import address, storage_bytes, xp_of
-from ..backend.memory_format import axes_in_memory, axes_strides, placed
-from ..base import dtypes
-from ..base.errors import warn
-from ..dispatch.bind import METHODS, public
-from ..dispatch.inplace import check_shared
-from ..dispatch.op import op
-from ..dispatch.precision import in_precision
-from ..dispatch.unwrap import raw_of, to_cpu
-from ..engine.mode import get_mode
-from ..engine.node import Leaf
+from ..arrays import address, dtypes, storage_bytes, xp_of
+from ..arrays.array import on_input_device
+from ..arrays.errors import warn
+from ..arrays.memory_format import axes_in_memory, axes_strides, placed
+from ..arrays.tensor import Tensor, is_tensor, replace_edge
+from ..autograd.mode import get_mode
+from ..autograd.node import Leaf
 from .creation import arange, check_layout, empty
+from .dispatch.bind import METHODS, public
+from .dispatch.inplace import check_shared
+from .dispatch.op import op
+from .dispatch.precision import in_precision
+from .dispatch.unwrap import raw_of, to_cpu
 from .elementwise import named
 from .indexing import ROWS, _put_index, _slice, read_along
 from .movement import as_shape, cat, contiguous, flip, laid_out_as, squeeze, stack, t, transpose, unsqueeze

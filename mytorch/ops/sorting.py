@@ -7,20 +7,18 @@ from collections import namedtuple
 
 import numpy as np
 
-from .._array import on_input_device
-from .._tensor import Tensor
-from ..backend import NO_DATA, ON_NUMPY, MetaArray, numpy_ns, xp_of
-from ..base import dtypes
-from ..base.errors import warn
-from ..dispatch.bind import public
-from ..dispatch.half import once_rounded
-from ..dispatch.op import op
-from ..dispatch.out import write_out
-from ..dispatch.precision import in_precision
-from ..dispatch.refused import refuses
-from ..dispatch.unwrap import on_device_of, raw_of, to_cpu
-from ..numerics import blocks
+from ..arrays import NO_DATA, ON_NUMPY, MetaArray, blocks, dtypes, numpy_ns, xp_of
+from ..arrays.array import on_input_device
+from ..arrays.errors import warn
+from ..arrays.tensor import Tensor
 from .complex import complex as complex_of
+from .dispatch.bind import public
+from .dispatch.half import once_rounded
+from .dispatch.op import op
+from .dispatch.out import write_out
+from .dispatch.precision import in_precision
+from .dispatch.refused import refuses
+from .dispatch.unwrap import on_device_of, raw_of, to_cpu
 from .elementwise import cast, ceil, floor, isnan, named, where, without_derivative
 from .elementwise import round as round_half_even
 from .movement import _flip, cat, contiguous

@@ -5,20 +5,18 @@ from collections import namedtuple
 
 import numpy as np
 
-from .._array import on_input_device
-from .._tensor import Tensor, is_tensor
-from ..backend import Namespace, is_raw, xp_of
-from ..backend.memory_format import iterator
-from ..base import dtypes
-from ..base.errors import kind
-from ..dispatch.bind import public
-from ..dispatch.half import once_rounded
-from ..dispatch.op import op
-from ..dispatch.out import write_out
-from ..dispatch.precision import in_precision
-from ..dispatch.refused import refuses
-from ..dispatch.unwrap import raw_of
-from ..numerics import special
+from ..arrays import Namespace, dtypes, is_raw, special, xp_of
+from ..arrays.array import on_input_device
+from ..arrays.errors import kind
+from ..arrays.memory_format import iterator
+from ..arrays.tensor import Tensor, is_tensor
+from .dispatch.bind import public
+from .dispatch.half import once_rounded
+from .dispatch.op import op
+from .dispatch.out import write_out
+from .dispatch.precision import in_precision
+from .dispatch.refused import refuses
+from .dispatch.unwrap import raw_of
 from .elementwise import cast, documented, log, no_derivative, where, zero
 from .elementwise import pow as _pow
 from .movement import contiguous, laid_by

@@ -1,7 +1,7 @@
 """Adam and AdamW."""
 
-from .._tensor import Tensor
-from ..backend import numpy_ns, xp_of
+from ..arrays import numpy_ns, xp_of
+from ..arrays.tensor import Tensor
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import count_step, decay_factors, zeros_for

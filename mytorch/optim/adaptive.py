@@ -1,7 +1,7 @@
 """RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam, Rprop and ASGD. Each update rule changes raw arrays in place."""
 
-from .._tensor import Tensor
-from ..backend import device_guard, xp_of
+from ..arrays import device_guard, xp_of
+from ..arrays.tensor import Tensor
 from .optimizer import Optimizer
 from .options import Options, check_range, number, refuse_unless
 from .state import (

@@ -12,8 +12,7 @@ steps, `state["step"]` of the parameters is a view of the count, and only the le
 
 import numpy as np
 
-from ..backend import xp_of
-from ..base import capturing
+from ..arrays import capturing, xp_of
 from ..kernels import registry
 from .options import number
 from .state import count_step, kept, raw_grad, zeros_for

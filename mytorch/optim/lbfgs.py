@@ -3,11 +3,10 @@
 import math
 from collections import namedtuple
 
-from .._array import Array
-from .._tensor import is_tensor
-from ..backend import device_guard, xp_of
-from ..base import hooks
-from ..engine.mode import enable_grad, no_grad
+from ..arrays import device_guard, hooks, xp_of
+from ..arrays.array import Array
+from ..arrays.tensor import is_tensor
+from ..autograd.mode import enable_grad, no_grad
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import raw_grad

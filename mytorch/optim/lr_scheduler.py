@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
-from ..base.errors import warn
+from ..arrays.errors import warn
 from .optimizer import Optimizer
 from .options import number
 

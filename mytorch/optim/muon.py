@@ -2,8 +2,8 @@
 
 import math
 
-from ..backend import xp_of
-from ..base.dtypes import bfloat16
+from ..arrays import xp_of
+from ..arrays.dtypes import bfloat16
 from .optimizer import Optimizer
 from .options import Options, check_range, number, refuse_unless
 from .state import mean_into

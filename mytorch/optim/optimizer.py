@@ -13,15 +13,14 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from .._tensor import RemovableHandle, Tensor, is_tensor
-from ..backend import gpu, restore_device, set_device_of
-from ..backend.memory_format import layout_of, strided
-from ..backend.others import BY_ARRAY
-from ..base import capturing, hooks
-from ..base.errors import kind, warn
-from ..dispatch.layouts import implementation
-from ..engine.mode import enable_grad, get_mode, reset_mode, set_mode
+from ..arrays import capturing, gpu, hooks, restore_device, set_device_of
+from ..arrays.errors import kind, warn
+from ..arrays.memory_format import layout_of, strided
+from ..arrays.others import BY_ARRAY
+from ..arrays.tensor import RemovableHandle, Tensor, is_tensor
+from ..autograd.mode import enable_grad, get_mode, reset_mode, set_mode
 from ..kernels.registry import Kernels, device_type
+from ..ops.dispatch.layouts import implementation
 from .fused import FusedGroup
 from .options import Options, Params, check_flags, check_ranges
 from .state import loaded, raw_grad, update_as_real, update_recorded

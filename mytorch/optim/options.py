@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from inspect import Parameter
 from typing import Any
 
-from .._tensor import Tensor, is_tensor
-from ..base.arguments import completed, constructor
-from ..dispatch.bind import also_named
-from ..engine.mode import is_grad_enabled
+from ..arrays.arguments import completed, constructor
+from ..arrays.tensor import Tensor, is_tensor
+from ..autograd.mode import is_grad_enabled
+from ..ops.dispatch.bind import also_named
 
 SHARED = {  # options of several rules, for docstrings
     "params": 'parameters to optimize: tensors, (name, tensor) pairs, or dicts (parameter groups) with a list "params".',

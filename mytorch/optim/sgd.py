@@ -1,7 +1,7 @@
 """Stochastic gradient descent."""
 
-from .._tensor import Tensor
-from ..backend import xp_of
+from ..arrays import xp_of
+from ..arrays.tensor import Tensor
 from .optimizer import Optimizer
 from .options import Options, number
 from .state import decayed, kept

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..backend import xp_of
+from ..arrays import xp_of
 from .optimizer import Optimizer
 from .options import Options, number, refuse_unless
 from .state import zeros_for

@@ -4,12 +4,11 @@ from copy import deepcopy
 
 import numpy as np
 
-from .._array import Array
-from .._tensor import Tensor, is_tensor
-from ..backend import xp_of
-from ..base import hooks
-from ..engine.mode import enable_grad
-from ..transforms.tensor_ns import tensor_ns
+from ..arrays import hooks, xp_of
+from ..arrays.array import Array
+from ..arrays.tensor import Tensor, is_tensor
+from ..autograd.mode import enable_grad
+from ..autograd.tensor_ns import tensor_ns
 from .options import number
 
 

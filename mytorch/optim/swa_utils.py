@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
-from ..base.dtypes import int64
-from ..engine.mode import no_grad
+from ..arrays.dtypes import int64
+from ..autograd.mode import no_grad
 from ..nn.module import Module
 from ..nn.normalization import _BatchNorm
 from ..ops.creation import tensor

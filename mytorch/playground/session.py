@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
-from ..engine.mode import no_grad
+from ..autograd.mode import no_grad
 from ..nn import Linear, ReLU, Sequential, Sigmoid, Tanh
 from ..nn import functional as F
 from ..ops.creation import linspace

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any
 
 from .. import cuda
-from ..base.errors import warn
+from ..arrays.errors import warn
 from ..nn import module as _modules
 from ..optim import optimizer as _optimizers
 from .autograd_profiler import _now, _raw, record_function

@@ -12,11 +12,11 @@ import time
 import weakref
 from typing import Any
 
-from ..backend import memory_owner, ndarray
-from ..base.errors import stack
-from ..engine.mode import ModeSwitch, get_mode, reset_mode, set_mode
-from ..engine.node import Leaf, OutputEdge
-from ..engine.walk import Walk, raw
+from ..arrays import memory_owner, ndarray
+from ..arrays.errors import stack
+from ..autograd.mode import ModeSwitch, get_mode, reset_mode, set_mode
+from ..autograd.node import Leaf, OutputEdge
+from ..autograd.walk import Walk, raw
 from ..kernels.registry import Kernels
 from .events import BACKWARD, FORWARD, USER, EventList, FunctionEvent
 from .flops import count_flops
@@ -370,7 +370,7 @@ def _now():
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSIDE = tuple(
     os.path.join(_PACKAGE, x)
-    for x in "_array.py _tensor.py autograd backend base dispatch engine kernels nn/module.py ops optim/optimizer.py profiler transforms".split()
+    for x in "arrays/array.py arrays/tensor.py autograd backend base dispatch engine kernels nn/module.py ops optim/optimizer.py profiler transforms".split()
 )
 
 

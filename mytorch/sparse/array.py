@@ -10,13 +10,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from .._array import Array, Size
-from .._tensor import Tensor
-from ..backend import CPU, device_of, ndarray, on, to_device
-from ..backend.others import BY_ARRAY
-from ..base import dtypes
-from ..dispatch.layouts import refusal
-from ..engine.mode import no_grad
+from ..arrays import CPU, device_of, dtypes, ndarray, on, to_device
+from ..arrays.array import Array, Size
+from ..arrays.others import BY_ARRAY
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
+from ..ops.dispatch.layouts import refusal
 from .pattern import COMPRESSED, Pattern, sparse_coo
 
 
@@ -234,10 +233,10 @@ def words(raw):
 
 
 def _restored(layout, sizes, coalesced, parts, where):
-    from ..backend import cuda_available
+    from ..arrays import cuda_available
 
     if where.startswith("cuda") and cuda_available():
-        from ..backend import as_device
+        from ..arrays import as_device
 
         parts = tuple(to_device(p, as_device(where)) for p in parts)
     *positions, values = parts

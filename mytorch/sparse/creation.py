@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 
-from .._array import as_raw, place_for
-from .._tensor import Tensor
-from ..backend import as_device, to_device
-from ..base import dtypes
+from ..arrays import as_device, dtypes, to_device
+from ..arrays.array import as_raw, place_for
+from ..arrays.tensor import Tensor
 from .array import is_sparse, raw_of
 from .links import build
 from .pattern import COMPRESSED, Pattern, sparse_coo, sparse_csc, sparse_csr

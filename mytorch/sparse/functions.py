@@ -4,10 +4,9 @@ import functools
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..backend import xp_of
-from ..base import dtypes
-from ..dispatch.layouts import implements
+from ..arrays import dtypes, xp_of
+from ..arrays.tensor import Tensor
+from ..ops.dispatch.layouts import implements
 from . import operators
 from .array import is_sparse, raw_of
 from .creation import sparse_compressed_tensor, sparse_coo_tensor

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..backend import as_device, on
-from ..backend.memory_format import preserve_format, strided
-from ..base import dtypes
-from ..dispatch.layouts import implements, refusal
+from ..arrays import as_device, dtypes, on
+from ..arrays.memory_format import preserve_format, strided
+from ..arrays.tensor import Tensor
 from ..ops import creation, random
+from ..ops.dispatch.layouts import implements, refusal
 from ..ops.movement import as_shape
 from .array import SparseArray, emptied, is_sparse, raw_of, words
 from .links import build, pattern_of, values_of

@@ -8,10 +8,10 @@ operations. The gradient of a sparse tensor is a sparse tensor with the same pos
 
 import numpy as np
 
-from .._tensor import Tensor
+from ..arrays import numpy_ns, xp_of
+from ..arrays.tensor import Tensor
 from ..autograd import Function
-from ..backend import numpy_ns, xp_of
-from ..engine.mode import get_mode, no_grad
+from ..autograd.mode import get_mode, no_grad
 from .array import SparseArray, is_sparse, raw_of
 from .pattern import Pattern, sparse_coo
 

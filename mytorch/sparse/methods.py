@@ -8,12 +8,12 @@ import math
 
 import numpy as np
 
-from .._array import Array
-from .._tensor import Tensor
-from ..backend import xp_of
-from ..backend.memory_format import strided
-from ..dispatch.inplace import adopt
-from ..dispatch.layouts import implements
+from ..arrays import xp_of
+from ..arrays.array import Array
+from ..arrays.memory_format import strided
+from ..arrays.tensor import Tensor
+from ..ops.dispatch.inplace import adopt
+from ..ops.dispatch.layouts import implements
 from . import operators
 from .array import emptied, is_sparse, raw_of, words
 from .links import build, from_dense, pattern_of, read_at, values_of

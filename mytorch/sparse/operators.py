@@ -1,4 +1,4 @@
-"""The operations on sparse tensors: the implementations of ops for sparse layouts (dispatch/layouts.py).
+"""The operations on sparse tensors: the implementations of ops for sparse layouts (ops/dispatch/layouts.py).
 
 An implementation computes with the values of the tensors (links.py), so it has their gradient.
 """
@@ -8,11 +8,10 @@ import math
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..backend import device_of, ndarray, to_device, xp_of
-from ..base import dtypes
-from ..dispatch.layouts import implements, refusal
-from ..engine.mode import no_grad
+from ..arrays import device_of, dtypes, ndarray, to_device, xp_of
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
+from ..ops.dispatch.layouts import implements, refusal
 from . import products
 from .array import is_sparse, raw_of, words
 from .links import build, coalesce, locate, pattern_of, read_at, segment_sum, to_dense, values_of

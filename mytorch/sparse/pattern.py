@@ -9,8 +9,8 @@ import functools
 
 import numpy as np
 
-from ..backend import ndarray, xp_of
-from ..backend.memory_format import layout
+from ..arrays import ndarray, xp_of
+from ..arrays.memory_format import layout
 
 
 class _Layout(layout):

@@ -9,9 +9,9 @@ import importlib
 
 import numpy as np
 
-from .._tensor import Tensor
+from ..arrays import numpy_ns, xp_of
+from ..arrays.tensor import Tensor
 from ..autograd import Function
-from ..backend import numpy_ns, xp_of
 from ..kernels.registry import Kernels
 from .array import raw_of
 from .pattern import Groups, expand_pointers, sparse_csc

@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from .._array import Array
-from .._tensor import Tensor
+from ..arrays import hooks, xp_of
+from ..arrays.array import Array
+from ..arrays.tensor import Tensor
 from ..autograd import Function
-from ..backend import xp_of
-from ..base import hooks
-from ..dispatch.layouts import implements
-from ..engine.mode import no_grad
+from ..autograd.mode import no_grad
+from ..ops.dispatch.layouts import implements
 from .array import raw_of
 from .links import build, coalesce
 from .pattern import Pattern, sparse_coo

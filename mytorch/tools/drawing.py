@@ -22,9 +22,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from .._tensor import Tensor
-from ..engine.node import Leaf
-from ..engine.saved import unpacked
+from ..arrays.tensor import Tensor
+from ..autograd.node import Leaf
+from ..autograd.saved import unpacked
 from .layout import svg_of
 
 COLOURS = {"leaf": "#a8cdf0", "op": "#e4e4e4", "module": "#f6d8a8", "output": "#b5e2b5", "more": "#ffffff"}

@@ -3,8 +3,8 @@
 from math import prod
 from typing import Any
 
-from .._tensor import Tensor
-from ..engine.mode import no_grad
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
 from ..ops.random import randn
 
 

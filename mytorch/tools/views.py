@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .._tensor import Tensor
+from ..arrays.tensor import Tensor
 
 CELL, PAD = 38, 12
 ROWS = ("#a8cdf0", "#b5e2b5", "#f6d8a8", "#f0b8c8", "#d6c4ee", "#bfe3e0", "#e8e29a", "#d8d8d8")

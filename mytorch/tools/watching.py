@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..engine.mode import no_grad
+from ..autograd.mode import no_grad
 
 BINS = 32
 

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any
 
-from ..dispatch import interpreter
-from ..dispatch.op import Op
+from ..ops.dispatch import interpreter
+from ..ops.dispatch.op import Op
 
 
 class CheckpointPolicy(Enum):

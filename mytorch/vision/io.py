@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..base.errors import needed
+from ..arrays.errors import needed
+from ..arrays.tensor import Tensor
 from ..ops.creation import tensor
 from .transforms.functional import pil_to_tensor, to_pil_image
 

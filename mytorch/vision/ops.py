@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from .._extensions import lazy
-from .._tensor import Tensor
-from ..dispatch.unwrap import raw_of, to_cpu
-from ..engine.mode import no_grad
+from ..arrays.tensor import Tensor
+from ..autograd.mode import no_grad
 from ..ops import regions
 from ..ops.creation import as_tensor
+from ..ops.dispatch.unwrap import raw_of, to_cpu
 from ..ops.elementwise import clamp, maximum, minimum
 from ..ops.movement import cat, stack
 from ..ops.regions import batched_nms, deform_conv2d, nms

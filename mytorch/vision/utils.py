@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .._tensor import Tensor
-from ..base import dtypes
-from ..base.errors import needed
+from ..arrays import dtypes
+from ..arrays.errors import needed
+from ..arrays.tensor import Tensor
 from ..ops.creation import full
 from ..ops.movement import cat, stack
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.dispatch.op import op
+from mytorch.ops.dispatch.op import op
 
 OPS = {
     "one input": (lambda xp, a: a * 2.0, "a"),

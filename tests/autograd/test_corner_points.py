@@ -8,7 +8,7 @@ import pytest
 
 import mytorch
 from mytorch import func
-from mytorch.base import config
+from mytorch.arrays import config
 from tests.loops import loop
 
 torch = pytest.importorskip("torch")

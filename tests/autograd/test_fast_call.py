@@ -1,10 +1,10 @@
-"""The fast path of ops (dispatch/fast_call.py) has the same results, gradients and errors as `Op.dispatch`."""
+"""The fast path of ops (ops/dispatch/fast_call.py) has the same results, gradients and errors as `Op.dispatch`."""
 
 import numpy as np
 import pytest
 
 import mytorch
-from mytorch.dispatch.record import RECORDS
+from mytorch.ops.dispatch.record import RECORDS
 from tests.loops import loop
 
 SINGLE_OUTPUT = {name: record for name, record in RECORDS.items() if not record.outputs}

@@ -8,7 +8,7 @@ import pytest
 
 import mytorch
 import mytorch.ops
-from mytorch.dispatch.op import Op
+from mytorch.ops.dispatch.op import Op
 from tests.loops import loop
 
 torch = pytest.importorskip("torch")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.dispatch.record import RECORDS
 from mytorch.ops import everything  # noqa: F401 - defines the records of all operations
+from mytorch.ops.dispatch.record import RECORDS
 from tests.loops import loop
 
 

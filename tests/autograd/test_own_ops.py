@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.dispatch.op import op
+from mytorch.ops.dispatch.op import op
 
 
 class OwnError(Exception):

@@ -8,7 +8,7 @@ import pytest
 
 import mytorch
 from mytorch import profiler
-from mytorch.engine.walk import Walk
+from mytorch.autograd.walk import Walk
 from mytorch.kernels.registry import Kernels
 from mytorch.profiler import ProfilerActivity, profile, record_function
 from mytorch.profiler.memory import CATEGORIES

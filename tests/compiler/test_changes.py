@@ -34,7 +34,7 @@ def scenario(function):
 
 def plain(x):
     """Returns a comparable copy of results."""
-    if isinstance(x, (mytorch.Tensor, mytorch._array.Array)):
+    if isinstance(x, (mytorch.Tensor, mytorch.arrays.array.Array)):
         return str(x.dtype), np.array(x.detach().float().numpy() if x.dtype == mytorch.bfloat16 else x.detach().numpy())
     if isinstance(x, (list, tuple)):
         return [plain(item) for item in x]

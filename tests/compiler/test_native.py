@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.backend import numpy_ns
+from mytorch.arrays import numpy_ns
 from mytorch.compiler import native
 from mytorch.compiler.arrays import Tape, trace_ns
 from mytorch.compiler.program import Program

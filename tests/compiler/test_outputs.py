@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.base.pytree import tree_flatten
+from mytorch.utils._pytree import tree_flatten
 
 pytestmark = pytest.mark.cpu_only
 

@@ -6,7 +6,7 @@ import pytest
 import mytorch
 import mytorch.distributed as dist
 from mytorch import nn
-from mytorch.base.errors import warn_once
+from mytorch.arrays.errors import warn_once
 from mytorch.distributed.reducer import make_buckets
 from tests.loops import loop
 

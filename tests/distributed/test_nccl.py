@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.base import capturing
-from mytorch.base.config import temporarily
-from mytorch.base.errors import CaptureError
+from mytorch.arrays import capturing
+from mytorch.arrays.config import temporarily
+from mytorch.arrays.errors import CaptureError
 from mytorch.distributed import HashStore, nccl, reducer
 from mytorch.distributed.engine import ReduceOp
 from tests.loops import loop

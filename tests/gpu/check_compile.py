@@ -22,7 +22,7 @@ COUNT = int(os.environ.get("MYTORCH_PROGRAMS", "30" if INTERPRETED else "60"))
 @pytest.fixture(autouse=True)
 def on_gpu(monkeypatch):
     """The GPU is the default device, and `numpy` copies from it."""
-    for cls in (mytorch.Tensor, mytorch._array.Array):
+    for cls in (mytorch.Tensor, mytorch.arrays.array.Array):
         monkeypatch.setattr(cls, "numpy", lambda self, _numpy=cls.numpy: _numpy(self.cpu()))
     with mytorch.device("cuda"):
         yield

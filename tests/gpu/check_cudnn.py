@@ -25,10 +25,10 @@ else:
     library = fake_cudnn.install()
 
 import mytorch
-from mytorch.backend import cupy_ns
-from mytorch.dispatch.record import RECORDS
+from mytorch.arrays import cupy_ns
 from mytorch.kernels import cudnn, registry
 from mytorch.nn import functional as F
+from mytorch.ops.dispatch.record import RECORDS
 
 xp = cupy_ns()
 rng = np.random.default_rng(0)

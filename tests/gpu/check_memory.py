@@ -7,7 +7,7 @@ import pytest
 
 import mytorch
 from mytorch import cuda, nn
-from mytorch.backend import cupy_ns
+from mytorch.arrays import cupy_ns
 from mytorch.cuda import memory
 
 MIB = 1 << 20

@@ -12,7 +12,7 @@ import pytest
 from check_products import library, near, rand, xp  # installs the fake libraries
 
 import mytorch
-from mytorch import backend
+from mytorch import arrays as backend
 from mytorch.kernels import cublas, linear, products
 
 
@@ -266,7 +266,7 @@ def test_without_the_library(monkeypatch):
     x, x64 = rand(4, 8)
 
     def missing(*args):
-        raise mytorch.base.errors.DeviceError("cuBLASLt can't be loaded.")
+        raise mytorch.arrays.errors.DeviceError("cuBLASLt can't be loaded.")
 
     monkeypatch.setattr(cublas, "matmul", missing)
     names = products.functions(backend.cupy_ns().module)
@@ -274,7 +274,7 @@ def test_without_the_library(monkeypatch):
         near(names["matmul"](x, x.T), x64 @ x64.T)
     near(names["matmul"](x, x.T), x64 @ x64.T)
     monkeypatch.setenv("MYTORCH_GEMM", "cublaslt")
-    with pytest.raises(mytorch.base.errors.DeviceError):
+    with pytest.raises(mytorch.arrays.errors.DeviceError):
         products.functions(backend.cupy_ns().module)["matmul"](x, x.T)
 
 
@@ -285,7 +285,7 @@ def test_a_capture_without_the_library(monkeypatch):
     (x, x64), (w, w64) = rand(2, 4, 8), rand(8, 5)
 
     def missing(*args):
-        raise mytorch.base.errors.DeviceError("cuBLASLt can't be loaded.")
+        raise mytorch.arrays.errors.DeviceError("cuBLASLt can't be loaded.")
 
     monkeypatch.setattr(cublas, "matmul", missing)
     matmul = products.functions(backend.cupy_ns().module)["matmul"]

@@ -24,10 +24,10 @@ else:
     library = fake_cublaslt.install()
 
 import mytorch
-from mytorch.backend import cupy_ns
+from mytorch.arrays import cupy_ns
+from mytorch.arrays.einsum import einsum
 from mytorch.kernels import cublas
 from mytorch.nn import functional as F
-from mytorch.numerics.einsum import einsum
 
 xp = cupy_ns()
 ALL = {**DTYPES, "fp64": np.dtype(np.float64)}

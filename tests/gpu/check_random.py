@@ -215,7 +215,7 @@ def test_draws_beyond_the_counter_of_a_call_are_new():
 
 
 def test_while_a_graph_is_captured_a_state_must_be_there():
-    from mytorch.base import capturing
+    from mytorch.arrays import capturing
 
     ready = mytorch.Generator("cuda").manual_seed(3)
     capturing.current = capturing.Capture(recording=True)

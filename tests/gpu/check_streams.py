@@ -12,7 +12,7 @@ import pytest
 
 import mytorch
 from mytorch import cuda
-from mytorch.backend import cupy_ns, in_flight
+from mytorch.arrays import cupy_ns, in_flight
 
 pytestmark = pytest.mark.skipif("fake_cupy" not in sys.modules, reason="needs the fake, which shows a race each time")
 SHAPE = (6, 5)

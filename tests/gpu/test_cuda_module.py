@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mytorch import cuda
-from mytorch.base import capturing
-from mytorch.base.config import temporarily
+from mytorch.arrays import capturing
+from mytorch.arrays.config import temporarily
 
 LINES = """
 import mytorch

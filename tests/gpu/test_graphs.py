@@ -11,7 +11,7 @@ import pytest
 
 import mytorch
 from mytorch import nn, optim
-from mytorch.base.errors import CaptureError
+from mytorch.arrays.errors import CaptureError
 from mytorch.cuda import CUDAGraph, graph, make_graphed_callables
 from mytorch.nn import functional as F
 

@@ -8,8 +8,7 @@ import types
 import ml_dtypes
 import numpy as np
 
-from mytorch.backend import cupy_ns, numpy_ns
-from mytorch.base import config
+from mytorch.arrays import config, cupy_ns, numpy_ns
 
 COMPILE_ONLY = "MYTORCH_COMPILE_ONLY" in os.environ  # launches are compiled for an H200, results are not computed
 ON_GPU = os.environ.get("MYTORCH_KERNELS_ON") == "cuda"

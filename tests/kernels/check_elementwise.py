@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mytorch.base import config
+from mytorch.arrays import config
 from mytorch.kernels.triton import activation, dropout, embedding, rotary
 from mytorch.kernels.triton.activation import gelu, silu
 

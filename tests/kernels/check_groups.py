@@ -106,7 +106,7 @@ def elements(t):
 
 
 def tensor(raw):
-    return mytorch.Tensor._of(mytorch._array.Array._wrap(raw))
+    return mytorch.Tensor._of(mytorch.arrays.array.Array._wrap(raw))
 
 
 def run(function, args):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mytorch.base.dtypes import from_numpy as dtype_of
+from mytorch.arrays.dtypes import from_numpy as dtype_of
 from mytorch.kernels.triton import norm
 from mytorch.kernels.triton.norm import add_layer_norm, add_rms_norm, group_norm, layer_norm, rms_norm
 from mytorch.kernels.triton.softmax import log_softmax, softmax

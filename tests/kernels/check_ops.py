@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.dispatch.record import RECORDS
 from mytorch.nn import functional as F
+from mytorch.ops.dispatch.record import RECORDS
 
 from .cases import COMPILE_ONLY, ON_GPU
 

@@ -1,11 +1,11 @@
-"""Random numbers in Triton's interpreter compared with `mytorch/numerics/philox.py`: equal bits, except after log and sin."""
+"""Random numbers in Triton's interpreter compared with `mytorch/arrays/philox.py`: equal bits, except after log and sin."""
 
 import numpy as np
 import pytest
 
+from mytorch.arrays import philox
 from mytorch.kernels.launch import INTERPRET
 from mytorch.kernels.triton import random
-from mytorch.numerics import philox
 
 from .cases import COMPILE_ONLY, DTYPES, dev, host, xp
 

@@ -11,8 +11,8 @@ import pytest
 
 import mytorch
 from mytorch import nn
-from mytorch.dispatch.record import RECORDS
 from mytorch.nn import functional as F
+from mytorch.ops.dispatch.record import RECORDS
 
 HALVES = ("float16", "bfloat16")
 

@@ -12,9 +12,9 @@ import pytest
 
 import mytorch
 from mytorch import nn
-from mytorch.dispatch.record import RECORDS
 from mytorch.kernels import registry
 from mytorch.nn import functional as F
+from mytorch.ops.dispatch.record import RECORDS
 
 LAUNCHED = []
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.backend import numpy_ns as xp
+from mytorch.arrays import numpy_ns as xp
 from tests.loops import loop
 
 pytestmark = pytest.mark.cpu_only

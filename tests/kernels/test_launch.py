@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from mytorch.backend import numpy_ns
+from mytorch.arrays import numpy_ns
 from mytorch.kernels import launch as home
 from mytorch.kernels.registry import LazyKernel
 

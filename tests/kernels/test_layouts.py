@@ -16,11 +16,11 @@ import pytest
 
 import mytorch
 from mytorch import ops
-from mytorch.backend import numpy_ns, xp_of
-from mytorch.dispatch.record import RECORDS
+from mytorch.arrays import numpy_ns, xp_of
+from mytorch.arrays.blocks import LARGE
 from mytorch.kernels import arrays
 from mytorch.kernels.registry import SMALL
-from mytorch.numerics.blocks import LARGE
+from mytorch.ops.dispatch.record import RECORDS
 from tests.loops import loop
 
 for _module in pkgutil.iter_modules(ops.__path__):  # each module adds its records to the registry

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.backend import address
+from mytorch.arrays import address
 from mytorch.kernels.heads import laid_out_as, side_by_side
 from mytorch.kernels.registry import Kernels
 

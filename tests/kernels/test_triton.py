@@ -86,7 +86,7 @@ def test_attention_compiles_for_an_h200():
     code = (
         "import numpy as np, ml_dtypes\n"
         "from tests.kernels import compile_only\n"
-        "from mytorch.backend import numpy_ns as xp\n"
+        "from mytorch.arrays import numpy_ns as xp\n"
         "from mytorch.kernels.triton import attention\n"
         "for dtype, width, options in ((ml_dtypes.bfloat16, 64, {}), (np.float16, 128, {'window': (64, 64)}), (np.float32, 64, {}),\n"
         "                              (ml_dtypes.bfloat16, 80, {'dropout': (0.1, np.zeros(2, np.int64), 1)})):\n"

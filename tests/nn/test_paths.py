@@ -75,10 +75,10 @@ def test_sdpa_kernel():
     q = mytorch.randn(1, 2, 4, 8)
     plain = mytorch.nn.functional.scaled_dot_product_attention(q, q, q)
     with sdpa_kernel(SDPBackend.MATH):
-        assert mytorch.base.config.fused_policy.get() is False
+        assert mytorch.arrays.config.fused_policy.get() is False
         math = mytorch.nn.functional.scaled_dot_product_attention(q, q, q)
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
-        assert mytorch.base.config.fused_policy.get() is not False
+        assert mytorch.arrays.config.fused_policy.get() is not False
     np.testing.assert_allclose(plain.numpy(), math.numpy(), atol=1e-6)
     with pytest.raises(AssertionError, match="instance of SDPBackend"), sdpa_kernel("math"):
         pass

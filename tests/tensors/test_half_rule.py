@@ -1,4 +1,4 @@
-"""Every op on float16 and bfloat16 does what its record declares (`half=` in dispatch/record.py).
+"""Every op on float16 and bfloat16 does what its record declares (`half=` in ops/dispatch/record.py).
 
 The rows of tests/samples run in half precision, and each op that they call runs again in float32. Unless its record says
 "itself", the results must be the float32 results, rounded once. Gradients must be those of the same formulas in float32 on
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import mytorch
-from mytorch.dispatch.op import Op
-from mytorch.dispatch.record import RECORDS
 from mytorch.ops import everything
+from mytorch.ops.dispatch.op import Op
+from mytorch.ops.dispatch.record import RECORDS
 from tests.loops import loop
 from tests.samples import ROWS
 from tests.test_ops import _call, _inputs, _outputs, _values

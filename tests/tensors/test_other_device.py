@@ -9,9 +9,9 @@ import pytest
 import mytorch
 import mytorch.nn.functional as F
 from mytorch import nn
-from mytorch.backend import others, register_device
-from mytorch.backend.devices import KINDS
-from mytorch.dispatch.op import op
+from mytorch.arrays import others, register_device
+from mytorch.arrays.devices import KINDS
+from mytorch.ops.dispatch.op import op
 from mytorch.ops.random import _gpu_generators
 from tests import toy_device
 from tests.samples import ROWS
@@ -37,7 +37,7 @@ def test_tensors_move_and_are_shown(rng):
     assert str(y[0, :1] * 0) == "tensor([0.00000], dtype=float64, device=toy)"
     assert mytorch.equal(y.cpu(), x)
     assert mytorch.zeros(2, device="toy").device.type == mytorch.zeros_like(y).device.type == "toy"
-    with pytest.raises(mytorch.base.errors.DeviceError, match="expected all tensors to be on the same device"):
+    with pytest.raises(mytorch.arrays.errors.DeviceError, match="expected all tensors to be on the same device"):
         x + y
     assert (y + mytorch.tensor(1.0)).device.type == "toy"  # numbers join any device
 

@@ -120,7 +120,7 @@ def test_programs_with_subclasses_print_the_same_as_on_pytorch(program):
 def test_classes_and_modes_change_no_code_of_the_library():
     _run("""
         import mytorch
-        from mytorch.base.overriding import PLAIN
+        from mytorch.arrays.overriding import PLAIN
         from mytorch.compat.overrides import BaseTorchFunctionMode
         before = {name: f.__code__ for name, f in vars(mytorch).items() if hasattr(f, "__code__")}
         class S(mytorch.Tensor): pass

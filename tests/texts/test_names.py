@@ -79,7 +79,7 @@ def test_files_that_docstrings_and_comments_name_exist():
 
 def test_a_wrong_file_name_in_a_comment_is_found():
     path = PACKAGE / "ops" / "conv.py"
-    texts = [(1, "see `pool.py`, ops/loss.py and backend/gpu.py"), (7, "see kernels/nowhere.py and README.md.")]
+    texts = [(1, "see `pool.py`, ops/loss.py and arrays/gpu.py"), (7, "see kernels/nowhere.py and README.md.")]
     assert missing_files(path, texts) == ["mytorch/ops/conv.py:7 kernels/nowhere.py"]
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._array import Array
-from ..._tensor import Tensor
+from ...arrays.array import Array
+from ...arrays.tensor import Tensor
 from ..tensor.dtensor import DTensor
 from ..tensor.redistribution import rows_of
 

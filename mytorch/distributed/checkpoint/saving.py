@@ -24,14 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import Array
-from ..._tensor import Tensor
 from ...accelerate.training_state import _in_blocks, checksum
-from ...backend import CPU, device_of, to_device
-from ...base import dtypes
+from ...arrays import CPU, device_of, dtypes, to_device
+from ...arrays.array import Array
+from ...arrays.tensor import Tensor
 from ...files.limits import check_regular
+from ...files.serialization import _CODES, _read_entry, _read_header, save_safetensors, write_json
 from ...files.writing import atomic_write, recover, replace_directory
-from ...serialization import _CODES, _read_entry, _read_header, save_safetensors, write_json
 from ..collectives import all_gather_object, barrier, broadcast_object_list
 from ..objects import decode, encode
 from ..process_group import Group, is_initialized, resolve

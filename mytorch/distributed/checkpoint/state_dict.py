@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..._array import Array
-from ..._tensor import Tensor
-from ...engine.mode import no_grad
+from ...arrays.array import Array
+from ...arrays.tensor import Tensor
+from ...autograd.mode import no_grad
 from ...nn.module import Module, _IncompatibleKeys
 from ...optim.optimizer import Optimizer
 from .. import collectives

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..._array import Array
-from ..._tensor import Tensor
 from ...accelerate import training_state
 from ...amp import GradScaler
+from ...arrays.array import Array
+from ...arrays.tensor import Tensor
+from ...files.serialization import save_state_dict
 from ...nn.containers import ModuleList
 from ...nn.module import Module
 from ...optim.optimizer import Optimizer
-from ...serialization import save_state_dict
 from ..checkpoint.saving import INDEX, _announced, _planned, _verified, _World, read_index
 from ..checkpoint.state_dict import (
     StateDictOptions,

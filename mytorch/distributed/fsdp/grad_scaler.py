@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._tensor import Tensor
 from ...amp import GradScaler
+from ...arrays.tensor import Tensor
 from .. import collectives
 from ..engine import ReduceOp
 from ..process_group import Group, is_initialized, resolve

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._array import Array
-from ..._parameter import Parameter
-from ..._tensor import Tensor
-from ...backend import CPU, as_device, device_of, on, to_device, xp_of
-from ...base.errors import InPlaceError
-from ...engine import walk
-from ...engine.mode import get_mode, in_mode
-from ...engine.node import Leaf
+from ...arrays import CPU, as_device, device_of, on, to_device, xp_of
+from ...arrays.array import Array
+from ...arrays.errors import InPlaceError
+from ...arrays.parameter import Parameter
+from ...arrays.tensor import Tensor
+from ...autograd import walk
+from ...autograd.mode import get_mode, in_mode
+from ...autograd.node import Leaf
 from .. import collectives
 from ..engine import ReduceOp
 from ..tensor.dtensor import DTensor, DTensorParameter, refuse_hooks

@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..._parameter import Parameter
-from ..._tensor import Tensor
-from ...base.pytree import tree_map_only
-from ...engine import walk
-from ...engine.mode import get_mode
+from ...arrays.parameter import Parameter
+from ...arrays.tensor import Tensor
+from ...autograd import walk
+from ...autograd.mode import get_mode
 from ...nn.module import Module
 from ...nn.parameter import is_lazy
+from ...utils._pytree import tree_map_only
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ..objects import all_gather_bytes, decode, encode
 from ..process_group import default_group, is_initialized

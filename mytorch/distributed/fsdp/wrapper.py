@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ...base.config import temporarily
-from ...engine.mode import no_grad
+from ...arrays.config import temporarily
+from ...autograd.mode import no_grad
 from ...nn.module import Module
 from ...nn.utils import clip_grad_norm_
 from ..checkpoint.state_dict import (

@@ -5,7 +5,7 @@ Each function returns its result and leaves its inputs unchanged.
 
 from collections.abc import Sequence
 
-from ..._tensor import Tensor
+from ...arrays.tensor import Tensor
 from ...autograd.function import Function
 from ...ops.creation import empty_like, zeros_like
 from .. import collectives

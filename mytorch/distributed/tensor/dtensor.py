@@ -13,11 +13,11 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-from ..._array import Size
-from ..._parameter import Parameter
-from ..._tensor import Tensor
+from ...arrays.array import Size
+from ...arrays.parameter import Parameter
+from ...arrays.tensor import Tensor
+from ...autograd.mode import no_grad
 from ...compat import overrides
-from ...engine.mode import no_grad
 from ...nn.module import Module
 from ...ops import creation, random
 from .. import collectives

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._tensor import Tensor
+from ...arrays.tensor import Tensor
 from ...autograd.function import Function
-from ...engine.mode import no_grad
+from ...autograd.mode import no_grad
 from ...nn import functional as F
 from ...ops.creation import empty, zeros_like
 from ...ops.movement import cat

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from typing import cast
 
-from ..._tensor import Tensor, is_tensor
+from ...arrays import hooks
+from ...arrays.dtypes import dtype
+from ...arrays.overriding import NOTHING
+from ...arrays.tensor import Tensor, is_tensor
 from ...autograd.function import Function
-from ...base import hooks
-from ...base.dtypes import dtype
-from ...base.overriding import NOTHING
-from ...base.pytree import tree_map_only
-from ...engine.mode import no_grad
+from ...autograd.mode import no_grad
 from ...nn import functional as F
 from ...nn.utils import clip
 from ...ops.creation import empty, ones_like, zeros
@@ -23,6 +22,7 @@ from ...optim.adafactor import Adafactor
 from ...optim.lbfgs import LBFGS
 from ...optim.muon import Muon
 from ...optim.optimizer import register_optimizer_step_pre_hook
+from ...utils._pytree import tree_map_only
 from .. import collectives
 from ..engine import ReduceOp
 from .dtensor import ON_FIRST, RULES, DTensor, _distributed, local_access, local_of

@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from ..._array import Size
-from ..._tensor import Tensor
-from ...backend.memory_format import contiguous_format
+from ...arrays.array import Size
+from ...arrays.memory_format import contiguous_format
+from ...arrays.tensor import Tensor
 from ..interpreter import Interpreter
 from ..node import map_aggregate
 

@@ -12,7 +12,7 @@ import zlib
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-from ...base.errors import warn
+from ...arrays.errors import warn
 
 
 def _checksum(data):

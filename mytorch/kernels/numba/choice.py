@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...numerics.blocks import as_bits, chosen
+from ...arrays.blocks import as_bits, chosen
 from ..threads import split
 from .common import kernel
 

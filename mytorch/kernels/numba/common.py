@@ -125,7 +125,7 @@ def exp(x):
 
 @inlined
 def erf(x):
-    """Returns erf(x) for float32 x, by the rational approximation of mytorch/numerics/special.py."""
+    """Returns erf(x) for float32 x, by the rational approximation of mytorch/arrays/special.py."""
     # erf is ±1 in float32 beyond ±4.
     x = min(max(x, np.float32(-4.0)), np.float32(4.0))
     s = x * x

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ...numerics.blocks import as_bits
+from ...arrays.blocks import as_bits
 from ..kernel import Kernel
 from ..threads import chunks_for, split
 from .common import kernel, within

@@ -1,8 +1,8 @@
-"""Compiled loops of `numerics/rejection.py` and of a permutation, with the same results and order of draws."""
+"""Compiled loops of `arrays/rejection.py` and of a permutation, with the same results and order of draws."""
 
 import numpy as np
 
-from ...numerics import rejection
+from ...arrays import rejection
 from .common import exact
 
 gamma, poisson, binomial = (exact(draw) for draw in (rejection.gamma, rejection.poisson, rejection.binomial))

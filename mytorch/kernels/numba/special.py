@@ -1,8 +1,8 @@
-"""erf and erfc of float32, one pass each, by the approximations of mytorch/numerics/special.py. NaN stays NaN."""
+"""erf and erfc of float32, one pass each, by the approximations of mytorch/arrays/special.py. NaN stays NaN."""
 
 import numpy as np
 
-from ...numerics.special import erfcx_coefficients
+from ...arrays.special import erfcx_coefficients
 from ..kernel import Kernel
 from .common import each, float_of_bits, is_float32, with_nan
 from .common import erf as inner_erf

@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ...base import hooks
+from ...arrays import hooks
 from .cache import cached
 
 _CELL = types.Array(types.int64, 1, "C")

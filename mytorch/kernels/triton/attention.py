@@ -40,8 +40,7 @@ from functools import lru_cache
 import triton
 import triton.language as tl
 
-from ...backend import xp_of
-from ...base import config
+from ...arrays import config, xp_of
 from ..heads import by_time, side_by_side
 from ..kernel import Kernel
 from ..launch import cdiv, launch, mode_for, power_of_2, tuned

@@ -21,7 +21,7 @@ import math
 import triton
 import triton.language as tl
 
-from ...backend import xp_of
+from ...arrays import xp_of
 from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, processors
 from .common import contiguous, is_float, shaped

@@ -23,7 +23,7 @@ from functools import lru_cache
 import triton
 import triton.language as tl
 
-from ...base import config
+from ...arrays import config
 from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, processors, tuned
 from .common import contiguous, dot, one_dtype

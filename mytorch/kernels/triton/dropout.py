@@ -12,7 +12,7 @@ gx = g * mask and the mask is generated again.
 import triton
 import triton.language as tl
 
-from ...backend import xp_of
+from ...arrays import xp_of
 from ..launch import cdiv, launch
 from .common import contiguous, is_float, threshold, uniform4
 

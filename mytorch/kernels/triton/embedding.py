@@ -14,7 +14,7 @@ Arguments: weight_ptr and out_ptr of backward (V, C), g_ptr and out_ptr of forwa
 import triton
 import triton.language as tl
 
-from ...base import config
+from ...arrays import config
 from ..launch import cdiv, launch, power_of_2
 from .common import contiguous, is_float
 

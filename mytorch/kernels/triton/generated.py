@@ -11,7 +11,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from ...backend import numpy_ns
+from ...arrays import numpy_ns
 from ..launch import INTERPRET
 
 _NAMES = {"atan": "arctan", "pow": "power"}  # name in CUDA's library (libdevice) -> NumPy's name, if they differ

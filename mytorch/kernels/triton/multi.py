@@ -29,8 +29,8 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from ...backend import address, device_of
-from ...base.capturing import constant, is_recording, upload
+from ...arrays import address, device_of
+from ...arrays.capturing import constant, is_recording, upload
 from ..launch import cdiv, launch
 from .common import is_float, one_program
 

@@ -25,7 +25,7 @@ import math
 import triton
 import triton.language as tl
 
-from ...base.dtypes import promote_types
+from ...arrays.dtypes import promote_types
 from ..kernel import Kernel
 from ..launch import cdiv, launch, power_of_2, processors
 from .common import contiguous, is_float, row_blocks, rows_of, shaped

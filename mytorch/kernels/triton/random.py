@@ -1,4 +1,4 @@
-"""Random numbers in one launch, equal to the numbers of `mytorch/numerics/philox.py`.
+"""Random numbers in one launch, equal to the numbers of `mytorch/arrays/philox.py`.
 
 Each Philox counter gives four 32-bit words. A program generates the numbers of BLOCK counters and stores them contiguously:
 four numbers per counter, or two of 64 bits. Uniform numbers and integers are bitwise equal to the reference. Normal numbers
@@ -15,7 +15,7 @@ import struct
 import triton
 import triton.language as tl
 
-from ...numerics.philox import bits_of
+from ...arrays.philox import bits_of
 from ..launch import cdiv, launch
 
 BLOCK = 256  # counters of a program

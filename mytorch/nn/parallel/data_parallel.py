@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...base.errors import warn_once
+from ...arrays.errors import warn_once
 from ..module import Module
 
 

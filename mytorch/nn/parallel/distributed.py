@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..._extensions import LazyMethod
-from ..._tensor import Tensor
-from ...base.config import temporarily
-from ...base.pytree import tree_map_only
+from ...arrays.config import temporarily
+from ...arrays.tensor import Tensor
 from ...distributed.process_group import ProcessGroup, resolve
 from ...distributed.reducer import MB, GradBucket, replicate
 from ...distributed.work import Future
+from ...utils._pytree import tree_map_only
 from ..module import Module
 
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import Array
-from ..._tensor import Tensor
-from ...backend import device_guard, device_of, to_device, xp_of
-from ...base import hooks
-from ...base.errors import warn_as_pytorch
-from ...base.overriding import NOTHING
+from ...arrays import device_guard, device_of, hooks, to_device, xp_of
+from ...arrays.array import Array
+from ...arrays.errors import warn_as_pytorch
+from ...arrays.overriding import NOTHING
+from ...arrays.tensor import Tensor
 from ...kernels.registry import multi_tensor
 from ...ops.reduction import to_acc_type
 

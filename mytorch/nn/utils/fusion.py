@@ -2,7 +2,7 @@
 
 import copy
 
-from ..._tensor import Tensor
+from ...arrays.tensor import Tensor
 from ...ops.creation import ones_like, zeros_like
 from ..module import Module
 from ..parameter import Parameter

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ..._tensor import Tensor
-from ...base.dtypes import finfo
-from ...engine.mode import no_grad
+from ...arrays.dtypes import finfo
+from ...arrays.tensor import Tensor
+from ...autograd.mode import no_grad
 from ...linalg import householder_product, matrix_exp, qr, solve
 from ...ops.creation import eye, zeros_like
 from ...ops.movement import cat

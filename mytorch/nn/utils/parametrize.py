@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..._tensor import Tensor
-from ...engine.mode import no_grad
+from ...arrays.tensor import Tensor
+from ...autograd.mode import no_grad
 from ..containers import ModuleDict, ModuleList
 from ..module import Module
 from ..parameter import Parameter

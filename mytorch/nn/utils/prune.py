@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..._tensor import Tensor
+from ...arrays.tensor import Tensor
 from ...ops.creation import ones_like, zeros_like
 from ...ops.random import rand, rand_like
 from ..module import Module

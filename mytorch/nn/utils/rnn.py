@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..._tensor import Tensor
-from ...dispatch.unwrap import on_device_of, to_cpu
+from ...arrays.tensor import Tensor
 from ...ops.creation import tensor
+from ...ops.dispatch.unwrap import on_device_of, to_cpu
 from ...ops.movement import cat, stack
 
 _Packed = namedtuple("_Packed", ("data", "batch_sizes", "sorted_indices", "unsorted_indices"))

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..._tensor import Tensor
-from ...engine.mode import no_grad
+from ...arrays.tensor import Tensor
+from ...autograd.mode import no_grad
 from ...linalg import pinv
 from .. import functional as F
 from ..conv import _ConvTranspose

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
-from ..._tensor import Tensor
+from ...arrays.tensor import Tensor
 from ..module import Module
 
 _MISSING = object()

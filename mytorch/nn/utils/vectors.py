@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from ..._tensor import Tensor
-from ...engine.mode import no_grad
+from ...arrays.tensor import Tensor
+from ...autograd.mode import no_grad
 from ...ops.movement import cat
 
 

@@ -3,7 +3,7 @@
 import warnings
 from typing import Any
 
-from ..._tensor import Tensor
+from ...arrays.tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter
 from .parameter_hook import ParameterHook

@@ -19,8 +19,8 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar, cast
 
-from ...backend import cuda_available
-from ...base.errors import warn
+from ...arrays import cuda_available
+from ...arrays.errors import warn
 from ...ops.random import Generator
 from ._utils.collate import default_collate, default_convert
 from ._utils.forking import safe_to_fork

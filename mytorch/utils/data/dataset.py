@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate, islice
 from typing import Any, Generic, TypeVar, cast
 
-from ..._tensor import Tensor
+from ...arrays.tensor import Tensor
 from ...ops.random import Generator, randperm
 from .sampler import drawn_on
 

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar, cast
 
-from ..._tensor import Tensor
-from ...base import dtypes
+from ...arrays import dtypes
+from ...arrays.tensor import Tensor
 from ...ops.creation import as_tensor, empty
 from ...ops.random import Generator, multinomial, randint, randperm
 

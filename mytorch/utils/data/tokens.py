@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...serialization import atomic_file
+from ...files.serialization import atomic_file
 
 MAGIC = b"MYTOKENS"
 VERSION = 1

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ..._tensor import is_tensor
-from ...base.pytree import tree_map
-from ...dispatch.unwrap import to_cpu
+from ...arrays.tensor import is_tensor
+from ...ops.dispatch.unwrap import to_cpu
+from .._pytree import tree_map
 
 try:
     from tensorboardX import SummaryWriter as _Writer

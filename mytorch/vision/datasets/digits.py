@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...base.errors import needed
+from ...arrays.errors import needed
 from ...ops.random import Generator
 from .base import Change, SplitInMemory
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..._tensor import Tensor
+from ...arrays.tensor import Tensor
 from ...ops.creation import as_tensor
 from ...ops.random import Generator, rand
 from ...utils.data import Dataset

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import nn
-from ..._tensor import Tensor
+from ...arrays.tensor import Tensor
+from ...files.serialization import load
 from ...nn.module import Module
-from ...serialization import load
 
 
 def _conv3x3(inside, out, stride=1, groups=1, dilation=1):

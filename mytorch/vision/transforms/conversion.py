@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from ...base import dtypes
+from ...arrays import dtypes
 from ...ops.movement import reshape
 from . import functional as F
 from .compose import Transform

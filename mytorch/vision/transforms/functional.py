@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._tensor import Tensor
-from ...base import dtypes
+from ...arrays import dtypes
+from ...arrays.tensor import Tensor
 from ...nn import functional as F
 from ...ops.creation import as_tensor, tensor
 from ...ops.elementwise import where

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from ...._tensor import Tensor
+from ....arrays.tensor import Tensor
 from ....nn.embedding import Embedding
 from ....nn.linear import Linear
 from ....nn.module import Module

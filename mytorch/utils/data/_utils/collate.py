@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...._array import Array
-from ...._tensor import Tensor
-from ....base import dtypes
+from ....arrays import dtypes
+from ....arrays.array import Array
+from ....arrays.tensor import Tensor
 from ....ops.creation import as_tensor, tensor
 from ....ops.movement import stack
 

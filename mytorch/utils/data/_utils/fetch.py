@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 
-from ...._tensor import Tensor
+from ....arrays.tensor import Tensor
 from .collate import collate_tensor_fn, default_collate, default_collate_fn_map
 
 

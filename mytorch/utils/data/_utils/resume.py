@@ -13,8 +13,8 @@ from itertools import islice
 
 import numpy as np
 
-from ....base.pytree import tree_map
 from ....ops.random import Generator, default_generator
+from ..._pytree import tree_map
 from ..dataset import IterableDataset
 from ..sampler import Sampler
 

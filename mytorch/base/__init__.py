@@ -1,1 +1,0 @@
-"""The lowest layer, which all other packages import: settings, dtypes, errors and nested containers."""

@@ -1,1 +1,0 @@
-"""Runs gradient formulas over Tensors: second derivatives, forward mode and vmap."""

@@ -1,0 +1,59 @@
+"""`torch.utils.flop_counter`: number of floating-point operations in matrix multiplications and convolutions."""
+
+import sys
+from collections import defaultdict
+
+from ..autograd.mode import get_mode, reset_mode, set_mode
+from ..ops.dispatch.interpreter import Interpreter
+from ..profiler.flops import count_flops
+
+
+class _Counter(Interpreter):
+    def __init__(self, counts):
+        super().__init__()
+        self.counts = counts
+
+    def __call__(self, record, inputs, fused, attrs):
+        with self.outside():
+            out = record.dispatch(*inputs, fused=fused, **attrs)
+        count = count_flops(record, inputs, out)
+        if count:
+            self.counts[record.name] += count
+        return out
+
+
+class FlopCounterMode:
+    """Counts the floating-point operations of matrix multiplications and convolutions within a block.
+
+    Args:
+        mods: ignored; all modules are counted together.
+        depth: ignored.
+        display: print the counts at the end.
+        custom_mapping: ignored.
+    """
+
+    def __init__(self, mods=None, depth=2, display=True, custom_mapping=None):
+        self.display, self.flop_counts = display, defaultdict(int)
+
+    def __enter__(self):
+        self.flop_counts.clear()
+        self._token = set_mode(get_mode().replace(interpreter=_Counter(self.flop_counts)))
+        return self
+
+    def __exit__(self, *exc):
+        reset_mode(self._token)
+        if self.display:
+            sys.stdout.write(self.get_table() + "\n")
+
+    def get_total_flops(self):
+        """Returns the total number of operations."""
+        return sum(self.flop_counts.values())
+
+    def get_flop_counts(self):
+        """Returns {"Global": {op: count}}."""
+        return {"Global": dict(self.flop_counts)}
+
+    def get_table(self, depth=None):
+        """Returns the counts as text."""
+        rows = [*self.flop_counts.items(), ("total", self.get_total_flops())]
+        return "\n".join(f"{name:<20} {count:>16,}" for name, count in rows)
