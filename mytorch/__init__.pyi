@@ -5,86 +5,84 @@ from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from mytorch.backend.devices import device as _device
-from mytorch.base.dtypes import dtype as _dtype
+from mytorch.arrays.devices import device as _device
+from mytorch.arrays.dtypes import dtype as _dtype
 from mytorch import _extensions as _extensions
-from mytorch import _tensor_str as _tensor_str
 from mytorch import accelerate as accelerate
 from mytorch import amp as amp
-from mytorch import audio as audio
+from mytorch import arrays as arrays
+
 from mytorch import autograd as autograd
-from mytorch import backend as backend
-from mytorch import base as base
 from mytorch import compat as compat
 from mytorch import compiler as compiler
 from mytorch import cuda as cuda
-from mytorch import dispatch as dispatch
 from mytorch import distributed as distributed
 from mytorch import distributions as distributions
-from mytorch import engine as engine
 from mytorch import export as export
 from mytorch import fft as fft
 from mytorch import files as files
-from mytorch import flex_attention as flex_attention
 from mytorch import func as func
+from mytorch import functional as functional
 from mytorch import fx as fx
 from mytorch import kernels as kernels
 from mytorch import linalg as linalg
 from mytorch import models as models
 from mytorch import nested as nested
 from mytorch import nn as nn
-from mytorch import numerics as numerics
 from mytorch import onnx as onnx
 from mytorch import ops as ops
 from mytorch import optim as optim
 from mytorch import playground as playground
 from mytorch import profiler as profiler
-from mytorch import quasirandom as quasirandom
 from mytorch import random as random
-from mytorch import serialization as serialization
 from mytorch import sparse as sparse
 from mytorch import special as special
-from mytorch import storage as storage
 from mytorch import tools as tools
-from mytorch import transforms as transforms
 from mytorch import utils as utils
 from mytorch import version as version
 from mytorch import vision as vision
-from mytorch._array import Array as Array
-from mytorch._array import Size as Size
-
-from mytorch._tensor import Tensor as Tensor
 from mytorch.accelerate.accelerator import Accelerator as Accelerator
 from mytorch.amp import GradScaler as GradScaler
 from mytorch.amp import autocast as autocast
 from mytorch.amp import get_autocast_dtype as get_autocast_dtype
 from mytorch.amp import is_autocast_enabled as is_autocast_enabled
+from mytorch.arrays import dtypes as dtypes
+from mytorch.arrays.array import Array as Array
+from mytorch.arrays.array import Size as Size
+from mytorch.arrays.devices import device as device
+from mytorch.arrays.dtypes import dtype as dtype
+from mytorch.arrays.dtypes import finfo as finfo
+from mytorch.arrays.dtypes import iinfo as iinfo
+from mytorch.arrays.errors import OutOfMemoryError as OutOfMemoryError
+from mytorch.arrays.memory_format import layout as layout
+from mytorch.arrays.memory_format import memory_format as memory_format
+
+from mytorch.arrays.tensor import Tensor as Tensor
 from mytorch.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 
-from mytorch.backend.devices import device as device
-from mytorch.backend.memory_format import layout as layout
-from mytorch.backend.memory_format import memory_format as memory_format
-from mytorch.base import config as config
-from mytorch.base import dtypes as dtypes
-from mytorch.base.dtypes import dtype as dtype
-from mytorch.base.dtypes import finfo as finfo
-from mytorch.base.dtypes import iinfo as iinfo
-from mytorch.base.errors import OutOfMemoryError as OutOfMemoryError
-from mytorch.compat.functional import alpha_dropout_ as alpha_dropout_
-from mytorch.compat.functional import dropout_ as dropout_
-from mytorch.compat.functional import feature_alpha_dropout_ as feature_alpha_dropout_
-from mytorch.compat.functional import feature_dropout as feature_dropout
-from mytorch.compat.functional import feature_dropout_ as feature_dropout_
+from mytorch.autograd.mode import enable_grad as enable_grad
+from mytorch.autograd.mode import inference_mode as inference_mode
+from mytorch.autograd.mode import no_grad as no_grad
+from mytorch.autograd.mode import set_grad_enabled as set_grad_enabled
 from mytorch.compat.names import detach as detach
 from mytorch.compat.names import detach_ as detach_
 from mytorch.compat.names import fill as fill
 from mytorch.compat.names import native_dropout as native_dropout
 from mytorch.compiler import compile_step as compile_step
-from mytorch.engine.mode import enable_grad as enable_grad
-from mytorch.engine.mode import inference_mode as inference_mode
-from mytorch.engine.mode import no_grad as no_grad
-from mytorch.engine.mode import set_grad_enabled as set_grad_enabled
+from mytorch.files import audio as audio
+from mytorch.files import serialization as serialization
+from mytorch.files import storage as storage
+from mytorch.files.serialization import load as load
+from mytorch.files.serialization import save as save
+from mytorch.files.storage import TypedStorage as TypedStorage
+from mytorch.files.storage import UntypedStorage as UntypedStorage
 from mytorch.func import vmap as vmap
+from mytorch.functional import alpha_dropout_ as alpha_dropout_
+from mytorch.functional import dropout_ as dropout_
+from mytorch.functional import feature_alpha_dropout_ as feature_alpha_dropout_
+from mytorch.functional import feature_dropout as feature_dropout
+from mytorch.functional import feature_dropout_ as feature_dropout_
+from mytorch.nn.attention import flex_attention as flex_attention
 from mytorch.ops.composites import alpha_dropout as alpha_dropout
 from mytorch.ops.composites import bilinear as bilinear
 from mytorch.ops.composites import constant_pad_nd as constant_pad_nd
@@ -92,16 +90,13 @@ from mytorch.ops.composites import conv_tbc as conv_tbc
 from mytorch.ops.composites import dropout as dropout
 from mytorch.ops.composites import feature_alpha_dropout as feature_alpha_dropout
 from mytorch.ops.random import Generator as Generator
-from mytorch.serialization import load as load
-from mytorch.serialization import save as save
+from mytorch.random import quasirandom as quasirandom
 
 from mytorch.sparse.functions import hspmm as hspmm
 
 from mytorch.sparse.functions import spmm as spmm
 
 from mytorch.sparse.functions import sspaddmm as sspaddmm
-from mytorch.storage import TypedStorage as TypedStorage
-from mytorch.storage import UntypedStorage as UntypedStorage
 
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]
@@ -233,7 +228,7 @@ def argsort(input: Tensor, axis: _int = -1, descending: _bool = False, stable: _
 def argwhere(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 def as_strided(input: Tensor, size: _Shape, stride: _Ints, storage_offset: _int | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 def as_strided_(input: Tensor, size: _Shape, stride: _Ints, storage_offset: _int | None = None) -> Tensor: ...  # mytorch/ops/shapes.py
-def as_strided_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def as_strided_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 def as_strided_scatter(input: Tensor, src: Tensor, size: _Shape, stride: _Ints, storage_offset: _int | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/scatter.py
 @overload
 def as_tensor(data: Any, dtype: _DType | None = None, device: _Device = None, *, copy: _bool | None = None, requires_grad: _bool = False, out: Any = None) -> Tensor: ...
@@ -262,7 +257,7 @@ def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1
 banner: str
 def bartlett_window(window_length: _int, periodic: _bool = True, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
 def batch_norm(input: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, training: _bool = False, momentum: _Number = 0.1, eps: _Number = 1e-05, *, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/normalization.py
-def batch_norm_update_stats(input: Tensor, running_mean: Tensor, running_var: Tensor, momentum: _Number, *, out: Any = None) -> tuple[Tensor, Tensor]: ...  # mytorch/compat/functional.py
+def batch_norm_update_stats(input: Tensor, running_mean: Tensor, running_var: Tensor, momentum: _Number, *, out: Any = None) -> tuple[Tensor, Tensor]: ...  # mytorch/functional.py
 def bernoulli(input: Tensor, p: Tensor | _Number | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
 def bernoulli_(self: Tensor, p: Tensor | _Number = 0.5, *, generator: Generator | None = None) -> Tensor: ...  # mytorch/ops/random.py
 bfloat16: _dtype
@@ -289,7 +284,7 @@ def broadcast_shapes(*shapes: _Shape) -> Size: ...  # mytorch/compat/names.py
 def broadcast_tensors(*tensors: Tensor, out: Any = None) -> tuple[Tensor, ...]: ...  # mytorch/ops/movement.py
 def broadcast_to(input: Tensor, *size: _int | _Shape, out: Any = None, **named: Any) -> Tensor: ...  # mytorch/ops/movement.py
 def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/sorting.py
-def can_cast(from_: Any, to: Any) -> _bool: ...  # mytorch/base/dtypes.py
+def can_cast(from_: Any, to: Any) -> _bool: ...  # mytorch/arrays/dtypes.py
 def cartesian_prod(*tensors: Tensor, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, axis: _Dims | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/movement.py
 def cdist(x1: Tensor, x2: Tensor, p: _Number = 2.0, compute_mode: str = 'use_mm_for_euclid_dist_if_necessary', *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
@@ -383,12 +378,12 @@ default_generator: Generator
 def deg2rad(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def deg2rad_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def det(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/decompositions.py
-def detach_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def detach_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 def diag(input: Tensor, diagonal: _int = 0, *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1, *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 def diagflat(input: Tensor, offset: _int = 0, *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 def diagonal(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
-def diagonal_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def diagonal_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Any = None) -> Tensor: ...  # mytorch/ops/scatter.py
 @overload
 def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Any = None) -> Tensor: ...
@@ -427,7 +422,7 @@ def exp(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/element
 def exp2(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def exp2_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def exp_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-def expand_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def expand_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 def expm1(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def expm1_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def eye(n: _int, m: _int | None = None, *, out: Any = None, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/ops/creation.py
@@ -469,7 +464,7 @@ def from_numpy(ndarray: np.ndarray[Any, Any], *, out: Any = None) -> Tensor: ...
 def frombuffer(buffer: Any, *, dtype: _DType, count: _int = -1, offset: _int = 0, requires_grad: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
 def full(size: _Shape, fill_value: _Number, *, out: Any = None, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/ops/creation.py
 def full_like(input: Tensor, fill_value: _Number, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, memory_format: Any = None, pin_memory: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/creation.py
-def fused(enabled: _bool = True) -> Any: ...  # mytorch/base/config.py
+def fused(enabled: _bool = True) -> Any: ...  # mytorch/arrays/config.py
 @overload
 def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Any = None) -> Tensor: ...
 @overload
@@ -478,10 +473,10 @@ def gcd(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # my
 def gcd_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def ge(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def ge_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-def geqrf(input: Tensor, *, out: Any = None) -> _a_tau: ...  # mytorch/compat/functional.py
+def geqrf(input: Tensor, *, out: Any = None) -> _a_tau: ...  # mytorch/functional.py
 def ger(input: Tensor, vec2: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
-def get_default_device() -> _device: ...  # mytorch/backend/devices.py
-def get_default_dtype() -> _dtype: ...  # mytorch/base/dtypes.py
+def get_default_device() -> _device: ...  # mytorch/arrays/devices.py
+def get_default_dtype() -> _dtype: ...  # mytorch/arrays/dtypes.py
 def get_deterministic_debug_mode() -> _int: ...  # mytorch/compat/names.py
 def get_device(self: Tensor) -> _int: ...  # mytorch/ops/creation.py
 def get_float32_matmul_precision() -> str: ...  # mytorch/compat/names.py
@@ -495,9 +490,9 @@ def greater(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  
 def greater_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def greater_equal(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def greater_equal_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/compat/functional.py
-def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/compat/functional.py
-def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/compat/functional.py
+def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/functional.py
+def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/functional.py
+def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/functional.py
 def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _Number = 1e-05, *, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/normalization.py
 def gru(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any, bidirectional: Any, batch_first: Any) -> tuple[Tensor, Tensor]: ...  # mytorch/compat/recurrent.py
 def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Tensor: ...  # mytorch/compat/recurrent.py
@@ -519,7 +514,7 @@ def heaviside_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ..
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _Number = 1.0, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', *, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
 def histc(input: Tensor, bins: _Ints = 100, min: _Operand = 0, max: _Operand = 0, *, out: Any = None) -> Tensor: ...  # mytorch/ops/sorting.py
 def histogram(input: Tensor, bins: _Ints = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Any = None) -> _hist_bin_edges: ...  # mytorch/ops/sorting.py
-def histogramdd(input: Tensor, bins: _Ints, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, *, out: Any = None) -> Any: ...  # mytorch/compat/functional.py
+def histogramdd(input: Tensor, bins: _Ints, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, *, out: Any = None) -> Any: ...  # mytorch/functional.py
 def hsplit(input: Tensor, indices_or_sections: _Ints | Tensor, *, out: Any = None) -> tuple[Tensor, ...]: ...  # mytorch/ops/shapes.py
 def hstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 def hypot(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
@@ -573,15 +568,15 @@ def is_complex(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/c
 def is_conj(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
 def is_deterministic_algorithms_warn_only_enabled() -> _bool: ...  # mytorch/compat/names.py
 def is_floating_point(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/creation.py
-def is_grad_enabled() -> _bool: ...  # mytorch/engine/mode.py
+def is_grad_enabled() -> _bool: ...  # mytorch/autograd/mode.py
 def is_inference(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
-def is_inference_mode_enabled() -> _bool: ...  # mytorch/engine/mode.py
+def is_inference_mode_enabled() -> _bool: ...  # mytorch/autograd/mode.py
 def is_neg(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
 def is_nonzero(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
 def is_same_size(input: Tensor, other: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
 def is_signed(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
 def is_storage(obj: Any) -> _bool: ...  # mytorch/compat/names.py
-def is_tensor(obj: Any, *, out: Any = None) -> _bool: ...  # mytorch/_tensor.py
+def is_tensor(obj: Any, *, out: Any = None) -> _bool: ...  # mytorch/arrays/tensor.py
 def is_warn_always_enabled() -> _bool: ...  # mytorch/compat/names.py
 def isclose(input: Tensor, other: _Operand, rtol: _Number = 1e-05, atol: _Number = 1e-08, equal_nan: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def isfinite(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -591,7 +586,7 @@ def isnan(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/eleme
 def isneginf(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def isposinf(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def isreal(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
-def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/compat/functional.py
+def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/functional.py
 jagged: Any
 def kaiser_window(window_length: _int, periodic: _bool = True, beta: _Number = 12.0, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
 def kl_div(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', log_target: _bool = False, *, fused: _bool | None = None, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
@@ -657,9 +652,9 @@ def lstm_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh:
 def lstsq(self: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> _solution_residuals_rank_singular_values: ...  # mytorch/ops/memory.py
 def lt(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def lt_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-def lu(A: Tensor, pivot: _bool = True, get_infos: _bool = False, *, out: Any = None) -> Any: ...  # mytorch/compat/functional.py
-def lu_solve(b: Any, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/compat/functional.py
-def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Any = None) -> _P_L_U: ...  # mytorch/compat/functional.py
+def lu(A: Tensor, pivot: _bool = True, get_infos: _bool = False, *, out: Any = None) -> Any: ...  # mytorch/functional.py
+def lu_solve(b: Any, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/functional.py
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Any = None) -> _P_L_U: ...  # mytorch/functional.py
 def manual_seed(seed: _int) -> Generator: ...  # mytorch/ops/random.py
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _Number = 0, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', *, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
 def masked_fill(input: Tensor, mask: Tensor, value: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/indexing.py
@@ -668,8 +663,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor, *, out: Any = No
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor: ...  # mytorch/ops/scatter.py
 def masked_select(input: Tensor, mask: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/indexing.py
 def matmul(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
-def matrix_exp(A: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/linalg.py
-def matrix_power(A: Tensor, n: _int, *, out: Any = None) -> Tensor: ...  # mytorch/linalg.py
+def matrix_exp(A: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/linalg/__init__.py
+def matrix_power(A: Tensor, n: _int, *, out: Any = None) -> Tensor: ...  # mytorch/linalg/__init__.py
 def matrix_rank(self: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/ops/memory.py
 @overload
 def max(input: Tensor, *, out: Any = ...) -> Tensor: ...
@@ -770,16 +765,16 @@ def nuclear_norm(input: Tensor, dim: _Dims | None = None, keepdim: _bool = False
 def numel(input: Tensor, *, out: Any = None) -> _int: ...  # mytorch/ops/creation.py
 def ones(*size: _int | _Shape, out: Any = None, dtype: _DType | None = None, device: _Device = None, requires_grad: _bool = False, memory_format: Any = None, **named: Any) -> Tensor: ...  # mytorch/ops/creation.py
 def ones_like(input: Tensor, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, memory_format: Any = None, pin_memory: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/creation.py
-def orgqr(A: Tensor, tau: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/linalg.py
-def ormqr(input: Tensor, tau: Tensor, other: _Operand, left: _bool = True, transpose: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/compat/functional.py
+def orgqr(A: Tensor, tau: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/linalg/__init__.py
+def ormqr(input: Tensor, tau: Tensor, other: _Operand, left: _bool = True, transpose: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/functional.py
 def outer(input: Tensor, vec2: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _Number = 2.0, eps: _Number = 1e-06, keepdim: _bool = False) -> Tensor: ...  # mytorch/ops/loss.py
-def pca_lowrank(A: Tensor, q: _int | None = None, center: _bool = True, niter: _int = 2, *, out: Any = None) -> _U_S_V: ...  # mytorch/compat/functional.py
+def pca_lowrank(A: Tensor, q: _int | None = None, center: _bool = True, niter: _int = 2, *, out: Any = None) -> _U_S_V: ...  # mytorch/functional.py
 def pdist(input: Tensor, p: _Number = 2.0, *, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
 def permute(input: Tensor, *dims: _int | _Shape, out: Any = None, **named: Any) -> Tensor: ...  # mytorch/ops/movement.py
-def permute_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def permute_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 pi: _float
-def pinverse(input: Tensor, rcond: _Number = 1e-15, *, out: Any = None) -> Tensor: ...  # mytorch/compat/functional.py
+def pinverse(input: Tensor, rcond: _Number = 1e-15, *, out: Any = None) -> Tensor: ...  # mytorch/functional.py
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor: ...  # mytorch/ops/resample.py
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor: ...  # mytorch/ops/resample.py
 def poisson(input: Tensor, generator: Generator | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
@@ -800,10 +795,10 @@ preserve_format: Any
 def prod(input: Tensor, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DType | None = None, out: Any = None) -> Tensor: ...
 @overload
 def prod(input: Tensor, axis: _Dims | None = None, keepdims: _bool = False, *, dtype: _DType | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/sorting.py
-def promote_types(type1: Any, type2: Any) -> _dtype: ...  # mytorch/base/dtypes.py
+def promote_types(type1: Any, type2: Any) -> _dtype: ...  # mytorch/arrays/dtypes.py
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/ops/scatter.py
 def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor: ...  # mytorch/ops/scatter.py
-def qr(input: Tensor, some: _bool = True, *, out: Any = None) -> _Q_R: ...  # mytorch/compat/functional.py
+def qr(input: Tensor, some: _bool = True, *, out: Any = None) -> _Q_R: ...  # mytorch/functional.py
 @overload
 def quantile(input: Tensor, q: _int, dim: _int | None = None, keepdim: _bool = False, *, interpolation: str = 'linear', out: Any = None) -> Tensor: ...
 @overload
@@ -882,26 +877,26 @@ def searchsorted(sorted_sequence: Tensor, input: _Operand, *, out_int32: _bool =
 @overload
 def searchsorted(sorted_sequence: Tensor, self: _Operand, *, out_int32: _bool = False, right: _bool = False, side: str | None = None, sorter: Tensor | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/sorting.py
 def seed() -> _int: ...  # mytorch/ops/random.py
-def segment_reduce(data: Any, reduce: _bool | str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: _Dims = 0, unsafe: _bool = False, initial: Any = None, out: Any = None) -> Tensor: ...  # mytorch/compat/functional.py
+def segment_reduce(data: Any, reduce: _bool | str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: _Dims = 0, unsafe: _bool = False, initial: Any = None, out: Any = None) -> Tensor: ...  # mytorch/functional.py
 @overload
 def select(input: Tensor, dim: _int, index: Tensor, *, out: Any = None) -> Tensor: ...
 @overload
 def select(input: Tensor, axis: _int, index: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
-def select_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def select_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 @overload
 def select_scatter(input: Tensor, src: Tensor, dim: _int, index: Tensor, *, out: Any = None) -> Tensor: ...
 @overload
 def select_scatter(input: Tensor, src: Tensor, axis: _int, index: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/scatter.py
 def selu(input: Tensor, inplace: _bool = False, *, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/activation.py
 def selu_(input: Tensor) -> Tensor: ...  # mytorch/ops/composites.py
-def set_default_device(where: Any) -> None: ...  # mytorch/backend/devices.py
-def set_default_dtype(d: Any) -> None: ...  # mytorch/base/dtypes.py
+def set_default_device(where: Any) -> None: ...  # mytorch/arrays/devices.py
+def set_default_dtype(d: Any) -> None: ...  # mytorch/arrays/dtypes.py
 def set_default_tensor_type(t: Any) -> None: ...  # mytorch/compat/names.py
 def set_deterministic_debug_mode(debug_mode: Any) -> None: ...  # mytorch/compat/names.py
 def set_float32_matmul_precision(precision: Any) -> None: ...  # mytorch/compat/names.py
 def set_flush_denormal(mode: str) -> _bool: ...  # mytorch/compat/names.py
 def set_num_interop_threads(n: _int) -> None: ...  # mytorch/compat/names.py
-def set_printoptions(precision: Any = None, threshold: Any = None, edgeitems: Any = None, linewidth: Any = None, profile: Any = None, sci_mode: Any = None, *, layout: Any = None) -> None: ...  # mytorch/_tensor_str.py
+def set_printoptions(precision: Any = None, threshold: Any = None, edgeitems: Any = None, linewidth: Any = None, profile: Any = None, sci_mode: Any = None, *, layout: Any = None) -> None: ...  # mytorch/arrays/printing.py
 def set_rng_state(new_state: Any) -> None: ...  # mytorch/ops/random.py
 def set_warn_always(b: Any) -> None: ...  # mytorch/compat/names.py
 def sgn(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -918,7 +913,7 @@ def sinc(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/specia
 def sinc_(input: Tensor) -> Tensor: ...  # mytorch/ops/special.py
 def sinh(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def sinh_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
-def slice_copy(input: Tensor, dim: _int = 0, start: _Number | None = None, end: _Number | None = None, step: _Number = 1, *, out: Any = None) -> Tensor: ...  # mytorch/compat/functional.py
+def slice_copy(input: Tensor, dim: _int = 0, start: _Number | None = None, end: _Number | None = None, step: _Number = 1, *, out: Any = None) -> Tensor: ...  # mytorch/functional.py
 @overload
 def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _Number | None = None, end: _Number | None = None, step: _Number = 1, *, out: Any = None) -> Tensor: ...
 @overload
@@ -943,12 +938,12 @@ def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: An
 def split(tensor: Tensor, split_size_or_sections: _Ints | Tensor, dim: _int = 0, *, out: Any = None) -> tuple[Tensor, ...]: ...
 @overload
 def split(tensor: Tensor, split_size: _Ints | Tensor, axis: _int = 0, *, out: Any = None) -> tuple[Tensor, ...]: ...  # mytorch/ops/movement.py
-def split_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> tuple[Tensor, ...]: ...  # mytorch/compat/functional.py
+def split_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> tuple[Tensor, ...]: ...  # mytorch/functional.py
 @overload
 def split_with_sizes(input: Tensor, split_sizes: _Shape, dim: _int = 0, *, out: Any = None) -> tuple[Tensor, ...]: ...
 @overload
 def split_with_sizes(input: Tensor, split_sizes: _Shape, axis: _int = 0, *, out: Any = None) -> tuple[Tensor, ...]: ...  # mytorch/ops/memory.py
-def split_with_sizes_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> tuple[Tensor, ...]: ...  # mytorch/compat/functional.py
+def split_with_sizes_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> tuple[Tensor, ...]: ...  # mytorch/functional.py
 def sqrt(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def sqrt_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def square(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -958,14 +953,14 @@ def squeeze(input: Tensor, dim: _Dims | None = None, *dims: _int | _Shape, out: 
 @overload
 def squeeze(input: Tensor, axis: _Dims | None = None, *dims: _int | _Shape, out: Any = None) -> Tensor: ...  # mytorch/ops/movement.py
 def squeeze_(input: Tensor, dim: _Dims | None = None, *dims: _int | _Shape) -> Tensor: ...  # mytorch/ops/movement.py
-def squeeze_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def squeeze_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 def stack(tensors: Sequence[Tensor], dim: _int = 0, *, axis: _Dims | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/movement.py
 def std(input: Tensor, dim: _Dims | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _Number | None = None, axis: _Dims | None = None, keepdims: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/reduction.py
 @overload
 def std_mean(input: Tensor, dim: _Dims | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _Number | None = None, out: Any = None) -> tuple[Tensor, Tensor]: ...
 @overload
 def std_mean(input: Tensor, axis: _Dims | None = None, unbiased: _bool | None = None, keepdims: _bool = False, *, correction: _Number | None = None, out: Any = None) -> tuple[Tensor, Tensor]: ...  # mytorch/ops/reduction.py
-def stft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/compat/functional.py
+def stft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/functional.py
 strided: Any
 def sub(input: Tensor, other: _Operand, tensor: Tensor | None = None, *, alpha: _Number = 1, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def sub_(input: Tensor, other: _Operand, tensor: Tensor | None = None, *, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -973,8 +968,8 @@ def subtract(input: Tensor, other: _Operand, tensor: Tensor | None = None, *, al
 def subtract_(input: Tensor, other: _Operand, tensor: Tensor | None = None, *, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
 def sum(input: Tensor, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DType | None = None, axis: _Dims | None = None, keepdims: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/reduction.py
 def sum_to_size(input: Tensor, *size: _int | _Shape, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
-def svd(input: Tensor, some: _bool = True, compute_uv: _bool = True, *, out: Any = None) -> _U_S_V: ...  # mytorch/compat/functional.py
-def svd_lowrank(A: Tensor, q: _int = 6, niter: _int = 2, M: Any = None, *, out: Any = None) -> _U_S_V: ...  # mytorch/compat/functional.py
+def svd(input: Tensor, some: _bool = True, compute_uv: _bool = True, *, out: Any = None) -> _U_S_V: ...  # mytorch/functional.py
+def svd_lowrank(A: Tensor, q: _int = 6, niter: _int = 2, M: Any = None, *, out: Any = None) -> _U_S_V: ...  # mytorch/functional.py
 @overload
 def swapaxes(input: Tensor, dim0: _int, dim1: _int, *, out: Any = None) -> Tensor: ...
 @overload
@@ -988,7 +983,7 @@ def swapdims_(input: Tensor, dim0: _int, dim1: _int) -> Tensor: ...  # mytorch/o
 def symeig(self: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/ops/memory.py
 def t(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/movement.py
 def t_(input: Tensor) -> Tensor: ...  # mytorch/ops/movement.py
-def t_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def t_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 def take(input: Tensor, index: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/scatter.py
 @overload
 def take_along_dim(input: Tensor, indices: Tensor, dim: _int | None = None, *, out: Any = None) -> Tensor: ...
@@ -1020,7 +1015,7 @@ def transpose(input: Tensor, dim0: _int, dim1: _int, *, out: Any = None) -> Tens
 @overload
 def transpose(input: Tensor, axis0: _int, axis1: _int, *, out: Any = None) -> Tensor: ...  # mytorch/ops/movement.py
 def transpose_(input: Tensor, dim0: _int, dim1: _int) -> Tensor: ...  # mytorch/ops/movement.py
-def transpose_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def transpose_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 @overload
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _Number | None = None, dim: _int = -1, out: Any = None) -> Tensor: ...
 @overload
@@ -1029,7 +1024,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _Number | None = None, 
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: _Number | None = None, dim: _int = -1, out: Any = None) -> Tensor: ...
 @overload
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: _Number | None = None, axis: _int = -1, out: Any = None) -> Tensor: ...  # mytorch/ops/sorting.py
-def triangular_solve(b: Any, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Any = None) -> _solution_cloned_coefficient: ...  # mytorch/compat/functional.py
+def triangular_solve(b: Any, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Any = None) -> _solution_cloned_coefficient: ...  # mytorch/functional.py
 @overload
 def tril(input: Tensor, diagonal: _int = 0, *, requires_grad: _bool = False, device: _Device = None, out: Any = None) -> Tensor: ...
 @overload
@@ -1056,12 +1051,12 @@ uint8: _dtype
 def unbind(input: Tensor, dim: _int = 0, *, out: Any = None) -> tuple[Tensor, ...]: ...
 @overload
 def unbind(input: Tensor, axis: _int = 0, *, out: Any = None) -> tuple[Tensor, ...]: ...  # mytorch/ops/movement.py
-def unbind_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> tuple[Tensor, ...]: ...  # mytorch/compat/functional.py
+def unbind_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> tuple[Tensor, ...]: ...  # mytorch/functional.py
 @overload
 def unflatten(input: Tensor, dim: _int, sizes: _Shape, *, out: Any = None) -> Tensor: ...
 @overload
 def unflatten(input: Tensor, axis: _int, sizes: _Shape, *, out: Any = None) -> Tensor: ...  # mytorch/ops/movement.py
-def unfold_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def unfold_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 @overload
 def unique(input: Tensor, sorted: _bool = ..., return_inverse: Literal[False] = ..., return_counts: Literal[False] = ..., dim: _int | None = ...) -> Tensor: ...
 @overload
@@ -1076,7 +1071,7 @@ def unsqueeze(input: Tensor, dim: _int, *, out: Any = None) -> Tensor: ...
 @overload
 def unsqueeze(input: Tensor, axis: _int, *, out: Any = None) -> Tensor: ...  # mytorch/ops/movement.py
 def unsqueeze_(input: Tensor, dim: _int) -> Tensor: ...  # mytorch/ops/movement.py
-def unsqueeze_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def unsqueeze_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 def use_deterministic_algorithms(mode: str, *, warn_only: _bool = False) -> None: ...  # mytorch/compat/names.py
 def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
 def var(input: Tensor, dim: _Dims | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _Number | None = None, axis: _Dims | None = None, keepdims: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/reduction.py
@@ -1086,10 +1081,10 @@ def var_mean(input: Tensor, dim: _Dims | None = None, unbiased: _bool | None = N
 def var_mean(input: Tensor, axis: _Dims | None = None, unbiased: _bool | None = None, keepdims: _bool = False, *, correction: _Number | None = None, out: Any = None) -> tuple[Tensor, Tensor]: ...  # mytorch/ops/reduction.py
 def vdot(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 def view_as_complex(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/complex.py
-def view_as_complex_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def view_as_complex_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 def view_as_real(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/complex.py
-def view_as_real_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
-def view_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/compat/functional.py
+def view_as_real_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
+def view_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 def vsplit(input: Tensor, indices_or_sections: _Ints | Tensor, *, out: Any = None) -> tuple[Tensor, ...]: ...  # mytorch/ops/shapes.py
 def vstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 @overload

@@ -24,7 +24,7 @@ from .ops.dispatch.bind import PUBLIC, found_by_pickle
 from .ops.dispatch.out import takes_out
 from .ops.dispatch.precision import in_precision
 from .ops.dispatch.unwrap import on_device_of, raw_of, to_cpu
-from .ops.elementwise import without_derivative
+from .ops.elementwise import without_derivative as _without_derivative
 from .ops.loss import pdist
 from .ops.movement import stack
 from .ops.random import normal
@@ -85,7 +85,7 @@ def geqrf(input):
         raise NotImplementedError(f"geqrf: not implemented for {input.dtype}")
     reflectors, tau = np.linalg.qr(to_cpu(input), mode="raw")
     parts = on_device_of(np.swapaxes(np.ascontiguousarray(reflectors), -1, -2), input), on_device_of(tau, input)
-    return _Geqrf(*[without_derivative(part, input, name="geqrf") for part in parts])
+    return _Geqrf(*[_without_derivative(part, input, name="geqrf") for part in parts])
 
 
 @in_precision()
@@ -374,7 +374,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
     weights = None if weight is None else raw_of(weight).reshape(-1)
     hist, edges = np.histogramdd(raw, bins, limits, density=density, weights=weights)
     found = [Tensor._wrap(a.astype(raw.dtype)) for a in (hist, *edges)]
-    found = [without_derivative(a, input, name="histogramdd") for a in found]
+    found = [_without_derivative(a, input, name="histogramdd") for a in found]
     return _Histogram(found[0], tuple(found[1:]))
 
 

@@ -13,7 +13,7 @@ import mytorch
 from tests.loops import loop
 
 torch = pytest.importorskip("torch")
-from mytorch.compat import recurrent
+from mytorch.compat import recurrent  # noqa: E402
 from mytorch.compat.torch_version import TorchVersion  # noqa: E402
 from mytorch.ops import windows as signal_windows  # noqa: E402
 

@@ -3,11 +3,11 @@ from builtins import bool as _bool, float as _float, int as _int
 from collections.abc import Callable
 from typing import Any
 
-from mytorch.base.dtypes import dtype as _dtype
+from mytorch.arrays.dtypes import dtype as _dtype
 from enum import Enum
 
-from mytorch._tensor import Tensor
-from mytorch.engine.mode import ModeSwitch
+from mytorch.arrays.tensor import Tensor
+from mytorch.autograd.mode import ModeSwitch
 
 _DType = _dtype | type[Any] | str
 

@@ -3,13 +3,13 @@ from builtins import int as _int
 from collections.abc import Callable
 from typing import Any, SupportsIndex, overload
 
-from mytorch.backend.devices import device as _device
-from mytorch.base.dtypes import dtype as _dtype
+from mytorch.arrays.devices import device as _device
+from mytorch.arrays.dtypes import dtype as _dtype
+from mytorch.arrays import config as config
+from mytorch.arrays import dtypes as dtypes
+from mytorch.arrays import gpu as gpu
 
-from mytorch._tensor import Tensor
-from mytorch.backend import gpu as gpu
-from mytorch.base import config as config
-from mytorch.base import dtypes as dtypes
+from mytorch.arrays.tensor import Tensor
 
 _DType = _dtype | type[Any] | str
 _Device = _device | str | _int | None

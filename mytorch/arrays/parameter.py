@@ -5,8 +5,7 @@ from typing import Any
 from ..autograd.node import Leaf
 from ..ops.creation import empty
 from ..ops.dispatch.bind import METHODS
-from . import config
-from . import printing as _tensor_str
+from . import config, printing
 from .tensor import Tensor
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter"]
@@ -50,7 +49,7 @@ class Parameter(Tensor):
             self.requires_grad_()
 
     def __repr__(self):
-        return ("Parameter containing:\n" if _tensor_str.in_torch_layout() else "") + super().__repr__()
+        return ("Parameter containing:\n" if printing.in_torch_layout() else "") + super().__repr__()
 
 
 class Buffer(Tensor):

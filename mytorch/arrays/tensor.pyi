@@ -6,13 +6,13 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from typing_extensions import Self
 
-from mytorch.backend.devices import device as _device
-from mytorch.base.dtypes import dtype as _dtype
-from mytorch._array import Array
-from mytorch._array import Size
-from mytorch.base import config as config
-from mytorch.base import dtypes as dtypes
-from mytorch.base import hooks as hooks
+from mytorch.arrays.devices import device as _device
+from mytorch.arrays.dtypes import dtype as _dtype
+from mytorch.arrays import config as config
+from mytorch.arrays import dtypes as dtypes
+from mytorch.arrays import hooks as hooks
+from mytorch.arrays.array import Array
+from mytorch.arrays.array import Size
 from mytorch.ops.random import Generator
 from mytorch.tools.drawing import Drawing
 from os import PathLike
@@ -136,21 +136,21 @@ class Tensor:
     def __or__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/elementwise.py
     def __pos__(self) -> Tensor: ...  # mytorch/ops/elementwise.py
     def __pow__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/elementwise.py
-    def __radd__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
-    def __rand__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
+    def __radd__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
+    def __rand__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
     def __reversed__(self) -> Tensor: ...  # mytorch/ops/movement.py
-    def __rfloordiv__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
-    def __rlshift__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
+    def __rfloordiv__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
+    def __rlshift__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
     def __rmatmul__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/linalg.py
-    def __rmod__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
-    def __rmul__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
-    def __ror__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
-    def __rpow__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
-    def __rrshift__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
+    def __rmod__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
+    def __rmul__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
+    def __ror__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
+    def __rpow__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
+    def __rrshift__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
     def __rshift__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/elementwise.py
-    def __rsub__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
+    def __rsub__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
     def __rtruediv__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/elementwise.py
-    def __rxor__(self, other: _Operand) -> Tensor: ...  # mytorch/dispatch/bind.py
+    def __rxor__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/dispatch/bind.py
     def __setitem__(self, index: Any, value: _Operand) -> None: ...  # mytorch/ops/indexing.py
     def __sub__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/elementwise.py
     def __truediv__(self, other: _Operand) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -181,7 +181,7 @@ class Tensor:
     @staticmethod
     def _of(array: Any, edge: Any = None, cls: Any = None) -> Tensor: ...
     def _share_with(self, tensors: Sequence[Tensor]) -> Any: ...  # mytorch/compat/sharing.py
-    def _typed_storage(self) -> Any: ...  # mytorch/storage.py
+    def _typed_storage(self) -> Any: ...  # mytorch/files/storage.py
     def _values(self) -> Tensor: ...  # mytorch/sparse/methods.py
     @property
     def _version(self) -> _int: ...
@@ -265,7 +265,7 @@ class Tensor:
     def atan_(self) -> Self: ...  # mytorch/ops/special.py
     def atanh(self, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
     def atanh_(self) -> Self: ...  # mytorch/ops/special.py
-    def backward(self, gradient: Tensor | None = None, retain_graph: _bool | None = None, create_graph: _bool = False, inputs: Sequence[Tensor] | Tensor | None = None) -> None: ...  # mytorch/dispatch/backward.py
+    def backward(self, gradient: Tensor | None = None, retain_graph: _bool | None = None, create_graph: _bool = False, inputs: Sequence[Tensor] | Tensor | None = None) -> None: ...  # mytorch/autograd/backward_call.py
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/linalg.py
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self: ...  # mytorch/ops/linalg.py
     def bernoulli(self, p: Tensor | _Number | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
@@ -454,7 +454,7 @@ class Tensor:
     def ge(self, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
     def ge_(self, other: _Operand) -> Self: ...  # mytorch/ops/elementwise.py
     def geometric_(self, p: _Number, *, generator: Generator | None = None) -> Self: ...  # mytorch/ops/random.py
-    def geqrf(self) -> _a_tau: ...  # mytorch/compat/functional.py
+    def geqrf(self) -> _a_tau: ...  # mytorch/functional.py
     def ger(self, vec2: Tensor) -> Tensor: ...  # mytorch/ops/linalg.py
     def get_device(self) -> _int: ...  # mytorch/ops/creation.py
     @property
@@ -570,7 +570,7 @@ class Tensor:
     def isneginf(self, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
     def isposinf(self, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
     def isreal(self) -> Tensor: ...  # mytorch/ops/special.py
-    def istft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor: ...  # mytorch/compat/functional.py
+    def istft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor: ...  # mytorch/functional.py
     def item(self) -> _int | _float | _bool: ...  # mytorch/ops/creation.py
     @property
     def itemsize(self) -> _int: ...
@@ -632,8 +632,8 @@ class Tensor:
     def lstsq(self, *args: Any, **kwargs: Any) -> _solution_residuals_rank_singular_values: ...  # mytorch/ops/memory.py
     def lt(self, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
     def lt_(self, other: _Operand) -> Self: ...  # mytorch/ops/elementwise.py
-    def lu(self, pivot: _bool = True, get_infos: _bool = False) -> Any: ...  # mytorch/compat/functional.py
-    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor: ...  # mytorch/compat/functional.py
+    def lu(self, pivot: _bool = True, get_infos: _bool = False) -> Any: ...  # mytorch/functional.py
+    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor: ...  # mytorch/functional.py
     @property
     def mH(self) -> Tensor: ...
     @property
@@ -646,8 +646,8 @@ class Tensor:
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Self: ...  # mytorch/ops/scatter.py
     def masked_select(self, mask: Tensor) -> Tensor: ...  # mytorch/ops/indexing.py
     def matmul(self, other: _Operand) -> Tensor: ...  # mytorch/ops/linalg.py
-    def matrix_exp(self, *, out: Any = None) -> Tensor: ...  # mytorch/linalg.py
-    def matrix_power(self, n: _int, *, out: Any = None) -> Tensor: ...  # mytorch/linalg.py
+    def matrix_exp(self, *, out: Any = None) -> Tensor: ...  # mytorch/linalg/__init__.py
+    def matrix_power(self, n: _int, *, out: Any = None) -> Tensor: ...  # mytorch/linalg/__init__.py
     def matrix_rank(self, *args: Any, **kwargs: Any) -> Tensor: ...  # mytorch/ops/memory.py
     @overload
     def max(self, *, out: Any = ...) -> Tensor: ...
@@ -755,14 +755,14 @@ class Tensor:
     def not_equal_(self, other: _Operand) -> Self: ...  # mytorch/ops/elementwise.py
     def numel(self) -> _int: ...  # mytorch/ops/creation.py
     def numpy(self, *, force: _bool = False) -> np.ndarray[Any, Any]: ...  # mytorch/ops/creation.py
-    def orgqr(self, tau: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/linalg.py
-    def ormqr(self, tau: Tensor, other: _Operand, left: _bool = True, transpose: _bool = False) -> Tensor: ...  # mytorch/compat/functional.py
+    def orgqr(self, tau: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/linalg/__init__.py
+    def ormqr(self, tau: Tensor, other: _Operand, left: _bool = True, transpose: _bool = False) -> Tensor: ...  # mytorch/functional.py
     def outer(self, vec2: Tensor) -> Tensor: ...  # mytorch/ops/linalg.py
     @property
     def output_nr(self) -> _int: ...
     def permute(self, *dims: _int | _Shape, **named: Any) -> Tensor: ...  # mytorch/ops/movement.py
     def pin_memory(self, device: _Device = None) -> Tensor: ...  # mytorch/ops/creation.py
-    def pinverse(self, rcond: _Number = 1e-15) -> Tensor: ...  # mytorch/compat/functional.py
+    def pinverse(self, rcond: _Number = 1e-15) -> Tensor: ...  # mytorch/functional.py
     def polygamma(self, n: _int) -> Tensor: ...  # mytorch/ops/special.py
     def polygamma_(self, n: _int) -> Self: ...  # mytorch/ops/special.py
     def positive(self) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -781,7 +781,7 @@ class Tensor:
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Self: ...  # mytorch/ops/scatter.py
     def q_scale(self, *args: Any, **kwargs: Any) -> Tensor: ...  # mytorch/compat/stubs.py
     def q_zero_point(self, *args: Any, **kwargs: Any) -> Tensor: ...  # mytorch/compat/stubs.py
-    def qr(self, some: _bool = True) -> _Q_R: ...  # mytorch/compat/functional.py
+    def qr(self, some: _bool = True) -> _Q_R: ...  # mytorch/functional.py
     def qscheme(self, *args: Any, **kwargs: Any) -> Tensor: ...  # mytorch/compat/stubs.py
     @overload
     def quantile(self, q: _int, dim: _int | None = None, keepdim: _bool = False, *, interpolation: str = 'linear') -> Tensor: ...
@@ -799,8 +799,8 @@ class Tensor:
     def reciprocal_(self) -> Self: ...  # mytorch/ops/elementwise.py
     def record_stream(self, stream: Any) -> None: ...  # mytorch/ops/memory.py
     def refine_names(self, *args: Any, **kwargs: Any) -> Tensor: ...  # mytorch/compat/stubs.py
-    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle: ...  # mytorch/dispatch/backward.py
-    def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> RemovableHandle: ...  # mytorch/dispatch/backward.py
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle: ...  # mytorch/autograd/backward_call.py
+    def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> RemovableHandle: ...  # mytorch/autograd/backward_call.py
     def relu(self, *, fused: _bool | None = None) -> Tensor: ...  # mytorch/ops/activation.py
     def relu_(self, *, fused: _bool | None = None) -> Self: ...  # mytorch/ops/activation.py
     def remainder(self, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -832,7 +832,7 @@ class Tensor:
     def resize_as_(self, the_template: _Operand, *, memory_format: Any = None) -> Self: ...  # mytorch/ops/memory.py
     def resolve_conj(self) -> Tensor: ...  # mytorch/ops/complex.py
     def resolve_neg(self) -> Tensor: ...  # mytorch/ops/complex.py
-    def retain_grad(self) -> None: ...  # mytorch/dispatch/backward.py
+    def retain_grad(self) -> None: ...  # mytorch/autograd/backward_call.py
     @property
     def retains_grad(self) -> _bool: ...
     def roll(self, shifts: _Dims, dims: _Dims | None = None) -> Tensor: ...  # mytorch/ops/shapes.py
@@ -931,10 +931,10 @@ class Tensor:
     def std_mean(self, dim: _Dims | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _Number | None = None) -> tuple[Tensor, Tensor]: ...
     @overload
     def std_mean(self, axis: _Dims | None = None, unbiased: _bool | None = None, keepdims: _bool = False, *, correction: _Number | None = None) -> tuple[Tensor, Tensor]: ...  # mytorch/ops/reduction.py
-    def stft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None) -> Tensor: ...  # mytorch/compat/functional.py
-    def storage(self) -> Any: ...  # mytorch/storage.py
+    def stft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None) -> Tensor: ...  # mytorch/functional.py
+    def storage(self) -> Any: ...  # mytorch/files/storage.py
     def storage_offset(self) -> _int: ...  # mytorch/ops/creation.py
-    def storage_type(self) -> Any: ...  # mytorch/compat/legacy_storage.py
+    def storage_type(self) -> Any: ...  # mytorch/files/legacy_storage.py
     @overload
     def stride(self, dim: None = ...) -> tuple[_int, ...]: ...
     @overload
@@ -945,7 +945,7 @@ class Tensor:
     def subtract_(self, other: _Operand, tensor: Tensor | None = None, *, alpha: _Number = 1) -> Self: ...  # mytorch/ops/elementwise.py
     def sum(self, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DType | None = None, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor: ...  # mytorch/ops/reduction.py
     def sum_to_size(self, *size: _int | _Shape) -> Tensor: ...  # mytorch/ops/shapes.py
-    def svd(self, some: _bool = True, compute_uv: _bool = True) -> _U_S_V: ...  # mytorch/compat/functional.py
+    def svd(self, some: _bool = True, compute_uv: _bool = True) -> _U_S_V: ...  # mytorch/functional.py
     @overload
     def swapaxes(self, dim0: _int, dim1: _int) -> Tensor: ...
     @overload
@@ -1007,7 +1007,7 @@ class Tensor:
     def trapz(self, x: Tensor | None = None, *, dx: _Number | None = None, dim: _int = -1) -> Tensor: ...
     @overload
     def trapz(self, x: Tensor | None = None, *, dx: _Number | None = None, axis: _int = -1) -> Tensor: ...  # mytorch/ops/sorting.py
-    def triangular_solve(self, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False) -> _solution_cloned_coefficient: ...  # mytorch/compat/functional.py
+    def triangular_solve(self, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False) -> _solution_cloned_coefficient: ...  # mytorch/functional.py
     @overload
     def tril(self, diagonal: _int = 0, *, requires_grad: _bool = False, device: _Device = None) -> Tensor: ...
     @overload
@@ -1059,7 +1059,7 @@ class Tensor:
     @overload
     def unsqueeze(self, axis: _int) -> Tensor: ...  # mytorch/ops/movement.py
     def unsqueeze_(self, dim: _int) -> Self: ...  # mytorch/ops/movement.py
-    def untyped_storage(self) -> Any: ...  # mytorch/storage.py
+    def untyped_storage(self) -> Any: ...  # mytorch/files/storage.py
     def values(self) -> Tensor: ...  # mytorch/sparse/methods.py
     def var(self, dim: _Dims | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _Number | None = None, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor: ...  # mytorch/ops/reduction.py
     @overload

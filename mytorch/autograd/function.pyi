@@ -3,10 +3,11 @@ from builtins import bool as _bool
 from collections.abc import Callable
 from typing import Any
 
-from mytorch._tensor import Tensor
-from mytorch.base import hooks as hooks
-from mytorch.engine import walk as walk
-from mytorch.engine.node import Node
+from mytorch.arrays import hooks as hooks
+
+from mytorch.arrays.tensor import Tensor
+from mytorch.autograd import walk as walk
+from mytorch.autograd.node import Node
 
 class Function:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...

@@ -5,7 +5,7 @@ from typing import Any, TypeVar, overload
 
 from typing_extensions import Self
 
-from mytorch.base import hooks as hooks
+from mytorch.arrays import hooks as hooks
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

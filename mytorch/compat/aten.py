@@ -1,7 +1,7 @@
 """`torch.ops.aten`: PyTorch's names of operators, for the operations of this library.
 
 `torch.ops.aten.add` is a packet, and `torch.ops.aten.add.Tensor` is one overload of it. Both call the public function with the
-arguments in PyTorch's order. Dispatch modes receive the same overloads (dispatch_mode.py).
+arguments in PyTorch's order. Dispatch modes receive the same overloads (`utils/_python_dispatch.py`).
 """
 
 import functools

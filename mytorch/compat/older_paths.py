@@ -7,7 +7,6 @@ PATHS = {
     "_array": "arrays.array",
     "_parameter": "arrays.parameter",
     "_tensor": "arrays.tensor",
-    "_tensor_str": "arrays.printing",
     "audio": "files.audio",
     "backend": "arrays: **",
     "backend.copies": "arrays.copies",

@@ -98,6 +98,7 @@ PATHS = {
     "testing._comparison": "compat.testing",
     "testing._internal": "compat.testing_internal",
     "testing._internal.common_utils": "compat.testing_internal",
+    "_tensor_str": "arrays.printing: **; compat.tensor_str: PRINT_OPTS _tensor_str _str_intern _add_suffixes",
     "_utils": "compat.torch_only: _element_size",
     "accelerate.checkpoint": "accelerate.training_state",
     "autograd.checkpoint": "autograd.recompute",
@@ -142,7 +143,6 @@ PATHS = {
 _ADDITIONS = {
     "mytorch.distributed": "compat.distributed_names: _get_default_group _get_global_rank _rank_not_in_group",
     "mytorch.utils.data._utils.collate": "compat.data_names: np_str_obj_array_pattern",
-    "mytorch.arrays.printing": "compat.tensor_str: PRINT_OPTS _tensor_str _str_intern _add_suffixes",
 }
 # Priyam Mazumdar's MyTorch first had its Accelerator in `miniddp.accelerate.Accelerator`.
 _OLDER = {"miniddp": "accelerate:", "miniddp.accelerate": "accelerate"}

@@ -3,13 +3,13 @@ from builtins import bool as _bool, int as _int
 from collections.abc import Iterable
 from typing import Any
 
-from mytorch.backend.devices import device as _device
+from mytorch.arrays.devices import device as _device
 
 from contextlib import AbstractContextManager
-from mytorch import backend as backend
 
-from mytorch._tensor import Tensor as Tensor
-from mytorch.base.errors import OutOfMemoryError as OutOfMemoryError
+from mytorch.arrays.errors import OutOfMemoryError as OutOfMemoryError
+
+from mytorch.arrays.tensor import Tensor as Tensor
 from mytorch.cuda import amp as amp
 from mytorch.cuda import comm as comm
 from mytorch.cuda import graphs as graphs
@@ -47,7 +47,7 @@ annotations: Any
 def can_device_access_peer(device: _device | str | _int, peer_device: _device | str | _int) -> _bool: ...
 def current_device() -> _int: ...
 def device(device: _device | str | _int | None) -> AbstractContextManager: ...
-def device_count() -> Any: ...  # mytorch/backend/gpu.py
+def device_count() -> Any: ...  # mytorch/arrays/gpu.py
 def device_of(obj: Tensor) -> AbstractContextManager: ...
 def generator_for(target: Tensor, generator: Generator | None = None) -> Tensor: ...  # mytorch/ops/random.py
 def get_device_capability(device: _device | str | _int | None = None) -> tuple[_int, _int]: ...

@@ -3,7 +3,7 @@ from builtins import bool as _bool, float as _float
 from collections.abc import Callable
 from typing import Any
 
-from mytorch._tensor import Tensor
+from mytorch.arrays.tensor import Tensor
 from mytorch.distributions import constraints as constraints
 from mytorch.distributions import kl as kl
 from mytorch.distributions import transforms as transforms

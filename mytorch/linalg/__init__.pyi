@@ -5,10 +5,11 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from mytorch.base.dtypes import dtype as _dtype
+from mytorch.arrays.dtypes import dtype as _dtype
 
-from mytorch._tensor import Tensor
-from mytorch.base.errors import LinAlgError as LinAlgError
+from mytorch.arrays.errors import LinAlgError as LinAlgError
+
+from mytorch.arrays.tensor import Tensor
 
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]

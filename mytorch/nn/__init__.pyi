@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from mytorch._parameter import Buffer as Buffer
-from mytorch._parameter import Parameter as Parameter
-from mytorch._parameter import UninitializedBuffer as UninitializedBuffer
-from mytorch._parameter import UninitializedParameter as UninitializedParameter
+from mytorch.arrays.parameter import Buffer as Buffer
+from mytorch.arrays.parameter import Parameter as Parameter
+from mytorch.arrays.parameter import UninitializedBuffer as UninitializedBuffer
+from mytorch.arrays.parameter import UninitializedParameter as UninitializedParameter
 
-from mytorch._tensor import Tensor
+from mytorch.arrays.tensor import Tensor
 from mytorch.nn import activation as activation
 from mytorch.nn import adaptive as adaptive
 from mytorch.nn import attention as attention

@@ -5,9 +5,9 @@ from typing import Any, overload
 
 import numpy as np
 
-from mytorch.base.dtypes import dtype as _dtype
+from mytorch.arrays.dtypes import dtype as _dtype
 
-from mytorch._tensor import Tensor
+from mytorch.arrays.tensor import Tensor
 from mytorch.nn.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from mytorch.ops.composites import alpha_dropout as alpha_dropout
 from mytorch.ops.composites import apply_rotary_pos_embed as apply_rotary_pos_embed

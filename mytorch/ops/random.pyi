@@ -3,14 +3,14 @@ from builtins import bool as _bool, complex as _complex, float as _float, int as
 from collections.abc import Sequence
 from typing import Any
 
-from mytorch.backend.devices import device as _device
-from mytorch.base.dtypes import dtype as _dtype
+from mytorch.arrays.devices import device as _device
+from mytorch.arrays.dtypes import dtype as _dtype
+from mytorch.arrays import capturing as capturing
+from mytorch.arrays import dtypes as dtypes
+from mytorch.arrays import philox as philox
+from mytorch.arrays import rejection as rejection
 
-from mytorch._tensor import Tensor
-from mytorch.base import capturing as capturing
-from mytorch.base import dtypes as dtypes
-from mytorch.numerics import philox as philox
-from mytorch.numerics import rejection as rejection
+from mytorch.arrays.tensor import Tensor
 
 _Number = _int | _float | _bool | _complex
 

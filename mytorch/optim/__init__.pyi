@@ -3,7 +3,7 @@ from builtins import bool as _bool, float as _float, int as _int
 from collections.abc import Iterable
 from typing import Any
 
-from mytorch._tensor import Tensor
+from mytorch.arrays.tensor import Tensor
 
 from mytorch.optim import adafactor as adafactor
 from mytorch.optim import adam as adam

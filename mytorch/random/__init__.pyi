@@ -3,7 +3,7 @@ from builtins import bool as _bool, int as _int
 
 from typing import Any
 
-from mytorch._tensor import Tensor
+from mytorch.arrays.tensor import Tensor
 from mytorch.ops.random import Generator as Generator
 
 default_generator: Generator

@@ -3,10 +3,10 @@ from builtins import bool as _bool, float as _float, int as _int
 from collections.abc import Sequence
 from typing import Any
 
-from mytorch.backend.devices import device as _device
-from mytorch.base.dtypes import dtype as _dtype
+from mytorch.arrays.devices import device as _device
+from mytorch.arrays.dtypes import dtype as _dtype
 
-from mytorch._tensor import Tensor
+from mytorch.arrays.tensor import Tensor
 
 from mytorch.sparse import layouts as layouts
 from mytorch.sparse import methods as methods

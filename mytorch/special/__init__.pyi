@@ -5,9 +5,9 @@ from typing import Any, overload
 
 import numpy as np
 
-from mytorch.base.dtypes import dtype as _dtype
+from mytorch.arrays.dtypes import dtype as _dtype
 
-from mytorch._tensor import Tensor
+from mytorch.arrays.tensor import Tensor
 
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]
