@@ -80,6 +80,7 @@ class Stub:
             public = name in listed if listed else not name.startswith("_") and (self.exports or home == self.name)
             value = getattr(self.module, name)
             base = isinstance(value, type) and home == self.name and value.__name__ == name
+            base = base and not issubclass(value, types.ModuleType)
             public = public and (home == self.name or not (inspect.isfunction(value) and home.startswith(HELPERS)))
             if name in required or public or base or name == "__version__":
                 result[name] = value

@@ -23,9 +23,9 @@ class _Autograd(types.ModuleType):
 
 
 __all__ = (
-    "Function backward checkpoint detect_anomaly enable_grad functional grad gradcheck gradgradcheck inference_mode "
-    "is_anomaly_enabled is_grad_enabled is_inference_mode_enabled no_grad once_differentiable set_detect_anomaly "
-    "set_grad_enabled"
+    "Function backward checkpoint detect_anomaly enable_grad forward_ad functional grad gradcheck gradgradcheck graph "
+    "inference_mode is_anomaly_enabled is_grad_enabled is_inference_mode_enabled no_grad once_differentiable "
+    "set_detect_anomaly set_grad_enabled"
 ).split()
 
 __getattr__, __dir__ = _extensions.lazy(
@@ -35,7 +35,7 @@ __getattr__, __dir__ = _extensions.lazy(
         "autograd.anomaly": "detect_anomaly is_anomaly_enabled set_detect_anomaly",
         "autograd.backward_call": "backward grad",
         "autograd.function": "Function once_differentiable",
-        "autograd.gradcheck": "gradgradcheck",
+        "autograd.gradcheck": "gradcheck gradgradcheck",
         "autograd.mode": "enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled",
         "autograd.recompute": "checkpoint=",
     },

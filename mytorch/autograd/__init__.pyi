@@ -6,6 +6,7 @@ from typing import Any
 from mytorch.autograd import backward_call as backward_call
 from mytorch.autograd import forward_ad as forward_ad
 from mytorch.autograd import functional as functional
+from mytorch.autograd import graph as graph
 
 from mytorch.autograd import tensor_ns as tensor_ns
 from mytorch.autograd import walk as walk
@@ -14,17 +15,13 @@ from mytorch.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 from mytorch.autograd.anomaly import set_detect_anomaly as set_detect_anomaly
 from mytorch.autograd.function import Function as Function
 from mytorch.autograd.function import once_differentiable as once_differentiable
+from mytorch.autograd.gradcheck import gradcheck as gradcheck
 from mytorch.autograd.gradcheck import gradgradcheck as gradgradcheck
 from mytorch.autograd.mode import enable_grad as enable_grad
 from mytorch.autograd.mode import inference_mode as inference_mode
 from mytorch.autograd.mode import no_grad as no_grad
 from mytorch.autograd.mode import set_grad_enabled as set_grad_enabled
 
-class _Autograd(module):
-    @property
-    def gradcheck(self) -> Any: ...
-    @gradcheck.setter
-    def gradcheck(self, value: Any) -> None: ...
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, create_graph: _bool = False, inputs: Any = None) -> None: ...  # mytorch/autograd/backward_call.py
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None, create_graph: _bool = False, only_inputs: _bool = True, allow_unused: Any = None, is_grads_batched: _bool = False, materialize_grads: _bool = False) -> Any: ...  # mytorch/autograd/backward_call.py
 def is_grad_enabled() -> _bool: ...  # mytorch/autograd/mode.py
