@@ -1,6 +1,9 @@
-"""Generate docs/benchmarks.md from the JSON files in benchmarks/results.
+"""Generate docs/benchmarks.md and benchmarks/README.md from the JSON files in benchmarks/results.
 
 python benchmarks/report.py
+
+The page of the documentation has what a user asks: how fast and how large are the steps of a training program. The file next to this
+one has every other measurement, for contributors.
 """
 
 import json
@@ -13,13 +16,22 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 HEAD = """# Benchmarks
 
-This page compares the speed and the memory use of mytorch and PyTorch on a CPU. Each **ratio** is mytorch's value divided by PyTorch's
-value. Lower is better, and a ratio below 1 means that mytorch is faster or smaller. Both libraries are measured alternately on the
-same machine, on one thread unless stated otherwise. `python benchmarks/report.py` generates this page from `benchmarks/results/*.json`.
+This page tells you what to expect of mytorch on a CPU when you come from PyTorch: how long a step takes, how much memory it needs, and
+what compiling it brings. Each **ratio** is mytorch's value divided by PyTorch's, so less is better, and below 1 mytorch is faster. The two
+libraries took turns on the same machine, because a machine is not equally fast all day.
 
-!!! note "No GPU timings yet"
-    Nothing on this page was timed on a GPU. The last two sections contain estimates and compiler output for contributors.
-    `bash benchmarks/gpu_day.sh LOGS first` checks and times the most important parts on a GPU in at most 7 minutes.
+Nothing here was timed on a GPU. `python benchmarks/report.py` generates the page from the results in `benchmarks/results`, together with
+[benchmarks/README.md](../benchmarks/README.md), which has the single ops, the optimizers, the cost of a call, and estimates for GPUs.
+"""
+
+DETAILS = """# Benchmarks in detail
+
+These are the measurements behind [the benchmarks page](../docs/benchmarks.md), for contributors who look for the op or the call that makes a
+program slow. Each **ratio** is mytorch's value divided by PyTorch's. Both libraries take turns on the same machine, on one thread unless a
+table says otherwise. `python benchmarks/report.py` generates this file and that page from the results in `benchmarks/results`.
+
+Nothing here was timed on a GPU. The last two sections are estimates and compiler output; `bash benchmarks/gpu_day.sh LOGS first` checks and
+times the most important parts on a GPU in at most 7 minutes.
 """
 
 TITLES = {  # section of cpu.json -> (heading, description)
@@ -134,7 +146,9 @@ def summary():
         [
             "## Summary",
             "",
-            "Geometric means of the ratios to PyTorch on the CPU, with Numba installed.",
+            "Geometric means of the ratios, with Numba installed. Programs whose time is in large products and convolutions run about as fast as with "
+            "PyTorch. Programs of many small calls, or of long chains of elementwise functions, differ more, because there the cost of a call and the "
+            "number of passes over memory decide.",
             "",
             *_table(["benchmark", "measurements", "ratio"], rows),
             "",
@@ -154,9 +168,9 @@ def gpt2():
         [
             "## GPT-2 training",
             "",
-            f"Elapsed time of one training step (forward, backward, clipping, AdamW) of GPT-2 0.8M (`--model_size {s['model_size']}`), batch "
-            f"{s['batch_size']}, context {s['context_length']}, with the default number of threads. Machine: {_machine(r)}, PyTorch {r['versions']['torch']} in eager "
-            "mode. Program: `benchmarks/gpt2.py`.",
+            f"Elapsed time of one step (forward, backward, clipping, AdamW) of the GPT-2 with 0.8M parameters that `train_gpt2.sh "
+            f"{s['model_size']}` trains: batch {s['batch_size']}, context {s['context_length']}, with the default number of threads. Machine: {_machine(r)}, PyTorch "
+            f"{r['versions']['torch']} in eager mode. Program: `benchmarks/gpt2.py`.",
             "",
             *_table(["kernels", "mytorch, ms", "PyTorch, ms", "ratio"], rows),
             "",
@@ -164,8 +178,48 @@ def gpt2():
     )
 
 
+def _rows(section):
+    """Returns the rows of a section of cpu.json."""
+    return [row for row in _read("cpu.json")["rows"] if row["section"] == section]
+
+
+def _introduction(rows, description):
+    """Returns what a table of cpu.json shows."""
+    clock, threads = CLOCKS[rows[0]["clock"]], rows[0]["threads"]
+    mean = _mean([row["ratio"] for row in rows])
+    return f"{description} Clock: {clock}, {threads} thread{'s' * (threads > 1)}. Geometric mean of {len(rows)} ratios: {mean:.2f}."
+
+
+def steps():
+    """Returns the table of training steps, with their memory."""
+    rows = _rows("steps")
+
+    def added(row, library):
+        return f"{row[f'{library}_MB']:.0f}" if f"{library}_MB" in row else ""
+
+    return "\n".join(
+        [
+            f"## {TITLES['steps'][0]}",
+            "",
+            f"{_introduction(rows, TITLES['steps'][1])} Machine: {_machine(_read('cpu.json'))}. Program: `python -m benchmarks.cpu`, with Numba installed. "
+            "*Memory* is what three steps add to the peak memory of the process after the import of the library. For mytorch that includes "
+            "Numba, about 60 MB; PyTorch's import takes more memory than mytorch's.",
+            "",
+            *_table(
+                ["workload", "mytorch, ms", "PyTorch, ms", "ratio", "memory, MB", "PyTorch, MB"],
+                [
+                    [_workload(row), _ms(row["mytorch"]), _ms(row["torch"]), f"{row['ratio']:.2f}"]
+                    + [added(row, "mytorch"), added(row, "torch")]
+                    for row in rows
+                ],
+            ),
+            "",
+        ]
+    )
+
+
 def cpu():
-    """Returns the tables of common workloads on a CPU."""
+    """Returns the tables of the other workloads on a CPU."""
     r = _read("cpu.json")
     lines = [
         "## Common workloads",
@@ -176,33 +230,17 @@ def cpu():
         rows = [row for row in r["rows"] if (row["section"], row["threads"]) == (section, threads)]
         if section == "ops":
             lines += ops(rows)
-            continue
-        title, description = TITLES[section]
-        lines += [
-            "",
-            f"### {title}",
-            "",
-            f"{description} Clock: {CLOCKS[rows[0]['clock']]}, {threads} thread{'s' * (threads > 1)}. Geometric mean of {len(rows)} ratios: "
-            f"{_mean([row['ratio'] for row in rows]):.2f}.",
-            "",
-            *_table(
-                ["workload", "mytorch, ms", "PyTorch, ms", "ratio"],
-                [[_workload(row), _ms(row["mytorch"]), _ms(row["torch"]), f"{row['ratio']:.2f}"] for row in rows],
-            ),
-        ]
-        measured = [row for row in rows if "torch_MB" in row]
-        if measured:
-            keys = ("mytorch_MB", "torch_MB", "mytorch_all_MB", "torch_all_MB")
+        elif section != "steps":
+            title, description = TITLES[section]
             lines += [
                 "",
-                f"### Memory of {title.lower()}",
+                f"### {title}",
                 "",
-                "Peak memory of the process, in MB. *Added* is the increase after the import of the library, for three steps. For mytorch, it "
-                "includes Numba (about 60 MB). *Total* is the peak of the whole process.",
+                _introduction(rows, description),
                 "",
                 *_table(
-                    ["workload", "mytorch, added", "PyTorch, added", "mytorch, total", "PyTorch, total"],
-                    [[_workload(row), *(f"{row[key]:.0f}" for key in keys)] for row in measured],
+                    ["workload", "mytorch, ms", "PyTorch, ms", "ratio"],
+                    [[_workload(row), _ms(row["mytorch"]), _ms(row["torch"]), f"{row['ratio']:.2f}"] for row in rows],
                 ),
             ]
     return "\n".join(lines) + "\n"
@@ -243,59 +281,83 @@ def ops(rows):
     return lines
 
 
+COMPILED = {  # compiler in compile.json -> column
+    "torch": "PyTorch, ms",
+    "torch.compile": "torch.compile, ms",
+    "jax.jit": "jax.jit, ms",
+    "mytorch": "mytorch, ms",
+    "mytorch compiled": "compiled, ms",
+    "mytorch compiled, NumPy": "compiled, NumPy alone, ms",
+}
+
+
+def _compiled_table(rows, columns):
+    """Returns the mean of the ratios, and the table of compiled steps."""
+    ratios = {
+        row["name"]: row["measured"]["mytorch compiled"]["min"] / row["measured"]["torch"]["min"]
+        for row in rows
+        if {"torch", "mytorch compiled"} <= set(row["measured"])
+    }
+    table = _table(
+        ["step", *(COMPILED[c] for c in columns), "ratio"],
+        [
+            [_workload({"section": "steps", **row}), *(_cell(row, c, "min", _ms) for c in columns)]
+            + [f"{ratios[row['name']]:.2f}" if row["name"] in ratios else ""]
+            for row in rows
+        ],
+    )
+    clock = CLOCKS[rows[0]["clock"]]
+    text = f"Clock: {clock}. The ratio divides compiled mytorch by eager PyTorch. Geometric mean of {len(ratios)} ratios: {_mean(ratios.values()):.2f}."
+    return text, table
+
+
 def compiled_steps():
-    """Returns the tables of compiled steps."""
+    """Returns the table of compiled steps on one thread."""
+    r = _read("compile.json")
+    text, table = _compiled_table(
+        [row for row in r["rows"] if row["threads"] == 1],
+        [c for c in COMPILED if c not in ("mytorch", "mytorch compiled, NumPy")],
+    )
+    notes = [r["note"]] if "note" in r else []
+    if r["other_load"]:
+        notes.append(
+            "The machine had other load, so each time is that of the fastest step, and varies more than usual."
+        )
+    return "\n".join(
+        [
+            "## Compiled training steps",
+            "",
+            f"Steps of the table above with `mytorch.compile_step`, `torch.compile` and `jax.jit`, on one thread. {text} JAX runs five of the steps; an empty "
+            f"cell was not measured. Machine: {_machine(r)}, PyTorch {r['versions']['torch']}. Program: `benchmarks/compile.py`. [Compilation](compile.md) says when "
+            f"compiling pays. {' '.join(notes)}".rstrip(),
+            "",
+            *table,
+            "",
+        ]
+    )
+
+
+def compiled_in_detail():
+    """Returns the tables of compiled steps: all columns, the time to the first step, and memory."""
     r = _read("compile.json")
     lines = [
         "## Compiled training steps",
         "",
-        f"Steps of [Training and inference steps](#training-and-inference-steps) with `mytorch.compile_step`, `torch.compile` and `jax.jit`. "
-        f"Machine: {_machine(r)}, PyTorch {r['versions']['torch']}. Program: `benchmarks/compile.py`. [Compilation](compile.md) explains the columns "
-        "of mytorch.",
+        f"Steps of [the benchmarks page](../docs/benchmarks.md#training-and-inference-steps). Machine: {_machine(r)}, PyTorch {r['versions']['torch']}. "
+        "Program: `benchmarks/compile.py`. [Compilation](../docs/compile.md) explains the columns of mytorch.",
         "",
         "* *NumPy alone* disables the machine code and Numba's kernels.",
-        "* JAX runs five steps, which `benchmarks/jax_steps.py` defines. `torch.compile` and JAX have empty cells for steps that were not measured.",
+        "* JAX runs five steps, which `benchmarks/jax_steps.py` defines. Empty cells were not measured.",
         "* `policy_act` is measured without `.item()`, which no compiler records.",
     ]
-    steps = [row for row in _read("cpu.json")["rows"] if row["section"] == "steps" and row["threads"] == 1]
-    missing = [f"`{row['name']}`" for row in steps if row["name"] not in {row["name"] for row in r["rows"]}]
+    missing = [f"`{row['name']}`" for row in _rows("steps") if row["name"] not in {row["name"] for row in r["rows"]}]
     if missing:
         lines.append(f"* Not measured: {', '.join(missing)}.")
-    if r["other_load"]:
-        lines.append(
-            "* The machine had other load. Each time is the time of the fastest step, and varies more than usual."
-        )
-    columns = {
-        "torch": "PyTorch, ms",
-        "torch.compile": "torch.compile, ms",
-        "jax.jit": "jax.jit, ms",
-        "mytorch": "mytorch, ms",
-        "mytorch compiled": "compiled, ms",
-        "mytorch compiled, NumPy": "compiled, NumPy alone, ms",
-    }
+    lines += [f"* {r['note']}"] if "note" in r else []
     for threads in dict.fromkeys(row["threads"] for row in r["rows"]):
         rows = [row for row in r["rows"] if row["threads"] == threads]
-        ratios = {
-            row["name"]: row["measured"]["mytorch compiled"]["min"] / row["measured"]["torch"]["min"]
-            for row in rows
-            if {"torch", "mytorch compiled"} <= set(row["measured"])
-        }
-        lines += [
-            "",
-            f"### Time per compiled step, {threads} thread{'s' * (threads > 1)}",
-            "",
-            f"Clock: {CLOCKS[rows[0]['clock']]}. The ratio divides compiled mytorch by eager PyTorch. Geometric mean of {len(ratios)} ratios: "
-            f"{_mean(ratios.values()):.2f}.",
-            "",
-            *_table(
-                ["step", *columns.values(), "ratio"],
-                [
-                    [_workload({"section": "steps", **row}), *(_cell(row, c, "min", _ms) for c in columns)]
-                    + [f"{ratios[row['name']]:.2f}" if row["name"] in ratios else ""]
-                    for row in rows
-                ],
-            ),
-        ]
+        text, table = _compiled_table(rows, COMPILED)
+        lines += ["", f"### Time per compiled step, {threads} thread{'s' * (threads > 1)}", "", text, "", *table]
         eager = [row for row in rows if "eager" in row["measured"].get("mytorch compiled", {})]
         lines += [""] * bool(eager)
         lines += [
@@ -308,7 +370,8 @@ def compiled_steps():
         (
             "first_s",
             "Time to the first compiled step",
-            "CPU time of the first three calls in seconds, with the C++ compiler of `torch.compile`. The import is not included. Numba's kernels were cached.",
+            "CPU time of the first calls in seconds, until the step is compiled, with the C++ compiler of `torch.compile`. The import is not included. "
+            "Numba's kernels were cached.",
             "{:.1f}".format,
         ),
         (
@@ -416,7 +479,7 @@ def gpu():
         "measured on an H200 before.",
         "* **Estimate**: matrix multiplications at 85 % of that rate, attention at the rates of cuDNN, memory at 90 %.",
         "* **GPT-2 124M** is the size `--model_size base` with GPT-2's tokens and context 1024. **GPT-2 10.7M** is `--model_size small` "
-        "with 65 characters and context 256. The batch size is 32. [Language models](models.md) lists all sizes.",
+        "with 65 characters and context 256. The batch size is 32. [Language models](../docs/models.md) lists all sizes.",
         "",
         *_table(
             ["model", "launches", "matrix multiplications, TFLOP", "other memory traffic, GB", "peak memory, GiB"],
@@ -522,10 +585,16 @@ GPU_NOTES = """Conclusions:
 """
 
 
-def main():
-    parts = [HEAD, summary(), gpt2(), cpu(), compiled_steps(), overhead(), processes(), gpu(), compiled()]
-    (ROOT / "docs" / "benchmarks.md").write_text("\n".join(parts))
+def pages():
+    """Returns {path from the root: text} of the page and of the file of details."""
+    return {
+        "docs/benchmarks.md": "\n".join([HEAD, summary(), gpt2(), steps(), compiled_steps()]),
+        "benchmarks/README.md": "\n".join(
+            [DETAILS, cpu(), compiled_in_detail(), overhead(), processes(), gpu(), compiled()]
+        ),
+    }
 
 
 if __name__ == "__main__":
-    main()
+    for path, text in pages().items():
+        (ROOT / path).write_text(text)

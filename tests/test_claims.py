@@ -23,7 +23,12 @@ pytestmark = pytest.mark.cpu_only
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES += [ROOT / "tests" / "README.md", ROOT / "tests" / "findings.md", ROOT / "examples" / "README.md"]
+PAGES += [
+    ROOT / "benchmarks" / "README.md",
+    ROOT / "tests" / "README.md",
+    ROOT / "tests" / "findings.md",
+    ROOT / "examples" / "README.md",
+]
 SPACE = "[ \u00a0]"  # between a number and its unit
 
 # First cell of a row in the table of features -> a program that must run.
@@ -326,6 +331,13 @@ def test_sizes_of_the_installation():
         assert abs(size - numba) <= 0.1 * numba, (page, size, numba)
     for page, size in [] if numba is None else stated(rf"\[numba\]\"? # (\d+){SPACE}MB"):
         assert abs(size - small - numba) <= 0.1 * (small + numba), (page, size, small + numba)
+
+
+def test_benchmark_pages_are_the_stored_results():
+    from benchmarks.report import pages
+
+    changed = [path for path, text in pages().items() if (ROOT / path).read_text() != text]
+    assert not changed, f"run `python benchmarks/report.py`; it changes {', '.join(changed)}"
 
 
 def test_speed_compared_with_pytorch():
