@@ -370,7 +370,7 @@ def _now():
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSIDE = tuple(
     os.path.join(_PACKAGE, x)
-    for x in "arrays/array.py arrays/tensor.py autograd backend base dispatch engine kernels nn/module.py ops optim/optimizer.py profiler transforms".split()
+    for x in "arrays autograd func.py kernels nn/module.py ops optim/optimizer.py profiler".split()
 )
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from functools import partial
 
 import pytest
@@ -189,9 +190,8 @@ def test_stacks_group_and_are_written_for_flame_graphs(tmp_path):
     forward = {e.sequence_nr: e.stack for e in found.events() if e.name == "exp"}
     backward = {e.sequence_nr: e.stack for e in found.events() if e.name == "ExpBackward0"}
     assert forward == backward
-    assert all(
-        "mytorch/dispatch" not in line and "mytorch/engine" not in line for stack in forward.values() for line in stack
-    )
+    lines = [line for stack in forward.values() for line in stack]
+    assert not [line for line in lines if re.match(r"mytorch/(arrays|autograd|kernels|ops)/", line)]
     found.export_stacks(str(tmp_path / "stacks.txt"))
     lines = (tmp_path / "stacks.txt").read_text().splitlines()
     assert any(line.rpartition(" ")[0].endswith(":_one") and int(line.rpartition(" ")[2]) > 0 for line in lines)
