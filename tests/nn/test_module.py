@@ -412,7 +412,7 @@ def test_backward_hooks_receive_gradients_of_inputs_that_require_grad(torch):
 
 
 def test_a_layer_of_a_function_that_is_a_record(rng):
-    """As docs/architecture.md adds one: the record in the table of F, a class of one line."""
+    """As docs/adding.md adds one: the record in the table of F, a class of one line."""
 
     class Exp(Layer, function=_found("elementwise", "exp")):
         """e**x."""
