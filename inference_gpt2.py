@@ -1,4 +1,4 @@
-"""Generate text with a model from train_gpt2.py or from a Hugging Face directory.
+"""Generate text with a model from train_gpt2.py, a Hugging Face directory or a GGUF file.
 
     python inference_gpt2.py work_dir/gpt2-small-shakespeare/ --temperature 0.8 --topk 15 --prompt "ROMEO:"
 
@@ -8,6 +8,7 @@ Prints the text token by token. Uses the newest checkpoint of the project unless
 import json
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import mytorch
@@ -21,7 +22,8 @@ from mytorch.serialization import load_safetensors
 def parse(argv=None):
     p = ArgumentParser(description=__doc__.splitlines()[0])
     add = p.add_argument
-    add("path_to_project_dir", help="folder of a project of train_gpt2.py, a checkpoint, or a Hugging Face directory")
+    places = "folder of a project of train_gpt2.py, a checkpoint, a Hugging Face directory, or a GGUF file"
+    add("path_to_project_dir", help=places)
     add(
         "--adapter",
         help="directory of a LoRA adapter from train_gpt2.py --lora_r or PEFT; requires its base model (default: none)",
@@ -119,14 +121,22 @@ def load(args):
     """Returns the model, its tokenizer, and the directory from which they were loaded."""
     path = Path(args.path_to_project_dir)
     fused = args.fused or None
-    if (path / "config.json").is_file():
+    is_gguf = path.suffix == ".gguf"
+    if is_gguf or (path / "config.json").is_file():
+        if args.checkpoint_dir:
+            raise ValueError(f"--checkpoint_dir: expected a folder of train_gpt2.py with checkpoints, got {path}.")
         model, source = from_pretrained(path, fused=fused), path
         file = path / "tokenizer.json"
-        tokenizer = load_tokenizer(file) if file.is_file() else GPT2Tokenizer()
+        tokenizer = model.tokenizer if is_gguf else load_tokenizer(file) if file.is_file() else GPT2Tokenizer()
+        if tokenizer is None:
+            why = "Run `pip install tokenizers`" if find_spec("tokenizers") is None else "It accepts tokens only"
+            raise ValueError(f"path_to_project_dir: expected a file with a tokenizer, got {path}. {why}.")
         if args.adapter:
             lora.merge(lora.load_adapter(model, args.adapter))
     elif args.adapter:
-        text = f"expected path_to_project_dir to be the Hugging Face directory of the base model, got {path}"
+        text = (
+            f"expected path_to_project_dir to be the Hugging Face directory or GGUF file of the base model, got {path}"
+        )
         raise ValueError(f"--adapter: {text}.")
     else:
         project, checkpoint = find_project(path)

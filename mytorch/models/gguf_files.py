@@ -19,7 +19,7 @@ from .gpt2 import GPT2, GPT2Config
 from .hugging_face import MOST_WEIGHTS, check_shapes
 from .llama import Llama, LlamaConfig
 from .rotary import frequencies, trained_length
-from .tokenizer import FastTokenizer, GPT2Tokenizer, ends
+from .tokenizer import CharTokenizer, FastTokenizer, GPT2Tokenizer, byte_names, ends, from_byte_name
 
 # names of a block's weights: GGUF and mytorch
 _LLAMA = {
@@ -260,7 +260,7 @@ _SPLITS = {"llama-bpe": _WORDS.replace("DIGITS", r"\p{N}{1,3}"), "qwen2": _WORDS
 _SPLITS["llama3"] = _SPLITS["llama-v3"] = _SPLITS["llama-bpe"]
 
 
-def read_tokenizer(file: GGUFFile) -> FastTokenizer | None:
+def read_tokenizer(file: GGUFFile) -> FastTokenizer | CharTokenizer | None:
     """Return the tokenizer in a GGUF file's metadata, or None if its kind is unknown.
 
     Raises:
@@ -273,6 +273,8 @@ def read_tokenizer(file: GGUFFile) -> FastTokenizer | None:
         return None
     _check_tokenizer(said, file.path)
     types = said.get("token_type") or []
+    if kind == "gpt2" and (chars := _characters(tokens, types, said.get("merges"))) is not None:
+        return CharTokenizer(chars)
     special = [i for i, t in enumerate(types[: len(tokens)]) if t == _CONTROL]
     described = _byte_level(said, tokens) if kind == "gpt2" else _sentence_piece(said, tokens, file.path)
     if described is None:
@@ -339,6 +341,20 @@ def _byte_level(said, tokens):
     }  # fmt: skip
 
 
+def _characters(tokens, types, merges):
+    """Return the characters of a CharTokenizer that `save_gguf` has written, or None for other tokens."""
+    count = types.index(_UNUSED) if _UNUSED in types else len(tokens)
+    chars = [from_byte_name(token) for token in tokens[:count]]
+    if count == 0 or any(char is None or len(char) != 1 for char in chars) or len(set(chars)) != count:
+        return None
+    return chars if merges == _merges_of_characters(tokens[:count]) else None
+
+
+def _merges_of_characters(names):
+    """Return the merges that join the bytes of each character, and never the bytes of two characters."""
+    return list(dict.fromkeys(f"{name[:i]} {name[i]}" for name in names for i in range(1, len(name))))
+
+
 def _sentence_piece(said, tokens, path):
     """Return a SentencePiece tokenizer: two pieces merge if their concatenation is a piece, in order of scores."""
     scores = said.get("scores")
@@ -394,11 +410,12 @@ def save_gguf(model: Any, path: str | Path, kind: str = "F16") -> None:
 
     The file has the names, shapes and metadata of llama.cpp's own converter. llama.cpp computes in its own precision, so logits differ
     slightly: it approximates GELU with tanh, and has no sliding windows for these architectures, so the context in the file is no longer
-    than a window.
+    than a window. A file of characters has tokens that llama.cpp joins from the bytes of each character. llama.cpp leaves out characters
+    that the model doesn't know.
 
     Args:
         model: a GPT2, or a Llama with the options of Llama, Mistral, Mixtral, Qwen 2 or Qwen 3, with the weights of training. Its tokenizer
-            must be a byte-level encoding (`--tokenizer bpe` or `gpt2`). Without a tokenizer, the file accepts tokens only.
+            must be a byte-level encoding (`--tokenizer bpe` or `gpt2`) or characters. Without a tokenizer, the file accepts tokens only.
         path: path of the file, which usually ends in ".gguf".
         kind: type of the matrices: "F32", "F16", or "Q8_0", blocks of 8-bit numbers with a scale, a quarter of float32. Vectors and
             matrices that can't be divided into blocks of 32 numbers per row have more bits.
@@ -428,17 +445,30 @@ def save_gguf(model: Any, path: str | Path, kind: str = "F16") -> None:
             f"expected the weights of a {type(model).__name__} as it was trained, but {min(unknown)} differs. Merge LoRA matrices with "
             "models.lora.merge(model), and export before models.quantize_"
         )
+    tensors = _gpt2_tensors(weights, config) if is_gpt2 else _llama_tensors(weights, config, arch)
     metadata = {
         "general.architecture": arch,
         "general.type": "model",
         "general.name": Path(path).stem,
+        "general.size_label": _size_label({name: shape for name, (shape, _) in tensors.items()}),
         "general.file_type": _CODES[kind],
         "general.quantization_version": 2,
         **{f"{arch}.{key}": value for key, value in (_gpt2_values if is_gpt2 else _llama_values)(config, arch).items()},
         **_tokenizer_values(model.tokenizer, config.vocab_size, arch),
     }
-    tensors = _gpt2_tensors(weights, config) if is_gpt2 else _llama_tensors(weights, config, arch)
     write(path, metadata, {name: _planned(name, shape, get, kind) for name, (shape, get) in tensors.items()})
+
+
+def _size_label(shapes):
+    """Return the number of parameters as llama.cpp writes it, such as "124M", or "8x7.2B" for experts and the rest of the model."""
+    of_experts = {name: shape for name, shape in shapes.items() if "_exps." in name}
+    count = sum(math.prod(shape) for name, shape in shapes.items() if name not in of_experts)
+    count += sum(math.prod(shape[1:]) for shape in of_experts.values())  # one expert of each kind
+    unit, name = next((u, n) for u, n in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")) if count > u or n == "K")
+    number = count / unit
+    digits = max(2 - len(str(round(number)).lstrip("0")), 0)
+    experts = f"{next(iter(of_experts.values()))[0]}x" if of_experts else ""
+    return f"{experts}{number:.{digits}f}{name}"
 
 
 def _tied(config):
@@ -564,9 +594,11 @@ def _tokenizer_values(tokenizer, size, arch):
     """
     if tokenizer is None:
         return {"tokenizer.ggml.model": "none", f"{arch}.vocab_size": size}
+    if isinstance(tokenizer, CharTokenizer):
+        return _values_of_characters(tokenizer, size)
     if not isinstance(tokenizer, (FastTokenizer, GPT2Tokenizer)):
         _refuse(
-            f"expected a byte-level tokenizer, got {type(tokenizer).__name__}, which llama.cpp doesn't have. Prepare the text with "
+            f"expected a byte-level tokenizer or characters, got {type(tokenizer).__name__}, which llama.cpp doesn't have. Prepare the text with "
             "--tokenizer bpe and train again, or set model.tokenizer = None for a file that accepts tokens only"
         )
     data = tokenizer.to_hugging_face() if isinstance(tokenizer, GPT2Tokenizer) else tokenizer.to_dict()
@@ -602,6 +634,25 @@ def _tokenizer_values(tokenizer, size, arch):
     if cut == "llama-bpe":
         values.setdefault("add_bos_token", False)  # otherwise llama.cpp adds it
     return {f"tokenizer.ggml.{key}": value for key, value in values.items()}
+
+
+def _values_of_characters(tokenizer, size):
+    """Return the metadata of a byte-level tokenizer whose tokens are characters, because llama.cpp has none of characters."""
+    names = [byte_names(char) for char in tokenizer.chars]
+    if not 0 < len(names) <= size:
+        _refuse(f"expected a tokenizer with 1 to {size} tokens, the tokens of the model, got {len(names)}")
+    # llama.cpp ends a text at one token, number 11 by default. Here it is a number without a character, or the last character, which
+    # is the rarest one if characters are sorted: RARE, or the one with the highest code.
+    end = len(names) if len(names) < size else size - 1
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": names + [f"[PAD{i}]" for i in range(len(names), size)],
+        "tokenizer.ggml.token_type": [1] * len(names) + [_UNUSED] * (size - len(names)),
+        "tokenizer.ggml.merges": _merges_of_characters(names),
+        "tokenizer.ggml.eos_token_id": end,
+        "tokenizer.ggml.add_bos_token": False,
+    }
 
 
 def _cut(data):

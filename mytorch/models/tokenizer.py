@@ -22,7 +22,29 @@ _EACH_CHARACTER = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior":
 _PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _OTHERS = [b for b in range(256) if b not in _PRINTABLE]
 _BYTES = [chr(b) if b in _PRINTABLE else chr(256 + _OTHERS.index(b)) for b in range(256)]
+_BYTE_OF = {name: byte for byte, name in enumerate(_BYTES)}
 _ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|assistant_end|>")  # names of tokens that end a text
+
+
+def byte_names(text: str | bytes) -> str:
+    """Returns the bytes of a text as printable characters, as byte-level encodings write them.
+
+    Args:
+        text: the text, or its bytes.
+    """
+    return "".join(map(_BYTES.__getitem__, text.encode() if isinstance(text, str) else text))
+
+
+def from_byte_name(name: str) -> str | None:
+    """Returns the text that `byte_names` has written, or None if the bytes are not a text.
+
+    Args:
+        name: printable characters, one for each byte.
+    """
+    try:
+        return bytes(map(_BYTE_OF.__getitem__, name)).decode()
+    except (KeyError, UnicodeDecodeError):
+        return None
 
 
 class CharTokenizer:
@@ -151,7 +173,7 @@ class GPT2Tokenizer:
         for token in sorted(ranks, key=ranks.__getitem__):
             pairs = [(a, b) for i in range(1, len(token)) if (a := token[:i]) in ranks and (b := token[i:]) in ranks]
             merges += sorted(pairs, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
-        names = {token: "".join(map(_BYTES.__getitem__, token)) for token in ranks}
+        names = {token: byte_names(token) for token in ranks}
         bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
         added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
         return {

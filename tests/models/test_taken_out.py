@@ -12,7 +12,7 @@ import pytest
 import mytorch
 from mytorch.models import GPT2, Llama, from_pretrained, lora, quantize_, run_files, save_gguf
 from mytorch.models.gguf import GGUFFile
-from mytorch.models.gguf_files import _SPLITS
+from mytorch.models.gguf_files import _SPLITS, _characters, _size_label
 from mytorch.models.tokenizer import RARE, CharTokenizer, FastTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 
 TEXT = "The quick brown fox's den, 1999! jumps over\r\n\n the lazy\tdog… naïve 鲸 “yes” 🚀 "
@@ -303,6 +303,86 @@ def test_llama_cpp_has_the_same_tokens_and_logits(tmp_path, kind, type_):
     theirs.close()
 
 
+CHARACTERS = {  # of one to four bytes, that share bytes, with RARE, and with more numbers than characters
+    "text": (CharTokenizer.from_text(TEXT + "é–—’“"), 0),
+    "rare": (CharTokenizer.from_text(TEXT * 2 + "é", min_count=2), 0),
+    "ascii": (CharTokenizer("b\na ?"), 0),
+    "padded": (CharTokenizer.from_text(TEXT), 7),
+}
+
+
+def model_of_characters(name, kind):
+    mytorch.manual_seed(0)
+    tokenizer, more = CHARACTERS[name]
+    size = {"vocab_size": tokenizer.vocab_size + more, "context_length": 128}
+    model = randomize(kind(**size, num_layers=1, num_heads=2, embed_dim=32))
+    model.tokenizer = tokenizer
+    return model
+
+
+@pytest.mark.parametrize("kind", [GPT2, Llama])
+@pytest.mark.parametrize("name", CHARACTERS)
+def test_characters_in_a_gguf_file_are_read_without_a_package(tmp_path, monkeypatch, name, kind):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    model = model_of_characters(name, kind)
+    save_gguf(model, tmp_path / "m.gguf", "F32")
+    found = from_pretrained(tmp_path / "m.gguf").tokenizer
+    assert (type(found), found.chars) == (CharTokenizer, model.tokenizer.chars)
+    metadata = GGUFFile(tmp_path / "m.gguf").metadata
+    end = metadata["tokenizer.ggml.eos_token_id"]
+    assert end == min(found.vocab_size, model.config.vocab_size - 1)
+    assert len(metadata["tokenizer.ggml.tokens"]) == model.config.vocab_size
+
+
+@pytest.mark.parametrize("change", ["merges", "tokens", "repeated"])
+def test_other_tokens_are_not_characters(change):
+    tokens, merges = ["a", "b", "âĢĶ"], ["â Ģ", "âĢ Ķ"]
+    assert _characters(tokens, [1, 1, 1], merges) == ["a", "b", "—"]
+    changed = {"merges": (tokens, ["a b"]), "tokens": (["a", "b", "ab"], []), "repeated": (["a", "a"], [])}[change]
+    assert _characters(changed[0], [], changed[1]) is None
+
+
+@pytest.mark.skipif(find_spec("llama_cpp") is None, reason="needs llama-cpp-python")
+@pytest.mark.parametrize("kind", [GPT2, Llama])
+@pytest.mark.parametrize("name", CHARACTERS)
+def test_llama_cpp_cuts_texts_into_characters(tmp_path, rng, name, kind):
+    llama_cpp = pytest.importorskip("llama_cpp")
+    model = model_of_characters(name, kind)
+    save_gguf(model, tmp_path / "m.gguf", "F32")
+    theirs = llama_cpp.Llama(str(tmp_path / "m.gguf"), n_ctx=128, logits_all=True, verbose=False, n_threads=1)
+    known = [c for c in model.tokenizer.chars if c != RARE]
+    for text in ("".join(rng.choice(known, 100)), "".join(known)[:100]):
+        tokens = theirs.tokenize(text.encode(), add_bos=True)
+        assert tokens == model.tokenizer.encode(text)
+        assert theirs.detokenize(tokens).decode() == text
+        theirs.reset()
+        theirs.eval(tokens)
+        ours = from_pretrained(tmp_path / "m.gguf")(mytorch.tensor([tokens]))[0].detach().numpy()
+        np.testing.assert_allclose(np.array(theirs.scores[: len(tokens)]), ours, rtol=0, atol=3e-3)
+    unknown = "żQ‘龜𝛼"
+    assert theirs.tokenize(unknown.encode(), add_bos=True) == [
+        model.tokenizer.chars.index(c) for c in unknown if c in known
+    ]
+    theirs.close()
+
+
+def test_the_number_of_parameters_is_written_as_llama_cpp_writes_it():
+    for count, text in (
+        (124439808, "124M"),
+        (805760, "806K"),
+        (950, "0.9K"),
+        (1_000_000, "1000K"),
+        (7_241_732_096, "7.2B"),
+    ):
+        assert _size_label({"a": (count,)}) == text
+    assert _size_label({"a": (1_000_000,), "blk.0.ffn_up_exps.weight": (8, 1000, 1000)}) == "8x2.0M"
+    if find_spec("gguf"):
+        from gguf import size_label
+
+        for count in np.unique(np.geomspace(1, 3e12, 200).astype("int64")).tolist():
+            assert _size_label({"a": (count,)}) == size_label(count, count, 0, 0)
+
+
 def test_what_llama_cpp_does_not_have_is_refused(tmp_path):
     path = tmp_path / "m.gguf"
 
@@ -321,9 +401,9 @@ def test_what_llama_cpp_does_not_have_is_refused(tmp_path):
     refused("expected a GPT2 or Llama, got Linear", mytorch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="expected kind to be one of F32, F16, Q8_0, got 'Q4_0'"):
         save_gguf(Llama(**SHAPE), path, "Q4_0")
-    model = Llama(**SHAPE)
+    model = Llama(**{**SHAPE, "vocab_size": 2})
     model.tokenizer = CharTokenizer("abc")
-    refused("expected a byte-level tokenizer, got CharTokenizer", model)
+    refused("with 1 to 2 tokens, the tokens of the model, got 3", model)
     model = Llama(**SHAPE)
     model.lm_head.weight.data[3, 5] = 1e6
     refused("range of float16, got others in output.weight", model)

@@ -17,7 +17,7 @@ import pytest
 import mytorch
 from mytorch import accelerate
 from mytorch.accelerate.training_state import is_complete
-from mytorch.models import GPT2, GPT2Config, Llama, from_pretrained, lora
+from mytorch.models import GPT2, GPT2Config, Llama, from_pretrained, lora, save_gguf
 from mytorch.models.tokenizer import CharTokenizer, load_tokenizer, save_tokenizer
 from mytorch.utils.data.tokens import write_tokens
 
@@ -604,6 +604,18 @@ def test_every_architecture_learns_resumes_and_is_sampled(data, capsys, architec
     text = [sample(capsys, data.parent / "work" / "p", "--seed", 1, *more) for more in ((), ("--disable_cache",))]
     assert text[0] == text[1]
     assert len(text[0]) > 10
+
+
+def test_a_gguf_file_is_sampled_like_its_run(project, tmp_path, capsys):
+    save_gguf(from_pretrained(project), tmp_path / "m.gguf", "F32")
+    flags = ["--temperature", 0, "--max_tokens_gen", 20]
+    assert sample(capsys, tmp_path / "m.gguf", *flags) == sample(capsys, project, *flags)
+    with pytest.raises(ValueError, match="--checkpoint_dir: expected a folder of train_gpt2.py with checkpoints"):
+        sample(capsys, tmp_path / "m.gguf", "--checkpoint_dir", "final_checkpoint")
+    model = GPT2(vocab_size=15, context_length=24, num_layers=1, num_heads=2, embed_dim=8)
+    save_gguf(model, tmp_path / "m.gguf")
+    with pytest.raises(ValueError, match="expected a file with a tokenizer"):
+        sample(capsys, tmp_path / "m.gguf")
 
 
 @pytest.mark.parametrize("kind", [GPT2, Llama])
