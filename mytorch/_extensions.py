@@ -213,9 +213,14 @@ def torch_names():
 class UnknownName(AttributeError):
     """A module has no attribute with a name. `compat` adds advice to the message when a program reads it."""
 
+    __module__, __qualname__ = "builtins", "AttributeError"  # what a traceback shows
+
     def __str__(self):
         compat = _compat()
         return self.args[0] + (compat.advice(*self.args[1:]) if compat else "")
+
+    def __reduce__(self):
+        return AttributeError, (str(self),)
 
 
 def unknown_name(package, name):

@@ -1,7 +1,9 @@
 """Common mistakes, compared with PyTorch: the same kind of error, at least as many facts, no raw NumPy message."""
 
 import copy
+import pickle
 import re
+import traceback
 
 import pytest
 
@@ -356,3 +358,19 @@ def test_mistakes_raise_the_same_errors_as_pytorch(name, torch):
     assert isinstance(ours, expected), (theirs, ours)
     assert not NUMPYS.search(str(ours)), ours
     assert name in NO_SIZE or sizes_in(str(theirs)) <= sizes_in(str(ours)), (theirs, ours)
+
+
+def test_an_unknown_name_looks_like_an_attribute_error_and_can_be_pickled():
+    error = error_of(lambda L: L.concatt, mytorch)
+    assert traceback.format_exception_only(error)[-1].startswith("AttributeError: module 'mytorch' has no attribute")
+    again = pickle.loads(pickle.dumps(error))  # as a worker process sends it
+    assert (type(again), str(again)) == (AttributeError, str(error))
+
+
+def test_a_module_without_super_init_says_what_is_missing():
+    class Net(mytorch.nn.Module):
+        def __init__(self):
+            pass
+
+    with pytest.raises(AttributeError, match=r"Begin Net.__init__ with super\(\).__init__\(\)"):
+        Net()(mytorch.ones(2))

@@ -177,10 +177,11 @@ def _load_cupy():
     except ImportError:
         from shutil import which
 
-        problem = (
-            "CuPy is not installed; run `pip install cupy-cuda13x[ctk]`, or cupy-cuda12x[ctk] for a driver before 580"
-            + ("" if which("nvidia-smi") else " (no NVIDIA GPU found)")
-        )
+        install = "run `pip install cupy-cuda13x[ctk]`, or cupy-cuda12x[ctk] for a driver before 580"
+        if which("nvidia-smi"):
+            problem = f"CuPy is not installed; {install}"
+        else:
+            problem = f"CuPy is not installed, and no NVIDIA GPU was found. Use the CPU, or on a machine with a GPU, {install}"
     except Exception as error:  # CuPy raises its own classes when the driver is missing or too old
         problem = f"CuPy found no usable GPU ({error})"
     else:

@@ -460,7 +460,12 @@ class Module:
             entries = d.get(store)
             if entries is not None and name in entries:
                 return entries[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        kind = type(self).__name__
+        if name == "_hooked":  # a call of a module without state
+            raise AttributeError(
+                f"{kind}: expected Module.__init__() before the call. Begin {kind}.__init__ with super().__init__()."
+            )
+        raise AttributeError(f"'{kind}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
         d = self.__dict__
