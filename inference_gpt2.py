@@ -122,6 +122,8 @@ def load(args):
     path = Path(args.path_to_project_dir)
     fused = args.fused or None
     is_gguf = path.suffix == ".gguf"
+    if is_gguf and not path.is_file():
+        raise FileNotFoundError(f"path_to_project_dir: expected a GGUF file, got {path}, which does not exist.")
     if is_gguf or (path / "config.json").is_file():
         if args.checkpoint_dir:
             raise ValueError(f"--checkpoint_dir: expected a folder of train_gpt2.py with checkpoints, got {path}.")

@@ -616,6 +616,8 @@ def test_a_gguf_file_is_sampled_like_its_run(project, tmp_path, capsys):
     save_gguf(model, tmp_path / "m.gguf")
     with pytest.raises(ValueError, match="expected a file with a tokenizer"):
         sample(capsys, tmp_path / "m.gguf")
+    with pytest.raises(FileNotFoundError, match="expected a GGUF file, got .*, which does not exist"):
+        sample(capsys, tmp_path / "none.gguf")
 
 
 @pytest.mark.parametrize("kind", [GPT2, Llama])
