@@ -218,6 +218,8 @@ def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = Fal
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """Computes `func(*primals)` and returns a function for products of vectors with the Jacobian.
 
+    Use it when there are fewer outputs than inputs, as with a loss; `jvp` is for few inputs.
+
     Args:
         func: function of tensors.
         primals: arguments of `func`.
@@ -258,6 +260,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 
 def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False) -> tuple:
     """Computes `func(*primals)` and the product of the Jacobian with the tangents, in forward mode.
+
+    Use it when there are fewer inputs than outputs, or for one direction: it stores no graph. `vjp` is for few outputs.
 
     Args:
         func: function of tensors.
@@ -329,6 +333,8 @@ def jacrev(
 ) -> Callable[..., Any]:  # fmt: skip
     """Returns a function that computes the Jacobian of `func` in reverse mode, row by row.
 
+    Use it when the function has fewer outputs than inputs, and `jacfwd` otherwise.
+
     Args:
         func: function of tensors.
         argnums: position of the argument to differentiate, or a tuple of positions (default: 0).
@@ -376,6 +382,8 @@ def jacfwd(
     """Returns a function that computes the Jacobian of `func` in forward mode, column by column.
 
     It is faster than `jacrev` if the output has more elements than the input.
+
+    Use it when the function has fewer inputs than outputs, and `jacrev` otherwise.
 
     Args:
         func: function of tensors.
@@ -463,6 +471,8 @@ def vmap(
     func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Callable[..., Any]:
     """Returns a function that applies `func` to each index of a batch axis and stacks the results.
+
+    Use it when a function handles one sample and you have a batch, as with gradients for each sample.
 
     Args:
         func: function of tensors that returns tensors.

@@ -314,6 +314,8 @@ class GradScaler:
     On a GPU with Triton, the scale stays in GPU memory. The scaler checks gradients, skips steps and changes the scale
     without waiting for the GPU, also in a captured step. `get_scale`, `state_dict` and `found_inf` wait for the GPU.
 
+    Use it with float16 only. bfloat16 has the range of float32, so its gradients need no scaling.
+
     Args:
         device: "cuda" or "cpu" (default: "cuda").
         init_scale: initial scale (default: 65536).

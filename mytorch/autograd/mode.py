@@ -254,6 +254,8 @@ class inference_mode(_Choice):
     New tensors of the block are inference tensors (`x.is_inference()`). Outside of the block they cannot be changed in
     place or saved for backward. Their clones are ordinary tensors.
 
+    Use it for serving a model, whose results never take part in training; otherwise `no_grad` is the safe choice.
+
     Args:
         mode: True to enable inference mode, False to leave an outer inference mode and to record again (default: True).
 
@@ -278,6 +280,8 @@ class set_grad_enabled(_Choice):
     """Enables or disables the recording of operations.
 
     A plain call changes the mode immediately. In a `with` block the former mode returns at the end of the block.
+
+    Use it when a variable decides, such as `set_grad_enabled(training)`; otherwise `no_grad` reads better.
 
     Args:
         mode: True to record operations, False to disable recording.

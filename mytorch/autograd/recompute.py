@@ -259,6 +259,8 @@ def checkpoint(
 
     This saves memory at the cost of a second forward pass of the function.
 
+    Use it when activations don't fit in memory: for about a third more time, only the inputs of the function are kept.
+
     Args:
         function: the function or module to run.
         args: arguments of the function.

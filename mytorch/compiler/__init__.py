@@ -161,6 +161,9 @@ def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callab
     `scheduler.step()` outside). If hyperparameters, the memory of parameters or a loaded state dict change, the step is captured
     again. Pass batches as arguments; they may be on the CPU. The results are copies, which later steps do not change.
 
+    Use it when you have a whole step in one function: on a GPU it is captured as one graph. `compile` is for a model or
+    a function inside of a larger program.
+
     Args:
         function: function of tensors and hashable values. `compile_step(warmup=5)` is a decorator.
         warmup: number of calls before the capture on a GPU; at least 1 (default: 3).

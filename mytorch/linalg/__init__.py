@@ -279,6 +279,8 @@ def cond(A, p=None):
 def eigh(A, UPLO="L"):
     """Computes the eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
+    Use it when the matrix is symmetric: it is faster than `eig`, and its results are real.
+
     Args:
         A: tensor of shape (…, N, N). Only one triangle is read.
         UPLO: "L" to read the lower triangle, "U" to read the upper one (default: "L").
@@ -321,6 +323,8 @@ def eigvalsh(A, UPLO="L"):
 def eig(A):
     """Computes the complex eigenvalues and eigenvectors of square matrices.
 
+    Use it for matrices that are not symmetric. `eigh` is for those that are.
+
     Args:
         A: tensor of shape (…, N, N).
 
@@ -361,6 +365,9 @@ def svd(A, full_matrices=True, *, driver=None):
     """Computes the singular value decomposition of matrices.
 
         A = U diag(S) Vh
+
+    Use it for low-rank approximations. If you need the singular values only, `svdvals` is faster and its gradient more
+    stable.
 
     Args:
         A: tensor of shape (…, M, N).
@@ -426,6 +433,8 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
 
     Singular values up to `max(atol, rtol * largest)` are treated as 0.
 
+    Use it when you need the matrix itself; to solve equations, `lstsq` is faster and more accurate.
+
     Args:
         A: tensor of shape (…, M, N).
         rcond: older name of `rtol`.
@@ -489,6 +498,8 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
 def lstsq(A, B, rcond=None, *, driver=None):
     """Computes least-squares solutions: the X that minimizes the norm of `A X - B`.
 
+    Use it when there are more equations than unknowns. It is more accurate than `pinv(A) @ B`.
+
     Args:
         A: tensor of shape (…, M, N).
         B: tensor of shape (…, M, K) or (…, M).
@@ -543,6 +554,8 @@ def lstsq(A, B, rcond=None, *, driver=None):
 @in_precision(None)
 def qr(A, mode="reduced"):
     """Computes the QR decomposition of matrices: A = Q R, with orthonormal columns of Q and upper triangular R.
+
+    Use it to make columns orthonormal; for eigenvalues and ranks there are `eigh` and `svd`.
 
     Args:
         A: tensor of shape (…, M, N).

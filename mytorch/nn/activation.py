@@ -22,6 +22,9 @@ class ReLU(Layer, function=F.relu, inplace=False):
 
         ReLU(x) = max(x, 0)
 
+    Use it as the default in convolutional networks and MLPs: it is the fastest. If units die, try `LeakyReLU` or
+    `GELU`.
+
     Shape:
         Input: (*), any shape.
         Output: (*), the same shape as the input.
@@ -41,6 +44,9 @@ class GELU(Layer, function=F.gelu, approximate="none"):
     """Applies the Gaussian error linear unit to each element.
 
         GELU(x) = x * P(Z <= x), Z ~ N(0, 1)
+
+    Use it in transformers; GPT-2 and BERT do. `approximate="tanh"` gives the values of checkpoints that were trained
+    with it.
 
     Args:
         approximate: "none" for the exact formula, "tanh" for the approximation of GPT-2 (default: "none").
@@ -67,6 +73,8 @@ class Sigmoid(Layer, function=F.sigmoid):
 
         Sigmoid(x) = 1 / (1 + exp(-x))
 
+    Use it for gates and for probabilities that you show. Before a loss, omit it and use `BCEWithLogitsLoss`.
+
     Shape:
         Input: (*), any shape.
         Output: (*), the same shape as the input.
@@ -84,6 +92,8 @@ class Tanh(Layer, function=F.tanh):
     """Applies the hyperbolic tangent to each element.
 
         Tanh(x) = (exp(x) - exp(-x)) / (exp(x) + exp(-x))
+
+    Use it for outputs between -1 and 1, such as images of a generator, and inside of recurrent layers.
 
     Shape:
         Input: (*), any shape.
@@ -104,6 +114,8 @@ class Softmax(Layer, function=F.softmax, dim=None):
         Softmax(x_i) = exp(x_i) / sum_j exp(x_j)
 
     Do not put this layer before `nn.CrossEntropyLoss`, which expects logits and applies log-softmax to them.
+
+    Use it for probabilities that you show or sample from. Before a loss, omit it: `CrossEntropyLoss` expects logits.
 
     Args:
         dim: dimension along which the elements sum to 1. If `dim` is `None` here and in the call, softmax uses
@@ -129,6 +141,9 @@ class LeakyReLU(Layer, function=F.leaky_relu, negative_slope=0.01, inplace=False
 
         LeakyReLU(x) = x if x > 0, negative_slope * x otherwise
 
+    Use it when units with `ReLU` stop learning because their inputs are always negative, as in the discriminator of a
+    GAN.
+
     Args:
         negative_slope: slope for negative elements (default: 0.01).
 
@@ -148,6 +163,8 @@ class ELU(Layer, function=F.elu, alpha=1.0, inplace=False):
     """Applies the exponential linear unit to each element.
 
         ELU(x) = x if x > 0, alpha * (exp(x) - 1) otherwise
+
+    Use it when the mean of the activations should be near zero and there are no normalization layers.
 
     Args:
         alpha: factor of the exponential part (default: 1.0).
@@ -197,6 +214,8 @@ class SELU(Layer, function=F.selu, inplace=False):
 
     The constants scale = 1.0507 and alpha = 1.6733 keep the activations near mean 0 and variance 1.
 
+    Use it in deep MLPs without normalization layers, with weights of variance 1 / fan_in and with `AlphaDropout`.
+
     Shape:
         Input: (*), any shape.
         Output: (*), the same shape as the input.
@@ -217,6 +236,8 @@ class SiLU(Layer, function=F.silu, inplace=False):
 
         SiLU(x) = x * sigmoid(x)
 
+    Use it in newer convolutional networks, and in the gated layers of Llama.
+
     Shape:
         Input: (*), any shape.
         Output: (*), the same shape as the input.
@@ -234,6 +255,8 @@ class Mish(Layer, function=F.mish, inplace=False):
     """Applies the Mish function to each element.
 
         Mish(x) = x * tanh(softplus(x))
+
+    Use it where a recipe asks for it, such as YOLOv4; `SiLU` is similar and faster.
 
     Shape:
         Input: (*), any shape.
@@ -288,6 +311,8 @@ class Hardswish(Layer, function=F.hardswish, inplace=False):
     """Applies a piecewise quadratic approximation of SiLU to each element.
 
         Hardswish(x) = x * hardsigmoid(x)
+
+    Use it in place of `SiLU` in small networks for phones: it needs no exponential.
 
     Shape:
         Input: (*), any shape.
@@ -408,6 +433,8 @@ class Softplus(Layer, function=F.softplus, beta=1.0, threshold=20.0):
 
         Softplus(x) = log(1 + exp(beta * x)) / beta
 
+    Use it for outputs that must be positive, such as a variance.
+
     Args:
         beta: sharpness of the approximation (default: 1.0).
         threshold: inputs with beta * x above it are returned unchanged, to avoid overflow (default: 20.0).
@@ -485,6 +512,8 @@ class LogSoftmax(Layer, function=F.log_softmax, dim=None):
     """Applies the logarithm of the softmax along one dimension.
 
         LogSoftmax(x_i) = x_i - log(sum_j exp(x_j))
+
+    Use it in place of the logarithm of `Softmax`, which is -inf for small probabilities.
 
     Args:
         dim: dimension along which the probabilities sum to 1. None selects it as `nn.Softmax` does.
@@ -638,6 +667,9 @@ class PReLU(Module):
     """Applies a leaky ReLU whose slope is a learnable parameter.
 
         PReLU(x) = x if x > 0, weight * x otherwise
+
+    Use it when you don't know the slope of a `LeakyReLU` and can afford a few more parameters; don't apply weight decay
+    to them.
 
     Args:
         num_parameters: 1 for one slope, or C for one slope for each channel (default: 1).

@@ -101,6 +101,8 @@ class _Sequence(Module):
 class Sequential(_Sequence):
     """Applies modules one after the other.
 
+    Use it when each layer's output is the next layer's input. Write a `Module` with a `forward` for anything else.
+
     Args:
         args: modules, or one `OrderedDict` of named modules.
 
@@ -169,6 +171,9 @@ class ModuleList(_Sequence):
     Unlike the modules of a Python list, the modules of this list appear in `parameters()`, `state_dict()` and `to()` of
     the parent module.
 
+    Use it in place of a Python list, whose layers an optimizer would not find. Your `forward` decides in which order
+    they run.
+
     Args:
         modules: initial modules (default: None).
 
@@ -233,6 +238,8 @@ class ModuleDict(Module):
     """Stores modules in a dictionary and registers them as submodules.
 
     The parameters of the modules are parameters of this module. Iteration follows the order of insertion.
+
+    Use it in place of a Python dict, whose layers an optimizer would not find, to choose a layer by its name.
 
     Args:
         modules: initial modules: a mapping from names to modules, or (name, module) pairs (default: None).
@@ -334,6 +341,8 @@ def _described(name, value):
 
 class ParameterList(Module):
     """Stores parameters in a list and registers them. Tensors that you add become parameters.
+
+    Use it in place of a Python list of parameters, which an optimizer would not find.
 
     Args:
         values: initial parameters, tensors or other objects (default: None).

@@ -290,6 +290,9 @@ class ConvTranspose2d(_ConvTranspose):
 
     A call with `output_size` selects the output padding that results in this size.
 
+    Use it to enlarge feature maps with learned weights. If its output shows a checkerboard, use `Upsample` and a
+    convolution.
+
     Shape:
         Input: (N, C_in, H, W) or (C_in, H, W).
         Output: (N, C_out, H_out, W_out) or (C_out, H_out, W_out).

@@ -35,6 +35,9 @@ class Dropout(_Dropout, function=F.dropout):
     Each element becomes zero with probability `p`, independently of the others. The layer multiplies the remaining
     elements by 1 / (1 - p), which keeps the expected value. In evaluation mode, it returns the input unchanged.
 
+    Use it against overfitting, after wide linear layers and in transformers. For feature maps, whose neighbors are
+    alike, there is `Dropout2d`.
+
     Shape:
         Input: (*), any shape.
         Output: (*), the same shape as the input.
@@ -82,6 +85,9 @@ class Dropout2d(_Dropout, function=F.dropout2d):
     Each channel of each sample becomes zero with probability `p`. The layer multiplies the remaining channels by
     1 / (1 - p). In evaluation mode, it returns the input unchanged.
 
+    Use it after convolutions: neighbors of a zeroed element would give its value away, so whole channels are set to
+    zero.
+
     Shape:
         Input: (N, C, H, W) or (C, H, W).
         Output: the same shape as the input.
@@ -123,6 +129,8 @@ class AlphaDropout(_Dropout, function=F.alpha_dropout):
 
     Each element is replaced with probability `p` by the negative saturation value of SELU. A scale and an
     offset then restore mean and variance. In evaluation mode, the layer returns the input unchanged.
+
+    Use it after `SELU`, because it keeps mean and variance; after other activations use `Dropout`.
 
     Shape:
         Input: (*), any shape.

@@ -60,6 +60,8 @@ class Embedding(_Table):
 
         y[...] = weight[input[...]]
 
+    Use it for tokens and other ids. It is a `Linear` of one-hot vectors, without the vectors.
+
     Shape:
         Input: (*), integers from 0 to num_embeddings - 1.
         Output: (*, embedding_dim).
@@ -134,6 +136,8 @@ class EmbeddingBag(_Table):
     """Computes the sum, mean or maximum of bags of rows of a learnable table.
 
         y[i] = reduce(weight[j] for j in bag i)
+
+    Use it for sets of ids, such as the words of a text without order: it never holds the single rows.
 
     Args:
         mode: reduction, "sum", "mean" or "max" (default: "mean").

@@ -105,6 +105,8 @@ def trunc_normal_(
 ) -> Tensor:
     """Draws from a normal distribution, limited to [a, b].
 
+    Use it for vision transformers and embeddings, where single large weights disturb.
+
     Args:
         mean: mean of the normal distribution (default: 0.0).
         std: standard deviation of the normal distribution (default: 1.0).
@@ -269,6 +271,8 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
         U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out))
 
+    Use it before tanh and sigmoid, and in attention; before ReLU, `kaiming_normal_` keeps the variance.
+
     Raises:
         ValueError: the tensor has fewer than 2 dimensions.
 
@@ -348,6 +352,9 @@ def kaiming_normal_(
 
     The gain is `calculate_gain(nonlinearity, a)`, and fan is fan_in or fan_out.
 
+    Use it before ReLU and its relatives, which remove half of the signal; `xavier_uniform_` is for symmetric
+    activations.
+
     Args:
         a: negative slope of the following leaky ReLU (default: 0).
         mode: "fan_in" keeps the variance in the forward pass, "fan_out" in the backward pass (default: "fan_in").
@@ -375,6 +382,8 @@ def kaiming_normal_(
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Fills a matrix with orthonormal rows or columns, times `gain`. Further dimensions are flattened.
+
+    Use it for recurrent weights, so that repeated products neither grow nor shrink.
 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions.

@@ -171,6 +171,8 @@ class Bilinear(Module):
 class Flatten(Layer, start_dim=1, end_dim=-1):
     """Merges consecutive dimensions into one.
 
+    Use it between convolutions and linear layers in an `nn.Sequential`; in a `forward`, `x.flatten(1)` is the same.
+
     Args:
         start_dim: first dimension to merge (default: 1).
         end_dim: last dimension to merge (default: -1).

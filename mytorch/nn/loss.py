@@ -83,6 +83,9 @@ class CrossEntropyLoss(
     Pass logits to this loss, not the result of a softmax layer. If the shapes below do not match, the loss also accepts
     logits with the classes in the last dimension, (*, C), and targets (*).
 
+    Use it for one of several classes. It receives logits, so the model has no softmax; for yes-or-no labels there is
+    `BCEWithLogitsLoss`.
+
     Args:
         weight: factor for each class, shape (C,). "mean" divides by the sum of the used factors.
         ignore_index: target class that does not contribute to the loss (default: -100).
@@ -109,6 +112,9 @@ class NLLLoss(
     """Computes the negative log-likelihood of class targets.
 
         loss = -weight[target] * input[target]
+
+    Use it when the model already returns log-probabilities, as after `LogSoftmax`; for logits, `CrossEntropyLoss` does
+    both in one step.
 
     Args:
         weight: factor for each class, shape (C,). "mean" divides by the sum of the used factors.
@@ -158,6 +164,9 @@ class MSELoss(_TargetLoss, function=F.mse_loss):
 
         loss = (input - target)²
 
+    Use it for regression with errors like normal noise. If a few targets are far off, `HuberLoss` or `L1Loss` is less
+    disturbed.
+
     Shape:
         Input: (*), any shape.
         Target: (*), the same shape as the input.
@@ -175,6 +184,9 @@ class L1Loss(_TargetLoss, function=F.l1_loss):
     """Computes the mean absolute error.
 
         loss = |input - target|
+
+    Use it for regression when outliers should count no more than other errors, or for images, where it blurs less than
+    `MSELoss`.
 
     Shape:
         Input: (*), any shape.
@@ -195,6 +207,9 @@ class BCELoss(_WeightedLoss, function=F.binary_cross_entropy):
         loss = -weight * (target * log(input) + (1 - target) * log(1 - input))
 
     Logarithms below -100 are replaced by -100, so that the loss is finite.
+
+    Use it only when the model returns probabilities. `BCEWithLogitsLoss` is accurate for probabilities near 0 and 1,
+    too.
 
     Args:
         weight: factor for each element. Its shape must broadcast to the input.
@@ -223,6 +238,8 @@ class BCEWithLogitsLoss(
 
     This loss is more accurate than `nn.Sigmoid` followed by `nn.BCELoss`, and does not overflow.
 
+    Use it for two classes, or for several labels that may be true together. The model has no sigmoid.
+
     Args:
         weight: factor for each element. Its shape must broadcast to the input.
         pos_weight: factor for the positive targets, usually one for each class.
@@ -246,6 +263,8 @@ class SmoothL1Loss(_TargetLoss, function=F.smooth_l1_loss, size_average=None, re
 
         loss = d² / (2 * beta) if d < beta, d - beta / 2 otherwise,  d = |input - target|
 
+    Use it for boxes in object detection, whose recipes ask for it; it is `HuberLoss` divided by `beta`.
+
     Args:
         beta: difference at which the loss becomes linear (default: 1.0).
 
@@ -266,6 +285,8 @@ class HuberLoss(_TargetLoss, function=F.huber_loss, reduction="mean", delta=1.0)
     """Computes the Huber loss: a squared error for small differences, and an absolute error for large ones.
 
         loss = d² / 2 if d < delta, delta * (d - delta / 2) otherwise,  d = |input - target|
+
+    Use it for regression with outliers, also of values in reinforcement learning: gradients are limited to `delta`.
 
     Args:
         delta: difference at which the loss becomes linear (default: 1.0).
@@ -289,6 +310,9 @@ class KLDivLoss(_TargetLoss, function=F.kl_div, size_average=None, reduce=None, 
     """Computes the Kullback-Leibler divergence of a target distribution from an input distribution.
 
         loss = target * (log(target) - input)
+
+    Use it when the target is a distribution, as in distillation. The input has to be log-probabilities; use
+    `reduction="batchmean"` for the mathematical value.
 
     Args:
         reduction: "batchmean", "mean", "sum" or "none". "batchmean" divides the sum by the batch size, which is the
@@ -318,6 +342,8 @@ class PoissonNLLLoss(
         loss = exp(input) - target * input              with log_input=True
         loss = input - target * log(input + eps)        with log_input=False
 
+    Use it for targets that are counts, such as visits per day.
+
     Args:
         log_input: if True, the input contains logarithms of rates (default: True).
         full: if True, adds Stirling's approximation of log(target!) (default: False).
@@ -345,6 +371,8 @@ class GaussianNLLLoss(
     """Computes the negative log-likelihood of targets under normal distributions.
 
         loss = (log(max(var, eps)) + (input - target)² / max(var, eps)) / 2
+
+    Use it when the model predicts its uncertainty, too: a mean and a variance for each target.
 
     Args:
         full: if True, adds the constant log(2 * pi) / 2 (default: False).
@@ -375,6 +403,8 @@ class HingeEmbeddingLoss(
 
         loss = input                      if target is 1
         loss = max(0, margin - input)     if target is -1
+
+    Use it when the model computes a distance of pairs itself; `CosineEmbeddingLoss` computes it from two vectors.
 
     Args:
         margin: distance above which a different pair has no loss (default: 1.0).
@@ -418,6 +448,8 @@ class MarginRankingLoss(
 
         loss = max(0, -target * (input1 - input2) + margin)
 
+    Use it to learn scores for a ranking, when you only know which of two items is better.
+
     Args:
         margin: difference above which a pair in the right order has no loss (default: 0.0).
 
@@ -444,6 +476,9 @@ class CosineEmbeddingLoss(
         loss = 1 - cos(input1, input2)                   if target is 1
         loss = max(0, cos(input1, input2) - margin)      if target is -1
 
+    Use it to learn embeddings from pairs that are labeled as similar or not; `TripletMarginLoss` compares two pairs
+    instead.
+
     Args:
         margin: cosine below which a different pair has no loss (default: 0.0).
 
@@ -469,6 +504,8 @@ class TripletMarginLoss(
     """Computes a loss that makes the positive sample closer to the anchor than the negative sample.
 
         loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)
+
+    Use it to learn embeddings when you know for an anchor which of two samples is more similar.
 
     Args:
         margin: difference of the distances above which a triplet has no loss (default: 1.0).
@@ -545,6 +582,8 @@ class MultiMarginLoss(
 
         loss = sum over i ≠ target of (weight[target] * max(0, margin - input[target] + input[i])^p) / C
 
+    Use it in place of `CrossEntropyLoss` when only the order of the scores matters, as in a support vector machine.
+
     Args:
         p: exponent, 1 or 2 (default: 1).
         margin: difference of the scores above which a class has no loss (default: 1.0).
@@ -568,6 +607,9 @@ class MultiLabelSoftMarginLoss(_WeightedLoss, function=F.multilabel_soft_margin_
 
         loss = -mean over c of weight[c] * (target[c] * log(sigmoid(input[c])) + (1 - target[c]) * log(1 -
         sigmoid(input[c])))
+
+    Use it for several labels that may be true together, with one loss for each sample; `BCEWithLogitsLoss` has one for
+    each label.
 
     Args:
         weight: factor for each class, shape (C,).
@@ -608,6 +650,8 @@ class CTCLoss(_Loss, function=F.ctc_loss, blank=0, reduction="mean", zero_infini
     """Computes the connectionist temporal classification loss of label sequences.
 
         loss = -log(sum over alignments of the probability of the alignment)
+
+    Use it for speech and handwriting, where you know the text but not at which time each letter is.
 
     Args:
         blank: class that stands for no label (default: 0).

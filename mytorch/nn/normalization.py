@@ -44,6 +44,8 @@ class LayerNorm(_Affine):
 
     Training and evaluation mode give the same result, because the layer stores no statistics.
 
+    Use it in transformers and for sequences: each sample is normalized alone, so training and evaluation are the same.
+
     Args:
         normalized_shape: sizes of the dimensions to normalize, or one number for the last dimension.
         eps: number added to the variance, to avoid division by zero (default: 1e-5).
@@ -110,6 +112,9 @@ class RMSNorm(_Affine):
     """Divides each sample by its root mean square over the last dimensions.
 
         y = x / sqrt(mean(x²) + eps) * weight
+
+    Use it in place of `LayerNorm` in newer language models, such as Llama: without mean and bias it is cheaper, and
+    about as good.
 
     Args:
         normalized_shape: sizes of the dimensions to normalize, or one number for the last dimension.
@@ -269,6 +274,9 @@ class BatchNorm1d(_BatchNorm):
 
     In evaluation mode, the layer uses the running statistics instead.
 
+    Use it with batches of at least about 16 samples. For sequences and small batches, `LayerNorm` doesn't depend on the
+    other samples.
+
     Shape:
         Input: (N, C) or (N, C, L).
         Output: the same shape as the input.
@@ -301,6 +309,9 @@ class BatchNorm2d(_BatchNorm):
         running = (1 - momentum) * running + momentum * statistics of the batch
 
     In evaluation mode, the layer uses the running statistics instead.
+
+    Use it in convolutional networks with batches of at least about 16 images; with fewer, `GroupNorm` is more accurate.
+    Set `bias=False` in the convolution before it.
 
     Shape:
         Input: (N, C, H, W).
@@ -368,6 +379,9 @@ class GroupNorm(_Affine):
 
     Mean and variance are over the channels of one group and all further dimensions. Training and evaluation mode give
     the same result, because the layer stores no statistics.
+
+    Use it in convolutional networks with small batches, where the statistics of a batch are too noisy for
+    `BatchNorm2d`.
 
     Args:
         num_groups: number of groups, which divides `num_channels`.
@@ -475,6 +489,8 @@ class InstanceNorm2d(_InstanceNorm):
     By default, the layer uses the statistics of the input also in evaluation mode. With `track_running_stats=True`, it
     uses running statistics in evaluation mode.
 
+    Use it for style transfer and image generation, where the contrast of each image should not matter.
+
     Shape:
         Input: (N, C, H, W) or (C, H, W).
         Output: the same shape as the input.
@@ -553,6 +569,8 @@ class LocalResponseNorm(
         y_c = x_c / (k + alpha / size * sum over c' of (x_c'²))^beta
 
     The sum includes `size` channels around c.
+
+    Use it to reproduce older networks such as AlexNet; newer ones use `BatchNorm2d`.
 
     Args:
         size: number of channels in the sum.

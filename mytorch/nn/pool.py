@@ -72,6 +72,9 @@ class MaxPool2d(_MaxPool, function=F.max_pool2d):
 
         H_out = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
 
+    Use it to halve feature maps and keep the strongest response; a convolution with `stride=2` learns how to do it
+    instead.
+
     Shape:
         Input: (N, C, H, W) or (C, H, W).
         Output: (N, C, H_out, W_out) or (C, H_out, W_out).
@@ -153,6 +156,8 @@ class AvgPool2d(_AvgPool, function=F.avg_pool2d):
 
         H_out = (H + 2 * padding - kernel_size) // stride + 1
 
+    Use it where every element of a window should count, as in smoothing.
+
     Shape:
         Input: (N, C, H, W) or (C, H, W).
         Output: (N, C, H_out, W_out) or (C, H_out, W_out).
@@ -222,6 +227,8 @@ class AdaptiveAvgPool2d(_Adaptive, function=F.adaptive_avg_pool2d):
     """Computes means of windows of the last two dimensions, for an output of a fixed size.
 
     The layer selects the windows so that they cover the input evenly, also if their sizes differ.
+
+    Use it with `output_size=1` before the last linear layer, so that a network accepts images of any size.
 
     Shape:
         Input: (N, C, H, W) or (C, H, W).
@@ -340,6 +347,8 @@ class LPPool2d(_LPPool, function=F.lp_pool2d):
     """Computes the p-norm of each window of the last two dimensions.
 
         LPPool(window) = (sum of x^p over the window)^(1 / p)
+
+    Use it for something between the sum (`norm_type=1`) and the maximum (large `norm_type`).
 
     Shape:
         Input: (N, C, H, W) or (C, H, W).
@@ -486,6 +495,8 @@ class FractionalMaxPool2d(_FractionalMaxPool, function=F.fractional_max_pool2d):
     """Computes maxima of windows at pseudorandom positions of the last two dimensions.
 
     The distances between windows vary, so that the sizes of input and output can have any ratio.
+
+    Use it to shrink by a factor between 1 and 2, more gently than `MaxPool2d`.
 
     Shape:
         Input: (N, C, H, W) or (C, H, W).

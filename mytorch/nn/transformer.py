@@ -72,6 +72,8 @@ class MultiheadAttention(Module):
 
     In training mode, dropout is applied to the attention weights.
 
+    Use it for attention with its own projections. `F.scaled_dot_product_attention` is the attention alone.
+
     Args:
         embed_dim: size E of query and output, divisible by `num_heads`.
         num_heads: number of heads.

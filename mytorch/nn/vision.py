@@ -17,6 +17,8 @@ class Upsample(
 ):  # fmt: skip
     """Resizes the spatial dimensions by interpolation.
 
+    Use it to enlarge feature maps without parameters, usually before a convolution.
+
     Args:
         size: size of the output, one number or one for each spatial dimension.
         scale_factor: size of the output divided by the size of the input, one number or one for each spatial dimension.
@@ -88,6 +90,9 @@ class UpsamplingBilinear2d(Upsample):
 class PixelShuffle(Layer, function=F.pixel_shuffle, upscale_factor=...):
     """Rearranges channels into an image of higher resolution.
 
+    Use it for super-resolution: the convolution before it runs at the low resolution, so it is cheaper than
+    `ConvTranspose2d`.
+
     Args:
         upscale_factor: factor r of the resolution.
 
@@ -145,6 +150,8 @@ class ChannelShuffle(Layer, function=F.channel_shuffle, groups=...):
 
 class Unfold(Layer, function=F.unfold, kernel_size=..., dilation=1, padding=0, stride=1):
     """Returns each window of an image as a column.
+
+    Use it for operations on windows that no layer has; for a plain convolution, `Conv2d` needs far less memory.
 
     Args:
         kernel_size: size of the window, one number or (height, width).

@@ -301,6 +301,8 @@ def log_softmax(input, dim=None, dtype=None, *, axis=None, fused=None, auto=Fals
 
         result = input - log(sum(exp(input)))
 
+    Use it in place of `softmax(x).log()`, which is -inf for small probabilities.
+
     Args:
         dim: dimension along which the probabilities sum to 1. Without it, the rule of `softmax` applies.
         dtype: dtype to which `input` is cast first (default: no cast).
@@ -882,6 +884,8 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     """Draws a sample from the Gumbel-softmax distribution, a differentiable approximation of one-hot samples.
 
         result = softmax((logits + Gumbel noise) / tau)
+
+    Use it when a network chooses one of several options and the choice has to pass gradients.
 
     Args:
         logits: unnormalized log-probabilities.

@@ -122,6 +122,9 @@ def scaled_dot_product_attention(
 
         result = softmax(query @ key.T * scale + mask) @ value
 
+    Use it in place of softmax and two products: a kernel computes the scores in blocks and never stores them all.
+    `flex_attention` is for scores that you change.
+
     Args:
         query: queries.
         key: keys.

@@ -64,6 +64,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
 
     Python floats become the default dtype, ints int64, and bools bool. Arrays keep their dtype.
 
+    Use it for data of your own, such as lists: it always copies. `as_tensor` and `from_numpy` share memory.
+
     Args:
         data: numbers, nested lists, arrays or tensors.
         dtype: dtype of the result (default: inferred from `data`).
@@ -97,6 +99,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
 def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
     """Converts data to a tensor. If dtype and device fit, the result shares memory and the autograd graph with the data.
 
+    Use it in functions that accept tensors, arrays and lists alike, without copies where none is needed.
+
     Args:
         data: a tensor, an array, or nested sequences of numbers.
         dtype: dtype of the result (default: the dtype of `data`).
@@ -118,6 +122,8 @@ def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
 @public(method=False)
 def from_numpy(ndarray):
     """Creates a tensor that shares the memory of a NumPy array.
+
+    Use it for large arrays: nothing is copied, so changes appear on both sides.
 
     Args:
         ndarray: the array.
@@ -379,6 +385,8 @@ def arange(
 ):
     """Creates a 1-d tensor of numbers from `start` to `end`, excluding `end`, with a constant step.
 
+    Use it for integers. With a float step, rounding decides whether the end is reached, so `linspace` is safer.
+
     Args:
         start: first number (default: 0). A single argument is `end`.
         end: upper bound, which is excluded.
@@ -434,6 +442,8 @@ def linspace(
     start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ):
     """Creates a 1-d tensor of evenly spaced numbers from `start` to `end`, including both.
+
+    Use it when you know the number of elements, and `arange` when you know the step.
 
     Args:
         start: first number.

@@ -518,6 +518,9 @@ _where.grad(
 def where(condition, input=None, other=None):
     """Selects elements from two tensors by a condition.
 
+    Use it to choose between two results. Gradients flow into both, so a NaN in the one that is not chosen can reach the
+    gradient.
+
     Args:
         condition: bool tensor. Broadcasts with the other arguments.
         input: tensor or number to use where the condition is True.

@@ -556,6 +556,9 @@ def gather(input, dim, index, *, sparse_grad=False):
         result[i, j] = input[index[i, j], j]    (dim=0)
         result[i, j] = input[i, index[i, j]]    (dim=1)
 
+    Use it to pick another element in each row, such as the log-probability of each label. `index_select` picks whole
+    rows.
+
     Args:
         dim: dimension of the index.
         index: int64 indices, of the shape of the result.
@@ -594,6 +597,8 @@ def gather(input, dim, index, *, sparse_grad=False):
 def index_select(input, dim, index):
     """Selects slices along a dimension by index.
 
+    Use it to pick whole slices, and `gather` to pick a different element in each.
+
     Args:
         index: int64 indices, (n,).
 
@@ -617,6 +622,8 @@ def index_select(input, dim, index):
 @takes_tensors("mask")
 def masked_fill(input, mask, value):
     """Fills the elements where a mask is True with a value, in a copy.
+
+    Use it to overwrite with one number, such as -inf in attention; `where` chooses between two tensors.
 
     Args:
         mask: bool mask that broadcasts to `input`.
@@ -651,6 +658,8 @@ def masked_fill(input, mask, value):
 @takes_tensors("mask")
 def masked_select(input, mask):
     """Returns the elements where a mask is True, as a 1-d tensor.
+
+    Use it when you need the elements themselves. Their number depends on the mask; `where` keeps the shape.
 
     Args:
         input: the input tensor.
@@ -773,6 +782,8 @@ _sort.grad(input=lambda g, indices, shape, dim, xp: place(xp, g, indices, shape,
 def sort(input, dim=-1, descending=False, stable=False):
     """Sorts the elements along a dimension. The order is always stable.
 
+    Use it when you need the whole order; `topk` is faster for a few elements, and `kthvalue` for one.
+
     Args:
         dim: dimension along which to sort (default: -1).
         descending: if True, sorts in descending order (default: False).
@@ -823,6 +834,8 @@ _topk.grad(input=lambda g, indices, shape, dim, xp: place(xp, g, indices, shape,
 @public(inplace=False)
 def topk(input, k, dim=-1, largest=True, sorted=True):
     """Returns the k largest or smallest elements along a dimension, in order.
+
+    Use it for a few of the largest elements, which is faster than `sort`.
 
     Args:
         k: number of elements.

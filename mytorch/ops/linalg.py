@@ -95,6 +95,8 @@ def _expect_dims(input, mat2, dims, name):
 def mm(input, mat2):
     """Multiplies two matrices.
 
+    Use it when both have two dimensions and anything else should be an error; `matmul` broadcasts.
+
     Args:
         input: first matrix.
         mat2: second matrix.
@@ -110,6 +112,8 @@ def mm(input, mat2):
 @public(inplace=False)
 def bmm(input, mat2):
     """Multiplies two batches of matrices, (B, n, k) and (B, k, m).
+
+    Use it when both have three dimensions and anything else should be an error; `matmul` broadcasts.
 
     Args:
         input: first batch.
@@ -384,6 +388,9 @@ def _letters(equation, ndims):
 @public(method=False, inplace=False)
 def einsum(equation, *operands):
     """Computes sums of products in Einstein notation.
+
+    Use it when a product needs transposes or several sums: the letters say what is multiplied. `matmul` is a little
+    faster where it fits.
 
     Args:
         equation: letters for the axes of each operand and of the output, such as "bij,bjk->bik". `...` stands for further
@@ -670,6 +677,8 @@ def _per(xp, g, distance):
 @refuses("BCI")
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     """Computes the p-norm distances of all pairs of rows.
+
+    Use it for the distances of all pairs, and `F.pairwise_distance` for the distances of corresponding rows.
 
     Args:
         x1: (…, N, D).

@@ -898,6 +898,8 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
         result = sum(x1 * x2) / (max(norm(x1), eps) * max(norm(x2), eps))
 
+    Use it when only directions matter, as with embeddings of texts; for all pairs, multiply normalized matrices.
+
     Args:
         x1: first vectors.
         x2: second vectors, of a shape that broadcasts with `x1`.

@@ -94,6 +94,8 @@ def infer_shape(input, shape, name):
 def reshape(input, *shape, **named):
     """Returns the elements in the same order in another shape; a view if the strides allow it.
 
+    Use it when you don't care whether the result shares memory. `view` raises an error instead of copying.
+
     Args:
         shape: new shape, as separate integers or one tuple. One size may be -1; it follows from the others.
 
@@ -109,6 +111,8 @@ def reshape(input, *shape, **named):
 @public(function=False, inplace=False)
 def view(input, *shape, **named):
     """Returns the same memory in another shape or, given a dtype, as another dtype.
+
+    Use it when you rely on shared memory, since it never copies. `reshape` copies if it has to.
 
     Args:
         shape: new shape, as separate integers or one tuple, or a dtype. One size may be -1.
@@ -186,6 +190,8 @@ _transpose, _t = _permute.named("Transpose"), _permute.named("Transpose", "TBack
 def permute(input, *dims, **named):
     """Reorders the dimensions: dimension i of the result is dimension dims[i] of the input.
 
+    Use it to reorder dimensions, such as (N, H, W, C) to (N, C, H, W). `reshape` would mix up the elements.
+
     Args:
         dims: order of the dimensions, as separate integers or one tuple.
 
@@ -214,6 +220,8 @@ def permute(input, *dims, **named):
 @public(names=("swapaxes", "swapdims"), inplace=False, spellings={"axis0": "dim0", "axis1": "dim1"})
 def transpose(input, dim0, dim1):
     """Swaps two dimensions.
+
+    Use it to swap two dimensions, and `permute` to reorder more.
 
     Args:
         dim0: first dimension.
@@ -409,6 +417,8 @@ _expand.grad(input=lambda g: g)  # the engine sums to the input's shape
 def expand(input, *sizes, **named):
     """Repeats dimensions of size 1 to the given sizes, as a view.
 
+    Use it when the copies are only read: it takes no memory, unlike `repeat`.
+
     Args:
         sizes: sizes, as separate integers or one tuple. -1 keeps a size.
 
@@ -499,6 +509,8 @@ def broadcast_tensors(*tensors):
 def contiguous(input, memory_format=None):
     """Returns the tensor with its elements in row-major order; the tensor itself if they already are.
 
+    Use it before `view` or before passing memory to other libraries; functions of mytorch accept any strides.
+
     Args:
         input: the input tensor.
         memory_format: another order (default: None, row-major).
@@ -536,6 +548,8 @@ _clone_ordered.grad(input=lambda g: g)
 @public(inplace=False)
 def clone(input, *, memory_format=None):
     """Returns a copy. Gradients flow through it.
+
+    Use it to keep a value that you change in place later. `x.detach().clone()` is a copy without gradients.
 
     Args:
         input: the input tensor.
@@ -611,6 +625,8 @@ _cat.vjp(_cat_vjp)
 def cat(tensors, dim=0, *, axis=None):
     """Joins tensors along an existing dimension. Their other sizes must agree. Empty 1-d tensors are skipped.
 
+    Use it to append along a dimension that exists, such as batches; `stack` makes a new one.
+
     Args:
         tensors: sequence of tensors.
         dim: dimension along which to join (default: 0).
@@ -678,6 +694,8 @@ _stack.vjp(_stack_vjp)
 @public(method=False)
 def stack(tensors, dim=0, *, axis=None):
     """Joins tensors of one shape along a new dimension.
+
+    Use it to make a batch of samples; `cat` joins along a dimension that exists.
 
     Args:
         tensors: sequence of tensors.
@@ -750,6 +768,8 @@ _split_sizes = _split.named("Split", "SplitWithSizesBackward0")
 def split(tensor, split_size_or_sections, dim=0):
     """Splits a tensor along a dimension into chunks of a given size, as views. The last chunk may be smaller.
 
+    Use it when you know the size of the parts, and `chunk` when you know their number.
+
     Args:
         tensor: the tensor.
         split_size_or_sections: size of the chunks, or a list of sizes.
@@ -784,6 +804,8 @@ def split(tensor, split_size_or_sections, dim=0):
 @public(inplace=False)
 def chunk(input, chunks, dim=0):
     """Splits a tensor along a dimension into a number of chunks, as views. The last chunk may be smaller.
+
+    Use it when you know the number of parts, and `split` when you know their sizes.
 
     Args:
         chunks: largest number of chunks.
@@ -859,6 +881,8 @@ _repeat.grad(input=_repeat_grad)
 @public(function=False, inplace=False)
 def repeat(input, *repeats, **named):
     """Copies a tensor repeats[i] times along each dimension i.
+
+    Use it when you change the copies in place. Otherwise broadcasting or `expand` does the same without memory.
 
     Args:
         repeats: number of copies, as separate integers or one tuple.

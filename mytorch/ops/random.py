@@ -1088,6 +1088,8 @@ def bernoulli(input, p=None, *, generator=None, out=None):
 def multinomial(input, num_samples=1, replacement=False, *, generator=None):
     """Draws indices with probabilities proportional to weights.
 
+    Use it to sample tokens or classes from weights, which need not sum to 1.
+
     Args:
         input: weights, (K,) or (B, K). They need not sum to 1.
         num_samples: number of draws for each row (default: 1).

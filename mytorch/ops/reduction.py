@@ -593,6 +593,8 @@ def logsumexp(input, dim, keepdim=False):
 
         result = log(sum(exp(input)))
 
+    Use it in place of `x.exp().sum().log()`, which overflows for elements above 88 in float32.
+
     Args:
         input: the input tensor.
         dim: dimension or dimensions to reduce.

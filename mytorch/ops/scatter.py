@@ -133,6 +133,8 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 
         result[index[i, j], j] = src[i, j]    (dim=0)
 
+    Use it to write to positions that don't repeat. For sums at repeated positions there is `scatter_add`.
+
     Args:
         dim: dimension of the index.
         index: int64 indices.
@@ -162,6 +164,9 @@ def scatter_add(input, dim, index, src):
     """Adds values at an index along a dimension, into a copy. Indices may repeat.
 
         result[index[i, j], j] += src[i, j]    (dim=0)
+
+    Use it to sum messages in a graph network or to count. If whole rows go to one place, `index_add` needs a shorter
+    index.
 
     Args:
         dim: dimension of the index.
@@ -340,6 +345,8 @@ def _full_index(raw, source, dim, index):
 @takes_tensors("index", "source")
 def index_add(input, dim, index, source, *, alpha=1):
     """Adds alpha * source to the slices at an index along a dimension, in a copy. Indices may repeat.
+
+    Use it to add whole rows, and `scatter_add` for single elements.
 
     Args:
         dim: dimension of the index.

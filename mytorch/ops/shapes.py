@@ -457,6 +457,8 @@ def flipud(input):
 def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     """Repeats each element, or each slice along a dimension.
 
+    Use it to repeat each element in place (a, a, b, b); `repeat` repeats the whole (a, b, a, b).
+
     Args:
         repeats: number of repetitions, or a tensor with one number for each element.
         dim: dimension of the slices (default: None, the flattened tensor).

@@ -331,6 +331,8 @@ def nanmedian(input, dim=None, keepdim=False):
 def kthvalue(input, k, dim=-1, keepdim=False):
     """Returns the k-th smallest element along a dimension.
 
+    Use it for one order statistic, and `topk` for the largest or smallest few.
+
     Args:
         k: rank, starting from 1.
         dim: dimension to reduce (default: -1).

@@ -21,6 +21,9 @@ class Adafactor(Optimizer):
     For parameters with fewer than two axes, v is the running mean of g^2. In step t, the running means keep the
     fraction 1 - t^beta2_decay.
 
+    Use it when the optimizer's state doesn't fit in memory: a matrix needs one number per row and column, not two per
+    element.
+
     Args:
         lr: largest relative step size, and factor of the weight decay (default: 1e-2). May be a 0-d tensor.
         beta2_decay: exponent of the decay of the running means, at most 0 (default: -0.8).

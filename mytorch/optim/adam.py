@@ -17,6 +17,8 @@ class Adam(Optimizer):
         v = beta2 * v + (1 - beta2) * g^2
         p = p - lr * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 
+    Use it when you want good results without tuning the learning rate. If you use weight decay, take `AdamW`.
+
     Args:
         lr: learning rate (default: 1e-3). May be a 0-d tensor.
         betas: decay rates beta1 and beta2 of the running means (default: (0.9, 0.999)).
@@ -143,6 +145,9 @@ class AdamW(Adam):
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g^2
         p = p - lr * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
+
+    Use it for transformers, and as a default. Unlike in `Adam`, weight decay is not divided by the running means, so it
+    decays all weights equally.
 
     Args:
         lr: learning rate (default: 1e-3). May be a 0-d tensor.

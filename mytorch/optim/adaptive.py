@@ -25,6 +25,9 @@ class RMSprop(Optimizer):
         b = momentum * b + g / (sqrt(v) + eps)
         p = p - lr * b
 
+    Use it for reinforcement learning and recurrent networks whose recipes were tuned with it; otherwise `Adam` adds
+    momentum to it.
+
     Args:
         lr: learning rate (default: 1e-2). May be a 0-d tensor.
         alpha: decay rate of the running mean of squares (default: 0.99).
@@ -80,6 +83,9 @@ class Adagrad(Optimizer):
         g = gradient + weight_decay * p
         s = s + g^2
         p = p - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)
+
+    Use it for sparse features, since rare ones keep large steps. The steps only shrink, so it is less suited to long
+    training.
 
     Args:
         lr: learning rate (default: 1e-2). May be a 0-d tensor.
@@ -147,6 +153,8 @@ class Adadelta(Optimizer):
 
     Here v is the running mean of the squared gradients, and u is the running mean of the squared updates d.
 
+    Use it when a recipe asks for it; it needs no learning rate, but `Adam` usually learns faster.
+
     Args:
         lr: factor of the update d (default: 1.0). May be a 0-d tensor.
         rho: decay rate of both running means (default: 0.9).
@@ -195,6 +203,8 @@ class Adamax(Optimizer):
         u = max(beta2 * u, |g| + eps)
         p = p - lr / (1 - beta1^t) * m / u
 
+    Use it in place of `Adam` when single large gradients disturb training, as with embeddings.
+
     Args:
         lr: learning rate (default: 2e-3). May be a 0-d tensor.
         betas: decay rates beta1 and beta2 of the mean and of the maximum (default: (0.9, 0.999)).
@@ -241,6 +251,8 @@ class NAdam(Optimizer):
         v = beta2 * v + (1 - beta2) * g^2
         d = (1 - mu_t) * g / (1 - mu_1 * ... * mu_t) + mu_(t+1) * m / (1 - mu_1 * ... * mu_(t+1))
         p = p - lr * d / (sqrt(v / (1 - beta2^t)) + eps)
+
+    Use it in place of `Adam` to try Nesterov momentum; the cost is the same.
 
     Args:
         lr: learning rate (default: 2e-3). May be a 0-d tensor.
@@ -293,6 +305,8 @@ class RAdam(Optimizer):
         r = sqrt((k - 4) * (k - 2) * n / ((n - 4) * (n - 2) * k))
         p = p - lr * m / (1 - beta1^t)                                              if k <= 5
         p = p - lr * m / (1 - beta1^t) * r * sqrt(1 - beta2^t) / (sqrt(v) + eps)    otherwise
+
+    Use it in place of `Adam` without a warm-up: it takes plain momentum steps until its variance is reliable.
 
     Args:
         lr: learning rate (default: 1e-3). May be a 0-d tensor.
@@ -360,6 +374,8 @@ class Rprop(Optimizer):
 
     Each element has its own step size s, which is limited to the range `step_sizes`. Rprop is for full-batch training.
 
+    Use it for small problems with the whole data set in each step, because the signs of noisy gradients say little.
+
     Args:
         lr: initial step size (default: 1e-2). May be a 0-d tensor.
         etas: factors that shrink and grow the step size (default: (0.5, 1.2)).
@@ -416,6 +432,9 @@ class ASGD(Optimizer):
         ax = ax + mu * (p - ax)
         eta = lr / (1 + lambd * lr * t)^alpha
         mu = 1 / max(1, t - t0)
+
+    Use it for convex problems with noisy gradients. For networks, `optim.swa_utils.AveragedModel` averages the weights
+    of any optimizer.
 
     Args:
         lr: learning rate, the first value of eta (default: 1e-2). May be a 0-d tensor.

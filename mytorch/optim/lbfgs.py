@@ -23,6 +23,9 @@ class LBFGS(Optimizer):
     H is the limited-memory approximation of the inverse Hessian. The step size t is `lr`, reduced in the first
     iteration, or the result of a line search.
 
+    Use it for small, smooth problems with the whole data set in each step, such as fitting a curve: it needs far fewer
+    steps than `Adam`, and a closure.
+
     Args:
         lr: step size along each direction; with a line search, the first step size that it tries (default: 1).
         max_iter: maximum number of iterations per call of `step` (default: 20).

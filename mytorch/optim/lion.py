@@ -17,6 +17,9 @@ class Lion(Optimizer):
 
     Compared with AdamW, use a learning rate that is 3 to 10 times smaller and a weight decay that is 3 to 10 times larger.
 
+    Use it to save memory compared with `AdamW`: it stores one buffer per parameter instead of two. Its learning rate is
+    three to ten times smaller.
+
     Args:
         lr: learning rate (default: 1e-4). May be a 0-d tensor.
         betas: beta1 for the direction of the step, beta2 for the stored running mean (default: (0.9, 0.99)).

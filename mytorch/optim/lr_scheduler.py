@@ -165,6 +165,8 @@ class LambdaLR(LRScheduler):
 
         lr = initial_lr * lr_lambda(step)
 
+    Use it when no other schedule has the curve that you want: the function may compute any factor from the step.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         lr_lambda: function from the step to a factor, or a list of functions, one for each group.
@@ -173,8 +175,14 @@ class LambdaLR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
-        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
-        [0.5, 0.333, 0.25, 0.2]
+        >>> for epoch in range(4):
+        ...     print(f"{schedule.get_last_lr()[0]:.3f}")
+        ...     optimizer.step()
+        ...     schedule.step()
+        1.000
+        0.500
+        0.333
+        0.250
     """
 
     def __init__(self, optimizer: Optimizer, lr_lambda: _Factor | list[_Factor], last_epoch: int = -1):
@@ -210,6 +218,8 @@ class MultiplicativeLR(LambdaLR):
 
         lr = lr * lr_lambda(step)
 
+    Use it when you know the factor from one step to the next. If you know the rate of a step, `LambdaLR` is simpler.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         lr_lambda: function from the step to a factor, or a list of functions, one for each group.
@@ -218,8 +228,13 @@ class MultiplicativeLR(LambdaLR):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.MultiplicativeLR(optimizer, lambda step: 0.5)
-        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
-        [0.5, 0.25, 0.125]
+        >>> for epoch in range(3):
+        ...     print(schedule.get_last_lr()[0])
+        ...     optimizer.step()
+        ...     schedule.step()
+        1.0
+        0.5
+        0.25
     """
 
     def get_lr(self):
@@ -249,6 +264,9 @@ class StepLR(_FactorLR):
 
         lr = initial_lr * gamma^floor(step / step_size)
 
+    Use it when a recipe divides the rate at equal distances, such as every 30 epochs; `MultiStepLR` is for unequal
+    ones.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         step_size: number of steps between two changes.
@@ -258,8 +276,14 @@ class StepLR(_FactorLR):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
-        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
-        [1.0, 0.5, 0.5, 0.25]
+        >>> for epoch in range(4):
+        ...     print(f"{schedule.get_last_lr()[0]:.3f}")
+        ...     optimizer.step()
+        ...     schedule.step()
+        1.000
+        1.000
+        0.500
+        0.500
     """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1):
@@ -278,6 +302,8 @@ class MultiStepLR(_FactorLR):
 
         lr = initial_lr * gamma^(number of milestones reached)
 
+    Use it when a recipe names the epochs at which the rate falls; with equal distances, `StepLR` is shorter.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         milestones: steps at which the learning rate changes.
@@ -287,8 +313,14 @@ class MultiStepLR(_FactorLR):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.MultiStepLR(optimizer, milestones=[2, 3], gamma=0.5)
-        >>> [schedule.get_last_lr()[0] for _ in range(4) if optimizer.step() is schedule.step()]
-        [1.0, 0.5, 0.25, 0.25]
+        >>> for epoch in range(4):
+        ...     print(schedule.get_last_lr()[0])
+        ...     optimizer.step()
+        ...     schedule.step()
+        1.0
+        1.0
+        0.5
+        0.25
     """
 
     def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1):
@@ -308,6 +340,8 @@ class ConstantLR(_FactorLR):
         lr = initial_lr * factor    if step < total_iters
         lr = initial_lr             otherwise
 
+    Use it for a few first steps at a lower rate. `LinearLR` rises gradually instead, which is the usual warm-up.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         factor: factor of the learning rate, between 0 and 1 (default: 1/3).
@@ -320,8 +354,13 @@ class ConstantLR(_FactorLR):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
-        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
-        [0.5, 1.0, 1.0]
+        >>> for epoch in range(3):
+        ...     print(schedule.get_last_lr()[0])
+        ...     optimizer.step()
+        ...     schedule.step()
+        0.5
+        0.5
+        1.0
     """
 
     def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1):
@@ -342,6 +381,9 @@ class LinearLR(_FactorLR):
 
         lr = initial_lr * (start_factor + (end_factor - start_factor) * min(step / total_iters, 1))
 
+    Use it as the warm-up of another schedule in a `SequentialLR`, since large first steps can ruin a model with random
+    weights.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         start_factor: first factor, greater than 0 and at most 1 (default: 1/3).
@@ -355,8 +397,13 @@ class LinearLR(_FactorLR):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
-        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
-        [0.75, 1.0, 1.0]
+        >>> for epoch in range(3):
+        ...     print(schedule.get_last_lr()[0])
+        ...     optimizer.step()
+        ...     schedule.step()
+        0.5
+        0.75
+        1.0
     """
 
     _continues = True
@@ -387,6 +434,8 @@ class ExponentialLR(_FactorLR):
 
         lr = initial_lr * gamma^step
 
+    Use it when you don't know in advance how long you train: it has no last step, unlike `CosineAnnealingLR`.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         gamma: factor of the learning rate.
@@ -395,8 +444,13 @@ class ExponentialLR(_FactorLR):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
-        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
-        [0.5, 0.25, 0.125]
+        >>> for epoch in range(3):
+        ...     print(schedule.get_last_lr()[0])
+        ...     optimizer.step()
+        ...     schedule.step()
+        1.0
+        0.5
+        0.25
     """
 
     _continues = True
@@ -417,6 +471,9 @@ class PolynomialLR(_FactorLR):
 
         lr = initial_lr * (1 - min(step / total_iters, 1))^power
 
+    Use it when the length of the training is fixed and the rate should reach 0 at its end; `power=1` is a straight
+    line.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         total_iters: number of steps until 0 (default: 5).
@@ -426,8 +483,15 @@ class PolynomialLR(_FactorLR):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
-        >>> [schedule.get_last_lr()[0] for _ in range(5) if optimizer.step() is schedule.step()]
-        [0.75, 0.5, 0.25, 0.0, 0.0]
+        >>> for epoch in range(5):
+        ...     print(schedule.get_last_lr()[0])
+        ...     optimizer.step()
+        ...     schedule.step()
+        1.0
+        0.75
+        0.5
+        0.25
+        0.0
     """
 
     _continues = True
@@ -450,6 +514,9 @@ class CosineAnnealingLR(LRScheduler):
 
         lr = eta_min + (initial_lr - eta_min) * (1 + cos(pi * step / T_max)) / 2
 
+    Use it when the length of the training is fixed, with this length as `T_max`. It is the usual choice for images and
+    language, because it stays at high rates for long and ends gently.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         T_max: number of steps of half a period.
@@ -461,8 +528,14 @@ class CosineAnnealingLR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)
-        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
-        [0.75, 0.25, 0.0, 0.25]
+        >>> for epoch in range(4):
+        ...     print(f"{schedule.get_last_lr()[0]:.3f}")
+        ...     optimizer.step()
+        ...     schedule.step()
+        1.000
+        0.750
+        0.250
+        0.000
 
     See also: `optim.lr_scheduler.CosineLRScheduler`, which adds a warm-up.
     """
@@ -495,6 +568,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     T_cur is the number of steps since the last restart, and T_i the number of steps between two restarts.
 
+    Use it when you want a usable model at several points of a long training: the end of each period is one.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         T_0: number of steps until the first restart.
@@ -510,8 +585,14 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
-        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
-        [0.5, 1.0, 0.5, 1.0]
+        >>> for epoch in range(4):
+        ...     print(f"{schedule.get_last_lr()[0]:.3f}")
+        ...     optimizer.step()
+        ...     schedule.step()
+        1.000
+        0.500
+        1.000
+        0.500
     """
 
     def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1):
@@ -574,6 +655,9 @@ class CosineLRScheduler:
         lr = max_lr * (step + 1) / (warmup_steps + 1)                         if step < warmup_steps
         lr = min_lr + (max_lr - min_lr) * (1 + cos(pi * fraction)) / 2        otherwise
         fraction = (step - warmup_steps) / (total_steps - warmup_steps)
+
+    Use it for transformers, which need a warm-up and then a cosine: it is both in one object. Otherwise you join
+    `LinearLR` and `CosineAnnealingLR` in a `SequentialLR`.
 
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
@@ -656,6 +740,9 @@ class OneCycleLR(LRScheduler):
         first lr = max_lr / div_factor
         last lr = first lr / final_div_factor
 
+    Use it when you train for few epochs: it reaches a high rate in the middle. Call `step` after each batch, not each
+    epoch.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         max_lr: largest learning rate, or a list with one for each group.
@@ -680,8 +767,14 @@ class OneCycleLR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5, pct_start=0.4, cycle_momentum=False)
-        >>> [round(schedule.get_last_lr()[0], 3) for _ in range(4) if optimizer.step() is schedule.step()]
-        [1.0, 0.75, 0.25, 0.0]
+        >>> for epoch in range(4):
+        ...     print(f"{schedule.get_last_lr()[0]:.3f}")
+        ...     optimizer.step()
+        ...     schedule.step()
+        0.040
+        1.000
+        0.750
+        0.250
     """
 
     def __init__(
@@ -770,6 +863,8 @@ class CyclicLR(LRScheduler):
 
     The height increases from 0 to 1 in `step_size_up` steps and decreases to 0 in `step_size_down` steps.
 
+    Use it to look for a good learning rate, or when the training has no fixed length. Call `step` after each batch.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         base_lr: smallest learning rate, or a list with one for each group.
@@ -794,8 +889,14 @@ class CyclicLR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.0, max_lr=1.0, step_size_up=2, cycle_momentum=False)
-        >>> [schedule.get_last_lr()[0] for _ in range(4) if optimizer.step() is schedule.step()]
-        [0.5, 1.0, 0.5, 0.0]
+        >>> for epoch in range(4):
+        ...     print(schedule.get_last_lr()[0])
+        ...     optimizer.step()
+        ...     schedule.step()
+        0.0
+        0.5
+        1.0
+        0.5
     """
 
     def __init__(
@@ -847,6 +948,9 @@ class CyclicLR(LRScheduler):
 
 class ReduceLROnPlateau(LRScheduler):
     """Multiplies the learning rate by `factor` when a metric stops improving.
+
+    Use it when you don't know when the rate should fall: it watches a metric, such as the validation loss, which you
+    pass to `step`.
 
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
@@ -957,6 +1061,8 @@ class ReduceLROnPlateau(LRScheduler):
 class ChainedScheduler(LRScheduler):
     """Runs several schedulers at each step. Their factors multiply.
 
+    Use it when two schedules apply at the same time. `SequentialLR` runs one after the other.
+
     Args:
         schedulers: schedulers of one optimizer.
         optimizer: ignored; for compatibility (default: None).
@@ -969,8 +1075,13 @@ class ChainedScheduler(LRScheduler):
         >>> first = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
         >>> second = optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
         >>> schedule = optim.lr_scheduler.ChainedScheduler([first, second])
-        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
-        [0.5, 0.125, 0.0625]
+        >>> for epoch in range(3):
+        ...     print(schedule.get_last_lr()[0])
+        ...     optimizer.step()
+        ...     schedule.step()
+        1.0
+        0.5
+        0.125
     """
 
     def __init__(self, schedulers: Iterable[LRScheduler], optimizer: Optimizer | None = None):
@@ -1005,6 +1116,9 @@ class ChainedScheduler(LRScheduler):
 class SequentialLR(LRScheduler):
     """Runs schedulers one after another, and changes to the next at each milestone.
 
+    Use it when a schedule has phases, such as a warm-up before a decay. `ChainedScheduler` runs several at the same
+    time.
+
     Args:
         optimizer: the optimizer. The scheduler sets its learning rates.
         schedulers: schedulers, in their order.
@@ -1019,8 +1133,14 @@ class SequentialLR(LRScheduler):
         >>> warmup = optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
         >>> decay = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
         >>> schedule = optim.lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[2])
-        >>> [schedule.get_last_lr()[0] for _ in range(4) if optimizer.step() is schedule.step()]
-        [0.5, 1.0, 0.5, 0.25]
+        >>> for epoch in range(4):
+        ...     print(schedule.get_last_lr()[0])
+        ...     optimizer.step()
+        ...     schedule.step()
+        0.5
+        0.5
+        1.0
+        0.5
     """
 
     def __init__(

@@ -20,6 +20,9 @@ class Muon(Optimizer):
     Orthogonalization moves all singular values close to 1. Use another optimizer, such as AdamW, for biases, embeddings
     and other parameters that are not matrices.
 
+    Use it for the matrices inside of a transformer, and `AdamW` for embeddings, norms and the last layer. It often
+    needs fewer steps than AdamW alone.
+
     Args:
         lr: learning rate (default: 1e-3). May be a 0-d tensor.
         weight_decay: decoupled weight decay (default: 0.1).

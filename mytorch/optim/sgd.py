@@ -18,6 +18,9 @@ class SGD(Optimizer):
 
     With nesterov, the last line is p = p - lr * (g + momentum * b).
 
+    Use it with momentum for convolutional networks, where it often generalizes better than Adam but needs a tuned
+    learning rate. It stores one buffer per parameter, or none without momentum.
+
     Args:
         lr: learning rate (default: 1e-3). May be a 0-d tensor.
         momentum: decay rate of the running sum b of the gradients (default: 0).

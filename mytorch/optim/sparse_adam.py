@@ -17,7 +17,8 @@ class SparseAdam(Optimizer):
         v[i] = beta2 * v[i] + (1 - beta2) * g[i]^2
         p[i] = p[i] - lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m[i] / (sqrt(v[i]) + eps)
 
-    `nn.Embedding` and `nn.EmbeddingBag` compute sparse gradients with `sparse=True`.
+    Use it for large embeddings, where a dense optimizer would change every row in every step. `nn.Embedding` and
+    `nn.EmbeddingBag` compute sparse gradients with `sparse=True`.
 
     Args:
         lr: learning rate, greater than 0 (default: 1e-3). May be a 0-d tensor.
@@ -29,11 +30,12 @@ class SparseAdam(Optimizer):
         RuntimeError: at the step, a gradient is dense.
 
     Example:
-        >>> p = nn.Parameter(tensor([1.0]))
-        >>> (3 * p).sum().backward()
-        >>> optim.SparseAdam([p]).step()
-        Traceback (most recent call last):
-        RuntimeError: SparseAdam does not support dense gradients, please consider Adam instead
+        >>> words = nn.Embedding(1000, 2, sparse=True)
+        >>> before = words.weight.clone()
+        >>> words(tensor([3, 7])).sum().backward()
+        >>> optim.SparseAdam(words.parameters()).step()
+        >>> (words.weight != before).any(dim=1).nonzero().flatten()
+        tensor([3 7])
     """
 
     options = Options(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False)

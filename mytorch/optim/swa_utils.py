@@ -96,6 +96,9 @@ class AveragedModel(Module):
     The copy is `module`. The first call of `update_parameters` copies the parameters; later calls average them.
     `n_averaged` counts the calls and is part of the state dict.
 
+    Use it to evaluate the average of many steps, which is often better than the last: of weights after each epoch
+    (SWA), or with `get_ema_multi_avg_fn` after each step.
+
     Args:
         model: model to average.
         device: device of the copy (default: None, the device of the model).
@@ -220,8 +223,13 @@ class SWALR(LRScheduler):
     Example:
         >>> optimizer = optim.SGD([nn.Parameter(mytorch.ones(1))], lr=1.0)
         >>> schedule = optim.swa_utils.SWALR(optimizer, swa_lr=0.5, anneal_epochs=2, anneal_strategy="linear")
-        >>> [schedule.get_last_lr()[0] for _ in range(3) if optimizer.step() is schedule.step()]
-        [0.75, 0.5, 0.5]
+        >>> for epoch in range(3):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(schedule.get_last_lr()[0])
+        0.75
+        0.5
+        0.5
     """
 
     def __init__(

@@ -366,6 +366,9 @@ def fully_shard(
     Apply it to inner modules, such as the blocks of a transformer, and then to the whole model. Each call creates one
     group of parameters, which are gathered together before forward and backward. Create the optimizer afterward.
 
+    Use it when a model, its gradients and optimizer state don't fit on one device; if they do,
+    `DistributedDataParallel` sends less.
+
     Args:
         module: the module, or a list of modules with one group of parameters, such as the last norm and the head.
             Its class changes to a subclass with the methods of `FSDPModule`.

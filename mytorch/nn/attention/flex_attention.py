@@ -487,6 +487,9 @@ def flex_attention(
     Gradients flow to the query, key and value, and to tensors that `score_mod` uses. A query without any selected key
     has a result of 0.
 
+    Use it for sliding windows, ALiBi, packed documents and other changes of the scores. For a plain or causal mask,
+    `F.scaled_dot_product_attention` is simpler.
+
     Args:
         query: queries (B, Hq, L, E).
         key: keys (B, Hkv, S, E).

@@ -21,6 +21,9 @@ class DistributedDataParallel(Module):
     names, shapes and dtypes, and process 0 sends its values to the other processes. Equal gradients then keep the
     parameters equal.
 
+    Use it when the model fits on each device and you want more samples per second; `fully_shard` is for models that
+    don't fit.
+
     Args:
         module: the model, on its device.
         device_ids: list with the one GPU of the module. Inputs are moved to it.

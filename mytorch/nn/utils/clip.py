@@ -173,6 +173,9 @@ def clip_grad_norm_(
 ) -> Tensor:  # fmt: skip
     """Scales gradients in place so that their joint norm is at most `max_norm`.
 
+    Use it between `backward` and `step` when single batches give huge gradients: it keeps their direction, unlike
+    `clip_grad_value_`.
+
     Args:
         parameters: one tensor or several. Tensors without a gradient are skipped.
         max_norm: largest joint norm. With a `GradScaler`, call `unscale_` first.
@@ -231,6 +234,9 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
     """Clips each element of the gradients to [-clip_value, clip_value], in place.
+
+    Use it when single elements are huge and the direction may change; `clip_grad_norm_` keeps the direction and is more
+    common.
 
     Args:
         parameters: one tensor or several. Tensors without a gradient are skipped.

@@ -77,6 +77,8 @@ def pack_padded_sequence(
 ) -> PackedSequence:
     """Packs a padded batch of sequences.
 
+    Use it when sequences in a batch differ much in length: recurrent layers then skip the padding.
+
     Args:
         input: padded batch, (T, N, *), or (N, T, *) if `batch_first`.
         lengths: length of each sequence.
@@ -193,6 +195,8 @@ def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
     """Pads sequences of different lengths and stacks them into one batch.
+
+    Use it in a `collate_fn` to make a batch of sequences of different lengths.
 
     Args:
         sequences: tensors of shape (T_i, *).

@@ -27,6 +27,8 @@ class Dataset(Generic[T_co]):
     Subclasses define `__getitem__` and, for most samplers, `__len__`. A method `__getitems__(indices)`, if defined, returns
     the items of a whole batch as a list.
 
+    Use it when any item can be read by its number, as with files in a folder; `IterableDataset` is for streams.
+
     Example:
         >>> class Squares(mytorch.utils.data.Dataset):
         ...     def __len__(self):
@@ -49,6 +51,8 @@ class IterableDataset(Dataset[T_co], Iterable):
 
     Each worker process iterates over a copy of the dataset. Use `get_worker_info()` to select the part for a worker.
 
+    Use it for data that can only be read in order, such as a log or a network stream. Shuffling is then up to you.
+
     Example:
         >>> class Countdown(mytorch.utils.data.IterableDataset):
         ...     def __iter__(self):
@@ -63,6 +67,8 @@ class IterableDataset(Dataset[T_co], Iterable):
 
 class TensorDataset(Dataset[tuple]):
     """Dataset of the rows of several tensors of equal length.
+
+    Use it when the data is in memory already; for files, write a `Dataset`.
 
     Args:
         tensors: tensors with the same size of dimension 0.
@@ -287,6 +293,9 @@ def random_split(
     dataset: Dataset[T_co], lengths: Sequence[int | float], generator: Generator | None = None
 ) -> list[Subset[T_co]]:
     """Splits a dataset randomly into subsets without overlap.
+
+    Use it for a training and a validation part, with a `generator` so that each run has the same split. `Subset` takes
+    indices of your own.
 
     Args:
         dataset: dataset with a length.

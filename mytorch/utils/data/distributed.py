@@ -12,6 +12,9 @@ from .sampler import Sampler
 class DistributedSampler(Sampler):
     """Yields the indices of one process: every num_replicas-th index of a common order, starting at `rank`.
 
+    Use it with `DistributedDataParallel`, or all processes see the same batches. Call `set_epoch`, or all epochs have
+    one order.
+
     Args:
         dataset: dataset with a length.
         num_replicas: number of processes (default: the size of the process group).

@@ -152,6 +152,8 @@ class SubsetRandomSampler(Sampler):
 class WeightedRandomSampler(Sampler):
     """Draws indices with probabilities proportional to weights.
 
+    Use it when some classes are rare: weights of 1 / frequency show them as often as the others.
+
     Args:
         weights: weight of each index. The weights need not sum to 1.
         num_samples: number of indices to draw.
