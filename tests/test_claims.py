@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES += [
-    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "benchmarks").glob("*.md")),
     ROOT / "tests" / "README.md",
     ROOT / "tests" / "findings.md",
     ROOT / "examples" / "README.md",
