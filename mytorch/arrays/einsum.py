@@ -16,6 +16,10 @@ def einsum(xp, spec, *arrays):
     Returns:
         An array with the axes that follow "->".
     """
+    if len(arrays) == 2 and (plan := _two(spec)) is not None:
+        roles, order = plan
+        array = _multiplied(xp, *arrays, roles)
+        return array if order is None else xp.transpose(array, order)
     terms, output = spec.split("->")
     terms, arrays = terms.split(","), list(arrays)
     if len(arrays) > 2:
@@ -40,6 +44,21 @@ def einsum(xp, spec, *arrays):
     return xp.transpose(array, [term.index(c) for c in output])
 
 
+@functools.lru_cache(1024)
+def _two(spec):
+    """Returns how to multiply two operands: their roles, and the order of the axes of the product or None. Returns None if an
+    operand has a repeated letter, or one that occurs nowhere else."""
+    terms, output = spec.split("->")
+    left, right = terms.split(",")
+    if any(
+        len(set(term)) < len(term) or not set(term) <= {*other, *output}
+        for term, other in ((left, right), (right, left))
+    ):
+        return None
+    roles = _roles(left, right, frozenset(output))
+    return roles, None if roles[0] == output else [roles[0].index(c) for c in output]
+
+
 def _alone(xp, term, array, keep):
     """Returns one operand with repeated axes replaced by their diagonal, and axes that occur nowhere else summed."""
     for c in dict.fromkeys(term):
@@ -58,13 +77,19 @@ def _alone(xp, term, array, keep):
 
 def _pair(xp, left, a, right, b, keep):
     """Returns the product of two operands, summed over the shared axes that are not in `keep`."""
-    term, summed, first, second, places = _roles(left, right, frozenset(keep))
+    roles = _roles(left, right, frozenset(keep))
+    return roles[0], _multiplied(xp, a, b, roles)
+
+
+def _multiplied(xp, a, b, roles):
+    """Returns the product of two operands with the roles of `_roles`."""
+    _, summed, first, second, places = roles
     sizes = a.shape + b.shape
     a, b = _arranged(xp, a, *first), _arranged(xp, b, *second)
     # Without an inner axis: a broadcast product (…, rows, 1) * (…, 1, columns).
     product = xp.matmul(a, b) if summed else a * b
     shape = tuple([sizes[i] for i in places])
-    return term, product if product.shape == shape else xp.reshape(product, shape)
+    return product if product.shape == shape else xp.reshape(product, shape)
 
 
 @functools.lru_cache(1024)

@@ -45,7 +45,8 @@ def _convolutions():
 
 def _indices():
     x, index, rows = _numbers(128, 128), _places(128, 128), _places(128)
-    changed = [x.scatter_reduce(1, index, x.detach(), how) for how in ("amax", "amin")]
+    at = [(1, index), (0, rows[:, None].expand(128, 128))]
+    changed = [x.scatter_reduce(*places, x.detach(), how) for how in ("amax", "amin") for places in at]
     also = [x.gather(0, index), x.scatter_add(0, index, x), x.scatter_add(1, index, x), x.scatter(1, index, x)]
     return x.gather(1, index), *also, *changed, F.embedding(rows, x), x.index_add(0, rows, x), x[rows]
 
@@ -58,7 +59,7 @@ def _choices():
 def _sums():
     x = _numbers(128, 128)
     scans = [f(dim) for f in (x.cumsum, x.cumprod, lambda dim: x.cummax(dim).values) for dim in (0, 1)]
-    return x.sum(), x.sum(1), x.var(1), x.norm(dim=1), x.prod(1), x.topk(3)[0], *scans
+    return x.sum(), x.sum(0), x.sum(1), x.logsumexp(1), x.var(1), x.norm(dim=1), x.prod(1), x.topk(3)[0], *scans
 
 
 def _halves():

@@ -385,6 +385,13 @@ def _letters(equation, ndims):
     return tuple(spelled), output
 
 
+@functools.lru_cache(1024)
+def _sums_products(spec):
+    """Returns True if operands share an axis that is summed."""
+    terms, output = spec.split("->")
+    return any(terms.count(c) > 1 and c not in output for c in set(terms) - {","})
+
+
 @public(method=False, inplace=False)
 def einsum(equation, *operands):
     """Computes sums of products in Einstein notation.
@@ -438,22 +445,23 @@ def einsum(equation, *operands):
             term = term[:first] + term[first + 1 : second] + term[second + 1 :] + letter
         terms[i] = term
         ready.append(x)
-    sizes = {}
-    for term, x in zip(terms, ready, strict=True):
-        for c, n in zip(term, x.shape, strict=True):
+    sizes, shapes = {}, [tuple(x.shape) for x in ready]
+    for term, shape in zip(terms, shapes, strict=True):
+        for c, n in zip(term, shape, strict=True):
             # Axes of size 1 broadcast. NumPy's einsum requires equal sizes, so they are expanded below.
-            sizes[c] = n if sizes.get(c, 1) == 1 else sizes[c]
-    for i, (term, x) in enumerate(zip(terms, ready, strict=True)):
-        full = tuple(sizes[c] for c in term)
-        if any(n not in (1, size) for n, size in zip(x.shape, full, strict=True)):
+            if sizes.get(c, 1) == 1:
+                sizes[c] = n
+    for i, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
+        full = tuple([sizes[c] for c in term])
+        if shape == full:
+            continue
+        if any(n not in (1, size) for n, size in zip(shape, full, strict=True)):
             raise RuntimeError(
                 f"einsum(): operands do not broadcast with remapped shapes: {[tuple(t.shape) for t in operands]}"
             )
-        ready[i] = x if tuple(x.shape) == full else x.expand(*full)
-    joined, spec = "".join(terms), f"{','.join(terms)}->{output}"
-    if any(joined.count(c) > 1 and c not in output for c in set(joined)):
-        return _einsum(*ready, spec=spec)
-    return _product_of_elements(*ready, spec=spec)
+        ready[i] = ready[i].expand(*full)
+    spec = f"{','.join(terms)}->{output}"
+    return (_einsum if _sums_products(spec) else _product_of_elements)(*ready, spec=spec)
 
 
 @in_precision(None)

@@ -431,9 +431,13 @@ def _along(xp, input, *, matrix, taps, axis):
     if xp in ON_NUMPY:
         # A product is faster. It is right unless an element is NaN or infinite.
         lead, rest = input.shape[:axis], input.shape[input.ndim + axis + 1 :]
-        out = xp.matmul(matrix.astype(input.dtype), input.reshape(*lead, input.shape[axis], math.prod(rest)))
+        factor = matrix.astype(input.dtype)
+        if math.prod(rest) == 1:  # the last axis: one product instead of one per vector
+            out = xp.matmul(input.reshape(math.prod(lead), -1), factor.T)
+        else:
+            out = xp.matmul(factor, input.reshape(*lead, input.shape[axis], math.prod(rest)))
         with np.errstate(invalid="ignore", over="ignore"):
-            finite = np.isfinite(out.sum())
+            finite = np.isfinite(xp.sum(out))
         if finite:
             return out.reshape(*lead, len(matrix), *rest)
     columns, weights, used = (xp.asarray(a) for a in _rows_of(matrix, taps))

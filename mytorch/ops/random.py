@@ -550,16 +550,20 @@ def _scaled(unit, low, high):
 
 def _box_muller(unit, out, mean, std):
     """Computes normal from uniform numbers in PyTorch's order: blocks of 16, cosines in the first 8."""
-    dtype = unit.dtype.type
-    for start in range(
-        0, len(unit), 1 << 15
-    ):  # cache-sized blocks, with contiguous temporaries for vector instructions
-        u, blocks = (x[start : start + (1 << 15)].reshape(-1, 2, 8) for x in (unit, out))
-        radius = np.subtract(dtype(1), u[:, 0], out=np.empty(u[:, 0].shape, unit.dtype))
-        radius = np.sqrt(np.multiply(np.log(radius, out=radius), dtype(-2), out=radius), out=radius)
-        theta = np.multiply(dtype(2 * math.pi), u[:, 1], out=np.empty(u[:, 1].shape, unit.dtype))
-        np.multiply(radius, np.cos(theta), out=blocks[:, 0])
-        np.multiply(radius, np.sin(theta, out=theta), out=blocks[:, 1])
+    dtype, eight = (
+        unit.dtype.type,
+        f"V{8 * unit.itemsize}",
+    )  # NumPy copies eight numbers at once if they are one element
+    size = 1 << 15  # blocks that fit into the cache
+    for start in range(0, len(unit), size):
+        u, blocks = (x[start : start + size].view(eight).reshape(-1, 2) for x in (unit, out))
+        radius, theta = (np.ascontiguousarray(u[:, half]).view(unit.dtype) for half in (0, 1))
+        np.log(np.subtract(dtype(1), radius, out=radius), out=radius)
+        np.sqrt(np.multiply(radius, dtype(-2), out=radius), out=radius)
+        np.multiply(theta, dtype(2 * math.pi), out=theta)
+        part = np.cos(theta)
+        blocks[:, 0] = np.multiply(radius, part, out=part).view(eight)
+        blocks[:, 1] = np.multiply(radius, np.sin(theta, out=theta), out=theta).view(eight)
     if std != 1.0:
         out *= dtype(std)
     if mean != 0.0:

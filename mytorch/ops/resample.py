@@ -4,6 +4,7 @@ Interpolation along an axis is a matrix multiplication with weights, with one ro
 modes use one multiplication for each axis.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -42,9 +43,11 @@ def _linear_taps(n, out, scale, align_corners):
     return np.stack([low, np.minimum(low + 1, n - 1)]), np.stack([1 - fraction, fraction])
 
 
-def _matrix(indices, weights, n):
-    """Returns (taps as a matrix (out, n), the elements that are taps)."""
-    matrix = np.zeros((indices.shape[1], n))
+@functools.lru_cache(16)
+def _matrix(taps_of, n, out, scale, align_corners):
+    """Returns (the taps of a function as a matrix (out, n), the elements that are taps)."""
+    indices, weights = taps_of(n, out, scale, align_corners)
+    matrix = np.zeros((out, n))
     rows = np.arange(indices.shape[1])
     # At the border, several taps are clipped to the same element, so their weights must add up.
     np.add.at(matrix, (rows, indices), weights)
@@ -211,8 +214,10 @@ def interpolate(
 @once_rounded
 def _resized(input, out, scales, mode, align_corners, antialias):
     """Resizes the spatial axes of the input to the sizes `out`, one axis after the other."""
-    for i, (n, o, scale) in enumerate(zip(tuple(input.shape[2:]), out, scales, strict=True)):
-        axis = 2 + i
+    axes = list(enumerate(zip(tuple(input.shape[2:]), out, scales, strict=True), 2))
+    if mode.startswith("nearest") and math.prod(out) > math.prod(input.shape[2:]):
+        axes.reverse()  # elements of the last axis are copied one by one, so while there are few of them
+    for axis, (n, o, scale) in axes:
         if mode.startswith("nearest"):
             index = _nearest(n, o, scale, mode == "nearest-exact")
             if n != o or (index != np.arange(n)).any():
@@ -223,11 +228,10 @@ def _resized(input, out, scales, mode, align_corners, antialias):
                 input = along(input, axis, matrix)
             else:
                 taps_of = _cubic_taps if mode == "bicubic" else _linear_taps
-                indices, weights = taps_of(n, o, scale, bool(align_corners))
                 if n > 128 and input.device.type == "cpu":  # a dense matrix would be mostly zeros
-                    input = _tapped(input, axis, indices, weights)
+                    input = _tapped(input, axis, *taps_of(n, o, scale, bool(align_corners)))
                     continue
-                input = along(input, axis, *_matrix(indices, weights, n))
+                input = along(input, axis, *_matrix(taps_of, n, o, scale, bool(align_corners)))
     return input
 
 

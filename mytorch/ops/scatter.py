@@ -224,8 +224,13 @@ def _reduced(input, src, index, dim, reduce, include_self):
     shape = tuple(input.shape)
     total = first + _scatter_zeros(src, index, dim=dim, shape=shape)
     if reduce == "mean":
-        ones = Tensor._wrap(xp_of(index._array).ones(index.shape, raw_of(input).dtype))
-        count = _scatter_zeros(ones, index, dim=dim, shape=shape) + int(include_self)
+        # The counts of an index that is expanded from one column are the same in all columns.
+        raw = index._array
+        same = [axis != dim and not raw.strides[axis] and raw.shape[axis] == n for axis, n in enumerate(shape)]
+        at = watched(raw[tuple(slice(1 if one else None) for one in same)], None)
+        ones = Tensor._wrap(xp_of(raw).ones(at.shape, raw_of(input).dtype))
+        counts = tuple(1 if one else n for one, n in zip(same, shape, strict=True))
+        count = _scatter_zeros(ones, at, dim=dim, shape=counts) + int(include_self)
         count = where(count == 0, 1, count).to(input.dtype)
         if input.dtype.is_floating_point:
             return contiguous(total / count)

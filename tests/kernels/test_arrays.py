@@ -92,7 +92,7 @@ def test_where_keeps_every_bit(rng, dtype):
 
 @loop
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, (1, 2), (0, 2), (0, 1, 2), -1])
-@pytest.mark.parametrize("shape", [(67, 33, 35), (2, 3, 65536), (1, 1, 70001)])
+@pytest.mark.parametrize("shape", [(67, 33, 35), (2, 3, 65536), (1, 1, 70001), (1, 1040, 20)])
 def test_sums(rng, shape, axis):
     x = rng.random(shape).astype(np.float32)
     for keepdims in (False, True):
@@ -106,6 +106,10 @@ def test_sums(rng, shape, axis):
             rtol = 1e-11 if np.asarray(found).dtype == np.float64 else 1e-6  # without kernels it stays in float32
             np.testing.assert_allclose(found, wanted * (x.size // wanted.size), rtol=rtol)
             assert np.shape(found) == wanted.shape
+    x = (x - np.float32(0.5)) * np.float32(1e30)
+    x[0, 0, 7], x[0, -1, 11] = np.inf, np.nan
+    np.testing.assert_array_equal(np.isfinite(xp.sum(x, axis=axis)), np.isfinite(x.sum(axis)))
+    np.testing.assert_array_equal(np.isnan(xp.sum(x, axis=axis)), np.isnan(x.sum(axis)))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -137,7 +141,7 @@ def test_several_threads_equal_one_thread(rng, kernels):
             mytorch.set_num_threads(count)
             out = x.copy()
             xp.add_rows(out, index, rows)
-            found.append((out, xp.sum(x, axis=1), xp.cumsum(x, axis=0), xp.where(x > 0, x, 0.0)))
+            found.append((out, xp.sum(x, axis=0), xp.sum(x, axis=1), xp.cumsum(x, axis=0), xp.where(x > 0, x, 0.0)))
     finally:
         mytorch.set_num_threads(threads)
     for one, three in zip(*found, strict=True):
@@ -211,6 +215,21 @@ def test_scatter_and_its_extremes(torch, rng, layout, dtype):
     for reduce in ("amax", "amin"):
         found = [L.tensor(x).scatter_reduce(dim, L.tensor(index), L.tensor(src), reduce) for L in (mytorch, torch)]
         np.testing.assert_array_equal(*(f.numpy() for f in found))
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("columns", [97, 96])
+def test_reducing_by_an_index_that_repeats_in_all_columns(torch, rng, columns, include_self):
+    x, src, rows = values(rng, (203, 97), "float32"), values(rng, (150, 97), "float32"), rng.integers(0, 200, (150, 1))
+    for reduce in ("sum", "mean", "amax", "amin", "prod"):
+        for shape, dim, turn in (((150, columns), 0, lambda a: a), ((columns, 150), 1, lambda a: a.T)):
+            found = [
+                L.tensor(turn(x)).scatter_reduce(
+                    dim, L.tensor(turn(rows)).expand(shape), L.tensor(turn(src)), reduce, include_self=include_self
+                )
+                for L in (mytorch, torch)
+            ]
+            np.testing.assert_allclose(*(f.numpy() for f in found), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("read", ["gather", "scatter_add", "index", "cross_entropy"])

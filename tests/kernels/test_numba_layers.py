@@ -286,3 +286,41 @@ def test_gradients_in_one_array_have_the_strides_of_the_inputs(order):
     shared = np.broadcast_to(q[:, :1], q.shape)
     assert side_by_side(np, shared, shared, shared) is None
     assert laid_out_as(np, shared, 6).shape == (2, 3, 4, 6)
+
+
+@pytest.mark.parametrize("tiles", ["registers", "AMX"])
+def test_products_in_bfloat16(rng, monkeypatch, tiles):
+    bf16 = pytest.importorskip("mytorch.kernels.numba.bf16")
+    if not (bf16._AMX if tiles == "AMX" else bf16._HERE):
+        pytest.skip("the processor does not have the instructions")
+    monkeypatch.setattr(bf16, "_AMX", tiles == "AMX")
+    half, threads = mytorch.bfloat16.numpy, mytorch.get_num_threads()
+    try:
+        for rows, inner, columns, batch in [
+            (64, 64, 64, (2,)),
+            (33, 65, 31, ()),
+            (1, 3, 5, (3, 2)),
+            (100, 78, 129, ()),
+        ]:
+            for turned, count in ((False, 1), (True, 3)):
+                mytorch.set_num_threads(count)
+                a, b = (
+                    rng.standard_normal((*batch, *shape)).astype(half) for shape in ((rows, inner), (columns, inner))
+                )
+                b = b.swapaxes(-1, -2) if turned else np.ascontiguousarray(b.swapaxes(-1, -2))
+                for factor, bias in ((b, None), (b[(0,) * len(batch)], rng.standard_normal(columns).astype(half))):
+                    assert bf16.accepts(a, factor, bias)
+                    found = bf16.forward(np, a, factor, bias).astype(np.float64)
+                    wide, other = a.astype(np.float64), factor.astype(np.float64)
+                    wanted = wide @ other + (0 if bias is None else bias.astype(np.float64))
+                    # One rounding to 8 bits, and float32 sums.
+                    error = np.abs(found - wanted) - np.abs(wanted) * 2**-8
+                    assert (error <= 1e-6 * (np.abs(wide) @ np.abs(other) + 1)).all()
+    finally:
+        mytorch.set_num_threads(threads)
+    a, b = np.ones((40, 64), half), np.ones((64, 40), half)
+    a[3, 5], b[7, 9], a[8] = np.nan, np.inf, 0
+    found = bf16.forward(np, a, b).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        wanted = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_array_equal(found, wanted)

@@ -61,7 +61,7 @@ def rows_of(x, i, rows, columns):
 
 
 @intrinsic
-def _bits_of_float(typing_context, x):
+def bits_of_float(typing_context, x):
     """Returns the bits of a float32 as an int32, without an instruction."""
 
     def generate(context, builder, signature, arguments):
@@ -76,7 +76,7 @@ INFINITE = np.int32(0x7F800000)  # bits of infinity; as integers, NaNs are above
 @inlined
 def magnitude(x):
     """Returns the bits of |x|, an integer that increases with |x|. It detects infinities and NaN, which `kernel` assumes away."""
-    return _bits_of_float(x) & np.int32(0x7FFFFFFF)
+    return bits_of_float(x) & np.int32(0x7FFFFFFF)
 
 
 @inlined

@@ -86,6 +86,24 @@ def _min_along(out, index, src):
 
 
 @kernel
+def _max_rows(own, out, rows, values):
+    for j in range(len(rows)):
+        if own[0] <= rows[j] <= own[-1]:
+            to, row = out[rows[j]], values[j]
+            for i in range(len(row)):
+                to[i] = row[i] if row[i] > to[i] else to[i]
+
+
+@kernel
+def _min_rows(own, out, rows, values):
+    for j in range(len(rows)):
+        if own[0] <= rows[j] <= own[-1]:
+            to, row = out[rows[j]], values[j]
+            for i in range(len(row)):
+                to[i] = row[i] if row[i] < to[i] else to[i]
+
+
+@kernel
 def _add_rows(own, out, rows, values):
     # Each thread reads all indices and adds only the rows first … last, so no two threads write to one row.
     first, last = own[0], own[-1]
@@ -182,10 +200,19 @@ def _accepts_extreme(out, index, dim, src):
     return fits and not np.isnan(src).any() and not np.isnan(out).any()
 
 
-def _writing(loop, view):
-    """Returns the forward function of a loop that writes along an axis. `view` is applied to the arrays first."""
+def _writing(loop, view, by_rows=None):
+    """Returns the forward function of a loop that writes along an axis. `view` is applied to the arrays first.
+
+    `by_rows` is the loop for an index that is the same in all columns.
+    """
 
     def run(xp, out, index, dim, src):
+        rows = _rows_of(index, dim) if by_rows and dim == 0 else None
+        if rows is not None:
+            width = math.prod(out.shape[1:])
+            to, values = out.reshape(len(out), width), np.ascontiguousarray(src).reshape(len(src), width)
+            _split_rows(by_rows, np.arange(len(out)), to, np.ascontiguousarray(rows), values)
+            return
         to, where, values = (_folded(a, dim, drop=False) for a in (view(out), index.view(np.uint64), view(src)))
         split(loop, values.size, (to, where, values))
 
@@ -204,14 +231,18 @@ def _run_rows(xp, out, rows, values):
         if values.shape[1:] == (1,):
             _add_in_rows(*(a.reshape(1, -1) for a in (out, rows.view(np.uint64), values)))
             return
-        # `split` cuts `own`, the list of target rows, and passes out, rows and values whole.
-        own = np.arange(len(out))
-        split(_add_rows, values.size, (own,), out, rows, values) if chunks_for(values.size) <= len(own) else _add_rows(
-            own, out, rows, values
-        )
+        _split_rows(_add_rows, np.arange(len(out)), out, rows, values)
 
     if len(out):
         _in_float32(run, out, values)
+
+
+def _split_rows(loop, own, out, rows, values):
+    """Calls a loop on several threads. `split` cuts `own`, the list of target rows, and passes out, rows and values whole."""
+    if chunks_for(values.size) <= len(own):
+        split(loop, values.size, (own,), out, rows, values)
+    else:
+        loop(own, out, rows, values)
 
 
 gather = Kernel(accepts=_accepts_gather, forward=_run_gather)
@@ -219,5 +250,6 @@ add_along = Kernel(accepts=_accepts_add, forward=_run_add)
 add_rows = Kernel(accepts=_accepts_rows, forward=_run_rows)
 put_along = Kernel(accepts=_accepts_put, forward=_writing(_put_along, as_bits))
 max_along, min_along = (
-    Kernel(accepts=_accepts_extreme, forward=_writing(loop, np.asarray)) for loop in (_max_along, _min_along)
+    Kernel(accepts=_accepts_extreme, forward=_writing(loop, np.asarray, by_rows))
+    for loop, by_rows in ((_max_along, _max_rows), (_min_along, _min_rows))
 )

@@ -1,9 +1,10 @@
-"""Sums, sums of squares and products along rows of float32: blocks of 512 elements in float32, the sums of blocks in float64.
+"""Sums, sums of squares and products of float32: blocks of rows in float32, the sums of blocks in float64.
 
 Squared deviations from the mean need one pass over memory, in float64. The second pass over each block reads the cache, and the
 statistics of the blocks are merged (Chan, Golub and LeVeque, 1983).
 """
 
+import functools
 import math
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..threads import split
 from .common import kernel, with_nan
 
 _BLOCK = 512  # elements that are summed in float32: a vectorized loop with a small rounding error
+_STRIP, _ROWS = 512, 256  # columns of a strip, and rows of it that are summed in float32
 _CACHED = 1 << 15  # elements of a block that is read twice, the second time from the cache
 
 
@@ -28,6 +30,42 @@ def _sums(x, out):
                 part += block[i]
             total += part
         out[r] = total
+
+
+@kernel
+def _column_sums(own, x, out):
+    # A task is a strip of columns, whose sums stay in the first-level cache. Each pass over a strip adds eight rows.
+    rows, width = x.shape[1:]
+    strips, whole = (width + _STRIP - 1) // _STRIP, rows // 8 * 8
+    part, total = np.empty(_STRIP, np.float32), np.empty(_STRIP, np.float64)
+    for t in own:
+        image, first = x[t // strips], t % strips * _STRIP
+        last = min(first + _STRIP, width)
+        total[:] = 0.0
+        for start in range(0, whole, _ROWS):
+            part[:] = 0.0
+            for r in range(start, min(start + _ROWS, whole), 8):
+                a, b, c, d = (
+                    image[r, first:last],
+                    image[r + 1, first:last],
+                    image[r + 2, first:last],
+                    image[r + 3, first:last],
+                )
+                e, f, g, h = (
+                    image[r + 4, first:last],
+                    image[r + 5, first:last],
+                    image[r + 6, first:last],
+                    image[r + 7, first:last],
+                )
+                for i in range(last - first):
+                    part[i] += ((a[i] + b[i]) + (c[i] + d[i])) + ((e[i] + f[i]) + (g[i] + h[i]))
+            for i in range(last - first):
+                total[i] += part[i]
+        for r in range(whole, rows):
+            for i in range(last - first):
+                total[i] += image[r, first + i]
+        for i in range(last - first):
+            out[t // strips, first + i] = total[i]
 
 
 @kernel
@@ -105,48 +143,64 @@ def _squared_deviations(xp, x, axis=None, keepdims=False):
     return np.expand_dims(total, tuple(axes)) if keepdims else total[()]
 
 
-def _rows_of(x, axis):
-    """Returns the number of last axes that are summed; None if other axes are summed."""
-    if axis is None:
-        return x.ndim
-    axes = sorted({a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis)})
-    return len(axes) if axes == list(range(x.ndim - len(axes), x.ndim)) else None
+@functools.lru_cache(1024)
+def _plan(shape, axis):
+    """Returns how to reduce the last axes that are adjacent; None if a loop is not faster than NumPy.
+
+    These are the shape (outer, n, inner) in which n is reduced, the shape without these axes, the axes to reduce afterward, and the
+    shapes of the result without and with `keepdims`.
+    """
+    ndim = len(shape)
+    axes = set(range(ndim)) if axis is None else {a % ndim for a in ((axis,) if isinstance(axis, int) else axis)}
+    if not axes:
+        return None
+    last = first = max(axes)
+    while first - 1 in axes:
+        first -= 1
+    outer, n, inner = (math.prod(part) for part in (shape[:first], shape[first : last + 1], shape[last + 1 :]))
+    if n < 32 or 1 < inner < 16:
+        return None
+    later = tuple(sorted(a for a in axes if a < first))
+    kept = tuple(size for a, size in enumerate(shape) if a not in axes)
+    ones = tuple(1 if a in axes else size for a, size in enumerate(shape))
+    return (outer, n, inner), shape[:first] + shape[last + 1 :], later, kept, ones
 
 
 def _accepts(x, axis=None, dtype=None, keepdims=False):
-    return (
-        x.dtype == np.float32
-        and dtype is None
-        and x.flags.c_contiguous
-        and bool(_rows_of(x, axis))
-        and _width(x, axis) >= 32
-    )
+    return x.dtype == np.float32 and dtype is None and x.flags.c_contiguous and _plan(x.shape, axis) is not None
 
 
-def _width(x, axis):
-    return math.prod(x.shape[x.ndim - _rows_of(x, axis) :])
+def _accepts_rows(x, axis=None, dtype=None, keepdims=False):
+    # A loop over rows: the last axes, and no others.
+    return _accepts(x, axis, dtype) and _plan(x.shape, axis)[0][2] == 1 and not _plan(x.shape, axis)[2]
 
 
-def _run(sums, product=False):
+def _run(sums, columns=None, product=False):
     def run(xp, x, axis=None, dtype=None, keepdims=False):
-        n, width = _rows_of(x, axis), _width(x, axis)
-        rows = x.reshape(-1, width)
-        kept = x.shape[: x.ndim - n] + ((1,) * n if keepdims else ())
-        parts = len(rows)
-        # A product is not split, since its parts would have to be multiplied, not added.
-        if not product and parts < 16 and width >= 1 << 16:  # several threads can share a row
-            parts = len(rows) * 64 if width % 64 == 0 else parts
-        out = np.empty(parts, np.float64)
-        split(sums, x.size, (rows.reshape(parts, -1), out))
-        total = (out if product else out.reshape(len(rows), -1).sum(1)).astype(np.float32).reshape(kept)
-        return total if kept else total[()]
+        (outer, n, inner), shape, later, kept, ones = _plan(x.shape, axis)
+        # So that several threads can share a sum, it is divided into parts. A product is not, since its parts are not added.
+        tasks = outer if inner == 1 else -(-inner // _STRIP) * outer
+        parts, least = (64, 1 << 16) if inner == 1 else (16, 1 << 10)
+        if product or tasks >= 16 or n < least or n % parts:
+            parts = 1
+        if inner == 1:
+            out = np.empty(outer * parts)
+            split(sums, x.size, (x.reshape(outer * parts, -1), out))
+        else:
+            out = np.empty((outer * parts, inner))
+            split(columns, x.size, (np.arange(tasks * parts),), x.reshape(outer * parts, -1, inner), out)
+        total = out if parts == 1 else out.reshape(outer, parts, inner).sum(1)
+        if later:
+            total = np.add.reduce(total.reshape(shape), later)
+        total = total.astype(np.float32).reshape(ones if keepdims else kept)
+        return total if total.ndim else total[()]
 
     return run
 
 
-sum = Kernel(accepts=_accepts, forward=_run(_sums))
-sum_of_squares = Kernel(accepts=_accepts, forward=_run(_sums_of_squares))
-prod = Kernel(accepts=_accepts, forward=_run(_products, product=True))
+sum = Kernel(accepts=_accepts, forward=_run(_sums, _column_sums))
+sum_of_squares = Kernel(accepts=_accepts_rows, forward=_run(_sums_of_squares))
+prod = Kernel(accepts=_accepts_rows, forward=_run(_products, product=True))
 squared_deviations = Kernel(
     accepts=lambda x, axis=None, keepdims=False: x.dtype == np.float32 and axis != (), forward=_squared_deviations
 )
