@@ -82,12 +82,11 @@ _NAMES = {
     "amp": "GradScaler autocast get_autocast_dtype is_autocast_enabled",
     "func": "vmap",
     "nn.functional": """
-        adaptive_avg_pool1d adaptive_max_pool1d affine_grid alpha_dropout avg_pool1d batch_norm bilinear
+        adaptive_avg_pool1d affine_grid avg_pool1d bilinear
         celu celu_ channel_shuffle constant_pad_nd conv1d conv2d conv3d conv_tbc
-        conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity dropout
-        embedding feature_alpha_dropout group_norm instance_norm layer_norm logsigmoid
+        conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity logsigmoid
         max_pool1d max_pool1d_with_indices max_pool2d max_pool3d pairwise_distance pixel_shuffle
-        pixel_unshuffle prelu relu_ rms_norm rrelu rrelu_ selu selu_ softplus threshold_""",
+        pixel_unshuffle prelu relu_ rms_norm selu selu_ softplus threshold_""",
     "files.serialization": "load save serialization=",
 }
 __getattr__, __dir__ = _extensions.lazy(__name__, _MODULES, _NAMES)

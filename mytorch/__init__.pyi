@@ -77,18 +77,10 @@ from mytorch.files.serialization import save as save
 from mytorch.files.storage import TypedStorage as TypedStorage
 from mytorch.files.storage import UntypedStorage as UntypedStorage
 from mytorch.func import vmap as vmap
-from mytorch.functional import alpha_dropout_ as alpha_dropout_
-from mytorch.functional import dropout_ as dropout_
-from mytorch.functional import feature_alpha_dropout_ as feature_alpha_dropout_
-from mytorch.functional import feature_dropout as feature_dropout
-from mytorch.functional import feature_dropout_ as feature_dropout_
 from mytorch.nn.attention import flex_attention as flex_attention
-from mytorch.ops.composites import alpha_dropout as alpha_dropout
 from mytorch.ops.composites import bilinear as bilinear
 from mytorch.ops.composites import constant_pad_nd as constant_pad_nd
 from mytorch.ops.composites import conv_tbc as conv_tbc
-from mytorch.ops.composites import dropout as dropout
-from mytorch.ops.composites import feature_alpha_dropout as feature_alpha_dropout
 from mytorch.ops.random import Generator as Generator
 from mytorch.random import quasirandom as quasirandom
 
@@ -189,6 +181,8 @@ def affine_grid_generator(theta: Tensor, size: _Shape, align_corners: _bool | No
 def alias_copy(input: Tensor, *, memory_format: Any = None, out: Any = None) -> Tensor: ...  # mytorch/ops/movement.py
 def all(input: Tensor, dim: _Dims | None = None, keepdim: _bool = False, *, axis: _Dims | None = None, keepdims: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/reduction.py
 def allclose(input: Tensor, other: Tensor, rtol: _Number = 1e-05, atol: _Number = 1e-08, equal_nan: _bool = False, *, out: Any = None) -> _bool: ...  # mytorch/ops/elementwise.py
+def alpha_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
+def alpha_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
 @overload
 def amax(input: Tensor, dim: _Dims = ..., keepdim: _bool = False, *, out: Any = None) -> Tensor: ...
 @overload
@@ -256,12 +250,12 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1,
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/linalg.py
 banner: str
 def bartlett_window(window_length: _int, periodic: _bool = True, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
-def batch_norm(input: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, training: _bool = False, momentum: _Number = 0.1, eps: _Number = 1e-05, *, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/normalization.py
+def batch_norm(input: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor, training: _bool, momentum: _Number, eps: _Number, cudnn_enabled: Any) -> Tensor: ...  # mytorch/functional.py
 def batch_norm_update_stats(input: Tensor, running_mean: Tensor, running_var: Tensor, momentum: _Number, *, out: Any = None) -> tuple[Tensor, Tensor]: ...  # mytorch/functional.py
 def bernoulli(input: Tensor, p: Tensor | _Number | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
 def bernoulli_(self: Tensor, p: Tensor | _Number = 0.5, *, generator: Generator | None = None) -> Tensor: ...  # mytorch/ops/random.py
 bfloat16: _dtype
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', pos_weight: Tensor | None = None, *, fused: _bool | None = None, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0, *, out: Any = None) -> Tensor: ...  # mytorch/ops/sorting.py
 def binomial(count: _int, prob: Tensor, generator: Generator | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
 def bitwise_and(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -343,7 +337,7 @@ def cos(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/element
 def cos_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def cosh(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def cosh_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _Number = 0, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', *, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _Number = 0, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _Number = 1e-08) -> Tensor: ...  # mytorch/ops/loss.py
 @overload
 def count_nonzero(input: Tensor, dim: _Dims | None = None, *, out: Any = None) -> Tensor: ...
@@ -354,7 +348,7 @@ def cov(input: Tensor, *, correction: _Number = 1, fweights: Tensor | None = Non
 def cross(input: Tensor, other: _Operand, dim: _int | None = None, *, out: Any = None) -> Tensor: ...
 @overload
 def cross(input: Tensor, other: _Operand, axis: _int | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: _int = 0, reduction: str = 'mean', zero_infinity: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: _int = 0, reduction: str = 1, zero_infinity: _bool = False) -> Tensor: ...  # mytorch/ops/loss.py
 @overload
 def cummax(input: Tensor, dim: _int, *, out: Any = None) -> _values_indices: ...
 @overload
@@ -398,12 +392,14 @@ def divide(input: Tensor, other: _Operand, *, rounding_mode: str | None = None, 
 def divide_(input: Tensor, other: _Operand, *, rounding_mode: str | None = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def dot(input: Tensor, tensor: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 double: _dtype
+def dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
+def dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
 def dsplit(input: Tensor, indices_or_sections: _Ints | Tensor, *, out: Any = None) -> tuple[Tensor, ...]: ...  # mytorch/ops/shapes.py
 def dstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 e: _float
 def eig(self: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> _eigenvalues_eigenvectors: ...  # mytorch/ops/memory.py
 def einsum(equation: str, *operands: Tensor, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
-def embedding(input: Tensor, weight: Tensor, padding_idx: _int | None = None, max_norm: _Number | None = None, norm_type: _Number = 2.0, scale_grad_by_freq: _bool = False, sparse: _bool = False, *, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/embedding.py
+def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor: ...  # mytorch/functional.py
 def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: _Number, norm_type: _Number = 2.0) -> Tensor: ...  # mytorch/ops/embedding.py
 def empty(*size: _int | _Shape, out: Any = None, dtype: _DType | None = None, device: _Device = None, requires_grad: _bool = False, memory_format: Any = None, **named: Any) -> Tensor: ...  # mytorch/ops/creation.py
 def empty_like(input: Tensor, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, memory_format: Any = None, pin_memory: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/creation.py
@@ -426,6 +422,10 @@ def expand_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Te
 def expm1(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def expm1_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def eye(n: _int, m: _int | None = None, *, out: Any = None, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/ops/creation.py
+def feature_alpha_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
+def feature_alpha_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
+def feature_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
+def feature_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
 def fill_(self: Tensor, value: _Operand) -> Tensor: ...  # mytorch/ops/creation.py
 def fix(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def fix_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -493,7 +493,7 @@ def greater_equal_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor
 def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/functional.py
 def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/functional.py
 def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/functional.py
-def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _Number = 1e-05, *, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/normalization.py
+def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _Number = 1e-05, cudnn_enabled: _bool = True) -> Tensor: ...  # mytorch/functional.py
 def gru(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any, bidirectional: Any, batch_first: Any) -> tuple[Tensor, Tensor]: ...  # mytorch/compat/recurrent.py
 def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Tensor: ...  # mytorch/compat/recurrent.py
 def gt(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -511,7 +511,7 @@ def heaviside(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...
 @overload
 def heaviside(input: Tensor, values: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def heaviside_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _Number = 1.0, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', *, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _Number = 1.0, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def histc(input: Tensor, bins: _Ints = 100, min: _Operand = 0, max: _Operand = 0, *, out: Any = None) -> Tensor: ...  # mytorch/ops/sorting.py
 def histogram(input: Tensor, bins: _Ints = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Any = None) -> _hist_bin_edges: ...  # mytorch/ops/sorting.py
 def histogramdd(input: Tensor, bins: _Ints, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, *, out: Any = None) -> Any: ...  # mytorch/functional.py
@@ -556,7 +556,7 @@ inf: _float
 def initial_seed() -> _int: ...  # mytorch/ops/random.py
 def inner(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 def install_as_torch() -> Any: ...  # mytorch/compat/paths.py
-def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: _bool = True, momentum: _Number = 0.1, eps: _Number = 1e-05, *, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/normalization.py
+def instance_norm(input: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor, use_input_stats: Any, momentum: _Number, eps: _Number, cudnn_enabled: Any) -> Tensor: ...  # mytorch/functional.py
 int: _dtype
 int16: _dtype
 int32: _dtype
@@ -589,13 +589,13 @@ def isreal(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/spec
 def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/functional.py
 jagged: Any
 def kaiser_window(window_length: _int, periodic: _bool = True, beta: _Number = 12.0, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
-def kl_div(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', log_target: _bool = False, *, fused: _bool | None = None, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
+def kl_div(input: Tensor, target: Tensor, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 @overload
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Any = None) -> _values_indices: ...
 @overload
 def kthvalue(input: Tensor, k: _int, axis: _int = -1, keepdims: _bool = False, *, out: Any = None) -> _values_indices: ...  # mytorch/ops/sorting.py
-def layer_norm(input: Tensor, normalized_shape: _Shape | _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _Number = 1e-05, *, dtype: _DType | None = None, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/normalization.py
+def layer_norm(input: Tensor, normalized_shape: _Shape | _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _Number = 1e-05, cudnn_enable: _bool = True) -> Tensor: ...  # mytorch/functional.py
 def lcm(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def lcm_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def ldexp(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
@@ -656,7 +656,7 @@ def lu(A: Tensor, pivot: _bool = True, get_infos: _bool = False, *, out: Any = N
 def lu_solve(b: Any, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/functional.py
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Any = None) -> _P_L_U: ...  # mytorch/functional.py
 def manual_seed(seed: _int) -> Generator: ...  # mytorch/ops/random.py
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _Number = 0, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', *, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _Number = 0, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def masked_fill(input: Tensor, mask: Tensor, value: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/indexing.py
 def masked_fill_(input: Tensor, mask: Tensor, value: _Operand) -> Tensor: ...  # mytorch/ops/indexing.py
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/scatter.py
@@ -778,7 +778,7 @@ def pinverse(input: Tensor, rcond: _Number = 1e-15, *, out: Any = None) -> Tenso
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor: ...  # mytorch/ops/resample.py
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor: ...  # mytorch/ops/resample.py
 def poisson(input: Tensor, generator: Generator | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
-def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, size_average: _bool | None = None, eps: _Number = 1e-08, reduce: _bool | str | None = None, reduction: str = 'mean', *, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, eps: _Number = 1e-08, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def polar(abs: Any, angle: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/complex.py
 def polygamma(n: _int, input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def polygamma_(self: Tensor, n: _int) -> Tensor: ...  # mytorch/ops/special.py
@@ -848,12 +848,12 @@ def rot90(input: Tensor, k: _int = 1, dims: _Dims = ..., *, out: Any = None) -> 
 def round(input: Tensor, *, decimals: _int = 0, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def round_(input: Tensor, *, decimals: _int = 0) -> Tensor: ...  # mytorch/ops/elementwise.py
 def row_stack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
-def rrelu(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, inplace: _bool = False) -> Tensor: ...  # mytorch/ops/activation.py
-def rrelu_(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False) -> Tensor: ...  # mytorch/ops/composites.py
+def rrelu(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor: ...  # mytorch/functional.py
+def rrelu_(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor: ...  # mytorch/functional.py
 def rsqrt(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def rsqrt_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-def rsub(input: Tensor, other: _Operand, *, alpha: _Number = 1, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-def rsub_(input: Tensor, other: _Operand, *, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
+def rsub(input: Tensor, other: _Operand, alpha: _Number = 1, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
+def rsub_(input: Tensor, other: _Operand, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
 def scalar_tensor(s: Any, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, pin_memory: _bool = False, requires_grad: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor | None = None, *, value: _Operand | None = None, reduce: _bool | str | None = None, out: Any = None) -> Tensor: ...
@@ -1031,7 +1031,7 @@ def tril(input: Tensor, diagonal: _int = 0, *, requires_grad: _bool = False, dev
 def tril(input: Tensor, k: _int = 0, *, requires_grad: _bool = False, device: _Device = None, out: Any = None) -> Tensor: ...  # mytorch/ops/indexing.py
 def tril_(input: Tensor, diagonal: _int = 0, *, requires_grad: _bool = False, device: _Device = None) -> Tensor: ...  # mytorch/ops/indexing.py
 def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _DType | None = None, device: _Device = None, layout: Any = None, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
-def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _Number = 1.0, p: _Number = 2, eps: _Number = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _bool | str | None = None, reduction: str = 'mean', *, auto: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/loss.py
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _Number = 1.0, p: _Number = 2, eps: _Number = 1e-06, swap: _bool = False, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
 @overload
 def triu(input: Tensor, diagonal: _int = 0, *, requires_grad: _bool = False, device: _Device = None, out: Any = None) -> Tensor: ...
 @overload

@@ -1,6 +1,7 @@
 """Functions of `torch` that are built from ops: older names of linear algebra, and short-time Fourier transforms."""
 
 import functools
+import inspect
 import itertools
 import math
 import operator
@@ -18,9 +19,10 @@ from .nn import functional as F
 from .nn.functional import pad
 from .nn.utils.weight_norm import norm_except_dim
 from .ops import composites
+from .ops.activation import rrelu as _rrelu
 from .ops.creation import ones
 from .ops.decompositions import in_column_order
-from .ops.dispatch.bind import PUBLIC, found_by_pickle
+from .ops.dispatch.bind import PUBLIC, found_by_pickle, public_function
 from .ops.dispatch.out import takes_out
 from .ops.dispatch.precision import in_precision
 from .ops.dispatch.unwrap import on_device_of, raw_of, to_cpu
@@ -492,6 +494,7 @@ def _loss(name, names):
     """Returns a loss of `nn.functional` with the arguments of torch.<name>, where 0, 1 and 2 stand for the reductions."""
     loss = getattr(F, name)
     arguments = names.split()
+    defaults = inspect.signature(loss).parameters
 
     @functools.wraps(loss)
     def numbered(*args, **kwargs):
@@ -511,6 +514,9 @@ def _loss(name, names):
             )
         return loss(**given)
 
+    numbered.__signature__ = inspect.Signature(
+        [defaults[word].replace(default=1) if word == "reduction" else defaults[word] for word in arguments]
+    )
     return numbered
 
 
@@ -544,29 +550,124 @@ def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     return F.grid_sample(input, grid, modes[interpolation_mode], paddings[padding_mode], align_corners)
 
 
-def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Returns input with whole channels set to zero with probability p."""
-    return composites.feature_dropout(input, p, train)
+# PyTorch's functions of the same names as in `nn.functional`, with other arguments.
 
 
-def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place variant of `feature_dropout`."""
-    return composites.feature_dropout(input, p, train, inplace=True)
+def batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
+    """Normalizes each channel like `nn.functional.batch_norm`, with PyTorch's order of arguments.
+
+    Args:
+        input: see `nn.functional.batch_norm`, like the next seven.
+        weight: as there.
+        bias: as there.
+        running_mean: as there.
+        running_var: as there.
+        training: as there.
+        momentum: as there.
+        eps: as there.
+        cudnn_enabled: PyTorch's permission to use cuDNN. It does not change the result.
+    """
+    return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
-def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place variant of `dropout`."""
-    return F.dropout(input, p, train, inplace=True)
+def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled):
+    """Normalizes each channel of each sample like `nn.functional.instance_norm`, with PyTorch's order of arguments.
+
+    Args:
+        input: see `nn.functional.instance_norm`, like the next seven.
+        weight: as there.
+        bias: as there.
+        running_mean: as there.
+        running_var: as there.
+        use_input_stats: as there.
+        momentum: as there.
+        eps: as there.
+        cudnn_enabled: PyTorch's permission to use cuDNN. It does not change the result.
+    """
+    return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
-def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place variant of `alpha_dropout`."""
-    return F.alpha_dropout(input, p, train, inplace=True)
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True):
+    """Normalizes the last dimensions; see `nn.functional.layer_norm`.
+
+    Args:
+        input: as there, like the next four.
+        normalized_shape: as there.
+        weight: as there.
+        bias: as there.
+        eps: as there.
+        cudnn_enable: PyTorch's permission to use cuDNN. It does not change the result.
+    """
+    return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
-def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place variant of `feature_alpha_dropout`."""
-    return F.feature_alpha_dropout(input, p, train, inplace=True)
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True):
+    """Normalizes groups of channels; see `nn.functional.group_norm`.
+
+    Args:
+        input: as there, like the next four.
+        num_groups: as there.
+        weight: as there.
+        bias: as there.
+        eps: as there.
+        cudnn_enabled: PyTorch's permission to use cuDNN. It does not change the result.
+    """
+    return F.group_norm(input, num_groups, weight, bias, eps)
+
+
+def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    """Selects rows like `nn.functional.embedding`, with the table first, as in PyTorch.
+
+    Args:
+        weight: table of shape (V, C).
+        indices: integer tensor.
+        padding_idx: row that receives no gradient; none if negative.
+        scale_grad_by_freq: see `nn.functional.embedding`.
+        sparse: see `nn.functional.embedding`.
+    """
+    padding = padding_idx if padding_idx >= 0 else None
+    return F.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
+    """Computes a leaky ReLU with a random slope for negative elements; see `nn.functional.rrelu`.
+
+    Args:
+        input: as there, like the next three.
+        lower: as there.
+        upper: as there.
+        training: as there.
+        generator: source of the slopes.
+    """
+    return _rrelu(input, lower, upper, training, generator=generator)
+
+
+def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
+    """In-place variant of `rrelu`."""
+    return _rrelu(input, lower, upper, training, inplace=True, generator=generator)
+
+
+def _dropout(name, function, inplace=False):
+    """Returns a dropout function with the arguments of torch.<name>, all of which are required."""
+
+    def dropout(input: Tensor, p: float, train: bool) -> Tensor:
+        return function(input, p, train, inplace)
+
+    dropout.__name__ = dropout.__qualname__ = name
+    dropout.__doc__ = (
+        f"In-place variant of `{name[:-1]}`."
+        if inplace
+        else f"See `nn.functional.{name}`."
+        if hasattr(F, name)
+        else "Returns input with whole channels set to zero with probability p."
+    )
+    return dropout
+
+
+_DROPOUTS = {
+    "dropout": F.dropout, "alpha_dropout": F.alpha_dropout, "feature_alpha_dropout": F.feature_alpha_dropout,
+    "feature_dropout": composites.feature_dropout,
+}  # fmt: skip
 
 
 orgqr = linalg.householder_product
@@ -583,15 +684,23 @@ FUNCTIONS = {
 TORCH_NAMES = {
     "mytorch": {name: found_by_pickle(takes_out(f), name) for name, f in FUNCTIONS.items()}
     | {
-        f.__name__: found_by_pickle(f, f.__name__)
-        for f in (dropout_, feature_dropout, feature_dropout_, alpha_dropout_)
+        f.__name__: found_by_pickle(public_function(f), f.__name__)
+        for f in (
+            batch_norm,
+            instance_norm,
+            layer_norm,
+            group_norm,
+            embedding,
+            rrelu,
+            rrelu_,
+            *[_dropout(name + "_" * inplace, f, inplace) for name, f in _DROPOUTS.items() for inplace in (False, True)],
+        )
     }
-    | {"feature_alpha_dropout_": found_by_pickle(feature_alpha_dropout_, "feature_alpha_dropout_")}
     | {
         name: found_by_pickle(grid_sampler, "grid_sampler")
         for name in ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
     }
-    | {"affine_grid_generator": F.affine_grid}
+    | {"affine_grid_generator": F.affine_grid, "adaptive_max_pool1d": F.adaptive_max_pool1d_with_indices}
 }
 
 _ELSEWHERE = frozenset(

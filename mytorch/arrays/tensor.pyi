@@ -842,8 +842,8 @@ class Tensor:
     def row_indices(self) -> Tensor: ...  # mytorch/sparse/methods.py
     def rsqrt(self, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
     def rsqrt_(self) -> Self: ...  # mytorch/ops/elementwise.py
-    def rsub(self, other: _Operand, *, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
-    def rsub_(self, other: _Operand, *, alpha: _Number = 1) -> Self: ...  # mytorch/ops/elementwise.py
+    def rsub(self, other: _Operand, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/elementwise.py
+    def rsub_(self, other: _Operand, alpha: _Number = 1) -> Self: ...  # mytorch/ops/elementwise.py
     @overload
     def scatter(self, dim: _int, index: Tensor, src: Tensor | None = None, *, value: _Operand | None = None, reduce: _bool | str | None = None) -> Tensor: ...
     @overload

@@ -249,7 +249,9 @@ def vander(x, N=None, increasing=False):
 
 @takes_out
 def nuclear_norm(input, dim=None, keepdim=False):
-    """Returns the nuclear norm, the sum of the singular values."""
+    """Returns the nuclear norm, the sum of the singular values. The second argument may be `keepdim`."""
+    if isinstance(dim, bool):
+        dim, keepdim = None, dim
     return input.norm("nuc", dim, keepdim)
 
 

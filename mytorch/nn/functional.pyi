@@ -31,6 +31,7 @@ from mytorch.ops.composites import rmsnorm as rmsnorm
 from mytorch.ops.composites import upsample_bilinear as upsample_bilinear
 from mytorch.ops.composites import upsample_nearest as upsample_nearest
 from mytorch.ops.multihead import multi_head_attention_forward as multi_head_attention_forward
+from mytorch.ops.random import Generator
 
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]
@@ -138,7 +139,7 @@ def reglu(input: Tensor, other: _Operand | None = None, *, fused: _bool | None =
 def relu6(input: Tensor, inplace: _bool = False, *, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/activation.py
 def relu_(input: Tensor) -> Tensor: ...  # mytorch/ops/composites.py
 def rms_norm(input: Tensor, normalized_shape: _Shape | _int, weight: Tensor | None = None, eps: _Number | None = None, *, dtype: _DType | None = None, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...  # mytorch/ops/normalization.py
-def rrelu(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, inplace: _bool = False) -> Tensor: ...  # mytorch/ops/activation.py
+def rrelu(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, inplace: _bool = False, *, generator: Generator | None = None) -> Tensor: ...  # mytorch/ops/activation.py
 def rrelu_(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False) -> Tensor: ...  # mytorch/ops/composites.py
 @overload
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: _Operand, attn_mask: Tensor | None = None, dropout_p: _Number = 0.0, is_causal: _bool = False, scale: _Number | None = None, enable_gqa: _bool = False, *, causal: _bool | None = None, window: Tensor | None = None, softcap: _Number | None = None, fused: _bool | None = None, auto: _bool = False) -> Tensor: ...

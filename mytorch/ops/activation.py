@@ -560,7 +560,7 @@ def prelu(input, weight):
     return where(input > 0, input, input * weight.reshape(weight.shape if weight.numel() > 1 else ()))
 
 
-def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False, *, generator=None):
     """Applies a leaky rectifier with random slopes during training.
 
         result = input              if input > 0
@@ -589,7 +589,7 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
         return out if inplace else contiguous(out)
     if inplace:
         check_writable(input, "rrelu_")
-    slopes = rrelu_slopes(input, lower, upper)
+    slopes = rrelu_slopes(input, lower, upper, generator)
     out = contiguous(where(input > 0, input, input * slopes))
     return overwrite(input, out, "inplace=True") if inplace else out
 

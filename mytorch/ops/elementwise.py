@@ -326,7 +326,7 @@ def _scaled(input, other, alpha):
 
 
 @public()
-def rsub(input, other, *, alpha=1):
+def rsub(input, other, alpha=1):
     """Subtracts `input` from `other`.
 
         result = other - alpha * input

@@ -1049,9 +1049,9 @@ def bernoulli_mask(like, shape, p):
 
 
 @on_input_device
-def rrelu_slopes(input, lower, upper):
+def rrelu_slopes(input, lower, upper, generator=None):
     """Returns uniform slopes in [lower, upper) where input is not positive, otherwise 1. Only those slopes are drawn."""
-    raw, source = _drawn(input, None)
+    raw, source = _drawn(input, generator)
     if source.device is not CPU:
         return Tensor._wrap(source.uniform(raw.shape, raw.dtype, lower, upper))
     slopes = np.ones(raw.shape, raw.dtype)

@@ -121,7 +121,31 @@ def write_out(result, out, name, exact=False):
     return out
 
 
-_NUMPY_NAMES = {"x1": "input", "x2": "other"}  # names of arguments that PyTorch also accepts
+# Names of arguments in PyTorch's schemas and in NumPy -> names that functions of this library have instead.
+_FURTHER_NAMES = {
+    "input": "A tensor tensors x b L self", "x1": "input", "a": "input", "x2": "other", "other": "B", "b": "B",
+    "element": "elements", "test_element": "test_elements", "sections": "indices_or_sections",
+    "indices": "indices_or_sections", "tensor_indices_or_sections": "indices_or_sections", "input2": "L tau",
+    "input3": "other", "the_template": "other", "scalar": "tensor1", "scalar1": "tensor1", "scalar2": "tensor2",
+}  # fmt: skip
+
+
+def in_own_names(names, kwargs):
+    """Returns keyword arguments by the names of a function, where PyTorch's schema has others, or None if that changes nothing.
+
+    Args:
+        names: the names of the arguments of the function.
+        kwargs: the keyword arguments.
+    """
+    renamed = {}
+    for word, value in kwargs.items():
+        if word not in names:
+            further = _FURTHER_NAMES.get(word, "").split()
+            word = next((own for own in further if own in names and own not in kwargs), word)
+        if word in renamed:
+            return None
+        renamed[word] = value
+    return renamed if renamed.keys() != kwargs.keys() else None
 
 
 _IN_DTYPE_OF_OUT = frozenset(
@@ -152,9 +176,9 @@ def takes_out(function):
         except TypeError:
             if (result := overriding.refused(with_out, args, kwargs)) is not NOTHING:
                 return result
-            # Perhaps because of NumPy's names. Trying first keeps the usual call free of this.
-            words = {_NUMPY_NAMES.get(word, word): value for word, value in kwargs.items()}
-            if len(words) < len(kwargs) or words.keys() == kwargs.keys():
+            # Perhaps because of other names. Trying first keeps the usual call free of this.
+            words = in_own_names(names_of(inspect.unwrap(function)), kwargs) if kwargs else None
+            if words is None:
                 raise
             result = function(*args, **words)
         except AttributeError as error:
