@@ -96,7 +96,7 @@ def compile(
 
 
 class OptimizedModule(Module):
-    """A compiled module. Attributes are read from the original module, which is `_orig_mod`.
+    """A compiled module. Attributes are read from and set on the original module, which is `_orig_mod`.
 
     Args:
         module: the module.
@@ -108,36 +108,68 @@ class OptimizedModule(Module):
 
     def __init__(self, module, recompile_limit=None):
         super().__init__()
-        self._orig_mod = module
-        self._compiled = Compiled(module.__call__, recompile_limit)
+        self.__dict__["_mt_compiled"] = Compiled(module.__call__, recompile_limit)
+        self._modules["_orig_mod"] = module
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the compiled module."""
-        return self._compiled(*args, **kwargs)
+        return self._mt_compiled(*args, **kwargs)
+
+    @property
+    def training(self):
+        """Tells whether the original module is in training mode."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, value):
+        if "_modules" in self.__dict__:
+            self._orig_mod.training = value
+
+    def _is_own(self, name):
+        return name in self.__dict__ or hasattr(type(self), name)
 
     def __getattr__(self, name):
-        if name == "_orig_mod":
-            return super().__getattr__(name)
-        return getattr(self._orig_mod, name)
+        return super().__getattr__(name) if name == "_orig_mod" else getattr(self._orig_mod, name)
+
+    def __setattr__(self, name, value):
+        if "_modules" not in self.__dict__ or name == "_orig_mod" or self._is_own(name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name):
+        if self._is_own(name):
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+    def __len__(self):
+        return len(self._orig_mod)
+
+    def __bool__(self):
+        return True
 
     def __reduce__(self):
         return OptimizedModule, (self._orig_mod,)
 
 
-class _Step(CompiledStep):
+class _Step(Compiled):
     def __init__(self, function, warmup):
-        super().__init__(function, warmup)
-        self.on_cpu = Compiled(function)
+        super().__init__(function)
+        self._mt_graphs = CompiledStep(function, warmup)
 
     def __call__(self, *args, **kwargs):
         if backend.cuda_available() and device_for(tree_flatten((args, kwargs))[0]) is not None:
-            return super().__call__(*args, **kwargs)
-        return self.on_cpu(*args, **kwargs)
+            return self._mt_graphs(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
 
     def reset(self) -> None:
         """Deletes all programs and graphs."""
         super().reset()
-        self.on_cpu.reset()
+        self._mt_graphs.reset()
 
 
 def compile_step(function: Callable | None = None, *, warmup: int = 3) -> Callable:
@@ -274,8 +306,8 @@ class set_stance:
 
 def reset():
     """Deletes the programs of all compiled functions."""
-    for function in list(_all):
-        function.reset()
+    for regions in list(_all):
+        regions.reset()
 
 
 def explain(function):
@@ -292,14 +324,19 @@ def explain(function):
         >>> print(mytorch.compiler.explain(f).splitlines()[0])
         backward: a program of 3 operations
     """
-    function = getattr(function, "_compiled", None) or getattr(function, "on_cpu", None) or function
+    known = regions_of(function)
+    if not known.called:
+        return "not called yet"
+    regions = [region for found in known.known.values() for region in found]
+    lines = [*map(str, regions), *[f"{what}: runs eagerly: {reason}" for reason, what in known.reasons.items()]]
+    for region in known.programs:
+        lines += [f"# {region.what}", listing(region.program)]
+    return "\n".join(lines) if lines else "runs eagerly: it has no backward pass and no optimizer step"
+
+
+def regions_of(function):
+    """Returns the `Regions` of a compiled function, see `explain`."""
+    function = getattr(function, "_mt_compiled", function)
     if not isinstance(function, Compiled):
         raise TypeError(f"explain: expected a compiled function, got {type(function).__name__}.")
-    if not function.calls:
-        return "not called yet"
-    regions = [region for found in function.regions.values() for region in found]
-    lines = [*map(str, regions), *[f"{what}: runs eagerly: {reason}" for reason, what in function.reasons.items()]]
-    for region in regions:
-        if region.program is not None:
-            lines += [f"# {region.what}", listing(region.program)]
-    return "\n".join(lines) if lines else "runs eagerly: it has no backward pass and no optimizer step"
+    return function._mt_regions

@@ -5,7 +5,9 @@ regions (`regions.py`). A backward pass outside of the function is a region, too
 """
 
 import copy
+import dataclasses
 import functools
+import sys
 import types
 import weakref
 from contextvars import ContextVar
@@ -14,60 +16,42 @@ from ..arrays import capturing, hooks
 from ..arrays.tensor import Tensor
 from ..autograd.mode import get_mode
 from ..autograd.node import Leaf
-from ..utils._pytree import tree_flatten
 from .arrays import Untraceable, current_tape
 from .regions import Backward, Update, checks
 
 MOST = 8  # regions of one kind with one first operation; further forms run eagerly
+RESULTS = 100  # objects among the results of a call in which tensors are looked for
 NEAR = 50  # edges next to the roots of a backward pass among which results of compiled functions are looked for
 PAUSE = 100  # calls without a comparison after a region ran eagerly, so that it costs nothing
 stance = ["default"]  # see `set_stance`
 _all = weakref.WeakSet()
-_active = ContextVar("mytorch_compiled", default=None)  # the compiled function that runs
-_made = weakref.WeakKeyDictionary()  # edge of a result -> the compiled function
+_active = ContextVar("mytorch_compiled", default=None)  # the regions of the compiled function that runs
+_made = weakref.WeakKeyDictionary()  # edge of a result -> the regions of the compiled function
 
 
-class Compiled:
-    """A function that `compile` returned. Call it like the function.
+class Regions:
+    """The regions of a compiled function.
 
     Attributes:
-        function: the function.
-        regions: {what a region starts with: regions}.
+        known: {what a region starts with: regions}.
         reasons: {reason: kind of region} for the parts that run eagerly.
+        called: True after the first call of the function.
     """
 
-    def __init__(self, function, limit=None):
-        functools.update_wrapper(self, function)
-        self.function = function
+    def __init__(self, limit=None):
         self.limit = MOST if limit is None else limit
-        self.regions, self.reasons, self.paused = {}, {}, {}
-        self.calls = 0
         hooks.run_backward, hooks.update_group = _run_backward, _update_group
+        self.reset()
         _all.add(self)
 
-    def __get__(self, owner, cls=None):
-        return self if owner is None else types.MethodType(self, owner)
-
-    def __call__(self, *args, **kwargs):
-        if _active.get() is not None or stance[0] == "force_eager":
-            return self.function(*args, **kwargs)
-        self.calls += 1
-        token = _active.set(self)
-        try:
-            result = self.function(*args, **kwargs)
-        finally:
-            _active.reset(token)
-        if result is not None:
-            for out in (result,) if type(result) is Tensor else tree_flatten(result)[0]:
-                edge = out._mt_edge if isinstance(out, Tensor) else None
-                if edge is not None and type(edge) is not Leaf:
-                    _made[edge] = self
-        return result
+    def reset(self):
+        """Deletes all regions."""
+        self.known, self.reasons, self.paused, self.called = {}, {}, {}, False
 
     @property
     def programs(self):
         """The regions that are programs."""
-        return [region for known in self.regions.values() for region in known if region.program is not None]
+        return [region for known in self.known.values() for region in known if region.program is not None]
 
     def region(self, key, form, create):
         """Returns the region that `form` accepts, and what it returned; (None, None) if the region must run eagerly.
@@ -80,14 +64,14 @@ class Compiled:
         if self.paused.get(key):
             self.paused[key] -= 1
             return None, None
-        known = self.regions.setdefault(key, [])
+        known = self.known.setdefault(key, [])
         for i, region in enumerate(known):
             found = form(region)
             if found is not None:
                 if region.reason is not None:
                     return self.pause(key)
                 if i:  # the next call compares with it first
-                    self.regions[key] = [region, *known[:i], *known[i + 1 :]]
+                    self.known[key] = [region, *known[:i], *known[i + 1 :]]
                 return region, found
         if known and stance[0] == "eager_on_recompile":
             return None, None
@@ -109,23 +93,73 @@ class Compiled:
         self.paused[key] = 0 if checks() else PAUSE
         return None, None
 
+
+class Compiled:
+    """A function that `compile` returned. Call it like the function.
+
+    Programs may give it any attributes, as they do with functions, so it has no public ones of its own.
+    """
+
+    def __init__(self, function, limit=None):
+        functools.update_wrapper(self, function)  # sets `__wrapped__`
+        self._mt_regions = Regions(limit)
+
+    def __get__(self, owner, cls=None):
+        return self if owner is None else types.MethodType(self, owner)
+
+    def __call__(self, *args, **kwargs):
+        if _active.get() is not None or stance[0] == "force_eager":
+            return self.__wrapped__(*args, **kwargs)
+        regions = self._mt_regions
+        regions.called = True
+        token = _active.set(regions)
+        try:
+            result = self.__wrapped__(*args, **kwargs)
+        finally:
+            _active.reset(token)
+        if result is not None:
+            _note(result, regions)
+        return result
+
+    def __copy__(self):
+        return self
+
     def __deepcopy__(self, memo):
-        return copy.deepcopy(self.function, memo)
+        function = copy.deepcopy(self.__wrapped__, memo)
+        return self if function is self.__wrapped__ else function  # else a method of a copied object
 
     def __reduce__(self):
-        return _same, (self.function,)
+        found = vars(sys.modules.get(self.__module__, types)).get(self.__qualname__)
+        return self.__qualname__ if found is self else (_same, (self.__wrapped__,))
 
     def reset(self):
-        """Deletes all regions."""
-        self.regions, self.reasons, self.paused, self.calls = {}, {}, {}, 0
+        """Deletes all programs."""
+        self._mt_regions.reset()
 
 
 def _same(function):
     return function
 
 
+def _note(result, regions):
+    """Notes that the results of a function, in nested containers, belong to its regions. Runs no code of the program."""
+    found = [result]
+    for x in found:
+        kind = type(x)
+        if issubclass(kind, Tensor):
+            if x._mt_edge is not None and type(x._mt_edge) is not Leaf:
+                _made[x._mt_edge] = regions
+        elif len(found) < RESULTS:
+            if issubclass(kind, (tuple, list)):
+                found += (tuple if issubclass(kind, tuple) else list).__iter__(x)
+            elif issubclass(kind, dict):
+                found += dict.values(x)
+            elif dataclasses.is_dataclass(kind):
+                found += getattr(x, "__dict__", {}).values()
+
+
 def _compiled_by(roots):
-    """Returns the compiled function that a backward pass belongs to, or None."""
+    """Returns the regions that a backward pass belongs to, or None."""
     found = _active.get()
     if found is not None or not _made:
         return found
@@ -157,7 +191,7 @@ def _run_backward(roots, keep_graph):
     key = "backward", getattr(roots[0][0], "plan", None)
     try:
         region, found = compiled.region(
-            key, lambda region: region.match(roots), lambda: Backward(roots, compiled.regions[key])
+            key, lambda region: region.match(roots), lambda: Backward(roots, compiled.known[key])
         )
     except Untraceable as error:
         region, found = compiled.pause(key, str(error), "backward")

@@ -380,9 +380,15 @@ def test_random_programs_give_the_eager_results(code):
     for number in range(count):
         case = Case(SEED, number)
         problem, function = difference(case, code == "numpy")
-        traced += bool(function.programs)
+        traced += bool(function._mt_regions.programs)
         reasons.update(
-            map(str, [*function.reasons, *[r.reason for rs in function.regions.values() for r in rs if r.reason]])
+            map(
+                str,
+                [
+                    *function._mt_regions.reasons,
+                    *[r.reason for rs in function._mt_regions.known.values() for r in rs if r.reason],
+                ],
+            )
         )
         if problem:
             failed.append(f"--- program {number}\n{case.source}{problem}")

@@ -135,7 +135,7 @@ def test_a_compiled_module_trains_as_an_eager_module(case):
     expected, _ = trained(text, forms, lambda m: m)
     result, function = trained(text, forms, mytorch.compile)
     close(result, expected)
-    compiled = function._compiled
+    compiled = mytorch.compiler.regions_of(function)
     if text.partition("(")[0] not in EAGER and text not in EAGER:
         assert compiled.programs, mytorch.compiler.explain(function)
 

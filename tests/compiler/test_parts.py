@@ -174,7 +174,7 @@ def test_the_limit_of_forms():
         w.grad = None
         f(n)
         assert w.grad.tolist() == [n]
-    assert len(f.programs) == 2
+    assert len(f._mt_regions.programs) == 2
     assert "it has 2 forms" in explain(f)
 
 
@@ -185,7 +185,7 @@ def test_a_number_that_differs_becomes_an_input():
         w.grad = None
         f(factor)
         np.testing.assert_array_equal(w.grad.numpy(), [2 * factor] * 3)
-    assert len(f.programs) == 2
+    assert len(f._mt_regions.programs) == 2
     assert explain(f).count("#0") == 1
 
 
@@ -206,7 +206,7 @@ def test_stances():
             f(3)
     with set_stance("eager_on_recompile"):
         f(3)
-    assert len(f.programs) == 1
+    assert len(f._mt_regions.programs) == 1
     run = set_stance("fail_on_recompile")(f)
     f(3)
     run(3)
@@ -215,7 +215,7 @@ def test_stances():
     set_stance("force_eager")
     f(4)
     set_stance("default")
-    assert len(f.programs) == 2
+    assert len(f._mt_regions.programs) == 2
     with pytest.raises(ValueError, match="expected stance in"):
         set_stance("lazy")
     with pytest.raises(NotImplementedError, match="skip_guard_eval_unsafe"):

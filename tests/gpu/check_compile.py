@@ -30,8 +30,8 @@ def on_gpu(monkeypatch):
 
 def calls_of(compiled):
     """Returns the calls of the last backward program."""
-    assert compiled.programs, explain(compiled)
-    return [call for call in compiled.programs[-1].free[0].calls if not hasattr(call, "func")]
+    assert compiled._mt_regions.programs, explain(compiled)
+    return [call for call in compiled._mt_regions.programs[-1].free[0].calls if not hasattr(call, "func")]
 
 
 def test_random_programs_give_the_eager_results():
@@ -39,7 +39,7 @@ def test_random_programs_give_the_eager_results():
     for number in range(COUNT):
         case = generated.Case(SEED, number)
         problem, function = generated.difference(case, not INTERPRETED)
-        traced += bool(function.programs)
+        traced += bool(function._mt_regions.programs)
         if problem:
             failed.append(f"--- program {number}\n{case.source}{problem}")
     assert not failed, f"{len(failed)} of {COUNT}\n" + "\n".join(failed[:10])
@@ -88,7 +88,7 @@ def losses_of(compiled, dtype=None, captured=False):
 def test_a_model_trains_as_an_eager_one(dtype):
     expected, _ = losses_of(False, dtype)
     found, model = losses_of(True, dtype)
-    backward = calls_of(model._compiled)
+    backward = calls_of(model._mt_compiled)
     np.testing.assert_allclose(found, expected, 1e-6 if dtype is None else 2e-2)
     if INTERPRETED:
         assert sum(type(call).__name__ == "GroupCall" for call in backward) >= 4
@@ -99,7 +99,7 @@ def test_a_model_trains_as_an_eager_one(dtype):
 def test_a_compiled_model_in_a_captured_step():
     expected, _ = losses_of(False, captured=True)
     found, model = losses_of(True, captured=True)
-    calls_of(model._compiled)
+    calls_of(model._mt_compiled)
     np.testing.assert_allclose(found, expected, 1e-6)
 
 
@@ -155,6 +155,6 @@ def test_a_trace_leaves_no_trace_arrays():
     compiled = mytorch.compile(net)
     for _ in range(4):
         compiled(mytorch.ones(2, 8)).sum().backward()
-    calls_of(compiled._compiled)
+    calls_of(compiled._mt_compiled)
     raws = [t._mt_data._array for t in (*net.parameters(), *(p.grad for p in net.parameters() if p.grad is not None))]
     assert not any(isinstance(raw, gpu.TracedGpuArray) for raw in raws)

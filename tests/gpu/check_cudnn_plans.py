@@ -107,7 +107,7 @@ def test_a_captured_step_replays_it():
             before = dict(library.counts)
     assert before["planned"] == library.counts["planned"] == 2
     assert library.counts["executed"] == before["executed"] + 2  # noted once, in the capture
-    form = next(iter(run._forms.values()))
+    form = next(iter(run._mt_graphs._forms.values()))
     cudnn._plans.clear()
     assert sum(type(x) is cudnn._Plan for x in form.graph._capture.kept) == 2  # which the graph keeps
 

@@ -458,7 +458,7 @@ def test_batches_from_the_cpu_are_copied_without_waiting_and_none_is_lost():
         batch.fill_(np.nan)
     np.testing.assert_array_equal(np.stack([r.numpy(force=True) for r in results]), given * 2)
     np.testing.assert_allclose(seen.numpy(force=True), given.sum(0), rtol=1e-5)
-    (form,) = step._forms.values()
+    (form,) = step._mt_graphs._forms.values()
     assert [len(b.used) for b in form.buffers] == [2]
 
 
@@ -476,7 +476,7 @@ def test_tables_are_sent_once_and_are_outside_the_graphs_memory():
     data = batches(6)
     for x, y in data[:4]:
         compiled(x, y)
-    (form,) = compiled._forms.values()
+    (form,) = compiled._mt_graphs._forms.values()
     constants = form.graph._capture.constants
     assert len(constants) >= 2
     for x, y in data[4:]:
