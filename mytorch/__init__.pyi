@@ -255,7 +255,7 @@ def batch_norm_update_stats(input: Tensor, running_mean: Tensor, running_var: Te
 def bernoulli(input: Tensor, p: Tensor | _Number | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
 def bernoulli_(self: Tensor, p: Tensor | _Number = 0.5, *, generator: Generator | None = None) -> Tensor: ...  # mytorch/ops/random.py
 bfloat16: _dtype
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: _int = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0, *, out: Any = None) -> Tensor: ...  # mytorch/ops/sorting.py
 def binomial(count: _int, prob: Tensor, generator: Generator | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
 def bitwise_and(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -337,7 +337,7 @@ def cos(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/element
 def cos_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def cosh(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def cosh_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _Number = 0, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _Number = 0, reduction: _int = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _Number = 1e-08) -> Tensor: ...  # mytorch/ops/loss.py
 @overload
 def count_nonzero(input: Tensor, dim: _Dims | None = None, *, out: Any = None) -> Tensor: ...
@@ -348,7 +348,7 @@ def cov(input: Tensor, *, correction: _Number = 1, fweights: Tensor | None = Non
 def cross(input: Tensor, other: _Operand, dim: _int | None = None, *, out: Any = None) -> Tensor: ...
 @overload
 def cross(input: Tensor, other: _Operand, axis: _int | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: _int = 0, reduction: str = 1, zero_infinity: _bool = False) -> Tensor: ...  # mytorch/ops/loss.py
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor: ...  # mytorch/ops/loss.py
 @overload
 def cummax(input: Tensor, dim: _int, *, out: Any = None) -> _values_indices: ...
 @overload
@@ -511,7 +511,7 @@ def heaviside(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...
 @overload
 def heaviside(input: Tensor, values: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def heaviside_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _Number = 1.0, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _Number = 1.0, reduction: _int = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def histc(input: Tensor, bins: _Ints = 100, min: _Operand = 0, max: _Operand = 0, *, out: Any = None) -> Tensor: ...  # mytorch/ops/sorting.py
 def histogram(input: Tensor, bins: _Ints = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Any = None) -> _hist_bin_edges: ...  # mytorch/ops/sorting.py
 def histogramdd(input: Tensor, bins: _Ints, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, *, out: Any = None) -> Any: ...  # mytorch/functional.py
@@ -589,7 +589,7 @@ def isreal(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/spec
 def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/functional.py
 jagged: Any
 def kaiser_window(window_length: _int, periodic: _bool = True, beta: _Number = 12.0, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
-def kl_div(input: Tensor, target: Tensor, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
+def kl_div(input: Tensor, target: Tensor, reduction: _int = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 @overload
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Any = None) -> _values_indices: ...
@@ -656,7 +656,7 @@ def lu(A: Tensor, pivot: _bool = True, get_infos: _bool = False, *, out: Any = N
 def lu_solve(b: Any, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/functional.py
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Any = None) -> _P_L_U: ...  # mytorch/functional.py
 def manual_seed(seed: _int) -> Generator: ...  # mytorch/ops/random.py
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _Number = 0, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _Number = 0, reduction: _int = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def masked_fill(input: Tensor, mask: Tensor, value: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/indexing.py
 def masked_fill_(input: Tensor, mask: Tensor, value: _Operand) -> Tensor: ...  # mytorch/ops/indexing.py
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/scatter.py
@@ -778,7 +778,7 @@ def pinverse(input: Tensor, rcond: _Number = 1e-15, *, out: Any = None) -> Tenso
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor: ...  # mytorch/ops/resample.py
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor: ...  # mytorch/ops/resample.py
 def poisson(input: Tensor, generator: Generator | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
-def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, eps: _Number = 1e-08, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, eps: _Number = 1e-08, reduction: _int = 1) -> Tensor: ...  # mytorch/ops/loss.py
 def polar(abs: Any, angle: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/complex.py
 def polygamma(n: _int, input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def polygamma_(self: Tensor, n: _int) -> Tensor: ...  # mytorch/ops/special.py
@@ -1031,7 +1031,7 @@ def tril(input: Tensor, diagonal: _int = 0, *, requires_grad: _bool = False, dev
 def tril(input: Tensor, k: _int = 0, *, requires_grad: _bool = False, device: _Device = None, out: Any = None) -> Tensor: ...  # mytorch/ops/indexing.py
 def tril_(input: Tensor, diagonal: _int = 0, *, requires_grad: _bool = False, device: _Device = None) -> Tensor: ...  # mytorch/ops/indexing.py
 def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _DType | None = None, device: _Device = None, layout: Any = None, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
-def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _Number = 1.0, p: _Number = 2, eps: _Number = 1e-06, swap: _bool = False, reduction: str = 1) -> Tensor: ...  # mytorch/ops/loss.py
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _Number = 1.0, p: _Number = 2, eps: _Number = 1e-06, swap: _bool = False, reduction: _int = 1) -> Tensor: ...  # mytorch/ops/loss.py
 @overload
 def triu(input: Tensor, diagonal: _int = 0, *, requires_grad: _bool = False, device: _Device = None, out: Any = None) -> Tensor: ...
 @overload

@@ -515,7 +515,10 @@ def _loss(name, names):
         return loss(**given)
 
     numbered.__signature__ = inspect.Signature(
-        [defaults[word].replace(default=1) if word == "reduction" else defaults[word] for word in arguments]
+        [
+            defaults[word].replace(default=1, annotation=int) if word == "reduction" else defaults[word]
+            for word in arguments
+        ]
     )
     return numbered
 
