@@ -344,7 +344,7 @@ def compiled_in_detail():
         "## Compiled training steps",
         "",
         f"Steps of [the benchmarks page](../docs/benchmarks.md#training-and-inference-steps). Machine: {_machine(r)}, PyTorch {r['versions']['torch']}. "
-        "Program: `benchmarks/compile.py`. [Compilation](../docs/compile.md) explains the columns of mytorch.",
+        "Program: `benchmarks/compile.py`. [How a step is compiled](../docs/compile_inside.md) explains the columns of mytorch.",
         "",
         "* *NumPy alone* disables the machine code and Numba's kernels.",
         "* JAX runs five steps, which `benchmarks/jax_steps.py` defines. Empty cells were not measured.",

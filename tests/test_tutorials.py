@@ -1,4 +1,4 @@
-"""Run the code of each tutorial and of docs/compile.md from top to bottom, and compare the output with the page.
+"""Run the code of each tutorial and of the pages on compilation from top to bottom, and compare the output with the page.
 
     python -m tests.test_tutorials docs/tutorials/data.md    # write the outputs into pages
 
@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [page for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")) if page.stem != "index"]
-PAGES.append(ROOT / "docs" / "compile.md")
+PAGES += [ROOT / "docs" / "compile.md", ROOT / "docs" / "compile_inside.md"]
 BLOCK = re.compile(r'^```(python|text title="Output"|text title="Example output")\n(.*?)^```$', re.S | re.M)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 TOLERANCE = 0.05, 0.2  # absolute and relative
