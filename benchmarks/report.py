@@ -198,7 +198,7 @@ def cpu():
                 f"### Memory of {title.lower()}",
                 "",
                 "Peak memory of the process, in MB. *Added* is the increase after the import of the library, for three steps. For mytorch, it "
-                "includes Numba (about 60 MB). *Total* is the peak of the whole process.",
+                "includes Numba (about 130 MB). *Total* is the peak of the whole process.",
                 "",
                 *_table(
                     ["workload", "mytorch, added", "PyTorch, added", "mytorch, total", "PyTorch, total"],
