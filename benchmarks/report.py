@@ -203,7 +203,7 @@ def steps():
             "",
             f"{_introduction(rows, TITLES['steps'][1])} Machine: {_machine(_read('cpu.json'))}. Program: `python -m benchmarks.cpu`, with Numba installed. "
             "*Memory* is what three steps add to the peak memory of the process after the import of the library. For mytorch that includes "
-            "Numba, about 60 MB; PyTorch's import takes more memory than mytorch's.",
+            "Numba, about 130 MB; PyTorch's import takes more memory than mytorch's.",
             "",
             *_table(
                 ["workload", "mytorch, ms", "PyTorch, ms", "ratio", "memory, MB", "PyTorch, MB"],

@@ -49,8 +49,8 @@ def peak():
 def serve(library, section, threads, cpu_time, pipe):
     """Serve requests over a pipe.
 
-    The name of a workload creates the workload and returns the memory before and after. A number of seconds runs a turn and returns the
-    seconds of the fastest step.
+    The name of a workload creates the workload and returns the memory before and after; with a "+" at the end, the step is compiled. A
+    number of seconds runs a turn and returns the seconds of the fastest step.
     """
     lib = importlib.import_module(library)
     lib.set_num_threads(threads)
@@ -65,8 +65,10 @@ def serve(library, section, threads, cpu_time, pipe):
             pipe.send(timed(step, time.process_time if cpu_time else time.perf_counter, request))
         else:
             lib.manual_seed(0)
-            step = workloads[request](lib)
-            for _ in range(3):  # compiles kernels and allocates memory
+            step = workloads[request.removesuffix("+")](lib)
+            if request.endswith("+"):
+                step = lib.compile_step(step)
+            for _ in range(4):  # compiles kernels and allocates memory; the compiler records two steps
                 step()
             pipe.send((imported, peak()))
 
@@ -91,15 +93,20 @@ def started(library, section, threads, numpy=False, cpu_time=False):
     return process, parent
 
 
-def memory(section, name, threads):
-    """Returns the peak memory of three steps in each library, in MB: the increase after the import, and the total."""
+def memory(section, name, threads, compiled=False):
+    """Returns the peak memory of four steps in each library, in MB: the increase after the import, and the total.
+
+    `compiled` also measures the compiled step of mytorch.
+    """
     result = {}
-    for library in ("mytorch", "torch"):
+    for key, library, end in (("mytorch", "mytorch", ""), ("torch", "torch", ""), ("compiled", "mytorch", "+"))[
+        : 2 + compiled
+    ]:
         process, pipe = started(library, section, threads)
-        pipe.send(name)
+        pipe.send(name + end)
         imported, total = pipe.recv()
-        result[library + "_MB"] = round(total - imported, 1)
-        result[library + "_all_MB"] = round(total, 1)
+        result[key + "_MB"] = round(total - imported, 1)
+        result[key + "_all_MB"] = round(total, 1)
         pipe.close()
         process.join()
     return result
