@@ -246,15 +246,17 @@ def ops(rows):
 def compiled_steps():
     """Returns the tables of compiled steps."""
     r = _read("compile.json")
+    measured = {compiler for row in r["rows"] for compiler in row["measured"]}
+    others = [f"`{name}`" for name in ("torch.compile", "jax.jit") if name in measured]
     lines = [
         "## Compiled training steps",
         "",
-        f"Steps of [Training and inference steps](#training-and-inference-steps) with `mytorch.compile_step`, `torch.compile` and `jax.jit`. "
+        f"Steps of [Training and inference steps](#training-and-inference-steps), eager and with {', '.join(['`mytorch.compile_step`', *others])}. "
         f"Machine: {_machine(r)}, PyTorch {r['versions']['torch']}. Program: `benchmarks/compile.py`. [Compilation](compile.md) explains the columns "
         "of mytorch.",
         "",
         "* *NumPy alone* disables the machine code and Numba's kernels.",
-        "* JAX runs five steps, which `benchmarks/jax_steps.py` defines. `torch.compile` and JAX have empty cells for steps that were not measured.",
+        "* Forward passes run as in eager mode. Steps without a backward pass gain nothing.",
         "* `policy_act` is measured without `.item()`, which no compiler records.",
     ]
     steps = [row for row in _read("cpu.json")["rows"] if row["section"] == "steps" and row["threads"] == 1]
@@ -273,6 +275,7 @@ def compiled_steps():
         "mytorch compiled": "compiled, ms",
         "mytorch compiled, NumPy": "compiled, NumPy alone, ms",
     }
+    columns = {compiler: title for compiler, title in columns.items() if compiler in measured}
     for threads in dict.fromkeys(row["threads"] for row in r["rows"]):
         rows = [row for row in r["rows"] if row["threads"] == threads]
         ratios = {
@@ -302,13 +305,13 @@ def compiled_steps():
             f"{_workload({'section': 'steps', **row})} runs eagerly: {row['measured']['mytorch compiled']['eager']}."
             for row in eager
         ]
-    rows = [row for row in r["rows"] if {"torch.compile", "jax.jit"} & set(row["measured"])]
-    compilers = ("torch.compile", "jax.jit", "mytorch compiled", "mytorch compiled, NumPy")
+    rows = [row for row in r["rows"] if row["threads"] == 1]
+    compilers = [c for c in columns if c not in ("torch", "mytorch")]
     for key, title, text, show in (
         (
             "first_s",
-            "Time to the first compiled step",
-            "CPU time of the first three calls in seconds, with the C++ compiler of `torch.compile`. The import is not included. Numba's kernels were cached.",
+            "Time of the first calls",
+            "CPU time of the first nine calls in seconds, in which programs are recorded and compared with eager execution. The import is not included.",
             "{:.1f}".format,
         ),
         (
