@@ -292,7 +292,9 @@ COMPILED = {  # compiler in compile.json -> column
 
 
 def _compiled_table(rows, columns):
-    """Returns the mean of the ratios, and the table of compiled steps."""
+    """Returns the mean of the ratios, and the table of compiled steps: the columns that were measured."""
+    measured = {compiler for row in rows for compiler in row["measured"]}
+    columns = [c for c in columns if c in measured]
     ratios = {
         row["name"]: row["measured"]["mytorch compiled"]["min"] / row["measured"]["torch"]["min"]
         for row in rows
@@ -318,7 +320,9 @@ def compiled_steps():
         [row for row in r["rows"] if row["threads"] == 1],
         [c for c in COMPILED if c not in ("mytorch", "mytorch compiled, NumPy")],
     )
-    notes = [r["note"]] if "note" in r else []
+    measured = {compiler for row in r["rows"] for compiler in row["measured"]}
+    others = [f"`{name}`" for name in ("torch.compile", "jax.jit") if name in measured]
+    notes = []
     if r["other_load"]:
         notes.append(
             "The machine had other load, so each time is that of the fastest step, and varies more than usual."
@@ -327,8 +331,8 @@ def compiled_steps():
         [
             "## Compiled training steps",
             "",
-            f"Steps of the table above with `mytorch.compile_step`, `torch.compile` and `jax.jit`, on one thread. {text} JAX runs five of the steps; an empty "
-            f"cell was not measured. Machine: {_machine(r)}, PyTorch {r['versions']['torch']}. Program: `benchmarks/compile.py`. [Compilation](compile.md) says when "
+            f"Steps of the table above with {', '.join(['`mytorch.compile_step`', *others])}, on one thread. {text} "
+            f"Machine: {_machine(r)}, PyTorch {r['versions']['torch']}. Program: `benchmarks/compile.py`. [Compilation](compile.md) says when "
             f"compiling pays. {' '.join(notes)}".rstrip(),
             "",
             *table,
@@ -340,6 +344,7 @@ def compiled_steps():
 def compiled_in_detail():
     """Returns the tables of compiled steps: all columns, the time to the first step, and memory."""
     r = _read("compile.json")
+    measured = {compiler for row in r["rows"] for compiler in row["measured"]}
     lines = [
         "## Compiled training steps",
         "",
@@ -347,13 +352,16 @@ def compiled_in_detail():
         "Program: `benchmarks/compile.py`. [How a step is compiled](../docs/compile_inside.md) explains the columns of mytorch.",
         "",
         "* *NumPy alone* disables the machine code and Numba's kernels.",
-        "* JAX runs five steps, which `benchmarks/jax_steps.py` defines. Empty cells were not measured.",
+        "* Forward passes run as in eager mode. Steps without a backward pass gain nothing.",
         "* `policy_act` is measured without `.item()`, which no compiler records.",
     ]
     missing = [f"`{row['name']}`" for row in _rows("steps") if row["name"] not in {row["name"] for row in r["rows"]}]
     if missing:
         lines.append(f"* Not measured: {', '.join(missing)}.")
-    lines += [f"* {r['note']}"] if "note" in r else []
+    if r["other_load"]:
+        lines.append(
+            "* The machine had other load. Each time is the time of the fastest step, and varies more than usual."
+        )
     for threads in dict.fromkeys(row["threads"] for row in r["rows"]):
         rows = [row for row in r["rows"] if row["threads"] == threads]
         text, table = _compiled_table(rows, COMPILED)
@@ -364,14 +372,13 @@ def compiled_in_detail():
             f"{_workload({'section': 'steps', **row})} runs eagerly: {row['measured']['mytorch compiled']['eager']}."
             for row in eager
         ]
-    rows = [row for row in r["rows"] if {"torch.compile", "jax.jit"} & set(row["measured"])]
-    compilers = ("torch.compile", "jax.jit", "mytorch compiled", "mytorch compiled, NumPy")
+    rows = [row for row in r["rows"] if row["threads"] == 1]
+    compilers = [c for c in COMPILED if c in measured and c not in ("torch", "mytorch")]
     for key, title, text, show in (
         (
             "first_s",
-            "Time to the first compiled step",
-            "CPU time of the first calls in seconds, until the step is compiled, with the C++ compiler of `torch.compile`. The import is not included. "
-            "Numba's kernels were cached.",
+            "Time of the first calls",
+            "CPU time of the first nine calls in seconds, in which programs are recorded and compared with eager execution. The import is not included.",
             "{:.1f}".format,
         ),
         (

@@ -174,10 +174,6 @@ class GpuInstance:
 
     def __init__(self, program):
         self.program = program
-        program.ends = {}  # position of a step -> numbers of the values in storages with their last use there
-        for i, value in enumerate(program.values):
-            if value.storage in program.used():
-                program.ends.setdefault(program.last_use(value.storage), []).append(i)
         self.calls, fuses, group = [], groups.available(), groups.Group(program)
         for position, step in enumerate(program.steps):
             if fuses and group.add(step, position):
@@ -224,7 +220,7 @@ def _group_calls(program, group):
         stored = set(call.arrays)
         calls = [call]
         for _, step, base, _ in group.views:
-            if base in stored and program.last_use(program.values[base].storage) > end:
+            if base in stored and program.last_use[program.values[base].storage] > end:
                 calls.append(_StepCall(program, step))
                 stored.add(step.results.index)
     return calls + _drops(program, [*group.positions, *group.before])

@@ -290,7 +290,7 @@ class Group:
     def stored(self):
         """Returns the numbers of the values that the kernel stores."""
         last, end = self.program.last_use, max(self.positions)
-        found = [item.out for item in self.items if last(self.values[item.out].storage) > end]
+        found = [item.out for item in self.items if last[self.values[item.out].storage] > end]
         return list(dict.fromkeys(found))
 
 

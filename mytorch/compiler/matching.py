@@ -219,97 +219,61 @@ def _native_check():
     """Returns a function of the addresses of a list and of a table of `Layouts`, which compares fields of PyArrayObject."""
     head = object.__basicsize__
     data = head + 8
-    text = f"""
-define i64 @check(ptr %list, ptr %table) {{
-entry:
-  %sizes = getelementptr i8, ptr %list, i64 {head}
-  %size = load i64, ptr %sizes
-  %count = load i64, ptr %table
-  %first = getelementptr i64, ptr %table, i64 1
-  %listed = getelementptr i8, ptr %list, i64 {head + 8}
-  %items = load ptr, ptr %listed
-  %fits = icmp eq i64 %size, %count
-  br i1 %fits, label %arrays, label %differs
-arrays:
-  %i = phi i64 [ 0, %entry ], [ %i_next, %next ]
-  %t = phi ptr [ %first, %entry ], [ %t_next, %next ]
-  %more = icmp ult i64 %i, %count
-  br i1 %more, label %array, label %equal
-array:
-  %at = getelementptr ptr, ptr %items, i64 %i
-  %a = load ptr, ptr %at
-  %type_at = getelementptr i8, ptr %a, i64 {head - 8}
-  %type = load i64, ptr %type_at
-  %type_wanted = load i64, ptr %t
-  %c0 = icmp eq i64 %type, %type_wanted
-  br i1 %c0, label %fields, label %differs
-fields:
-  %descr_at = getelementptr i8, ptr %a, i64 {data + 32}
-  %descr = load i64, ptr %descr_at
-  %t1 = getelementptr i64, ptr %t, i64 1
-  %descr_wanted = load i64, ptr %t1
-  %c1 = icmp eq i64 %descr, %descr_wanted
-  %flags_at = getelementptr i8, ptr %a, i64 {data + 40}
-  %flags = load i32, ptr %flags_at
-  %flags_wide = zext i32 %flags to i64
-  %t2 = getelementptr i64, ptr %t, i64 2
-  %flags_wanted = load i64, ptr %t2
-  %masked = and i64 %flags_wide, %flags_wanted
-  %c2 = icmp eq i64 %masked, %flags_wanted
-  %base_at = getelementptr i8, ptr %a, i64 {data + 24}
-  %base = load i64, ptr %base_at
-  %t3 = getelementptr i64, ptr %t, i64 3
-  %alone = load i64, ptr %t3
-  %no_base = icmp eq i64 %base, 0
-  %any = icmp eq i64 %alone, 0
-  %c3 = or i1 %no_base, %any
-  %nd_at = getelementptr i8, ptr %a, i64 {data}
-  %nd = load i32, ptr %nd_at
-  %nd_wide = sext i32 %nd to i64
-  %t4 = getelementptr i64, ptr %t, i64 4
-  %nd_wanted = load i64, ptr %t4
-  %c4 = icmp eq i64 %nd_wide, %nd_wanted
-  %c12 = and i1 %c1, %c2
-  %c34 = and i1 %c3, %c4
-  %c = and i1 %c12, %c34
-  br i1 %c, label %axes, label %differs
-axes:
-  %dims_at = getelementptr i8, ptr %a, i64 {data + 8}
-  %dims = load ptr, ptr %dims_at
-  %strides_at = getelementptr i8, ptr %a, i64 {data + 16}
-  %strides = load ptr, ptr %strides_at
-  %dims_wanted = getelementptr i64, ptr %t, i64 5
-  %strides_wanted = getelementptr i64, ptr %dims_wanted, i64 %nd_wanted
-  %t_next = getelementptr i64, ptr %strides_wanted, i64 %nd_wanted
-  br label %axis
-axis:
-  %d = phi i64 [ 0, %axes ], [ %d_next, %axis_equal ]
-  %rest = icmp ult i64 %d, %nd_wanted
-  br i1 %rest, label %compare, label %next
-compare:
-  %n_at = getelementptr i64, ptr %dims, i64 %d
-  %n = load i64, ptr %n_at
-  %n_wanted_at = getelementptr i64, ptr %dims_wanted, i64 %d
-  %n_wanted = load i64, ptr %n_wanted_at
-  %s_at = getelementptr i64, ptr %strides, i64 %d
-  %s = load i64, ptr %s_at
-  %s_wanted_at = getelementptr i64, ptr %strides_wanted, i64 %d
-  %s_wanted = load i64, ptr %s_wanted_at
-  %n_equal = icmp eq i64 %n, %n_wanted
-  %s_equal = icmp eq i64 %s, %s_wanted
-  %both = and i1 %n_equal, %s_equal
-  br i1 %both, label %axis_equal, label %differs
-axis_equal:
-  %d_next = add i64 %d, 1
-  br label %axis
-next:
-  %i_next = add i64 %i, 1
-  br label %arrays
-equal:
-  ret i64 1
-differs:
-  ret i64 0
-}}
-"""
+    code = native._Code()
+
+    def at(base, offset):
+        return code.value(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def load(base, offset, kind="i64"):
+        return code.value(f"load {kind}, ptr {at(base, offset)}")
+
+    def require(condition, then):
+        code.emit(f"br i1 {condition}, label %{then}, label %differs")
+        code.label(then)
+
+    def equal(a, b):
+        return code.value(f"icmp eq i64 {a}, {b}")
+
+    code.label("entry")
+    size, count = load("%list", head), load("%table", 0)
+    first, items = at("%table", 8), load("%list", head + 8, "ptr")
+    require(equal(size, count), "start")
+    code.emit("br label %arrays")
+    code.label("arrays")
+    code.emit("%i = phi i64 [ 0, %start ], [ %i_next, %next ]")
+    code.emit(f"%t = phi ptr [ {first}, %start ], [ %t_next, %next ]")
+    code.emit(f"br i1 {code.value(f'icmp ult i64 %i, {count}')}, label %array, label %equal")
+    code.label("array")
+    a = load(items, code.value("mul i64 %i, 8"), "ptr")
+    require(equal(load(a, head - 8), load("%t", 0)), "fields")
+    flags, wanted = code.value(f"zext i32 {load(a, data + 40, 'i32')} to i64"), load("%t", 16)
+    conditions = [
+        equal(load(a, data + 32), load("%t", 8)),
+        equal(code.value(f"and i64 {flags}, {wanted}"), wanted),
+        code.value(f"or i1 {equal(load(a, data + 24), 0)}, {equal(load('%t', 24), 0)}"),
+        equal(code.value(f"sext i32 {load(a, data, 'i32')} to i64"), axes := load("%t", 32)),
+    ]
+    require(functools.reduce(lambda x, y: code.value(f"and i1 {x}, {y}"), conditions), "axes")
+    dims, strides, size = load(a, data + 8, "ptr"), load(a, data + 16, "ptr"), code.value(f"mul i64 {axes}, 8")
+    wanted_dims = at("%t", 40)
+    wanted_strides = at(wanted_dims, size)
+    code.emit(f"%t_next = getelementptr i8, ptr {wanted_strides}, i64 {size}")
+    code.emit("br label %axis")
+    code.label("axis")
+    code.emit("%d = phi i64 [ 0, %axes ], [ %d_next, %same ]")
+    code.emit(f"br i1 {code.value(f'icmp ult i64 %d, {size}')}, label %compare, label %next")
+    code.label("compare")
+    same_size = equal(load(dims, "%d"), load(wanted_dims, "%d"))
+    require(code.value(f"and i1 {same_size}, {equal(load(strides, '%d'), load(wanted_strides, '%d'))}"), "same")
+    code.emit("%d_next = add i64 %d, 8")
+    code.emit("br label %axis")
+    code.label("next")
+    code.emit("%i_next = add i64 %i, 1")
+    code.emit("br label %arrays")
+    code.label("equal")
+    code.emit("ret i64 1")
+    code.label("differs")
+    code.emit("ret i64 0")
+    text = "\n".join(["define i64 @check(ptr %list, ptr %table) {", *code.lines, "}"])
     kind = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)  # with the GIL
     return native.build(text, ["check"], kind)["check"]

@@ -30,6 +30,9 @@ class Program:
         results: numbers of the values that a run returns.
         outside: storages that exist before a run.
         own: {storage: number of its first value} for the other storages.
+        written: storages of inputs that the program changes.
+        last_use: {storage: position of the last step that uses it}; the number of steps if it is used afterward.
+        ends: {position of a step: numbers of the values in storages with their last use there}.
     """
 
     def __init__(self, tape, results):
@@ -40,32 +43,18 @@ class Program:
         self.outside = {self.values[i].storage for i in (*self.inputs, *self.constants)}
         remove_common(self)
         remove_dead(self)
-        self.own, self._last = {}, {}
+        self.written = {s for step in self.steps for s in step.writes} & self.outside
+        self.own, self.last_use, self.ends = {}, {}, {}
         for position, step in enumerate(self.steps):
             for i in step.outs():
                 if self.values[i].storage not in self.outside:
                     self.own.setdefault(self.values[i].storage, i)
             for i in (*step.refs(), *step.outs()):
-                self._last[self.values[i].storage] = position
-        for i in self.results:
-            self._last[self.values[i].storage] = len(self.steps)
-
-    @property
-    def written(self):
-        """The storages of inputs that the program changes."""
-        return {s for step in self.steps for s in step.writes} & self.outside
-
-    def used(self):
-        """Returns the storages that the program uses."""
-        return self._last.keys()
-
-    def last_use(self, storage):
-        """Returns the position of the last step that uses a storage; the number of steps if it is used afterward."""
-        return len(self.steps) if storage in self.written else self._last[storage]
-
-    def last_use_or_none(self, storage):
-        """Returns the position of the last step that uses a storage, or None if the program does not use it."""
-        return self.last_use(storage) if storage in self._last else None
+                self.last_use[self.values[i].storage] = position
+        for storage in (*self.written, *[self.values[i].storage for i in self.results]):
+            self.last_use[storage] = len(self.steps)
+        for i, value in enumerate(self.values):
+            self.ends.setdefault(self.last_use.get(value.storage), []).append(i)
 
     def is_view(self, step):
         """Returns True if a step only creates views of its arguments."""
@@ -122,12 +111,10 @@ def remove_common(program):
         kept.append(step)
     program.steps = kept
     # Views of a removed result are in the storage of the first result.
-    for old, new in renamed.items():
-        moved, target = values[old].storage, values[new].storage
-        if moved != target and not values[old].is_view:
-            for value in values:
-                if value.storage == moved:
-                    value.storage = target
+    moved = {values[old].storage: values[new].storage for old, new in renamed.items() if not values[old].is_view}
+    for value in values:
+        while value.storage in moved:
+            value.storage = moved[value.storage]
 
 
 _INDEXING = frozenset("getitem setitem take put take_along_axis put_along_axis add_rows".split())
@@ -173,7 +160,7 @@ def plan_memory(program, storages):
             if begin - offset >= size:
                 break
             offset = max(offset, stop)
-        taken.append((offset, offset + size, program.last_use(storage)))
+        taken.append((offset, offset + size, program.last_use[storage]))
         positions[storage] = offset
         total = max(total, offset + size)
     return positions, total

@@ -195,18 +195,16 @@ class Instance:
                 if root not in self.made and storage not in program.outside:
                     new.append((root, _allocation(program.values[root])))
                     self.made.add(root)
-        name = self.module.add(native.Run(run, _Slots(self), program.last_use, self.module))
+        name = self.module.add(native.Run(run, _Slots(self), program.last_use.get, self.module))
         self.calls.append(_NativeCall(name, new))
         self._drop_after([position for position, _ in run])
         run.clear()
 
     def _drop_after(self, positions):
         """Adds a call that frees large arrays after their last use."""
-        program, ends = self.program, set(positions)
-        indices = [
-            i for i, value in enumerate(program.values)
-            if i not in self.fixed and i not in program.constants and program.last_use_or_none(value.storage) in ends
-        ]  # fmt: skip
+        program = self.program
+        indices = [i for position in positions for i in program.ends.get(position, ())]
+        indices = [i for i in indices if i not in self.fixed and i not in program.constants]
         if any(layout_bytes(program.values[i]) >= SMALL for i in indices):
             self.calls.append(functools.partial(_drop, indices))
 
