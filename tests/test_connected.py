@@ -157,11 +157,13 @@ def test_empty_inputs_are_connected(name):
     np.testing.assert_array_equal(gradients[1], gradients[0])
 
 
-def test_class_weights_of_cross_entropy_have_no_derivative():
-    """PyTorch refuses them too: a missing gradient of the weights would stay unnoticed."""
-    weight = mytorch.ones(3, requires_grad=True)
-    for target in (mytorch.tensor([0, 2]), mytorch.ones(2, 3)):
-        with pytest.raises(NotImplementedError, match="no derivative"):
-            mytorch.nn.functional.cross_entropy(mytorch.ones(2, 3), target, weight)
-        with mytorch.no_grad():
-            assert mytorch.nn.functional.cross_entropy(mytorch.ones(2, 3), target, weight).item() > 0
+def test_class_weights_of_cross_entropy_have_a_derivative_for_probabilities_only():
+    """PyTorch refuses them for class indices: a missing gradient of the weights would stay unnoticed."""
+    F, weight = mytorch.nn.functional, mytorch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match="not differentiable"):
+        F.cross_entropy(mytorch.ones(2, 3), mytorch.tensor([0, 2]), weight)
+    with mytorch.no_grad():
+        assert F.cross_entropy(mytorch.ones(2, 3), mytorch.tensor([0, 2]), weight).item() > 0
+    target = mytorch.tensor([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])
+    F.cross_entropy(mytorch.ones(2, 3), target, weight, reduction="sum").backward()
+    np.testing.assert_allclose(weight.grad.numpy(), np.log(3.0) * target.numpy().sum(0), rtol=1e-6)

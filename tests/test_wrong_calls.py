@@ -73,6 +73,17 @@ VERSIONS = (
     "x.resize_(5)", "x.resize_(2)", "x.set_(x.clone())", "x.add_(1)", "x.data.add_(1)", "x.detach().add_(1)", "x[0] = 1", "x.t_()",
     "x.resize_as_(x[:1])", "x.zero_()", "x.data = x.clone()", "torch.add(x, 1, out=x)",
 )  # fmt: skip
+WEIGHTED = (  # losses with a weight
+    "nll_loss(p, i, weight=w)", "cross_entropy(p, i, weight=w)", "cross_entropy(p, p, weight=w)", "binary_cross_entropy(p, p, weight=w)",
+    "binary_cross_entropy_with_logits(p, p, weight=w)", "binary_cross_entropy_with_logits(p, p, pos_weight=w)",
+    "multi_margin_loss(p, i, weight=w)", "multilabel_soft_margin_loss(p, p, weight=w)",
+)  # fmt: skip
+WRITERS = (  # functions that write to `o`, which requires gradients
+    "torch.cat([a[:1], a[1:]], out=o)", "torch.sum(a, 0, out=o)", "torch.sort(a, out=(o, x(int64)))", "torch.zeros(2, 3, out=o)",
+    "torch.rand(2, 3, out=o)", "torch.linspace(0, 1, 3, out=o)", "torch.where(a > 0, a, a, out=o)", "torch.eq(a, a, out=o)",
+    "torch.fft.fft(a, out=x(complex64).requires_grad_())", "o.normal_()", "o.t_()", "o.resize_(2)", "o.fill_(1)", "o[0].copy_(a[0])",
+    "a.copy_(o)", "torch.nn.init.zeros_(o)", "torch._foreach_add_([o], 1)", "F.dropout(o, 0.5, True, True)", "o.numpy()",
+)  # fmt: skip
 
 
 def calls():
@@ -136,7 +147,21 @@ def calls():
             if d != "bool"
             else "r = 0"
         )
-    for i, o in itertools.product((0, 1, 2, -1), ((0,), (0, 2), (0, 3), (1,), (0, 2, 1), (0, 1))):
+    for layer, mean, var, training in itertools.product(
+        ("batch_norm(torch.ones(4, 3)", "instance_norm(torch.ones(4, 3, 5)"), ("", ".requires_grad_()"),
+        ("", ".requires_grad_()"), (True, False),
+    ):  # fmt: skip
+        word = f"{'training' if 'batch' in layer else 'use_input_stats'}={training}"
+        yield f"r = F.{layer}, torch.zeros(3){mean}, torch.ones(3){var}, {word})"
+        yield f"with torch.no_grad():\n    r = F.{layer}, torch.zeros(3){mean}, torch.ones(3){var}, {word})"
+    for loss, gradient in itertools.product(WEIGHTED, ("", ".requires_grad_()")):
+        yield f"p, i, w = torch.rand(3, 3), torch.tensor([0, 2, 1]), torch.ones(3){gradient}\nr = F.{loss}"
+    for change in ("torch.embedding_renorm_(w, i, 0.1, 2.0)", "F.embedding(i, w, max_norm=0.1)", "torch.nn.Buffer(w)"):
+        yield f"w, i = torch.ones(3, 3).requires_grad_(), torch.tensor([0, 2, 1])\nr = {change}"
+    for call in WRITERS:
+        yield f"a, o = x(float32), x(float32).requires_grad_()\nr = {call}"
+    # Without descending offsets: for these, PyTorch reads memory outside of the indices.
+    for i, o in itertools.product((0, 1, 2, -1), ((0,), (0, 2), (0, 3), (1,), (0, 1))):
         yield f"r = F.embedding_bag(torch.tensor([0, {i}]), x(float32), torch.tensor({list(o)}))"
 
 

@@ -4,17 +4,19 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from . import config
 from .overriding import NOTHING, asking, asks, can_override, overriding
 
 _F = TypeVar("_F", bound=Callable[..., Any])  # editors see the signature of the function
 
 
-def overridable(function: _F, operator: bool = False) -> _F:
+def overridable(function: _F, operator: bool = False, check: Callable[..., None] | None = None) -> _F:
     """Returns a function that asks classes and modes before it calls `function`.
 
     Args:
         function: the function.
         operator: it is the method of a binary operator, which returns NotImplemented for unknown operands.
+        check: a function of the arguments that refuses wrong ones in PyTorch mode.
     """
     if asks(function):
         return function
@@ -24,6 +26,8 @@ def overridable(function: _F, operator: bool = False) -> _F:
         if overriding.on and can_override(args, kwargs):
             if (result := overriding.ask(public.public, args, kwargs, operator)) is not NOTHING:
                 return result
+        if check is not None and config.pytorch_mode:
+            check(args, kwargs)
         try:
             return function(*args, **kwargs)
         except (TypeError, AttributeError):

@@ -73,6 +73,8 @@ class Buffer(Tensor):
 
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
         _take_memory(self, data)
+        if getattr(data, "requires_grad", False):
+            self.requires_grad = True
         self.persistent = persistent
 
 

@@ -6,6 +6,7 @@ from ..arrays import Namespace, config, dtypes, hooks, xp_of
 from ..arrays.array import on_input_device
 from ..arrays.errors import warn
 from ..arrays.tensor import Tensor
+from .dispatch.inplace import check_writable
 from .dispatch.op import op
 from .dispatch.precision import in_precision
 from .dispatch.unwrap import outside, raw_of, shape_of, to_cpu, watched
@@ -142,6 +143,7 @@ def embedding_renorm_(weight, indices, max_norm, norm_type=2.0):
     Returns:
         weight.
     """
+    check_writable(weight, "embedding_renorm_")
     _renorm(weight, raw_of(indices), max_norm, norm_type)
     return weight
 

@@ -21,7 +21,7 @@ from .dispatch.errors import broadcast
 from .dispatch.half import once_rounded
 from .dispatch.op import name_node, op
 from .dispatch.precision import in_precision
-from .dispatch.refused import check_dtypes, refuses
+from .dispatch.refused import check_dtypes, refuse_grad, refuses
 from .dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, watched
 from .elementwise import cast, minimum, where
 from .movement import contiguous
@@ -180,10 +180,6 @@ def cross_entropy(
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    if get_mode().grad and getattr(weight, "requires_grad", False):
-        raise NotImplementedError(
-            "cross_entropy: expected a weight that does not require grad, since it has no derivative. Use weight.detach()."
-        )
     if softcap is not None:
         input = (input / softcap).tanh() * softcap
     shape, want = shape_of(input), shape_of(target)
@@ -206,6 +202,7 @@ def cross_entropy(
     _check_weight(weight, classes, "cross_entropy", input)
     if input.dtype.category != dtypes.FLOAT:
         check_dtypes("cross_entropy", (input._mt_data,))
+    refuse_grad("cross_entropy", True, weight=weight)
     index = class_indices(target, "cross_entropy").reshape(-1)
     _check_classes(index, classes, ignore_index, "cross_entropy")
     out = _cross_entropy(
@@ -255,7 +252,7 @@ _cross_entropy_soft.register_kernel(cuda="mytorch.kernels.triton.cross_entropy_s
 @in_precision(name="cross_entropy")
 def _soft_cross_entropy(input, target, weight, reduction, label_smoothing, fused, auto):
     """Computes the cross-entropy with class probabilities as targets."""
-    if input.device.type != "cpu":
+    if input.device.type != "cpu" and not getattr(weight, "requires_grad", False):
         rows = [
             (x if x.ndim < 3 else x.movedim(1, -1)).reshape(-1, x.shape[1 if x.ndim > 1 else 0])
             for x in (input, target)
@@ -427,6 +424,7 @@ def nll_loss(
 
     See also: `nn.NLLLoss`, `nn.functional.log_softmax`.
     """
+    refuse_grad("nll_loss", weight=weight)
     reduction = _legacy(reduction, size_average, reduce)
     check_reduction(reduction)
     if input.ndim == 0:
@@ -666,6 +664,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     if config.pytorch_mode and target.dtype is not input.dtype:
         words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (target, input)]
         raise RuntimeError(f"Found dtype {words[0]} but expected {words[1]}")
+    refuse_grad("binary_cross_entropy", weight=weight)
     raw = raw_of(input)
     if device_of(raw) is CPU:
         for word, values in (("input", raw), ("target", raw_of(target))):
@@ -717,6 +716,7 @@ def binary_cross_entropy_with_logits(
     if config.pytorch_mode and target.dtype.category < input.dtype.category:
         words = [dtypes.TYPE_WORDS[t.dtype.name] for t in (input, target)]
         raise RuntimeError(f"result type {words[0]} can't be cast to the desired output type {words[1]}")
+    refuse_grad("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     if pos_weight is None:
         loss = _of_elements("bce_logits", input, target, _legacy(reduction, size_average, reduce), weight, fused)
         return _in_dtype_of(target, loss)
@@ -1122,6 +1122,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
     See also: `nn.MultiMarginLoss`.
     """
+    refuse_grad("multi_margin_loss", weight=weight)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 supported, got {p}")
     rows = _scores(input, target)

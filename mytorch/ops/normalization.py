@@ -13,6 +13,7 @@ from ..autograd.mode import get_mode
 from ..kernels.registry import device_type
 from .dispatch.half import once_rounded
 from .dispatch.op import op
+from .dispatch.refused import refuse_grad
 from .dispatch.unwrap import shape_of
 from .movement import laid_out_as
 from .padding import pad
@@ -486,6 +487,7 @@ def batch_norm(
     See also: `nn.BatchNorm1d`, `nn.BatchNorm2d`.
     """
     _check("batch_norm", input, weight, bias)
+    refuse_grad("batch_norm", training, running_mean=running_mean, running_var=running_var)
     if input.ndim >= 2 and input.shape[1]:
         _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not input.numel():  # nothing to count: the running means stay
@@ -656,6 +658,7 @@ def instance_norm(
         return input.clone()
     if math.prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {tuple(input.shape)}")
+    refuse_grad("instance_norm", True, running_mean=running_mean, running_var=running_var)
     if running_mean is not None and input.numel():
         flat = input.detach().flatten(2)
         for running, batch in ((running_mean, flat.mean(-1)), (running_var, flat.var(-1))):

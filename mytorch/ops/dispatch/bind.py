@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...arrays import ndarray
+from ...arrays import config, ndarray
 from ...arrays.arguments import described, names_of, with_place
 from ...arrays.array import Array
 from ...arrays.overridable import overridable
@@ -26,6 +26,7 @@ from .op import SPELLINGS, Op
 from .operands import is_operand
 from .out import takes_out
 from .precision import in_precision
+from .refused import argument_check
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 PUBLIC = {}  # name -> function of the mytorch module
@@ -36,6 +37,7 @@ def also_named(function, spellings):
     """Returns a function that accepts further names of its arguments: `spellings` maps them to the arguments."""
 
     is_op = hasattr(function, "dispatch")
+    check = argument_check(function)
 
     @functools.wraps(function)
     def named(*args, **kwargs):
@@ -48,6 +50,8 @@ def also_named(function, spellings):
                     f"{function.__name__}() got '{word}' and '{spellings[word]}', which are the same argument."
                 )
             kwargs[spellings[word]] = kwargs.pop(word)
+        if check is not None and config.pytorch_mode:
+            check(args, kwargs)
         return function(*args, **kwargs)
 
     named.spellings = spellings
@@ -227,7 +231,7 @@ def public_function(function, operator=False):
         return function
     key = function, operator
     if key not in _made:
-        _made[key] = fast_call(op, overridden=True) if op else overridable(function, operator)
+        _made[key] = fast_call(op, overridden=True) if op else overridable(function, operator, argument_check(function))
     return _made[key]
 
 

@@ -16,6 +16,7 @@ from ...arrays.overriding import NOTHING, asking, can_override, overriding
 from ...autograd.mode import get_mode
 from .errors import not_a_tensor
 from .overlap import refuse_overlap, refuse_shared
+from .refused import argument_check
 
 
 def check_out(out, inputs, name):
@@ -157,6 +158,7 @@ def takes_out(function):
     """Adds an argument `out` to a function. Ops, and functions that already have it, are returned unchanged."""
     if hasattr(function, "op") or not inspect.isfunction(function) or "out" in names_of(inspect.unwrap(function)):
         return function
+    check = argument_check(function)
 
     @functools.wraps(function)
     def with_out(*args, out=None, **kwargs):
@@ -171,6 +173,8 @@ def takes_out(function):
             and hasattr(out, "dtype")
         ):
             kwargs["dtype"] = out.dtype
+        if check is not None and config.pytorch_mode:
+            check(args, kwargs)
         try:
             result = function(*args, **kwargs)
         except TypeError:

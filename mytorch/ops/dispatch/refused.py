@@ -6,6 +6,7 @@ PyTorch refuses raise its errors. Natively, only functions of complex numbers wi
 
 import functools
 import inspect
+from types import FunctionType
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ...arrays.arguments import names_of
 from ...arrays.array import Array
 from ...arrays.errors import kind
 from ...arrays.tensor import Tensor
+from ...autograd.mode import get_mode
 
 # A table instead of checks in each op: the rules are PyTorch's, not a consequence of what the ops compute.
 # Ops -> kinds of dtypes that they refuse: b for bool, i for integers, c for complex numbers. A capital letter stands for
@@ -86,6 +88,132 @@ def check_arguments(op, inputs):
             op.name in (SECOND if i else _FIRST) and isinstance(x, (int, float, complex, np.generic))
         ):
             raise TypeError(f"{op.name}(): argument {op.inputs[i]!r} (position {i + 1}) must be Tensor, not {kind(x)}")
+
+
+# Functions composed of ops -> kinds of dtypes that they refuse in PyTorch mode, as above, and h for float16, x for bfloat16.
+_COMPOSED_KINDS = {
+    "B": "gradient",
+    "BC": "isin",
+    "BI": "matrix_rank vecdot",
+    "BIc": "scaled_dot_product_attention",
+    "b": "avg_pool1d avg_pool2d avg_pool3d conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d histc "
+    "local_response_norm threshold trace",
+    "bi": "binary_cross_entropy_with_logits grid_sample grid_sampler",
+    "bic": "glu max_unpool1d max_unpool2d max_unpool3d",
+    "bihx": "cholesky_solve solve_triangular triangular_solve",
+    "c": "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d fractional_max_pool2d fractional_max_pool3d interpolate "
+    "upsample upsample_bilinear upsample_nearest",
+    "hx": "cdist cholesky_inverse cond eig eigh eigvals eigvalsh erfcx histogram log_ndtr lu_solve ndtri qr solve solve_ex svd svdvals "
+    "tensorsolve",
+    "HX": "fft fft2 fftn hfft hfft2 hfftn ifft ifft2 ifftn ihfft ihfft2 ihfftn inv inv_ex irfft irfft2 irfftn logdet pinverse rfft "
+    "rfft2 rfftn slogdet tensorinv",
+    "ic": "nll_loss",
+    "ihx": "householder_product lu_factor lu_factor_ex lu multi_margin_loss multilabel_margin_loss ormqr",
+}
+_COMPOSED = {name: letters for letters, names in _COMPOSED_KINDS.items() for name in names.split()}
+# Functions composed of ops -> arguments that have one dtype.
+_ONE_DTYPE = {
+    "addbmm": "input batch1 batch2", "addmm": "input mat1 mat2", "addmv": "input mat vec", "bilinear": "input1 input2 weight bias",
+    "cholesky_solve": "input L", "complex": "real imag", "cross": "input other", "grid_sample": "input grid",
+    "grid_sampler": "input grid", "lu_solve": "LU B b LU_data", "polar": "abs angle", "prelu": "input weight", "solve": "A B",
+    "solve_ex": "A B", "tensorsolve": "A B", "vecdot": "x y",
+    "conv_transpose1d": "input weight", "conv_transpose2d": "input weight", "conv_transpose3d": "input weight bias", "cdist": "x1 x2",
+}  # fmt: skip
+# Functions composed of ops -> arguments that are tensors, not numbers or lists.
+_TENSORS = {
+    "addcdiv": "input tensor1 tensor2", "addcmul": "input tensor1 tensor2", "bilinear": "input1 input2 weight", "dist": "input other",
+    "pairwise_distance": "x1 x2", "soft_margin_loss": "input target", "vecdot": "x y", "polar": "abs angle",
+    **dict.fromkeys(
+        "alias_copy alpha_dropout as_strided_scatter celu clamp clamp_max clamp_min clone dropout elu feature_alpha_dropout frac gelu "
+        "hardshrink hardsigmoid hardswish histc kl_div leaky_relu logit logsigmoid mish mvlgamma nan_to_num nonzero positive relu relu6 "
+        "resolve_conj resolve_neg round rsub selu silu sinc softplus softshrink tanhshrink threshold unique "
+        "unique_consecutive".split(), "input",
+    ),
+}  # fmt: skip
+# Arguments with a default of True or False that PyTorch does not check, or that it does not have.
+_ANY_FLAG = frozenset(
+    "auto average_attn_weights center fused get_infos inplace is_causal need_weights pin_memory requires_grad return_indices "
+    "sparse_grad stable sym use_separate_proj_weight antialias".split()
+)
+_IN_PYTHON = "multi_head_attention_forward"  # whose flags PyTorch does not check
+_BUILTIN = frozenset((int, float, complex, bool, str, list, tuple, type(None)))
+
+
+def argument_check(function):
+    """Returns a function of (args, kwargs) that refuses what PyTorch refuses, or None if there is no rule for the function.
+
+    Wrappers of functions composed of ops call it in PyTorch mode. There, a flag is a bool, and the tables above hold.
+    """
+    plain = inspect.unwrap(function)
+    if not isinstance(plain, FunctionType) or hasattr(function, "spellings"):
+        return None
+    name, own = function.__name__, names_of(plain)
+    count = plain.__code__.co_argcount
+    defaults = dict(zip(own[count - len(plain.__defaults__ or ()) : count], plain.__defaults__ or (), strict=True))
+    defaults |= plain.__kwdefaults__ or {}
+    places = {n: i if i < count else count for i, n in enumerate(own)}  # keyword-only: after all positions
+    flags = [(n, places[n]) for n in own if type(defaults.get(n)) is bool and n not in _ANY_FLAG and name != _IN_PYTHON]
+    tensors = [(n, places[n]) for n in own if n in _TENSORS.get(name, "").split()]
+    alike = [(n, places[n]) for n in own if n in _ONE_DTYPE.get(name, "").split()]
+    letters = _COMPOSED.get(name, "")
+    if not (flags or tensors or alike or letters):
+        return None
+    first_flag = min((i for _, i in flags), default=count)
+
+    def check(args, kwargs):
+        if len(args) > first_flag or kwargs:
+            for n, i in flags:
+                value = args[i] if i < len(args) < count + 1 else kwargs.get(n, True)
+                if type(value) is not bool and type(value) in _BUILTIN:
+                    raise TypeError(f"{name}(): argument '{n}' (position {i + 1}) must be bool, not {kind(value)}")
+        for n, i in tensors:
+            value = args[i] if i < len(args) else kwargs.get(n, check)
+            if type(value) in _BUILTIN:
+                raise TypeError(f"{name}(): argument '{n}' (position {i + 1}) must be Tensor, not {kind(value)}")
+        if alike:
+            found = [args[i] if i < len(args) else kwargs.get(n) for n, i in alike]
+            _refuse_different(name, [x.dtype for x in found if isinstance(x, Tensor)])
+        if letters and args and isinstance(args[0], Tensor):
+            _refuse_kind(name, letters, args[0])
+
+    return check
+
+
+def _refuse_different(name, found):
+    if len(set(found)) > 1 and get_mode().autocast is None:
+        raise RuntimeError(
+            f"{name}: expected all tensors to have the same dtype, got {' and '.join(map(str, found))}. Convert one with to()."
+        )
+
+
+def _refuse_kind(name, letters, tensor):
+    dtype = tensor.dtype
+    letter = _CATEGORIES.get(dtype.category, "c")
+    if letter == "f":
+        letter = "" if dtype.itemsize > 2 else "h" if dtype.name == "float16" else "x"
+    if letter and letter in letters.lower() and get_mode().autocast is None:
+        error = NotImplementedError if letter in letters else RuntimeError
+        raise error(f'"{name}" is not implemented for {dtype.name}. Convert the inputs to another dtype.')
+
+
+def refuse_grad(function, always=False, /, **arguments):
+    """Checks that arguments for which PyTorch's function has no derivative do not require gradients.
+
+    Args:
+        function: the name of the function.
+        always: the function has no derivative here either. Otherwise the arguments are refused in PyTorch mode only.
+        arguments: the arguments.
+
+    Raises:
+        RuntimeError: an argument requires gradients while recording.
+    """
+    for name, value in arguments.items():
+        if value is not None and (always or config.pytorch_mode) and getattr(value, "requires_grad", False):
+            if get_mode().grad:
+                raise RuntimeError(
+                    f"The function '{function}' is not differentiable with respect to argument '{name}'. This input cannot have "
+                    "requires_grad True. Use detach()."
+                )
 
 
 def refuses(letters):
