@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 from ..arrays import config, hooks
 from ..arrays.errors import kind, warn_as_pytorch
+from ..arrays.overridable import overridable
 from ..arrays.tensor import RemovableHandle, Tensor, is_tensor
 from ..ops.dispatch.bind import public
 from . import walk
@@ -60,6 +61,7 @@ def _raw(g):
     return g._mt_data._array if is_tensor(g) else g
 
 
+@overridable
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
     """Adds the gradients of the sum of `tensors` with respect to the leaves of their graph to the `.grad` of the leaves.
 
@@ -104,6 +106,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
             edge.grad = g if edge.grad is None else edge.grad + g
 
 
+@overridable
 def grad(
     outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
     is_grads_batched=False, materialize_grads=False,

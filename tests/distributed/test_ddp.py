@@ -19,7 +19,7 @@ def results(request, tmp_path_factory):
 
 
 @loop  # one process runs all checks once
-@pytest.mark.parametrize("name", [*checks_in("ddp.py"), *checks_in("ddp_patterns.py")])
+@pytest.mark.parametrize("name", [*checks_in("ddp.py"), *checks_in("ddp_patterns.py"), *checks_in("process_edges.py")])
 def test_ddp(results, name):
     assert results[name] is None, results[name]
 

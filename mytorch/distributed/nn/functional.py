@@ -5,9 +5,10 @@ Each function returns its result and leaves its inputs unchanged.
 
 from collections.abc import Sequence
 
+from ...arrays.dtypes import bool_
 from ...arrays.tensor import Tensor
 from ...autograd.function import Function
-from ...ops.creation import empty_like, zeros_like
+from ...ops.creation import empty_like, ones_like, zeros_like
 from .. import collectives
 from ..engine import ReduceOp
 from ..process_group import Group, member_of
@@ -30,6 +31,15 @@ def _check_linear(op, who):
         )
 
 
+def _is_mine(group, rank):
+    return group.ranks[group.rank()] == rank
+
+
+def _zeros(tensor):
+    """Returns zeros that depend on a tensor: the second derivative runs the same collectives in all processes."""
+    return tensor.masked_fill(ones_like(tensor, dtype=bool_), 0)
+
+
 class _Broadcast(Function):
     @staticmethod
     def forward(ctx, src, group, tensor):
@@ -40,10 +50,8 @@ class _Broadcast(Function):
 
     @staticmethod
     def backward(ctx, g):
-        total = _copy(g)
-        collectives.reduce(total, ctx.src, group=ctx.group)
-        mine = ctx.group.ranks[ctx.group.rank()] == ctx.src
-        return None, None, total if mine else zeros_like(g)
+        total = _Reduce.apply(ctx.src, ReduceOp.SUM, ctx.group, g)
+        return None, None, total if _is_mine(ctx.group, ctx.src) else _zeros(total)
 
 
 class _Gather(Function):
@@ -51,16 +59,13 @@ class _Gather(Function):
     def forward(ctx, dst, group, tensor):
         ctx.dst, ctx.group = dst, group
         out = [empty_like(tensor) for _ in range(group.size())]
-        mine = group.ranks[group.rank()] == dst
+        mine = _is_mine(group, dst)
         collectives.gather(tensor.detach().contiguous(), out if mine else None, dst, group)
         return tuple(out) if mine else tuple(zeros_like(t) for t in out)
 
     @staticmethod
     def backward(ctx, *grads):
-        out = empty_like(grads[0])
-        mine = ctx.group.ranks[ctx.group.rank()] == ctx.dst
-        collectives.scatter(out, [g.contiguous() for g in grads] if mine else None, ctx.dst, ctx.group)
-        return None, None, out
+        return None, None, _Scatter.apply(ctx.dst, ctx.group, *grads)
 
 
 class _Scatter(Function):
@@ -68,16 +73,13 @@ class _Scatter(Function):
     def forward(ctx, src, group, *tensors):
         ctx.src, ctx.group = src, group
         out = empty_like(tensors[0])
-        mine = group.ranks[group.rank()] == src
+        mine = _is_mine(group, src)
         collectives.scatter(out, [t.detach().contiguous() for t in tensors] if mine else None, src, group)
         return out
 
     @staticmethod
     def backward(ctx, g):
-        mine = ctx.group.ranks[ctx.group.rank()] == ctx.src
-        out = [empty_like(g) for _ in range(ctx.group.size())]
-        collectives.gather(g.contiguous(), out if mine else None, ctx.src, ctx.group)
-        return None, None, *(out if mine else [zeros_like(t) for t in out])
+        return None, None, *_Gather.apply(ctx.src, ctx.group, g)
 
 
 class _Reduce(Function):
@@ -91,8 +93,7 @@ class _Reduce(Function):
     @staticmethod
     def backward(ctx, g):
         _check_linear(ctx.op, "reduce")
-        out = _copy(g)
-        collectives.broadcast(out, ctx.dst, ctx.group)
+        out = _Broadcast.apply(ctx.dst, ctx.group, g)
         return None, None, None, out / ctx.group.size() if ctx.op is ReduceOp.AVG else out
 
 
@@ -107,9 +108,7 @@ class _AllReduce(Function):
     @staticmethod
     def backward(ctx, g):
         _check_linear(ctx.op, "all_reduce")
-        out = _copy(g)
-        collectives.all_reduce(out, ctx.op, ctx.group)
-        return None, None, out
+        return None, None, _AllReduce.apply(ctx.op, ctx.group, g)
 
 
 class _AllGather(Function):
@@ -122,9 +121,7 @@ class _AllGather(Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        out = empty_like(grads[0])
-        collectives.reduce_scatter(out, [g.contiguous() for g in grads], ReduceOp.SUM, ctx.group)
-        return None, out
+        return None, _ReduceScatter.apply(ReduceOp.SUM, ctx.group, *grads)
 
 
 class _ReduceScatter(Function):
@@ -138,8 +135,7 @@ class _ReduceScatter(Function):
     @staticmethod
     def backward(ctx, g):
         _check_linear(ctx.op, "reduce_scatter")
-        out = [empty_like(g) for _ in range(ctx.group.size())]
-        collectives.all_gather(out, g.contiguous(), ctx.group)
+        out = _AllGather.apply(ctx.group, g)
         scale = ctx.group.size() if ctx.op is ReduceOp.AVG else 1
         return None, None, *(out if scale == 1 else [t / scale for t in out])
 
@@ -154,9 +150,7 @@ class _AllToAll(Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        out = [empty_like(t) for t in ctx.inputs]
-        collectives.all_to_all(out, [g.contiguous() for g in grads], ctx.group)
-        return None, None, *out
+        return None, None, *_AllToAll.apply(ctx.group, ctx.inputs, *grads)
 
 
 class _AllToAllSingle(Function):
@@ -170,8 +164,8 @@ class _AllToAllSingle(Function):
 
     @staticmethod
     def backward(ctx, g):
-        out = empty_like(ctx.saved_tensors[0])
-        collectives.all_to_all_single(out, g.contiguous(), ctx.sent, ctx.received, ctx.group)
+        (tensor,) = ctx.saved_tensors
+        out = _AllToAllSingle.apply(ctx.group, tensor.detach(), ctx.sent, ctx.received, g)
         return None, None, None, None, out
 
 

@@ -16,10 +16,12 @@ from typing import Any, cast
 from ...arrays.array import Size
 from ...arrays.parameter import Parameter
 from ...arrays.tensor import Tensor
+from ...autograd.backward_call import backward as autograd_backward
 from ...autograd.mode import no_grad
 from ...compat import overrides
 from ...nn.module import Module
 from ...ops import creation, random
+from ...ops.dispatch.out import write_out
 from .. import collectives
 from ..device_mesh import DeviceMesh
 from .placement_types import Partial, Placement, Replicate, Shard
@@ -71,6 +73,7 @@ class DTensor(Tensor):
     _placements: tuple[Any, ...]
     _global_shape: tuple[int, ...]
     _varying: frozenset[int]  # see redistribution.py
+    _gathered = False  # True for a view whose elements were gathered: a change would not reach the tensor
 
     def __init__(self, *args: Any, **kwargs: Any):
         raise TypeError("DTensor: expected a call of distribute_tensor or DTensor.from_local, got a call of the class.")
@@ -91,7 +94,9 @@ class DTensor(Tensor):
         kwargs = dict(kwargs or {})
         if not args and "input" in kwargs:  # rules expect the tensor at the first position
             args = (kwargs.pop("input"),)
-        return RULES.get(func.__name__, RULES["default"])(func, args, kwargs)
+        out = kwargs.pop("out", None)
+        result = RULES.get(func.__name__, RULES["default"])(func, args, kwargs)
+        return result if out is None else _written(result, out, func.__name__)
 
     # -- conversion --------------------------------------------------------------------------------
 
@@ -225,6 +230,11 @@ class DTensor(Tensor):
     def __repr__(self, *, tensor_contents=None):
         return f"{type(self).__name__}(local_tensor={self._local_tensor!r}, device_mesh={self._mesh}, placements={self._placements})"
 
+    def __iter__(self):
+        if not self._global_shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
     # -- elements ----------------------------------------------------------------------------------
 
     @property
@@ -348,7 +358,9 @@ class DTensor(Tensor):
 
     def detach(self) -> DTensor:
         """Returns a DTensor that shares the local memory and is not connected to the graph."""
-        return DTensor._make(self._local_tensor.detach(), self._mesh, self._placements, self._global_shape)
+        out = DTensor._make(self._local_tensor.detach(), self._mesh, self._placements, self._global_shape)
+        out.__dict__["_gathered"] = self._gathered
+        return out
 
     def _make_parameter(self, parameter):
         """Makes a new Parameter a parameter that shares the memory of this DTensor."""
@@ -365,10 +377,7 @@ class DTensor(Tensor):
             args: arguments of `Tensor.backward`.
             kwargs: arguments of `Tensor.backward`.
         """
-        root = self.redistribute(placements=[Replicate() if p.is_partial() else p for p in self._placements])
-        if isinstance(gradient, DTensor):
-            gradient = gradient.redistribute(placements=root._placements)._local_tensor
-        root._local_tensor.backward(gradient, *args, **kwargs)
+        autograd_backward(self, gradient, *args, **kwargs)
 
     def register_hook(self, hook: Callable[[DTensor], Any]) -> Any:
         """Registers a function that backward calls with the gradient of this tensor.
@@ -399,6 +408,38 @@ class DTensor(Tensor):
             A handle with a method `remove()`.
         """
         return self._local_tensor.register_post_accumulate_grad_hook(lambda _: hook(self))
+
+
+def _written(result, out, name):
+    """Copies the results of a function to the argument `out`, which has other placements."""
+    if isinstance(out, (tuple, list)) and isinstance(result, (tuple, list)) and len(out) == len(result):
+        written = [_written(r, o, name) for r, o in zip(result, out, strict=True)]
+        return type(result)(*written) if hasattr(result, "_fields") else type(result)(written)
+    if not isinstance(out, DTensor) or not isinstance(result, DTensor):
+        raise RuntimeError(
+            f"{name}: got mixed mytorch.Tensor and DTensor in out and the inputs. Use distribute_tensor for all of them."
+        )
+    changeable(out, name)
+    if out._global_shape != result._global_shape:
+        raise RuntimeError(
+            f"{name}: expected a DTensor of shape {result._global_shape} as out, got {out._global_shape}. DTensors are not "
+            "resized."
+        )
+    write_out(local_of(result, out._placements), out._local_tensor, name)
+    return out
+
+
+def changeable(d: DTensor, name: str) -> None:
+    """Raises an error if a change in place would be lost, or would not be the change of the whole tensor."""
+    if any(p.is_partial() for p in d._placements):
+        raise NotImplementedError(
+            f"{name}: expected a complete DTensor to change, got {d._placements}. Redistribute it."
+        )
+    if d._gathered:
+        raise RuntimeError(
+            f"{name}: expected a DTensor or a view of its local parts to change in place, got a view of gathered elements, "
+            "whose changes would be lost. Assign to the tensor, as in x[i] = value, or call clone() for a separate tensor."
+        )
 
 
 def local_of(d: DTensor, placements, copies=()) -> Tensor:

@@ -5,6 +5,9 @@ tensor is replicated, and the gradient of a partial sum is replicated. Every fun
 
 One exception saves communication. If all consumers of a replicated tensor compute partial sums, its gradient may be a
 partial sum. An example are the column-parallel layers of one block. These mesh dimensions are called **varying**.
+
+The backward passes are calls of the same Functions, so second derivatives communicate, too. Each process computes its term
+of a partial sum from the gradient of the sum, so that gradient is varying.
 """
 
 from __future__ import annotations
@@ -82,7 +85,7 @@ class _Slice(Function):
 
     @staticmethod
     def backward(ctx, g):
-        return gather_rows(g, ctx.placement, ctx.n, ctx.group), None, None
+        return _Gather.apply(g, ctx.placement, ctx.n, ctx.group, False), None, None
 
 
 class _Gather(Function):
@@ -94,9 +97,9 @@ class _Gather(Function):
     @staticmethod
     def backward(ctx, g):
         if ctx.varying:
-            out = reduce_scatter_rows(g, ctx.placement, ctx.group, ReduceOp.SUM)
+            out = _ReduceScatter.apply(g, ctx.placement, ctx.group, ReduceOp.SUM)
         else:
-            out = slice_rows(g, ctx.placement, ctx.group.size(), ctx.group.rank())
+            out = _Slice.apply(g, ctx.placement, ctx.group)
         return out, None, None, None, None
 
 
@@ -114,7 +117,7 @@ class _AllReduce(Function):
 
     @staticmethod
     def backward(ctx, g):
-        g = _reduced(g, ctx.group, ReduceOp.SUM) if ctx.varying else g
+        g = _Copy.apply(_AllReduce.apply(g, ctx.group, ReduceOp.SUM, False) if ctx.varying else g, ctx.group)
         if ctx.op in _EXTREMES:  # equal terms share the gradient
             chosen = ctx.saved_tensors[0].to(g.dtype)
             return g * chosen / _reduced(chosen, ctx.group, ReduceOp.SUM), None, None, None
@@ -129,7 +132,7 @@ class _ReduceScatter(Function):
 
     @staticmethod
     def backward(ctx, g):
-        out = gather_rows(g, ctx.placement, ctx.n, ctx.group)
+        out = _Gather.apply(g, ctx.placement, ctx.n, ctx.group, True)
         return out / ctx.group.size() if ctx.op is ReduceOp.AVG else out, None, None, None
 
 
@@ -144,7 +147,7 @@ class _AllToAll(Function):
     @staticmethod
     def backward(ctx, g):
         source, target, n, group = ctx.saved
-        return _exchanged(g, target, source, n, group), None, None, None, None
+        return _AllToAll.apply(g, target, source, n, group), None, None, None, None
 
 
 def _exchanged(x, source, target, n, group):
@@ -170,7 +173,7 @@ class _Copy(Function):
 
     @staticmethod
     def backward(ctx, g):
-        return _reduced(g, ctx.group, ReduceOp.SUM), None
+        return _AllReduce.apply(g, ctx.group, ReduceOp.SUM, False), None
 
 
 class _FirstOnly(Function):
@@ -183,7 +186,7 @@ class _FirstOnly(Function):
 
     @staticmethod
     def backward(ctx, g):
-        return g if ctx.in_forward else _first_only(g, ctx.group), None, None
+        return _FirstOnly.apply(g, ctx.group, not ctx.in_forward), None, None
 
 
 def _first_only(x, group):

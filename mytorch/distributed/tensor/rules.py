@@ -13,7 +13,7 @@ from ...arrays import hooks
 from ...arrays.dtypes import dtype
 from ...arrays.overriding import NOTHING
 from ...arrays.tensor import Tensor, is_tensor
-from ...autograd.function import Function
+from ...autograd.function import Function, once_differentiable
 from ...autograd.mode import no_grad
 from ...nn import functional as F
 from ...nn.utils import clip
@@ -25,9 +25,9 @@ from ...optim.optimizer import register_optimizer_step_pre_hook
 from ...utils._pytree import tree_map_only
 from .. import collectives
 from ..engine import ReduceOp
-from .dtensor import ON_FIRST, RULES, DTensor, _distributed, local_access, local_of
+from .dtensor import ON_FIRST, RULES, DTensor, _distributed, changeable, local_access, local_of
 from .placement_types import Partial, Placement, Replicate, Shard
-from .redistribution import local_shape, rows_of
+from .redistribution import local_shape, redistributed, rows_of
 
 
 def _rule(*names):
@@ -133,6 +133,56 @@ def _retain(func, args, kwargs):
     return func(args[0]._local_tensor)
 
 
+# -- gradients ---------------------------------------------------------------------------------------
+
+
+def _starts(outputs, gradients):
+    """Returns the local tensors at which backward starts, and their gradients."""
+    roots, starts = [], []
+    gradients = [None] * len(outputs) if gradients is None else gradients
+    for d, g in zip(outputs, gradients, strict=False):
+        if isinstance(d, DTensor):
+            if g is None and d.numel() != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            placements = [Replicate() if p.is_partial() else p for p in d._placements]
+            d = local_of(d, placements)
+            g = ones_like(d.detach()) if g is None else local_of(g, placements) if isinstance(g, DTensor) else g
+        roots.append(d)
+        starts.append(g)
+    return roots, starts
+
+
+def _sequence(x):
+    return x if x is None or isinstance(x, (list, tuple)) else (x,)
+
+
+@_rule("backward")
+def _backward(func, args, kwargs):
+    def bound(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
+        return _sequence(tensors), _sequence(grad_tensors), retain_graph, create_graph, _sequence(inputs)
+
+    outputs, gradients, retain_graph, create_graph, inputs = bound(*args, **kwargs)
+    inputs = tree_map_only(DTensor, lambda d: d._local_tensor, inputs)
+    return func(*_starts(outputs, gradients), retain_graph, create_graph, inputs)
+
+
+@_rule("grad")
+def _grad(func, args, kwargs):
+    def bound(outputs, inputs, grad_outputs=None, *rest, **options):
+        return _sequence(outputs), _sequence(inputs), _sequence(grad_outputs), rest, options
+
+    outputs, inputs, gradients, rest, options = bound(*args, **kwargs)
+    if options.get("is_grads_batched"):
+        raise NotImplementedError("grad: expected is_grads_batched=False for DTensors. Call grad for each gradient.")
+    local = tree_map_only(DTensor, lambda d: d._local_tensor, list(inputs))
+    roots, starts = _starts(outputs, gradients)
+    results = func(roots, local, starts, *rest, **options)
+    return tuple(
+        _wrap(g, d, d._grad_placements(), d._global_shape) if isinstance(d, DTensor) and g is not None else g
+        for d, g in zip(inputs, results, strict=True)
+    )
+
+
 # -- element-wise functions --------------------------------------------------------------------------
 
 _POINTWISE = """
@@ -151,6 +201,10 @@ _POINTWISE = """
 _LINEAR = ("neg", "negative", "clone", "contiguous", "zeros_like")
 _SUMS = ("add", "sub", "subtract", "__radd__", "__rsub__")
 _SCALES = ("mul", "multiply", "div", "divide", "true_divide", "__rmul__")
+
+
+# Functions with an argument `inplace`, the last one.
+_WITH_INPLACE = "relu relu6 elu selu celu leaky_relu hardtanh silu mish hardswish hardsigmoid threshold".split()
 
 
 def _broadcast(shapes):
@@ -218,6 +272,8 @@ def _pointwise(func, args, kwargs):
     mine = _dtensors(func, args, kwargs)
     shape = _broadcast([t.shape for t in _tensors_of([args, kwargs], [])])
     placements = _common(func, mine, args, kwargs, shape)
+    if func.__name__ in _WITH_INPLACE and (kwargs.get("inplace") or (args[-1] is True and len(args) > 1)):
+        changeable(args[0], func.__name__)
     args, kwargs = tree_map_only(DTensor, lambda d: _aligned(d, placements, shape), (args, kwargs))
     return _wrap(func(*args, **kwargs), mine[0], placements, shape)
 
@@ -233,10 +289,7 @@ def _in_place(func, args, kwargs):
         raise RuntimeError(
             f"{func.__name__}: expected a DTensor to change, got a plain tensor. Call full_tensor() of the operand."
         )
-    if any(p.is_partial() for p in me._placements):
-        raise NotImplementedError(
-            f"{func.__name__}: expected a complete DTensor, got {me._placements}. Redistribute it."
-        )
+    changeable(me, func.__name__)
     shape = _broadcast([t.shape for t in _tensors_of([args, kwargs], [])])
     if shape != me._global_shape:
         raise RuntimeError(
@@ -249,8 +302,8 @@ def _in_place(func, args, kwargs):
 
 @_rule("zero_", "fill_")
 def _fill(func, args, kwargs):
-    if any(p.is_partial() for p in args[0]._placements) and func.__name__ == "fill_":
-        raise NotImplementedError(f"fill_: expected a complete DTensor, got {args[0]._placements}. Redistribute it.")
+    if args[0]._gathered or func.__name__ == "fill_":  # zeros are the sum of zeros
+        changeable(args[0], func.__name__)
     func(args[0]._local_tensor, *args[1:], **kwargs)
     return args[0]
 
@@ -262,6 +315,7 @@ def _copy(func, args, kwargs):
         raise RuntimeError(
             "copy_: expected a plain tensor as source of a plain tensor, got a DTensor. Call full_tensor()."
         )
+    changeable(me, "copy_")
     if tuple(source.shape) != tuple(me.shape):
         raise RuntimeError(f"copy_: expected a source of shape {tuple(me.shape)}, got {tuple(source.shape)}.")
     if isinstance(source, DTensor):
@@ -276,10 +330,7 @@ def _copy(func, args, kwargs):
 def _random_in_place(func, args, kwargs):
     """Draws the whole tensor, and keeps this process's part: the numbers equal the numbers of one process."""
     me = args[0]
-    if any(p.is_partial() for p in me._placements):
-        raise NotImplementedError(
-            f"{func.__name__}: expected a complete DTensor, got {me._placements}. Redistribute it."
-        )
+    changeable(me, func.__name__)
     full = zeros(tuple(me.shape), dtype=me.dtype, device=me.device)
     func(full, *args[1:], **kwargs)
     with no_grad():
@@ -299,14 +350,17 @@ def _same_on_copies(local, d):
 @_rule("dropout")
 def _dropout(func, args, kwargs):
     def bound(input, p=0.5, training=True, inplace=False, **rest):
-        return p, training
+        return p, training, inplace
 
-    p, training = bound(*args, **kwargs)
+    p, training, inplace = bound(*args, **kwargs)
     (d,) = _dtensors(func, args[:1])
+    if inplace:
+        changeable(d, "dropout")
     placements = [Replicate() if q.is_partial() else q for q in d._placements]
     local = local_of(d, placements)
     if training and p:
-        local = local * _same_on_copies(func(ones_like(local.detach()), p, True), d)
+        mask = _same_on_copies(func(ones_like(local.detach()), p, True), d)
+        local = local.mul_(mask) if inplace else local * mask
     return _wrap(local, d, placements, d._global_shape)
 
 
@@ -400,9 +454,11 @@ class _VocabParallel(Function):
     @staticmethod
     def backward(ctx, g):
         local, inside = ctx.saved_tensors
+        rows = (g * inside.unsqueeze(-1)).flatten(0, -2)
+        if not ctx.rows:  # still a function of g: the second derivative runs the same collectives in all processes
+            return rows[:0], None, None, None
         out = zeros((ctx.rows, g.shape[-1]), dtype=g.dtype, device=g.device)
-        if ctx.rows:
-            out.index_add_(0, local.reshape(-1), (g * inside.unsqueeze(-1)).flatten(0, -2))
+        out.index_add_(0, local.reshape(-1), rows)
         return out, None, None, None
 
 
@@ -521,7 +577,9 @@ def _expand(func, args, kwargs):
         p.at(p.dim + lead) if p.is_shard() and d.shape[p.dim] == shape[p.dim + lead] else Replicate()
         for p in d._placements
     ]
-    return _wrap(_aligned(d, placements, shape).expand(local_shape(shape, d._mesh, placements)), d, placements, shape)
+    local = _aligned(d, placements, shape)
+    result = _wrap(local.expand(local_shape(shape, d._mesh, placements)), d, placements, shape)
+    return _view(d, result, local is not d._local_tensor)
 
 
 @_rule(*"mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits".split())
@@ -630,6 +688,13 @@ def _reduce(func, args, kwargs):
 # -- shapes ------------------------------------------------------------------------------------------
 
 
+def _view(d, result, gathered=False):
+    """Returns results that are views of a DTensor: of its local part, or else of elements that were gathered."""
+    if gathered or d._gathered:
+        tree_map_only(DTensor, lambda part: part.__dict__.update(_gathered=True), result)
+    return result
+
+
 def _moved(func, args, kwargs, place):
     """Runs a function that moves dimensions: `place[k]` is the new position of dimension k."""
     (d,) = _dtensors(func, args[:1])
@@ -638,7 +703,7 @@ def _moved(func, args, kwargs, place):
     shape = [0] * d.ndim
     for k, n in enumerate(d.shape):
         shape[place[k]] = n
-    return DTensor._make(local, d._mesh, out, shape)
+    return _view(d, _wrap(local, d, out, shape))
 
 
 @_rule("transpose", "swapaxes", "swapdims")
@@ -676,7 +741,7 @@ def _unsqueeze(func, args, kwargs):
     (d,) = _dtensors(func, args[:1])
     k = _dim((*args[1:], *kwargs.values())[0], d.ndim + 1)
     out = [p.at(p.dim + (p.dim >= k)) if p.is_shard() else p for p in d._placements]
-    return _wrap(func(d._local_tensor, k), d, out, (*d.shape[:k], 1, *d.shape[k:]))
+    return _view(d, _wrap(func(d._local_tensor, k), d, out, (*d.shape[:k], 1, *d.shape[k:])))
 
 
 @_rule("view", "reshape", "flatten", "view_as", "reshape_as", "unflatten", "squeeze")
@@ -690,7 +755,7 @@ def _reshape(func, args, kwargs):
     if not any(p.is_shard() for p in d._placements):
         every = [Replicate() if p.is_partial() else p for p in d._placements]
         local = func(local_of(d, every), *args[1:], **kwargs)
-        return _wrap(local, d, every, local.shape)
+        return _view(d, _wrap(local, d, every, local.shape), tuple(every) != d._placements)
     shape = tuple(func(empty(tuple(d.shape), device="meta"), *args[1:], **kwargs).shape)
     source, out = [], []
     for i, p in enumerate(d._placements):
@@ -707,7 +772,7 @@ def _reshape(func, args, kwargs):
                 if inner[p.dim] % d._mesh.size(i) == 0
                 else local.shape[source[i].dim]
             )
-    return _wrap(local.reshape(tuple(inner)), d, out, shape)
+    return _view(d, _wrap(local.reshape(tuple(inner)), d, out, shape), tuple(source) != d._placements)
 
 
 def _kept_dim(before, after, dim, parts):
@@ -758,11 +823,36 @@ def _parts(func, args, kwargs):
                 shape[p.dim] = d.shape[p.dim]
         return _wrap(t, d, source, shape)
 
-    return tree_map_only(Tensor, wrap, result)
+    picks = name == "__getitem__" and any(isinstance(k, (Tensor, list)) for k in index)  # a copy of the elements
+    return _view(d, tree_map_only(Tensor, wrap, result), tuple(source) != d._placements and not picks)
 
 
-@_rule("cat", "concat", "stack")
-def _cat(func, args, kwargs):
+@_rule("__setitem__")
+def _set_item(func, args, kwargs):
+    """Changes the whole tensor, and keeps this process's part."""
+    me, index, value = args
+    if not isinstance(me, DTensor):
+        raise RuntimeError(
+            "__setitem__: expected a DTensor to change, got a plain tensor. Call full_tensor() of the value."
+        )
+    _dtensors(func, [me, value])
+    changeable(me, "__setitem__")
+    every = _replicated(me)
+    index, value = tree_map_only(DTensor, lambda d: local_of(d, every), (index, value))
+    if all(p.is_replicate() for p in me._placements):
+        return func(me._local_tensor, index, value)
+    whole = local_of(me, every).clone()
+    func(whole, index, value)
+    me._local_tensor.copy_(redistributed(whole, me._mesh, me._global_shape, every, me._placements))
+    return None
+
+
+@_rule(
+    "cat", "concat", "stack", "einsum", "gather", "index_select", "take_along_dim", "repeat", "outer", "equal", "allclose",
+    "nll_loss", "kl_div", "cosine_similarity",
+)  # fmt: skip
+def _of_whole_tensors(func, args, kwargs):
+    """Functions that every process computes from the whole tensors."""
     mine = _dtensors(func, args, kwargs)
     return _run_replicated(func, args, kwargs, mine)
 
@@ -792,6 +882,7 @@ class _ParallelCrossEntropy(Function):
         return (both[0].log() + top - both[1]).masked_fill(target == ignore_index, 0)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, g):
         softmax, local, inside, counted = ctx.saved_tensors
         out = softmax.clone()
@@ -810,9 +901,7 @@ def _cross_entropy(func, args, kwargs):
     sharded = [i for i, p in enumerate(logits._placements) if p.is_shard(1)]
     rows = [i for i, p in enumerate(logits._placements) if p.is_shard() and i not in sharded]
     usual = {"ignore_index", "reduction", "input", "target", "fused"}
-    plain_options = all(
-        k in usual or v in (None, False, 0.0) for k, v in given.items() if not is_tensor(v) or k not in usual
-    )
+    plain_options = all(k in usual or (not is_tensor(v) and v in (None, False, 0.0)) for k, v in given.items())
     fits = logits.ndim == 2 and target.ndim == 1 and logits.shape[0] == target.shape[0]
     if len(sharded) != 1 or rows or not fits or not plain_options:
         every = _replicated(logits)
@@ -868,7 +957,9 @@ def _power_sums(grads, norm_type):
     total = None
     op = ReduceOp.MAX if norm_type == math.inf else ReduceOp.SUM
     for key, members in groups.items():
-        norm = clip.get_total_norm([t.detach() for t, _ in members], norm_type)
+        parts = [t.detach() for t, _ in members if t.numel()]  # a process can have no part of a tensor
+        first = members[0][0]
+        norm = clip.get_total_norm(parts, norm_type) if parts else zeros((), dtype=first.dtype, device=first.device)
         part = norm.double() if norm_type == math.inf else norm.double() ** norm_type
         where = part.device
         for _, i in key:  # gradients in host memory are reduced on the device of the mesh

@@ -377,6 +377,11 @@ def check_zero_redundancy():
 
 
 from ddp_patterns import check_generated_ddp_patterns, check_generated_shared_updates  # noqa: E402, F401
+from process_edges import (  # noqa: E402
+    check_generated_collectives,  # noqa: F401
+    check_generated_hooks,  # noqa: F401
+    check_generated_joins,  # noqa: F401
+)
 
 if __name__ == "__main__":
     checks.run(globals(), sys.argv[1])

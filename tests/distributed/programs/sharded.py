@@ -943,6 +943,11 @@ def check_the_accelerator_saves_parts_and_loads_them_in_other_layouts():
     raises(ValueError, "state_dict_type", lambda: FullyShardedDataParallelPlugin(state_dict_type="LOCAL"))
 
 
+from dtensor_changes import (  # noqa: E402
+    check_generated_changes_of_dtensors,  # noqa: F401
+    check_generated_second_derivatives_of_dtensors,  # noqa: F401
+    check_norms_of_parts_without_elements,  # noqa: F401
+)
 from dtensor_functions import check_generated_functions_of_dtensors  # noqa: E402, F401
 from fsdp_modules import check_generated_sharded_modules  # noqa: E402, F401
 
