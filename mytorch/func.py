@@ -85,6 +85,16 @@ def _depends_on_others(tensor, given):
     return any(not isinstance(t.edge, Leaf) for t in given)
 
 
+def _depends_outside(tensor, given):
+    """As `_depends_on_others`, also through the elements of a tensor of a batch, which have graphs of their own."""
+    while tensor is not None:
+        if _depends_on_others(tensor, given):
+            return True
+        interpreter = get_mode().interpreter
+        tensor = None if interpreter is None else interpreter.elements(tensor)
+    return False
+
+
 def _with_aux(out, name):
     """Checks that a function returned a tuple (output, aux), and returns it."""
     if not (isinstance(out, tuple) and len(out) == 2):
@@ -114,7 +124,7 @@ class _Level:
             self.aux = tree_map(self.closed, aux)
         self.out = out
         self.outputs, self.rebuild_out = _tensors(out, name)
-        self.outer = self.record and any(_depends_on_others(o, self.inputs) for o in self.outputs)
+        self.outer = self.record and any(_depends_outside(o, self.inputs) for o in self.outputs)
 
     def closed(self, value):
         """Returns a result of the transform, detached from the graph of this level unless an outer level tracks it."""

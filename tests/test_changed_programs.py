@@ -144,3 +144,46 @@ def test_refused_as_in_pytorch(name, torch):
 def test_a_dirichlet_of_one_coordinate_is_one():
     draws = mytorch.distributions.Dirichlet(mytorch.tensor([1e-3], dtype=mytorch.float64)).sample((50,))
     assert mytorch.isfinite(draws).all()
+
+
+@loop
+@pytest.mark.cpu_only  # a GPU draws other numbers
+@pytest.mark.parametrize("count", [3, 17, 1000, 40000])
+@pytest.mark.parametrize("bounds", [(-0.7, 0.7), (0, 3.3), (-(3**-0.5), 3**-0.5), (1e-3, 5), (100, 101.3)])
+def test_seeded_uniform_numbers_are_equal(count, bounds, torch):
+    mine, theirs = (L.empty(count) for L in (mytorch, torch))
+    for L, x in ((mytorch, mine), (torch, theirs)):
+        L.manual_seed(count)
+        x.uniform_(*bounds)
+    assert mine.tolist() == theirs.tolist()
+
+
+@loop
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("layer", [lambda nn: nn.Linear(7, 5), lambda nn: nn.Conv2d(3, 4, 3), lambda nn: nn.LSTM(3, 4)])
+def test_seeded_layers_are_equal(layer, torch):
+    states = []
+    for L in (mytorch, torch):
+        L.manual_seed(3)
+        states.append({k: v.tolist() for k, v in layer(L.nn).state_dict().items()})
+    assert states[0] == states[1]
+
+
+@loop
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("exponents", ["int64", "int32", "int8", "uint8"])
+def test_ldexp(dtype, exponents, torch, rng):
+    values = rng.choice([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.5, 3.4e38, 1e-40, 1e300, 5e-324], 200)
+    powers = rng.integers(-2500, 2500, 200) if exponents == "int64" else rng.integers(-128, 128, 200)
+    powers, found = powers if exponents != "uint8" else abs(powers), []
+    for L in (mytorch, torch):
+        x = L.tensor(values).to(getattr(L, dtype)).requires_grad_()
+        found.append(L.ldexp(x, L.tensor(powers).to(getattr(L, exponents))))
+    mine, theirs = (y.detach().double().numpy() for y in found)
+    np.testing.assert_allclose(mine, theirs, rtol={"float64": 1e-15, "float32": 1e-6}.get(dtype, 0.01), atol=1e-300)
+    if dtype == "float64" and exponents != "int64":  # PyTorch computes 2 ** exponent in the dtype of the exponent here
+        x = mytorch.tensor(values, requires_grad=True)
+        upstream = rng.standard_normal(200)
+        y = mytorch.ldexp(x, mytorch.tensor(powers).to(getattr(mytorch, exponents)))
+        (gradient,) = mytorch.autograd.grad(y, x, mytorch.tensor(upstream))
+        np.testing.assert_allclose(gradient.numpy(), upstream * 2.0**powers, rtol=1e-15)

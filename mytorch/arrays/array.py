@@ -174,10 +174,13 @@ class Array:
 
     def _bump(self):
         """Increments the version after an in-place change."""
-        if self._version_counter is None:
+        counter = self._version_counter
+        if counter is None:
             self._version_counter = [1]
+        elif type(counter) is list:
+            counter[0] += 1
         else:
-            self._version_counter[-1] += 1  # index -1: an inference tensor raises its error for changes
+            counter[-1] += 1  # an inference tensor raises its error for changes
 
     def shared_version_counter(self):
         """Returns the version counter, and creates it at the first call."""

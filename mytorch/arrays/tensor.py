@@ -20,7 +20,7 @@ from collections import OrderedDict
 from ..autograd.mode import enable_grad, get_mode, inference_counter
 from ..autograd.node import Leaf, shown
 from ..autograd.own_node import OwnNode
-from . import config, dtypes, hooks, ndarray
+from . import MetaArray, config, dtypes, hooks, ndarray
 from .array import Array, Size, as_raw, new_size, place_for
 from .errors import InPlaceError, warn
 from .overridable import overridable
@@ -506,6 +506,9 @@ class Tensor:
         """
         if type(self) not in PLAIN and (found := overriding.ask(Tensor.detach, (self,))) is not NOTHING:
             return found
+        raw = self._mt_data._array
+        if type(raw) is MetaArray and raw.batch is not None:
+            return raw.batch.cut(self)
         return Tensor._of(self._mt_data)
 
     @overridable

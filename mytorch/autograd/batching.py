@@ -21,6 +21,7 @@ import numpy as np
 from ..arrays import MetaArray, assign, copied, device_of, dtypes, hollow, is_raw, memory_owner, numpy_ns
 from ..arrays.tensor import Parts, Tensor
 from ..ops import everything  # noqa: F401 - the rules name records of all operations
+from ..ops.dispatch.inplace import keep_original
 from ..ops.dispatch.interpreter import Interpreter, interpreting
 from ..ops.dispatch.op import set_view
 from ..ops.dispatch.record import RECORDS
@@ -129,6 +130,14 @@ class Batch(Interpreter):
             return Tensor._of(tensor._mt_data)
         return super().detach(tensor, cut)
 
+    def cut(self, tensor):
+        """Returns a tensor of the batch in the same memory, without the graphs and tangents of outer levels."""
+        return self.stand_for(self.value(tensor).detach())
+
+    def elements(self, tensor):
+        value = self.value(tensor)
+        return super().elements(tensor) if value is None else value
+
     def follows(self, x):
         return self.value(x) is not None or super().follows(x)
 
@@ -161,6 +170,8 @@ class Batch(Interpreter):
         self.refuse_graph(tensor, result)
         self.written = self.written or id(_owner_of(value)) in self.own
         with self.outside():
+            if new is not None:
+                keep_original(value, new)
             value.copy_(result if new is None else new)
 
     def set_item(self, tensor, index, value):

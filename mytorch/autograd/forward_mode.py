@@ -177,7 +177,7 @@ class Level(Interpreter):
         if not isinstance(tensor, Tensor):
             return tensor
         with self.outside():
-            copy = tensor.detach().clone()
+            copy = Tensor._of(tensor._mt_data).clone()
         same = Tensor._of(copy._mt_data, tensor.edge)
         for level, tangent in _tangents_of(tensor).items():
             level.give(same, tangent)

@@ -33,7 +33,8 @@ class _Saved:
         self.edge = None if output is not None else tensor._mt_edge
         hooks = get_mode().saved_hooks
         if hooks is not None:
-            self.array = packed(tensor._mt_data._array, hooks, Tensor._wrap)
+            counter = tensor._mt_data.shared_version_counter()
+            self.array = packed(tensor._mt_data._array, hooks, Tensor._wrap, [counter])
             return
         self.array = tensor._mt_data
         self.version = tensor._mt_data._version

@@ -216,14 +216,22 @@ def keep_saved(node):
     # are never changed. Entries of nodes that are gone are dropped here, so that the list stays short in a loop.
     counter = node.versions[0][0]
     if type(counter) is list:
+        copy_before_change(counter, node)
+
+
+def copy_before_change(counter, keeper):
+    """Stores a weak reference to a node, or to an Array that a hook on saved tensors keeps, for `copy_saved`."""
+    if len(counter) & (len(counter) - 1) == 0:
         counter[1:] = [other for other in counter[1:] if other() is not None]
-        counter.append(weakref.ref(node))
+    counter.append(weakref.ref(keeper))
 
 
 def copy_saved(counter):
-    """Copies the saved arrays of the nodes that `keep_saved` stored in a version counter, before a change in place."""
+    """Copies the saved arrays of the nodes and Arrays that `copy_before_change` stored in a version counter, before a change in place."""
     for node in [reference() for reference in counter[1:]]:
-        if node is not None and type(node.saved) is tuple and (counter, counter[0]) in node.versions:
+        if type(node) is Array:
+            node._array = copied(node._array)
+        elif node is not None and type(node.saved) is tuple and (counter, counter[0]) in node.versions:
             node.saved = tuple([copied(value) if is_raw(value) else value for value in node.saved])
             node.versions = [pair for pair in node.versions if pair[0] is not counter]
     del counter[1:]

@@ -1,6 +1,7 @@
 """Hooks on saved arrays: `pack` runs when an op saves an array, and `unpack` when backward needs it."""
 
-from ..arrays import is_raw
+from ..arrays import is_raw, memory_owner
+from .node import copy_before_change
 
 
 class Packed:
@@ -37,16 +38,25 @@ def pack_node(node, hooks, wrap):
     As in PyTorch, the versions of these arrays are not checked in backward.
     """
     if node.saved:
-        node.saved = PackedValues(tuple(packed(value, hooks, wrap) for value in node.saved))
+        counters = [counter for counter, _ in node.versions]
+        node.saved = PackedValues(tuple(packed(value, hooks, wrap, counters) for value in node.saved))
         node.versions = ()
 
 
-def packed(value, hooks, wrap):
-    """Packs the arrays of a saved value, also in tuples and lists."""
+def packed(value, hooks, wrap, counters):
+    """Packs the arrays of a saved value, also in tuples and lists. `counters` are the version counters of the saved arrays."""
     if is_raw(value):
-        return Packed(hooks[0](wrap(value)), hooks)
+        tensor = wrap(value)
+        kept = hooks[0](tensor)
+        # A hook may keep the tensor, or a view of it. If the array is changed in place, they keep the values before the change.
+        for array in {tensor._mt_data, getattr(kept, "_mt_data", tensor._mt_data)}:
+            if memory_owner(array._array) is memory_owner(value):
+                for counter in counters:
+                    if type(counter) is list:
+                        copy_before_change(counter, array)
+        return Packed(kept, hooks)
     if type(value) in (tuple, list) and any(map(is_raw, value)):
-        return type(value)(packed(item, hooks, wrap) for item in value)
+        return type(value)(packed(item, hooks, wrap, counters) for item in value)
     return value
 
 

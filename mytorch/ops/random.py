@@ -542,9 +542,19 @@ def _draws_high_half_first():
 
 def _scaled(unit, low, high):
     """Scales uniform numbers from [0, 1) to [low, high) in place."""
-    if low != 0.0 or high != 1.0:
-        unit *= unit.dtype.type(high - low)
-        unit += unit.dtype.type(low)
+    if low == 0.0 and high == 1.0:
+        return unit
+    low, high = unit.dtype.type(low), unit.dtype.type(high)
+    if unit.dtype == np.float64:
+        unit *= high - low
+        unit += low
+        unit[unit == high] = low
+        return unit
+    # PyTorch rounds float32 numbers once, after the product and the sum. Numbers that are rounded up to high become low.
+    for start in range(0, len(unit), 1 << 15):
+        block = unit[start : start + (1 << 15)]
+        block[...] = block.astype(np.float64) * np.float64(high - low) + np.float64(low)
+        block[block == high] = low
     return unit
 
 

@@ -327,10 +327,17 @@ def ldexp(input, other):
     Args:
         other: tensor of exponents. Broadcasts with `input`.
     """
-    product = input * (cast(other, dtypes.default_dtype()) if other.dtype.category < dtypes.FLOAT else other).exp2()
-    return (
-        cast(product, input.dtype) if input.dtype.is_floating_point and other.dtype.category < dtypes.FLOAT else product
-    )
+    if other.dtype.category >= dtypes.FLOAT:
+        return input * other.exp2()
+    if not input.dtype.is_floating_point:
+        return input * cast(other, dtypes.default_dtype()).exp2()
+    # No power that is used is 0 or infinite: inf * 2^-2000 is inf, and 1e300 * 2^-1100 is not 0.
+    exponent, product = cast(other, dtypes.int64).clamp(-2100, 2100), cast(input, dtypes.float64)
+    first = exponent // 3
+    second = (exponent - first) // 2
+    for part in (first, second, exponent - first - second):
+        product = product * cast(part, dtypes.float64).exp2()
+    return cast(product, input.dtype)
 
 
 return_types = {"frexp": namedtuple("frexp", ("mantissa", "exponent"))}

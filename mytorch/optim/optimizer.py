@@ -19,6 +19,7 @@ from ..arrays.memory_format import layout_of, strided
 from ..arrays.others import BY_ARRAY
 from ..arrays.tensor import RemovableHandle, Tensor, is_tensor
 from ..autograd.mode import enable_grad, get_mode, reset_mode, set_mode
+from ..autograd.node import copy_saved
 from ..kernels.registry import Kernels, device_type
 from ..ops.dispatch.layouts import implementation
 from .fused import FusedGroup
@@ -321,6 +322,10 @@ class Optimizer:
         """
         if gpu.several_gpus and group["params"]:
             set_device_of(group["params"][0]._mt_data._array)
+        for p in group["params"]:
+            counter = p._mt_data._version_counter
+            if type(counter) is list and len(counter) > 1:
+                copy_saved(counter)
         if group.get("differentiable"):
             update_recorded(self.update, group["params"], self.state, group)
             return

@@ -174,11 +174,11 @@ def overwrite(self, result, name):
     check_writable(self, name)
     if self._mt_edge is not before:  # without the hooks of the view before the change
         result._mt_edge.parents = tuple(self._mt_edge if p is before else p for p in result._mt_edge.parents)
-    _keep_original(self, result)
+    keep_original(self, result)
     return adopt(self, result, name)
 
 
-def _keep_original(self, result):
+def keep_original(self, result):
     """Copies the values of `self` that the node of the op saved, before they are overwritten."""
     node = result._mt_edge if isinstance(result, Tensor) and isinstance(self, Tensor) else None
     if not isinstance(node, Node) or type(node.saved) is not tuple:

@@ -73,6 +73,10 @@ class Interpreter:
         """Returns a detached tensor that is still tracked. `cut` is called with its tangents."""
         return self.outer.detach(tensor, cut) if self.outer is not None else tensor.detach()
 
+    def elements(self, tensor):
+        """Returns the tensor that an outer level has for a tensor of a batch, or None."""
+        return None if self.outer is None else self.outer.elements(tensor)
+
     def follows(self, x):
         """Returns True if this interpreter, or an outer one, tracks a value."""
         return self.outer is not None and self.outer.follows(x)
