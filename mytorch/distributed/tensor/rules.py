@@ -689,7 +689,7 @@ def _reduce(func, args, kwargs):
 
 
 def _view(d, result, gathered=False):
-    """Returns results that are views of a DTensor: of its local part, or else of elements that were gathered."""
+    """Returns results that are views of a DTensor: of its local part, otherwise of elements that were gathered."""
     if gathered or d._gathered:
         tree_map_only(DTensor, lambda part: part.__dict__.update(_gathered=True), result)
     return result
