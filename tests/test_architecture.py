@@ -297,7 +297,14 @@ BLOCKS = [
 
 @pytest.mark.cpu_only
 @pytest.mark.parametrize(("document", "number", "block"), BLOCKS, ids=lambda x: str(x)[:20])
-def test_code_in_documents_runs(document, number, block, capsys):
+def test_code_in_documents_runs(document, number, block, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(
+        str(ROOT / "tests")
+    )  # for squareplus_kernel.py, which a reader saves next to the program
     exec(compile(block, f"{document} block {number}", "exec"), {"__name__": "document"})
     if "accuracy" in block:
         assert float(capsys.readouterr().out.strip().split()[-1]) > 0.9
+
+
+def test_the_kernel_of_a_document_is_the_file_that_its_program_imports():
+    assert any(block in (ROOT / "tests/squareplus_kernel.py").read_text() for block in _blocks("docs/change_an_op.md"))

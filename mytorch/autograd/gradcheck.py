@@ -200,7 +200,8 @@ def _compare(analytic, numeric, atol, rtol, number, i, what="Jacobian mismatch")
     where = np.unravel_index(np.argmax(np.abs(np.asarray(analytic) - numeric)), np.shape(numeric))
     raise GradcheckError(
         f"{what} for output {number} with respect to input {i} at {tuple(int(w) for w in where)}: "
-        f"numerical {np.asarray(numeric)[where]:.8g}, analytical {np.asarray(analytic)[where]:.8g}."
+        f"numerical {np.asarray(numeric)[where]:.8g}, analytical {np.asarray(analytic)[where]:.8g}. "
+        "The upstream gradient is random."
     )
 
 

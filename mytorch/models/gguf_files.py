@@ -438,13 +438,8 @@ def save_gguf(model: Any, path: str | Path, kind: str = "F16") -> None:
     config = model.config
     is_gpt2 = isinstance(model, GPT2)
     arch = "gpt2" if is_gpt2 else _architecture(config)
+    model.check_trained("save_gguf")
     weights = {name: w for name, w in model.state_dict().items() if name != "lm_head.weight" or not _tied(config)}
-    names = [name for name, _ in (gpt2_files if is_gpt2 else llama_files).shapes(config)]
-    if unknown := set(weights) ^ {name for name in names if name != "lm_head.weight" or not _tied(config)}:
-        _refuse(
-            f"expected the weights of a {type(model).__name__} as it was trained, but {min(unknown)} differs. Merge LoRA matrices with "
-            "models.lora.merge(model), and export before models.quantize_"
-        )
     tensors = _gpt2_tensors(weights, config) if is_gpt2 else _llama_tensors(weights, config, arch)
     metadata = {
         "general.architecture": arch,

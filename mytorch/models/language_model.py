@@ -202,6 +202,18 @@ class LanguageModel(nn.Module):
                 model.tokenizer = load_tokenizer(folder / "tokenizer.json")
         return model.eval()
 
+    def check_trained(self, function: str) -> None:
+        """Raises ValueError if layers were replaced, for example by `quantize_` or `lora.inject`: other programs can't read those.
+
+        Args:
+            function: the name for the error message.
+        """
+        if differing := set(self.state_dict()) ^ {name for name, _ in self.files.shapes(self.config)}:
+            raise ValueError(
+                f"{function}: expected the weights of a {type(self).__name__} as it was trained, but {min(differing)} differs. "
+                "Merge LoRA matrices with models.lora.merge(model), and export before models.quantize_."
+            )
+
     def save_pretrained(self, path: str | Path, max_shard_size: int = 5 * 10**9) -> None:
         """Writes `config.json`, `model.safetensors` and the tokenizer, for `transformers` and `from_pretrained`.
 
@@ -210,6 +222,10 @@ class LanguageModel(nn.Module):
         Args:
             path: the directory.
             max_shard_size: maximum bytes of weights per file; larger models get several files and an index.
+
+        Raises:
+            ValueError: after `quantize_`, or with LoRA matrices that are not merged: the files hold float weights.
         """
+        self.check_trained("save_pretrained")
         weights = self.files.to_theirs(self.state_dict(), self.config)
         hugging_face.write(path, weights, self.files.describe(self.config), max_shard_size, self.tokenizer)

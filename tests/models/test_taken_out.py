@@ -398,6 +398,10 @@ def test_what_llama_cpp_does_not_have_is_refused(tmp_path):
     refused("no Hugging Face architecture has", qk_norm=True, qkv_bias=True)
     refused("Merge LoRA matrices", lora.inject(Llama(**SHAPE), rank=2))
     refused("export before", quantize_(Llama(**SHAPE)))
+    for model in (quantize_(Llama(**SHAPE)), quantize_(GPT2(num_layers=1, num_heads=2, embed_dim=32, vocab_size=16))):
+        with pytest.raises(ValueError, match="save_pretrained: .* export before"):
+            model.save_pretrained(tmp_path / "directory")
+        assert not (tmp_path / "directory").exists()
     refused("expected a GPT2 or Llama, got Linear", mytorch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="expected kind to be one of F32, F16, Q8_0, got 'Q4_0'"):
         save_gguf(Llama(**SHAPE), path, "Q4_0")
