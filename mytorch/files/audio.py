@@ -73,9 +73,9 @@ def load(uri: Any, normalize: bool = True) -> tuple[Tensor, int]:
     Example:
         >>> import io
         >>> file = io.BytesIO()
-        >>> mytorch.files.audio.save(file, mytorch.zeros(2, 100), 8000)
+        >>> mytorch.audio.save(file, mytorch.zeros(2, 100), 8000)
         >>> _ = file.seek(0)
-        >>> mytorch.files.audio.load(file)[0].shape
+        >>> mytorch.audio.load(file)[0].shape
         mytorch.Size([2, 100])
     """
     with open(uri, "rb") if isinstance(uri, _PATH) else nullcontext(uri) as file:

@@ -50,5 +50,5 @@ class Budget:
         if self.left < 0:
             raise RuntimeError(
                 f"load: {self.name} is refused: {what} would exceed the memory limit of {self.limit:,} bytes. If you trust the "
-                "file, increase the limit with mytorch.files.serialization.set_load_limit."
+                "file, increase the limit with mytorch.serialization.set_load_limit."
             )

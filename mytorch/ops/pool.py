@@ -433,7 +433,7 @@ def _along(xp, input, *, matrix, taps, axis):
         lead, rest = input.shape[:axis], input.shape[input.ndim + axis + 1 :]
         factor = matrix.astype(input.dtype)
         if math.prod(rest) == 1:  # the last axis: one product instead of one per vector
-            out = xp.matmul(input.reshape(math.prod(lead), -1), factor.T)
+            out = xp.matmul(input.reshape(math.prod(lead), input.shape[axis]), factor.T)
         else:
             out = xp.matmul(factor, input.reshape(*lead, input.shape[axis], math.prod(rest)))
         with np.errstate(invalid="ignore", over="ignore"):

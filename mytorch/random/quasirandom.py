@@ -69,7 +69,7 @@ class SobolEngine:
         ValueError: the dimension is out of range.
 
     Example:
-        >>> mytorch.random.quasirandom.SobolEngine(dimension=2).draw(3).tolist()
+        >>> mytorch.quasirandom.SobolEngine(dimension=2).draw(3).tolist()
         [[0.0, 0.0], [0.5, 0.5], [0.75, 0.25]]
 
     Source: Joe and Kuo, Constructing Sobol sequences with better two-dimensional projections, 2008 (direction numbers

@@ -322,6 +322,11 @@ SAMPLES = {
     ],
     "softmax": [*along_last(), *along_any()],
     "log_softmax": [*along_last(), *along_any()],
+    "logsumexp": [
+        Sample(s.inputs[0], dim=(s.attrs["dim"],), keepdim=keepdim, split=s.split)
+        for keepdim in (False, True)
+        for s in along_last()
+    ],
     "masked_softmax": [
         Sample(normal(4, 5), causal=True),
         Sample(normal(2, 3, 4, 5), normal(3, 1, 5)),

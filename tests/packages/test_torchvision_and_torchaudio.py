@@ -74,7 +74,8 @@ def test_versions_and_files_are_the_packages_own():
         "except RuntimeError as error:\n    print(error)\n"
     )
     lines = run_with_packages("-c", code).splitlines()
-    assert lines[0] == "0.28.0 2.11.0 2.13.0"
+    vision, audio, torch = lines[0].split()
+    assert (vision, audio.rpartition(".")[0], torch) == ("0.28.0", "2.11", "2.13.0")
     assert "load_library: expected one of torchvision/_C" in lines[1]
     assert lines[2] == "(3, 2, 3, 3) meta"
     assert "get_ctx: expected tensors with values" in lines[3]

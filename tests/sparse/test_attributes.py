@@ -9,7 +9,7 @@ import pytest
 
 import mytorch
 
-pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")]
+pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore:Sparse CS[RC] tensor support is in beta")]
 UNCHANGED = """
 import sys
 import mytorch

@@ -11,7 +11,7 @@ import mytorch
 from tests.loops import loop
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")]
+pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore:Sparse CS[RC] tensor support is in beta")]
 COMPRESSED = ["sparse_csr", "sparse_csc"]
 BATCHES = [(), (2,), (2, 3), (1, 1)]
 

@@ -12,7 +12,7 @@ from mytorch import nn
 from tests.loops import loop
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")]
+pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore:Sparse CS[RC] tensor support is in beta")]
 
 
 @pytest.fixture(autouse=True)
