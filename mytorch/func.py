@@ -540,9 +540,9 @@ def vmap(
         size, before = sizes.pop(), positions()
         try:
             if chunk_size is None or chunk_size >= size:
-                result = _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs)
+                result = _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness)
             else:
-                result = _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, chunk_size)
+                result = _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness, chunk_size)
             if randomness == "different" and size and _drawn(before):
                 raise Unbatched("vmap: the function draws random numbers.")
         except Exception as error:
@@ -566,9 +566,9 @@ def _drawn(before):
     return after[2] != before[2] or not np.array_equal(after[0]._mt_data._array, before[0]._mt_data._array)
 
 
-def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs):
+def _at_once(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness):
     """Calls the function once for the whole batch (autograd/batching.py)."""
-    batch = Batch(size, [leaf for leaf, d in zip(leaves, dims, strict=True) if d is not None])
+    batch = Batch(size, [leaf for leaf, d in zip(leaves, dims, strict=True) if d is not None], randomness)
     values = [leaf if d is None else leaf.movedim(d, 0) for leaf, d in zip(leaves, dims, strict=True)]
     stand = [v if d is None else batch.stand_for(v) for v, d in zip(values, dims, strict=True)]
     try:
@@ -596,13 +596,13 @@ def _flatten_tensors(result):
     return leaves, rebuild
 
 
-def _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, chunk):
+def _in_chunks(func, leaves, rebuild, dims, size, out_dims, kwargs, randomness, chunk):
     """Calls `_at_once` for parts of the batch, and joins the results."""
     parts = []
     for start in range(0, size, chunk):
         n = min(chunk, size - start)
         own = [leaf if d is None else leaf.narrow(d, start, n) for leaf, d in zip(leaves, dims, strict=True)]
-        parts.append(_at_once(func, own, rebuild, dims, n, out_dims, kwargs))
+        parts.append(_at_once(func, own, rebuild, dims, n, out_dims, kwargs, randomness))
     flat, rebuilds = zip(*map(_flatten, parts), strict=True)
     axes = _spread(out_dims, parts[0], "out_dims")
     return rebuilds[0]([c[0] if d is None else cat(c, d) for c, d in zip(zip(*flat, strict=True), axes, strict=True)])

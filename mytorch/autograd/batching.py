@@ -15,6 +15,7 @@ Source: Bradbury et al.: JAX, 2018 (vmap); the design of torch.func's batching r
 """
 
 import weakref
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,12 +37,19 @@ class Unbatched(NotImplementedError):
     """Raised for operations without a batching rule."""
 
 
+class VmapInfo(NamedTuple):
+    """What a Function's `vmap` learns of the call."""
+
+    batch_size: int
+    randomness: str
+
+
 class Batch(Interpreter):
     """One call of a vmapped function, for a batch of `size` samples."""
 
-    def __init__(self, size, own=()):
+    def __init__(self, size, own=(), randomness="error"):
         super().__init__()
-        self.size = size
+        self.size, self.randomness = size, randomness
         self.own = {id(_owner_of(tensor)) for tensor in own}  # the memory of the arguments
         self.nodes = weakref.WeakKeyDictionary()
         self.written = False  # True after an argument was changed in place, so that the function can't be called again
@@ -206,9 +214,38 @@ class Batch(Interpreter):
         super().check_out(tensors)
 
     def apply(self, function, args, kwargs):
-        if any(isinstance(a, Tensor) and self.value(a) is not None for a in args):
-            raise Unbatched(f"vmap: {function.__name__} is a custom autograd.Function.")
-        return super().apply(function, args, kwargs)
+        values = [self.value(a) if isinstance(a, Tensor) else None for a in args]
+        if all(value is None for value in values):
+            return super().apply(function, args, kwargs)
+        recorded = get_mode().grad and any(isinstance(a, Tensor) and a.edge is not None for a in args)
+        in_dims = tuple(None if value is None else 0 for value in values)
+        arguments = [a if value is None else value for a, value in zip(args, values, strict=True)]
+        try:
+            rule = function._batching_rule()
+            if rule is not None and not recorded and not kwargs:
+                with self.outside():
+                    return self._results(rule(VmapInfo(self.size, self.randomness), in_dims, *arguments))
+        except Exception:
+            self.written = True  # the program's error, which a call for each sample would hide
+            raise
+        raise Unbatched(f"vmap: {function.__name__} is a custom autograd.Function.")
+
+    def _results(self, found):
+        """Returns the outputs of a Function's `vmap` as tensors of the batch."""
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise RuntimeError(
+                "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure compatible "
+                "with the output."
+            )
+        outputs, out_dims = found
+        single = not isinstance(outputs, tuple)
+        outputs = (outputs,) if single else outputs
+        out_dims = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(outputs)
+        results = tuple(
+            out if dim is None else self.stand_for(out.movedim(dim, 0))
+            for out, dim in zip(outputs, out_dims, strict=True)
+        )
+        return results[0] if single else results
 
 
 class Samples(Interpreter):

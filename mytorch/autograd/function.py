@@ -284,6 +284,35 @@ class Function(metaclass=_Meta):
         )
 
     @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        """Computes the results for a whole batch. Override it if that is faster than one call of `forward` for each sample.
+
+        Without it, `func.vmap` calls `forward` for each sample. It also does so if an argument requires gradients inside of
+        the mapped function, or if it requires gradients and has no dimension of samples.
+
+        Args:
+            info: has `batch_size`, and `randomness` as given to `func.vmap`.
+            in_dims: for each argument, the dimension of the samples; None for an argument without one.
+            args: the arguments of `apply`, tensors with the samples.
+
+        Returns:
+            The outputs, and the dimension of the samples in each of them; None for an output without one.
+        """
+        raise NotImplementedError("The vmap staticmethod is not overridden.")
+
+    @classmethod
+    def _batching_rule(cls):
+        """Returns the `vmap` of a subclass, or None."""
+        if cls.vmap is Function.vmap:
+            return None
+        if cls.generate_vmap_rule:
+            raise RuntimeError(
+                f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overriden vmap staticmethod. "
+                "Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid ambiguity."
+            )
+        return cls.vmap
+
+    @staticmethod
     def backward(ctx: FunctionCtx, *grad_outputs: Any) -> Any:
         """Computes the gradients of the arguments of forward. Override this method in a subclass.
 

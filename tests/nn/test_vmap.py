@@ -219,3 +219,69 @@ def test_flip_along_no_axes_reverses_nothing(dims):
     x = mytorch.arange(12.0).reshape(2, 3, 2)
     expected = mytorch.stack([mytorch.flip(row, dims) for row in x])
     assert mytorch.vmap(lambda row: mytorch.flip(row, dims))(x).tolist() == expected.tolist()
+
+
+def doubling(lib, calls, rule=True, error=None):
+    """A Function whose `vmap` notes its calls and differs from `forward`, so that it's visible which one ran."""
+
+    class Scaled(lib.autograd.Function):
+        generate_vmap_rule = rule == "both"
+
+        @staticmethod
+        def forward(x, y, factor):
+            return x * y * factor, x.sum()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs[:2])
+
+        @staticmethod
+        def backward(ctx, g, _):
+            x, y = ctx.saved_tensors
+            return g * y, g * x, None
+
+        if rule:
+
+            @staticmethod
+            def vmap(info, in_dims, x, y, factor):
+                if error:
+                    raise error
+                calls.append((info.batch_size, info.randomness, [d is None for d in in_dims]))
+                x, y = (t if d is None else t.movedim(d, 0) for t, d in zip((x, y), in_dims[:2], strict=True))
+                return (x * y * factor * 10, lib.ones(2)), (0, None)
+
+    return Scaled.apply
+
+
+def test_vmap_of_a_function_uses_its_own_rule():
+    numbers = RNG.standard_normal((3, 4)), RNG.standard_normal((3, 4))
+    upstream = RNG.standard_normal((3, 4))
+    found = []
+    for lib in (mytorch, torch):
+        calls = []
+        f = doubling(lib, calls)
+        x, y = (lib.tensor(a.tolist(), dtype=lib.float64) for a in numbers)
+        x.requires_grad_()
+        out, ones = lib.func.vmap(f, in_dims=(1, None, None), out_dims=(1, 0), randomness="same")(x, y[:, 0], 2)
+        found.append([out.tolist(), tuple(ones.shape)])
+        found[-1] += [
+            g.tolist() for g in lib.autograd.grad(out, (x,), lib.tensor(upstream.tolist(), dtype=lib.float64))
+        ]
+        twice = lib.func.vmap(lib.func.vmap(lambda a, b: f(a, b, 1)[0], in_dims=(0, None)), in_dims=(None, 0))(
+            x[0].detach(), y[0]
+        )
+        found[-1] += [twice.tolist(), calls[0]]
+    for mine, theirs in zip(*found, strict=True):
+        if isinstance(mine, list):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+        else:
+            assert mine == theirs
+
+
+def test_mistakes_in_the_rule_of_a_function_are_errors():
+    x = mytorch.ones(3)
+    with pytest.raises(ZeroDivisionError):
+        mytorch.vmap(doubling(mytorch, [], error=ZeroDivisionError()), (0, 0, None))(x, x, 1)
+    with pytest.raises(RuntimeError, match="both generate_vmap_rule=True and"):
+        mytorch.vmap(doubling(mytorch, [], rule="both"), (0, 0, None))(x, x, 1)
+    assert mytorch.vmap(doubling(mytorch, [], rule=False), (0, 0, None))(x, x, 2)[0].tolist() == [2, 2, 2]
