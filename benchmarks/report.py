@@ -264,7 +264,7 @@ def ops(rows):
         "",
         "### Single ops",
         "",
-        f"Ratios of {CLOCKS[rows[0]['clock']]}, {rows[0]['threads']} thread. `benchmarks/cpu/ops.py` defines the inputs. Geometric mean of {len(ratios)} "
+        f"Ratios of {CLOCKS[rows[0]['clock']]}, {rows[0]['threads']} thread, for the inputs of `benchmarks/cpu/ops.py`. Geometric mean of {len(ratios)} "
         f"ratios: {_mean(ratios):.2f}. {sum(r <= 1 for r in ratios)} ratios are at most 1, and {sum(r > 2.5 for r in ratios)} are above 2.5.",
     ]
     for size, found in by_size.items():

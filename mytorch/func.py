@@ -86,7 +86,7 @@ def _depends_on_others(tensor, given):
 
 
 def _depends_outside(tensor, given):
-    """As `_depends_on_others`, also through the elements of a tensor of a batch, which have graphs of their own."""
+    """As `_depends_on_others`, also through the elements of a tensor of a batch, which have their own graphs."""
     while tensor is not None:
         if _depends_on_others(tensor, given):
             return True

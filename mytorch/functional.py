@@ -557,34 +557,18 @@ def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
 
 
 def batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
-    """Normalizes each channel like `nn.functional.batch_norm`, with PyTorch's order of arguments.
+    """Normalizes each channel like `nn.functional.batch_norm`, which describes the other arguments, with PyTorch's order of them.
 
     Args:
-        input: see `nn.functional.batch_norm`, like the next seven.
-        weight: as there.
-        bias: as there.
-        running_mean: as there.
-        running_var: as there.
-        training: as there.
-        momentum: as there.
-        eps: as there.
         cudnn_enabled: PyTorch's permission to use cuDNN. It does not change the result.
     """
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
 def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled):
-    """Normalizes each channel of each sample like `nn.functional.instance_norm`, with PyTorch's order of arguments.
+    """Normalizes each channel of each sample like `nn.functional.instance_norm`, which describes the other arguments.
 
     Args:
-        input: see `nn.functional.instance_norm`, like the next seven.
-        weight: as there.
-        bias: as there.
-        running_mean: as there.
-        running_var: as there.
-        use_input_stats: as there.
-        momentum: as there.
-        eps: as there.
         cudnn_enabled: PyTorch's permission to use cuDNN. It does not change the result.
     """
     return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
@@ -594,11 +578,6 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn
     """Normalizes the last dimensions; see `nn.functional.layer_norm`.
 
     Args:
-        input: as there, like the next four.
-        normalized_shape: as there.
-        weight: as there.
-        bias: as there.
-        eps: as there.
         cudnn_enable: PyTorch's permission to use cuDNN. It does not change the result.
     """
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
@@ -608,11 +587,6 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabl
     """Normalizes groups of channels; see `nn.functional.group_norm`.
 
     Args:
-        input: as there, like the next four.
-        num_groups: as there.
-        weight: as there.
-        bias: as there.
-        eps: as there.
         cudnn_enabled: PyTorch's permission to use cuDNN. It does not change the result.
     """
     return F.group_norm(input, num_groups, weight, bias, eps)
@@ -625,8 +599,6 @@ def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=
         weight: table of shape (V, C).
         indices: integer tensor.
         padding_idx: row that receives no gradient; none if negative.
-        scale_grad_by_freq: see `nn.functional.embedding`.
-        sparse: see `nn.functional.embedding`.
     """
     padding = padding_idx if padding_idx >= 0 else None
     return F.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
@@ -636,10 +608,6 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
     """Computes a leaky ReLU with a random slope for negative elements; see `nn.functional.rrelu`.
 
     Args:
-        input: as there, like the next three.
-        lower: as there.
-        upper: as there.
-        training: as there.
         generator: source of the slopes.
     """
     return _rrelu(input, lower, upper, training, generator=generator)

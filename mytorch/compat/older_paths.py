@@ -1,6 +1,6 @@
 """Import paths of modules that were moved: programs and pickles name them.
 
-A value ends with a colon if the path is a package, whose modules have entries of their own. PyTorch has some of the paths, too.
+A value ends with a colon if the path is a package, whose modules have their own entries. PyTorch has some of the paths, too.
 """
 
 PATHS = {

@@ -97,7 +97,7 @@ class Regions:
 class Compiled:
     """A function that `compile` returned. Call it like the function.
 
-    Programs may give it any attributes, as they do with functions, so it has no public ones of its own.
+    Programs may give it any attributes, as they do with functions, so it defines no public ones.
     """
 
     def __init__(self, function, limit=None):

@@ -560,10 +560,8 @@ def _scaled(unit, low, high):
 
 def _box_muller(unit, out, mean, std):
     """Computes normal from uniform numbers in PyTorch's order: blocks of 16, cosines in the first 8."""
-    dtype, eight = (
-        unit.dtype.type,
-        f"V{8 * unit.itemsize}",
-    )  # NumPy copies eight numbers at once if they are one element
+    dtype = unit.dtype.type
+    eight = f"V{8 * unit.itemsize}"  # NumPy copies eight numbers at once if they are one element
     size = 1 << 15  # blocks that fit into the cache
     for start in range(0, len(unit), size):
         u, blocks = (x[start : start + size].view(eight).reshape(-1, 2) for x in (unit, out))

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from .test_training_programs import differ, run
+from .test_training_programs import first_difference, run
 
 pytestmark = pytest.mark.cpu_only
 
@@ -414,11 +414,7 @@ def difference(number, library, wrap):
             library.set_default_dtype(library.float32)
             library.use_deterministic_algorithms(False)
             library.autograd.set_detect_anomaly(False)
-    for i, (a, b) in enumerate(zip(*found, strict=True)):
-        if differ(a, b):
-            j = next((j for j in range(len(a)) if differ(a[j], b[j])), 0) if type(a) is list is type(b) else None
-            return (i, a, b) if j is None else (i, j, a[j], b[j])
-    return None
+    return first_difference(*found)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -280,14 +280,18 @@ def differ(a, b):
     return type(a) is not type(b) or a != b
 
 
-def first_difference(text, library, seed, wrap):
-    """Returns (number of the record, eager, compiled) of the first difference, or None."""
-    eager, compiled = (run(text, library, seed, w) for w in (lambda f: f, wrap))
+def first_difference(eager, compiled):
+    """Returns (number of the record, eager, compiled) of the first difference between two lists of records, or None."""
     for i, (a, b) in enumerate(zip(eager, compiled, strict=True)):
         if differ(a, b):
             j = next((j for j in range(len(a)) if differ(a[j], b[j])), None) if type(a) is list is type(b) else None
             return (i, a, b) if j is None else (i, j, a[j], b[j])
     return None
+
+
+def compared(text, library, seed, wrap):
+    """Runs a program eagerly and compiled; returns their first difference."""
+    return first_difference(*(run(text, library, seed, w) for w in (lambda f: f, wrap)))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -300,7 +304,7 @@ def test_training_programs_are_equal_compiled(seed, monkeypatch):
     for i in range(4):
         number = seed * 1000 + i
         text = program(random.Random(number))
-        found = first_difference(text, mytorch, number, (mytorch.compile, mytorch.compile_step)[i % 2])
+        found = compared(text, mytorch, number, (mytorch.compile, mytorch.compile_step)[i % 2])
         assert found is None, f"{text}\n# {found}"
 
 
@@ -363,7 +367,7 @@ def main(seed, first, last=None, *options):
         else:
             library._dynamo.reset()
         try:
-            found = first_difference(text, library, number, wraps[i // 2 % 2])
+            found = compared(text, library, number, wraps[i // 2 % 2])
         except Exception as error:  # noqa: BLE001 - a program that does not run at all
             found, errors = f"{type(error).__name__}: {error}", errors + 1
         if found is not None:

@@ -221,7 +221,7 @@ def test_flip_along_no_axes_reverses_nothing(dims):
     assert mytorch.vmap(lambda row: mytorch.flip(row, dims))(x).tolist() == expected.tolist()
 
 
-def doubling(lib, calls, rule=True, error=None):
+def scaling(lib, calls, rule=True, error=None):
     """A Function whose `vmap` notes its calls and differs from `forward`, so that it's visible which one ran."""
 
     class Scaled(lib.autograd.Function):
@@ -259,7 +259,7 @@ def test_vmap_of_a_function_uses_its_own_rule():
     found = []
     for lib in (mytorch, torch):
         calls = []
-        f = doubling(lib, calls)
+        f = scaling(lib, calls)
         x, y = (lib.tensor(a.tolist(), dtype=lib.float64) for a in numbers)
         x.requires_grad_()
         out, ones = lib.func.vmap(f, in_dims=(1, None, None), out_dims=(1, 0), randomness="same")(x, y[:, 0], 2)
@@ -281,7 +281,7 @@ def test_vmap_of_a_function_uses_its_own_rule():
 def test_mistakes_in_the_rule_of_a_function_are_errors():
     x = mytorch.ones(3)
     with pytest.raises(ZeroDivisionError):
-        mytorch.vmap(doubling(mytorch, [], error=ZeroDivisionError()), (0, 0, None))(x, x, 1)
+        mytorch.vmap(scaling(mytorch, [], error=ZeroDivisionError()), (0, 0, None))(x, x, 1)
     with pytest.raises(RuntimeError, match="both generate_vmap_rule=True and"):
-        mytorch.vmap(doubling(mytorch, [], rule="both"), (0, 0, None))(x, x, 1)
-    assert mytorch.vmap(doubling(mytorch, [], rule=False), (0, 0, None))(x, x, 2)[0].tolist() == [2, 2, 2]
+        mytorch.vmap(scaling(mytorch, [], rule="both"), (0, 0, None))(x, x, 1)
+    assert mytorch.vmap(scaling(mytorch, [], rule=False), (0, 0, None))(x, x, 2)[0].tolist() == [2, 2, 2]

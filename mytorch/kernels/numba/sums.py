@@ -171,8 +171,10 @@ def _accepts(x, axis=None, dtype=None, keepdims=False):
 
 
 def _accepts_rows(x, axis=None, dtype=None, keepdims=False):
-    # A loop over rows: the last axes, and no others.
-    return _accepts(x, axis, dtype) and _plan(x.shape, axis)[0][2] == 1 and not _plan(x.shape, axis)[2]
+    if not _accepts(x, axis, dtype):
+        return False
+    (_, _, inner), _, later, *_ = _plan(x.shape, axis)
+    return inner == 1 and not later  # a loop over rows: the last axes, and no others
 
 
 def _run(sums, columns=None, product=False):
