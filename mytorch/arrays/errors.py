@@ -8,6 +8,7 @@ to catch an error by name.
 import functools
 import importlib
 import itertools
+import os
 import sys
 import warnings
 
@@ -65,6 +66,11 @@ def warn_as_pytorch(text, category=UserWarning):
     """Issues a warning of PyTorch about a call that works, in PyTorch mode only."""
     if config.pytorch_mode:
         warn(text, category)
+
+
+PACKAGE = (
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+)  # in the names of the library's files in stacks
 
 
 def stack():

@@ -13,7 +13,7 @@ import weakref
 from typing import Any
 
 from ..arrays import memory_owner, ndarray
-from ..arrays.errors import stack
+from ..arrays.errors import PACKAGE, stack
 from ..autograd.mode import ModeSwitch, get_mode, reset_mode, set_mode
 from ..autograd.node import Leaf, OutputEdge
 from ..autograd.walk import Walk, raw
@@ -367,9 +367,8 @@ def _now():
     return time.perf_counter() * 1e6
 
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSIDE = tuple(
-    os.path.join(_PACKAGE, x)
+    os.path.join(PACKAGE, x)
     for x in "arrays autograd func.py kernels nn/module.py ops optim/optimizer.py profiler".split()
 )
 

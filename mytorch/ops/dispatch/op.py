@@ -15,12 +15,12 @@ values to save. It is computed once for each set of inputs that require gradient
 """
 
 import copy
-import os
 import traceback
 from contextlib import nullcontext
 
 from ...arrays import config, gpu, is_raw, memory_owner, meta_ns, numpy_ns
 from ...arrays.array import Array, other_device
+from ...arrays.errors import PACKAGE
 from ...arrays.memory_format import layout, preserve
 from ...arrays.tensor import Parts, Tensor
 from ...autograd.mode import get_mode
@@ -298,7 +298,7 @@ def attach(node, outputs):
 def annotate(node, mode):
     """Adds the data of modes to a new node: the stack for anomaly mode, and packed values for saved tensor hooks."""
     if mode.anomaly:
-        own = f'File "{os.path.dirname(os.path.dirname(os.path.dirname(__file__)))}'
+        own = f'File "{PACKAGE}'
         node.trace = "".join(x for x in traceback.format_stack() if own not in x and 'File "<frozen' not in x)
     if mode.saved_hooks is not None:
         pack_node(node, mode.saved_hooks, wrap_tensor)
