@@ -224,14 +224,8 @@ def as_strided(input: Tensor, size: _Shape, stride: _Ints, storage_offset: _int 
 def as_strided_(input: Tensor, size: _Shape, stride: _Ints, storage_offset: _int | None = None) -> Tensor: ...  # mytorch/ops/shapes.py
 def as_strided_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
 def as_strided_scatter(input: Tensor, src: Tensor, size: _Shape, stride: _Ints, storage_offset: _int | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/scatter.py
-@overload
-def as_tensor(data: Any, dtype: _DType | None = None, device: _Device = None, *, copy: _bool | None = None, requires_grad: _bool = False, out: Any = None) -> Tensor: ...
-@overload
-def as_tensor(obj: Any, dtype: _DType | None = None, device: _Device = None, *, copy: _bool | None = None, requires_grad: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/creation.py
-@overload
-def asarray(data: Any, dtype: _DType | None = None, device: _Device = None, *, copy: _bool | None = None, requires_grad: _bool = False, out: Any = None) -> Tensor: ...
-@overload
-def asarray(obj: Any, dtype: _DType | None = None, device: _Device = None, *, copy: _bool | None = None, requires_grad: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/creation.py
+def as_tensor(data: Any, dtype: _DType | None = None, device: _Device = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/creation.py
+def asarray(obj: Any, *, dtype: _DType | None = None, device: _Device = None, copy: _bool | None = None, requires_grad: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/creation.py
 def asin(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def asin_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def asinh(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py

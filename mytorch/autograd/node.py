@@ -118,7 +118,12 @@ class Leaf(_HookedNode, Edge):
     def run_post_hooks(self):
         for reference, hook in list(self.post_hooks.values()) if self.post_hooks else ():
             tensor = reference()
-            if tensor is not None and hook(tensor) is not None:
+            result = None if tensor is None else hook(tensor)
+            if (
+                result is not None and result is not tensor
+            ):  # a hook may end with a change in place, such as `p.add_(p.grad)`
+                if not hasattr(result, "_mt_edge"):
+                    raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'")
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 

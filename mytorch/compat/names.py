@@ -111,8 +111,11 @@ def broadcast_shapes(*shapes):
 
 
 def typename(obj):
-    """Returns the full name of an object's type."""
-    return obj.type() if isinstance(obj, Tensor) else f"{type(obj).__module__}.{type(obj).__qualname__}"
+    """Returns the full name of a class or a function, or of the type of any other object."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    return f"{named.__module__}.{named.__qualname__}".removeprefix("builtins.")
 
 
 def is_storage(obj):

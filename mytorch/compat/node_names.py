@@ -6,9 +6,13 @@ costs nothing for it. An op without an entry here has its own name: `exp` record
 
 import functools
 
+import numpy as np
+
 from ..arrays import is_raw
 from ..autograd.node import Node
+from ..autograd.saved import Packed, PackedValues
 
+_ARRAY = np.empty(0)
 # Name of the op -> PyTorch's name, without "Backward".
 _RENAMED = dict(
     entry.split(":")
@@ -46,7 +50,10 @@ def _name(node):
     if op.torch_name[-1].isdigit():  # `Op.named` set the complete name
         return op.torch_name
     label, own = op.grad_name.removesuffix("Backward"), op.torch_name.removesuffix("Backward")
-    saved = dict(zip(node.plan.names, node.saved)) if node.saved else {}  # noqa: B905
+    values = node.saved or ()
+    if type(values) is PackedValues:  # unpacking would call a hook of the program, and the names need no contents
+        values = [_ARRAY if type(x) is Packed else x for x in values.values]
+    saved = dict(zip(node.plan.names, values))  # noqa: B905
     rule = _RULES.get(own, lambda node, saved: _RENAMED.get(own, own))
     name = _LABELS.get(label) or rule(node, saved)
     if name in ("CopySlices", "CopyBackwards"):

@@ -95,8 +95,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     return finish(raw, requires_grad, pin=pin_memory)
 
 
-@public(method=False, names=("asarray",), spellings={"obj": "data"})
-def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
+@public(method=False)
+def as_tensor(data, dtype=None, device=None):
     """Converts data to a tensor. If dtype and device fit, the result shares memory and the autograd graph with the data.
 
     Use it in functions that accept tensors, arrays and lists alike, without copies where none is needed.
@@ -105,18 +105,51 @@ def as_tensor(data, dtype=None, device=None, *, copy=None, requires_grad=False):
         data: a tensor, an array, or nested sequences of numbers.
         dtype: dtype of the result (default: the dtype of `data`).
         device: device of the result (default: the device of `data`).
-        copy: if True, always copies (default: None, only if necessary).
 
     Example:
         >>> mytorch.as_tensor(np.array([1.0, 2.0])).dtype
         mytorch.float64
     """
     if isinstance(data, Tensor):
-        found = data.to(device=device, dtype=dtype, copy=bool(copy))
-        return found.detach().requires_grad_() if requires_grad and not found.requires_grad else found
+        return data.to(device=device, dtype=dtype)
     data = dlpack.from_dlpack(data) if data.__class__.__name__ == "PyCapsule" else data
-    raw = as_raw(data, place_for(data, device), dtype)
-    return finish(raw.copy() if copy else raw, requires_grad)
+    return Tensor._wrap(as_raw(data, place_for(data, device), dtype))
+
+
+@public(method=False)
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
+    """Converts an object to a tensor, as the array API standard defines it.
+
+    Use it where code is written for several array libraries, or must not copy (`copy=False`). `as_tensor` is shorter otherwise.
+
+    Args:
+        obj: a tensor, an array, or nested sequences of numbers.
+        dtype: dtype of the result (default: the dtype of `obj`).
+        device: device of the result (default: the device of `obj`).
+        copy: True copies always, False never (default: None, only if necessary).
+        requires_grad: with False, the result of a non-leaf tensor is detached. Otherwise, the flag of the result is set, which is
+            `obj` itself where nothing is copied (default: None, as in `obj`).
+
+    Raises:
+        ValueError: `copy=False`, but another dtype or device is asked for, or `obj` is a sequence.
+
+    Example:
+        >>> x = mytorch.ones(2)
+        >>> mytorch.asarray(x, copy=False) is x
+        True
+    """
+    if copy is False and isinstance(obj, (list, tuple)):
+        raise ValueError("can't alias arbitrary sequence into a tensor.")
+    found = obj if isinstance(obj, Tensor) else as_tensor(obj)
+    if copy is False and dtype not in (None, found.dtype):
+        mine, other = (dtypes.TYPE_WORDS.get(d.name, d.name) for d in (found.dtype, dtypes.as_dtype(dtype)))
+        raise ValueError(f"can't alias tensor with dtype '{mine}' into dtype '{other}'.")
+    if copy is False and device is not None and as_device(device) != found.device:
+        raise ValueError(f"can't alias tensor from device '{found.device}' to '{as_device(device)}'.")
+    found = found.to(device=device, dtype=dtype, copy=bool(copy))
+    if requires_grad is None:
+        return found
+    return found.detach() if not requires_grad and not found.is_leaf else found.requires_grad_(requires_grad)
 
 
 @public(method=False)

@@ -86,6 +86,8 @@ def test_saved_tensors_hooks_pack_and_unpack():
             y = ((x @ w).tanh() * L.tensor(G)).sum()
         (x * 1.0).exp().sum().backward()
         assert len(packed) == 4
+        assert repr(y)
+        assert y.grad_fn.next_functions
         assert not unpacked
         y.backward()
         assert 0 < len(unpacked) <= 4

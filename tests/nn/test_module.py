@@ -353,6 +353,14 @@ def test_hooks_after_accumulation_return_nothing(torch):
         x.register_post_accumulate_grad_hook(lambda t: t.grad)
         with pytest.raises(RuntimeError, match=r"hooks should return None"):
             x.sum().backward()
+        y = L.ones(2, requires_grad=True)
+        handle = y.register_post_accumulate_grad_hook(lambda t: t.add_(t.grad))  # the tensor itself is accepted
+        y.sum().backward()
+        assert y.tolist() == [2, 2]
+        handle.remove()
+        y.register_post_accumulate_grad_hook(lambda t: 1)
+        with pytest.raises(TypeError, match=r"expected Variable, but hook returned 'int'"):
+            y.sum().backward()
 
 
 def test_registered_hooks_and_handles_are_listed():

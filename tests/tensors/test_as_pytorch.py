@@ -358,3 +358,37 @@ def test_older_names_take_out():
     assert mytorch.allclose(Q @ R, A, atol=1e-6)
     assert mytorch.nuclear_norm(A, out=n) is n
     assert mytorch.allclose(n, mytorch.linalg.svdvals(A).sum())
+
+
+@loop()
+@pytest.mark.parametrize("kind", ["leaf", "result", "constant", "array", "list", "ints"])
+@pytest.mark.parametrize("requires_grad", [None, False, True])
+@pytest.mark.parametrize("copy", [None, False, True])
+@pytest.mark.parametrize("dtype", [None, "float32", "float64"])
+@pytest.mark.filterwarnings("ignore:torch.asarray")
+def test_asarray_shares_and_detaches_as_pytorch(kind, requires_grad, copy, dtype, torch):
+    outcomes = []
+    for L in (mytorch, torch):
+        leaf = L.tensor([1.0, 2.0], requires_grad=True)
+        data = {
+            "leaf": leaf, "result": leaf * 2, "constant": L.ones(2), "array": np.ones(2), "list": [1.0, 2.0], "ints": L.arange(2),
+        }[kind]  # fmt: skip
+        given = {"requires_grad": requires_grad, "copy": copy, "dtype": dtype and getattr(L, dtype)}
+        try:
+            found = L.asarray(data, **{k: v for k, v in given.items() if v is not None})
+        except (RuntimeError, ValueError) as error:
+            outcomes.append(type(error).__name__)
+            continue
+        shares = isinstance(data, L.Tensor) and found.data_ptr() == data.data_ptr()
+        outcomes.append(
+            (
+                found.tolist(),
+                str(found.dtype)[-7:],
+                found.requires_grad,
+                found.is_leaf,
+                found is data,
+                shares,
+                leaf.requires_grad,
+            )
+        )
+    assert outcomes[0] == outcomes[1]

@@ -14,7 +14,7 @@ import numpy as np
 from ...arrays import dtypes
 from ...arrays.errors import needed
 from ...arrays.tensor import Tensor
-from ...ops.creation import as_tensor
+from ...ops.creation import from_numpy
 
 
 def is_pil(picture):
@@ -44,7 +44,7 @@ def pil_tensor(picture):
 def array_tensor(array):
     """Copy an array (H, W) or (H, W, C) to a CPU tensor (C, H, W)."""
     array = array[:, :, None] if array.ndim == 2 else array
-    return as_tensor(np.ascontiguousarray(array.transpose(2, 0, 1)), device="cpu", copy=True)
+    return from_numpy(np.array(array.transpose(2, 0, 1), order="C"))
 
 
 def tensor_array(tensor):
