@@ -21,6 +21,7 @@ from ..ops.creation import eye
 from ..ops.decompositions import (
     cholesky,
     det,
+    for_norms,
     in_column_order,
     inverse,
     lu_parts,
@@ -135,17 +136,14 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
         A real tensor of the shape of `x` without the reduced dimensions.
 
     Raises:
-        RuntimeError: the dtype is an integer dtype, or there are no elements and the norm is not defined.
+        RuntimeError: a dtype is neither floating-point nor complex, the input does not fit `dtype`, or there are no elements and the
+            norm is not defined.
 
     Example:
         >>> mytorch.linalg.vector_norm(tensor([3.0, 4.0])).item()
         5.0
     """
-    if dtype is None and not (x.dtype.is_floating_point or x.dtype.is_complex):
-        raise RuntimeError(
-            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name}"
-        )
-    x = x if dtype is None else x.to(dtype)
+    x = for_norms(x, dtype)
     return _vector_norm(x, ord=float(ord), dim=normalize_dims(dim, x.ndim, "vector_norm"), keepdim=keepdim)
 
 
@@ -183,7 +181,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
-    A = A if dtype is None else A.to(dtype)
+    A = for_norms(A, dtype, "linalg.matrix_norm")
     rows, columns = _two_axes(dim, A.ndim)
     if rows == columns:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")

@@ -42,6 +42,8 @@ class _Pad(Layer, shown="{padding}", padding=...):
         self.padding = (widths,) * (2 * self.dims) if isinstance(widths, int) else tuple(widths)
 
     def forward(self, input: Tensor) -> Tensor:
+        if self.mode == "circular" and input.ndim not in (d := (self.dims + 1, self.dims + 2)):
+            raise ValueError(f"expected {d[0]}D or {d[1]}D input (got {input.ndim}D input)")
         return F.pad(input, self.padding, self.mode, self.value)
 
 

@@ -78,6 +78,9 @@ class RNNBase(_Recurrent):
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         if proj_size >= hidden_size > 0 and proj_size:
             raise ValueError(f"proj_size has to be smaller than hidden_size, got {proj_size} and {hidden_size}")
+        for name, flag in (("bias", bias), ("batch_first", batch_first)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} should be of type bool, got: {type(flag).__name__}")
         self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -418,6 +421,8 @@ class RNNCellBase(_Recurrent):
     def _gates(self, input, h):
         if input.shape[-1] != self.input_size:
             raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
+        if h.ndim not in (1, 2):
+            raise ValueError(f"{type(self).__name__}: Expected hidden to be 1D or 2D, got {h.ndim}D instead")
         if h.shape != (*input.shape[:-1], self.hidden_size):
             sizes = [*input.shape[:-1], self.hidden_size]
             raise RuntimeError(f"{type(self).__name__}: expected a state of shape {sizes}, got {list(h.shape)}.")

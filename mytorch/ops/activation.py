@@ -541,7 +541,7 @@ def prelu(input, weight):
         weight: slope for negative elements: one number, or one for each channel (dimension 1).
 
     Raises:
-        RuntimeError: `weight` has several elements, but not one for each channel.
+        RuntimeError: `weight` has several dimensions, or several elements, but not one for each channel.
 
     Source: He et al., 2015.
 
@@ -551,6 +551,8 @@ def prelu(input, weight):
 
     See also: `nn.PReLU`.
     """
+    if weight.ndim > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
     if weight.numel() > 1:
         if input.ndim < 2 or input.shape[1] != weight.numel():
             raise RuntimeError(

@@ -504,14 +504,39 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
         >>> mytorch.norm(tensor([3.0, -4.0])).item(), mytorch.norm(tensor([3.0, -4.0]), 1).item()
         (5.0, 7.0)
     """
-    if dtype is not None:
-        input = cast(input, dtypes.as_dtype(dtype))
+    input = for_norms(input, dtype)
     if p == "nuc":
         return _nuclear_norm(input, dim, keepdim)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"norm: the order is a number, 'fro' or 'nuc', got {p!r}.")
     order = 2.0 if p in ("fro", None) else float(p)
     return vector_norm(input, ord=order, dim=normalize_dims(dim, input.ndim, "norm"), keepdim=keepdim)
+
+
+def for_norms(input, dtype, name="linalg.vector_norm"):
+    """Returns the input of a norm in the dtype of the computation.
+
+    Raises:
+        RuntimeError: a dtype is neither floating-point nor complex, or the cast to `dtype` would lose digits or imaginary parts.
+    """
+    given = input.dtype
+    mine = dtypes.TYPE_WORDS.get(given.name, given.name)
+    if given.category < dtypes.FLOAT:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {mine}")
+    if dtype is None:
+        return input
+    dtype = dtypes.as_dtype(dtype)
+    other = dtypes.TYPE_WORDS.get(dtype.name, dtype.name)
+    if dtype.category < dtypes.FLOAT:
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {other}")
+    if dtype.is_complex is not given.is_complex:
+        kind = "complex" if given.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {other}")
+    if dtypes.promote_types(given, dtype) is not dtype:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({mine}) should be convertible without narrowing to the specified dtype ({other})"
+        )
+    return cast(input, dtype)
 
 
 @op(dtype="float", name="pinv", holomorphic=False)

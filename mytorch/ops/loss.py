@@ -121,7 +121,7 @@ def _check_classes(raw, classes, ignore_index, name):
 
 
 def _check_weight(weight, classes, name, input):
-    if config.pytorch_mode and weight is not None and weight.dtype.category != input.dtype.category:
+    if config.pytorch_mode and weight is not None and weight.dtype is not input.dtype and get_mode().autocast is None:
         raise RuntimeError(f"{name}: expected weight of dtype {input.dtype}, got {weight.dtype}.")
     if weight is not None and shape_of(weight) != (classes,):
         raise RuntimeError(
@@ -184,6 +184,8 @@ def cross_entropy(
         input = (input / softcap).tanh() * softcap
     shape, want = shape_of(input), shape_of(target)
     if shape == want and shape and target.dtype.is_floating_point:
+        if ignore_index >= 0:
+            raise RuntimeError("ignore_index is not supported for floating point target")
         if input.dtype is not target.dtype:
             common = dtypes.promote_types(input.dtype, target.dtype)
             input, target = input.to(common), target.to(common)
@@ -194,7 +196,12 @@ def cross_entropy(
         classes, rows, out_shape = shape[0], input.reshape(1, -1), ()
     else:
         if len(shape) < 2 or (shape[0], *shape[2:]) != want:
-            raise ValueError(
+            if shape == want and shape:
+                raise RuntimeError(
+                    f"Expected floating point type for target with class probabilities, got {target.dtype.name}"
+                )
+            error = RuntimeError if want[:1] == shape[:1] != () else ValueError
+            raise error(
                 f"cross_entropy: expected target of shape {(shape[0], *shape[2:])} for logits of shape {shape}, got {want}."
             )
         classes, out_shape = shape[1], (shape[0], *shape[2:])
@@ -594,6 +601,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None, *, fused
 
     See also: `nn.HuberLoss`, `nn.functional.smooth_l1_loss`.
     """
+    if isinstance(delta, complex):
+        raise TypeError(f"delta must be a float or int, got: {type(delta)}")
     if not delta > 0:  # NaN is refused, too
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
     return _in_dtype_of(
@@ -1123,6 +1132,9 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     See also: `nn.MultiMarginLoss`.
     """
     refuse_grad("multi_margin_loss", weight=weight)
+    check_reduction(_legacy(reduction, size_average, reduce))
+    if weight is not None and weight.ndim != 1:
+        raise ValueError("weight must be one-dimensional")
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 supported, got {p}")
     rows = _scores(input, target)
@@ -1194,9 +1206,10 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 
     See also: `nn.MultiLabelMarginLoss`.
     """
-    rows = _scores(input, target)
-    if target.numel() != rows.numel():
+    check_reduction(_legacy(reduction, size_average, reduce))
+    if target.numel() != input.numel():
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    rows = _scores(input, target)
     index = class_indices(target, "multilabel_margin_loss").reshape(rows.shape)
     xp = xp_of(index)
     if index.size and int(index.max()) >= index.shape[1]:

@@ -381,6 +381,8 @@ lp_pool1d, lp_pool2d, lp_pool3d = map(
 
 def _targets(input, output_size, d, name):
     sizes = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * d
+    if isinstance(output_size, (tuple, list)) and input.ndim <= len(sizes):
+        raise ValueError(f"Input dimension should be at least {len(sizes) + 1}")
     if len(sizes) != d or input.ndim not in (d + 1, d + 2):
         raise RuntimeError(
             f"{name}: expected a {d + 1}-d or {d + 2}-d input and {d} output sizes, got {tuple(input.shape)} and {sizes}."

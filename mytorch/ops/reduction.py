@@ -133,6 +133,37 @@ def max_(a, b):
     return a if a > b else b
 
 
+def for_means(input, dtype, name="mean"):
+    """Returns the input of a mean in the dtype of the result.
+
+    Raises:
+        RuntimeError: the dtype is neither floating-point nor complex.
+    """
+    given = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if given.category < dtypes.FLOAT:
+        raise RuntimeError(
+            f"{name}(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} dtype must be either a floating point "
+            f"or complex dtype. Got: {given.name}"
+        )
+    return input if dtype is None else cast(input, given)
+
+
+def accumulated(input, dtype, name=None):
+    """Returns the input of a product or a cumulative sum in the dtype of the result: the given one, or int64 for integers.
+
+    Args:
+        name: name of a function that refuses bool.
+
+    Raises:
+        NotImplementedError: the function refuses the dtype.
+    """
+    if dtype is None:
+        return cast(input, dtypes.int64) if input.dtype.category < dtypes.FLOAT else input
+    if name is not None and dtypes.as_dtype(dtype) is dtypes.bool_:
+        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'. Use another dtype.")
+    return cast(input, dtypes.as_dtype(dtype))
+
+
 @public(inplace=False)
 def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Averages all elements, or the elements along one or more dimensions.
@@ -143,7 +174,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
         dtype: dtype to which `input` is cast first (default: None).
 
     Raises:
-        RuntimeError: `input` has an integer dtype, and no floating-point `dtype` is given.
+        RuntimeError: `dtype`, or without it the dtype of `input`, is not a floating-point or complex dtype.
 
     Example:
         >>> mytorch.mean(tensor([[1.0, 2.0], [3.0, 6.0]]), 1, keepdim=True).tolist()
@@ -151,13 +182,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
     """
     if axis is not None or keepdims is not None:
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
-    if dtype is not None:
-        input = cast(input, dtypes.as_dtype(dtype))
-    elif input.dtype.category < dtypes.FLOAT:
-        raise RuntimeError(
-            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
-            f"Got: {input.dtype.name}"
-        )
+    input = for_means(input, dtype)
     return _mean.fast_call(input, dim if dim is None else normalize_dims(dim, input.ndim, "mean"), keepdim)
 
 
@@ -342,10 +367,7 @@ def cumsum(input, dim=None, *, dtype=None, axis=None):
         >>> mytorch.cumsum(tensor([1, 2, 3]), 0).tolist()
         [1, 3, 6]
     """
-    if dtype is not None:
-        input = cast(input, dtypes.as_dtype(dtype))
-    elif input.dtype.category < dtypes.FLOAT:
-        input = cast(input, dtypes.int64)
+    input = accumulated(input, dtype, "cumsum")
     return _cumsum(input, dim=normalize_dim(dim if axis is None else axis, input.ndim))
 
 
@@ -355,7 +377,7 @@ def cumsum(input, dim=None, *, dtype=None, axis=None):
 def _refuse_empty(input, dims, name):
     if 0 in (input.shape if dims is None else [input.shape[d] for d in dims if d < input.ndim]):
         wanted = "be specified for input.numel() == 0" if dims is None else "have non-zero size"
-        error = RuntimeError if dims is None and name in ("max", "min") else IndexError
+        error = RuntimeError if dims is None else IndexError
         raise error(f"{name}(): Expected reduction dim to {wanted}; the tensor has shape {tuple(input.shape)}.")
 
 

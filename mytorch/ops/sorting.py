@@ -22,20 +22,13 @@ from .dispatch.unwrap import on_device_of, raw_of, to_cpu
 from .elementwise import cast, ceil, floor, isnan, named, where, without_derivative
 from .elementwise import round as round_half_even
 from .movement import _flip, cat, contiguous
-from .reduction import axes_of, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
+from .reduction import accumulated, axes_of, for_means, normalize_dim, normalize_dims, spread, to_acc_type, vector_norm
 from .reduction import mean as mean_of
 from .reduction import sum as sum_of
 from .special import lerp
 
 _pairs = {name: namedtuple(name, "values indices") for name in "median mode kthvalue cummax cummin nanmedian".split()}
 _AMinMax, _Histogram = namedtuple("aminmax", "min max"), namedtuple("histogram", "hist bin_edges")
-
-
-def _for_products(input, dtype):
-    """Casts input to the dtype for products: the given dtype, or int64 for integers."""
-    if dtype is not None:
-        return cast(input, dtypes.as_dtype(dtype))
-    return cast(input, dtypes.int64) if input.dtype.category < dtypes.FLOAT else input
 
 
 @op(dtype="same", name="prod", autocast="float32")
@@ -80,7 +73,7 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
         >>> mytorch.prod(tensor([2, 3, 4])).item()
         24
     """
-    input = _for_products(input, dtype)
+    input = accumulated(input, dtype)
     return _prod(input, dim=normalize_dims(dim, input.ndim, "prod"), keepdim=keepdim)
 
 
@@ -95,7 +88,7 @@ def cumprod(input, dim, *, dtype=None):
         >>> mytorch.cumprod(tensor([1, 2, 3, 4]), dim=0).tolist()
         [1, 2, 6, 24]
     """
-    return _products(_for_products(input, dtype), normalize_dim(dim, input.ndim))
+    return _products(accumulated(input, dtype, "cumprod"), normalize_dim(dim, input.ndim))
 
 
 @in_precision("float32")
@@ -511,6 +504,8 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """
     if input.dtype.is_complex:
         raise RuntimeError("nansum does not support complex inputs")
+    if input.dtype.is_floating_point and dtype is not None and dtypes.as_dtype(dtype).is_complex:
+        raise NotImplementedError("nansum does not support complex dtypes")
     x = _zero_for_nan.fast_call(input) if input.dtype.is_floating_point else input
     return sum_of(x, dim, keepdim, dtype=dtype)
 
@@ -529,8 +524,11 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
         >>> mytorch.nanmean(tensor([1.0, float("nan"), 3.0])).item()
         2.0
     """
+    if input.dtype.is_complex:
+        raise RuntimeError("nanmean does not support complex inputs")
+    input = for_means(input, dtype, "nanmean")
     kept = ~isnan.fast_call(input)
-    return nansum(input, dim, keepdim, dtype=dtype) / sum_of(kept, dim, keepdim)
+    return nansum(input, dim, keepdim) / sum_of(kept, dim, keepdim)
 
 
 # -- counting and searching --------------------------------------------------------------------------------------------
@@ -1011,6 +1009,11 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
         if w.ndim != 1 or w.shape[0] != x.shape[1]:
             raise RuntimeError(
                 f"cov(): expected {name} to have one element for each of {x.shape[1]} observations, got shape {tuple(w.shape)}"
+            )
+        if (w.dtype.category == dtypes.INT) is not (name == "fweights"):
+            wanted = "integral" if name == "fweights" else "floating point"
+            raise RuntimeError(
+                f"cov(): expected {name} to have {wanted} dtype but got {name} with {w.dtype.name} dtype"
             )
         if bool((w < 0).any()):
             raise RuntimeError(f"cov(): {name} cannot be negative")

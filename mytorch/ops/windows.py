@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from ..arrays import dtypes
+from ..arrays.memory_format import strided
 from ..arrays.tensor import Tensor
-from .creation import check_layout, from_numpy
+from .creation import from_numpy
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann", "kaiser",
@@ -18,7 +19,8 @@ def _window(name, M, make, sym, dtype, layout, device, requires_grad):
     """Returns a window: `make(n, x)` for the positions x of n points. A periodic window omits the last of M + 1 points."""
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
-    check_layout(layout)
+    if layout not in (None, strided):
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
     dtype = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     if dtype.name not in ("float32", "float64"):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")

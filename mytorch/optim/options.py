@@ -104,6 +104,8 @@ def check_ranges(options):
             check_range(name, options[name], words)
     for name in ("momentum", "weight_decay", "lr_decay", "initial_accumulator_value", "momentum_decay"):
         check_range(name, options.get(name, 0))
+    if options.get("betas", ()) is None or len({hasattr(b, "numel") for b in options.get("betas", ())}) > 1:
+        raise ValueError("betas must be either both floats or both Tensors")
     for i, beta in enumerate(options.get("betas", ())):
         check_range(f"betas[{i}]", beta, f"beta parameter at index {i}", high=1.0)
 

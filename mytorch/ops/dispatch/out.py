@@ -26,6 +26,9 @@ def check_out(out, inputs, name):
         TypeError: PyTorch's function has no argument `out` (in PyTorch mode).
         RuntimeError: the memory is shared.
     """
+    if isinstance(out, (tuple, list)) and name in _APART:
+        for part in out:
+            check_out(part, inputs, name)
     if not hasattr(out, "_version_counter") and not hasattr(out, "_mt_data"):
         return
     if config.pytorch_mode and name in _WITHOUT_OUT:
@@ -40,15 +43,15 @@ def check_out(out, inputs, name):
 
 # Functions whose `out` has exactly the dtype of the result.
 _SAME_DTYPE = frozenset(
-    "abs absolute addbmm addmm addmv amax amin aminmax argmax argmin baddbmm bitwise_not bmm bucketize ceil chain_matmul cholesky clamp "
+    "abs absolute addbmm addmm addmv amax amin aminmax argmax argmin baddbmm bitwise_not bmm bucketize ceil chain_matmul cholesky clamp complex "
     "clamp_max clamp_min clip cross diag dot eigvalsh float_power floor frac gather hardshrink heaviside histc index_add index_copy "
     "index_select inner inverse isin log_softmax logcumsumexp lu_solve masked_select matmul matrix_norm matrix_power mm msort multi_dot "
-    "multinomial mv nan_to_num nanquantile narrow_copy neg norm nuclear_norm quantile renorm round scatter scatter_add scatter_reduce "
+    "multinomial mv nan_to_num nanquantile narrow_copy neg norm nuclear_norm polar quantile renorm round scatter scatter_add scatter_reduce "
     "searchsorted sgn sign signbit slice_scatter softmax softplus take take_along_dim tensordot tril triu trunc vdot where".split()
 )
 # Functions whose `out` cannot be an input.
 _APART = frozenset(
-    "cat column_stack concat concatenate dstack gather hstack index_add index_copy index_select kron masked_select row_stack stack take "
+    "cat column_stack concat concatenate dstack gather hstack index_add index_copy index_select kron kthvalue masked_select row_stack stack take "
     "take_along_dim vstack".split()
 )
 _JOINS = frozenset("cat column_stack concat concatenate dstack hstack row_stack vstack".split())
@@ -106,6 +109,7 @@ def write_out(result, out, name, exact=False):
     if result.dtype.category > out.dtype.category:
         error = TypeError if name in _JOINS else RuntimeError
         raise error(f"result type {given} can't be cast to the desired output type {wanted}")
+    refuse_shared(out, name)
     if tuple(out.shape) != tuple(result.shape):
         if out.numel():
             warn(
@@ -117,7 +121,6 @@ def write_out(result, out, name, exact=False):
         out.resize_(tuple(result.shape))
         if not (result.is_contiguous() or name.startswith("fft")):  # PyTorch's transforms resize in row-major order
             out.as_strided_(tuple(result.shape), result.stride(), out.storage_offset())
-    refuse_shared(out, name)
     (out if result.dtype.category >= dtypes.FLOAT else out.detach()).copy_(result)
     return out
 

@@ -88,6 +88,11 @@ def check_arguments(op, inputs):
             op.name in (SECOND if i else _FIRST) and isinstance(x, (int, float, complex, np.generic))
         ):
             raise TypeError(f"{op.name}(): argument {op.inputs[i]!r} (position {i + 1}) must be Tensor, not {kind(x)}")
+    if not any(isinstance(x, (Tensor, Array)) for x in inputs):
+        raise TypeError(
+            f"{op.name}() received an invalid combination of arguments - got ({', '.join(map(kind, inputs))}), but expected at least "
+            "one Tensor"
+        )
 
 
 # Functions composed of ops -> kinds of dtypes that they refuse in PyTorch mode, as above, and h for float16, x for bfloat16.
@@ -122,7 +127,7 @@ _ONE_DTYPE = {
 # Functions composed of ops -> arguments that are tensors, not numbers or lists.
 _TENSORS = {
     "addcdiv": "input tensor1 tensor2", "addcmul": "input tensor1 tensor2", "bilinear": "input1 input2 weight", "dist": "input other",
-    "pairwise_distance": "x1 x2", "soft_margin_loss": "input target", "vecdot": "x y", "polar": "abs angle",
+    "pairwise_distance": "x1 x2", "complex": "real imag", "heaviside": "input values", "max": "input", "min": "input", "soft_margin_loss": "input target", "vecdot": "x y", "polar": "abs angle",
     **dict.fromkeys(
         "alias_copy alpha_dropout as_strided_scatter celu clamp clamp_max clamp_min clone dropout elu feature_alpha_dropout frac gelu "
         "hardshrink hardsigmoid hardswish histc kl_div leaky_relu logit logsigmoid mish mvlgamma nan_to_num nonzero positive relu relu6 "
