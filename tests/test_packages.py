@@ -43,6 +43,8 @@ def test_parts_that_are_absent_can_be_mentioned_and_not_used():
         def f(x: "MaskedTensor | None"): return x
         assert not isinstance(torch.ones(1), PipelineStage)
         class Masked(torch.masked.MaskedTensor): pass
+        from torch.distributed import rpc
+        assert rpc.api._require_initialized(f)(2) == 2  # packages use the decorator on import
         for use in (lambda: as_masked_tensor(f), lambda: Masked(f).get_data(), PipelineStage, lambda: FileSystemReader("a")):
             try:
                 use()

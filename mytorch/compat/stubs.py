@@ -163,6 +163,7 @@ _UNCHANGED = {
     "register_dataclass",
     "compile_ignored",
     "assume_constant_result",
+    "_require_initialized",
 }
 _FALSE = (
     "is_traceable_wrapper_subclass is_available is_fx_tracing is_tracing is_initialized is_compiling has_triton has_triton_package is_rpc_available "
