@@ -30,8 +30,8 @@ EXTENSIONS = next(
 LAYERS = [
     (
         "arrays.arguments arrays.capturing arrays.config arrays.dtypes arrays.errors arrays.hooks arrays.overridable arrays.overriding "
-        "utils._pytree version _extensions",
-        "settings, dtypes and promotion, errors, nested containers, CUDA graph capture, the list of extensions",
+        "version _extensions",
+        "settings, dtypes and promotion, errors, CUDA graph capture, the list of extensions",
     ),
     (
         "arrays.blocks arrays.einsum arrays.philox arrays.rejection arrays.special",
@@ -39,7 +39,7 @@ LAYERS = [
     ),
     ("arrays", "devices, the NumPy and CuPy namespaces, copies; the only importer of CuPy"),
     ("arrays.printing", "printing of arrays and tensors"),
-    ("arrays.array", "Array: one NumPy or CuPy array with a version counter"),
+    ("arrays.array utils._pytree", "Array: one NumPy or CuPy array with a version counter; nested containers"),
     (
         "autograd.mode autograd.node autograd.own_node autograd.saved autograd.walk kernels kernels.numba.sparse_products kernels.triton.generated",
         "the graph and backward; compiled kernels over raw arrays and their registry",

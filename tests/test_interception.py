@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 import mytorch
-from mytorch.arrays.overriding import PLAIN
+from mytorch.arrays.overriding import PLAIN, asks
 from mytorch.compat.overrides import TorchFunctionMode
 
 from . import layers
@@ -223,3 +223,49 @@ def test_classes_that_are_no_tensors_are_asked():
         mytorch.nn.functional.relu(duck),
     ]
     assert results == ["exp", "cat", "add_", "flatten", "relu"]
+
+
+def test_functions_that_no_class_overrides_do_not_ask_classes_that_are_no_tensors():
+    class Duck:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__
+
+    duck = Duck()
+    assert mytorch.add(duck, 1) == "add"  # from now on, every public function asks
+    assert mytorch.is_tensor(duck) is False
+    for function in (mytorch.tensor, mytorch.as_tensor, mytorch.asarray, mytorch.from_numpy):
+        with pytest.raises((TypeError, ValueError, RuntimeError)):
+            function(duck)
+    assert (mytorch.zeros(duck), mytorch.full((2,), duck)) == ("zeros", "full")
+
+
+def test_every_function_of_a_module_of_functions_asks():
+    for module in (mytorch.linalg, mytorch.fft):
+        functions = {n: vars(module)[n] for n in module.__all__ if callable(vars(module)[n])}
+        silent = {n for n, f in functions.items() if not asks(f) and not isinstance(f, type)}
+        assert not silent - {"fftfreq", "rfftfreq"}, silent  # which take no tensors
+    for name in ("uniform_", "normal_", "constant_", "kaiming_uniform_"):  # those that ask in PyTorch
+        assert asks(getattr(mytorch.nn.init, name)), name
+
+
+@pytest.mark.parametrize(
+    "arguments", [("ij,jk->ik", "x", "y"), ("ij,jk->ik", ["x", "y"]), ("x", [0, 1], "y", [1, 2], [0, 2])]
+)
+def test_einsum_passes_its_operands_one_by_one(arguments):
+    """As in PyTorch, a class that overrides it has to know one spelling only."""
+    received = []
+
+    class Duck:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            received.append((func, args, kwargs or {}))
+
+    scope = {"x": Duck(), "y": mytorch.ones(3, 2)}
+    arguments = [
+        [scope[a] for a in v] if v == ["x", "y"] else scope.get(v, v) if isinstance(v, str) else v for v in arguments
+    ]
+    mytorch.einsum(*arguments)
+    (function, (equation, *operands), keywords), letters = received[0], str.maketrans("ABC", "ijk")
+    assert (function, equation.translate(letters), keywords) == (mytorch.einsum, "ij,jk->ik", {})
+    assert operands == [scope["x"], scope["y"]]

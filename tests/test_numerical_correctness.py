@@ -769,3 +769,33 @@ def test_statistics_without_weights_or_edges_raise_errors():
             mytorch.cov(mytorch.ones(2, 3), **weights)
     with pytest.raises(RuntimeError, match="at least one edge for each axis"):
         mytorch.histogramdd(mytorch.ones(4, 2), [mytorch.empty(0), mytorch.arange(3.0)])
+
+
+# Functions with a bounded range -> the bounds, which rounding must not exceed: a probability of 1 + 2^-22 is refused elsewhere.
+BOUNDED = {
+    "erf": (-1, 1), "tanh": (-1, 1), "sin": (-1, 1), "cos": (-1, 1), "sigmoid": (0, 1), "erfc": (0, 2), "special.ndtr": (0, 1),
+    "special.erfcx": (0, INF), "atan": (-1.5707964, 1.5707964), "asinh": (-INF, INF), "softsign": (-1, 1), "log_sigmoid": (-INF, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_bounded_functions_stay_within_their_bounds(dtype):
+    x = mytorch.linspace(-9, 9, 200_001, dtype=mytorch.float64).to(getattr(mytorch, dtype))
+    for name, (low, high) in BOUNDED.items():
+        module = mytorch.special if name.startswith("special.") else mytorch
+        f = getattr(module, name.removeprefix("special."), None) or getattr(
+            F, {"log_sigmoid": "logsigmoid"}.get(name, name)
+        )
+        for values in (x, x[::7], x.reshape(3, -1).T, x[-3:]):
+            y = f(values).double()
+            assert low <= y.min() <= y.max() <= high, (name, y.min(), y.max())
+    for loc, scale in ((0.0, 1.0), (0.3, 0.7)):
+        y = mytorch.distributions.Normal(loc, scale).cdf(x.float())
+        assert 0 <= y.min() <= y.max() <= 1
+
+
+def test_erf_of_numpy_stays_within_its_bounds():
+    from mytorch.arrays import special
+
+    x = np.linspace(-4.1, 4.1, 200_001, dtype=np.float32)
+    assert np.abs(special.erf(x)).max() == 1

@@ -43,6 +43,8 @@ def test_parts_that_are_absent_can_be_mentioned_and_not_used():
         def f(x: "MaskedTensor | None"): return x
         assert not isinstance(torch.ones(1), PipelineStage)
         class Masked(torch.masked.MaskedTensor): pass
+        from torch.distributed import rpc
+        assert rpc.api._require_initialized(f)(2) == 2  # packages use the decorator on import
         for use in (lambda: as_masked_tensor(f), lambda: Masked(f).get_data(), PipelineStage, lambda: FileSystemReader("a")):
             try:
                 use()
@@ -448,3 +450,70 @@ def test_namespaces_of_operators_may_have_the_names_of_modules():
         print(len(names) > 20, F.scaled_dot_product_attention(x, x, x).shape, F.conv1d(x[0], torch.ones(3, 3, 1)).shape)
     """)
     assert " ".join(out) == "True torch.Size([1, 2, 3, 4]) torch.Size([2, 3, 4])"
+
+
+def test_absent_exceptions_can_be_caught():
+    out = run("""
+        import torch
+        from torch._C import FatalError, JITException
+        from torch.distributed.elastic.rendezvous import RendezvousError
+        from torch.package import PackagingError
+        caught = 0
+        for error in (torch.jit.Error, FatalError, JITException, RendezvousError, PackagingError):
+            try:
+                try:
+                    raise KeyError
+                except error:
+                    pass
+            except KeyError:
+                caught += 1
+        print(caught)
+    """)
+    assert out == ["5"]
+
+
+def test_subclasses_of_normal_distributions_may_have_other_shapes():
+    """gpytorch's samples have one axis more than the tensors that PyTorch's class knows."""
+    D, size = mytorch.distributions, mytorch.Size
+
+    class Matrices(D.MultivariateNormal):
+        _extended_shape = lambda self, sample_shape=size(): size((*sample_shape, *self._batch_shape, 3, 2))  # noqa: E731
+
+        def sample(self, sample_shape):
+            return sample_shape.numel()
+
+    class Low(D.LowRankMultivariateNormal):
+        _extended_shape = Matrices._extended_shape
+
+    matrices = Matrices(mytorch.zeros(2, 6), mytorch.eye(6) * 4)
+    assert mytorch.equal(matrices.variance, mytorch.full((2, 6), 4.0))
+    low = Low(mytorch.zeros(2, 6), mytorch.ones(6, 1), mytorch.full((6,), 3.0))
+    assert mytorch.equal(low.variance, mytorch.full((2, 6), 4.0))
+    with pytest.warns(FutureWarning):
+        assert matrices.sample_n(5) == 5
+
+
+def test_sizes_are_trees():
+    """pyro calls a function for each leaf, and for each tuple one that maps the first over its items."""
+    from mytorch.utils import _pytree
+
+    shape = mytorch.ones(2, 3).shape
+    leaves, spec = _pytree.tree_flatten({"a": shape})
+    assert (leaves, spec.num_leaves) == ([2, 3], 2)
+    assert _pytree.tree_map(lambda n: n + 1, shape) == (3, 4)
+
+
+def test_traced_assertions_are_nodes():
+    out = run("""
+        import torch
+        def checked(x):
+            torch._assert(x.shape[-1] == 3, "wrong size")
+            return x * 2
+        module = torch.fx.symbolic_trace(checked)
+        print(module(torch.ones(2, 3)).sum().item())
+        try:
+            module(torch.ones(2, 4))
+        except AssertionError as error:
+            print(error)
+    """)
+    assert out == ["12.0", "wrong", "size"]

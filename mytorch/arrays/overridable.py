@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from . import config
-from .overriding import NOTHING, asking, asks, can_override, overriding
+from .overriding import NOTHING, SIMPLE, asking, asks, overriding
 
 _F = TypeVar("_F", bound=Callable[..., Any])  # editors see the signature of the function
 
@@ -23,9 +23,14 @@ def overridable(function: _F, operator: bool = False, check: Callable[..., None]
 
     @functools.wraps(function)
     def public(*args, **kwargs):
-        if overriding.on and can_override(args, kwargs):
-            if (result := overriding.ask(public.public, args, kwargs, operator)) is not NOTHING:
-                return result
+        if (
+            overriding.on
+        ):  # the loop is `can_override`, without the call, because every function that is composed of ops runs it
+            for value in (*args, *kwargs.values()) if kwargs else args:
+                if type(value) not in SIMPLE:
+                    if (result := overriding.ask(public.public, args, kwargs, operator)) is not NOTHING:
+                        return result
+                    break
         if check is not None and config.pytorch_mode:
             check(args, kwargs)
         try:

@@ -32,6 +32,8 @@ CREATIONS = FACTORIES | frozenset(
     "zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full scalar_tensor "
     "linspace logspace tril_indices triu_indices empty_strided from_numpy as_tensor".split()
 )
+# Functions of `IGNORED` that ask a class that is no tensor, because it may stand for a size or a number.
+ASKED_BY_SIZES = CREATIONS - {"tensor", "as_tensor", "from_numpy"}
 
 
 def is_overridable(name):

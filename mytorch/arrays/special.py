@@ -64,7 +64,7 @@ def _erf32(x):
     denominator = horner(_ERF_Q, square, np.empty_like(x))
     x *= horner(_ERF_P, square, np.empty_like(x))
     x /= denominator
-    return x
+    return np.clip(x, np.float32(-1), np.float32(1), out=x)  # which rounding exceeds near ±4
 
 
 # 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x.

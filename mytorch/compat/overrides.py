@@ -17,7 +17,7 @@ from ..arrays import as_device, config
 from ..arrays.array import Array
 from ..arrays.dtypes import as_numpy, default_dtype
 from ..arrays.meta import hollow
-from ..arrays.overriding import CREATIONS, IGNORED, NOTHING, asks, in_state, overriding
+from ..arrays.overriding import ASKED_BY_SIZES, CREATIONS, IGNORED, NOTHING, asks, in_state, overriding
 from ..arrays.overriding import state as _state
 from ..arrays.parameter import Buffer, Parameter
 from ..arrays.tensor import Tensor
@@ -257,12 +257,13 @@ def _ask(public, args, kwargs=None, operator=False):
         return NOTHING
     if not _state.all_off and (_state.modes or not _state.subclasses_off):
         overridden = () if _state.subclasses_off else _overridden(args, kwargs)
-        if public.__name__ in IGNORED:
-            overridden = [value for value in overridden if not isinstance(value, Tensor)]
+        if (name := public.__name__) in IGNORED:
+            overridden = [v for v in overridden if name in ASKED_BY_SIZES and not isinstance(v, Tensor)]
         if overridden or (_state.modes and _state.modes[-1]._receives(public)):
             if operator and not all(is_operand(a) or _overrides(type(a)) for a in args):
                 return NOTHING
             kwargs = {k: v for k, v in kwargs.items() if k not in _NATIVE or v not in (None, False)}
+            args = public.asked_with(*args) if hasattr(public, "asked_with") else args
             return _handle(public, args, kwargs, overridden, operator)
     # `backward` runs hooks of the program, which are not inside a public function.
     if not creation_hooks or _state.inside or operator or public.__name__ == "backward":

@@ -163,6 +163,7 @@ _UNCHANGED = {
     "register_dataclass",
     "compile_ignored",
     "assume_constant_result",
+    "_require_initialized",
 }
 _FALSE = (
     "is_traceable_wrapper_subclass is_available is_fx_tracing is_tracing is_initialized is_compiling has_triton has_triton_package is_rpc_available "
@@ -324,7 +325,8 @@ def _absence(full, name, module, feature):
     if name == "device_count":
         return _answer(0)
     if name.lstrip("_")[:1].isupper():
-        return type(name, (_Absence,), {"__module__": module, "_absent": (full, feature)})
+        bases = (_Absence, Exception) if name.endswith(("Error", "Exception")) else (_Absence,)  # for `except`
+        return type(name, bases, {"__module__": module, "_absent": (full, feature)})
     return _AbsentFunction(full, feature)
 
 

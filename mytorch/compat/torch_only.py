@@ -6,6 +6,7 @@ import math
 
 from .. import amp, cuda
 from ..arrays import dtypes
+from ..arrays.overridable import overridable
 from ..arrays.tensor import Tensor
 from ..autograd.mode import get_mode
 from ..nn import functional as F
@@ -38,6 +39,7 @@ def _check_is_size(i, message=None, *, max=None):
     _check(i >= 0 and (max is None or i <= max), message)
 
 
+@overridable
 def _assert(condition, message):
     """Raise an AssertionError with the message unless the condition is True."""
     if not condition:

@@ -169,7 +169,7 @@ class Distribution:
             n: number of samples.
         """
         warnings.warn("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, stacklevel=2)
-        return self.sample((n,))
+        return self.sample(Size((n,)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Returns the logarithm of the density (or probability) at a value.

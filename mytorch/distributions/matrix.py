@@ -137,7 +137,7 @@ class MultivariateNormal(_OfCovariance):
     @property
     def variance(self) -> Tensor:
         """The diagonal of the covariance."""
-        return (self._unbroadcasted_scale_tril**2).sum(-1).expand(self._extended_shape())
+        return (self._unbroadcasted_scale_tril**2).sum(-1).expand(size(self._batch_shape, self._event_shape))
 
     def _draw(self, shape):
         return self.loc + _times(self._unbroadcasted_scale_tril, randn(shape, **self._options))
@@ -204,7 +204,7 @@ class LowRankMultivariateNormal(Family):
     @property
     def variance(self) -> Tensor:
         """The diagonal of the covariance."""
-        return ((self._W**2).sum(-1) + self._D).expand(self._extended_shape())
+        return ((self._W**2).sum(-1) + self._D).expand(size(self._batch_shape, self._event_shape))
 
     _whole = _OfCovariance._whole
 

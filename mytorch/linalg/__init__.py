@@ -31,7 +31,7 @@ from ..ops.decompositions import (
     solve,
     square,
 )
-from ..ops.dispatch.bind import also_named, found_by_pickle
+from ..ops.dispatch.bind import also_named, found_by_pickle, public_function
 from ..ops.dispatch.out import takes_out, write_out
 from ..ops.dispatch.precision import in_precision
 from ..ops.dispatch.unwrap import on_device_of, raw_of, to_cpu
@@ -1271,8 +1271,8 @@ norm = also_named(norm, {"axis": "dim", "keepdims": "keepdim"})
 
 for _name, _function in list(globals().items()):
     _ours = getattr(_function, "__module__", None) in (__name__, _d.__name__) and not _name.startswith("_")
-    if _ours and callable(_function) and not isinstance(_function, type):
-        globals()[_name] = found_by_pickle(_described(takes_out(_function)), _name, __name__)
+    if (_ours or _name in ("matmul", "tensordot")) and callable(_function) and not isinstance(_function, type):
+        globals()[_name] = found_by_pickle(_described(public_function(takes_out(_function))), _name, __name__)
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",

@@ -392,6 +392,23 @@ def _sums_products(spec):
     return any(terms.count(c) > 1 and c not in output for c in set(terms) - {","})
 
 
+def _in_letters(equation, *operands):
+    """Returns the equation as a string, followed by the operands one by one. Classes that override `einsum` receive them so."""
+    if not isinstance(equation, str):  # alternating tensors and lists of axes, optionally followed by the output's axes
+        parts = (equation, *operands)
+        operands, axes = parts[: len(parts) // 2 * 2 : 2], parts[1::2]
+        for i in (i for listed in (*axes, *(parts[-1:] if len(parts) % 2 else ())) for i in listed):
+            if i is not Ellipsis and not 0 <= i < len(_LETTERS):
+                raise ValueError(f"einsum(): expected subscripts within the valid range [0, 52), got {i}.")
+        spelled = ["".join("..." if i is Ellipsis else _LETTERS[i] for i in listed) for listed in axes]
+        equation = ",".join(spelled)
+        if len(parts) % 2:
+            equation += "->" + "".join("..." if i is Ellipsis else _LETTERS[i] for i in parts[-1])
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    return equation, *operands
+
+
 @public(method=False, inplace=False)
 def einsum(equation, *operands):
     """Computes sums of products in Einstein notation.
@@ -415,18 +432,7 @@ def einsum(equation, *operands):
         >>> mytorch.einsum("ii->i", x).tolist()  # a diagonal
         [1, 4]
     """
-    if not isinstance(equation, str):  # alternating tensors and lists of axes, optionally followed by the output's axes
-        parts = (equation, *operands)
-        operands, axes = parts[: len(parts) // 2 * 2 : 2], parts[1::2]
-        for i in (i for listed in (*axes, *(parts[-1:] if len(parts) % 2 else ())) for i in listed):
-            if i is not Ellipsis and not 0 <= i < len(_LETTERS):
-                raise ValueError(f"einsum(): expected subscripts within the valid range [0, 52), got {i}.")
-        spelled = ["".join("..." if i is Ellipsis else _LETTERS[i] for i in listed) for listed in axes]
-        equation = ",".join(spelled)
-        if len(parts) % 2:
-            equation += "->" + "".join("..." if i is Ellipsis else _LETTERS[i] for i in parts[-1])
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
+    equation, *operands = _in_letters(equation, *operands)
     if not operands:
         raise ValueError("einsum(): expected an equation and at least one operand.")
     terms, output = _letters(equation, tuple(x.ndim for x in operands))
@@ -462,6 +468,9 @@ def einsum(equation, *operands):
         ready[i] = ready[i].expand(*full)
     spec = f"{','.join(terms)}->{output}"
     return (_einsum if _sums_products(spec) else _product_of_elements)(*ready, spec=spec)
+
+
+einsum.asked_with = _in_letters
 
 
 @in_precision(None)

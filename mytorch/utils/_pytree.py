@@ -3,6 +3,8 @@
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any
 
+from ..arrays.array import Size
+
 _Kind = namedtuple("_Kind", "flatten_fn unflatten_fn")
 _kinds = {}
 
@@ -74,7 +76,8 @@ for _cls in (dict, OrderedDict):
         _cls, lambda d: (list(d.values()), list(d)), lambda c, keys, cls=_cls: cls(zip(keys, c, strict=True))
     )
 register_pytree_node(list, lambda x: (list(x), None), lambda c, _: list(c))
-register_pytree_node(tuple, lambda x: (list(x), None), lambda c, _: tuple(c))
+for _cls in (tuple, Size):
+    register_pytree_node(_cls, lambda x: (list(x), None), lambda c, _: tuple(c))
 register_pytree_node(deque, lambda x: (list(x), x.maxlen), lambda c, n: deque(c, maxlen=n))
 register_pytree_node(
     defaultdict,

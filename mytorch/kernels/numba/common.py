@@ -142,7 +142,8 @@ def erf(x):
     q = q * s + np.float32(-1.68282697438203e-03)
     q = q * s + np.float32(-7.37332916720468e-03)
     q = q * s + np.float32(-1.42647390514189e-02)
-    return x * p / q
+    # The quotient rounds to 1 + 2^-22 for some x, and no distribution function may exceed 1.
+    return min(max(x * p / q, np.float32(-1.0)), np.float32(1.0))
 
 
 def flat(x):

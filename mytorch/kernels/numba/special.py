@@ -1,4 +1,4 @@
-"""erf and erfc of float32, one pass each, by the approximations of mytorch/arrays/special.py. NaN stays NaN."""
+"""erf and erfc of float32, one pass each, by the approximations of mytorch/arrays/special.py, within their bounds. NaN stays NaN."""
 
 import numpy as np
 
