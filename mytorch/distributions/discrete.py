@@ -270,8 +270,10 @@ class Categorical(ProbsFamily):
 
     def _log_prob(self, value):
         value, logits = value.long().unsqueeze(-1), self.logits
-        shape = size(joint_shape(value.shape[:-1], logits.shape[:-1]), logits.shape[-1:])
-        return logits.expand(shape).gather(-1, value.expand((*shape[:-1], 1))).squeeze(-1)
+        if value.shape[:-1] != logits.shape[:-1]:
+            shape = size(joint_shape(value.shape[:-1], logits.shape[:-1]), logits.shape[-1:])
+            value, logits = value.expand((*shape[:-1], 1)), logits.expand(shape)
+        return logits.gather(-1, value).squeeze(-1)
 
     def entropy(self) -> Tensor:
         return -(self.logits.clamp(min=finfo(self.logits).min) * self.probs).sum(-1)

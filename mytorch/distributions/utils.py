@@ -1,5 +1,6 @@
 """Utilities of the distributions: broadcasting of parameters, probabilities and logits, triangular matrices."""
 
+import functools
 import itertools
 import operator
 from numbers import Number
@@ -13,6 +14,7 @@ from ..arrays.tensor import Tensor
 from ..autograd.mode import enable_grad
 from ..ops.activation import sigmoid, softmax
 from ..ops.creation import tensor, zeros
+from ..ops.dispatch.errors import broadcast
 from ..ops.dispatch.unwrap import shape_of
 from ..ops.movement import broadcast_tensors
 from ..ops.random import randn
@@ -56,7 +58,10 @@ def _sum_rightmost(value, dim):
 
 def finfo(x):
     """Return the limits of the dtype of x."""
-    return dtypes.finfo(x.dtype)
+    return _finfo(x.dtype)
+
+
+_finfo = functools.lru_cache(dtypes.finfo)
 
 
 def sum_rightmost(value, dim):
@@ -165,7 +170,7 @@ def size(*parts):
 
 def joint_shape(*shapes):
     """Return the broadcast shape of several shapes."""
-    return Size(np.broadcast_shapes(*(tuple(s) for s in shapes)))
+    return Size(broadcast(*shapes))
 
 
 def forwarded(holder, names):
