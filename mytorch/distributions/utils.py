@@ -14,7 +14,6 @@ from ..arrays.tensor import Tensor
 from ..autograd.mode import enable_grad
 from ..ops.activation import sigmoid, softmax
 from ..ops.creation import tensor, zeros
-from ..ops.dispatch.errors import broadcast
 from ..ops.dispatch.unwrap import shape_of
 from ..ops.movement import broadcast_tensors
 from ..ops.random import randn
@@ -170,7 +169,7 @@ def size(*parts):
 
 def joint_shape(*shapes):
     """Return the broadcast shape of several shapes."""
-    return Size(broadcast(*shapes))
+    return Size(np.broadcast_shapes(*(tuple(s) for s in shapes)))
 
 
 def forwarded(holder, names):

@@ -163,7 +163,9 @@ def repeated(b):
     of columns are copied once, each to contiguous memory.
     """
     inner, columns = b.shape
-    width = next((w for w in range(min(CACHED // (inner or 1), columns - 1) // 16 * 16, 31, -16) if columns % w == 0), 0)
+    width = next(
+        (w for w in range(min(CACHED // (inner or 1), columns - 1) // 16 * 16, 31, -16) if columns % w == 0), 0
+    )
     if not width or not _in_place or b.dtype.char != "f":
         return lambda a, out: matmul(a, b, out)
     blocks = np.ascontiguousarray(b.reshape(inner, -1, width).transpose(1, 0, 2))
