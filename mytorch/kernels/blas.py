@@ -168,7 +168,7 @@ def repeated(b):
     )
     if not width or not _in_place or b.dtype.char != "f":
         return lambda a, out: matmul(a, b, out)
-    blocks = np.ascontiguousarray(b.reshape(inner, -1, width).transpose(1, 0, 2))
+    blocks = np.ascontiguousarray(b.reshape(inner, columns // width, width).transpose(1, 0, 2))
 
     def product(a, out):
         if not 1 < len(a) * inner * width <= PLACED:
