@@ -54,7 +54,7 @@ class Mode:
     """
 
     __slots__ = (
-        "_no_grad", "anomaly", "autocast", "counter", "grad", "grad_enabled", "hooks_refused", "inference", "interpreter", "plain",
+        "_other", "anomaly", "autocast", "counter", "grad", "grad_enabled", "hooks_refused", "inference", "interpreter", "plain",
         "profile", "saved_hooks", "wrap",
     )  # fmt: skip
 
@@ -83,15 +83,19 @@ class Mode:
             self.wrap = autocast.run_op
         # Every call of an op tests this one flag instead of five settings.
         self.plain = autocast is saved_hooks is profile is interpreter is None and not anomaly
-        self._no_grad = None
+        self._other = None
+
+    def recording(self, grad):
+        """Returns this mode with or without recording. It is created once, since programs change it in every step."""
+        if self.grad_enabled == grad:
+            return self
+        if self._other is None:
+            self._other = self.replace(grad=grad)
+        return self._other
 
     def no_grad(self):
-        """Returns this mode without recording. It is created once, since each step of a training needs it several times."""
-        if not self.grad:
-            return self
-        if self._no_grad is None:
-            self._no_grad = self.replace(grad=False)
-        return self._no_grad
+        """Returns this mode without recording."""
+        return self.recording(False)
 
     def replace(self, **changes):
         """Returns a copy of this mode with some fields changed."""
@@ -233,8 +237,9 @@ class enable_grad(_Bare):
         True
     """
 
-    def _changes(self):
-        return {"grad": True}
+    def __enter__(self):
+        self._tokens.append(_mode.set(get_mode().recording(True)))
+        return self
 
 
 class _Choice(ModeSwitch):
@@ -296,10 +301,7 @@ class set_grad_enabled(_Choice):
 
     def __init__(self, mode):
         super().__init__(bool(mode))
-        self._before = _mode.set(get_mode().replace(grad=self.mode))
-
-    def _changes(self):
-        return {"grad": self.mode}
+        self._before = _mode.set(get_mode().recording(self.mode))
 
     def __enter__(self):
         self._tokens.append(self._before)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import linalg
+from ..arrays import dtypes
 from ..arrays.tensor import Tensor
 from ..ops.creation import full
 from ..ops.movement import cat as _cat
@@ -105,7 +106,9 @@ def _require_constraint(value):
 
 def _all_of(result, dims):
     """Return the logical AND over the last axes."""
-    return result.reshape(*result.shape[: result.ndim - dims], -1).all(-1) if dims else result
+    if dims > 1:
+        result = result.reshape(*result.shape[: result.ndim - dims], -1)
+    return result.all(-1) if dims else result
 
 
 class _IndependentConstraint(Constraint):
@@ -173,7 +176,7 @@ class _Bounded(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         within = [compare(value, getattr(self, name)) for name, compare in zip(self._shown, self._compare, strict=True)]
-        if self.is_discrete:
+        if self.is_discrete and value.dtype.category >= dtypes.FLOAT:
             within.append(value % 1 == 0)
         return functools.reduce(operator.and_, within)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ..arrays.array import Size
 from ..arrays.tensor import Tensor
 from ..ops.activation import logsigmoid
-from ..ops.creation import arange, empty_like, eye, full, zeros_like
+from ..ops.creation import arange, eye, full, zeros_like
 from ..ops.elementwise import where
 from ..ops.loss import binary_cross_entropy_with_logits
 from ..ops.random import bernoulli, binomial, multinomial, poisson, rand
@@ -262,16 +262,15 @@ class Categorical(ProbsFamily):
     def _draw(self, shape):
         rows = self.probs.reshape(-1, self._num_events)
         n = Size(shape[: len(shape) - len(self._batch_shape)]).numel()
-        if n == 1:  # PyTorch draws one sample as the minimum of exponential variables
-            drawn = (rows / empty_like(rows).exponential_()).argmax(-1)
-        else:
-            drawn = multinomial(rows, n, True).T
-        return drawn.reshape(shape)
+        drawn = multinomial(rows, n, True)
+        return (drawn if n == 1 else drawn.T).reshape(shape)
 
     def _log_prob(self, value):
         value, logits = value.long().unsqueeze(-1), self.logits
-        shape = size(joint_shape(value.shape[:-1], logits.shape[:-1]), logits.shape[-1:])
-        return logits.expand(shape).gather(-1, value.expand((*shape[:-1], 1))).squeeze(-1)
+        if value.shape[:-1] != logits.shape[:-1]:
+            shape = size(joint_shape(value.shape[:-1], logits.shape[:-1]), logits.shape[-1:])
+            value, logits = value.expand((*shape[:-1], 1)), logits.expand(shape)
+        return logits.gather(-1, value).squeeze(-1)
 
     def entropy(self) -> Tensor:
         return -(self.logits.clamp(min=finfo(self.logits).min) * self.probs).sum(-1)

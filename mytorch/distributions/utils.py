@@ -1,5 +1,6 @@
 """Utilities of the distributions: broadcasting of parameters, probabilities and logits, triangular matrices."""
 
+import functools
 import itertools
 import operator
 from numbers import Number
@@ -56,7 +57,10 @@ def _sum_rightmost(value, dim):
 
 def finfo(x):
     """Return the limits of the dtype of x."""
-    return dtypes.finfo(x.dtype)
+    return _finfo(x.dtype)
+
+
+_finfo = functools.lru_cache(dtypes.finfo)
 
 
 def sum_rightmost(value, dim):

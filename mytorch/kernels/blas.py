@@ -6,6 +6,7 @@ back to the program's number afterward. Another BLAS (Accelerate, MKL) is not ch
 
 import contextlib
 import ctypes
+import functools
 import os
 import threading
 
@@ -21,6 +22,7 @@ FAR = 1 << 23  # from this size on, the weight does not stay in the cache betwee
 # Up to FEW rows, `(w @ aᵀ)ᵀ` is up to twice as fast as `a @ wᵀ`, for which OpenBLAS repacks all of the larger w. It repacks from
 # TURNED multiplications on.
 FEW, TURNED = 64, 9 << 14
+CACHED = 2**13  # float32 numbers that stay in the first-level cache beside the other matrix
 LARGE = 2**22  # multiplications from which a product uses several threads
 # On these processors (with AVX-512), OpenBLAS multiplies small matrices in place, without repacking: products of up to PLACED
 # multiplications, and if the second matrix is column-major, results of up to PLACED_TURNED numbers.
@@ -51,6 +53,7 @@ def _openblas():
 class one_thread:
     """Context in which NumPy's products use one BLAS thread. The last context that ends restores BLAS's number of threads."""
 
+    __slots__ = ("counts",)
     inside, before, lock = 0, 1, threading.Lock()
 
     def __enter__(self):
@@ -58,15 +61,19 @@ class one_thread:
         with one_thread.lock:
             if not one_thread.inside:
                 one_thread.before = get()
-                if one_thread.before > 1:
+                self.counts = one_thread.before > 1  # False if there is nothing to restore
+                if self.counts:
                     put(1)
-            one_thread.inside += 1
+            else:
+                self.counts = True
+            one_thread.inside += self.counts
 
     def __exit__(self, *_):
-        with one_thread.lock:
-            one_thread.inside -= 1
-            if not one_thread.inside and one_thread.before > 1:
-                _counts[1](one_thread.before)
+        if self.counts:
+            with one_thread.lock:
+                one_thread.inside -= 1
+                if not one_thread.inside:
+                    _counts[1](one_thread.before)
 
 
 def _in_child():
@@ -74,8 +81,7 @@ def _in_child():
     one_thread.lock = threading.Lock()
     if one_thread.inside:
         one_thread.inside = 0
-        if one_thread.before > 1:
-            _counts[1](one_thread.before)
+        _counts[1](one_thread.before)
 
 
 if hasattr(os, "register_at_fork"):
@@ -103,7 +109,7 @@ def product(a, b, out=None):
         and a.dtype == b.dtype
     ):
         # a @ wᵀ with few rows: b is the transpose of a C-ordered weight.
-        few = _by_few_rows(a, b.T, multiplications)
+        few = _by_few_rows(a, b, multiplications)
         if few is not None:
             return few
     # Products that OpenBLAS computes on one thread anyway, and dtypes that BLAS does not support, go to NumPy directly.
@@ -118,8 +124,11 @@ def product(a, b, out=None):
     ):
         return np.matmul(a, b, out)
     if out is None:
-        batch_shape = a.shape[:-2] if a.ndim == 2 == b.ndim else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        out = np.empty((*batch_shape, a.shape[-2], b.shape[-1]), a.dtype)
+        if a.ndim == 2 == b.ndim:
+            shape = a.shape[0], b.shape[1]
+        else:
+            shape = *np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]
+        out = np.empty(shape, a.dtype)
     if single:
         return matmul(a, b, out)
     if multiplications < LARGE or threads.get_num_threads() == 1:
@@ -138,20 +147,49 @@ def matmul(a, b, out):
     if not width:
         return np.matmul(a, b, out)
     # View b and out as batches of column blocks, without copying. The remaining columns are a separate product.
-    full = b.shape[1] // width * width
-    b_blocks, out_blocks = (x[:, :full].reshape(len(x), -1, width).transpose(1, 0, 2) for x in (b, out))
-    np.matmul(a, b_blocks, out_blocks)
-    if full < b.shape[1]:
-        np.matmul(a, b[:, full:], out[:, full:])
+    rest = b.shape[1] % width
+    b_full, out_full = (b[:, :-rest], out[:, :-rest]) if rest else (b, out)
+    b_blocks = b_full.reshape(len(b), -1, width).transpose(1, 0, 2)
+    np.matmul(a, b_blocks, out_full.reshape(len(a), -1, width).transpose(1, 0, 2))
+    if rest:
+        np.matmul(a, b[:, -rest:], out[:, -rest:])
     return out
+
+
+def repeated(b):
+    """Returns a function (a, out) like `matmul`, for many products with the same b of few rows.
+
+    OpenBLAS multiplies a block of b in place from the first-level cache if the rows of the block are not far apart. So the blocks
+    of columns are copied once, each to contiguous memory.
+    """
+    inner, columns = b.shape
+    width = next(
+        (w for w in range(min(CACHED // (inner or 1), columns - 1) // 16 * 16, 31, -16) if columns % w == 0), 0
+    )
+    if not width or not _in_place or b.dtype.char != "f":
+        return lambda a, out: matmul(a, b, out)
+    blocks = np.ascontiguousarray(b.reshape(inner, columns // width, width).transpose(1, 0, 2))
+
+    def product(a, out):
+        if not 1 < len(a) * inner * width <= PLACED:
+            return matmul(a, b, out)
+        np.matmul(a, blocks, out.reshape(len(out), -1, width).transpose(1, 0, 2))
+        return out
+
+    return product
 
 
 def _block(a, b):
     """Returns the columns of a @ b to compute at a time; 0 for all at once: many rows, or too narrow blocks."""
     if not _in_place or a.ndim != 2 or b.ndim != 2 or a.dtype.char != "f":
         return 0
-    (rows, inner), columns = a.shape, b.shape[1]
-    if b.strides[0] < b.strides[1]:
+    return _width(*a.shape, b.shape[1], b.strides[0] < b.strides[1])
+
+
+@functools.lru_cache(4096)
+def _width(rows, inner, columns, turned):
+    """Returns the result of `_block` for matrices of these sizes, of which the second is column-major if `turned`."""
+    if turned:
         few, most, least = rows, min(PLACED // (rows * inner or 1), PLACED_TURNED // (rows or 1)), 8
     else:
         few, most, least = 2 * min(rows, inner), PLACED // (rows * inner or 1), 48
@@ -159,12 +197,12 @@ def _block(a, b):
     return (most // 16 * 16 or 8) if fits else 0
 
 
-def _by_few_rows(a, w, multiplications):
-    """Returns a @ wᵀ for few rows by a method that is faster than BLAS; None if there is none."""
+def _by_few_rows(a, b, multiplications):
+    """Returns a @ b for few rows and a column-major b by a method that is faster than BLAS; None if there is none."""
     # A few rows of a large weight: limited by memory bandwidth, see numba/linear.py.
-    if 0 < len(a) <= (ROWS if not _in_place else 4 if w.size > FAR else 1) and w.size >= WEIGHTS:
-        return numpy_ns.rows_product(w, a)
-    if _block(a, w.T):
+    if 0 < len(a) <= (ROWS if not _in_place else 4 if b.size > FAR else 1) and b.size >= WEIGHTS:
+        return numpy_ns.rows_product(b.T, a)
+    if _block(a, b):
         return None
     transpose = TURNED <= multiplications and len(a) > 1
     if a.dtype.char not in "fd" or not (transpose or len(a) == 1) or not (_counts or _openblas()):
@@ -172,7 +210,7 @@ def _by_few_rows(a, w, multiplications):
     if multiplications >= LARGE and threads.get_num_threads() > 1:
         return None
     with one_thread():
-        return np.ascontiguousarray(np.matmul(w, a.T).T) if transpose else np.matmul(a, w.T)
+        return np.ascontiguousarray(np.matmul(b.T, a.T).T) if transpose else np.matmul(a, b)
 
 
 def _cut(a, b, out, chunks):

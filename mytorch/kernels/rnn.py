@@ -73,8 +73,9 @@ class LSTM:
         x, weight_t = np.ascontiguousarray(x), np.ascontiguousarray(weight.T)
         gates, h, c = np.empty(x.shape, x.dtype), _states(h, len(x)), _states(c, len(x))
         with blas.one_thread():  # the products are too small for several threads
+            multiply = blas.repeated(weight_t)
             for k, t, n in _order(sizes, reverse):
-                blas.matmul(h[k, :n], weight_t, gates[k, :n])
+                multiply(h[k, :n], gates[k, :n])
                 cells.lstm(x[t, :n], gates[k, :n], c[k, :n], c[k + 1, :n], h[k + 1, :n])
                 # Rows whose sequence has ended keep their state.
                 h[k + 1, n:], c[k + 1, n:] = h[k, n:], c[k, n:]
@@ -107,8 +108,9 @@ class GRU:
         x, weight_t, bias = np.ascontiguousarray(x), np.ascontiguousarray(weight.T), np.ascontiguousarray(bias)
         gates, h = np.empty((*x.shape[:2], 4 * width), x.dtype), _states(h, len(x))
         with blas.one_thread():  # the products are too small for several threads
+            multiply = blas.repeated(weight_t)
             for k, t, n in _order(sizes, reverse):
-                blas.matmul(h[k, :n], weight_t, gates[k, :n, : 3 * width])
+                multiply(h[k, :n], gates[k, :n, : 3 * width])
                 cells.gru(x[t, :n], bias, gates[k, :n], h[k, :n], h[k + 1, :n])
                 h[k + 1, n:] = h[k, n:]
         return _in_time(h, sizes, reverse), h[-1].copy(), gates, h
@@ -139,8 +141,9 @@ class RNN:
     def forward(xp, x, h, weight, *, sizes, reverse=False, relu=False):
         h, weight_t = _states(h, len(x)), np.ascontiguousarray(weight.T)
         with blas.one_thread():  # the products are too small for several threads
+            multiply = blas.repeated(weight_t)
             for k, t, n in _order(sizes, reverse):
-                z = blas.matmul(h[k, :n], weight_t, h[k + 1, :n])
+                z = multiply(h[k, :n], h[k + 1, :n])
                 z += x[t, :n]
                 np.maximum(z, 0, out=z) if relu else np.tanh(z, out=z)
                 h[k + 1, n:] = h[k, n:]

@@ -456,10 +456,12 @@ class Module:
 
     def __getattr__(self, name: str) -> Any:
         d = self.__dict__
-        for store in ("_parameters", "_buffers", "_modules"):
-            entries = d.get(store)
-            if entries is not None and name in entries:
-                return entries[name]
+        if (entries := d.get("_parameters")) and name in entries:  # not in a loop, since models spend time here
+            return entries[name]
+        if (entries := d.get("_modules")) and name in entries:
+            return entries[name]
+        if (entries := d.get("_buffers")) and name in entries:
+            return entries[name]
         kind = type(self).__name__
         if name == "_hooked":  # a call of a module without state
             raise AttributeError(

@@ -187,8 +187,9 @@ def scaled_dot_product_attention(
         )
     one_query = False
     if not enable_gqa or q[-3:-2] == k[-3:-2] == v[-3:-2]:
-        broadcast(q[:-2], k[:-2], v[:-2])
         lead = broadcast(q[:-2], k[:-2])  # of the scores
+        if v[:-2] != lead:
+            broadcast(lead, v[:-2])
     elif min(len(q), len(k), len(v)) < 3:
         raise RuntimeError(
             f"scaled_dot_product_attention: expected heads with enable_gqa=True, (…, H, L, E), got {shapes(query, key, value)}."

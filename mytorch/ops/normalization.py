@@ -119,17 +119,20 @@ _layer_norm.register_kernel(cpu="mytorch.kernels.numba.layer_norm", cuda="mytorc
 
 def _width(input, normalized_shape, weight, bias, name):
     """Returns the number of elements that are normalized together, and checks the shapes."""
-    shape = tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
+    if type(normalized_shape) is tuple:
+        shape = normalized_shape
+    else:
+        shape = tuple(normalized_shape) if hasattr(normalized_shape, "__iter__") else (int(normalized_shape),)
     if not shape or shape_of(input)[-len(shape) :] != shape:
         raise RuntimeError(
             f"{name}: given normalized_shape={list(shape)}, expected input with shape [*, {', '.join(map(str, shape))}], "
             f"but got input of size {list(input.shape)}"
         )
-    for label, p in (("weight", weight), ("bias", bias)):
-        if p is not None and shape_of(p) != shape:
-            raise RuntimeError(
-                f"{name}: expected {label} to be of the same shape as normalized_shape, but got {tuple(p.shape)} and {shape}."
-            )
+    if (weight is not None and shape_of(weight) != shape) or (bias is not None and shape_of(bias) != shape):
+        label, p = ("weight", weight) if weight is not None and shape_of(weight) != shape else ("bias", bias)
+        raise RuntimeError(
+            f"{name}: expected {label} to be of the same shape as normalized_shape, but got {tuple(p.shape)} and {shape}."
+        )
     return math.prod(shape)
 
 

@@ -598,7 +598,9 @@ def _logsumexp(xp, input, *, dim=None, keepdim=False):
         return xp.log(xp.sum(input, axis=axis, keepdims=keepdim))
     peak = xp.max(xp.real(input) if xp.is_complex(input) else input, axis=axis, keepdims=True)
     peak = xp.where(xp.isfinite(peak), peak, peak.dtype.type(0))
-    total = xp.log(xp.sum(xp.exp(input - peak), axis=axis, keepdims=True)) + peak
+    e = input - peak
+    e = xp.exp(e, out=e) if input.ndim else xp.exp(e)
+    total = xp.log(xp.sum(e, axis=axis, keepdims=True)) + peak
     return total if keepdim or (dim is None and input.ndim == 0) else xp.squeeze(total, axis)
 
 

@@ -383,9 +383,10 @@ def roll(input, shifts, dims=None):
     dims = dims if isinstance(dims, (tuple, list)) else (dims,)
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    out = input
     for s, d in zip(shifts, dims, strict=True):
-        input = _rolled(input, s, normalize_dim(d, input.ndim))
-    return laid_out_as(input, input)
+        out = _rolled(out, s, normalize_dim(d, input.ndim))
+    return laid_out_as(input, out)
 
 
 def _rolled(input, shift, dim):

@@ -136,3 +136,31 @@ def test_products_of_few_rows_are_right_in_blocks_of_columns(rng, monkeypatch, l
         for out in (blas.product(a, b), blas.product(a, b, wide[:, :columns]), wide[:, :columns]):
             np.testing.assert_allclose(out, exact, rtol=1e-4, atol=1e-4)
         assert np.isnan(wide[:, columns:]).all()
+
+
+@loop
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_repeated_products_with_one_matrix_are_right(rng, monkeypatch, in_place, dtype):
+    with blas.one_thread():  # it has found out by now which processor this is
+        monkeypatch.setattr(blas, "_in_place", in_place)
+    for inner, columns in ((128, 512), (256, 96), (7, 64), (130, 65), (1, 128), (0, 64), (513, 48), (100, 400)):
+        b = rng.standard_normal((inner, columns)).astype(dtype)
+        multiply = blas.repeated(b)
+        for rows in (0, 1, 2, 33, 700):
+            a = rng.standard_normal((rows, inner)).astype(dtype)
+            wide = np.full((rows, 2 * columns), np.nan, dtype)  # as the gates of a GRU
+            multiply(a, wide[:, :columns])
+            np.testing.assert_allclose(wide[:, :columns], a.astype("float64") @ b, rtol=1e-4, atol=1e-4)
+            assert np.isnan(wide[:, columns:]).all()
+
+
+def test_one_thread_restores_the_threads_of_blas():
+    get = (blas._openblas() or [lambda: 1])[0]
+    before = get()
+    with blas.one_thread():
+        with blas.one_thread():
+            assert get() == 1
+        assert get() == 1
+    assert get() == before
+    assert blas.one_thread.inside == 0

@@ -21,6 +21,7 @@ from .cache import cached
 
 # LLVM's fast-math flags. Without `ninf`, infinities have their usual meaning. `reassoc` lets sums be vectorized.
 _FAST = {"nnan", "nsz", "arcp", "contract", "afn", "reassoc"}
+_FLOAT32 = np.dtype(np.float32)
 _LEAN: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 kernel = cached(fastmath=_FAST, **_LEAN)
 in_order = cached(fastmath=_FAST - {"reassoc"}, **_LEAN)  # like `kernel`, but keeps the order of products
@@ -161,7 +162,7 @@ def each(loop, *arrays, constants=()):
 
 def is_float32(*arrays):
     """Returns True if every array that is not None is float32."""
-    for a in arrays:
-        if a is not None and a.dtype != np.float32:
+    for a in arrays:  # by identity first: a comparison takes as long as the rest of a call
+        if a is not None and a.dtype is not _FLOAT32 and a.dtype != _FLOAT32:
             return False
     return True

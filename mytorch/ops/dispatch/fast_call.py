@@ -239,9 +239,24 @@ def _unary_with_attributes(op, dispatch):
             out = _as_array(out) if isinstance(out, generic) else as_array(op, out)
         if layout is not None and (always or not (out.flags.c_contiguous and (not follows or x.flags.c_contiguous))):
             out = layout(out, (x,), attrs)
-        result = _wrap(out, mode)
+        data = _new(Array)
+        data._array = out
+        data._version_counter = mode.counter
+        result = _new(Tensor)
+        result._mt_data = data
+        result._mt_edge = None
+        result._mt_view = None
         if view:
-            share_memory(result, out, x, input, ((op, attrs),))
+            base = out.base
+            shares = base is x or out is x or (base is not None and base is x.base)
+            if shares and input._mt_view is None:  # `share_memory`, in place
+                counter = array._version_counter
+                if counter is None:
+                    counter = array._version_counter = [0]
+                data._version_counter = counter
+                result._mt_view = (input, input._mt_edge, ((op, attrs),))
+            else:
+                share_memory(result, out, x, input, ((op, attrs),))
         edge = (input._mt_edge if input._mt_view is None else input.edge) if mode.grad else None
         if edge is not None:
             if plan is None:
@@ -257,7 +272,7 @@ def _unary_with_attributes(op, dispatch):
                     saved = plan.pick(
                         (x, out, *extra, *middle, numpy_ns, shape, (shape,), (x.dtype,), plan.needs, accum)
                     )
-                versions = saved_versions(plan, (array,), result._mt_data) if plan.watches else ()
+                versions = saved_versions(plan, (array,), data) if plan.watches else ()
                 result._mt_edge = Node(op, plan, (edge,), saved, versions, out.shape, out.dtype)
         return result
 

@@ -44,6 +44,8 @@ def looks_at_indices(raw):
 def outside(raw, size):
     """Returns True if indices are checked and an index is outside of [0, size)."""
     # As unsigned integers, negative indices are large.
+    if type(raw) is np.ndarray and raw.itemsize == 8 and raw.flags.c_contiguous:  # most indices
+        return raw.size > 0 and bool(np.maximum.reduce(raw.view(np.uint64), None) >= size)
     if raw.size == 0 or type(raw) is MetaArray or not looks_at_indices(raw):
         return False
     if 0 in raw.strides:  # an expanded index: each number once
