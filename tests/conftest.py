@@ -8,6 +8,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -29,10 +30,13 @@ def pytest_addoption(parser, pluginmanager):
     parser.addoption("--cell", help="run only the cells of tests/loops.py with this text in their names")
     parser.addoption("--cells", type=int, help="run at most this number of cells of each test of tests/loops.py")
     parser.addoption(
+        "--each", type=int, metavar="SEED", help="run a sample of the cells that has each value of each parameter"
+    )
+    parser.addoption(
         "--all-kernels",
         action="store_true",
         default=os.environ.get("MYTORCH_ALL_KERNELS") == "1",
-        help="run all cases of Triton's kernels without a GPU, not a sample; also MYTORCH_ALL_KERNELS=1",
+        help="run all cases of Triton's kernels without a GPU, and all layouts of Numba's, not a sample; also MYTORCH_ALL_KERNELS=1",
     )
 
 
@@ -141,7 +145,7 @@ def slowest_first(items):
 
     def seconds(item):
         path, _, name = item.nodeid.partition("::")
-        found = stored.get(path, {}).get("functions", {}).get(name.partition("[")[0], 0)
+        found = stored.get(path, {}).get("functions", {}).get(re.split(r"[\[@]", name)[0], 0)
         return found if found > 3 else 0
 
     items.sort(key=seconds, reverse=True)

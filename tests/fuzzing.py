@@ -43,7 +43,7 @@ import torch
 import mytorch
 from tests.exceptions import ELSEWHERE, OTHER_ARGUMENTS, RANDOM, UP_TO_SIGNS
 from tests.nn.test_layers import LAYERS, build
-from tests.test_opinfo import convert, flat, op_db, ours, values
+from tests.test_opinfo import convert, flat, op_db, ours, samples, values
 
 ROOT = Path(__file__).resolve().parent.parent
 TOLERANCE = {"float64": 1e-6, "complex128": 1e-6, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
@@ -105,7 +105,7 @@ def sample(op, dtype, place):
         np.random.seed(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = list(itertools.islice(op.sample_inputs("cpu", dtype), place + 1))
+            found = list(itertools.islice(samples(op, dtype), place + 1))
         _samples[key] = found if len(found) > place else [*found, None]  # None: there are no more
     found = [s for s in _samples[key] if s is not None]
     return found[place % len(found)]

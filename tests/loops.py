@@ -7,7 +7,8 @@
 
 `test_values` runs each op in each dtype and reports all cells that fail. Every cell starts from the same random state, with
 its own `rng`, `tmp_path` and `monkeypatch`. `pytest --cell exp-float64` runs only the cells with this text in their names, and
-`--cells 20` at most 20 cells of each test, evenly spaced.
+`--cells 20` at most 20 cells of each test, evenly spaced. `--each 3` runs a sample in which each value of each parameter is at
+least once; the number is its seed.
 """
 
 import functools
@@ -16,11 +17,12 @@ import itertools
 import random
 import traceback
 import warnings
+import zlib
 
 import numpy as np
 import pytest
 
-SELECTED = {"cell": None, "cells": None}  # the options --cell and --cells
+SELECTED = {"cell": None, "cells": None, "each": None}  # the options --cell, --cells and --each
 LEFT_OUT = set()  # the marks of cells that do not run on this device: some of MARKS
 MARKS = {"cpu_only", "slow"}
 SHARED = {"capsys", "caplog", "recwarn", "request", "self"}  # one cell would see what another one left
@@ -67,6 +69,21 @@ def axis(mark):
     return names, out
 
 
+def covering(rows, seed):
+    """Returns the fewest index tuples that contain each index of each axis; `rows` are the lengths of the axes.
+
+    The longest axis runs through its values once. The others repeat theirs from a place that the seed chooses, and move on by one
+    after each round, so that the pairs of values differ from round to round.
+    """
+    first = [zlib.crc32(f"{seed} {axis}".encode()) for axis in range(len(rows))]
+    return sorted(
+        {
+            tuple((i + start + (i // n if n < max(rows) else 0)) % n for n, start in zip(rows, first, strict=True))
+            for i in range(max(rows, default=1) if all(rows) else 0)
+        }
+    )
+
+
 def loop(function=None, *, parts=1):
     """Returns a test that runs all cells of a test; `parts` divides them among several tests, which run in parallel."""
     if function is None:
@@ -81,6 +98,14 @@ def loop(function=None, *, parts=1):
         )
         for cell in itertools.product(*(rows for _, rows in axes))
     ]
+    lengths = [len(rows) for _, rows in axes]
+
+    def sample():
+        """The cells, or the sample of `--each`."""
+        if SELECTED["each"] is None:
+            return cells
+        return [cells[np.ravel_multi_index(index, lengths)] for index in covering(lengths, SELECTED["each"])]
+
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in names]
     if {p.name for p in parameters} & SHARED:
         raise ValueError(f"loop: expected no fixture of {sorted(SHARED)}, got {function.__name__}.")
@@ -88,7 +113,7 @@ def loop(function=None, *, parts=1):
     @functools.wraps(function)
     def run(part=0, **fixtures):
         chosen = [
-            cell[:2] for cell in cells[part::parts] if not cell[2] & LEFT_OUT and (SELECTED["cell"] or "") in cell[0]
+            cell[:2] for cell in sample()[part::parts] if not cell[2] & LEFT_OUT and (SELECTED["cell"] or "") in cell[0]
         ]
         most = min(len(chosen), -(-SELECTED["cells"] // parts) if SELECTED["cells"] else len(chosen))
         run_cells(function, [chosen[i * len(chosen) // most] for i in range(most)], fixtures)

@@ -11,7 +11,7 @@ import mytorch
 from mytorch.arrays import config
 from tests.exceptions import ELSEWHERE, OTHER_ARGUMENTS
 from tests.loops import loop
-from tests.test_opinfo import flat, op_db, ours, torch
+from tests.test_opinfo import flat, op_db, ours, samples, torch
 
 pytestmark = [pytest.mark.cpu_only, pytest.mark.filterwarnings("ignore")]
 
@@ -96,7 +96,7 @@ def cases():
 @pytest.mark.parametrize("op", list(cases()))
 def test_dtypes_are_pytorchs(op, monkeypatch):
     function, compared = ours(op.name), 0
-    for sample in itertools.islice(op.sample_inputs("cpu", torch.float32), 12):
+    for sample in itertools.islice(samples(op, torch.float32), 12):
         tensors = [x for x in flat([sample.input, sample.args, list(sample.kwargs.values())]) if hasattr(x, "dtype")]
         if not all(x.numel() for x in tensors):
             continue

@@ -85,7 +85,7 @@ GROUPS = groups()
 def problems(op):
     """Yields a description of each tensor that is connected in another way than in PyTorch."""
     function = database.ours(op.name)
-    for count, sample in enumerate(op.sample_inputs("cpu", torch.float64, requires_grad=False)):
+    for count, sample in enumerate(database.samples(op, torch.float64)):
         if count == SAMPLES:
             return
         arguments = [[sample.input, *sample.args], dict(sample.kwargs)]

@@ -63,7 +63,7 @@ def test_variants(op):
     rng = np.random.default_rng(0)
     function, differentiable = opinfo.ours(op.name), op.supports_autograd
     for _, sample in zip(
-        range(SAMPLES), op.sample_inputs("cpu", torch.float64, requires_grad=differentiable), strict=False
+        range(SAMPLES), opinfo.samples(op, torch.float64, differentiable), strict=False
     ):
         for input, args, kwargs in variants(sample, rng):
             try:

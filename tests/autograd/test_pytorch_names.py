@@ -64,7 +64,7 @@ def listed(op):
 @pytest.mark.filterwarnings("ignore")
 def test_name(op):
     function, different = opinfo.ours(op.name), []
-    for sample in itertools.islice(op.sample_inputs("cpu", torch.float64, requires_grad=True), opinfo.SAMPLES):
+    for sample in itertools.islice(opinfo.samples(op, torch.float64, True), opinfo.SAMPLES):
         try:
             theirs = op.op(sample.input, *sample.args, **sample.kwargs)
         except (RuntimeError, NotImplementedError):

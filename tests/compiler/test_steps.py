@@ -197,17 +197,11 @@ if __name__ == "__main__":
 
 
 @pytest.mark.cpu_only
-@pytest.mark.parametrize("mode", ["native", "mode"])
-def test_steps_give_the_eager_results(mode):
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "tests.compiler.test_steps",
-        "130",
-        "1",
-        *(["--mode"] if mode == "mode" else []),
-    ]
+@pytest.mark.parametrize(
+    ("mode", "count", "seed"), [("native", 130, 1), ("mode", 65, 2)]
+)  # one compiler, two sets of names
+def test_steps_give_the_eager_results(mode, count, seed):
+    command = [sys.executable, "-W", "ignore", "-m", "tests.compiler.test_steps", str(count), str(seed)]
+    command += ["--mode"] if mode == "mode" else []
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=580)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

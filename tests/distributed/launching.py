@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).with_name("programs")
+WITHOUT_FIGURES = ROOT / "tests" / "without_figures"
 
 
 def needs_mpi():
@@ -22,9 +23,9 @@ def needs_mpi():
 
 
 def environment(**extra):
-    """This process's environment without a launcher's variables, the repository on the path."""
+    """This process's environment without a launcher's variables, with the repository on the path and without figures."""
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")}
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(WITHOUT_FIGURES), env.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     return {**env, "OMP_NUM_THREADS": "1", **extra}
 
 

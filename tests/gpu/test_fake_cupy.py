@@ -1,7 +1,8 @@
 """The GPU code without a GPU: runs tests of ops, layers, optimizers and models over the fake CuPy.
 
 Only a selection runs here, to save time: the files that reach code for devices, with every op but at most 60 cells of the other
-loops (tests/loops.py), whose further dtypes and operands take the same path on a GPU. This command runs all tests:
+loops (tests/loops.py), whose further dtypes and operands take the same path on a GPU. Each file runs on one of the two GPUs. This
+command runs all tests:
 
     python -m pytest tests --device cuda --fake-cupy --ignore tests/gpu --ignore tests/kernels
 """
@@ -17,15 +18,14 @@ TESTS = Path(__file__).resolve().parents[1]
 
 RUNS = {  # the options, and the files
     "ops": ("--device cuda", "test_ops.py test_surface.py"),
-    "layers": ("--device cuda --cells 60", "nn optim"),
-    "graph": ("--device cuda --cells 60", "autograd models/test_generation.py programs"),
-    "tensors": ("--device cuda --cells 60", "tensors utils data/test_loader.py"),
-    "programs": (
-        "--device cuda --cells 60",
-        "test_amp.py test_serialization.py test_parity_gpt2.py test_printing.py accelerate/test_accelerator.py "
-        "vision/test_datasets.py",
+    "layers": ("--device cuda --each 0 --cells 60", "nn models/test_generation.py programs"),
+    "tensors": (
+        "--device cuda --each 0 --cells 60",
+        "tensors utils data/test_loader.py test_amp.py test_serialization.py test_parity_gpt2.py test_printing.py "
+        "accelerate/test_accelerator.py vision/test_datasets.py",
     ),
-    "second": ("--device cuda:1 --cells 150", "test_ops.py optim autograd"),  # while cuda:0 is the current GPU
+    # while cuda:0 is the current GPU, which is stricter: it needs what cuda:0 needs, and the right current device
+    "second": ("--device cuda:1 --each 0 --cells 150", "test_ops.py optim autograd"),
 }
 
 

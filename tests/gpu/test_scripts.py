@@ -15,7 +15,12 @@ pytestmark = [pytest.mark.cpu_only, pytest.mark.xdist_group("gpu_scripts")]  # o
 
 
 def run(script, *flags, **more):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'without_figures'}",
+        "OMP_NUM_THREADS": "1",
+        **more,
+    }
     command = [
         sys.executable,
         "-W",
