@@ -306,6 +306,8 @@ def register_hook(self, hook):
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if edge.hooks is None:
         edge.hooks = OrderedDict()
+    if type(edge) is OutputEdge:
+        edge.node.node_hooks()["outputs"].add(edge)
     return RemovableHandle(edge.hooks, hook)
 
 

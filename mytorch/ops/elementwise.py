@@ -192,9 +192,9 @@ _divided_by = METHODS["__rtruediv__"]
 
 
 def _number_over(self, other):
-    """Divides a number by a tensor as PyTorch does, so that backward needs the reciprocal and not the tensor."""
+    """Divides a number or an array by a tensor as PyTorch does, so that backward needs the reciprocal and not the tensor."""
     if type(other) not in NUMBERS:
-        return _divided_by(self, other)
+        return reciprocal(self) * other if is_raw(other) else _divided_by(self, other)
     inverse = reciprocal(self)
     # The product is a separate tensor: the program may overwrite it, while backward reads the reciprocal.
     return inverse if other == 1 and not inverse.requires_grad else inverse * other
