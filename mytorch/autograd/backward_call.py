@@ -157,6 +157,10 @@ def grad(
         g = gradients.get(edge)
         if g is None:
             if materialize_grads:
+                if _is_gradient_edge(t):
+                    raise RuntimeError(
+                        "grad: materialize_grads cannot be used when the given input is a GradientEdge. Give the tensor instead."
+                    )
                 g = hooks.recorded_arithmetic.constant(
                     walk.raw.zeros(edge.shape, edge.dtype, t._mt_data._array)
                 ).requires_grad_(create_graph)

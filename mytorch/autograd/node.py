@@ -215,7 +215,9 @@ class Node(_HookedNode, Edge):
     def release(self):
         """Frees the saved arrays. A node that saved only sizes and other small values keeps them and can run again."""
         # PyTorch frees tensors only, so a second backward through `x + y` or `x.sum()` works there, too.
-        if self.saved and not (self.plan.light and all(isinstance(value, _SMALL) for value in self.saved)):
+        if self.saved and not (
+            self.plan.light and (self.op.reruns or all(isinstance(value, _SMALL) for value in self.saved))
+        ):
             self.saved = None
             self.versions = ()
 
