@@ -585,8 +585,6 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         if get_mode().grad:
             with no_grad():
                 results = backward(ctx, *grads)
-            if not any(is_tensor(g) and g.requires_grad for g in grads):
-                return results
             results = results if isinstance(results, tuple) else (results,)
             return tuple(_refusing(r) if isinstance(r, Tensor) else r for r in results)
         return backward(ctx, *grads)

@@ -404,9 +404,8 @@ def _run_hooked(node, g, arithmetic, run):
     for edge in list(hooks["outputs"]):  # the hooks of an output that got no gradient
         if g[edge.index] is None:
             for hook in list(edge.hooks.values()):
-                changed = hook(None if g[edge.index] is None else arithmetic.wrap(g[edge.index]))
-                if changed is not None:
-                    g[edge.index] = arithmetic.fit(arithmetic.unwrap(changed), edge)
+                if hook(None) is not None:
+                    raise RuntimeError("can't replace a None gradient with a non-None value")
     given = tuple(None if x is None else arithmetic.wrap(x) for x in (g if several else [g]))
     for hook in list(hooks["pre"].values()):
         changed = hook(given)
