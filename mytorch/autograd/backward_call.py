@@ -157,6 +157,10 @@ def grad(
         g = gradients.get(edge)
         if g is None:
             if materialize_grads:
+                if _is_gradient_edge(t):
+                    raise RuntimeError(
+                        "grad: materialize_grads cannot be used when the given input is a GradientEdge. Give the tensor instead."
+                    )
                 g = hooks.recorded_arithmetic.constant(
                     walk.raw.zeros(edge.shape, edge.dtype, t._mt_data._array)
                 ).requires_grad_(create_graph)
@@ -306,6 +310,8 @@ def register_hook(self, hook):
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if edge.hooks is None:
         edge.hooks = OrderedDict()
+    if type(edge) is OutputEdge:
+        edge.node.node_hooks()["outputs"].add(edge)
     return RemovableHandle(edge.hooks, hook)
 
 

@@ -244,6 +244,21 @@ class Function(metaclass=_Meta):
             DeprecationWarning,
         )
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raises an error: functions of PyTorch before 1.3 had no static methods, and were called like this.
+
+        Args:
+            args: any arguments.
+            kwargs: any keyword arguments.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Define forward and backward as static "
+            "methods, and call the function with apply."
+        )
+
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """Computes the result. Override this method in a subclass.
@@ -378,10 +393,15 @@ class Function(metaclass=_Meta):
         for o in outs:
             if isinstance(o, Tensor) and o._mt_view is not None and not _is_in(o, args):
                 o._mt_view = (*o._mt_view[:2], None)  # an in-place change would replace the gradient of this function
+        changed = _check_dirty([t for t in ctx._dirty if isinstance(t, Tensor)], args, outs) if ctx._dirty else ()
+        for t in changed:
+            t._mt_data._bump()  # also if forward wrote into it without autograd's knowledge
         if not record:
-            _check_dirty(ctx._dirty, args, outs)
+            if any(isinstance(o, Tensor) and _is_in(o, args) and not _is_in(o, changed) for o in outs):
+                outs = tuple(_not_input(o, args, changed) for o in outs)
+                result = outs if isinstance(result, tuple) else outs[0]
             return ctx, result, ctx._dirty
-        outs, changed = cls._own_outputs(ctx, args, outs)
+        outs = cls._own_outputs(ctx, args, outs, changed)
         differentiable = [
             isinstance(o, Tensor) and o._mt_data._array.dtype.kind in "fcV" and not _is_in(o, ctx._non_differentiable)
             for o in outs
@@ -406,16 +426,17 @@ class Function(metaclass=_Meta):
         return ctx, outs if isinstance(result, tuple) else outs[0], changed
 
     @classmethod
-    def _own_outputs(cls, ctx, args, outs):
+    def _own_outputs(cls, ctx, args, outs, changed):
         """Replaces outputs that are also inputs by new tensors, unless they were marked dirty."""
-        changed = _check_dirty([t for t in ctx._dirty if isinstance(t, Tensor)], args, outs) if ctx._dirty else ()
         own = []
         for o in outs:
             if isinstance(o, Tensor) and not _is_in(o, changed):
                 is_input = _is_in(o, args)
                 if is_input or o._mt_edge is not None:
                     replaced = Tensor._of(o._mt_data)
-                    if is_input and o.edge is not None:
+                    if _is_in(o, ctx._non_differentiable):
+                        ctx._non_differentiable = (*ctx._non_differentiable, replaced)
+                    if is_input and o.edge is not None and not _is_in(o, ctx._non_differentiable):
                         base = o if o._mt_view is None else o._mt_view[0]
                         replaced._mt_view = (base, base._mt_edge, None)
                     ctx._to_save = tuple(replaced if t is o and not is_input else t for t in ctx._to_save)
@@ -423,7 +444,7 @@ class Function(metaclass=_Meta):
             elif isinstance(o, Tensor):
                 check_writable(o, cls.__name__)
             own.append(o)
-        return tuple(own), changed
+        return tuple(own)
 
     @classmethod
     def _run_backward(cls, node, g, arithmetic):
@@ -511,6 +532,14 @@ def _check_dirty(tensors, args, outs):
                 "more than one Tensor: return them from two Functions."
             )
     return [t for t in tensors if _is_in(t, args)]
+
+
+def _not_input(output, args, changed):
+    """Returns a view of an output that is an input and was not changed: the caller gets a tensor of its own, as in PyTorch."""
+    if not isinstance(output, Tensor) or not _is_in(output, args) or _is_in(output, changed):
+        return output
+    with no_grad():
+        return output.view_as(output)
 
 
 def _is_in(x, values):

@@ -15,7 +15,6 @@ Each edge stores the shape and dtype of its tensor. The engine sums each gradien
 import threading
 import weakref
 from collections import OrderedDict
-from weakref import WeakKeyDictionary
 
 from ..arrays import config, copied, hooks, is_raw
 from ..arrays.array import Array
@@ -34,10 +33,21 @@ def shown(node):
 class Edge:
     """Base class of Node, OutputEdge and Leaf: the shape and dtype of the tensor, its hooks and its stored gradient."""
 
-    __slots__ = ("__weakref__", "dtype", "grad", "hooks", "keeps_grad", "parents", "shape")
+    __slots__ = ("__weakref__", "_node_hooks", "dtype", "grad", "hooks", "keeps_grad", "parents", "shape")
 
 
-node_hooks = WeakKeyDictionary()  # node or leaf -> its "pre" and "post" hooks and its "metadata"; usually empty
+class _Hooked:
+    """`any` is True as soon as a node has hooks; backward only then asks each node."""
+
+    any = False
+
+
+hooked = _Hooked()
+
+
+def node_hooks_of(edge):
+    """Returns the hooks of a node or leaf, or None. Most edges have none, and do not even have a value in this slot."""
+    return getattr(edge, "_node_hooks", None) if hooked.any else None
 
 
 class _HookedNode:
@@ -46,10 +56,14 @@ class _HookedNode:
     __slots__ = ()
 
     def node_hooks(self):
-        """Returns the dicts of hooks and metadata of this node, and creates them at the first call."""
-        found = node_hooks.get(self)
+        """Returns the dicts of hooks and metadata of this node, and creates them at the first call.
+
+        "outputs" has the edges of its outputs whose hooks also run without a gradient.
+        """
+        found = node_hooks_of(self)
         if found is None:
-            found = node_hooks[self] = {"pre": OrderedDict(), "post": OrderedDict(), "metadata": {}}
+            found = {"pre": OrderedDict(), "post": OrderedDict(), "metadata": {}, "outputs": weakref.WeakSet()}
+            self._node_hooks, hooked.any = found, True
         return found
 
     @property
@@ -118,12 +132,10 @@ class Leaf(_HookedNode, Edge):
     def run_post_hooks(self):
         for reference, hook in list(self.post_hooks.values()) if self.post_hooks else ():
             tensor = reference()
-            result = None if tensor is None else hook(tensor)
-            if (
-                result is not None and result is not tensor
-            ):  # a hook may end with a change in place, such as `p.add_(p.grad)`
-                if not hasattr(result, "_mt_edge"):
-                    raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'")
+            found = None if tensor is None else hook(tensor)
+            if found is not None and found is not tensor:  # a hook may end with a change in place, such as `p.add_(p.grad)`
+                if not hasattr(found, "_mt_data"):
+                    raise TypeError(f"expected Variable, but hook returned '{type(found).__name__}'")
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
@@ -205,7 +217,9 @@ class Node(_HookedNode, Edge):
     def release(self):
         """Frees the saved arrays. A node that saved only sizes and other small values keeps them and can run again."""
         # PyTorch frees tensors only, so a second backward through `x + y` or `x.sum()` works there, too.
-        if self.saved and not (self.plan.light and all(isinstance(value, _SMALL) for value in self.saved)):
+        if self.saved and not (
+            self.plan.light and (self.op.reruns or all(isinstance(value, _SMALL) for value in self.saved))
+        ):
             self.saved = None
             self.versions = ()
 

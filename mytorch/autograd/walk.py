@@ -28,7 +28,7 @@ from ..arrays import config, device_of, gpu, hooks, on, restore_device, set_devi
 from ..arrays.array import Array, Size
 from ..arrays.errors import kind, warn
 from .mode import get_mode
-from .node import Leaf, Node, OutputEdge, node_hooks
+from .node import Leaf, Node, OutputEdge, hooked, node_hooks_of
 
 
 class RawArithmetic:
@@ -277,7 +277,7 @@ class Walk:
         if not self.leaves or (self.targets is not None and leaf not in self.targets):
             return
         arithmetic = self.arithmetic
-        if node_hooks.data and leaf in node_hooks:
+        if hooked.any and node_hooks_of(leaf) is not None:
             _run_hooked(leaf, g, arithmetic, lambda g: arithmetic.into_leaf(leaf, g, False) or [])
         else:
             arithmetic.into_leaf(leaf, g, leaf in self.owned)
@@ -297,11 +297,15 @@ class Walk:
         # Without a gradient there is nothing to compute, but the parents still wait for this node, so their counts go down.
         if g is None or (self.useful is not None and self.useful.isdisjoint(node.parents)):
             results = [(parent, None) for parent in node.parents if parent is not None]
+            if g is not None and self.leaves and node_hooks_of(node) is not None and node in self.targets:
+                _run_hooked(
+                    node, g, self.arithmetic, lambda g: results
+                )  # backward(inputs=…) runs the nodes of its inputs
         else:
             run = self.run_node
             if run is _run_node:  # `_run_checked` does it itself, to report the forward op with the error
                 node.check()
-            if node_hooks.data and node in node_hooks:
+            if hooked.any and node_hooks_of(node) is not None:
                 results = _run_hooked(node, g, self.arithmetic, lambda g: run(node, g, self.arithmetic))
             else:
                 results = run(node, g, self.arithmetic)
@@ -384,7 +388,8 @@ def _check_hook(hook, given, changed):
 
 
 def _as_many(changed, values, hook):
-    changed = changed if isinstance(changed, tuple) else (changed,)
+    if not isinstance(changed, tuple):
+        raise TypeError(f"expected tuple, but hook returned {kind(changed)!r}.")
     if len(changed) != len(values):
         name = getattr(hook, "__name__", "")
         raise RuntimeError(
@@ -395,7 +400,12 @@ def _as_many(changed, values, hook):
 
 def _run_hooked(node, g, arithmetic, run):
     """Runs a node between its hooks, which receive tuples of gradients."""
-    hooks, several = node_hooks[node], isinstance(g, list)
+    hooks, several = node_hooks_of(node), isinstance(g, list)
+    for edge in list(hooks["outputs"]):  # the hooks of an output that got no gradient
+        if g[edge.index] is None:
+            for hook in list(edge.hooks.values()):
+                if hook(None) is not None:
+                    raise RuntimeError("can't replace a None gradient with a non-None value")
     given = tuple(None if x is None else arithmetic.wrap(x) for x in (g if several else [g]))
     for hook in list(hooks["pre"].values()):
         changed = hook(given)
@@ -545,7 +555,7 @@ def _is_fresh(gp, g, edge, results):
 def _owned_sum(node):
     """Returns the current gradient of the first input of a node if there is no other reference to it, or None."""
     walk, edge = current_walk(), node.parents[0]
-    if walk is None or edge not in walk.owned or (node_hooks.data and node in node_hooks):
+    if walk is None or edge not in walk.owned or (hooked.any and node_hooks_of(node) is not None):
         return None
     return walk.grads.get(edge)
 
@@ -562,7 +572,7 @@ def _takes_float32(edge, g):
         or edge.dtype.itemsize != 2
         or edge.hooks
         or edge.keeps_grad
-        or edge in node_hooks
+        or node_hooks_of(edge) is not None
     ):
         return False
     return edge.parents[0] is not None and g.dtype == edge.parents[0].dtype and g.shape == edge.shape

@@ -16,7 +16,7 @@ from ..arrays import as_device, capturing, device_of, is_raw
 from ..arrays.array import Array
 from ..arrays.namespaces import Namespace
 from ..autograd import walk
-from ..autograd.node import Leaf, Node, OutputEdge, node_hooks
+from ..autograd.node import Leaf, Node, OutputEdge, hooked, node_hooks_of
 from ..ops.dispatch.overlap import overlaps_itself
 from ..ops.dispatch.record import SavePlan
 from ..optim.optimizer import Optimizer
@@ -244,7 +244,7 @@ class Backward(Region):
             return None
         if found[2] and self.program is not None and not self.holds(None, found[2]):
             return None
-        return None if node_hooks.data and any(edge in node_hooks for edge in found[0]) else found
+        return None if hooked.any and any(node_hooks_of(edge) is not None for edge in found[0]) else found
 
     def shadow(self, roots, edges, arrays, numbers, library=None, plan_of=lambda plan: plan):
         """Returns (roots, edges) of a copy of a graph with other arrays, which has its own leaves.
@@ -377,7 +377,7 @@ def reachable(roots):
     for edge in edges:
         if type(edge) not in (Node, Leaf, OutputEdge):
             raise Untraceable(f"its graph contains a {type(edge).__name__}")
-        if edge.hooks or getattr(edge, "post_hooks", None) or edge in node_hooks:
+        if edge.hooks or getattr(edge, "post_hooks", None) or node_hooks_of(edge) is not None:
             raise Untraceable("a tensor has hooks")
         if edge.keeps_grad and type(edge) is not Leaf:
             raise Untraceable("a tensor retains its gradient")

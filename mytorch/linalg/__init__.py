@@ -563,7 +563,7 @@ def qr(A, mode="reduced"):
         A named tuple (Q, R). With mode "r", Q is empty.
 
     Raises:
-        RuntimeError: `mode` has another value, or A requires gradients and the mode is not differentiable.
+        RuntimeError: `mode` has another value. Backward raises it if the mode is not differentiable.
 
     Example:
         >>> A = tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -577,16 +577,17 @@ def qr(A, mode="reduced"):
         )
     if mode == "reduced" or (mode == "complete" and A.shape[-2] <= A.shape[-1]):
         return _Qr(*qr_reduced(A))
-    if A.requires_grad:
-        raise RuntimeError(
-            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'."
-            if mode == "r"
-            else "The QR decomposition is not differentiable when mode='complete' and nrows > ncols."
-        )
     raw = to_cpu(A)
-    if mode == "r":
-        return _Qr(_empty(A), in_column_order(on_device_of(np.linalg.qr(raw, "r"), A)))
-    return _Qr(*(in_column_order(on_device_of(x, A)) for x in np.linalg.qr(raw, mode)))
+    found = [np.linalg.qr(raw, "r")] if mode == "r" else np.linalg.qr(raw, mode)
+    message = (
+        "The derivative of linalg.qr depends on Q, which is not computed when mode='r'."
+        if mode == "r"
+        else "The QR decomposition is not differentiable when mode='complete' and nrows > ncols."
+    )
+    parts = [
+        _without_derivative(in_column_order(on_device_of(x, A)), A, name="linalg_qr", message=message) for x in found
+    ]
+    return _Qr(_empty(A), *parts) if mode == "r" else _Qr(*parts)
 
 
 def _permutation(order, dtype, like):

@@ -4,10 +4,10 @@ A module stores parameters, buffers and submodules in three dictionaries. An ass
 State dicts, moving, iterating and printing traverse these dictionaries.
 """
 
-import functools
 import inspect
 import itertools
 import sys
+import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
@@ -218,6 +218,23 @@ def _load_tree(module, local, prefix, metadata, assign, reports):
             _load_tree(child, {k: v for k, v in local.items() if k.startswith(below)}, below, metadata, assign, reports)
     for hook in module._load_state_dict_post_hooks.values():
         hook(module, _IncompatibleKeys(*reports[:2]))
+
+
+class _ModuleHook:
+    """A hook that receives its module first. The reference to the module is weak, because the module refers to its hooks."""
+
+    def __init__(self, hook, module):
+        self.__setstate__((hook, module))
+
+    def __call__(self, *args):
+        return self.hook(self.module(), *args)
+
+    def __getstate__(self):
+        return self.hook, self.module()
+
+    def __setstate__(self, state):
+        self.hook, module = state
+        self.module = weakref.ref(module)
 
 
 class Module:
@@ -1096,10 +1113,10 @@ class Module:
         Returns:
             A handle with a method `remove()`.
         """
-        return RemovableHandle(self._load_state_dict_pre_hooks, functools.partial(hook, self))
+        return RemovableHandle(self._load_state_dict_pre_hooks, _ModuleHook(hook, self))
 
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
-        return RemovableHandle(self._load_state_dict_pre_hooks, functools.partial(hook, self) if with_module else hook)
+        return RemovableHandle(self._load_state_dict_pre_hooks, _ModuleHook(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
         """Registers a hook that runs after this module has loaded a state dict.

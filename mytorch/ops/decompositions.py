@@ -13,6 +13,7 @@ import numpy as np
 from ..arrays import CPU, ON_NUMPY, config, device_of, dtypes
 from ..arrays.errors import LinAlgError
 from ..arrays.memory_format import factors, in_columns
+from ..autograd.mode import get_mode
 from .dispatch.bind import public
 from .dispatch.op import op
 from .dispatch.precision import in_precision
@@ -400,11 +401,37 @@ def _eigh(xp, input, *, UPLO="L"):
     return tuple(xp.linalg.eigh(finite(input, "eigh"), UPLO=UPLO))
 
 
+def _check_phases(xp, name, vectors, *products):
+    """Checks that a gradient does not depend on the phases of complex vectors, which a decomposition chooses freely.
+
+    Args:
+        name: name of the function for the message.
+        vectors: the vectors; real ones have no phase.
+        products: the products of the adjoint vectors and their gradients, whose diagonals have imaginary parts with the sum 0.
+
+    Raises:
+        RuntimeError: the gradient depends on them.
+    """
+    if not xp.is_complex(vectors) or get_mode().interpreter:  # a transform has no values to look at
+        return
+    total, size = 0.0, 0.0
+    for product in products:
+        turned = xp.detach(xp.imag(xp.sum(_diagonal_part(xp, product), axis=-1)))
+        total, size = total + turned, abs(turned)
+    if bool((abs(total) > 1e-2 + 1e-2 * size).any()):  # the tolerances of PyTorch
+        raise RuntimeError(
+            f"{name}: the vectors in the complex case are specified up to multiplication by e^(i phi). The specified loss function "
+            "depends on this quantity, so it is ill-defined."
+        )
+
+
 def _eigh_grad(g, L, V, xp):
     g_values, g_vectors = g
     gaps = xp.expand_dims(L, -2) - xp.expand_dims(L, -1)
     same = gaps == 0
-    inner = xp.where(same, 0.0, xp.matmul(_H(xp, V), g_vectors) / xp.where(same, 1.0, gaps))
+    product = xp.matmul(_H(xp, V), g_vectors)
+    _check_phases(xp, "linalg.eigh", V, product)
+    inner = xp.where(same, 0.0, product / xp.where(same, 1.0, gaps))
     middle = inner + _eye(xp, L) * xp.expand_dims(g_values, -2)
     s = xp.matmul(xp.matmul(V, middle), _H(xp, V))
     return (s + _H(xp, s)) * 0.5
@@ -425,6 +452,7 @@ def _eig_grad(g, L, V, xp):
     gaps = xp.conj(xp.expand_dims(L, -2) - xp.expand_dims(L, -1))
     same = gaps == 0
     inner = xp.matmul(_H(xp, V), g_vectors)
+    _check_phases(xp, "linalg.eig", V, inner)
     length = xp.real(_diagonal_part(xp, inner))  # columns keep the length 1
     inner = inner - xp.matmul(xp.matmul(_H(xp, V), V), length)
     inner = xp.where(same, 0.0, inner / xp.where(same, 1.0, gaps))
@@ -456,6 +484,7 @@ def _svd_grad(g, U, S, Vh, xp):
     row, column = xp.expand_dims(S, -2), xp.expand_dims(S, -1)
     gaps = xp.where(eye, 1.0, (row - column) * (row + column))
     ug, vg = xp.matmul(_H(xp, U), gu), xp.matmul(_H(xp, V), gv)
+    _check_phases(xp, "linalg.svd", U, ug, vg)
     skew_u = ug - _H(xp, ug)
     middle = _quotient(xp, skew_u, gaps) * row + column * _quotient(xp, vg - _H(xp, vg), gaps)
     diagonal = xp.expand_dims(gs, -2)

@@ -77,8 +77,14 @@ def unary(
     return public(**binding)(record if gradient is None else record.grad(input=gradient))
 
 
-def binary(name, text, forward, example=None, *, input=None, other=None, dtype="promote", xp_name=None, **binding):
-    """Defines an op of two inputs and binds it to the API; see `unary`. `input` and `other` are their gradient formulas."""
+def binary(
+    name, text, forward, example=None, *, input=None, other=None, dtype="promote", xp_name=None, wide=False, **binding
+):
+    """Defines an op of two inputs and binds it to the API; see `unary`.
+
+    `input` and `other` are their gradient formulas. With `wide`, Python numbers are not rounded to half precision;
+    with "other", only the second input.
+    """
     if isinstance(forward, str):
         xp_name = forward
 
@@ -89,6 +95,7 @@ def binary(name, text, forward, example=None, *, input=None, other=None, dtype="
 
     forward.__doc__ = documented(text, name, example)
     record = op(name=name, dtype=dtype, xp_name=xp_name, elementwise=True)(forward)
+    record.keeps_python_scalars_float32 = wide  # before `public` makes copies of the record with other names
     return public(**binding)(record if input is None else record.grad(input=input, other=other))
 
 
@@ -174,13 +181,13 @@ _sub = binary("sub", "Subtracts two tensors.", _subtract, input=lambda g: g, oth
               xp_name="subtract", dunder="__sub__", inplace=False)
 mul = binary("mul", "Multiplies two tensors elementwise, with broadcasting.", "multiply", "[[1], [2]]; [3, 4] -> [[3, 4], [6, 8]]",
              input=lambda g, other: g * other, other=lambda g, input: g * input,
-             names=("multiply",), dunder="__mul__", reflected=True)
+             wide=True, names=("multiply",), dunder="__mul__", reflected=True)
 _div = binary("div", "Divides two tensors elementwise. Integers become the default floating-point dtype.", "true_divide", dtype="float",
               input=lambda g, other: g / other, other=lambda g, input, other: -g * ((input / other) / other),
-              dunder="__truediv__", inplace=False)
+              wide=True, dunder="__truediv__", inplace=False)
 floor_divide = binary("floor_divide", "Divides elementwise and rounds down.",
                       _divider(lambda xp, x, y: xp.floor_divide(x, y)), "[7, -7]; 2 -> [3, -4]", dunder="__floordiv__",
-                      input=no_derivative("floor_divide"), other=no_derivative("floor_divide"))
+                      input=no_derivative("floor_divide"), other=no_derivative("floor_divide"), wide="other")
 remainder = binary("remainder", "Computes input modulo other, with the sign of other, as Python's `%` operator.",
                    _divider(lambda xp, x, y: xp.remainder(x, y)), "[7, -7]; 3 -> [1, 2]", dunder="__mod__",
                    input=lambda g: g, other=lambda g, input, other, xp: -g * xp.floor(xp.detach(input / other)))
@@ -192,19 +199,19 @@ _divided_by = METHODS["__rtruediv__"]
 
 
 def _number_over(self, other):
-    """Divides a number by a tensor as PyTorch does, so that backward needs the reciprocal and not the tensor."""
+    """Divides a number or an array by a tensor as PyTorch does, so that backward needs the reciprocal and not the tensor."""
     if type(other) not in NUMBERS:
-        return _divided_by(self, other)
+        return reciprocal(self) * other if is_raw(other) else _divided_by(self, other)
     inverse = reciprocal(self)
     # The product is a separate tensor: the program may overwrite it, while backward reads the reciprocal.
     return inverse if other == 1 and not inverse.requires_grad else inverse * other
 
 
 METHODS["__rtruediv__"] = _number_over
-_divide_floor = op(name="_divide_floor", elementwise="exact")(_divider(lambda xp, x, y: xp.floor_divide(x, y)))
+_divide_floor = op(name="_divide_floor", elementwise=True)(_divider(lambda xp, x, y: xp.floor_divide(x, y)))
 _divide_floor.grad(input=zero, other=zero)
-_divide_trunc = op(name="_divide_trunc", elementwise="exact")(_divider(_truncated)).grad(input=zero, other=zero)
-mul.keeps_python_scalars_float32 = _div.keeps_python_scalars_float32 = True
+_divide_trunc = op(name="_divide_trunc", elementwise=True)(_divider(_truncated)).grad(input=zero, other=zero)
+_divide_floor.keeps_python_scalars_float32 = _divide_trunc.keeps_python_scalars_float32 = "other"
 
 
 @public(dunder="__pow__", spellings={"exponent": "other"})
@@ -318,8 +325,11 @@ def _scaled(input, other, alpha):
         dtype = dtypes.result_type([input.dtype], [], [dtypes.of_number(other)])
         product = other * dtypes.fitting(alpha, dtype)
         return bool(product) if dtype is dtypes.bool_ else product
-    if category < dtypes.FLOAT:
-        alpha = dtypes.fitting(alpha, dtypes.promote_types(*(getattr(t, "dtype", other.dtype) for t in (input, other))))
+    if category < dtypes.FLOAT or other.dtype.itemsize == 2:
+        fitted = dtypes.fitting(
+            alpha, dtypes.promote_types(*(getattr(t, "dtype", other.dtype) for t in (input, other)))
+        )
+        alpha = fitted if category < dtypes.FLOAT else alpha
     if isinstance(input, Tensor) and isinstance(other, Tensor) and input.dtype is not other.dtype:
         other = cast(other, _common_dtype(input, other))  # the result's dtype, for bytes times alpha may overflow
     return mul.fast_call(other, alpha)

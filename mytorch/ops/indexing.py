@@ -609,9 +609,12 @@ def index_select(input, dim, index):
     d = normalize_dim(dim, input.ndim)
     raw = index_vector(index, "index_select")
     if input.ndim == 0:
+        if raw.size != 1:
+            raise RuntimeError(f"index_select: Index to scalar can have only 1 value, got {raw.size} value(s).")
         return index_select(input.reshape(1), 0, index).reshape(())
     if outside(raw, input.shape[d]):
-        raise IndexError(f"index_select: index out of range in self: expected values from 0 to {input.shape[d] - 1}.")
+        error = IndexError if input.numel() else RuntimeError  # as in PyTorch
+        raise error(f"index_select: index out of range in self: expected values from 0 to {input.shape[d] - 1}.")
     return read_along(input, d, watched(raw, index))
 
 

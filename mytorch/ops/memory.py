@@ -7,6 +7,7 @@ from ..arrays.array import Array, on_input_device
 from ..arrays.memory_format import channel_axes, layout_of, placed_axes, preserve_format, suggested_format
 from ..arrays.tensor import Tensor, is_tensor
 from ..autograd.mode import get_mode, inference_counter
+from ..autograd.node import Leaf
 from .creation import elements, uninitialized
 from .dispatch.bind import METHODS, _attribute, public
 from .dispatch.inplace import check_shared, check_writable, overwrite
@@ -114,10 +115,17 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         raise RuntimeError(f"set_: Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
     self._mt_data._bump()
     _replace(self, there)
+    if isinstance(self, Tensor) and isinstance(self._mt_edge, Leaf):  # gradients of earlier results do not belong to it
+        renewed = Leaf(there)
+        for name in ("grad", "hooks", "post_hooks", "owner"):
+            setattr(renewed, name, getattr(self._mt_edge, name))
+        self._mt_edge = renewed
     if size is not None or storage_offset:
         size = as_shape((size,)) if size is not None else (there.size - storage_offset,)
         stride = row_major(size) if stride is None else tuple(stride)
         _replace(self, raw_of(Tensor._wrap(there).as_strided(size, stride, storage_offset)))
+        if isinstance(self, Tensor) and isinstance(self._mt_edge, Leaf):
+            self._mt_edge.shape = raw_of(self).shape
     return self
 
 

@@ -491,6 +491,11 @@ def batch_norm(
     """
     _check("batch_norm", input, weight, bias)
     refuse_grad("batch_norm", training, running_mean=running_mean, running_var=running_var)
+    if (transform := get_mode().interpreter) and hasattr(transform, "tangent") and transform.tangent(input) is not None:
+        if any(t is not None and transform.tangent(t) is not None for t in (running_mean, running_var)):
+            raise RuntimeError(
+                "batch_norm is not differentiable wrt running_mean and running_var. Use detach() for them."
+            )
     if input.ndim >= 2 and input.shape[1]:
         _check_channels(input.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not input.numel():  # nothing to count: the running means stay

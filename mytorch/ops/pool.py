@@ -454,6 +454,7 @@ def _along_transposed(g, matrix, taps, axis, xp):
 
 
 _along.grad(input=_along_transposed)
+_along.reruns = True
 
 
 @in_precision(None)

@@ -355,6 +355,10 @@ def as_strided(input, size, stride, storage_offset=None):
         >>> mytorch.as_strided(mytorch.arange(4), (2, 2), (1, 1)).tolist()
         [[0, 1], [1, 2]]
     """
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"as_strided: mismatch in length of strides and shape: expected as many strides as sizes, got {len(stride)} for {len(size)}."
+        )
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported, got strides: {list(stride)}")
     memory = _memory(raw_of(input))

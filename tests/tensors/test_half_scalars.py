@@ -73,3 +73,33 @@ def test_several_dtypes_are_promoted():
         for name in ("addcmul", "addcdiv"):
             out, want = getattr(mytorch, name)(*ours), getattr(torch, name)(*theirs)
             assert str(out.dtype).split(".")[1] == str(want.dtype).split(".")[1], (name, kinds)
+
+
+IN_PLACE = ("__imul__", "__itruediv__", "__ifloordiv__", "__iadd__", "__isub__", "mul_", "div_", "floor_divide_", "add_")
+WITH_NUMBER = {
+    **{name: lambda L, x, s, name=name: getattr(x.clone(), name)(s) for name in (*IN_PLACE, "mul", "div", "add", "sub")},
+    "x // s": lambda L, x, s: x // s,
+    "s // x": lambda L, x, s: s // x,
+    "floor": lambda L, x, s: L.div(x, s, rounding_mode="floor"),
+    "trunc": lambda L, x, s: L.div(x, s, rounding_mode="trunc"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numbers_beyond_half_precision_in_any_form_of_an_op(dtype):
+    names = np.random.default_rng(2).permutation(list(WITH_NUMBER)).tolist()
+    for name, s, size in itertools.product(names, (0.1, 1e5, 1e-9, -7.3, 70000, 1e39), ((), (4,))):
+        values = np.array([1e-5, 0.3, 100.0, -6e4], np.float32)
+        mine, want = (
+            WITH_NUMBER[name](L, L.tensor(values if size else values[0]).to(getattr(L, dtype)), s).double().numpy()
+            for L in (mytorch, torch)
+        )
+        np.testing.assert_array_equal(mine, want, err_msg=f"{name} {s} {size}")
+
+
+def test_a_factor_beyond_half_precision_is_an_error():
+    for name, L in itertools.product(("add", "sub"), (torch, mytorch)):
+        x = L.ones(2, dtype=L.float16)
+        with pytest.raises(RuntimeError, match="without overflow"):
+            getattr(L, name)(x, x, alpha=1e5)

@@ -82,10 +82,13 @@ def _rounded(record, compute, residuals):
 
     def forward(xp, *inputs, **attrs):
         half = half_of(inputs)
-        if record.elementwise and not record.keeps_python_scalars_float32:
+        if record.elementwise and record.keeps_python_scalars_float32 is not True:
             # PyTorch rounds a Python number to the dtype of the tensor first, so 0.1 is 0.0999756 in float16 here, too.
+            kept = 1 if record.keeps_python_scalars_float32 == "other" else None
             with np.errstate(over="ignore"):
-                inputs = [float(half.type(x)) if type(x) in (float, int) else x for x in inputs]
+                inputs = [
+                    float(half.type(x)) if type(x) in (float, int) and i != kept else x for i, x in enumerate(inputs)
+                ]
         result = compute(xp, *map(wide, inputs), **attrs)
         return result if attrs.get("dtype") is not None else rounded(record, result, inputs, half, residuals)
 

@@ -65,6 +65,8 @@ def unpack_inputs(op, inputs):
             raw = t._array
         elif isinstance(t, np.generic):
             raw = t.item()
+            if isinstance(raw, np.generic):  # of long double, which no tensor has
+                raw = complex(raw) if raw.dtype.kind == "c" else float(raw)
             same = False
         elif is_raw(t) or looks_like_cupy(t):
             raw = as_raw(t)

@@ -139,7 +139,9 @@ class Record:
     keeps_saved = (
         False  # True: a later change in place of a saved array is allowed, as in PyTorch, which saves other arrays
     )
-    keeps_python_scalars_float32 = False  # True: Python numbers are not rounded to the half precision of the tensors
+    # True: Python numbers are not rounded to the half precision of the tensors. "other": the second input is not.
+    keeps_python_scalars_float32 = False
+    reruns = False  # True: attributes are never freed, so backward can run again, as where PyTorch saves only numbers
 
     def __init__(
         self, forward, *, dtype="promote", promoted=None, residuals=(), outputs=None, differentiable=1, undefined_grads=False,
