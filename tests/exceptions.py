@@ -146,6 +146,22 @@ LISTED = {
         # `other` names the second tensor, as in `view_as` and `expand_as`.
         ("resize_as_", "accepted", r"missing 1 required", r"other="),
     ],
+    "arguments": [
+        # A list with one element can be that element, and a bool is the integer 0 or 1, where sizes or axes follow one another.
+        ("", "result|error", r"TypeError", r"flip\((t, )?(True|-7)|(full|zeros)\((True|-7)|layer_norm\(t, -7"),
+        # None is the default of these arguments here.
+        ("", "result", r"TypeError", r"eye\(2, None\)|std\(t, True, keepdim|trapezoid\(t, dx=None|adaptive_avg_pool1d\(t, \(None,\)\)"),
+        ("", "error", r"TypeError", r"(repeat_interleave\(t, None|where\(t > 0, t, None)"),
+        # Bounds may mix numbers and tensors.
+        ("", "result|error", r"TypeError", r"clamp\(.*x\("),
+        # Complex numbers, bools and negative values that PyTorch's kernels refuse.
+        ("", "result", r"RuntimeError|ValueError", r"bucketize\(1j|trapezoid\(t, dx=True|softplus\(.*1j|threshold\(t, 1j|kl_div\(t, x\(bool|"
+         r"batch_norm\(t, .*(-7|x\(float32\)\[0, 0\])\)|vander\(x\(bool"),
+        # An empty list of axes.
+        ("", "result|error", r"", r"(roll|fftshift|logsumexp)\(.*\[\]\)"),
+        # Tensors in place of the numbers of an op, and a bool as a size.
+        ("", "error", r"float32", r"(layer_norm|group_norm|softplus|threshold)\(.*x\(float32\)\[0, 0\]|hann\(True"),
+    ],
     "empty": [
         # PyTorch returns uninitialized elements.
         ("multilabel_margin_loss|multi_margin_loss|resize_as_", "different|spread", r"values", r""),

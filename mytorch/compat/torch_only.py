@@ -158,6 +158,7 @@ def _element_size(dtype):
 def _sample_dirichlet(input, generator=None):
     """Draws from Dirichlet distributions with the given concentrations, without gradients."""
     gammas = Tensor._wrap(standard_gamma(input.detach().to(dtypes.float64), generator))
+    gammas = gammas.clamp(min=1e-307)  # those of tiny concentrations are all zero
     return (gammas / gammas.sum(-1, keepdim=True)).to(input.dtype)
 
 

@@ -156,6 +156,16 @@ def _like(array, tensor):
     return Tensor._wrap(array).to(tensor.device).to(tensor.dtype)
 
 
+def _slope(array, tensor):
+    """Returns slopes in the dtype of a tensor, without infinities.
+
+    They are multiplied by zero, which adds a gradient without changing the value. For concentrations near the smallest number of a
+    dtype, the formulas overflow.
+    """
+    most = finfo(tensor).max
+    return _like(np.nan_to_num(array, nan=0.0).clip(-most, most), tensor)
+
+
 def gamma_draw(concentration, shape):
     """Draw from Gamma(concentration, 1) with gradients for the concentration."""
     alpha = concentration.expand(shape)
@@ -163,7 +173,7 @@ def gamma_draw(concentration, shape):
     drawn = drawn.clamp(min=finfo(drawn).tiny)
     if not alpha.requires_grad:
         return drawn
-    slope = _like(gamma_gradient(_host(drawn), _host(alpha)), alpha)
+    slope = _slope(gamma_gradient(_host(drawn), _host(alpha)), alpha)
     return drawn + slope * (alpha - alpha.detach())  # adds the gradient `slope` without changing the value
 
 
@@ -181,7 +191,7 @@ def gamma_cdf(x, a):
         return out
     density = np.where(raw_x < 0, 0.0, np.minimum(x_density / inside, 1e300))
     slope = -density * gamma_gradient(inside, raw_a)
-    return out + _like(density, x) * (x - x.detach()) + _like(slope, a) * (a - a.detach())
+    return out + _like(density, x) * (x - x.detach()) + _slope(slope, a) * (a - a.detach())
 
 
 def dirichlet_draw(concentration, shape):
@@ -200,5 +210,5 @@ def dirichlet_draw(concentration, shape):
     x, a = _host(drawn), _host(alpha)
     x = np.clip(x, np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).eps / 2)
     slope = _in_blocks(_beta_block, x, a, a.sum(-1, keepdims=True) - a) * x  # dx_j/da_j / (1 - x_j)
-    moved = _like(slope, alpha) * (alpha - alpha.detach())
+    moved = _slope(slope, alpha) * (alpha - alpha.detach())
     return drawn + moved - drawn * moved.sum(-1, keepdim=True)

@@ -41,11 +41,10 @@ from ..arrays.memory_format import (
     strided,
     suggested_format,
 )
-from ..arrays.overridable import overridable
 from ..arrays.overriding import NOTHING, metadata, overriding
 from ..arrays.tensor import Tensor, is_tensor
 from ..autograd.mode import get_mode
-from .dispatch.bind import _attribute, public
+from .dispatch.bind import _attribute, public, public_function
 from .dispatch.inplace import adopt, check_writable, named_constant, record_fill
 from .dispatch.layouts import creation, other_layout
 from .dispatch.op import name_node, op
@@ -344,7 +343,7 @@ def _constant(name, text, show, shown, shown_like):
             laid_out, shape, requires_grad=requires_grad, pin=pin_memory, **like(input, dtype, device, layout)
         )
 
-    return public(method=False)(overridable(of_size)), public(method=False)(overridable(of_input))
+    return public(method=False)(public_function(of_size)), public(method=False)(public_function(of_input))
 
 
 zeros, zeros_like = _constant("zeros", "a tensor filled with 0", ".tolist()", [0.0, 0.0], [0, 0, 0])
@@ -353,7 +352,7 @@ empty, empty_like = _constant("empty", "an uninitialized tensor", ".shape", "myt
 
 
 @public(method=False)
-@overridable
+@public_function
 def full(
     size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False,
 ):  # fmt: skip
@@ -383,7 +382,7 @@ def full(
 
 
 @public(method=False)
-@overridable
+@public_function
 def full_like(
     input, fill_value, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None,
     pin_memory=False,
@@ -412,7 +411,7 @@ def _number(x):
 
 
 @public(method=False)
-@overridable
+@public_function
 def arange(
     start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ):
@@ -470,7 +469,7 @@ def arange(
 
 
 @public(method=False)
-@overridable
+@public_function
 def linspace(
     start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
 ):
@@ -524,7 +523,7 @@ def _integers(xp, start, end, steps, dtype):
 
 
 @public(method=False)
-@overridable
+@public_function
 def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
     """Creates a matrix with ones on the diagonal and zeros elsewhere.
 

@@ -205,10 +205,13 @@ def cross_entropy(
                 f"cross_entropy: expected target of shape {(shape[0], *shape[2:])} for logits of shape {shape}, got {want}."
             )
         classes, out_shape = shape[1], (shape[0], *shape[2:])
-        rows = input if len(shape) == 2 else input.movedim(1, -1).reshape(-1, classes)
+        rows = input if len(shape) == 2 or not classes else input.movedim(1, -1).reshape(-1, classes)
     _check_weight(weight, classes, "cross_entropy", input)
     if input.dtype.category != dtypes.FLOAT:
         check_dtypes("cross_entropy", (input._mt_data,))
+    if not classes and 0 in out_shape:  # no targets either
+        losses = input.sum(1 if len(shape) > 1 else 0)
+        return losses if reduction == "none" else losses.sum() / (0.0 if reduction == "mean" else 1.0)
     refuse_grad("cross_entropy", True, weight=weight)
     index = class_indices(target, "cross_entropy").reshape(-1)
     _check_classes(index, classes, ignore_index, "cross_entropy")
@@ -1347,6 +1350,10 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     single = log_probs.ndim == 2
     logits = log_probs.unsqueeze(1) if single else log_probs
     steps, batch, _ = logits.shape
+    if 0 in logits.shape:
+        raise RuntimeError(
+            f"ctc_loss: expected log_probs with elements, got shape {shape_of(log_probs)}. Skip empty batches."
+        )
     lengths_in = [int(v) for v in np.atleast_1d(to_cpu(input_lengths))]
     lengths_out = [int(v) for v in np.atleast_1d(to_cpu(target_lengths))]
     for lengths, name in ((lengths_in, "input_lengths"), (lengths_out, "target_lengths")):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..arrays import Namespace
-from ..arrays.overridable import overridable
+from ..arrays import Namespace, config
+from .dispatch.bind import public_function
 from .dispatch.op import op
 from .dispatch.precision import in_precision
 from .indexing import read_along
@@ -33,7 +33,7 @@ _unpad.grad(g=lambda g, widths, xp: xp.call(_pad, g, widths=widths))
 _MODES = {"reflect": "reflect", "replicate": None, "circular": "wrap"}
 
 
-@overridable
+@public_function
 def pad(input, pad, mode="constant", value=None):
     """Pads a tensor along its last axes.
 
@@ -65,6 +65,10 @@ def pad(input, pad, mode="constant", value=None):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     pairs = [(0, 0)] * (input.ndim - len(widths) // 2) + list(zip(widths[-2::-2], widths[::-2], strict=True))
     d = len(widths) // 2
+    if config.pytorch_mode and mode != "constant" and not (0 < d < 4 and input.ndim in (d + 1, d + 2)):
+        raise NotImplementedError(
+            f"pad: expected an input of {d + 1} or {d + 2} dimensions for {len(widths)} widths in mode {mode}, got {input.ndim}."
+        )
     if mode == "replicate":
         return laid_out_as(given, _replicated.get(d, _replicate)(input, pairs)) if any(widths) else input.clone()
     if mode == "reflect" and 0 in input.shape[-d - 1 :]:

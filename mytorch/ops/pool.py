@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ..arrays import ON_NUMPY, Namespace, xp_of
+from ..arrays import ON_NUMPY, Namespace, config, dtypes, xp_of
 from ..arrays.arguments import same_arguments
 from ..arrays.array import on_input_device
 from ..arrays.errors import alert_nondeterministic
@@ -388,7 +388,7 @@ def _targets(input, output_size, d, name):
             f"{name}: expected a {d + 1}-d or {d + 2}-d input and {d} output sizes, got {tuple(input.shape)} and {sizes}."
         )
     if not input.dtype.is_floating_point and not input.dtype.is_complex:
-        raise RuntimeError(f'"{name}" not implemented for {input.dtype}')
+        raise NotImplementedError(f'"{name}" not implemented for {input.dtype}')
     if 0 in input.shape[-d - ("max" in name) :]:
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {list(input.shape)}"
@@ -654,6 +654,10 @@ def _unpooling(d):
         stride = kernel if stride is None or stride in ((), []) else several(stride, d, name)
         _batched(input, d, name)
         alert_nondeterministic(f"max_unpooling{max(d, 2)}d_forward_out")
+        if config.pytorch_mode and indices.dtype is not dtypes.int64:
+            raise RuntimeError(
+                f"{name}: expected indices of dtype int64, got {indices.dtype}. Convert them with long()."
+            )
         if tuple(input.shape) != tuple(indices.shape):
             raise RuntimeError(
                 f"{name}: Expected shape of indices to be the shape of the input tensor ({list(input.shape)}) but got "

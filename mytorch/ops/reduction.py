@@ -675,7 +675,8 @@ def _norm_grad(g, input, out, shape, ord, dim, keepdim, xp):
     safe = xp.where(norm == 0, 1.0, norm)
     magnitude = xp.abs(input)
     magnitude = xp.where(magnitude == 0, 1.0, magnitude)
-    return g * safe ** (1 - ord) * xp.where(input == 0, 0.0, xp.sign(input) * magnitude ** (ord - 1))
+    factor = xp.where(norm == 0, 0.0, safe ** (1 - ord))  # a zero makes the norm of a negative order zero
+    return g * factor * xp.where(input == 0, 0.0, xp.sign(input) * magnitude ** (ord - 1))
 
 
 vector_norm.grad(input=_norm_grad)

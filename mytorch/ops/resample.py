@@ -11,9 +11,9 @@ import numpy as np
 
 from ..arrays import dtypes, is_raw, memory_owner
 from ..arrays.errors import warn_as_pytorch
-from ..arrays.overridable import overridable
 from ..arrays.tensor import Tensor
 from .conv import check_window, out_size, several, tap_slices, taps, windows
+from .dispatch.bind import public_function
 from .dispatch.half import once_rounded
 from .dispatch.op import op
 from .dispatch.precision import in_precision
@@ -128,7 +128,7 @@ _WRONG_COUNT = (
 )
 
 
-@overridable
+@public_function
 def interpolate(
     input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None,
     antialias=False,
@@ -197,7 +197,7 @@ def interpolate(
         )
     integers = not (input.dtype.is_floating_point or input.dtype.is_complex)
     if integers and input.dtype is not dtypes.uint8:
-        raise RuntimeError(f"interpolate: mode {mode!r} not implemented for {input.dtype}")
+        raise NotImplementedError(f"interpolate: mode {mode!r} not implemented for {input.dtype}")
     if integers and mode in _DIMS:  # round to bytes after each axis, the last axis first, as PyTorch does
         for i in reversed(range(d)):
             sizes, only = list(input.shape[2:]), [1.0] * d
@@ -613,7 +613,7 @@ _sampled_weight.grad(
 )
 
 
-@overridable
+@public_function
 @in_precision("widest")
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """Samples an image or volume at given positions.

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from ..arrays import address, dtypes, storage_bytes, xp_of
+from ..arrays import address, config, dtypes, storage_bytes, xp_of
 from ..arrays.array import on_input_device
 from ..arrays.errors import warn
 from ..arrays.memory_format import axes_in_memory, axes_strides, placed
@@ -728,6 +728,8 @@ def _triangle_indices(name, make):
                 raise RuntimeError(f"{word} must be non-negative, got {n}")
         rows, columns = make(row, offset, col)
         check_layout(layout)
+        if dtype is not None and config.pytorch_mode and dtypes.as_dtype(dtype).category != dtypes.INT:
+            raise NotImplementedError(f"{name}: expected an integer dtype, got {dtype}.")
         found = Tensor._wrap(np.stack([rows, columns]).astype(dtypes.as_numpy(dtype or dtypes.int64)))
         return found if device is None else found.to(device)
 
@@ -832,6 +834,10 @@ def unravel_index(indices, shape):
     if any(n < 0 for n in shape):
         raise ValueError(f"unravel_index(): 'shape' cannot have negative values, but got {tuple(shape)}")
     raw = raw_of(indices)
+    if config.pytorch_mode and raw.dtype.kind not in "iu":
+        raise TypeError(
+            f"unravel_index: expected indices of an integer dtype, got {indices.dtype}. Convert them with long()."
+        )
     rest, xp = raw.astype(np.int64), xp_of(raw)
     if 0 in shape and rest.size:
         raise ValueError(

@@ -553,7 +553,8 @@ def bincount(input, weights=None, minlength=0):
     """
     raw = raw_of(input)
     if raw.ndim != 1 or raw.dtype.kind not in "iu" or (raw.size and raw.min() < 0):
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs; it is not implemented for others.")
+        error = RuntimeError if raw.dtype.kind in "iu" else NotImplementedError
+        raise error("bincount only supports 1-d non-negative integral inputs; it is not implemented for others.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if raw.size and raw.max() == np.iinfo(np.int64).max:
@@ -624,7 +625,7 @@ def histogram(input, bins=100, *, range=None, weight=None, density=False, out=No
             histogram(input, bins, range=range, weight=weight, density=density), out, "histogram", exact=True
         )
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"histogram is not implemented for {input.dtype}")
+        raise NotImplementedError(f"histogram is not implemented for {input.dtype}")
     for given, word in ((bins, "bins tensors"), (weight, "weight tensor")):
         if hasattr(given, "dtype") and given.dtype is not input.dtype:
             raise RuntimeError(f"histogram(): input tensor and {word} should have the same dtype")
@@ -970,10 +971,12 @@ def renorm(input, p, dim, maxnorm):
         )
     if input.requires_grad:
         input = input.clone()  # `renorm_` overwrites the input, which the gradient of the norm reads
-    norms = input.norm(p, others, keepdim=True)
+    norms = input.detach().norm(p, others, keepdim=True)
     above = norms > maxnorm
     if not maxnorm:
         return contiguous(input * where(above, 0.0, 1.0))
+    if input.requires_grad:  # of the slices that are scaled: the norm of an infinite one has no finite gradient
+        norms = where(above, input, 0.0).norm(p, others, keepdim=True)
     return contiguous(input / where(above, (norms + 1e-7) / maxnorm, 1.0))  # a product's gradient would overflow sooner
 
 

@@ -61,6 +61,55 @@ def test_first_and_second_derivatives_at_corners(name, rng):
             np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9, equal_nan=True, err_msg=f"{name} {data}")
 
 
+# -- norms ------------------------------------------------------------------------------------------------------------
+
+ORDERS = (0.5, 1, 1.5, 2, 3, math.inf)
+NORMS = {
+    **{f"norm {p}": lambda L, x, p=p: x.norm(p, 1) for p in (*ORDERS, -1, -2.5, -math.inf)},
+    **{f"total norm {p}": lambda L, x, p=p: L.linalg.vector_norm(x, p) for p in (*ORDERS, -1)},
+    **{f"renorm {p} {m}": lambda L, x, p=p, m=m: L.renorm(x, p, 0, m) for p in ORDERS for m in (0.0, 2.5, math.inf)},
+    **{f"normalize {p}": lambda L, x, p=p: L.nn.functional.normalize(x, p, 1) for p in ORDERS},
+    **{
+        f"cdist {p}": lambda L, x, p=p: L.cdist(x, x.detach() * 1, p) for p in ORDERS[:-1]
+    },  # PyTorch adds ties of maxima up
+    **{f"pdist {p}": lambda L, x, p=p: L.pdist(x, p) for p in ORDERS[:-1]},
+    **{f"dist {p}": lambda L, x, p=p: L.dist(x, x.detach() * 1, p) for p in ORDERS},
+    **{
+        f"pairwise {e}": lambda L, x, e=e: L.nn.functional.pairwise_distance(x, x.detach() * 1, eps=e)
+        for e in (0.0, 1e-6)
+    },
+    "cosine_similarity": lambda L, x: L.nn.functional.cosine_similarity(x, x.detach().flip(0)),
+}
+ROWS = {
+    "zeros and equal rows": [[0.0, 0, 0], [3, 0, 4], [3, 0, 4], [-1, -1, 1], [0, 1, 0]],
+    "zero": [[0.0] * 3] * 5,
+    "an infinity": [[math.inf, 1, 2], [1, 2, 3], [0, 0, 0], [0.1, 0, 0], [1, 1, 1]],
+}
+
+
+@loop
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("name", NORMS)
+def test_derivatives_of_norms_are_finite_where_those_of_pytorch_are(name, rows, rng):
+    found, up, second_up = [], rng.uniform(0.5, 2, 30), rng.uniform(0.5, 2, (5, 3))
+    if rows == "an infinity" and not name.startswith("renorm"):
+        return
+    for L in BOTH:
+        x = L.tensor(ROWS[rows], dtype=L.float64).requires_grad_()
+        y = NORMS[name](L, x)
+        differentiable = L is mytorch or "dist" not in name
+        (g,) = L.autograd.grad(y, x, L.tensor(up[: y.numel()].reshape(tuple(y.shape))), create_graph=differentiable)
+        results = [y, g]
+        if g.requires_grad and "dist" not in name:
+            (second,) = L.autograd.grad(g, x, L.tensor(second_up), allow_unused=True)
+            results.append(L.zeros_like(x) if second is None else second)
+        found.append([_values(r + 0) for r in results])
+    for theirs, mine in zip(*found, strict=False):
+        finite = np.isfinite(theirs)
+        np.testing.assert_allclose(mine[finite], theirs[finite], rtol=1e-9, atol=1e-9, err_msg=name)
+        assert np.isfinite(mine).all() or rows == "an infinity", name
+
+
 # -- slices of NaN and infinities ----------------------------------------------------------------------------------------
 
 QUANTILES = [

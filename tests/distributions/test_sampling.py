@@ -258,3 +258,23 @@ def test_sample_n_warns_and_draws():
     d = mytorch.distributions.Normal(mytorch.zeros(2), 1.0)
     with pytest.warns(FutureWarning, match="sample_n"):
         assert d.sample_n(3).shape == (3, 2)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("size", [1e-320, 1e-300, 1e-40, 1e-10, 1e-5, 0.3, 1e4])
+def test_draws_of_tiny_concentrations_are_finite(size, dtype):
+    a = mytorch.full((3,), size, dtype=getattr(mytorch, dtype))
+    for name, arguments in {
+        "Dirichlet": (a,),
+        "Beta": (a, a),
+        "Gamma": (a, mytorch.ones_like(a)),
+        "Chi2": (a,),
+    }.items():
+        own = [v.clone().requires_grad_() for v in arguments]
+        draws = getattr(mytorch.distributions, name)(*own, validate_args=False).rsample((20,))
+        (draws * draws).sum().backward()
+        assert not draws.isnan().any(), name
+        assert not own[0].grad.isnan().any(), name
+        assert not getattr(mytorch.distributions, name)(*arguments, validate_args=False).sample((20,)).isnan().any(), (
+            name
+        )
