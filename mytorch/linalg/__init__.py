@@ -141,11 +141,12 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
         >>> mytorch.linalg.vector_norm(tensor([3.0, 4.0])).item()
         5.0
     """
-    if dtype is None and not (x.dtype.is_floating_point or x.dtype.is_complex):
-        raise RuntimeError(
-            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name}"
-        )
     x = x if dtype is None else x.to(dtype)
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        expected = (
+            "a floating point or complex tensor as input" if dtype is None else "a floating point or complex dtype"
+        )
+        raise RuntimeError(f"linalg.vector_norm: Expected {expected}. Got {x.dtype.name}")
     return _vector_norm(x, ord=float(ord), dim=normalize_dims(dim, x.ndim, "vector_norm"), keepdim=keepdim)
 
 

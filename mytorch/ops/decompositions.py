@@ -506,6 +506,8 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     """
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
+        if input.dtype.category < dtypes.FLOAT:
+            raise RuntimeError(f"norm(): Expected a floating point or complex dtype. Got {input.dtype.name}")
     if p == "nuc":
         return _nuclear_norm(input, dim, keepdim)
     if isinstance(p, str) and p != "fro":

@@ -153,10 +153,10 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None
         dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
     if dtype is not None:
         input = cast(input, dtypes.as_dtype(dtype))
-    elif input.dtype.category < dtypes.FLOAT:
+    if input.dtype.category < dtypes.FLOAT:
         raise RuntimeError(
-            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
-            f"Got: {input.dtype.name}"
+            f"mean(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} dtype must be either a floating point "
+            f"or complex dtype. Got: {input.dtype.name}"
         )
     return _mean.fast_call(input, dim if dim is None else normalize_dims(dim, input.ndim, "mean"), keepdim)
 
