@@ -625,15 +625,17 @@ def refresh(tensor):
             "a view is used after its base was changed in place and then detached by detach_. The graph of the view does not "
             "describe its values; take the view again."
         )
-    if type(steps) is not tuple:
+    if type(steps) is not tuple and not (known is None and isinstance(base._mt_edge, Leaf)):
         raise InPlaceError(
             "a tensor that split, chunk, unbind or a custom Function returned is a view and its base was changed in place; "
             "take the views again."
         )
     fresh = base
     with enable_grad():
-        for op, attrs in steps:
+        for op, attrs, *position in steps:
             fresh = op(fresh, **attrs)
+            for i in position:
+                fresh = fresh[i]
     replace_edge(tensor, fresh._mt_edge)
     tensor._mt_view = (base, base._mt_edge, steps)
 

@@ -153,7 +153,7 @@ def _host(tensor):
 
 
 def _like(array, tensor):
-    return Tensor._wrap(array).to(tensor.device).to(tensor.dtype)
+    return Tensor._wrap(np.asarray(array)).to(tensor.device).to(tensor.dtype)
 
 
 def _slope(array, tensor):

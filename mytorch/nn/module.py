@@ -939,7 +939,7 @@ class Module:
 
         Args:
             args: device, dtype, or a tensor that determines both.
-            kwargs: `device`, `dtype` and `non_blocking`.
+            kwargs: `device`, `dtype` and `non_blocking`. `memory_format` is the order in memory of parameters with 4 or 5 axes.
 
         Raises:
             TypeError: the dtype is an integer or bool dtype, or an argument is unknown.
@@ -950,7 +950,7 @@ class Module:
         """
         where, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
         non_blocking = kwargs.pop("non_blocking", False)
-        kwargs.pop("memory_format", None)
+        memory_format = kwargs.pop("memory_format", None)
         if "copy" in kwargs:
             raise RuntimeError(".to() does not accept copy argument. Use copy.deepcopy(module) for a copy.")
         if kwargs:
@@ -981,7 +981,8 @@ class Module:
 
         def convert(t):
             fits = dtype is not None and t.dtype.category >= dtypes.FLOAT
-            return t.to(device=where, dtype=dtype if fits else None, non_blocking=non_blocking)
+            order = {} if memory_format is None or t.ndim not in (4, 5) else {"memory_format": memory_format}
+            return t.to(device=where, dtype=dtype if fits else None, non_blocking=non_blocking, **order)
 
         return self._apply(convert)
 

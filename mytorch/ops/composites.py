@@ -72,7 +72,9 @@ def linear(
                     f"linear(): argument '{name}' (position {place}) must be Tensor, not {kind(value)}"
                 ) from None
         x, w = raw_of(input), raw_of(weight)
-    if w.ndim == 1:
+    if w.ndim < 2:
+        if not w.ndim:
+            raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are {x.ndim}D and 0D")
         out = (input * weight).sum(-1)
         return out if bias is None else out + bias
     if not x.ndim or x.shape[-1] != w.shape[1]:

@@ -503,6 +503,8 @@ def tensordot(a, b, dims=2):
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.ndim, b.ndim):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     elif len(dims) != 2:
         raise RuntimeError(f"tensordot: dims must be a number or two lists of axes, got {dims}.")
@@ -715,14 +717,14 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     mode = compute_mode or modes[0]
     if mode not in modes:
         raise ValueError(f"{mode} is not a valid value for compute_mode")
-    many = x1.shape[-2] > 25 or x2.shape[-2] > 25
-    if p == 2 and x1.dtype.itemsize > 2 and (mode == modes[1] or (mode == modes[0] and many)):
-        return _euclidean_dist(x1, x2)
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1] or not p >= 0:
         raise RuntimeError(
             f"cdist: expected tensors with at least two axes and equal last sizes, and a p that is not negative, got {list(x1.shape)}, "
             f"{list(x2.shape)} and p={p}"
         )
+    many = x1.shape[-2] > 25 or x2.shape[-2] > 25
+    if p == 2 and x1.dtype.itemsize > 2 and (mode == modes[1] or (mode == modes[0] and many)):
+        return _euclidean_dist(x1, x2)
     rows, row_size = x1.shape[-2], x1.numel() // max(x1.shape[-2], 1) * x2.shape[-2]
     step = rows if x1.is_cuda else max((1 << 19) // max(row_size, 1), 1)
     if rows <= step:

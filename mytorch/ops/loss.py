@@ -202,7 +202,7 @@ def cross_entropy(
                 )
             error = RuntimeError if want[:1] == shape[:1] != () else ValueError
             raise error(
-                f"cross_entropy: expected target of shape {(shape[0], *shape[2:])} for logits of shape {shape}, got {want}."
+                f"cross_entropy: expected target of shape {(*shape[:1], *shape[2:])} for logits of shape {shape}, got {want}."
             )
         classes, out_shape = shape[1], (shape[0], *shape[2:])
         rows = input if len(shape) == 2 or not classes else input.movedim(1, -1).reshape(-1, classes)

@@ -876,6 +876,8 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
         return input.clone()
     if input.ndim == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
+    if any(p is not None and p.ndim != input.ndim for p in (prepend, append)):
+        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     dim = normalize_dim(dim, input.ndim)

@@ -59,12 +59,19 @@ def refuse_overlap(tensor, other, name, region=None, elementwise=True):
     # Between tensors with gaps, such as the even and the odd columns, equal spans need not mean equal elements, and PyTorch does not
     # refuse them either.
     dense = a_end - a_begin == a.nbytes and b_end - b_begin == b.nbytes
-    same = elementwise and (a_begin, a_end, a.strides) == (b_begin, b_end, b.strides)
+    # An assignment broadcasts the value to the region first, so only the axes with several elements count.
+    steps = [raw.strides if region is None else _steps(raw) for raw in (a, b)]
+    same = elementwise and (a_begin, a_end, steps[0]) == (b_begin, b_end, steps[1])
     if dense and a_begin < b_end and b_begin < a_end and not same:
         raise RuntimeError(
             f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
             "memory location. Please clone() the tensor before performing the operation."
         )
+
+
+def _steps(raw):
+    """Returns the sizes and strides of the axes with several elements."""
+    return [(n, s) for n, s in zip(raw.shape, raw.strides, strict=True) if n != 1]
 
 
 def _span(raw):
