@@ -62,9 +62,7 @@ CASES = [
 def test_variants(op):
     rng = np.random.default_rng(0)
     function, differentiable = opinfo.ours(op.name), op.supports_autograd
-    for _, sample in zip(
-        range(SAMPLES), opinfo.samples(op, torch.float64, differentiable), strict=False
-    ):
+    for _, sample in zip(range(SAMPLES), opinfo.samples(op, torch.float64, differentiable), strict=False):
         for input, args, kwargs in variants(sample, rng):
             try:
                 theirs = op.op(input, *args, **kwargs)
