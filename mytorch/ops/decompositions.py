@@ -416,7 +416,7 @@ def _check_phases(xp, name, vectors, *products):
         return
     total, size = 0.0, 0.0
     for product in products:
-        turned = xp.detach(xp.imag(xp.sum(_diagonal_part(xp, product), axis=-1)))
+        turned = xp.detach(xp.real(xp.sum(_diagonal_part(xp, product) * -1j, axis=-1)))
         total, size = total + turned, abs(turned)
     if bool((abs(total) > 1e-2 + 1e-2 * size).any()):  # the tolerances of PyTorch
         raise RuntimeError(
