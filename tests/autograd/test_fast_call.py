@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mytorch
+import mytorch.nn  # defines layer_norm
 from mytorch.ops.dispatch.record import RECORDS
 from tests.loops import loop
 
