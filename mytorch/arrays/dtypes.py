@@ -26,6 +26,8 @@ TYPE_WORDS = {
     "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
     "complex128": "ComplexDouble", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
 }  # fmt: skip
+# Those with classes of storages and of tensors, such as FloatStorage. Files name these storages.
+CLASS_WORDS = {name: word for name, word in TYPE_WORDS.items() if not word.startswith("UInt")}
 
 
 class dtype:
