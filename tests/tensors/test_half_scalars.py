@@ -75,13 +75,23 @@ def test_several_dtypes_are_promoted():
             assert str(out.dtype).split(".")[1] == str(want.dtype).split(".")[1], (name, kinds)
 
 
-IN_PLACE = ("__imul__", "__itruediv__", "__ifloordiv__", "__iadd__", "__isub__", "mul_", "div_", "floor_divide_", "add_")
+IN_PLACE = (
+    "__imul__",
+    "__itruediv__",
+    "__ifloordiv__",
+    "__iadd__",
+    "__isub__",
+    "mul_",
+    "div_",
+    "floor_divide_",
+    "add_",
+)
 WITH_NUMBER = {
-    **{name: lambda L, x, s, name=name: getattr(x.clone(), name)(s) for name in (*IN_PLACE, "mul", "div", "add", "sub")},
+    **{
+        name: lambda L, x, s, name=name: getattr(x.clone(), name)(s) for name in (*IN_PLACE, "mul", "div", "add", "sub")
+    },
     "x // s": lambda L, x, s: x // s,
     "s // x": lambda L, x, s: s // x,
-    "floor": lambda L, x, s: L.div(x, s, rounding_mode="floor"),
-    "trunc": lambda L, x, s: L.div(x, s, rounding_mode="trunc"),
 }
 
 
