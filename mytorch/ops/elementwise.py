@@ -208,10 +208,9 @@ def _number_over(self, other):
 
 
 METHODS["__rtruediv__"] = _number_over
-_divide_floor = op(name="_divide_floor", elementwise=True)(_divider(lambda xp, x, y: xp.floor_divide(x, y)))
+_divide_floor = op(name="_divide_floor", elementwise="exact")(_divider(lambda xp, x, y: xp.floor_divide(x, y)))
 _divide_floor.grad(input=zero, other=zero)
-_divide_trunc = op(name="_divide_trunc", elementwise=True)(_divider(_truncated)).grad(input=zero, other=zero)
-_divide_floor.keeps_python_scalars_float32 = _divide_trunc.keeps_python_scalars_float32 = "other"
+_divide_trunc = op(name="_divide_trunc", elementwise="exact")(_divider(_truncated)).grad(input=zero, other=zero)
 
 
 @public(dunder="__pow__", spellings={"exponent": "other"})

@@ -92,8 +92,6 @@ WITH_NUMBER = {
     },
     "x // s": lambda L, x, s: x // s,
     "s // x": lambda L, x, s: s // x,
-    "floor": lambda L, x, s: L.div(x, s, rounding_mode="floor"),
-    "trunc": lambda L, x, s: L.div(x, s, rounding_mode="trunc"),
 }
 
 
