@@ -24,7 +24,7 @@ _BY_NAME = {}
 TYPE_WORDS = {
     "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
     "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
+    "complex128": "ComplexDouble",
 }  # fmt: skip
 # Those with classes of storages and of tensors, such as FloatStorage. Files name these storages.
 CLASS_WORDS = {name: word for name, word in TYPE_WORDS.items() if not word.startswith("UInt")}

@@ -695,7 +695,8 @@ def type(self, dtype=None):
             dtype = next((name for name, known in words.items() if known == word), dtype)
         return cast(self, dtypes.as_dtype(dtype))
     prefix = "" if self.device.type == "cpu" else f"{self.device.type}."
-    return f"{config.torch_name()}.{prefix}{words.get(self.dtype.name, self.dtype.name)}Tensor"
+    word = words.get(self.dtype.name) or self.dtype.name.replace("uint", "UInt")  # PyTorch has no class of this name
+    return f"{config.torch_name()}.{prefix}{word}Tensor"
 
 
 @public(function=False, inplace=False)
