@@ -16,7 +16,6 @@ import numpy as np
 from ..arrays import device_guard, to_device
 from ..arrays.arguments import describe
 from ..arrays.config import holding
-from ..arrays.overridable import overridable
 from ..arrays.tensor import Tensor
 from ..autograd.mode import no_grad
 from ..ops.creation import empty, empty_like
@@ -71,7 +70,6 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
-@overridable
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Draws from the uniform distribution on [a, b).
 
@@ -87,7 +85,6 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     return _filled(tensor, lambda: tensor.uniform_(a, b, generator=generator))
 
 
-@overridable
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Draws from a normal distribution.
 
@@ -167,7 +164,6 @@ def _accept_by_density(tensor, mean, std, a, b, generator):
         out = where(pending, draws, out)
 
 
-@overridable
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fills the tensor with one value.
 
@@ -314,7 +310,6 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
 
-@overridable
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
