@@ -26,8 +26,6 @@ TYPE_WORDS = {
     "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
     "complex128": "ComplexDouble",
 }  # fmt: skip
-# Those with classes of storages and of tensors, such as FloatStorage. Files name these storages.
-CLASS_WORDS = {name: word for name, word in TYPE_WORDS.items() if not word.startswith("UInt")}
 
 
 class dtype:

@@ -538,7 +538,7 @@ def _sparse_typed(name):
 copyreg.pickle(_SparseTyped, lambda cls: (_sparse_typed, (cls.__name__,)))
 
 
-_TYPES = {word: dtypes.as_dtype(name) for name, word in dtypes.CLASS_WORDS.items() if not name.startswith("complex")}
+_TYPES = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items() if not name.startswith("complex")}
 
 
 def detach(input: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ from ..arrays.parameter import Buffer, Parameter
 from ..arrays.tensor import Tensor
 from .limits import Budget
 
-_STORAGES = {f"{word}Storage": dtypes.as_dtype(name) for name, word in dtypes.CLASS_WORDS.items()}
+_STORAGES = {f"{word}Storage": dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items()}
 _STORAGE_NAMES = {d: name for name, d in _STORAGES.items()}
 _ALIGNMENT = 64
 TENSOR_CLASSES: dict[str, type[Tensor]] = {"parameter": Parameter, "buffer": Buffer}

@@ -455,7 +455,7 @@ def _cast(kind):
     return method
 
 
-for _name, _word in dtypes.CLASS_WORDS.items():
+for _name, _word in dtypes.TYPE_WORDS.items():
     _method = {"Complex": "complex"}.get(_word, _word.lower().replace("complex", "complex_"))
     setattr(TypedStorage, _method, _cast(dtypes.as_dtype(_name)))
 
@@ -473,7 +473,7 @@ def _check_untyped(what, storage):
 
 
 def _dtype_to_storage_type_map():
-    return {dtypes.as_dtype(name): f"{word}Storage" for name, word in dtypes.CLASS_WORDS.items()}
+    return {dtypes.as_dtype(name): f"{word}Storage" for name, word in dtypes.TYPE_WORDS.items()}
 
 
 def untyped_storage(self):

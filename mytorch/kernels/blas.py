@@ -22,7 +22,7 @@ FAR = 1 << 23  # from this size on, the weight does not stay in the cache betwee
 # Up to FEW rows, `(w @ aᵀ)ᵀ` is up to twice as fast as `a @ wᵀ`, for which OpenBLAS repacks all of the larger w. It repacks from
 # TURNED multiplications on.
 FEW, TURNED = 64, 9 << 14
-CACHED = 2**13  # float32 numbers that stay in the first-level cache beside the other matrix
+CACHED = 2**13  # float32 numbers that stay in the first-level cache next to the other matrix
 LARGE = 2**22  # multiplications from which a product uses several threads
 # On these processors (with AVX-512), OpenBLAS multiplies small matrices in place, without repacking: products of up to PLACED
 # multiplications, and if the second matrix is column-major, results of up to PLACED_TURNED numbers.

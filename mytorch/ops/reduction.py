@@ -377,7 +377,7 @@ def cumsum(input, dim=None, *, dtype=None, axis=None):
 def _refuse_empty(input, dims, name):
     if 0 in (input.shape if dims is None else [input.shape[d] for d in dims if d < input.ndim]):
         wanted = "be specified for input.numel() == 0" if dims is None else "have non-zero size"
-        error = RuntimeError if dims is None else IndexError
+        error = RuntimeError if dims is None and name in ("amax", "amin", "aminmax", "max", "min") else IndexError
         raise error(f"{name}(): Expected reduction dim to {wanted}; the tensor has shape {tuple(input.shape)}.")
 
 

@@ -76,8 +76,8 @@ for _cls in (dict, OrderedDict):
         _cls, lambda d: (list(d.values()), list(d)), lambda c, keys, cls=_cls: cls(zip(keys, c, strict=True))
     )
 register_pytree_node(list, lambda x: (list(x), None), lambda c, _: list(c))
-for _cls in (tuple, Size):
-    register_pytree_node(_cls, lambda x: (list(x), None), lambda c, _: tuple(c))
+for _sequence in (tuple, Size):
+    register_pytree_node(_sequence, lambda x: (list(x), None), lambda c, _: tuple(c))
 register_pytree_node(deque, lambda x: (list(x), x.maxlen), lambda c, n: deque(c, maxlen=n))
 register_pytree_node(
     defaultdict,
