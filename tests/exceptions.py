@@ -150,7 +150,7 @@ LISTED = {
         # A list with one element can be that element, and a bool is the integer 0 or 1, where sizes or axes follow one another.
         ("", "result|error", r"TypeError", r"flip\((t, )?(True|-7)|(full|zeros)\((True|-7)|layer_norm\(t, -7"),
         # None is the default of these arguments here.
-        ("", "result", r"TypeError", r"eye\(2, None\)|std\(t, True, keepdim|trapezoid\(t, dx=None|adaptive_avg_pool1d\(t, \(None,\)\)"),
+        ("", "result", r"TypeError", r"eye\(2, None\)|cross\(t, t, dim=None|std\(t, True, keepdim|trapezoid\(t, dx=None|adaptive_avg_pool1d\(t, \(None,\)\)"),
         ("", "error", r"TypeError", r"(repeat_interleave\(t, None|where\(t > 0, t, None)"),
         # Bounds may mix numbers and tensors.
         ("", "result|error", r"TypeError", r"clamp\(.*x\("),

@@ -1,13 +1,19 @@
-"""The wrong calls of PyTorch's databases of operators, modules and optimizers raise errors of PyTorch's classes in PyTorch mode."""
+"""Wrong calls of PyTorch's databases of operators, modules and optimizers raise PyTorch's errors in PyTorch mode; right calls do not."""
 
+import inspect
+import itertools
 import warnings
+from collections import defaultdict
+from types import FunctionType
 
 import numpy as np
 import pytest
 
 import mytorch
 from mytorch.arrays import config
-from tests.test_opinfo import convert, op_db, ours
+from mytorch.arrays.arguments import names_of
+from mytorch.ops.dispatch import refused
+from tests.test_opinfo import convert, op_db, ours, samples
 
 torch = pytest.importorskip("torch")
 with warnings.catch_warnings():
@@ -26,6 +32,7 @@ ACCEPTED = {
     ("special.xlog1py", 0): "two numbers",
     ("special.zeta", 0): "two numbers",
     ("narrow_copy", 1): "an IndexError, as for narrow",
+    ("multinomial", 6): "any number of categories",
     ("HuberLoss", 0): "checked in the call",
     ("SparseAdam", 3): "a RuntimeError",
 }  # fmt: skip
@@ -87,19 +94,24 @@ def call_of(function, args, kwargs):
     return call
 
 
-@pytest.fixture(autouse=True)
+FUNCTIONS = {
+    op.name: ours(op.name) for op in op_db
+}  # found in native mode, because reading a name in PyTorch mode can define it
+
+
+@pytest.fixture
 def pytorch_mode(monkeypatch):
     monkeypatch.setattr(config, "pytorch_mode", True)
 
 
-def test_wrong_calls_of_operators():
+def test_wrong_calls_of_operators(pytorch_mode):
     found = []
     for op in op_db:
-        function = ours(op.name)
+        function = FUNCTIONS[op.name]
         if op.error_inputs_func is None or function is None:
             continue
         calls = []
-        for error in op.error_inputs("cpu"):
+        for error in op.error_inputs_func(op, "cpu"):
             sample = error.sample_input
             args = (sample.input, *sample.args)
             calls.append((lambda a=args, k=sample.kwargs, op=op: op(*a, **k), call_of(function, args, sample.kwargs)))
@@ -107,7 +119,7 @@ def test_wrong_calls_of_operators():
     assert not found, "\n".join(found)
 
 
-def test_wrong_calls_of_modules():
+def test_wrong_calls_of_modules(pytorch_mode):
     def called(kind, given):
         of = (lambda x: x) if kind.__module__.startswith("torch") else lambda x: shared(x, {})
 
@@ -132,7 +144,7 @@ def test_wrong_calls_of_modules():
     assert not found, "\n".join(found)
 
 
-def test_wrong_options_of_optimizers():
+def test_wrong_options_of_optimizers(pytorch_mode):
     found = []
     for info in optim_db:
         kind = getattr(mytorch.optim, info.optim_cls.__name__)
@@ -145,3 +157,68 @@ def test_wrong_options_of_optimizers():
             ],
         )
     assert not found, "\n".join(found)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the functions that make the samples
+def test_samples_are_accepted(pytorch_mode):
+    """The check of arguments, which PyTorch mode has, refuses no sample of the database that PyTorch accepts."""
+    found = []
+    for op in op_db:
+        function = FUNCTIONS[op.name]
+        if function is None or op.name in (
+            "normal",
+            "polygamma",
+            "special.polygamma",
+            "chalf",
+            "svd_lowrank",
+            "pca_lowrank",
+        ):
+            continue  # functions that the database calls in another way
+        for sample in itertools.islice(samples(op, torch.float32), 6) if torch.float32 in op.dtypes else ():
+            args = (sample.input, *sample.args)
+            error = error_of(call_of(function, args, sample.kwargs))
+            if "TypeError" in error and not error_of(lambda a=args, k=sample.kwargs, op=op: op(*a, **k)):
+                found.append(f"{op.name}: {error[0]}")
+    assert not found, "\n".join(found)
+
+
+def accepted_types(annotation):
+    """Returns the built-in types that PyTorch accepts for a type of its schemas."""
+    base = (
+        annotation.removeprefix("Optional[").rstrip("]?")
+        if annotation.startswith("Optional[")
+        else annotation.rstrip("?")
+    )
+    if base.startswith("List["):
+        return {list, tuple}
+    words = {"int": {int}, "SymInt": {int}, "float": {int, float}, "number": {int, float}, "bool": {bool}, "str": {str}}
+    return words.get(base, set())
+
+
+def test_kinds_of_arguments_accept_what_schemas_accept():
+    """No function refuses a type that one of PyTorch's schemas, or the default of PyTorch's function, has at this place."""
+    wanted = defaultdict(set)
+    for schema in torch._C._jit_get_all_schemas():
+        space, name = schema.name.split("::")
+        for argument in schema.arguments if space == "aten" else ():
+            for prefix in ("linalg_", "fft_", "special_", ""):
+                own = name.removeprefix(prefix).rstrip("_")
+                wanted[own, argument.name.replace("self", "input")] |= accepted_types(str(argument.type))
+    for home in (torch.nn.functional, torch.functional):
+        for name, function in inspect.getmembers(home, lambda f: isinstance(f, FunctionType)):
+            for p in inspect.signature(inspect.unwrap(function)).parameters.values():
+                text = str(p.annotation)
+                wanted[name, p.name] |= {type(p.default)} & {bool, int, float, str, tuple}
+                wanted[name, p.name] |= {
+                    t for t in (bool, float, str) if text in (t.__name__, str(t), f"{t.__name__} | None")
+                }
+    found = set()
+    for home in (mytorch, mytorch.nn.functional, mytorch.linalg, mytorch.fft, mytorch.special):
+        for name in sorted(n for n in dir(home) if not n.startswith("_")):
+            function = inspect.unwrap(getattr(home, name, None))
+            for parameter in names_of(function) if isinstance(function, FunctionType) else ():
+                types, _ = refused._refused_types(name, parameter, None)
+                # Schemas with a list of tensors in the place of a tensor are for compiled code only.
+                wrong = (types & wanted[name, parameter]) - ({list, tuple} if parameter == "input" else set())
+                found |= {f"{name}({parameter}: {t.__name__})" for t in wrong}
+    assert not found, "\n".join(sorted(found))

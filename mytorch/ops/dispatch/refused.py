@@ -155,7 +155,7 @@ _PARAMETERS = {
     "upscale_factor win_length window_length",
     "n": "alpha beta correction dx fill_value initial lambd lower max_val maxnorm min_val negative_slope threshold value",
     "ns": "ord",
-    "s": "UPLO approximate driver indexing interpolation norm pad_mode reduce rounding_mode side",
+    "s": "UPLO approximate driver indexing interpolation norm pad_mode rounding_mode side",
 }
 # The parameters of functions that have another kind than others of their name. "?" is any kind.
 _OTHER_PARAMETERS = {
@@ -167,7 +167,7 @@ _OTHER_PARAMETERS = {
     "I": "amax.dim amin.dim fft2.dim fftn.dim fftshift.dim hfft2.dim hfftn.dim ifft2.dim ifftn.dim ifftshift.dim ihfft2.dim ihfftn.dim "
     "irfft2.dim irfftn.dim logsumexp.dim matrix_norm.dim mean.dim nanmean.dim nansum.dim norm.dim rfft2.dim rfftn.dim "
     "sum.dim vector_norm.dim",
-    "n": "scalar_tensor.s local_response_norm.k arange.end arange.start arange.step dist.p histc.max histc.min multi_margin_loss.margin multi_margin_loss.p range.end "
+    "n": "scalar_tensor.s local_response_norm.k arange.end arange.start arange.step dist.p histc.max histc.min multi_margin_loss.margin multi_margin_loss.p pad.value range.end "
     "range.start range.step renorm.p rrelu.upper vector_norm.ord",
     "Tf": "bernoulli.p matrix_rank.atol matrix_rank.rtol normal.mean normal.std pinv.atol pinv.rcond pinv.rtol",
     "Tn": "bitwise_and.input bitwise_left_shift.input bitwise_or.input bitwise_right_shift.input bitwise_xor.input bucketize.input "
@@ -176,12 +176,14 @@ _OTHER_PARAMETERS = {
     "result_type.tensor2 searchsorted.values where.input xlog1py.input xlogy.input zeta.input",
     "Is": "conv1d.padding conv2d.padding conv3d.padding",
     "i": "conv_tbc.pad mvlgamma.p multigammaln.p repeat_interleave.output_size select.index select_scatter.index",
-    "f": "exponential.lambd hamming_window.alpha hamming_window.beta kaiser_window.beta pad.value smooth_l1_loss.beta trapz.dx "
+    "f": "exponential.lambd hamming_window.alpha hamming_window.beta kaiser_window.beta smooth_l1_loss.beta trapz.dx "
     "uniform.from_ uniform.to",
     "Ib": "std.dim std_mean.dim var.dim var_mean.dim",
     "ns": "norm.p",
-    "s": "grid_sample.padding_mode pad.mode qr.mode",
-    "?": "max_unpool1d.output_size max_unpool2d.output_size max_unpool3d.output_size tensordot.dims multilabel_soft_margin_loss.target",
+    "s": "grid_sample.padding_mode index_reduce.reduce pad.mode qr.mode scatter.reduce scatter_reduce.reduce",
+    "?": "apply_rotary_pos_embed.k apply_rotary_pos_embed.q cond.p cross.dim frobenius_norm.dim frombuffer.count gumbel_softmax.tau "
+    "masked_softmax.dim native_dropout.train norm.ord nuclear_norm.dim scaled_dot_product_attention.window set_warn_always.b special_xlog1py.input svd_lowrank.q "
+    "max_unpool1d.output_size max_unpool2d.output_size max_unpool3d.output_size tensordot.dims multilabel_soft_margin_loss.target",
     "Ti": "max.dim min.dim histogram.bins narrow.start randint_like.high",
     "ITi": "tensor_split.indices_or_sections",
     "ILi": "histogramdd.bins",
@@ -206,8 +208,6 @@ _WORDS = {
 _NUMBER = (dtypes.BOOL, dtypes.INT, dtypes.FLOAT, dtypes.COMPLEX)
 _SCALARS = {"i": (dtypes.INT,), "I": (dtypes.INT,), "f": _NUMBER, "n": _NUMBER}  # tensors without axes that are numbers
 _NOT_INTEGERS = frozenset((float, complex, str, list, tuple, _NONE))  # as elements of a list of integers
-# Names of the arguments after `*` that cannot be left out, as in `x.permute(1, 0)`.
-_SIZES = frozenset("size sizes shape dims repeats".split())
 # Functions whose tensors can be numbers.
 _NUMBERS = frozenset("add div divide floor_divide mul multiply sub subtract true_divide".split())
 
@@ -254,9 +254,6 @@ class _Rules:
             for n, (types, kinds) in found.items()
         }
         self.count = count
-        last = code.co_varnames[len(own)] if code.co_flags & inspect.CO_VARARGS else ""
-        # Functions whose sizes cannot be left out: the number of arguments before them.
-        self.before_sizes = count if last in _SIZES and not plain.__defaults__ else -1
         self.alike = [(n, self.places[n]) for n in own if n in _ONE_DTYPE.get(self.name, "").split()]
         self.letters = _COMPOSED.get(self.name, "")
 
@@ -272,8 +269,6 @@ class _Rules:
                 self.examine(name, value)
                 tensors |= isinstance(value, Tensor)
                 lists.append(self.places[name] if name not in kwargs else len(args) + [*kwargs].index(name))
-        if len(args) == self.before_sizes and not (kwargs.keys() & _SIZES or "dtype" in kwargs.keys() - self.places):
-            raise TypeError(f"{self.name}() missing 1 required positional argument: a size or dimension.")
         if self.letters and args and isinstance(args[0], Tensor):
             _refuse_kind(self.name, self.letters, args[0])
         if self.alike:
