@@ -157,7 +157,7 @@ WRITES = ["x[:1] = x[0]", "x[0, :] = x[:, :]", "x[:] = x.view(3)", "x[0] = x", "
 @loop
 @pytest.mark.parametrize("statement", WRITES)
 def test_writes_of_own_elements(statement, torch):
-    """Equal memory in the same order is allowed, whatever axes of size 1 there are, and memory that overlaps in part is refused."""
+    """Equal memory in the same order is allowed, also with axes of size 1, and memory that overlaps in part is refused."""
     results = []
     for L in (mytorch, torch):
         x = L.tensor([[1.0, 2.0, 3.0]])

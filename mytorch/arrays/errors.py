@@ -68,9 +68,8 @@ def warn_as_pytorch(text, category=UserWarning):
         warn(text, category)
 
 
-PACKAGE = (
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-)  # in the names of the library's files in stacks
+# In the names of the library's files in stacks.
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def stack():

@@ -23,9 +23,8 @@ def overridable(function: _F, operator: bool = False, check: Callable[..., None]
 
     @functools.wraps(function)
     def public(*args, **kwargs):
-        if (
-            overriding.on
-        ):  # the loop is `can_override`, without the call, because every function that is composed of ops runs it
+        # The loop is `can_override`, without the call, because every function that is composed of ops runs it.
+        if overriding.on:
             for value in (*args, *kwargs.values()) if kwargs else args:
                 if type(value) not in SIMPLE:
                     if (result := overriding.ask(public.public, args, kwargs, operator)) is not NOTHING:

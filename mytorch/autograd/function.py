@@ -535,7 +535,7 @@ def _check_dirty(tensors, args, outs):
 
 
 def _not_input(output, args, changed):
-    """Returns a view of an output that is an input and was not changed: the caller gets a tensor of its own, as in PyTorch."""
+    """Returns a view of an output that is an input and was not changed: the caller gets another tensor, as in PyTorch."""
     if not isinstance(output, Tensor) or not _is_in(output, args) or _is_in(output, changed):
         return output
     with no_grad():

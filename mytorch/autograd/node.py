@@ -133,9 +133,8 @@ class Leaf(_HookedNode, Edge):
         for reference, hook in list(self.post_hooks.values()) if self.post_hooks else ():
             tensor = reference()
             found = None if tensor is None else hook(tensor)
-            if (
-                found is not None and found is not tensor
-            ):  # a hook may end with a change in place, such as `p.add_(p.grad)`
+            # A hook may end with a change in place, such as `p.add_(p.grad)`.
+            if found is not None and found is not tensor:
                 if not hasattr(found, "_mt_data"):
                     raise TypeError(f"expected Variable, but hook returned '{type(found).__name__}'")
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")

@@ -297,10 +297,9 @@ class Walk:
         # Without a gradient there is nothing to compute, but the parents still wait for this node, so their counts go down.
         if g is None or (self.useful is not None and self.useful.isdisjoint(node.parents)):
             results = [(parent, None) for parent in node.parents if parent is not None]
+            # As in PyTorch, backward(inputs=…) runs the hooks of its inputs, too.
             if g is not None and self.leaves and node_hooks_of(node) is not None and node in self.targets:
-                _run_hooked(
-                    node, g, self.arithmetic, lambda g: results
-                )  # backward(inputs=…) runs the nodes of its inputs
+                _run_hooked(node, g, self.arithmetic, lambda g: results)
         else:
             run = self.run_node
             if run is _run_node:  # `_run_checked` does it itself, to report the forward op with the error

@@ -104,9 +104,10 @@ def check_ranges(options):
             check_range(name, options[name], words)
     for name in ("momentum", "weight_decay", "lr_decay", "initial_accumulator_value", "momentum_decay"):
         check_range(name, options.get(name, 0))
-    if options.get("betas", ()) is None or len({hasattr(b, "numel") for b in options.get("betas", ())}) > 1:
+    betas = options.get("betas", ())
+    if betas is None or len({hasattr(beta, "numel") for beta in betas}) > 1:
         raise ValueError("betas must be either both floats or both Tensors")
-    for i, beta in enumerate(options.get("betas", ())):
+    for i, beta in enumerate(betas):
         check_range(f"betas[{i}]", beta, f"beta parameter at index {i}", high=1.0)
 
 
