@@ -519,7 +519,7 @@ def test_a_packed_idx_file_is_read_only_up_to_its_shape(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_named_pipes_are_refused(tmp_path):
-    from mytorch.models.gguf import GGUFFile
+    from mytorch.models.gguf_format import GGUFFile
     from mytorch.models.tokenizer import load_tokenizer
 
     path = tmp_path / "x.pt"

@@ -72,6 +72,8 @@ PATHS = {
     "engine.saved": "autograd.saved",
     "engine.walk": "autograd.walk",
     "flex_attention": "nn.attention.flex_attention",
+    "kernels.triton.cache": "kernels.triton.kv_cache",
+    "models.gguf": "models.gguf_format",
     "numerics": "arrays:",
     "numerics.blocks": "arrays.blocks",
     "numerics.einsum": "arrays.einsum",

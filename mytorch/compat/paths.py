@@ -126,7 +126,7 @@ PATHS = {
     **{f"utils.{name}": f"tools.{name}" for name in ("benchmark", "layout", "model_summary", "views", "watching")},
     "utils.graph": "tools.drawing",
     "utils.tokenizer": "models.tokenizer",
-    "files.gguf": "models.gguf",
+    "files.gguf": "models.gguf_format",
     "utils.einops": "compat.einops_backend",
     "utils.einops_hook": "compat.einops_hook",
     "utils.tensorboard.summary": "compat.tensorboard_summary",

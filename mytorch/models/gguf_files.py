@@ -14,7 +14,7 @@ import numpy as np
 from ..arrays.errors import warn
 from ..ops.creation import from_numpy
 from . import gpt2_files, llama_files
-from .gguf import GGUFFile, Planned, write
+from .gguf_format import GGUFFile, Planned, write
 from .gpt2 import GPT2, GPT2Config
 from .hugging_face import MOST_WEIGHTS, check_shapes
 from .llama import Llama, LlamaConfig

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mytorch.kernels.triton import cache
+from mytorch.kernels.triton import kv_cache
 from mytorch.kernels.triton.batch_norm import batch_norm, channel_affine
 from mytorch.kernels.triton.pool import avg_pool, max_pool
 
@@ -138,8 +138,8 @@ def test_append_to_a_cache(T, D, E, dtype):
     both, _ = rand(2, T, 3, D + E, dtype=dtype)
     k, v = (part.transpose(0, 2, 1, 3) for part in (both[..., :D], both[..., D:]))
     keys, values = (xp.zeros((2, 3, 40, n), DTYPES[dtype]) for n in (D, E))
-    assert cache.accepts(k, v, keys, values)
-    cache.append(k, v, keys, values, 4)
+    assert kv_cache.accepts(k, v, keys, values)
+    kv_cache.append(k, v, keys, values, 4)
     if COMPILE_ONLY:
         return
     for store, new in ((keys, k), (values, v)):
@@ -151,5 +151,5 @@ def test_append_to_a_cache(T, D, E, dtype):
 def test_a_cache_rejects_arrays_that_are_not_in_rows():
     k, _ = rand(2, 3, 8, 5)
     keys = xp.zeros((2, 3, 40, 8), "float32")
-    assert not cache.accepts(k.transpose(0, 1, 3, 2), k.transpose(0, 1, 3, 2), keys, keys)
-    assert not cache.accepts(k.astype("float16"), k, keys, keys)
+    assert not kv_cache.accepts(k.transpose(0, 1, 3, 2), k.transpose(0, 1, 3, 2), keys, keys)
+    assert not kv_cache.accepts(k.astype("float16"), k, keys, keys)

@@ -7,7 +7,7 @@ import pytest
 
 import mytorch
 from mytorch.models import GPT2, Llama, from_pretrained, quantize_
-from mytorch.models.gguf import GGUFFile
+from mytorch.models.gguf_format import GGUFFile
 from mytorch.ops.quantized_linear import dequantize
 
 TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 8, "Q4_K": 12, "BF16": 30}

@@ -11,8 +11,8 @@ import pytest
 
 import mytorch
 from mytorch.models import GPT2, Llama, from_pretrained, lora, quantize_, run_files, save_gguf
-from mytorch.models.gguf import GGUFFile
 from mytorch.models.gguf_files import _SPLITS, _characters, _size_label
+from mytorch.models.gguf_format import GGUFFile
 from mytorch.models.tokenizer import RARE, CharTokenizer, FastTokenizer, GPT2Tokenizer, load_tokenizer, save_tokenizer
 
 TEXT = "The quick brown fox's den, 1999! jumps over\r\n\n the lazy\tdog… naïve 鲸 “yes” 🚀 "
