@@ -10,8 +10,8 @@ from .loss import _cross_entropy, _cross_entropy_grad, class_indices
 
 @op(name="linear_cross_entropy", dtype="same", autocast="half", integers=("target",))
 def _linear_cross_entropy(
-    xp, input, linear_weight, linear_bias, target, *, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean",
-    grads=True,
+    xp, input, linear_weight, linear_bias=None, target=None, *, weight=None, ignore_index=-100, label_smoothing=0.0,
+    reduction="mean", grads=True,
 ):  # fmt: skip
     """Computes the loss of rows (N, in); see the function `linear_cross_entropy`. `grads`: let the kernel compute the gradients, too."""
     logits = xp.call(_linear, input, linear_weight, linear_bias)
