@@ -18,14 +18,18 @@ TESTS = Path(__file__).resolve().parents[1]
 
 RUNS = {  # the options, and the files
     "ops": ("--device cuda", "test_ops.py test_surface.py"),
-    "layers": ("--device cuda --each 0 --cells 60", "nn models/test_generation.py programs"),
+    "layers": ("--device cuda --each 0 --cells 60", "nn programs"),
+    "generation": (
+        "--device cuda -k not(llama)and(not(gpt2))",
+        "models/test_generation.py",
+    ),  # rotary positions, shared heads and a window
     "tensors": (
         "--device cuda --each 0 --cells 60",
         "tensors utils data/test_loader.py test_amp.py test_serialization.py test_parity_gpt2.py test_printing.py "
         "accelerate/test_accelerator.py vision/test_datasets.py",
     ),
     # while cuda:0 is the current GPU, which is stricter: it needs what cuda:0 needs, and the right current device
-    "second": ("--device cuda:1 --each 0 --cells 150", "test_ops.py optim autograd"),
+    "second": ("--device cuda:1 --each 0 --cells 60", "test_ops.py optim autograd"),
 }
 
 
