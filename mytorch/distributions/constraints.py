@@ -391,7 +391,12 @@ def holds(constraint, value):
     if type(value) in PLAIN and get_mode().plain:
         raw = value._mt_data._array
         # Small arrays are checked without tensors, because validation would take a third of the time of a distribution.
-        if type(raw) is np.ndarray and raw.size < SMALL and raw.dtype.char in "fd?bBhHiIlLqQ" and _accepts_numpy(constraint):
+        if (
+            type(raw) is np.ndarray
+            and raw.size < SMALL
+            and raw.dtype.char in "fd?bBhHiIlLqQ"
+            and _accepts_numpy(constraint)
+        ):
             value = raw
     valid = constraint.check(value)
     return bool(valid.all() if valid.ndim else valid)
