@@ -374,15 +374,16 @@ class _Stack(Constraint):
 
 # `check` of these classes also accepts a NumPy array, if the attributes of the constraint are numbers or such constraints.
 _ON_NUMPY = {c.check for c in (_IndependentConstraint, _Boolean, _OneHot, _Bounded, _Real, _Simplex, _Multinomial)}
+# Numbers with which NumPy compares arrays of a dtype as PyTorch does.
+_NUMBERS = {"f": (float, int), "d": (float, int), "l": (int,), "q": (int,)}
 
 
-def _accepts_numpy(constraint):
+def _accepts_numpy(constraint, numbers):
     if type(constraint).check not in _ON_NUMPY:
         return False
     for value in vars(constraint).values():
-        if type(value) is not int and type(value) is not float:
-            if not isinstance(value, Constraint) or not _accepts_numpy(value):
-                return False
+        if type(value) not in numbers and not (isinstance(value, Constraint) and _accepts_numpy(value, numbers)):
+            return False
     return True
 
 
@@ -391,13 +392,8 @@ def holds(constraint, value):
     if type(value) in PLAIN and get_mode().plain:
         raw = value._mt_data._array
         # Small arrays are checked without tensors, because validation would take a third of the time of a distribution.
-        if (
-            type(raw) is np.ndarray
-            and raw.size < SMALL
-            and raw.dtype.char in "fd?bBhHiIlLqQ"
-            and _accepts_numpy(constraint)
-        ):
-            value = raw
+        if type(raw) is np.ndarray and raw.size < SMALL and (numbers := _NUMBERS.get(raw.dtype.char)):
+            value = raw if _accepts_numpy(constraint, numbers) else value
     valid = constraint.check(value)
     return bool(valid.all() if valid.ndim else valid)
 
