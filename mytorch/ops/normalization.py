@@ -46,9 +46,10 @@ def _like(xp, out, input, dtype):
 def _normed(xp, x, eps):
     """Returns rows with mean 0 and variance 1, their former means, and the factors that they were multiplied by."""
     if xp in ON_NUMPY and x.dtype == np.float32:  # the rounding error of a large mean would be a part of the deviations
-        mean = np.add.reduce(x, -1, np.float64, None, True) / x.shape[-1]
-        centred = (x - mean).astype(np.float32)
-        mean = mean.astype(np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):
+            mean = np.add.reduce(x, -1, np.float64, None, True) / x.shape[-1]
+            centred = (x - mean).astype(np.float32)
+            mean = mean.astype(np.float32)
     else:
         mean = xp.mean(x, axis=-1, keepdims=True)
         centred = x - mean
