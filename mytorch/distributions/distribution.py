@@ -54,11 +54,12 @@ class Distribution:
             )
             return
         for name, constraint in wanted.items():
-            lazy = isinstance(getattr(type(self), name, None), lazy_property) and name not in self.__dict__
-            if lazy or constraints.is_dependent(constraint):
+            if name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy_property):
+                continue
+            if constraints.is_dependent(constraint):
                 continue
             value = getattr(self, name)
-            if not _holds(constraint, value):
+            if not constraints.holds(constraint, value):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
                     f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
@@ -247,7 +248,7 @@ class Distribution:
                 stacklevel=3,
             )
             return
-        if not _holds(support, value):
+        if not constraints.holds(support, value):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
                 f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
@@ -262,12 +263,6 @@ class Distribution:
         held = {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
         shown = (f"{k}: {_shown(v)}" for k, v in held.items())
         return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def _holds(constraint, value):
-    """Return True if all events of a value satisfy a constraint."""
-    valid = constraint.check(value)
-    return bool(valid.all() if valid.ndim else valid)
 
 
 def _shown(parameter):

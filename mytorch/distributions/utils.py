@@ -10,6 +10,7 @@ import numpy as np
 
 from ..arrays import dtypes
 from ..arrays.array import Array, Size
+from ..arrays.overriding import PLAIN
 from ..arrays.tensor import Tensor
 from ..autograd.mode import enable_grad
 from ..ops.activation import sigmoid, softmax
@@ -32,6 +33,9 @@ def broadcast_all(*values: Tensor | float) -> tuple[Tensor, ...]:
     Raises:
         ValueError: if a value is neither a number nor a tensor.
     """
+    shapes = {v._mt_data._array.shape if type(v) in PLAIN else None for v in values}
+    if len(shapes) == 1 and None not in shapes:  # the usual case
+        return values
     if not all(isinstance(v, (Tensor, Array, Number)) for v in values):
         raise ValueError(
             "Input arguments must all be instances of Number, torch.Tensor or objects implementing "

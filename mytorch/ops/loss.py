@@ -34,11 +34,11 @@ def _cross_entropy(
 ):
     """Computes the cross-entropy of rows of logits (N, C) with class indices (N,)."""
     n, classes = input.shape
-    weights, smooth_weights = _class_weights(xp, input, target, weight, ignore_index)
-    index = xp.where(target != ignore_index, target, 0)
+    kept = target != ignore_index
+    weights, smooth_weights = _class_weights(xp, input, target, weight, kept)
     shifted = input - xp.max(input, axis=-1, keepdims=True)
     lse = xp.log(xp.sum(xp.exp(shifted), axis=-1))  # (N,)
-    picked = xp.reshape(xp.take_along_axis(shifted, index[:, None], axis=-1), (n,))
+    picked = xp.reshape(xp.take_along_axis(shifted, (target * kept)[:, None], axis=-1), (n,))
     losses = (lse - picked) * weights
     if label_smoothing:
         if weight is None:
@@ -46,35 +46,38 @@ def _cross_entropy(
         else:
             smooth = xp.sum((lse[:, None] - shifted) * smooth_weights, axis=-1)
         losses = losses * (1 - label_smoothing) + smooth * (label_smoothing / classes)
-    losses = xp.where(target != ignore_index, losses, 0.0)  # also where a logit is infinite
+    losses = xp.where(kept, losses, 0.0)  # also where a logit is infinite
     out = losses
     if reduction != "none":
         out = xp.sum(losses) / (xp.sum(weights) if reduction == "mean" else 1)
     return xp.astype(out, input.dtype if dtype is None else dtype.numpy)
 
 
-def _class_weights(xp, logits, target, weight, ignore_index):
-    """Returns the weight (N,) of each row's target class, and the class weights (N, C) or (N, 1); 0 for ignored rows."""
-    kept = xp.astype(xp.asarray(target != ignore_index), logits.dtype)
+def _class_weights(xp, logits, target, weight, counts):
+    """Returns the weight (N,) of each row's target class, and the class weights (N, C) or (N, 1); 0 for ignored rows.
+
+    Args:
+        counts: True for rows that are not ignored.
+    """
+    kept = xp.astype(xp.asarray(counts), logits.dtype)
     if weight is None:
         return kept, kept[:, None]
     weight = xp.astype(xp.asarray(weight), logits.dtype)
-    index = xp.where(target != ignore_index, target, 0)
-    return weight[index] * kept, weight * kept[:, None]
+    return weight[xp.asarray(target * counts)] * kept, weight * kept[:, None]
 
 
 def _cross_entropy_grad(g, input, target, weight, ignore_index, label_smoothing, reduction, xp):
     n, classes = input.shape
-    weights, smooth_weights = _class_weights(xp, input, target, weight, ignore_index)
+    kept = target != ignore_index
+    weights, smooth_weights = _class_weights(xp, input, target, weight, kept)
     p = xp.call(_softmax, input, dim=-1)
-    index = xp.where(target != ignore_index, target, 0)
-    one_hot = xp.astype(xp.arange(classes) == index[:, None], input.dtype)
+    one_hot = xp.astype(xp.arange(classes) == xp.asarray(target * kept)[:, None], input.dtype)
     grad = (p - one_hot) * (weights * (1 - label_smoothing))[:, None]
     if label_smoothing:
         mass = xp.sum(smooth_weights, axis=-1, keepdims=True) * (classes if weight is None else 1)
         grad = grad + (p * mass - smooth_weights) * (label_smoothing / classes)
     scale = xp.reshape(g, (n, 1)) if reduction == "none" else g / xp.sum(weights) if reduction == "mean" else g
-    return grad * xp.where((target != ignore_index)[:, None], scale, 0.0)  # 0 for ignored rows, even if all are ignored
+    return grad * xp.where(kept[:, None], scale, 0.0)  # 0 for ignored rows, even if all are ignored
 
 
 _cross_entropy.grad(input=_cross_entropy_grad)

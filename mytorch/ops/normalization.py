@@ -47,7 +47,7 @@ def _normed(xp, x, eps):
     """Returns rows with mean 0 and variance 1, their former means, and the factors that they were multiplied by."""
     if xp in ON_NUMPY and x.dtype == np.float32:  # the rounding error of a large mean would be a part of the deviations
         with np.errstate(invalid="ignore", over="ignore"):
-            mean = np.mean(x, axis=-1, keepdims=True, dtype=np.float64)
+            mean = np.add.reduce(x, -1, np.float64, None, True) / x.shape[-1]
             centred = (x - mean).astype(np.float32)
             mean = mean.astype(np.float32)
     else:
@@ -58,7 +58,7 @@ def _normed(xp, x, eps):
         rstd = 1.0 / xp.sqrt(
             variance + (variance * 0.0 + eps)
         )  # NaN where it overflows, which is not to look like zeros
-    elif not np.isinf(variance).any():
+    elif not np.logical_or.reduce(np.isinf(variance), None):
         rstd = 1.0 / np.sqrt(variance + eps)
     else:
         mean, rstd = _wide_statistics(x, -1, eps)

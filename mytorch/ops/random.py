@@ -1126,10 +1126,11 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
     xp = source.xp
     weights = raw[None] if raw.ndim == 1 else raw
     if source.device is CPU:
-        totals = weights.sum(-1, dtype=np.float64)
-        if not np.isfinite(totals).all() or weights.min(initial=0) < 0:
+        totals = np.add.reduce(weights, -1, np.float64)
+        # NaN is neither small nor nonnegative.
+        if not (np.maximum.reduce(totals, initial=0) < math.inf and np.minimum.reduce(weights, None, initial=0) >= 0):
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-        if (totals <= 0).any():
+        if np.minimum.reduce(totals, initial=math.inf) <= 0:
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
         if not replacement and num_samples > (weights > 0).sum(-1).min(initial=weights.shape[1]):
             raise RuntimeError(
@@ -1155,7 +1156,7 @@ def multinomial(input, num_samples=1, replacement=False, *, generator=None):
             samples = races.argmax(-1)[:, None]
         else:
             samples = xp.argsort(-races.astype(np.float64), axis=-1, kind="stable")[:, :num_samples]
-    samples = samples.astype(np.int64)
+    samples = samples.astype(np.int64, copy=False)
     return Tensor._wrap(samples[0] if raw.ndim == 1 else samples)
 
 

@@ -251,3 +251,47 @@ def test_imports_of_families_by_programs_for_pytorch():
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, timeout=60)
     assert done.stdout.strip() == "ok", done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool"])
+def test_small_arrays_are_checked_like_tensors(dtype):
+    c, rng = D.constraints, np.random.default_rng(0)
+    kinds = [
+        c.real, c.boolean, c.one_hot, c.simplex, c.positive, c.nonnegative, c.unit_interval, c.nonnegative_integer, c.positive_integer,
+        c.greater_than(0.5), c.greater_than_eq(1), c.less_than(2), c.interval(-1, 1.5), c.half_open_interval(0, 1), c.integer_interval(0, 2),
+        c.multinomial(3), c.real_vector, c.independent(c.positive, 1), c.independent(c.independent(c.boolean, 1), 1),
+        c.interval(mytorch.zeros(3), mytorch.ones(3)),
+    ]  # fmt: skip
+    rows = [
+        [0, 1, 0],
+        [0.25, 0.25, 0.5],
+        [1, 2, 0],
+        [-1, 0.5, 3],
+        [np.nan, 1, 0],
+        [np.inf, 0, 1],
+        [1, 1, 1],
+        [0.5, 0.5, 1.5],
+    ]
+    if dtype not in ("float32", "float64", "float16", "bfloat16"):
+        rows = [[0, 1, 0], [1, 2, 0], [1, 1, 1], [2, 1, 0], [0, 0, 0]]
+    values = [mytorch.tensor(row).to(getattr(mytorch, dtype)) for row in rows]
+    values += [
+        mytorch.stack([*values[:2]]),
+        values[0].reshape(1, 1, 3),
+        mytorch.stack([values[int(rng.integers(len(rows)))], values[0]]),
+    ]
+    for constraint in kinds:
+        for value in values:
+            if constraint.event_dim > value.ndim:
+                continue
+            assert c.holds(constraint, value) == bool(constraint.check(value).all()), (constraint, value)
+
+
+def test_constraints_of_programs_get_tensors():
+    class Even(type(D.constraints.real)):
+        def check(self, value):
+            assert isinstance(value, mytorch.Tensor)
+            return value % 2 == 0
+
+    assert D.constraints.holds(Even(), mytorch.tensor([2.0, 4.0]))
+    assert not D.constraints.holds(D.constraints.independent(Even(), 1), mytorch.tensor([2.0, 3.0]))

@@ -13,7 +13,7 @@ from .softmax import peak_of
 
 @kernel
 def _fwd(x, target, losses, peaks, logs, ignore_index):
-    """Computes the loss, the maximum and log(sum(exp(x - max))) of each row. Returns True if x has an infinity or NaN."""
+    """Computes the loss, the maximum and log(sum(exp(x - max))) of each row. Returns True for infinite maxima and NaN."""
     rows, width = x.shape
     has_nonfinite = False
     for r in range(rows):

@@ -1,8 +1,8 @@
 """Softmax along the last axis, forward and backward, one row at a time.
 
 Forward makes three passes over a row in the cache: its maximum, the exponentials and their sum, and the normalization.
-Backward: gx = out * (g - sum(g * out)). The loops do not support infinities and NaN. A loop that finds one returns True, and the
-NumPy reference runs instead.
+Backward: gx = out * (g - sum(g * out)). The loops support -inf, the value of masked elements, but neither rows whose maximum is
+infinite nor NaN. A loop that finds one returns True, and the NumPy reference runs instead.
 """
 
 import numpy as np
@@ -13,18 +13,18 @@ from .common import INFINITE, exp, inlined, is_float32, kernel, larger, magnitud
 
 @inlined
 def peak_of(x, r):
-    """Returns the maximum of row r, and True if the row contains an infinity or NaN."""
+    """Returns the maximum of row r, and True if the maximum is infinite or the row contains NaN. Other elements may be -inf: masks."""
     peak, largest = x[r, 0], np.int32(0)
     for j in range(x.shape[1]):
         peak = larger(peak, x[r, j])
         # Compare bit patterns: `kernel` is compiled with `nnan`, so a test for NaN would be optimized away.
         largest = max(largest, magnitude(x[r, j]))
-    return peak, largest >= INFINITE
+    return peak, largest > INFINITE or magnitude(peak) >= INFINITE
 
 
 @kernel
 def _fwd(x, out):
-    """Computes out = softmax(x) row by row. Returns True if x contains an infinity or NaN."""
+    """Computes out = softmax(x) row by row. Returns True if the maximum of a row is infinite, or x contains NaN."""
     rows, width = x.shape
     has_nonfinite = False
     for r in range(rows):

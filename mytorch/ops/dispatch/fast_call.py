@@ -552,7 +552,7 @@ def _nary(op, dispatch):
         if "cpu" in kernels.of and fused is not False and (x.size >= SMALL or _fused_policy()):
             module = kernels.find("cpu", fused, raws, attrs)
             if module is not None:
-                edges, arrays, mask = operands_of(args)
+                edges, arrays, mask = operands_of(args) if differentiable and mode.grad else ((), (), 0)
                 return op.execute(op.by_kernel(module), (raws, edges, arrays, mask, numpy_ns), attrs, mode, args)
         try:
             out = forward(numpy_ns, *raws, **attrs)
