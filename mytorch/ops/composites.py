@@ -20,13 +20,13 @@ from .creation import arange, zeros
 from .dispatch.bind import spelled
 from .dispatch.inplace import check_writable, overwrite
 from .dispatch.precision import in_precision
+from .dispatch.unwrap import raw_of
 from .dropout import dropout as _dropout
 from .dropout import dropout_mask
 from .elementwise import named, where
 from .linalg import _linear
 from .linear_activation import ACTIVATIONS, linear_activation
 from .linear_activation import gelu_mlp as _gelu_mlp
-from .loss import raw_of
 from .movement import cat, laid_by, stack
 from .normalization import rms_norm
 from .padding import pad as _pad
