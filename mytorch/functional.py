@@ -23,6 +23,7 @@ from .ops.elementwise import without_derivative as _without_derivative
 from .ops.functional import pad
 from .ops.movement import stack
 from .ops.random import normal
+from .ops.scatter import reduction_name
 
 _Geqrf, _Histogram, _Svd, _Triangular, _Qr, _Lu = (
     return_types.add(namedtuple(name, fields), name)
@@ -393,14 +394,14 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
 _SEGMENTS = {  # reduction of a segment, combination with the initial value, result of an empty segment
     "sum": (Tensor.sum, operator.add, 0.0),
     "mean": (Tensor.sum, operator.add, math.nan),
-    "max": (Tensor.amax, Tensor.maximum, -math.inf),
-    "min": (Tensor.amin, Tensor.minimum, math.inf),
+    "amax": (Tensor.amax, Tensor.maximum, -math.inf),
+    "amin": (Tensor.amin, Tensor.minimum, math.inf),
     "prod": (Tensor.prod, operator.mul, 1.0),
 }
 
 
 def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
-    """Reduces consecutive segments of an axis: "sum", "mean", "max", "min" or "prod".
+    """Reduces consecutive segments of an axis: "sum", "mean", "amax", "amin" or "prod".
 
     Args:
         data: the tensor.
@@ -412,8 +413,7 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
         unsafe: skip checks.
         initial: result of an empty segment, and start value of other segments.
     """
-    if reduce not in _SEGMENTS:
-        raise RuntimeError(f"segment_reduce: unsupported reduction {reduce!r}")
+    reduce = reduction_name(reduce)
     if lengths is None:
         if offsets is None:
             raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
