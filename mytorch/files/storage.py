@@ -21,6 +21,8 @@ from ..ops.dispatch.bind import public_names
 from ..ops.dispatch.layouts import other_layout
 from ..ops.dispatch.unwrap import raw_of, to_cpu
 
+__all__ = ["TypedStorage", "UntypedStorage"]
+
 
 def _on_cpu_only(what, storage):
     if storage.device.type != "cpu":
