@@ -259,7 +259,7 @@ def test_sparse_products_broadcast():
         mytorch.ones(2, 3).to_sparse() * mytorch.ones(2, 2).to_sparse()
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin", "max", "min"])
 def test_reductions_of_products(reduce):
     rng = np.random.default_rng(4)
     for n, m, count in [(3, 4, 1), (3, 4, 6), (3, 4, 12), (7, 33, 13), (2, 3, 0)]:
