@@ -119,6 +119,7 @@ METHODS = {
     "tools.drawing": "render",
 }
 
+TORCH_ONLY = ("compat.torch_only", "compat.jit")  # modules of names that only PyTorch mode shows
 after_load: Callable[[], None] | None = None  # set by compat/paths.py in PyTorch mode
 
 
@@ -191,7 +192,7 @@ def lazy(package, modules="", names=None):
         hidden = {
             "compat.paths",
             "compat.stubs",
-            *(() if import_module("mytorch.arrays.config").pytorch_mode else ("compat.torch_only",)),
+            *(() if import_module("mytorch.arrays.config").pytorch_mode else TORCH_ONLY),
         }
         others = (name for name, home in torch_names().get(package, {}).items() if home not in hidden)
         return sorted({*vars(sys.modules[package]), *homes, *others})
@@ -213,7 +214,7 @@ def torch_names():
 def home_of(package, name):
     """Returns the module that defines PyTorch's name of a package, or None if only `compat.paths` can tell."""
     home = torch_names().get(package, {}).get(name)
-    if home == "compat.torch_only" and not import_module("mytorch.arrays.config").pytorch_mode:
+    if home in TORCH_ONLY and not import_module("mytorch.arrays.config").pytorch_mode:
         return None
     return None if home in ("*", "compat.paths", "compat.stubs") else home
 

@@ -65,7 +65,7 @@ def test_an_unknown_name_imports_nothing():
 def test_a_name_imports_only_its_module():
     homes = {}
     for name, home in _extensions.torch_names()["mytorch"].items():
-        if home not in ("compat.paths", "compat.stubs", "compat.torch_only"):
+        if home not in ("compat.paths", "compat.stubs", *_extensions.TORCH_ONLY):
             homes.setdefault(home, []).append(name)
     run(KNOWN.format(names=sorted(homes.items()), heavy=HEAVY))
 

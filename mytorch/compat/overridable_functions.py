@@ -4,7 +4,7 @@ import sys
 from types import FunctionType
 
 from .. import fft, linalg, special
-from .._extensions import torch_names
+from .._extensions import TORCH_ONLY, torch_names
 from ..arrays import config
 from ..arrays.overriding import IGNORED, asks
 from ..arrays.tensor import Tensor
@@ -30,7 +30,7 @@ def get_ignored_functions():
 
 def get_overridable_functions():
     """Returns {module or class: overridable functions}."""
-    top, found, without = sys.modules["mytorch"], {}, ("compat.paths", "compat.stubs", "compat.torch_only")
+    top, found, without = sys.modules["mytorch"], {}, ("compat.paths", "compat.stubs", *TORCH_ONLY)
     more = [name for name, home in torch_names()["mytorch"].items() if home not in without]
     functions = [getattr(top, name, None) for name in (*PUBLIC, *more) if name not in IGNORED]
     found[top] = [f for f in functions if asks(f)]

@@ -240,7 +240,7 @@ def find_spec(name, path=None):
 
 # Package of the core -> modules with more names of PyTorch for it, in a dict `TORCH_NAMES[package]` or as "module: names".
 MORE_NAMES = {
-    "mytorch": "compat.torch_only; compat.names; compat.legacy_tensor; compat.nn_functions; compat.recurrent; functional; "
+    "mytorch": "compat.torch_only; compat.jit: ScriptModule ScriptFunction; compat.names; compat.legacy_tensor; compat.nn_functions; compat.recurrent; functional; "
     "files.legacy_storage; files.storage; utils.deterministic; ops.foreach; ops.embedding; autograd.anomaly",
     "mytorch.autograd": "compat.future: set_multithreading_enabled is_multithreading_enabled _profiler_enabled; compat.variable: Variable",
     "mytorch.cuda": "files.legacy_storage",

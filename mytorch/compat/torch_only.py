@@ -15,7 +15,7 @@ from ..ops.movement import stack
 from ..ops.normalization import normalized
 from ..ops.padding import pad
 from ..ops.random import standard_gamma
-from . import cpu, jit
+from . import cpu
 from .futures import Future  # noqa: F401 (`torch.Future`)
 
 
@@ -162,11 +162,10 @@ def _sample_dirichlet(input, generator=None):
     return (gammas / gammas.sum(-1, keepdim=True)).to(input.dtype)
 
 
-ScriptModule, ScriptFunction = jit.ScriptModule, jit.ScriptFunction
 Stream, Event = cuda.Stream, cuda.Event
 NAMES = {
     k: v for k, v in list(vars().items())
-    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "normalized", "overridable", "pad", "get_mode", "arange", "stack", "standard_gamma", "Tensor", "_Symbolic", "_element_size")
+    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "normalized", "overridable", "pad", "get_mode", "arange", "stack", "standard_gamma", "Tensor", "_Symbolic", "_element_size")
     and not k.startswith("__")
 }  # fmt: skip
 TORCH_NAMES = {"mytorch": NAMES}
