@@ -325,7 +325,10 @@ class Stub:
         """Returns True for an op, and for a function of a module that contains functions of tensors."""
         home = inspect.unwrap(function).__module__ or ""
         return home.startswith(
-            tuple(f"mytorch.{w}" for w in "ops nn.functional linalg fft special functional compat.names".split())
+            tuple(
+                f"mytorch.{w}"
+                for w in "ops nn.functional linalg fft special functional compat.names compat.nn_functions".split()
+            )
         )
 
     def named_tuple(self, fields):

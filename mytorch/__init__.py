@@ -81,7 +81,7 @@ _NAMES = {
     "accelerate": "Accelerator",
     "amp": "GradScaler autocast get_autocast_dtype is_autocast_enabled",
     "func": "vmap",
-    "nn.functional": """
+    "ops.functional": """
         adaptive_avg_pool1d affine_grid avg_pool1d bilinear
         celu celu_ channel_shuffle constant_pad_nd conv1d conv2d conv3d conv_tbc
         conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity logsigmoid

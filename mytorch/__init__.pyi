@@ -76,6 +76,7 @@ from mytorch.files.serialization import load as load
 from mytorch.files.serialization import save as save
 from mytorch.files.storage import TypedStorage as TypedStorage
 from mytorch.files.storage import UntypedStorage as UntypedStorage
+from mytorch.files.storage import from_file as from_file
 from mytorch.func import vmap as vmap
 from mytorch.nn.attention import flex_attention as flex_attention
 from mytorch.ops.composites import bilinear as bilinear
@@ -89,6 +90,7 @@ from mytorch.sparse.functions import hspmm as hspmm
 from mytorch.sparse.functions import spmm as spmm
 
 from mytorch.sparse.functions import sspaddmm as sspaddmm
+from mytorch.utils.deterministic import use_deterministic_algorithms as use_deterministic_algorithms
 
 _Number = _int | _float | _bool | _complex
 _Operand = Tensor | _Number | np.ndarray[Any, Any]
@@ -181,8 +183,8 @@ def affine_grid_generator(theta: Tensor, size: _Shape, align_corners: _bool | No
 def alias_copy(input: Tensor, *, memory_format: Any = None, out: Any = None) -> Tensor: ...  # mytorch/ops/movement.py
 def all(input: Tensor, dim: _Dims | None = None, keepdim: _bool = False, *, axis: _Dims | None = None, keepdims: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/reduction.py
 def allclose(input: Tensor, other: Tensor, rtol: _Number = 1e-05, atol: _Number = 1e-08, equal_nan: _bool = False, *, out: Any = None) -> _bool: ...  # mytorch/ops/elementwise.py
-def alpha_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
-def alpha_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
+def alpha_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
+def alpha_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
 @overload
 def amax(input: Tensor, dim: _Dims = ..., keepdim: _bool = False, *, out: Any = None) -> Tensor: ...
 @overload
@@ -212,7 +214,7 @@ def arctan2_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ... 
 def arctan_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def arctanh(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def arctanh_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
-def are_deterministic_algorithms_enabled() -> _bool: ...  # mytorch/compat/names.py
+def are_deterministic_algorithms_enabled() -> _bool: ...  # mytorch/utils/deterministic.py
 def argmax(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, axis: _Dims | None = None, keepdims: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/reduction.py
 def argmin(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, axis: _Dims | None = None, keepdims: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/reduction.py
 @overload
@@ -244,8 +246,8 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1,
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor: ...  # mytorch/ops/linalg.py
 banner: str
 def bartlett_window(window_length: _int, periodic: _bool = True, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
-def batch_norm(input: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor, training: _bool, momentum: _Number, eps: _Number, cudnn_enabled: Any) -> Tensor: ...  # mytorch/functional.py
-def batch_norm_update_stats(input: Tensor, running_mean: Tensor, running_var: Tensor, momentum: _Number, *, out: Any = None) -> tuple[Tensor, Tensor]: ...  # mytorch/functional.py
+def batch_norm(input: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor, training: _bool, momentum: _Number, eps: _Number, cudnn_enabled: Any) -> Tensor: ...  # mytorch/compat/nn_functions.py
+def batch_norm_update_stats(input: Tensor, running_mean: Tensor, running_var: Tensor, momentum: _Number, *, out: Any = None) -> tuple[Tensor, Tensor]: ...  # mytorch/compat/nn_functions.py
 def bernoulli(input: Tensor, p: Tensor | _Number | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
 def bernoulli_(self: Tensor, p: Tensor | _Number = 0.5, *, generator: Generator | None = None) -> Tensor: ...  # mytorch/ops/random.py
 bfloat16: _dtype
@@ -386,14 +388,14 @@ def divide(input: Tensor, other: _Operand, *, rounding_mode: str | None = None, 
 def divide_(input: Tensor, other: _Operand, *, rounding_mode: str | None = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def dot(input: Tensor, tensor: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 double: _dtype
-def dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
-def dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
+def dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
+def dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
 def dsplit(input: Tensor, indices_or_sections: _Ints | Tensor, *, out: Any = None) -> tuple[Tensor, ...]: ...  # mytorch/ops/shapes.py
 def dstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
 e: _float
 def eig(self: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> _eigenvalues_eigenvectors: ...  # mytorch/ops/memory.py
 def einsum(equation: str, *operands: Tensor, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
-def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor: ...  # mytorch/functional.py
+def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor: ...  # mytorch/compat/nn_functions.py
 def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: _Number, norm_type: _Number = 2.0) -> Tensor: ...  # mytorch/ops/embedding.py
 def empty(*size: _int | _Shape, out: Any = None, dtype: _DType | None = None, device: _Device = None, requires_grad: _bool = False, memory_format: Any = None, **named: Any) -> Tensor: ...  # mytorch/ops/creation.py
 def empty_like(input: Tensor, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, memory_format: Any = None, pin_memory: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/creation.py
@@ -416,10 +418,10 @@ def expand_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Te
 def expm1(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def expm1_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def eye(n: _int, m: _int | None = None, *, out: Any = None, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/ops/creation.py
-def feature_alpha_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
-def feature_alpha_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
-def feature_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
-def feature_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/functional.py
+def feature_alpha_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
+def feature_alpha_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
+def feature_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
+def feature_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
 def fill_(self: Tensor, value: _Operand) -> Tensor: ...  # mytorch/ops/creation.py
 def fix(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def fix_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -453,7 +455,6 @@ def frac_(input: Tensor) -> Tensor: ...  # mytorch/ops/elementwise.py
 def frexp(input: Tensor, *, out: Any = None) -> _mantissa_exponent: ...  # mytorch/ops/special.py
 def frobenius_norm(input: Tensor, dim: _Dims | None = None, keepdim: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/compat/names.py
 def from_dlpack(ext_tensor: Any) -> Tensor: ...  # mytorch/compat/names.py
-def from_file(filename: Any, shared: _bool = False, size: _Ints = 0, *, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
 def from_numpy(ndarray: np.ndarray[Any, Any], *, out: Any = None) -> Tensor: ...  # mytorch/ops/creation.py
 def frombuffer(buffer: Any, *, dtype: _DType, count: _int = -1, offset: _int = 0, requires_grad: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
 def full(size: _Shape, fill_value: _Number, *, out: Any = None, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor: ...  # mytorch/ops/creation.py
@@ -471,7 +472,7 @@ def geqrf(input: Tensor, *, out: Any = None) -> _a_tau: ...  # mytorch/functiona
 def ger(input: Tensor, vec2: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 def get_default_device() -> _device: ...  # mytorch/arrays/devices.py
 def get_default_dtype() -> _dtype: ...  # mytorch/arrays/dtypes.py
-def get_deterministic_debug_mode() -> _int: ...  # mytorch/compat/names.py
+def get_deterministic_debug_mode() -> _int: ...  # mytorch/utils/deterministic.py
 def get_device(self: Tensor) -> _int: ...  # mytorch/ops/creation.py
 def get_float32_matmul_precision() -> str: ...  # mytorch/compat/names.py
 def get_num_interop_threads() -> _int: ...  # mytorch/compat/names.py
@@ -484,10 +485,10 @@ def greater(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  
 def greater_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def greater_equal(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def greater_equal_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
-def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/functional.py
-def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/functional.py
-def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/functional.py
-def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _Number = 1e-05, cudnn_enabled: _bool = True) -> Tensor: ...  # mytorch/functional.py
+def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
+def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
+def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: Any, padding_mode: str, align_corners: _bool) -> Tensor: ...  # mytorch/compat/nn_functions.py
+def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _Number = 1e-05, cudnn_enabled: _bool = True) -> Tensor: ...  # mytorch/compat/nn_functions.py
 def gru(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any, bidirectional: Any, batch_first: Any) -> tuple[Tensor, Tensor]: ...  # mytorch/compat/recurrent.py
 def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Tensor: ...  # mytorch/compat/recurrent.py
 def gt(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -550,7 +551,7 @@ inf: _float
 def initial_seed() -> _int: ...  # mytorch/ops/random.py
 def inner(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/linalg.py
 def install_as_torch() -> Any: ...  # mytorch/compat/paths.py
-def instance_norm(input: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor, use_input_stats: Any, momentum: _Number, eps: _Number, cudnn_enabled: Any) -> Tensor: ...  # mytorch/functional.py
+def instance_norm(input: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor, use_input_stats: Any, momentum: _Number, eps: _Number, cudnn_enabled: Any) -> Tensor: ...  # mytorch/compat/nn_functions.py
 int: _dtype
 int16: _dtype
 int32: _dtype
@@ -560,7 +561,7 @@ def inverse(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/dec
 def is_anomaly_check_nan_enabled() -> _bool: ...  # mytorch/compat/names.py
 def is_complex(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/creation.py
 def is_conj(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
-def is_deterministic_algorithms_warn_only_enabled() -> _bool: ...  # mytorch/compat/names.py
+def is_deterministic_algorithms_warn_only_enabled() -> _bool: ...  # mytorch/utils/deterministic.py
 def is_floating_point(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/creation.py
 def is_grad_enabled() -> _bool: ...  # mytorch/autograd/mode.py
 def is_inference(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
@@ -569,7 +570,7 @@ def is_neg(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memor
 def is_nonzero(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
 def is_same_size(input: Tensor, other: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
 def is_signed(input: Tensor, *, out: Any = None) -> _bool: ...  # mytorch/ops/memory.py
-def is_storage(obj: Any) -> _bool: ...  # mytorch/compat/names.py
+def is_storage(obj: Any) -> _bool: ...  # mytorch/files/storage.py
 def is_tensor(obj: Any, *, out: Any = None) -> _bool: ...  # mytorch/arrays/tensor.py
 def is_warn_always_enabled() -> _bool: ...  # mytorch/compat/names.py
 def isclose(input: Tensor, other: _Operand, rtol: _Number = 1e-05, atol: _Number = 1e-08, equal_nan: _bool = False, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -589,7 +590,7 @@ def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor: ...  # myt
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Any = None) -> _values_indices: ...
 @overload
 def kthvalue(input: Tensor, k: _int, axis: _int = -1, keepdims: _bool = False, *, out: Any = None) -> _values_indices: ...  # mytorch/ops/sorting.py
-def layer_norm(input: Tensor, normalized_shape: _Shape | _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _Number = 1e-05, cudnn_enable: _bool = True) -> Tensor: ...  # mytorch/functional.py
+def layer_norm(input: Tensor, normalized_shape: _Shape | _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _Number = 1e-05, cudnn_enable: _bool = True) -> Tensor: ...  # mytorch/compat/nn_functions.py
 def lcm(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def lcm_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
 def ldexp(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/special.py
@@ -751,7 +752,7 @@ def nonzero(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ..
 def norm(input: Tensor, p: _Number | str = 'fro', dim: _Dims | None = None, keepdim: _bool = False, dtype: _DType | None = None, *, out: Any = None) -> Tensor: ...
 @overload
 def norm(input: Tensor, p: _Number | str = 'fro', axis: _Dims | None = None, keepdims: _bool = False, dtype: _DType | None = None, *, out: Any = None) -> Tensor: ...  # mytorch/ops/decompositions.py
-def norm_except_dim(v: Tensor, pow: _float = 2, dim: _int = 0, *, out: Any = None) -> Tensor: ...  # mytorch/nn/utils/weight_norm.py
+def norm_except_dim(v: Tensor, pow: _float = 2, dim: _int = 0, *, out: Any = None) -> Tensor: ...  # mytorch/ops/normalization.py
 def normal(mean: Tensor | _Number = 0.0, std: Tensor | _Number = 1.0, size: _Shape | None = None, *, generator: Generator | None = None, dtype: _DType | None = None, layout: Any = None, device: _Device = None, requires_grad: _bool = False, out: Any = None) -> Tensor: ...  # mytorch/ops/random.py
 def not_equal(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def not_equal_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -842,8 +843,8 @@ def rot90(input: Tensor, k: _int = 1, dims: _Dims = ..., *, out: Any = None) -> 
 def round(input: Tensor, *, decimals: _int = 0, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def round_(input: Tensor, *, decimals: _int = 0) -> Tensor: ...  # mytorch/ops/elementwise.py
 def row_stack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor: ...  # mytorch/ops/shapes.py
-def rrelu(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor: ...  # mytorch/functional.py
-def rrelu_(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor: ...  # mytorch/functional.py
+def rrelu(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor: ...  # mytorch/compat/nn_functions.py
+def rrelu_(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor: ...  # mytorch/compat/nn_functions.py
 def rsqrt(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def rsqrt_(input: Tensor, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
 def rsub(input: Tensor, other: _Operand, alpha: _Number = 1, *, out: Any = None) -> Tensor: ...  # mytorch/ops/elementwise.py
@@ -886,7 +887,7 @@ def selu_(input: Tensor) -> Tensor: ...  # mytorch/ops/composites.py
 def set_default_device(where: Any) -> None: ...  # mytorch/arrays/devices.py
 def set_default_dtype(d: Any) -> None: ...  # mytorch/arrays/dtypes.py
 def set_default_tensor_type(t: Any) -> None: ...  # mytorch/compat/names.py
-def set_deterministic_debug_mode(debug_mode: Any) -> None: ...  # mytorch/compat/names.py
+def set_deterministic_debug_mode(debug_mode: Any) -> None: ...  # mytorch/utils/deterministic.py
 def set_float32_matmul_precision(precision: Any) -> None: ...  # mytorch/compat/names.py
 def set_flush_denormal(mode: str) -> _bool: ...  # mytorch/compat/names.py
 def set_num_interop_threads(n: _int) -> None: ...  # mytorch/compat/names.py
@@ -1066,8 +1067,7 @@ def unsqueeze(input: Tensor, dim: _int, *, out: Any = None) -> Tensor: ...
 def unsqueeze(input: Tensor, axis: _int, *, out: Any = None) -> Tensor: ...  # mytorch/ops/movement.py
 def unsqueeze_(input: Tensor, dim: _int) -> Tensor: ...  # mytorch/ops/movement.py
 def unsqueeze_copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor: ...  # mytorch/functional.py
-def use_deterministic_algorithms(mode: str, *, warn_only: _bool = False) -> None: ...  # mytorch/compat/names.py
-def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor: ...  # mytorch/compat/names.py
+def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor: ...  # mytorch/functional.py
 def var(input: Tensor, dim: _Dims | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _Number | None = None, axis: _Dims | None = None, keepdims: _bool | None = None, out: Any = None) -> Tensor: ...  # mytorch/ops/reduction.py
 @overload
 def var_mean(input: Tensor, dim: _Dims | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _Number | None = None, out: Any = None) -> tuple[Tensor, Tensor]: ...

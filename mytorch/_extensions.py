@@ -109,7 +109,7 @@ METHODS = {
     "compat.stubs": "to_sparse_bsr to_sparse_bsc dequantize int_repr q_scale q_zero_point qscheme refine_names rename rename_ "
     "align_to align_as",
     "linalg": "matrix_exp matrix_power",
-    "nn.functional": "hardshrink prelu",
+    "ops.functional": "hardshrink prelu",
     "files.legacy_storage": "storage_type",
     "compat.legacy_tensor": "_cdata _fix_weakref new",
     "sparse.methods": "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_dense sparse_mask coalesce is_coalesced _coalesced_ "
@@ -119,6 +119,7 @@ METHODS = {
     "tools.drawing": "render",
 }
 
+TORCH_ONLY = ("compat.torch_only", "compat.jit")  # modules of names that only PyTorch mode shows
 after_load: Callable[[], None] | None = None  # set by compat/paths.py in PyTorch mode
 
 
@@ -181,7 +182,7 @@ def lazy(package, modules="", names=None):
         elif name == "__all__":  # of `from mytorch import *`
             return [name for name in __dir__() if not name.startswith("_") and name not in EXTENSIONS]
         elif name[:2] != "__" and not {name, "*"}.isdisjoint(torch_names().get(package, ())):
-            value = load("compat.paths:attribute")(package, name)
+            value = torch_value(package, name)
         else:
             raise unknown_name(package, name)
         setattr(sys.modules[package], name, value)
@@ -191,7 +192,7 @@ def lazy(package, modules="", names=None):
         hidden = {
             "compat.paths",
             "compat.stubs",
-            *(() if import_module("mytorch.arrays.config").pytorch_mode else ("compat.torch_only",)),
+            *(() if import_module("mytorch.arrays.config").pytorch_mode else TORCH_ONLY),
         }
         others = (name for name, home in torch_names().get(package, {}).items() if home not in hidden)
         return sorted({*vars(sys.modules[package]), *homes, *others})
@@ -208,6 +209,24 @@ def torch_names():
             for package, home, *names in map(str.split, file):
                 found.setdefault(package, {}).update(dict.fromkeys(names, home))
     return found
+
+
+def home_of(package, name):
+    """Returns the module that defines PyTorch's name of a package, or None if only `compat.paths` can tell."""
+    home = torch_names().get(package, {}).get(name)
+    if home in TORCH_ONLY and not import_module("mytorch.arrays.config").pytorch_mode:
+        return None
+    return None if home in ("*", "compat.paths", "compat.stubs") else home
+
+
+def torch_value(package, name):
+    """Returns PyTorch's name of a package. Its own module is all that is imported, if it has one."""
+    home = home_of(package, name)
+    if home is None:
+        return load("compat.paths:attribute")(package, name)
+    module = load(home)
+    values = getattr(module, "TORCH_NAMES", {}).get(package, {})
+    return values[name] if name in values else getattr(module, name)
 
 
 class UnknownName(AttributeError):

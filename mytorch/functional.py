@@ -1,7 +1,5 @@
 """Functions of `torch` that are built from ops: older names of linear algebra, and short-time Fourier transforms."""
 
-import functools
-import inspect
 import itertools
 import math
 import operator
@@ -10,26 +8,22 @@ from collections import namedtuple
 import numpy as np
 
 from . import fft, linalg
-from .arrays import config, dtypes
+from .arrays import dtypes
 from .arrays.array import on_input_device
 from .arrays.errors import warn
 from .arrays.tensor import Tensor
 from .compat import return_types
-from .nn import functional as F
-from .nn.functional import pad
-from .nn.utils.weight_norm import norm_except_dim
-from .ops import composites
-from .ops.activation import rrelu as _rrelu
 from .ops.creation import ones
 from .ops.decompositions import in_column_order
-from .ops.dispatch.bind import PUBLIC, found_by_pickle, public_function
+from .ops.dispatch.bind import PUBLIC, found_by_pickle, public_names
 from .ops.dispatch.out import takes_out
 from .ops.dispatch.precision import in_precision
 from .ops.dispatch.unwrap import on_device_of, raw_of, to_cpu
 from .ops.elementwise import without_derivative as _without_derivative
-from .ops.loss import pdist
+from .ops.functional import pad
 from .ops.movement import stack
 from .ops.random import normal
+from .ops.scatter import reduction_name
 
 _Geqrf, _Histogram, _Svd, _Triangular, _Qr, _Lu = (
     return_types.add(namedtuple(name, fields), name)
@@ -148,6 +142,23 @@ def lu_solve(b, LU_data, LU_pivots):
         LU_pivots: row exchanges, (…, N).
     """
     return linalg.lu_solve(LU_data, LU_pivots, b)
+
+
+def vander(x, N=None, increasing=False):
+    """Returns a Vandermonde matrix: the powers of a vector's elements.
+
+    Args:
+        x: a vector.
+        N: number of columns (default: len(x)).
+        increasing: powers increase from left to right.
+    """
+    if x.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    if N is not None and N < 0:
+        raise RuntimeError("N must be non-negative.")
+    columns = len(x) if N is None else N
+    out = linalg.vander(x, N=max(columns, 2))[:, :columns]
+    return out if increasing else out.flip(-1)
 
 
 @in_precision()
@@ -383,14 +394,14 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
 _SEGMENTS = {  # reduction of a segment, combination with the initial value, result of an empty segment
     "sum": (Tensor.sum, operator.add, 0.0),
     "mean": (Tensor.sum, operator.add, math.nan),
-    "max": (Tensor.amax, Tensor.maximum, -math.inf),
-    "min": (Tensor.amin, Tensor.minimum, math.inf),
+    "amax": (Tensor.amax, Tensor.maximum, -math.inf),
+    "amin": (Tensor.amin, Tensor.minimum, math.inf),
     "prod": (Tensor.prod, operator.mul, 1.0),
 }
 
 
 def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
-    """Reduces consecutive segments of an axis: "sum", "mean", "max", "min" or "prod".
+    """Reduces consecutive segments of an axis: "sum", "mean", "amax", "amin" or "prod".
 
     Args:
         data: the tensor.
@@ -402,8 +413,7 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
         unsafe: skip checks.
         initial: result of an empty segment, and start value of other segments.
     """
-    if reduce not in _SEGMENTS:
-        raise RuntimeError(f"segment_reduce: unsupported reduction {reduce!r}")
+    reduce = reduction_name(reduce)
     if lengths is None:
         if offsets is None:
             raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
@@ -462,216 +472,21 @@ def slice_copy(input, dim=0, start=None, end=None, step=1):
     return input[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)].clone()
 
 
-def batch_norm_update_stats(input, running_mean, running_var, momentum):
-    """Returns (mean, variance) of each channel, and updates running statistics.
-
-    Args:
-        input: (N, C, …).
-        running_mean: (C,), changed in place, or None.
-        running_var: (C,), changed in place with the unbiased variance, or None.
-        momentum: weight of the new values.
-
-    Raises:
-        RuntimeError: if the input is empty.
-    """
-    if not input.numel():
-        raise RuntimeError(
-            f"input tensor must have at least one element, but got input_sizes = {list(input.shape)}, batch_norm_update_stats"
-        )
-    axes = (0, *range(2, input.ndim))
-    var, mean = input.var(axes, correction=0), input.mean(axes)
-    count = input.numel() / input.shape[1]
-    for running, batch in ((running_mean, mean), (running_var, var * (count / max(count - 1, 1)))):
-        if running is not None:
-            running.lerp_(batch.to(running.dtype), momentum)
-    return mean, var
-
-
-_REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
-
-
-def _loss(name, names):
-    """Returns a loss of `nn.functional` with the arguments of torch.<name>, where 0, 1 and 2 stand for the reductions."""
-    loss = getattr(F, name)
-    arguments = names.split()
-    defaults = inspect.signature(loss).parameters
-
-    @functools.wraps(loss)
-    def numbered(*args, **kwargs):
-        if len(args) > len(arguments):
-            raise TypeError(f"{name}() takes {len(arguments)} positional arguments but {len(args)} were given")
-        given = dict(zip(arguments, args, strict=False))
-        for word in given.keys() & kwargs.keys():
-            raise TypeError(f"{name}() got multiple values for argument '{word}'")
-        given.update(kwargs)
-        reduction = given.get("reduction", 1)
-        if type(reduction) is int:  # other numbers do not reduce, as in PyTorch
-            given["reduction"] = _REDUCTIONS.get(reduction, "none")
-        elif config.pytorch_mode:
-            position = arguments.index("reduction") + 1
-            raise TypeError(
-                f"{name}(): argument 'reduction' (position {position}) must be int, not {type(reduction).__name__}"
-            )
-        return loss(**given)
-
-    numbered.__signature__ = inspect.Signature(
-        [
-            defaults[word].replace(default=1, annotation=int) if word == "reduction" else defaults[word]
-            for word in arguments
-        ]
-    )
-    return numbered
-
-
-_PAIR, _MARGIN = "input target", "input1 input2 target margin reduction"
-_LOSSES = {
-    "binary_cross_entropy_with_logits": f"{_PAIR} weight pos_weight reduction",
-    "cosine_embedding_loss": _MARGIN,
-    "ctc_loss": "log_probs targets input_lengths target_lengths blank reduction zero_infinity",
-    "hinge_embedding_loss": f"{_PAIR} margin reduction",
-    "kl_div": f"{_PAIR} reduction",
-    "margin_ranking_loss": _MARGIN,
-    "poisson_nll_loss": f"{_PAIR} log_input full eps reduction",
-    "triplet_margin_loss": "anchor positive negative margin p eps swap reduction",
-}
-
-
-def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
-    """Samples like `nn.functional.grid_sample`, with modes as numbers.
-
-    Args:
-        input: see `grid_sample`.
-        grid: see `grid_sample`.
-        interpolation_mode: 0 bilinear, 1 nearest, 2 bicubic.
-        padding_mode: 0 zeros, 1 border, 2 reflection.
-        align_corners: see `grid_sample`.
-    """
-    modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
-    for mode, known, what in ((interpolation_mode, modes, "interpolation"), (padding_mode, paddings, "padding")):
-        if mode not in (0, 1, 2):
-            raise ValueError(f"grid_sampler: expected {what}_mode to be 0, 1 or 2 ({known}), got {mode!r}.")
-    return F.grid_sample(input, grid, modes[interpolation_mode], paddings[padding_mode], align_corners)
-
-
-# PyTorch's functions of the same names as in `nn.functional`, with other arguments.
-
-
-def batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
-    """Normalizes each channel like `nn.functional.batch_norm`, which describes the other arguments, with PyTorch's order of them.
-
-    Args:
-        cudnn_enabled: PyTorch's permission to use cuDNN. It does not change the result.
-    """
-    return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-
-
-def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled):
-    """Normalizes each channel of each sample like `nn.functional.instance_norm`, which describes the other arguments.
-
-    Args:
-        cudnn_enabled: PyTorch's permission to use cuDNN. It does not change the result.
-    """
-    return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
-
-
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True):
-    """Normalizes the last dimensions; see `nn.functional.layer_norm`.
-
-    Args:
-        cudnn_enable: PyTorch's permission to use cuDNN. It does not change the result.
-    """
-    return F.layer_norm(input, normalized_shape, weight, bias, eps)
-
-
-def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True):
-    """Normalizes groups of channels; see `nn.functional.group_norm`.
-
-    Args:
-        cudnn_enabled: PyTorch's permission to use cuDNN. It does not change the result.
-    """
-    return F.group_norm(input, num_groups, weight, bias, eps)
-
-
-def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    """Selects rows like `nn.functional.embedding`, with the table first, as in PyTorch.
-
-    Args:
-        weight: table of shape (V, C).
-        indices: integer tensor.
-        padding_idx: row that receives no gradient; none if negative.
-    """
-    padding = padding_idx if padding_idx >= 0 else None
-    return F.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
-
-
-def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
-    """Computes a leaky ReLU with a random slope for negative elements; see `nn.functional.rrelu`.
-
-    Args:
-        generator: source of the slopes.
-    """
-    return _rrelu(input, lower, upper, training, generator=generator)
-
-
-def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
-    """In-place variant of `rrelu`."""
-    return _rrelu(input, lower, upper, training, inplace=True, generator=generator)
-
-
-def _dropout(name, function, inplace=False):
-    """Returns a dropout function with the arguments of torch.<name>, all of which are required."""
-
-    def dropout(input: Tensor, p: float, train: bool) -> Tensor:
-        return function(input, p, train, inplace)
-
-    dropout.__name__ = dropout.__qualname__ = name
-    dropout.__doc__ = (
-        f"In-place variant of `{name[:-1]}`."
-        if inplace
-        else f"See `nn.functional.{name}`."
-        if hasattr(F, name)
-        else "Returns input with whole channels set to zero with probability p."
-    )
-    return dropout
-
-
-_DROPOUTS = {
-    "dropout": F.dropout, "alpha_dropout": F.alpha_dropout, "feature_alpha_dropout": F.feature_alpha_dropout,
-    "feature_dropout": composites.feature_dropout,
-}  # fmt: skip
-
-
 orgqr = linalg.householder_product
 FUNCTIONS = {
-    "alias_copy": Tensor.clone, "batch_norm_update_stats": batch_norm_update_stats, "geqrf": geqrf, "histogramdd": histogramdd,
+    "alias_copy": Tensor.clone, "geqrf": geqrf, "histogramdd": histogramdd,
     "istft": istft, "lu": lu, "lu_solve": lu_solve, "lu_unpack": lu_unpack, "matrix_exp": linalg.matrix_exp,
-    "matrix_power": linalg.matrix_power, "norm_except_dim": norm_except_dim, "orgqr": orgqr, "ormqr": ormqr,
-    "pca_lowrank": pca_lowrank, "pdist": pdist, "pinverse": pinverse, "qr": qr, "segment_reduce": segment_reduce, "_segment_reduce": segment_reduce,
+    "matrix_power": linalg.matrix_power, "orgqr": orgqr, "ormqr": ormqr,
+    "pca_lowrank": pca_lowrank, "pinverse": pinverse, "qr": qr, "segment_reduce": segment_reduce, "_segment_reduce": segment_reduce,
     "slice_copy": slice_copy, "stft": stft, "svd": svd, "svd_lowrank": svd_lowrank, "triangular_solve": triangular_solve,
     **{f"{name}_copy": _copied(name) for name in _VIEWS},
-    **{name: _loss(name, names) for name, names in _LOSSES.items()},
 }  # fmt: skip
 
 TORCH_NAMES = {
-    "mytorch": {name: found_by_pickle(takes_out(f), name) for name, f in FUNCTIONS.items()}
-    | {
-        f.__name__: found_by_pickle(public_function(f), f.__name__)
-        for f in (
-            batch_norm,
-            instance_norm,
-            layer_norm,
-            group_norm,
-            embedding,
-            rrelu,
-            rrelu_,
-            *[_dropout(name + "_" * inplace, f, inplace) for name, f in _DROPOUTS.items() for inplace in (False, True)],
-        )
+    "mytorch": {
+        **{name: found_by_pickle(takes_out(f), name) for name, f in FUNCTIONS.items()},
+        **public_names({"vander": vander}),
     }
-    | {
-        name: found_by_pickle(grid_sampler, "grid_sampler")
-        for name in ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
-    }
-    | {"affine_grid_generator": F.affine_grid, "adaptive_max_pool1d": F.adaptive_max_pool1d_with_indices}
 }
 
 _ELSEWHERE = frozenset(

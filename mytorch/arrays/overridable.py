@@ -20,6 +20,8 @@ def overridable(function: _F, operator: bool = False, check: Callable[..., None]
     """
     if asks(function):
         return function
+    if operator:
+        return _operator(function, check)
 
     @functools.wraps(function)
     def public(*args, **kwargs):
@@ -27,7 +29,7 @@ def overridable(function: _F, operator: bool = False, check: Callable[..., None]
         if overriding.on:
             for value in (*args, *kwargs.values()) if kwargs else args:
                 if type(value) not in SIMPLE:
-                    if (result := overriding.ask(public.public, args, kwargs, operator)) is not NOTHING:
+                    if (result := overriding.ask(public.public, args, kwargs)) is not NOTHING:
                         return result
                     break
         if check is not None and config.pytorch_mode:
@@ -36,6 +38,26 @@ def overridable(function: _F, operator: bool = False, check: Callable[..., None]
             return function(*args, **kwargs)
         except (TypeError, AttributeError):
             if (result := overriding.refused(public.public, args, kwargs)) is NOTHING:
+                raise
+            return result
+
+    return asking(public)
+
+
+def _operator(function, check):
+    """Returns the method of a binary operator that asks first. It has two arguments, so it needs no loop over them."""
+
+    @functools.wraps(function)
+    def public(self, other):
+        if overriding.on and not (type(self) in SIMPLE and type(other) in SIMPLE):
+            if (result := overriding.ask(public.public, (self, other), {}, True)) is not NOTHING:
+                return result
+        if check is not None and config.pytorch_mode:
+            check((self, other), {})
+        try:
+            return function(self, other)
+        except (TypeError, AttributeError):
+            if (result := overriding.refused(public.public, (self, other), {})) is NOTHING:
                 raise
             return result
 

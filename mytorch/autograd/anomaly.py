@@ -61,3 +61,6 @@ class set_detect_anomaly(set_anomaly):
 def is_anomaly_enabled() -> bool:
     """Returns True if anomaly mode is on."""
     return bool(get_mode().anomaly)
+
+
+TORCH_NAMES = {"mytorch": {"set_anomaly_enabled": set_detect_anomaly, "is_anomaly_enabled": is_anomaly_enabled}}

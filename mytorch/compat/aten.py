@@ -10,7 +10,7 @@ import sys
 from .. import fft, linalg, special
 from ..arrays import dtypes
 from ..arrays.tensor import Tensor
-from ..nn import functional as F
+from ..ops import functional as F
 from ..ops.creation import empty, full
 from ..ops.dispatch.record import RECORDS
 from .stubs import AbsentError
@@ -125,6 +125,9 @@ def _max_pool(d):
 _SPECIAL = {
     "_adaptive_avg_pool2d": F.adaptive_avg_pool2d,
     "_adaptive_avg_pool3d": F.adaptive_avg_pool3d,
+    "_convolution": lambda *args, **flags: _convolution(
+        *args[:9]
+    ),  # then flags of cuDNN, which do not change the result
     "_local_scalar_dense": lambda input: input.item(),
     "_log_softmax": _log_softmax,
     "_reshape_alias": lambda input, size, stride: input.reshape(size),
@@ -187,8 +190,8 @@ def _function(name):
             return found
     if name.startswith("__"):
         return None
-    if name in vars(F) and not name.startswith("_") and not hasattr(Tensor, name):
-        return vars(F)[name]
+    if not name.startswith("_") and not hasattr(Tensor, name) and hasattr(F, name):
+        return getattr(F, name)
     method = getattr(Tensor, name, None)
     if callable(method) and not name.startswith("_"):
         return method

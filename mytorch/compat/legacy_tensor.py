@@ -4,12 +4,13 @@ An integer or a Size is the size of an uninitialized tensor. A tensor or a stora
 the result. Other data is copied to the dtype of the constructor.
 """
 
+import copyreg
 import operator
 from collections.abc import Sequence
 
 import numpy as np
 
-from ..arrays import dtypes
+from ..arrays import config, dtypes
 from ..arrays.array import Array, Size, as_raw
 from ..arrays.overriding import in_state, is_constructed, overriding, state
 from ..arrays.tensor import Tensor
@@ -97,3 +98,66 @@ def new(self, *args, device=None):
 
 
 _cdata = property(id, doc="A number that identifies the tensor; in PyTorch, the address of its C++ object.")
+
+
+class _Typed(type):
+    """Metaclass of constructors such as FloatTensor, from sizes or data, with one dtype; `isinstance` checks the dtype."""
+
+    def __new__(mcs, name, own_dtype):
+        return super().__new__(mcs, name, (), {"own_dtype": own_dtype, "dtype": own_dtype, "__module__": "torch"})
+
+    def __init__(cls, name, own_dtype):
+        super().__init__(name, (), {})
+
+    def __call__(cls, *args, device=None, size=None):
+        return construct(cls.own_dtype, args, device, size=size)
+
+    def __repr__(cls):
+        return f"<type '{config.torch_name()}.{cls.__name__}'>"
+
+    def __instancecheck__(cls, obj):
+        return isinstance(obj, Tensor) and obj.dtype is cls.own_dtype
+
+
+def _typed(name):
+    """Returns a typed constructor, for pickle."""
+    return TORCH_NAMES["mytorch"][name]
+
+
+copyreg.pickle(_Typed, lambda cls: (_typed, (cls.__name__,)))
+
+
+class _SparseTyped(_Typed):
+    """Metaclass of constructors such as `torch.sparse.FloatTensor`, from indices and values, or from sizes."""
+
+    def __call__(cls, *args, device=None):
+        from ..sparse import sparse_coo_tensor  # loaded on first use
+
+        options = {"dtype": cls.own_dtype, "device": device}
+        if args and isinstance(args[0], Tensor):
+            return sparse_coo_tensor(*args, **options)
+        return sparse_coo_tensor(
+            size=args[0] if len(args) == 1 and type(args[0]) is not int else args or (0,), **options
+        )
+
+    def __repr__(cls):
+        return f"<type '{config.torch_name()}.sparse.{cls.__name__}'>"
+
+    def __instancecheck__(cls, obj):
+        return super().__instancecheck__(obj) and obj.is_sparse
+
+
+def _sparse_typed(name):
+    """Returns a typed constructor of sparse tensors, for pickle."""
+    return TORCH_NAMES["mytorch.sparse"][name]
+
+
+copyreg.pickle(_SparseTyped, lambda cls: (_sparse_typed, (cls.__name__,)))
+
+
+_TYPES = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items() if not name.startswith("complex")}
+
+TORCH_NAMES = {
+    "mytorch": {f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()},
+    "mytorch.sparse": {f"{k}Tensor": _SparseTyped(f"{k}Tensor", d) for k, d in _TYPES.items() if k != "Bool"},
+}

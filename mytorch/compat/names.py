@@ -1,30 +1,22 @@
-"""Names of `torch` that are not in the core: settings, windows, typed constructors, aliases. `TORCH_NAMES` lists them."""
+"""Names of `torch` that are not in the core: settings, windows, constructors, aliases. `TORCH_NAMES` lists them."""
 
 import builtins
-import copyreg
 import math
 import sys
 from functools import partial
-from types import FunctionType
 
 import numpy as np
 
-from .. import autograd, linalg
 from ..arrays import config, dlpack, dtypes, errors
 from ..arrays.array import Size
-from ..arrays.overriding import is_overridable
 from ..arrays.tensor import Tensor
 from ..autograd.mode import get_mode
-from ..files import storage
-from ..ops import METHODS, PUBLIC, foreach
+from ..ops import METHODS, PUBLIC
 from ..ops.creation import check_layout, empty, finish, from_numpy, full, linspace, ones_like, zeros_like
-from ..ops.dispatch.bind import found_by_pickle, public_function
+from ..ops.dispatch.bind import public_names
 from ..ops.dispatch.out import takes_out
 from ..ops.dispatch.unwrap import raw_of
-from ..ops.embedding import embedding_renorm_
 from ..ops.random import bernoulli_mask
-from ..utils import deterministic
-from .legacy_tensor import construct
 
 _warn_always = [False]
 
@@ -38,47 +30,6 @@ def set_default_tensor_type(t):
     if isinstance(t, str) and t.endswith("Tensor"):
         t = getattr(sys.modules["mytorch"], t.rpartition(".")[2])
     dtypes.set_default_dtype(t if isinstance(t, dtypes.dtype) else t.own_dtype)
-
-
-def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Selects deterministic algorithms: disables GPU kernels whose order of summation is unspecified.
-
-    All other algorithms are always deterministic. In this mode, `empty` fills its memory as in PyTorch; see
-    `utils.deterministic.fill_uninitialized_memory`.
-
-    Args:
-        mode: True or False.
-        warn_only: stored, for `is_deterministic_algorithms_warn_only_enabled`.
-    """
-    deterministic.use(mode, warn_only)
-
-
-def are_deterministic_algorithms_enabled():
-    """Returns the mode of `use_deterministic_algorithms`."""
-    return deterministic.mode > 0
-
-
-def is_deterministic_algorithms_warn_only_enabled():
-    """Returns `warn_only` of `use_deterministic_algorithms`."""
-    return deterministic.warn_only
-
-
-def set_deterministic_debug_mode(debug_mode):
-    """Sets `use_deterministic_algorithms` by a number or name: 0 or "default", 1 or "warn", 2 or "error"."""
-    words = ("default", "warn", "error")
-    if isinstance(debug_mode, str) and debug_mode not in words:
-        raise RuntimeError(f"invalid value of debug_mode, expected one of {', '.join(words)}, but got {debug_mode}")
-    level = words.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
-    if not isinstance(level, int):
-        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
-    if level not in (0, 1, 2):
-        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
-    use_deterministic_algorithms(level > 0, warn_only=level == 1)
-
-
-def get_deterministic_debug_mode():
-    """Returns 0, 1 or 2; see `set_deterministic_debug_mode`."""
-    return (1 if deterministic.warn_only else 2) if deterministic.mode else 0
 
 
 def set_float32_matmul_precision(precision):
@@ -116,11 +67,6 @@ def typename(obj):
         return obj.type()
     named = obj if hasattr(obj, "__qualname__") else type(obj)
     return f"{named.__module__}.{named.__qualname__}".removeprefix("builtins.")
-
-
-def is_storage(obj):
-    """Returns True for results of `Tensor.storage` and `Tensor.untyped_storage`."""
-    return isinstance(obj, (storage.TypedStorage, storage.UntypedStorage))
 
 
 def result_type(tensor1, tensor2):
@@ -210,44 +156,6 @@ def empty_permuted(
     inner = empty(shape, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
     back = sorted(builtins.range(len(size)), key=lambda d: physical_layout[d])
     return inner.permute(back).requires_grad_(requires_grad)
-
-
-def from_file(
-    filename, shared=False, size=0, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
-):
-    """Returns a vector over the bytes of a file.
-
-    Args:
-        filename: path of the file.
-        shared: write changes to the file.
-        size: number of elements.
-        dtype: see `mytorch.tensor`.
-        device: see `mytorch.tensor`.
-        requires_grad: see `mytorch.tensor`.
-    """
-    dtype = dtypes.as_dtype(dtype or dtypes.default_dtype())
-    check_layout(layout)
-    if pin_memory:
-        raise RuntimeError("from_file: expected pin_memory=False, got True. The memory of a file cannot be pinned.")
-    raw = storage.UntypedStorage.from_file(filename, shared, size * dtype.itemsize).elements(dtype)
-    return Tensor._wrap(raw).to(device=device).requires_grad_(requires_grad)
-
-
-def vander(x, N=None, increasing=False):
-    """Returns a Vandermonde matrix: the powers of a vector's elements.
-
-    Args:
-        x: a vector.
-        N: number of columns (default: len(x)).
-        increasing: powers increase from left to right.
-    """
-    if x.ndim != 1:
-        raise RuntimeError("x must be a one-dimensional tensor.")
-    if N is not None and N < 0:
-        raise RuntimeError("N must be non-negative.")
-    columns = len(x) if N is None else N
-    out = linalg.vander(x, N=max(columns, 2))[:, :columns]
-    return out if increasing else out.flip(-1)
 
 
 @takes_out
@@ -483,64 +391,6 @@ def kaiser_window(
     return _sampled(make, window_length, periodic, dtype, layout, device, requires_grad, pin_memory)
 
 
-class _Typed(type):
-    """Metaclass of constructors such as FloatTensor, from sizes or data, with one dtype; `isinstance` checks the dtype."""
-
-    def __new__(mcs, name, own_dtype):
-        return super().__new__(mcs, name, (), {"own_dtype": own_dtype, "dtype": own_dtype, "__module__": "torch"})
-
-    def __init__(cls, name, own_dtype):
-        super().__init__(name, (), {})
-
-    def __call__(cls, *args, device=None, size=None):
-        return construct(cls.own_dtype, args, device, size=size)
-
-    def __repr__(cls):
-        return f"<type '{config.torch_name()}.{cls.__name__}'>"
-
-    def __instancecheck__(cls, obj):
-        return isinstance(obj, Tensor) and obj.dtype is cls.own_dtype
-
-
-def _typed(name):
-    """Returns a typed constructor, for pickle."""
-    return TORCH_NAMES["mytorch"][name]
-
-
-copyreg.pickle(_Typed, lambda cls: (_typed, (cls.__name__,)))
-
-
-class _SparseTyped(_Typed):
-    """Metaclass of constructors such as `torch.sparse.FloatTensor`, from indices and values, or from sizes."""
-
-    def __call__(cls, *args, device=None):
-        from ..sparse import sparse_coo_tensor  # loaded on first use
-
-        options = {"dtype": cls.own_dtype, "device": device}
-        if args and isinstance(args[0], Tensor):
-            return sparse_coo_tensor(*args, **options)
-        return sparse_coo_tensor(
-            size=args[0] if len(args) == 1 and type(args[0]) is not int else args or (0,), **options
-        )
-
-    def __repr__(cls):
-        return f"<type '{config.torch_name()}.sparse.{cls.__name__}'>"
-
-    def __instancecheck__(cls, obj):
-        return super().__instancecheck__(obj) and obj.is_sparse
-
-
-def _sparse_typed(name):
-    """Returns a typed constructor of sparse tensors, for pickle."""
-    return TORCH_NAMES["mytorch.sparse"][name]
-
-
-copyreg.pickle(_SparseTyped, lambda cls: (_sparse_typed, (cls.__name__,)))
-
-
-_TYPES = {word: dtypes.as_dtype(name) for name, word in dtypes.TYPE_WORDS.items() if not name.startswith("complex")}
-
-
 def detach(input: Tensor) -> Tensor:
     """Returns `input.detach()`."""
     return input.detach()
@@ -576,26 +426,18 @@ def _names():
     """Return {name: value} of the names that this file adds to the `mytorch` module."""
     own = {k: v for k, v in globals().items() if getattr(v, "__module__", None) == __name__}
     names = {k: v for k, v in own.items() if callable(v) and not k.startswith("_")}
-    names.update({f"{k}Tensor": _Typed(f"{k}Tensor", d) for k, d in _TYPES.items()})
     names.update({d.name: d for d in dtypes.FLOAT8})
     names.update(
         get_device=METHODS["get_device"],
         zero_=METHODS["zero_"],
         fill_=METHODS["fill_"], resize_as_=METHODS["resize_as_"],
-        set_anomaly_enabled=autograd.set_detect_anomaly, is_anomaly_enabled=autograd.is_anomaly_enabled,
-        embedding_renorm_=embedding_renorm_, has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
-        chalf=dtypes.complex32, **foreach.FUNCTIONS,
+        has_mkl=False, has_lapack=True, has_openmp=False, has_spectral=True,
+        chalf=dtypes.complex32,
     )  # fmt: skip
     for k in PUBLIC:  # torch.exp_(x) and similar functions
         if k in METHODS and k + "_" in METHODS:
             names.setdefault(k + "_", METHODS[k + "_"])
-    for k, value in names.items():
-        if isinstance(value, FunctionType):
-            names[k] = found_by_pickle(public_function(value) if is_overridable(k) else value, k)
-    return names
+    return public_names(names)
 
 
-TORCH_NAMES = {
-    "mytorch": _names(),
-    "mytorch.sparse": {f"{k}Tensor": _SparseTyped(f"{k}Tensor", d) for k, d in _TYPES.items() if k != "Bool"},
-}
+TORCH_NAMES = {"mytorch": _names()}

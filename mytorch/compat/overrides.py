@@ -7,12 +7,10 @@ Properties such as `x.shape` and methods that read metadata are overridden in th
 """
 
 import functools
-import sys
 from contextlib import contextmanager
 from types import FunctionType
 
-from .. import fft, linalg, special
-from .._extensions import torch_names
+from .. import _extensions
 from ..arrays import as_device, config
 from ..arrays.array import Array
 from ..arrays.dtypes import as_numpy, default_dtype
@@ -21,8 +19,7 @@ from ..arrays.overriding import ASKED_BY_SIZES, CREATIONS, IGNORED, NOTHING, ask
 from ..arrays.overriding import state as _state
 from ..arrays.parameter import Buffer, Parameter
 from ..arrays.tensor import Tensor
-from ..nn import functional as F
-from ..ops.dispatch.bind import PUBLIC, found_by_pickle
+from ..ops.dispatch.bind import found_by_pickle
 from ..ops.dispatch.operands import is_operand
 
 
@@ -231,8 +228,9 @@ def _handle(func, args, kwargs, overridden, optional=False):
     if optional:
         return NotImplemented
     tried = "".join(f"\n\n  - {'mode object' if h not in order else 'tensor subclass'} {type(h)!r}" for h in handlers)
+    name = _extensions.load("compat.overridable_functions:resolve_name")(func) or func.__name__
     raise TypeError(
-        f"Multiple dispatch failed for '{resolve_name(func) or func.__name__}'; all __torch_function__ handlers returned "
+        f"Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned "
         f"NotImplemented:{tried}\n\nFor more information, try re-running with TORCH_LOGS=not_implemented"
     )
 
@@ -283,15 +281,6 @@ def _read(name, tensor):
 
 
 overriding.ask, overriding.read = _ask, _read
-
-
-def _public_functions(module):
-    """Yields (name, function) for the overridable functions of a module."""
-    for name in getattr(module, "__all__", dir(module)):
-        if not name.startswith("_") and name not in IGNORED:
-            value = getattr(module, name, None)
-            if type(value) is FunctionType and config.is_own(value):
-                yield name, value
 
 
 def activate():
@@ -493,45 +482,10 @@ def get_default_nowrap_functions():
     return {vars(Tensor)[name].__get__ for name in ("_base", "grad", "_grad")}
 
 
-def get_ignored_functions():
-    """Returns the public functions that cannot be overridden."""
-    top = sys.modules["mytorch"]
-    found = {vars(top).get(name) for name in IGNORED} | {vars(Tensor).get(name) for name in IGNORED}
-    return {function for function in found if callable(function)}
-
-
-def get_overridable_functions():
-    """Returns {module or class: overridable functions}."""
-    top, found, without = sys.modules["mytorch"], {}, ("compat.paths", "compat.stubs", "compat.torch_only")
-    more = [name for name, home in torch_names()["mytorch"].items() if home not in without]
-    functions = [getattr(top, name, None) for name in (*PUBLIC, *more) if name not in IGNORED]
-    found[top] = [f for f in functions if asks(f)]
-    for module in (F, linalg, fft, special):
-        found[module] = [f for _, f in _public_functions(module) if asks(f)]
-    found[Tensor] = [f for n, f in vars(Tensor).items() if type(f) is FunctionType and n not in IGNORED]
-    return found
-
-
 def is_tensor_method_or_property(func):
     """Returns True for a method of Tensor, and for `__get__` of one of its properties."""
     name = getattr(func, "__name__", "")
     return vars(Tensor).get(name) is func or name in ("__get__", "__set__", "__delete__")
-
-
-def resolve_name(f):
-    """Returns the full name of a function, such as "torch.add".
-
-    Args:
-        f: the function.
-    """
-    owner = getattr(f, "__self__", None)
-    if isinstance(owner, property):
-        name = next((n for n, value in vars(Tensor).items() if value is owner), None)
-        return name and f"torch.Tensor.{name}.{f.__name__}"
-    name = getattr(f, "__name__", None)
-    homes = {"torch": sys.modules["mytorch"], "torch.nn.functional": F, "torch.linalg": linalg, "torch.Tensor": Tensor}
-    homes.update({"torch.fft": fft, "torch.special": special})
-    return next((f"{home}.{name}" for home, place in homes.items() if vars(place).get(name) is f), None)
 
 
 def _get_current_function_mode():
@@ -544,3 +498,7 @@ def _get_current_function_mode_stack():
 
 for _kind in (Parameter, Buffer):
     setattr(_kind, "__torch_function__", staticmethod(_disabled_torch_function_impl))  # noqa: B010
+
+__getattr__, __dir__ = _extensions.lazy(
+    __name__, names={"compat.overridable_functions": "get_ignored_functions get_overridable_functions resolve_name"}
+)

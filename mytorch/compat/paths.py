@@ -240,10 +240,11 @@ def find_spec(name, path=None):
 
 # Package of the core -> modules with more names of PyTorch for it, in a dict `TORCH_NAMES[package]` or as "module: names".
 MORE_NAMES = {
-    "mytorch": "compat.torch_only; compat.names; functional; compat.recurrent; files.legacy_storage",
+    "mytorch": "compat.torch_only; compat.jit: ScriptModule ScriptFunction; compat.names; compat.legacy_tensor; compat.nn_functions; compat.recurrent; functional; "
+    "files.legacy_storage; files.storage; utils.deterministic; ops.foreach; ops.embedding; autograd.anomaly",
     "mytorch.autograd": "compat.future: set_multithreading_enabled is_multithreading_enabled _profiler_enabled; compat.variable: Variable",
     "mytorch.cuda": "files.legacy_storage",
-    "mytorch.sparse": "compat.names",
+    "mytorch.sparse": "compat.legacy_tensor",
     "mytorch.nn.utils": "nn.utils.memory_format: convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format",
     **_ADDITIONS,
 }
@@ -296,13 +297,8 @@ def attribute(package, name):
 
             if config.pytorch_mode or library.has_namespace(name):
                 return library.OpNamespace(name)
-    home = _extensions.torch_names().get(package, {}).get(name)
-    if home not in (None, "*", "compat.paths", "compat.stubs") and (config.pytorch_mode or home != "compat.torch_only"):
-        module = importlib.import_module(f"mytorch.{home}")
-        if _extensions.after_load is not None:  # after `install_as_torch`
-            _extensions.after_load()
-        values = getattr(module, "TORCH_NAMES", {}).get(package, {})
-        return values[name] if name in values else getattr(module, name)
+    if _extensions.home_of(package, name) is not None:
+        return _extensions.torch_value(package, name)
     found = stubs.attribute(package.partition(".")[2], name)
     if found is None:
         raise _extensions.unknown_name(package, name)

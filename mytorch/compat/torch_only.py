@@ -9,13 +9,13 @@ from ..arrays import dtypes
 from ..arrays.overridable import overridable
 from ..arrays.tensor import Tensor
 from ..autograd.mode import get_mode
-from ..nn import functional as F
-from ..nn.utils.weight_norm import normalized
 from ..ops.creation import arange
 from ..ops.dispatch.unwrap import raw_of
 from ..ops.movement import stack
+from ..ops.normalization import normalized
+from ..ops.padding import pad
 from ..ops.random import standard_gamma
-from . import cpu, jit
+from . import cpu
 from .futures import Future  # noqa: F401 (`torch.Future`)
 
 
@@ -99,7 +99,7 @@ SymInt, SymFloat, SymBool = (type(name, (_Symbolic,), {}) for name in ("SymInt",
 def _convert_indices_from_coo_to_csr(input, size, *, out_int32=False):
     """Returns the row pointers (size + 1,) of sorted row indices."""
     counts = input.to(dtypes.int64).bincount(minlength=size).cumsum(0)
-    result = F.pad(counts, (1, 0))
+    result = pad(counts, (1, 0))
     return result.to(dtypes.int32 if out_int32 else dtypes.int64)
 
 
@@ -162,11 +162,10 @@ def _sample_dirichlet(input, generator=None):
     return (gammas / gammas.sum(-1, keepdim=True)).to(input.dtype)
 
 
-ScriptModule, ScriptFunction = jit.ScriptModule, jit.ScriptFunction
 Stream, Event = cuda.Stream, cuda.Event
 NAMES = {
     k: v for k, v in list(vars().items())
-    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "jit", "F", "get_mode", "arange", "stack", "standard_gamma", "Tensor", "_Symbolic", "_element_size")
+    if k not in ("NAMES", "builtins", "functools", "amp", "cuda", "dtypes", "raw_of", "normalized", "overridable", "pad", "get_mode", "arange", "stack", "standard_gamma", "Tensor", "_Symbolic", "_element_size")
     and not k.startswith("__")
 }  # fmt: skip
 TORCH_NAMES = {"mytorch": NAMES}

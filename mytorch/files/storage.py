@@ -15,9 +15,13 @@ from ..arrays import MetaArray, address, as_device, device_of, dtypes, storage_b
 from ..arrays.array import Array
 from ..arrays.errors import warn
 from ..arrays.meta import hollow
-from ..arrays.tensor import is_tensor
+from ..arrays.tensor import Tensor, is_tensor
+from ..ops.creation import check_layout
+from ..ops.dispatch.bind import public_names
 from ..ops.dispatch.layouts import other_layout
 from ..ops.dispatch.unwrap import raw_of, to_cpu
+
+__all__ = ["TypedStorage", "UntypedStorage"]
 
 
 def _on_cpu_only(what, storage):
@@ -524,4 +528,31 @@ def _set_always_warn_typed_storage_removal(always_warn):
     _always_warn_typed_storage_removal = always_warn
 
 
+def is_storage(obj):
+    """Returns True for results of `Tensor.storage` and `Tensor.untyped_storage`."""
+    return isinstance(obj, (TypedStorage, UntypedStorage))
+
+
+def from_file(
+    filename, shared=False, size=0, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
+    """Returns a vector over the bytes of a file.
+
+    Args:
+        filename: path of the file.
+        shared: write changes to the file.
+        size: number of elements.
+        dtype: see `mytorch.tensor`.
+        device: see `mytorch.tensor`.
+        requires_grad: see `mytorch.tensor`.
+    """
+    dtype = dtypes.as_dtype(dtype or dtypes.default_dtype())
+    check_layout(layout)
+    if pin_memory:
+        raise RuntimeError("from_file: expected pin_memory=False, got True. The memory of a file cannot be pinned.")
+    raw = UntypedStorage.from_file(filename, shared, size * dtype.itemsize).elements(dtype)
+    return Tensor._wrap(raw).to(device=device).requires_grad_(requires_grad)
+
+
+TORCH_NAMES = {"mytorch": public_names({"is_storage": is_storage, "from_file": from_file})}
 __getattr__, __dir__ = _extensions.lazy(__name__)

@@ -13,11 +13,12 @@ import sys
 from types import FunctionType
 from typing import Any, ClassVar
 
-from .. import _extensions, nn
+from .. import _extensions
 from ..arrays import config, device, dtypes
 from ..arrays.array import Array, Size
 from ..arrays.tensor import Tensor
 from ..compat import class_names, paths, stubs
+from ..ops import functional
 from . import archive
 from .storage import TypedStorage, UntypedStorage
 
@@ -31,7 +32,7 @@ def name_of(x, name=None):
     if isinstance(x, type):
         known = class_names.home_of(x)
     else:
-        known = "torch.nn.functional" if getattr(nn.functional, name, None) is x else None
+        known = "torch.nn.functional" if getattr(functional, name, None) is x else None
     return known or "torch" + home.removeprefix("mytorch"), name
 
 

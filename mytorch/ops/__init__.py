@@ -28,6 +28,6 @@ from .dispatch.bind import METHODS, PUBLIC, attach
 
 __getattr__, __dir__ = _extensions.lazy(
     __name__,
-    "attention composites conv dropout embedding fft gated linear_activation linear_loss loss multihead normalization pool "
-    "resample rnn rotary",
+    "attention composites conv dropout embedding everything fft foreach functional gated linear_activation linear_loss loss "
+    "multihead normalization pool quantized_linear regions resample rnn rotary windows",
 )

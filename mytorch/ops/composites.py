@@ -2,6 +2,7 @@
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,13 +21,13 @@ from .creation import arange, zeros
 from .dispatch.bind import spelled
 from .dispatch.inplace import check_writable, overwrite
 from .dispatch.precision import in_precision
+from .dispatch.unwrap import raw_of
 from .dropout import dropout as _dropout
 from .dropout import dropout_mask
 from .elementwise import named, where
 from .linalg import _linear
 from .linear_activation import ACTIVATIONS, linear_activation
 from .linear_activation import gelu_mlp as _gelu_mlp
-from .loss import raw_of
 from .movement import cat, laid_by, stack
 from .normalization import rms_norm
 from .padding import pad as _pad
@@ -639,6 +640,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """
     if tensor.dtype.category != dtypes.INT or (config.pytorch_mode and tensor.dtype is not dtypes.int64):
         raise RuntimeError(f"one_hot is only applicable to index tensors of integer dtype, got {tensor.dtype}.")
+    num_classes = operator.index(num_classes)
     if tensor.numel() == 0:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")

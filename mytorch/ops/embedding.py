@@ -6,6 +6,7 @@ from ..arrays import Namespace, config, dtypes, hooks, xp_of
 from ..arrays.array import on_input_device
 from ..arrays.errors import warn
 from ..arrays.tensor import Tensor
+from .dispatch.bind import public_names
 from .dispatch.inplace import check_writable
 from .dispatch.op import op
 from .dispatch.precision import in_precision
@@ -301,3 +302,6 @@ def embedding_bag(
         scale = 1.0 / np.maximum(counts, 1)
         out = out * Tensor._wrap(xp.asarray(scale[:, None])).to(out.dtype)
     return out
+
+
+TORCH_NAMES = {"mytorch": public_names({"embedding_renorm_": embedding_renorm_})}

@@ -4,6 +4,8 @@ The discrete transform is linear, y = F x, so the gradient of x is Fᴴ times th
 complex conjugate: the unscaled transform with the opposite sign in the exponent.
 """
 
+import operator
+
 import numpy as np
 
 from ..arrays import dtypes
@@ -289,7 +291,7 @@ def fftfreq(n, d=1.0, *, dtype=None, device=None, requires_grad=False):
         d: distance of the samples (default: 1.0).
         device: device of the result (default: the default device).
     """
-    raw = np.fft.fftfreq(n, d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
+    raw = np.fft.fftfreq(operator.index(n), d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
     return Tensor._wrap(raw).to(device).requires_grad_(requires_grad)
 
 
@@ -301,7 +303,7 @@ def rfftfreq(n, d=1.0, *, dtype=None, device=None, requires_grad=False):
         d: distance of the samples (default: 1.0).
         device: device of the result (default: the default device).
     """
-    raw = np.fft.rfftfreq(n, d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
+    raw = np.fft.rfftfreq(operator.index(n), d).astype(dtypes.as_numpy(dtype or dtypes.default_dtype()))
     return Tensor._wrap(raw).to(device).requires_grad_(requires_grad)
 
 

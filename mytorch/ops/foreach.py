@@ -6,7 +6,7 @@ from typing import Any
 from ..arrays.errors import kind
 from ..arrays.tensor import Tensor
 from ..autograd.mode import no_grad
-from .dispatch.bind import METHODS
+from .dispatch.bind import METHODS, public_names
 from .dispatch.record import RECORDS
 from .reduction import vector_norm
 
@@ -175,3 +175,4 @@ def _foreach_copy_(self, src, non_blocking=False):
 
 
 FUNCTIONS.update((f.__name__, f) for f in (_foreach_norm, _foreach_max, _foreach_clone, _foreach_zero_, _foreach_copy_))
+TORCH_NAMES = {"mytorch": public_names(FUNCTIONS)}

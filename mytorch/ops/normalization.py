@@ -9,6 +9,7 @@ from ..arrays.array import on_input_device
 from ..arrays.dtypes import as_dtype, finfo, float32, promote_types
 from ..arrays.errors import require_tensor
 from ..arrays.memory_format import channels
+from ..arrays.tensor import Tensor
 from ..autograd.mode import get_mode
 from ..kernels.registry import device_type
 from .dispatch.half import once_rounded
@@ -741,3 +742,21 @@ def normalize(input, p=2.0, dim=1, eps=1e-12):
         [[0.0, 1.0]]
     """
     return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
+
+
+def norm_except_dim(v: Tensor, pow: float = 2, dim: int = 0) -> Tensor:
+    """Returns the norm over all dimensions except one, which keeps its position.
+
+    Args:
+        v: the tensor.
+        pow: order of the norm (default: 2).
+        dim: dimension that stays. -1 computes the norm over all dimensions (default: 0).
+    """
+    if dim == -1:
+        return v.norm(pow)
+    return v.norm(pow, tuple(d for d in range(v.ndim) if d != dim), keepdim=True)
+
+
+def normalized(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """Returns g * v / |v|, with one norm for each index of dimension `dim`, or one norm in total if it is -1."""
+    return v * (g / norm_except_dim(v, dim=dim))

@@ -9,6 +9,7 @@ number of the draw. These three numbers are the state of a generator.
 """
 
 import math
+import operator
 import os
 import struct
 from functools import cache, cached_property
@@ -832,6 +833,7 @@ def randperm(
         [0, 1, 3, 2]
     """
     check_layout(layout)
+    n = operator.index(n)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     kind = dtypes.as_dtype(dtype or (dtypes.int64 if out is None else out.dtype))
@@ -844,7 +846,7 @@ def randperm(
         raise RuntimeError(f"randperm: expected n <= {largest:.0f} for {kind}, got {n}. Use dtype=torch.int64.")
     if out is not None:
         out.resize_(n)
-    numbers = _source(device, generator).permutation(int(n))
+    numbers = _source(device, generator).permutation(n)
     return finish(
         numbers.astype(dtypes.as_numpy(dtype or dtypes.int64), copy=False), requires_grad, out, pin_memory, dtype
     )

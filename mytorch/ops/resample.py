@@ -19,7 +19,7 @@ from .dispatch.op import op
 from .dispatch.precision import in_precision
 from .dispatch.unwrap import on_device_of, raw_of
 from .elementwise import where
-from .movement import contiguous, laid_out_as, stack
+from .movement import as_shape, contiguous, laid_out_as, stack
 from .padding import pad
 from .pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, along
 
@@ -527,7 +527,7 @@ def affine_grid(theta, size, align_corners=None):
         raise ValueError(f"affine_grid: expected theta to have floating point type, but got {theta.dtype}")
     if align_corners is None:
         _warn_of_default("affine_grid")
-    n, _, *spatial = size
+    n, _, *spatial = as_shape(size)
     d = len(spatial)
     if tuple(theta.shape) != (n, d, d + 1):
         raise ValueError(

@@ -184,6 +184,18 @@ def scatter_add(input, dim, index, src):
     return contiguous(input + _scatter_zeros(src, index, dim=d, shape=tuple(input.shape)))
 
 
+def reduction_name(reduce):
+    """Returns "sum", "prod", "mean", "amax" or "amin" for the name of a reduction, which may also be "max" or "min".
+
+    Raises:
+        RuntimeError: another name.
+    """
+    found = {"max": "amax", "min": "amin"}.get(reduce, reduce)
+    if found not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    return found
+
+
 @public()
 @on_numbers_too
 @once_rounded_on_cpu
@@ -203,8 +215,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
         >>> mytorch.scatter_reduce(mytorch.zeros(2), 0, index, tensor([1.0, 3.0, 2.0]), "amax").tolist()
         [3.0, 2.0]
     """
-    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    reduce = reduction_name(reduce)
     d, raw, index = _checked(input, dim, index, "scatter_reduce")
     src = _source(input, src, raw, "scatter_reduce")
     if raw.size == 0:

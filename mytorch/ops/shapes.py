@@ -152,7 +152,7 @@ def tensor_split(input, indices_or_sections, dim=0):
                 f"tensor_split expected tensor_indices_or_sections to {wanted}, but got {given.dtype.name} with {given.ndim} dims"
             )
         indices_or_sections = given.tolist()
-    if isinstance(indices_or_sections, int):
+    if isinstance(indices_or_sections, (int, np.integer)):
         if indices_or_sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {indices_or_sections}")
         size, extra = divmod(n, indices_or_sections)

@@ -7,6 +7,7 @@ import numpy as np
 from ..arrays import dtypes, xp_of
 from ..arrays.tensor import Tensor
 from ..ops.dispatch.layouts import implements
+from ..ops.scatter import reduction_name
 from . import operators
 from .array import is_sparse, raw_of
 from .creation import sparse_compressed_tensor, sparse_coo_tensor
@@ -28,8 +29,7 @@ def mm(sparse, dense, reduce="sum"):
         A dense matrix, or a sparse matrix if both are sparse.
 
     Raises:
-        RuntimeError: the sizes or dtypes do not fit.
-        ValueError: another reduction.
+        RuntimeError: the sizes or dtypes do not fit, or there is no such reduction.
 
     Example:
         >>> x = mytorch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
@@ -38,8 +38,9 @@ def mm(sparse, dense, reduce="sum"):
     """
     if reduce == "sum":
         return sparse @ dense
-    if reduce not in ("mean", "amax", "amin"):
-        raise ValueError(f"sparse.mm: expected reduce to be sum, mean, amax or amin, got {reduce!r}.")
+    reduce = reduction_name(reduce)
+    if reduce == "prod":
+        raise RuntimeError("sparse.mm: expected reduce to be sum, mean, amax or amin, got 'prod'.")
     return operators.reduced_product(_sparse("sparse.mm", sparse), dense, reduce)
 
 

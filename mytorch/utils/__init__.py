@@ -2,5 +2,5 @@
 
 from .. import _extensions
 
-__getattr__, __dir__ = _extensions.lazy(__name__, "checkpoint collect_env data tensorboard")
+__getattr__, __dir__ = _extensions.lazy(__name__, "checkpoint collect_env data deterministic tensorboard")
 __all__ = ["checkpoint", "data", "summary", "watch"]

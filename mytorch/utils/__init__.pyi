@@ -5,5 +5,4 @@ from mytorch.tools.watching import watch as watch
 from mytorch.utils import _pytree as _pytree
 from mytorch.utils import checkpoint as checkpoint
 from mytorch.utils import data as data
-from mytorch.utils import deterministic as deterministic
 

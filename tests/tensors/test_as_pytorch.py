@@ -1,5 +1,6 @@
 """Details that the tests of PyTorch check: errors, warnings, 0-d and empty tensors."""
 
+import functools
 import math
 import warnings
 
@@ -240,6 +241,39 @@ CALLS = {
     "device_negative": lambda L: L.device(-1),
     "nll_loss_0d": lambda L: L.nn.functional.nll_loss(L.tensor(1.0), L.tensor(0)),
 }  # fmt: skip
+SIZED = {  # functions of a size or a number of parts, which may be NumPy's integer or a 0-d tensor
+    "affine_grid": lambda L, n: L.nn.functional.affine_grid(L.eye(2, 3)[None], [1, 1, n, n], align_corners=False),
+    "interpolate": lambda L, n: L.nn.functional.interpolate(L.arange(16.0).view(1, 1, 4, 4), size=[n, n]),
+    "one_hot": lambda L, n: L.nn.functional.one_hot(L.tensor([0, 1]), n),
+    "avg_pool2d": lambda L, n: L.nn.functional.avg_pool2d(L.arange(16.0).view(1, 1, 4, 4), n),
+    "pad": lambda L, n: L.nn.functional.pad(L.ones(3), (n, n)),
+    "randperm": lambda L, n: L.randperm(n),
+    "fftfreq": lambda L, n: L.fft.fftfreq(n),
+    "rfftfreq": lambda L, n: L.fft.rfftfreq(n),
+    "tensor_split": lambda L, n: L.arange(5).tensor_split(n),
+    "reshape": lambda L, n: L.arange(6).reshape(n, -1),
+    "repeat": lambda L, n: L.arange(3).repeat(n),
+    "linspace": lambda L, n: L.linspace(0, 1, n),
+    "topk": lambda L, n: tuple(L.arange(5).topk(n)),
+}
+CALLS |= {
+    f"{name} {kind}": functools.partial(lambda call, number, L: call(L, number(L)), call, number)
+    for name, call in SIZED.items()
+    for kind, number in {
+        "int64": lambda L: np.int64(2),
+        "int32": lambda L: np.int32(2),
+        "tensor": lambda L: L.tensor(2),
+    }.items()
+}
+REDUCTIONS = "sum mean prod max min amax amin add".split()
+CALLS |= {
+    f"{name} {reduce}": functools.partial(lambda call, reduce, L: call(L, reduce), call, reduce)
+    for name, call in {
+        "scatter_reduce": lambda L, r: L.zeros(3).scatter_reduce(0, L.tensor([0, 0, 1]), L.tensor([3.0, -1.0, 2.0]), r),
+        "segment_reduce": lambda L, r: L.segment_reduce(L.tensor([3.0, -1.0, 2.0]), r, lengths=L.tensor([2, 1])),
+    }.items()
+    for reduce in REDUCTIONS
+}
 
 
 @loop

@@ -4,27 +4,10 @@ import warnings
 from typing import Any
 
 from ...arrays.tensor import Tensor
+from ...ops.normalization import norm_except_dim, normalized
 from ..module import Module
 from ..parameter import Parameter
 from .parameter_hook import ParameterHook
-
-
-def norm_except_dim(v: Tensor, pow: float = 2, dim: int = 0) -> Tensor:
-    """Returns the norm over all dimensions except one, which keeps its position.
-
-    Args:
-        v: the tensor.
-        pow: order of the norm (default: 2).
-        dim: dimension that stays. -1 computes the norm over all dimensions (default: 0).
-    """
-    if dim == -1:
-        return v.norm(pow)
-    return v.norm(pow, tuple(d for d in range(v.ndim) if d != dim), keepdim=True)
-
-
-def normalized(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
-    """Returns g * v / |v|, with one norm for each index of dimension `dim`, or one norm in total if it is -1."""
-    return v * (g / norm_except_dim(v, dim=dim))
 
 
 class WeightNorm(ParameterHook):

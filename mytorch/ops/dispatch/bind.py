@@ -242,6 +242,15 @@ def public_method(function, name):
     return public if public is function else found_by_pickle(public, f"Tensor.{name}")
 
 
+def public_names(values):
+    """Returns {name: value} for the `mytorch` module: functions that classes and modes can override, and that pickle finds."""
+    found = dict(values)
+    for name, value in values.items():
+        if isinstance(value, FunctionType):
+            found[name] = found_by_pickle(public_function(value) if is_overridable(name) else value, name)
+    return found
+
+
 def found_by_pickle(function, name, module="mytorch"):
     """Returns the function, which pickle finds by `name` in a module unless its own name leads to it already."""
     place = sys.modules.get(function.__module__)
