@@ -77,7 +77,11 @@ def raw_index(tensor, index):
             continue
         if isinstance(item, (list, tuple)) and not _has_tensors(item):
             item = np.asarray(item)
-            if item.size == 0:
+            if item.dtype.kind in "cUO":
+                raise TypeError(
+                    f"an index: expected a list of integers or bools, got {items}. Use numbers of one kind."
+                )
+            if item.size == 0 or item.dtype.kind == "f":  # PyTorch truncates floats in a list
                 item = item.astype(np.int64)
         elif isinstance(item, (list, tuple)):
             item = np.asarray([int(i) for i in item]) if _all_scalars(item) else np.stack([np.asarray(i) for i in item])

@@ -378,8 +378,10 @@ def roll(input, shifts, dims=None):
         >>> mytorch.roll(mytorch.arange(4), 1).tolist()
         [3, 0, 1, 2]
     """
-    if dims is None:
+    if dims is None or dims in ((), []):
         shifts = int(shifts) if is_tensor(shifts) and not shifts.ndim else shifts
+        if shifts in ((), []):
+            raise RuntimeError("roll: `shifts` required, got none. Pass one for each dimension.")
         if not isinstance(shifts, int) and len(shifts) != 1:
             raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:0")
         return _rolled(input.reshape(-1), shifts if isinstance(shifts, int) else shifts[0], 0).reshape(input.shape)
