@@ -706,6 +706,37 @@ def nonzero(input, *, out=None, as_tuple=False):
     return Tensor._wrap(found.T)
 
 
+@public(inplace=False)
+@on_input_device
+def nonzero_static(input, *, size, fill_value=-1, out=None):
+    """Returns the indices of the first nonzero elements, as many as `size` says.
+
+    Use it where the shape of a result must not depend on values.
+
+    Args:
+        size: number of rows of the result.
+        fill_value: value of the rows beyond the nonzero elements (default: -1).
+
+    Returns:
+        An int64 tensor (size, ndim).
+
+    Raises:
+        RuntimeError: `size` is negative.
+
+    Example:
+        >>> mytorch.nonzero_static(tensor([0, 5, 6]), size=3).tolist()
+        [[1], [2], [-1]]
+    """
+    if out is not None:
+        return write_out(nonzero_static(input, size=size, fill_value=fill_value), out, "nonzero_static", exact=True)
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: expected a size of at least 0, got {size}. Pass the number of rows.")
+    found = raw_of(nonzero(input))[:size]
+    rows = xp_of(found).full((size, found.shape[1]), fill_value, np.int64)
+    rows[: len(found)] = found
+    return Tensor._wrap(rows)
+
+
 @op(dtype="same")
 def _triangle(xp, input, *, diagonal, lower):
     return (xp.tril if lower else xp.triu)(input, diagonal)
