@@ -288,6 +288,13 @@ def set_view(out, tensor, steps):
         out._mt_view = (above, above._mt_edge, before and steps)
 
 
+def own(out):
+    """Makes a view of a tensor that only the calling function knows a tensor of its own, such as for `detach_`. Returns it."""
+    if isinstance(out, Tensor) and get_mode().interpreter is None:  # whose tangents follow views
+        out._mt_view = None
+    return out
+
+
 def attach(node, outputs):
     """Makes tensors the outputs of a node. None stands for an output without a gradient."""
     for i, output in enumerate(outputs):
