@@ -530,8 +530,9 @@ class Tensor:
             raise RuntimeError("Can't detach views in-place: use detach() instead.")
         if hooks.detach_in_transform is not None and hooks.detach_in_transform(self):
             return self
-        self.__dict__["_detached"] = id(self._mt_edge), self._version  # views until now keep their graph: see `refresh`
-        self._mt_edge = None
+        if self._mt_edge is not None:
+            self.__dict__["_detached"] = id(self._mt_edge), self._version  # views keep their graph: see `refresh`
+            self._mt_edge = None
         self.__dict__.pop("_tangents", None)
         return self
 
