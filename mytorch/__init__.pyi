@@ -748,6 +748,7 @@ def nextafter_(input: Tensor, other: _Operand, *, out: Any = None) -> Tensor: ..
 def nonzero(input: Tensor, *, as_tuple: Literal[False] = ..., out: Any = ...) -> Tensor: ...
 @overload
 def nonzero(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...  # mytorch/ops/indexing.py
+def nonzero_static(input: Tensor, *, size: _Shape, fill_value: _Number = -1, out: Any = None) -> Tensor: ...  # mytorch/ops/indexing.py
 @overload
 def norm(input: Tensor, p: _Number | str = 'fro', dim: _Dims | None = None, keepdim: _bool = False, dtype: _DType | None = None, *, out: Any = None) -> Tensor: ...
 @overload

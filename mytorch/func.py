@@ -10,21 +10,26 @@ if the function reads values of the tensors.
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .arrays import hooks
+from .arrays.config import holding
 from .arrays.tensor import Tensor
 from .autograd.backward_call import grad as _autograd_grad
 from .autograd.batching import Batch, Samples, Unbatched
 from .autograd.forward_mode import Level
+from .autograd.function import Function
 from .autograd.mode import enable_grad, get_mode, is_grad_enabled
 from .autograd.node import Leaf
 from .nn.module import Module
 from .nn.normalization import _BatchNorm
 from .nn.utils.stateless import _functional_call
 from .ops.creation import zeros_like
+from .ops.dispatch.interpreter import interpreting
 from .ops.movement import cat, stack
 from .ops.random import positions, set_positions
 from .utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -55,6 +60,7 @@ def _tensors(tree, what):
 # -- one level of differentiation -----------------------------------------------------------------------------
 
 
+_innermost: ContextVar[Any] = ContextVar("mytorch_transform", default=None)  # the transform whose function runs
 _spent = weakref.WeakSet()  # leaves of levels whose function has returned; no further gradients are computed there
 
 
@@ -70,18 +76,22 @@ def _detached(tensor, cut=None):
     return tensor.detach() if interpreter is None else interpreter.detach(tensor, cut)
 
 
+def _edges_above(edge):
+    """Yields an edge and all edges that it was computed from."""
+    waiting, seen = [edge], set()
+    while waiting:
+        edge = waiting.pop()
+        if edge is not None and id(edge) not in seen:
+            seen.add(id(edge))
+            yield edge
+            waiting.extend(edge.parents)
+
+
 def _depends_on_others(tensor, given):
     """Returns True if a result depends on tensors that require gradients, other than the tensors `given`."""
     own = {id(t.edge) for t in given}
-    waiting, seen = [tensor.edge], set()
-    while waiting:
-        edge = waiting.pop()
-        if edge is None or id(edge) in seen:
-            continue
-        seen.add(id(edge))
-        if isinstance(edge, Leaf) and id(edge) not in own and edge not in _spent:
-            return True
-        waiting.extend(edge.parents)
+    if any(isinstance(edge, Leaf) and id(edge) not in own and edge not in _spent for edge in _edges_above(tensor.edge)):
+        return True
     return any(not isinstance(t.edge, Leaf) for t in given)
 
 
@@ -115,7 +125,8 @@ class _Level:
         args = list(args)
         for i, value in zip(range(len(args)) if argnums is None else argnums, fresh, strict=True):
             args[i] = value
-        with enable_grad():
+        self.running = False  # while backward of this level runs
+        with enable_grad(), holding(_innermost, self):
             out = func(*args)
         _spent.update(t.edge for t in self.inputs if isinstance(t.edge, Leaf))
         self.aux = None
@@ -137,12 +148,50 @@ class _Level:
         pairs = [(o, g) for o, g in zip(outputs, upstream, strict=True) if o.requires_grad]
         if not pairs:
             return [zeros_like(t) for t in self.inputs]
+        self.running = True
         with enable_grad():
             found = _autograd_grad(
                 [o for o, _ in pairs], self.inputs, [g for _, g in pairs], retain_graph=retain or self.outer,
                 create_graph=self.outer, allow_unused=True,
             )  # fmt: skip
+        self.running = False
         return [zeros_like(t) if g is None else g for g, t in zip(found, self.inputs, strict=True)]
+
+
+class _Cut(Function):
+    """The identity, through which gradients of all levels but one pass."""
+
+    @staticmethod
+    def forward(ctx, tensor, level):
+        ctx.level = level
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx, g):
+        return None if ctx.level.running else g, None
+
+
+def _detach_in_transform(tensor):
+    """Detaches a tensor in place from the innermost transform, so that outer ones still track it; see `hooks.detach_in_transform`."""
+    level, edge = _innermost.get(), tensor.edge
+    if level is None:
+        return False
+    if isinstance(level, Level):
+        tensor.__dict__.get("_tangents", {}).pop(level, None)
+        return True
+    if edge is None:
+        return True
+    own = {id(t.edge) for t in level.inputs}
+    if not any(id(e) in own for e in _edges_above(edge)):
+        raise RuntimeError(
+            f"{level.name}: the function calls detach_, an in-place operation, on a tensor from outside of it. Use detach() instead."
+        )
+    with interpreting(None):  # the tangents of the tensor stay
+        tensor._mt_edge = _Cut.apply(Tensor._of(tensor._mt_data, edge), level)._mt_edge
+    return True
+
+
+hooks.detach_in_transform = _detach_in_transform
 
 
 def _argnums(argnums, args):
@@ -301,7 +350,7 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False
         )
     level, aux = Level(), None
     try:
-        with level.inside():
+        with level.inside(), holding(_innermost, level):
             duals = [level.dual(p, t) for p, t in zip(before, given, strict=True)]
             out = func(*rebuild(duals))
         if has_aux:

@@ -187,3 +187,35 @@ def test_ldexp(dtype, exponents, torch, rng):
         y = mytorch.ldexp(x, mytorch.tensor(powers).to(getattr(mytorch, exponents)))
         (gradient,) = mytorch.autograd.grad(y, x, mytorch.tensor(upstream))
         np.testing.assert_allclose(gradient.numpy(), upstream * 2.0**powers, rtol=1e-15)
+
+
+def test_einsum_without_a_sum_is_a_view():
+    x = mytorch.arange(8.0).reshape(2, 2, 2)
+    views = mytorch.einsum("ijk->kij", x), mytorch.einsum("bii->bi", x)
+    x[0, 0, 0] = 9.0
+    assert views[0][0, 0, 0] == views[1][0, 0] == 9
+    y = mytorch.ones(2, 3, requires_grad=True)
+    z = mytorch.einsum("ij->", y)
+    z.backward()
+    assert "Backward" in type(z.grad_fn).__name__  # also after the graph was freed
+
+
+@loop
+@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", ["int8", "int64", "bool", "float32"])
+def test_results_in_out_have_no_graph(name, dtype):
+    x, out = mytorch.ones(2, 3, requires_grad=True), mytorch.empty(0, dtype=getattr(mytorch, dtype))
+    with pytest.raises(RuntimeError, match="automatic differentiation"):
+        getattr(mytorch, name)(x, 0, out=out)
+
+
+def test_dtypes_with_0d_tensors(torch):
+    found = []
+    for L in (torch, mytorch):
+        F, x, y, bytes_ = L.nn.functional, L.ones(3), L.tensor(2.0, dtype=L.float64), L.tensor([3, 4], dtype=L.int8)
+        results = [
+            F.mse_loss(x, y), F.l1_loss(x, y), F.smooth_l1_loss(x, y), F.huber_loss(x, y), F.linear(bytes_, bytes_), L.block_diag(x, y),
+            L.block_diag(x.half(), L.tensor(2.0)), L.block_diag(x, L.tensor(1j)), L.cumulative_trapezoid(bytes_[:0]),
+        ]  # fmt: skip
+        found.append([(str(r.dtype).rpartition(".")[2], r.tolist()) for r in results])
+    assert found[0] == found[1]

@@ -528,8 +528,11 @@ class Tensor:
         """
         if self._mt_view is not None:
             raise RuntimeError("Can't detach views in-place: use detach() instead.")
-        self.__dict__["_detached"] = id(self._mt_edge), self._version  # views until now keep their graph: see `refresh`
-        self._mt_edge = None
+        if hooks.detach_in_transform is not None and hooks.detach_in_transform(self):
+            return self
+        if self._mt_edge is not None:
+            self.__dict__["_detached"] = id(self._mt_edge), self._version  # views keep their graph: see `refresh`
+            self._mt_edge = None
         self.__dict__.pop("_tangents", None)
         return self
 

@@ -746,6 +746,7 @@ class Tensor:
     def nonzero(self, *, as_tuple: Literal[False] = ..., out: Any = ...) -> Tensor: ...
     @overload
     def nonzero(self, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...  # mytorch/ops/indexing.py
+    def nonzero_static(self, *, size: _Shape, fill_value: _Number = -1, out: Any = None) -> Tensor: ...  # mytorch/ops/indexing.py
     @overload
     def norm(self, p: _Number | str = 'fro', dim: _Dims | None = None, keepdim: _bool = False, dtype: _DType | None = None) -> Tensor: ...
     @overload

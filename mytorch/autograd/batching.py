@@ -151,6 +151,11 @@ class Batch(Interpreter):
 
     # -- in place -------------------------------------------------------------------------------------------------
 
+    def check_write(self, tensor, name):
+        super().check_write(tensor, name)
+        if name in ("resize_", "set_") and self.value(tensor) is not None:
+            raise Unbatched(f"vmap: {name} changes the memory of a tensor of the batch.")
+
     def original(self, tensor):
         value = self.value(tensor)
         if value is None or self.outer is None:

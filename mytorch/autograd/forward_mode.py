@@ -29,7 +29,7 @@ from ..ops.creation import zeros_like
 from ..ops.dispatch.interpreter import Interpreter, interpreting
 from ..ops.dispatch.unwrap import raw_of
 from .backward_call import grad
-from .mode import enable_grad, get_mode
+from .mode import enable_grad, get_mode, in_mode
 from .node import Leaf, OutputEdge
 from .tensor_ns import RecordedArithmetic, in_float32, over_tensors, tensor_ns
 
@@ -140,7 +140,10 @@ class Level(Interpreter):
                         if _base_of(o)[0] is o:
                             self.give(o, t)
                 return out
-            found = tangents_of(record, inputs, outs, tangents, attrs)
+            with in_mode(
+                get_mode().replace(saved_hooks=None)
+            ):  # hooks see what the op saves, not what its tangents save
+                found = tangents_of(record, inputs, outs, tangents, attrs)
             found = [t.clone() if any(_shares(t, x) for x in tangents) else t for t in found]
         for o, t in zip(outs, found, strict=False):
             if t is not None:
@@ -172,6 +175,13 @@ class Level(Interpreter):
             self.give(tensor, tangent)
 
     # -- in place ---------------------------------------------------------------------------------------------
+
+    def check_write(self, tensor, name):
+        super().check_write(tensor, name)
+        if name in ("resize_", "set_") and self.tangent(tensor) is not None:
+            raise RuntimeError(
+                f"{name}: cannot change the memory of variables that have a forward grad. Use clone() first."
+            )
 
     def original(self, tensor):
         if not isinstance(tensor, Tensor):

@@ -16,7 +16,7 @@ from ..arrays.errors import kind, warn
 from ..arrays.tensor import Tensor, is_tensor
 from ..ops.creation import zeros
 from ..ops.dispatch.inplace import check_writable, set_edge
-from ..ops.dispatch.op import annotate, attach
+from ..ops.dispatch.op import annotate, attach, tensor_at
 from . import walk
 from .mode import enable_grad, get_mode, no_grad
 from .node import Node, OutputEdge
@@ -34,7 +34,8 @@ class _Saved:
         hooks = get_mode().saved_hooks
         if hooks is not None:
             counter = tensor._mt_data.shared_version_counter()
-            self.array = packed(tensor._mt_data._array, hooks, Tensor._wrap, [counter])
+            raw = tensor._mt_data._array
+            self.array = packed(raw, hooks, [(raw, self.edge)], tensor_at, [counter])
             return
         self.array = tensor._mt_data
         self.version = tensor._mt_data._version
@@ -586,7 +587,9 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             with no_grad():
                 results = backward(ctx, *grads)
             results = results if isinstance(results, tuple) else (results,)
-            return tuple(_refusing(r) if isinstance(r, Tensor) else r for r in results)
+            # With an edge to all that the results depend on, also a gradient with respect to given tensors meets the error.
+            sources = [t for t in (*grads, *ctx.saved_tensors) if isinstance(t, Tensor) and t.requires_grad]
+            return tuple(_refusing(r, sources) if isinstance(r, Tensor) else r for r in results)
         return backward(ctx, *grads)
 
     return once
@@ -594,7 +597,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 class _Refuse(Function):
     @staticmethod
-    def forward(ctx, anchor, tensor):
+    def forward(ctx, tensor, *sources):
         return tensor.detach()
 
     @staticmethod
@@ -602,9 +605,9 @@ class _Refuse(Function):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
-def _refusing(tensor):
-    """Returns a tensor whose differentiation raises an error."""
-    return _Refuse.apply(zeros((), requires_grad=True), tensor)
+def _refusing(tensor, sources):
+    """Returns a tensor whose differentiation raises an error, also with respect to `sources` only."""
+    return _Refuse.apply(tensor, zeros((), requires_grad=True), *sources)
 
 
 class InplaceFunction(Function):

@@ -28,7 +28,7 @@ from ..arrays.tensor import Tensor
 from ..ops.dispatch.interpreter import Interpreter
 from ..ops.random import positions, set_positions
 from .backward_call import backward as run_backward
-from .function import Function
+from .function import Function, once_differentiable
 from .graph import saved_tensors_hooks
 from .mode import enable_grad, get_mode, in_mode
 
@@ -147,6 +147,7 @@ class _Frame:
         seen = []
 
         def collect(tensor):
+            tensor = Tensor._of(tensor._mt_data)  # the graph of the second run is not needed
             if len(seen) < self.count:
                 place = self.places.get(len(seen))
                 if place is not None and self.check != "none" and _metadata(tensor) != place.metadata:
@@ -190,10 +191,11 @@ class _Frame:
 
 
 def _apart(x):
-    """Returns a detached tensor for the second run. Other values are returned unchanged."""
+    """Returns a detached tensor with the same tangents for the second run. Other values are returned unchanged."""
     if not isinstance(x, Tensor):
         return x
-    copy = x.detach()
+    interpreter = get_mode().interpreter
+    copy = x.detach() if interpreter is None else interpreter.detach(x)
     return copy.requires_grad_() if x.requires_grad else copy
 
 
@@ -223,6 +225,7 @@ class _Reentrant(Function):
         return function(*args)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, *grads):
         args = list(ctx.plain)
         for i, t in zip(ctx.places, ctx.saved_tensors, strict=True):

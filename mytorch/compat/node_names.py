@@ -128,6 +128,8 @@ def _attention(node, saved):
 
 def _einsum(node, saved):
     """Returns the name of PyTorch's last step: a batched product, a product without a sum, a sum, or a permutation."""
+    if "spec" not in saved:  # backward has freed it
+        return "View"
     terms, _, output = saved["spec"].partition("->")
     summed = set(terms) - set(output) - {","}
     if "," in terms:

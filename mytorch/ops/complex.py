@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import dtypes
 from ..arrays.memory_format import iterator
 from .dispatch.bind import _attribute, public
-from .dispatch.op import op
+from .dispatch.op import op, own
 from .dispatch.precision import in_precision
 from .dispatch.refused import refuses
 from .elementwise import cast, where
@@ -115,7 +115,7 @@ def complex(real, imag):
         >>> mytorch.complex(tensor([1.0]), tensor([2.0])).tolist()
         [(1+2j)]
     """
-    return laid_by(iterator, view_as_complex(stack(broadcast_tensors(real, imag), -1)), real, imag)
+    return own(laid_by(iterator, view_as_complex(stack(broadcast_tensors(real, imag), -1)), real, imag))
 
 
 @public(method=False)
@@ -132,7 +132,7 @@ def polar(abs, angle):
         >>> mytorch.polar(tensor([2.0]), tensor([0.0])).tolist()
         [(2+0j)]
     """
-    return laid_by(iterator, complex(abs * angle.cos(), abs * angle.sin()), abs, angle)
+    return own(laid_by(iterator, complex(abs * angle.cos(), abs * angle.sin()), abs, angle))
 
 
 @op(dtype="same", name="conj", holomorphic=False, layout=iterator)

@@ -76,7 +76,8 @@ def linear(
     if w.ndim < 2:
         if not w.ndim:
             raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are {x.ndim}D and 0D")
-        out = (input * weight).sum(-1)
+        product = input * weight
+        out = product.sum(-1, dtype=product.dtype)  # sums of integers keep their dtype, as in dot
         return out if bias is None else out + bias
     if not x.ndim or x.shape[-1] != w.shape[1]:
         if not x.ndim:

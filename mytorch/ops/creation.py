@@ -1070,6 +1070,9 @@ def copy_(self, src, non_blocking=False):
         src: tensor that broadcasts to this tensor, of any dtype and device.
         non_blocking: if True, does not wait for a copy from page-locked memory (default: False).
     """
+    if src is self and 0 in self._mt_data._array.strides and not (get_mode().grad and self.requires_grad):
+        self._mt_data._bump()  # allowed although elements share memory
+        return self
     check_writable(self, "copy_")
     if not is_tensor(src):
         src = Tensor._wrap(as_raw(src))

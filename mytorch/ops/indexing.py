@@ -77,7 +77,11 @@ def raw_index(tensor, index):
             continue
         if isinstance(item, (list, tuple)) and not _has_tensors(item):
             item = np.asarray(item)
-            if item.size == 0:
+            if item.dtype.kind in "cUO":
+                raise TypeError(
+                    f"an index: expected a list of integers or bools, got {items}. Use numbers of one kind."
+                )
+            if item.size == 0 or item.dtype.kind == "f":  # PyTorch truncates floats in a list
                 item = item.astype(np.int64)
         elif isinstance(item, (list, tuple)):
             item = np.asarray([int(i) for i in item]) if _all_scalars(item) else np.stack([np.asarray(i) for i in item])
@@ -700,6 +704,37 @@ def nonzero(input, *, out=None, as_tuple=False):
     if raw.ndim == 0:
         return Tensor._wrap(xp.zeros((len(found[0]), 0), np.int64))
     return Tensor._wrap(found.T)
+
+
+@public(inplace=False)
+@on_input_device
+def nonzero_static(input, *, size, fill_value=-1, out=None):
+    """Returns the indices of the first nonzero elements, as many as `size` says.
+
+    Use it where the shape of a result must not depend on values.
+
+    Args:
+        size: number of rows of the result.
+        fill_value: value of the rows beyond the nonzero elements (default: -1).
+
+    Returns:
+        An int64 tensor (size, ndim).
+
+    Raises:
+        RuntimeError: `size` is negative.
+
+    Example:
+        >>> mytorch.nonzero_static(tensor([0, 5, 6]), size=3).tolist()
+        [[1], [2], [-1]]
+    """
+    if out is not None:
+        return write_out(nonzero_static(input, size=size, fill_value=fill_value), out, "nonzero_static", exact=True)
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: expected a size of at least 0, got {size}. Pass the number of rows.")
+    found = raw_of(nonzero(input))[:size]
+    rows = xp_of(found).full((size, found.shape[1]), fill_value, np.int64)
+    rows[: len(found)] = found
+    return Tensor._wrap(rows)
 
 
 @op(dtype="same")

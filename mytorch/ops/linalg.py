@@ -11,7 +11,7 @@ from .dispatch.bind import METHODS, public
 from .dispatch.errors import broadcast, expandable
 from .dispatch.half import once_rounded_on_cpu
 from .dispatch.inplace import constant
-from .dispatch.op import op
+from .dispatch.op import op, own
 from .dispatch.precision import in_precision
 from .dispatch.refused import refuses, takes_tensors
 from .dispatch.unwrap import shape_of
@@ -466,6 +466,8 @@ def einsum(equation, *operands):
                 f"einsum(): operands do not broadcast with remapped shapes: {[tuple(t.shape) for t in operands]}"
             )
         ready[i] = ready[i].expand(*full)
+    if len(ready) == 1 and sorted(terms[0]) == sorted(output):
+        return ready[0].permute([terms[0].index(c) for c in output])  # a view
     spec = f"{','.join(terms)}->{output}"
     return (_einsum if _sums_products(spec) else _product_of_elements)(*ready, spec=spec)
 
@@ -624,7 +626,7 @@ def kron(input, other):
     b = other.reshape((1,) * (n - other.ndim) + tuple(other.shape))
     # Interleave axes of size 1, (a1, 1, a2, 1) * (1, b1, 1, b2), and merge each pair of axes.
     pairs = a.reshape([v for s in a.shape for v in (s, 1)]) * b.reshape([v for s in b.shape for v in (1, s)])
-    return pairs.reshape([s * t for s, t in zip(a.shape, b.shape, strict=True)])
+    return own(pairs.reshape([s * t for s, t in zip(a.shape, b.shape, strict=True)]))
 
 
 @public(inplace=False)

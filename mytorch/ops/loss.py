@@ -24,7 +24,7 @@ from .dispatch.precision import in_precision
 from .dispatch.refused import check_dtypes, refuse_grad, refuses
 from .dispatch.unwrap import on_device_of, outside, raw_of, shape_of, to_cpu, watched
 from .elementwise import cast, minimum, where
-from .movement import contiguous
+from .movement import broadcast_tensors, contiguous
 from .special import xlogy
 
 
@@ -392,6 +392,8 @@ def _of_differences(kind, input, target, reduction, weight, fused, beta=1.0, by_
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will "
             "likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
         )
+        if input.dtype is not target.dtype:  # an expanded 0-d tensor counts for the dtype of the loss
+            input, target = broadcast_tensors(input, target)
     if weight is not None:
         if tuple(weight.shape) != tuple(input.shape):
             raise ValueError(

@@ -34,6 +34,7 @@ def resize_(self, *sizes, memory_format=None):
         raise RuntimeError("cannot resize variables that require grad")
     if (other := other_layout("resize_", self)) is not None:
         return other(self, *sizes, memory_format=memory_format)
+    _check_memory(self, "resize_")
     self._mt_data._bump()
     shape = as_shape(sizes)
     raw = raw_of(self)
@@ -53,6 +54,12 @@ def resize_(self, *sizes, memory_format=None):
     flat = flat[:need]
     _replace(self, flat.reshape(shape) if axes is None else placed_axes(flat, shape, axes))
     return self
+
+
+def _check_memory(self, name):
+    """Raises an error if a transform that tracks the tensor does not allow other memory for it."""
+    if (interpreter := get_mode().interpreter) is not None:
+        interpreter.check_write(self, name)
 
 
 def _from_first(raw):
@@ -102,6 +109,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
     """
     if isinstance(self, Tensor) and get_mode().grad:
         check_shared(self, "set_")
+    _check_memory(self, "set_")
     raw = raw_of(self)
     if source is None:
         source = Tensor._wrap(xp_of(raw).empty(0, raw.dtype))

@@ -147,9 +147,9 @@ def view(input, *shape, **named):
     return out
 
 
-@op(dtype="same", view=True)
+@op(dtype="same", view=True, differentiable=0)
 def _view_dtype(xp, input, *, dtype):
-    """input's bytes read as another dtype; no gradient."""
+    """input's bytes read as another dtype. As in PyTorch, gradients end here."""
     return input.view(dtype.numpy)
 
 

@@ -15,7 +15,7 @@ from .dispatch.bind import METHODS, public
 from .dispatch.errors import broadcast
 from .dispatch.half import once_rounded, once_rounded_on_cpu
 from .dispatch.inplace import adopt, check_writable
-from .dispatch.op import name_node, op
+from .dispatch.op import name_node, op, own
 from .dispatch.overlap import refuse_overlap, refuse_shared, shares_places
 from .dispatch.precision import in_precision
 from .dispatch.refused import takes_tensors
@@ -502,7 +502,7 @@ def take(input, index):
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
     if input.numel() == 0 and index.numel():
         raise IndexError("take(): tried to take from an empty tensor")
-    return input.reshape(-1)[index.reshape(-1)].reshape(index.shape)  # a 0-d index alone would select a view
+    return own(input.reshape(-1)[index.reshape(-1)].reshape(index.shape))  # a 0-d index alone would select a view
 
 
 @public(inplace=False)

@@ -15,7 +15,7 @@ from ..autograd.node import Leaf
 from .creation import arange, check_layout, empty
 from .dispatch.bind import METHODS, public
 from .dispatch.inplace import check_shared
-from .dispatch.op import op
+from .dispatch.op import op, own
 from .dispatch.precision import in_precision
 from .dispatch.unwrap import raw_of, to_cpu
 from .elementwise import named
@@ -378,8 +378,10 @@ def roll(input, shifts, dims=None):
         >>> mytorch.roll(mytorch.arange(4), 1).tolist()
         [3, 0, 1, 2]
     """
-    if dims is None:
+    if dims is None or dims in ((), []):
         shifts = int(shifts) if is_tensor(shifts) and not shifts.ndim else shifts
+        if shifts in ((), []):
+            raise RuntimeError("roll: `shifts` required, got none. Pass one for each dimension.")
         if not isinstance(shifts, int) and len(shifts) != 1:
             raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:0")
         return _rolled(input.reshape(-1), shifts if isinstance(shifts, int) else shifts[0], 0).reshape(input.shape)
@@ -428,7 +430,7 @@ def rot90(input, k=1, dims=(0, 1)):
         return contiguous(input.clone())
     if k == 2:
         return flip(input, (a, b))
-    return transpose(flip(input, (b if k == 1 else a,)), a, b)
+    return own(transpose(flip(input, (b if k == 1 else a,)), a, b))
 
 
 @public(inplace=False)
@@ -753,9 +755,10 @@ def block_diag(*tensors):
     """
     if any(x.ndim > 2 for x in tensors):
         raise RuntimeError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
-    tensors = [atleast_2d(x) for x in tensors]
     if not tensors:
         return empty(1, 0)
+    dtype = dtypes.result_type([x.dtype for x in tensors if x.ndim], [x.dtype for x in tensors if not x.ndim], [])
+    tensors = [atleast_2d(x).to(dtype) for x in tensors]
     width, start, rows = sum(x.shape[1] for x in tensors), 0, []
     for x in tensors:
         n, m = x.shape

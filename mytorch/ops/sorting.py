@@ -291,7 +291,7 @@ def median(input, dim=None, keepdim=False):
         ordered = input.detach().reshape(-1).sort().values  # NaNs last
         middle = ordered[(ordered.shape[0] - 1) // 2]
         if not input.dtype.is_floating_point:
-            return middle
+            return middle.clone()  # without the memory of all elements
         return _median_of_all(input, where(isnan.fast_call(ordered[-1]), ordered[-1], middle))
     return _kth("median", input, dim, keepdim, lambda n: (n - 1) // 2)
 
@@ -897,7 +897,7 @@ def _trapezoids(y, x, dx, dim):
     if isinstance(dx, complex):
         raise RuntimeError("trapezoid: Currently, we only support dx as a real number.")
     if n == 0:
-        return y
+        return y * 1.0
     if x is not None and x.ndim == 1 and x.shape[0] != n:
         raise RuntimeError(f"trapezoid: There must be one `x` value for each sample point, got {x.shape[0]} for {n}")
     if x is not None:

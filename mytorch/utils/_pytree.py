@@ -1,5 +1,6 @@
 """Nested dicts, lists and tuples as trees: flatten a tree to its leaves, rebuild it, and map functions over it."""
 
+import dataclasses
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any
 
@@ -69,6 +70,36 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=
     if cls in _kinds:
         raise ValueError(f"{cls} is already registered as pytree node.")
     _kinds[cls] = _Kind(flatten_fn, unflatten_fn)
+
+
+def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None):
+    """Registers a dataclass as a container of trees, with its fields as children. Fields that are None are no children.
+
+    Args:
+        cls: the dataclass.
+        field_names: names of the children (default: all fields of the constructor).
+        drop_field_names: names of fields that are not part of the tree, which need a default (default: none).
+        serialized_type_name: for compatibility with PyTorch.
+
+    Raises:
+        ValueError: `cls` is not a dataclass or is already registered, or the names are not those of its fields.
+    """
+    if not dataclasses.is_dataclass(cls):
+        raise ValueError(f"register_dataclass: field_names must be specified only for dataclasses, got {cls}.")
+    own = [f.name for f in dataclasses.fields(cls) if f.init]
+    dropped = drop_field_names or []
+    names = [n for n in own if n not in dropped] if field_names is None else list(field_names)
+    if {*names, *dropped} != {*own}:
+        raise ValueError(f"register_dataclass: expected the fields {own}, got {names} and {dropped} that are dropped.")
+
+    def flatten(x):
+        given = [n for n in names if getattr(x, n) is not None]
+        return [getattr(x, n) for n in given], given
+
+    def unflatten(children, given):
+        return cls(**{**dict.fromkeys(names), **dict(zip(given, children, strict=True))})
+
+    register_pytree_node(cls, flatten, unflatten, serialized_type_name=serialized_type_name)
 
 
 for _cls in (dict, OrderedDict):

@@ -1,10 +1,13 @@
 """The public interface of the graph, compared with PyTorch: nodes, hooks, saved tensors, edges, checkpointing, batched gradients."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
 import mytorch
-from mytorch import autograd
+from mytorch import autograd, nn
 
 torch = pytest.importorskip("torch")
 X = np.random.default_rng(0).standard_normal((3, 4))
@@ -379,3 +382,42 @@ def test_save_for_backward_rejects_objects_other_than_tensors():
 
         with pytest.raises(TypeError, match="save_for_backward can only save variables, but argument 0 is of type int"):
             Wrong.apply(L.ones(2, requires_grad=True))
+
+
+def test_pack_hooks_meet_parameters_and_places_in_the_graph():
+    """A hook that treats parameters differently, as one that moves activations away, has to recognize them."""
+    p, x, seen = nn.Parameter(mytorch.tensor([0.5, 2.0])), mytorch.tensor([1.5, 3.0]), []
+
+    def pack(t):
+        seen.append((t is p, isinstance(t, nn.Parameter), type(t.grad_fn).__name__ if t.grad_fn else None))
+        assert not mytorch.is_grad_enabled()
+        return t
+
+    with mytorch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        y = p * p
+        z = (y * x).exp() * y
+    assert seen[:2] == [(True, True, None)] * 2
+    names = [name for *_, name in seen[2:]]
+    assert names[0] is None
+    assert {"ExpBackward0", "MulBackward0"} <= {*names}
+    reference = weakref.ref(z)
+    z.sum().backward()
+    want = p.detach().clone().requires_grad_()
+    ((want * want * x).exp() * want * want).sum().backward()
+    assert mytorch.allclose(p.grad, want.grad)
+    gc.disable()  # an output that a hook keeps does not keep itself alive
+    try:
+        del z
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
+def test_pack_hooks_keep_the_parameter_before_a_change():
+    p = nn.Parameter(mytorch.tensor([0.5, 2.0]))
+    with mytorch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        y = (p * p).sum()
+    with mytorch.no_grad():
+        p.mul_(10)
+    y.backward()
+    assert p.grad.tolist() == [1.0, 4.0]

@@ -108,3 +108,12 @@ def test_a_function_may_not_save_an_inference_tensor():
         Times.apply(mytorch.ones(2), a)
     with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
         Times.apply(mytorch.ones(2, requires_grad=True), a)
+
+
+def test_tensors_without_a_graph_can_be_detached_in_place():
+    with mytorch.inference_mode():
+        x = mytorch.ones(2)
+    assert x.detach_() is x
+    a, b = (mytorch.ones(2, requires_grad=True) for _ in range(2))
+    for made in (mytorch.complex(a, b), mytorch.polar(a, b), a.take(mytorch.tensor([1, 0])), mytorch.kron(a, b)):
+        assert not made.detach_().requires_grad

@@ -20,6 +20,8 @@ FUNCTIONS = {
     "detached index": lambda L, a: (a * a.detach()[[1, 0]]).sum(),
     "detached copy": lambda L, a: (a * a.clone().detach()).sum(),
     "all detached": lambda L, a: a.detach().sum(),
+    "detached in place": lambda L, a: ((a * a).detach_() * a * a).sum(),
+    "detached in place, of a product": lambda L, a: (a * (a.sin() * a[[1, 0]]).detach_().exp()).sum(),
     "in place by a detached factor": lambda L, a: (a * 1).mul_((a * 2).detach()).sum(),
     "in place by itself": lambda L, a: (_times_itself(a * 1) * a).sum(),
     "changed detached copy": lambda L, a: (_with_first(a.detach().clone(), a[1]) * a).sum(),
@@ -104,3 +106,47 @@ def test_gradients_of_per_sample_gradients(function):
     gradient = mytorch.func.grad(lambda a: FUNCTIONS[function](mytorch, a))
     xs = mytorch.tensor([[0.4, 1.3], [0.2, -0.6]], dtype=mytorch.float64, requires_grad=True)
     assert gradcheck(lambda z: (mytorch.func.vmap(gradient)(z) ** 2).sum(), (xs,))
+
+
+@loop
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("inner", INNER)
+@pytest.mark.parametrize("outer", OUTER)
+def test_checkpoints_in_transforms(function, inner, outer):
+    """A checkpointed function has the derivatives of the function."""
+    if (list(FUNCTIONS).index(function) + list(INNER).index(inner) + list(OUTER).index(outer)) % 3:
+        return
+    if "detached in place" in function:
+        return  # the second run is outside of the transform that it detaches from, which is an error
+    xs = mytorch.tensor([[0.4, 1.3], [0.2, -0.6], [1.0, 2.0]], dtype=mytorch.float64)
+
+    def plain(a):
+        return FUNCTIONS[function](mytorch, a)
+
+    def checkpointed(a):
+        return mytorch.utils.checkpoint.checkpoint(plain, a, use_reentrant=False)
+
+    want, got = (OUTER[outer](mytorch, INNER[inner](mytorch, f), xs[0], xs) for f in (plain, checkpointed))
+    np.testing.assert_allclose(got.detach().numpy(force=True), want.detach().numpy(force=True), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("outer", ["grad", "jacrev", "hessian"])
+def test_second_derivatives_of_a_reentrant_checkpoint_are_refused(outer):
+    """Its backward records no graph, so that a second derivative would be zero."""
+
+    def f(x):
+        return mytorch.utils.checkpoint.checkpoint(lambda a: (a.sin() * a).sum(), x, use_reentrant=True)
+
+    x = mytorch.tensor([0.4, 1.3], dtype=mytorch.float64)
+    assert mytorch.allclose(mytorch.func.grad(f)(x), x.sin() + x * x.cos())
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        getattr(mytorch.func, outer)(lambda x: mytorch.func.grad(f)(x).sum())(x)
+
+
+def test_detach_in_place_of_a_tensor_from_outside_is_refused():
+    def f(x):
+        z = x * x
+        return mytorch.func.grad(lambda y: (z.detach_() * y).sum())(x).sum()
+
+    with pytest.raises(RuntimeError, match="from outside"):
+        mytorch.func.grad(f)(mytorch.tensor([0.4, 1.3]))

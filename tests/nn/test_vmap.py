@@ -285,3 +285,26 @@ def test_mistakes_in_the_rule_of_a_function_are_errors():
     with pytest.raises(RuntimeError, match="both generate_vmap_rule=True and"):
         mytorch.vmap(scaling(mytorch, [], rule="both"), (0, 0, None))(x, x, 1)
     assert mytorch.vmap(scaling(mytorch, [], rule=False), (0, 0, None))(x, x, 2)[0].tolist() == [2, 2, 2]
+
+
+RESIZED = {
+    "smaller": lambda a: a.clone().resize_(1) * 2,
+    "same size": lambda a: a.clone().resize_(2, 2) * 2,
+    "of a result": lambda a: (a * 3).resize_(1, 4) + 1,
+    "as": lambda a: (a * 3).resize_as_(mytorch.zeros(2, 1)),
+    "set_": lambda a: (a * 3).set_(mytorch.ones(3)) * 2,
+    "set_ to nothing": lambda a: (a * 3).set_(),
+    "with room": lambda a: mytorch.empty(0).resize_(4).copy_(a),
+    "larger": lambda a: (a * 3).resize_(6)[:4],
+}
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_other_memory_of_a_tensor_of_the_batch(name):
+    """Each sample has its own memory, as in a call for each sample."""
+    xs = mytorch.arange(12.0).reshape(3, 4) + 1
+    got = mytorch.func.vmap(RESIZED[name])(xs)
+    assert mytorch.equal(got, mytorch.stack([RESIZED[name](x) for x in xs]))
+    for change in (lambda a: a.clone().resize_(1), lambda a: a.clone().set_(mytorch.zeros(2))):
+        with pytest.raises(RuntimeError, match="forward grad"):
+            mytorch.func.jvp(change, (xs[0],), (xs[1],))

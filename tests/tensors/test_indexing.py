@@ -124,3 +124,35 @@ def test_an_expanded_index_is_the_index_that_it_repeats(name, dtype, dim, rows):
         results.append([t.detach().cpu().numpy() for t in (out, *grads)])
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+LISTS = [[True], [True, False, True, False], [1, True], [True, 1.0], [0.0, 1.7], [], ["a"], [1j]]
+
+
+@loop
+@pytest.mark.parametrize("index", LISTS, ids=str)
+def test_lists_of_other_lengths_and_kinds(index, torch):
+    """Lists are read as PyTorch reads them: it truncates floats."""
+    found = []
+    for library in (torch, mytorch):
+
+        def write(library=library):
+            x = library.arange(12.0).reshape(3, 4)
+            x[index] = 7.0
+            return x.tolist()
+
+        for program in (lambda library=library: library.arange(12.0).reshape(3, 4)[index].tolist(), write):
+            try:
+                found.append(program())
+            except (IndexError, TypeError, ValueError) as error:
+                found.append(type(error).__name__)
+    assert found[2:] == found[:2]
+
+
+@pytest.mark.parametrize("values", [[[0, 1], [2, 3]], [0.0, 0.0], 1, [[True, False]]], ids=str)
+@pytest.mark.parametrize("options", [{"size": 0}, {"size": 2}, {"size": 5, "fill_value": 7}], ids=str)
+def test_nonzero_static(values, options, torch):
+    want, got = (library.nonzero_static(library.tensor(values), **options) for library in (torch, mytorch))
+    assert (got.tolist(), tuple(got.shape)) == (want.tolist(), tuple(want.shape))
+    with pytest.raises(RuntimeError, match="at least 0"):
+        mytorch.nonzero_static(mytorch.tensor(values), size=-1)

@@ -34,3 +34,12 @@ def test_leaf_is_not_resized(torch):
     for library in (torch, mytorch):
         with pytest.raises(RuntimeError, match="requires? grad"):
             library.ones(2, requires_grad=True).resize_(3)
+
+
+def test_bools_are_accumulated_into_windows(torch):
+    found = []
+    for L in (torch, mytorch):
+        x = L.tensor([True, False, False, False])
+        x.unfold(0, 2, 1).index_put_((L.tensor([0, -1]),), L.tensor([[False, True], [False, True]]), accumulate=True)
+        found.append(x.tolist())
+    assert found[0] == found[1]

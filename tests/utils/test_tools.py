@@ -1,5 +1,6 @@
 """The small tools: drawings of graphs, trees, timers, reports, and errors for missing packages."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ import pytest
 
 import mytorch
 from mytorch import nn, utils
+from mytorch.utils import _pytree
 
 torch = pytest.importorskip("torch")
 
@@ -182,7 +184,7 @@ def test_trees_agree_with_pytorchs():
         "e": None,
         "f": defaultdict(list, g=[7]),
     }
-    theirs, mine = torch.utils._pytree, utils._pytree
+    theirs, mine = torch.utils._pytree, _pytree
     leaves, spec = mine.tree_flatten(tree)
     assert leaves == theirs.tree_flatten(tree)[0] == mine.tree_leaves(tree)
     assert mine.tree_unflatten(leaves, spec) == tree
@@ -211,6 +213,22 @@ def test_trees_agree_with_pytorchs():
     assert mine.tree_map(lambda x: x + 1, [Box(1)])[0].value == 2
     with pytest.raises(ValueError, match="already registered"):
         mine.register_pytree_node(Box, None, None)
+
+    @dataclasses.dataclass
+    class Batch:
+        x: object
+        y: object = None
+        name: object = "train"
+
+    for library in (mine, theirs):
+        library.register_dataclass(Batch, field_names=["x", "y"], drop_field_names=["name"])
+    for batch in (Batch([1, 2]), Batch(1, (2, 3), "test"), [Batch(None, 4)]):
+        assert mine.tree_leaves(batch) == theirs.tree_leaves(batch)
+        assert mine.tree_map(str, batch) == theirs.tree_map(str, batch)
+    with pytest.raises(ValueError, match="expected the fields"):
+        mine.register_dataclass(dataclasses.make_dataclass("Other", ["a", "b"]), field_names=["a"])
+    with pytest.raises(ValueError, match="dataclass"):
+        mine.register_dataclass(int)
 
 
 def test_timer():

@@ -214,9 +214,9 @@ class Op(Record):
             node = Node(self, plan, parents, saved, versions, first.shape, first.dtype)
         if self.keeps_saved:
             keep_saved(node)
-        if not mode.plain:
-            annotate(node, mode)
         attach(node, [out if result.dtype.kind in "fcV" else None for out, result in zip(outs, results)][:count])  # noqa: B905
+        if not mode.plain:
+            annotate(node, mode, [*zip(raws, edges), *((r, out._mt_edge) for r, out in zip(results, outs))])  # noqa: B905
 
     @staticmethod
     def cast_from_float32(plan, edges, first):
@@ -288,6 +288,13 @@ def set_view(out, tensor, steps):
         out._mt_view = (above, above._mt_edge, before and steps)
 
 
+def own(out):
+    """Makes a view of a tensor that only the calling function knows a tensor of its own, such as for `detach_`. Returns it."""
+    if isinstance(out, Tensor) and get_mode().interpreter is None:  # whose tangents follow views
+        out._mt_view = None
+    return out
+
+
 def attach(node, outputs):
     """Makes tensors the outputs of a node. None stands for an output without a gradient."""
     for i, output in enumerate(outputs):
@@ -295,13 +302,18 @@ def attach(node, outputs):
             output._mt_edge = node.output_edge(i)
 
 
-def annotate(node, mode):
+def annotate(node, mode, places=()):
     """Adds the data of modes to a new node: the stack for anomaly mode, and packed values for saved tensor hooks."""
     if mode.anomaly:
         own = f'File "{PACKAGE}'
         node.trace = "".join(x for x in traceback.format_stack() if own not in x and 'File "<frozen' not in x)
     if mode.saved_hooks is not None:
-        pack_node(node, mode.saved_hooks, wrap_tensor)
+        pack_node(node, mode.saved_hooks, places, tensor_at)
+
+
+def tensor_at(raw, edge, cls=None):
+    """Returns a tensor over a raw array, with a place in the graph."""
+    return Tensor._of(Array._wrap(raw), edge, cls)
 
 
 def _was_float32(e):

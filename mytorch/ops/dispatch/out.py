@@ -68,6 +68,9 @@ _WITHOUT_OUT = frozenset(
 )
 
 
+_NOT_DIFFERENTIABLE = "{}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+
+
 def write_out(result, out, name, exact=False):
     """Copies a result, or a tuple of results, into `out`. Returns `out`.
 
@@ -94,10 +97,7 @@ def write_out(result, out, name, exact=False):
             f"{name}: expected out on the device of the result, {result.device}, got {out.device}. Move it with to()."
         )
     if get_mode().grad and (result.requires_grad or (out.requires_grad and result.dtype.category >= dtypes.FLOAT)):
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-            "arguments requires grad."
-        )
+        raise RuntimeError(_NOT_DIFFERENTIABLE.format(name))
     exact = exact or name in _SAME_DTYPE
     if name in ("abs", "absolute") and out.dtype.is_complex:
         exact = False  # the result of complex numbers is real
@@ -169,13 +169,11 @@ def takes_out(function):
             given = kwargs if out is None else {**kwargs, "out": out}
             if can_override(args, given) and (result := overriding.ask(with_out, args, given)) is not NOTHING:
                 return result
-        if (
-            out is not None
-            and function.__name__ in _IN_DTYPE_OF_OUT
-            and kwargs.get("dtype") is None
-            and hasattr(out, "dtype")
-        ):
-            kwargs["dtype"] = out.dtype
+        if out is not None and function.__name__ in _IN_DTYPE_OF_OUT and hasattr(out, "dtype"):
+            if kwargs.get("dtype") is None:
+                kwargs["dtype"] = out.dtype
+            if get_mode().grad and any(getattr(x, "requires_grad", False) for x in args[:1]):
+                raise RuntimeError(_NOT_DIFFERENTIABLE.format(function.__name__))  # also if that dtype has no gradient
         if check is not None and config.pytorch_mode:
             check(args, kwargs)
         try:

@@ -129,7 +129,10 @@ def write_overlapping(raw, value, name):
     if name in ADDING:
         places = _places(raw.shape, [stride // raw.itemsize for stride in raw.strides]).reshape(-1)
         memory = np.lib.stride_tricks.as_strided(raw, (int(places.max()) + 1,), (raw.itemsize,))
-        np.add.at(memory, places, (value - raw).reshape(-1))
+        if raw.dtype.kind == "b":
+            np.logical_or.at(memory, places, value.reshape(-1))
+        else:
+            np.add.at(memory, places, (value - raw).reshape(-1))
     else:
         raw[changed] = value[changed]
     return changed
