@@ -46,8 +46,14 @@ def _convolutions():
 def _indices():
     x, index, rows = _numbers(128, 128), _places(128, 128), _places(128)
     at = [(1, index), (0, rows[:, None].expand(128, 128))]
-    changed = [x.scatter_reduce(*places, x.detach(), how) for how in ("amax", "amin") for places in at]
-    also = [x.gather(0, index), x.scatter_add(0, index, x), x.scatter_add(1, index, x), x.scatter(1, index, x)]
+    changed = [x.detach().scatter_reduce(*places, x.detach(), how) for how in ("amax", "amin", "prod") for places in at]
+    also = [
+        x.gather(0, index),
+        x.scatter_add(0, index, x),
+        x.scatter_add(1, index, x),
+        x.scatter(1, index, x),
+        x.index_copy(0, rows, x),
+    ]
     return x.gather(1, index), *also, *changed, F.embedding(rows, x), x.index_add(0, rows, x), x[rows]
 
 
@@ -65,7 +71,7 @@ def _sums():
 def _halves():
     x = _numbers(128, 128)
     half = x.bfloat16()
-    return x, half @ half, half @ half.T, half.float()
+    return x, half @ half, half @ half.T, half.float(), x.half().float()
 
 
 def _draws():

@@ -625,7 +625,14 @@ def test_attention_of_slices_in_every_order():
 # -- kernels of array functions ---------------------------------------------------------------------------------------
 
 BFLOAT16 = mytorch.bfloat16.numpy
-WRITES = {"add_along", "add_rows", "put_along", "max_along", "min_along"}  # these change their first argument
+WRITES = {
+    "add_along",
+    "add_rows",
+    "put_along",
+    "max_along",
+    "min_along",
+    "prod_along",
+}  # these change their first argument
 ALONG_AXES = [((93, 101), 1), ((101, 93), 0), ((5, 61, 29), 1), ((3, 7, 20, 23), 2), ((2, 3, 4, 5, 6, 13), 3)]
 REDUCED = [
     Sample(np.float32(0.9) + uniform(*shape) / 5, axis=axis)
@@ -656,6 +663,10 @@ ARRAY_SAMPLES = {
         ("add_along", "max_along", "min_along"),
         [Sample(normal(*shape), classes(shape[dim], *shape), dim, normal(*shape)) for shape, dim in ALONG_AXES],
     ),
+    "prod_along": [
+        Sample(normal(*shape), classes(shape[dim], *shape), dim, around_one(*shape), near=1e-5)
+        for shape, dim in ALONG_AXES
+    ],
     "add_rows": [Sample(normal(150, width), classes(150, 300), normal(300, width)) for width in (64, 70)]
     + [Sample(normal(9001, 1), classes(9001, 300), normal(300, 1))],
     "large_where": [
@@ -665,8 +676,12 @@ ARRAY_SAMPLES = {
     ],
     **dict.fromkeys(("erf", "erfc"), [Sample(normal(93, 101), near=2e-6), Sample(normal(5, 61, 29), near=2e-6)]),
     "sign": [Sample(normal(93, 101)), Sample(normal(5, 61, 29)), Sample(normal(3, 7, 20, 23))],
-    "cast": [Sample(normal(*shape), BFLOAT16, near=2**-8) for shape in [(93, 101), (3, 7, 20, 23)]]
-    + [Sample(normal(93, 101).astype(BFLOAT16), np.dtype("float32"))],
+    "cast": [
+        Sample(normal(*shape), half, near=2**-8)
+        for shape in [(93, 101), (3, 7, 20, 23)]
+        for half in (BFLOAT16, np.dtype("float16"))
+    ]
+    + [Sample(normal(93, 101).astype(half), np.dtype("float32")) for half in (BFLOAT16, "float16")],
     "top": [Sample(normal(93, 101), 5, True), Sample(normal(3, 7, 20, 23), 4, False)],
     "half_product": [
         Sample(normal(*a).astype(BFLOAT16), normal(*b).astype(BFLOAT16), near=2**-7)
