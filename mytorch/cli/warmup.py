@@ -130,6 +130,7 @@ TASKS = {
     "cross_entropy": lambda: F.cross_entropy(_numbers(128, 128), _places(128)),
     "losses": _losses,
     "attention": _attention,
+    "group_norm": lambda: F.group_norm(_numbers(4, 16, 16, 16), 4, _numbers(16), _numbers(16)),
     "layer_norm": lambda: F.layer_norm(_numbers(128, 128), (128,), _numbers(128), _numbers(128)),
     "softmax": lambda: F.softmax(_numbers(128, 128), -1),
     "log_softmax": lambda: F.log_softmax(_numbers(128, 128), -1),

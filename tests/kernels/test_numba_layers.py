@@ -324,3 +324,17 @@ def test_products_in_bfloat16(rng, monkeypatch, tiles):
     with np.errstate(invalid="ignore"):
         wanted = a.astype(np.float32) @ b.astype(np.float32)
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "shape, groups", [((3, 12, 7, 9), 4), ((2, 6, 133), 3), ((2, 8, 4, 4, 4), 8), ((1, 4, 2570), 2)]
+)
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("last", [True, False])
+def test_group_norm_of_numbers_far_from_zero(shape, groups, affine, last):
+    def call(lib, x, *parameters):
+        # The channels are last in memory, as after a transposition.
+        x = x.transpose(1, -1).contiguous().transpose(1, -1) if last else x
+        return lib.nn.functional.group_norm(x, groups, *parameters, **with_kernel(lib))
+
+    compare(call, random(*shape) + 300, *([random(shape[1]) + 1, random(shape[1])] if affine else []), tolerance=1e-4)
