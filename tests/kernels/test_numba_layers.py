@@ -327,7 +327,7 @@ def test_products_in_bfloat16(rng, monkeypatch, tiles):
 
 
 @pytest.mark.parametrize(
-    "shape, groups", [((3, 12, 7, 9), 4), ((2, 6, 133), 3), ((2, 8, 4, 4, 4), 8), ((1, 4, 2570), 2)]
+    ("shape", "groups"), [((3, 12, 7, 9), 4), ((2, 6, 133), 3), ((2, 8, 4, 4, 4), 8), ((1, 4, 2570), 2)]
 )
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("last", [True, False])
