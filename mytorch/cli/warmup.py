@@ -116,6 +116,7 @@ def _sparse_products():
     return [x.to_sparse_csr() @ x for x in matrices]
 
 
+_ACTIVATIONS = F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu, F.elu, F.softplus, F.logsigmoid
 # Tasks in order of submission; tasks with the longest compile time come first.
 TASKS = {
     "convolution": _convolutions,
@@ -145,9 +146,10 @@ TASKS = {
     ],
     "linear": lambda: nn.Linear(512, 512)(_numbers(1, 512)),
     "quantized": _quantized,
-    **{f.__name__: functools.partial(_activation, f) for f in (F.sigmoid, F.silu, F.relu, F.hardswish, F.leaky_relu)},
+    **{f.__name__: functools.partial(_activation, f) for f in _ACTIVATIONS},
     "sign": lambda: _numbers(128, 128).sign(),
-    "error functions": lambda: [mytorch.erf(_numbers(128, 128)), mytorch.erfc(_numbers(128, 128))],
+    "error functions": lambda: [f(_numbers(128, 128)) for f in (mytorch.erf, mytorch.erfc)],
+    "logaddexp": lambda: mytorch.logaddexp(_numbers(128, 128), _numbers(128, 128)),
     "where": _choices,
     **{name: functools.partial(_steps, name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
     "AMSGrad": lambda: _steps("Adam", amsgrad=True),
