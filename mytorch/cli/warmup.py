@@ -148,7 +148,9 @@ TASKS = {
     "quantized": _quantized,
     **{f.__name__: functools.partial(_activation, f) for f in _ACTIVATIONS},
     "sign": lambda: _numbers(128, 128).sign(),
-    "error functions": lambda: [f(_numbers(128, 128)) for f in (mytorch.erf, mytorch.erfc)],
+    "error functions": lambda: [
+        f(x) for f in (mytorch.erf, mytorch.erfc) for x in (_numbers(128, 128), _numbers(128, 128).double())
+    ],
     "logaddexp": lambda: mytorch.logaddexp(_numbers(128, 128), _numbers(128, 128)),
     "where": _choices,
     **{name: functools.partial(_steps, name) for name in "Adam RMSprop Adagrad Adadelta Adamax NAdam".split()},
