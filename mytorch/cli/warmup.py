@@ -65,7 +65,18 @@ def _choices():
 def _sums():
     x = _numbers(128, 128)
     scans = [f(dim) for f in (x.cumsum, x.cumprod, lambda dim: x.cummax(dim).values) for dim in (0, 1)]
-    return x.sum(), x.sum(0), x.sum(1), x.logsumexp(1), x.var(1), x.norm(dim=1), x.prod(1), x.topk(3)[0], *scans
+    return (
+        x.sum(),
+        x.sum(0),
+        x.sum(1),
+        x.logsumexp(0),
+        x.logsumexp(1),
+        x.var(1),
+        x.norm(dim=1),
+        x.prod(1),
+        x.topk(3)[0],
+        *scans,
+    )
 
 
 def _halves():
@@ -133,8 +144,8 @@ TASKS = {
     "attention": _attention,
     "group_norm": lambda: F.group_norm(_numbers(4, 16, 16, 16), 4, _numbers(16), _numbers(16)),
     "layer_norm": lambda: F.layer_norm(_numbers(128, 128), (128,), _numbers(128), _numbers(128)),
-    "softmax": lambda: F.softmax(_numbers(128, 128), -1),
-    "log_softmax": lambda: F.log_softmax(_numbers(128, 128), -1),
+    "softmax": lambda: [F.softmax(_numbers(128, 128), dim) for dim in (0, 1)],
+    "log_softmax": lambda: [F.log_softmax(_numbers(128, 128), dim) for dim in (0, 1)],
     "gelu": lambda: [F.gelu(_numbers(128, 128), approximate=how) for how in ("none", "tanh")],
     "grid_sample": lambda: [
         F.grid_sample(_numbers(2, 3, 9, 9).to(dtype), _numbers(2, 9, 9, 2).to(dtype), align_corners=False)
