@@ -535,7 +535,15 @@ def _batch_norm_in_evaluation(input, running_mean, running_var, weight, bias, ep
     return _channel_affine(input, scale, shift, **how)
 
 
-@op(name="group_norm", dtype="same", residuals=("mean", "rstd"), autocast="float32", layout=channels, half="everywhere")
+@op(
+    name="group_norm",
+    grad_name="NativeGroupNorm",
+    dtype="same",
+    residuals=("mean", "rstd"),
+    autocast="float32",
+    layout=channels,
+    half="everywhere",
+)
 def _group_norm(xp, input, weight=None, bias=None, *, num_groups, eps=1e-5, dtype=None):
     out, mean, rstd = _normed(xp, xp.reshape(input, (input.shape[0] * num_groups, -1)), eps)
     out = xp.reshape(out, input.shape)
